@@ -1,0 +1,422 @@
+//! Draw every random number from an address, never from a sequence.
+//!
+//! A [`Stream`] is a pure function of (seed, chain, purpose, client, round). Nobody's numbers move when a client drops out, a thread is
+//! added, or a new draw appears elsewhere. Underneath is ChaCha with eight rounds used as a counter-based generator: the seed is
+//! the key, the address is the counter and nonce, so there is nothing to set up and nothing to store. It is a cryptographic
+//! function: whoever lacks a client's key cannot compute that client's noise.
+
+use crate::lanes::{self, LANES, W8, vectorised};
+
+/// A client's number, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// The address of what belongs to no client: the server's noise, shared noise, coins.
+pub const SERVER: ClientId = ClientId(u32::MAX);
+
+impl ClientId {
+    /// The client's place in a list of clients.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a random number is for. The discriminants are part of the address: never renumber them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Langevin noise: the server's (or shared) at [`SERVER`], a client's own at its id.
+    Noise = 1,
+    /// A client's minibatch.
+    Batch = 2,
+    /// Who takes part in a round.
+    Participation = 3,
+    /// The coin that decides whether local chains synchronise.
+    Synchronise = 4,
+    /// The coin that decides whether the reference point moves.
+    Reference = 5,
+    /// A client's (or, at [`SERVER`], the server's) random compression.
+    Compress = 6,
+    /// Starting points.
+    Start = 7,
+    /// Directions of the power iteration that estimates curvature.
+    Curvature = 8,
+    /// Synthetic data and partitions.
+    Data = 9,
+    /// The keys of chains.
+    Derive = 10,
+}
+
+/// A key from which every stream of one party (or, in simulation, of all parties) is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seed([u32; 8]);
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(secret)") // a log must not give away a client's noise
+    }
+}
+
+impl Seed {
+    /// The seed that a number stands for, as in `seed = 1` in a config.
+    pub fn new(number: u64) -> Self {
+        let mut key = [0; 8];
+        key[0] = number as u32;
+        key[1] = (number >> 32) as u32;
+        Seed(key)
+    }
+
+    /// A seed from 256 bits of entropy.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        let mut key = [0; 8];
+        for (word, four) in key.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
+        }
+        Seed(key)
+    }
+
+    /// The seed of one of several independent chains.
+    pub fn chain(self, chain: u32) -> Self {
+        let mut words = [0; 8];
+        self.stream(Purpose::Derive, SERVER, u64::from(chain)).words(&mut words);
+        Seed(words)
+    }
+
+    /// The stream at an address. Rounds are numbered below 2^56.
+    pub fn stream(self, purpose: Purpose, client: ClientId, round: u64) -> Stream {
+        debug_assert!(round < 1 << 56, "round {round} does not fit its address");
+        let tag = round | ((purpose as u64) << 56);
+        Stream {
+            key: self.0,
+            client: client.0,
+            tag: [tag as u32, (tag >> 32) as u32],
+            next_block: 0,
+            buffer: [[0; LANES]; 16],
+            used: WORDS,
+        }
+    }
+}
+
+const WORDS: usize = 16 * LANES;
+
+/// Random numbers at one address, in order.
+#[derive(Clone)]
+pub struct Stream {
+    key: [u32; 8],
+    client: u32,
+    tag: [u32; 2],
+    next_block: u32,
+    /// Word `i` of block `lane` is at `buffer[i][lane]`; words are handed out row by row.
+    buffer: [W8; 16],
+    used: usize,
+}
+
+impl Stream {
+    /// The next word, uniform over all 2^32 values.
+    #[inline]
+    pub fn word(&mut self) -> u32 {
+        if self.used == WORDS {
+            self.refill();
+        }
+        let word = self.buffer[self.used / LANES][self.used % LANES];
+        self.used += 1;
+        word
+    }
+
+    /// Fill `out` with words.
+    pub fn words(&mut self, out: &mut [u32]) {
+        let mut out = out;
+        while !out.is_empty() {
+            if self.used == WORDS {
+                self.refill();
+            }
+            let ready = &self.buffer.as_flattened()[self.used..];
+            let n = ready.len().min(out.len());
+            let (now, later) = out.split_at_mut(n);
+            now.copy_from_slice(&ready[..n]);
+            self.used += n;
+            out = later;
+        }
+    }
+
+    /// A number uniform in [0, 1), a multiple of 2^-53.
+    pub fn uniform(&mut self) -> f64 {
+        let (low, high) = (u64::from(self.word()), u64::from(self.word()));
+        ((high << 32 | low) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+    }
+
+    /// True with the given probability.
+    pub fn coin(&mut self, probability: f64) -> bool {
+        self.uniform() < probability
+    }
+
+    /// A number uniform in `0..bound` (Lemire 2019: multiply, shift, reject the few words that would bias it).
+    #[inline]
+    pub fn below(&mut self, bound: u32) -> u32 {
+        debug_assert!(bound > 0);
+        let mut product = u64::from(self.word()) * u64::from(bound);
+        if (product as u32) < bound {
+            let threshold = bound.wrapping_neg() % bound;
+            while (product as u32) < threshold {
+                product = u64::from(self.word()) * u64::from(bound);
+            }
+        }
+        (product >> 32) as u32
+    }
+
+    /// Fill `out` with standard normals. Normal `k` of a stream is a function of its address and `k` alone.
+    ///
+    /// A normal is made from 32 random bits of radius and 32 of angle for each pair, so none exceeds 6.77 in absolute value (the normal law
+    /// has 1.4e-11 of its mass beyond).
+    pub fn normals(&mut self, out: &mut [f64]) {
+        assert!(self.used == WORDS, "normals start at a fresh address or after a whole number of refills");
+        let mut out = out;
+        while !out.is_empty() {
+            let n = out.len().min(WORDS);
+            let (now, later) = out.split_at_mut(n);
+            vectorised(|| {
+                let words = chacha8(&self.key, self.next_block, self.client, self.tag);
+                for (pair, target) in words.chunks_exact(2).zip(now.chunks_mut(2 * LANES)) {
+                    if let Ok(whole) = <&mut [f64; 2 * LANES]>::try_from(&mut *target) {
+                        lanes::box_muller(&pair[0], &pair[1], whole);
+                    } else {
+                        let mut normals = [0.0; 2 * LANES];
+                        lanes::box_muller(&pair[0], &pair[1], &mut normals);
+                        target.copy_from_slice(&normals[..target.len()]);
+                    }
+                }
+            });
+            self.next_block = self.next_block.wrapping_add(LANES as u32);
+            out = later;
+        }
+    }
+
+    fn refill(&mut self) {
+        self.buffer = vectorised(|| chacha8(&self.key, self.next_block, self.client, self.tag));
+        self.next_block = self.next_block.wrapping_add(LANES as u32);
+        self.used = 0;
+    }
+}
+
+/// Eight consecutive blocks of ChaCha8 (Bernstein 2008), word by word.
+#[inline(always)]
+fn chacha8(key: &[u32; 8], block: u32, client: u32, tag: [u32; 2]) -> [W8; 16] {
+    const SIGMA: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+    let mut start: [W8; 16] = [[0; LANES]; 16];
+    for i in 0..4 {
+        start[i] = [SIGMA[i]; LANES];
+    }
+    for i in 0..8 {
+        start[4 + i] = [key[i]; LANES];
+    }
+    for lane in 0..LANES {
+        start[12][lane] = block.wrapping_add(lane as u32);
+    }
+    start[13] = [client; LANES];
+    start[14] = [tag[0]; LANES];
+    start[15] = [tag[1]; LANES];
+
+    let mut x = start;
+    for _ in 0..4 {
+        quarter(&mut x, 0, 4, 8, 12);
+        quarter(&mut x, 1, 5, 9, 13);
+        quarter(&mut x, 2, 6, 10, 14);
+        quarter(&mut x, 3, 7, 11, 15);
+        quarter(&mut x, 0, 5, 10, 15);
+        quarter(&mut x, 1, 6, 11, 12);
+        quarter(&mut x, 2, 7, 8, 13);
+        quarter(&mut x, 3, 4, 9, 14);
+    }
+    for i in 0..16 {
+        for lane in 0..LANES {
+            x[i][lane] = x[i][lane].wrapping_add(start[i][lane]);
+        }
+    }
+    x
+}
+
+#[inline(always)]
+fn quarter(x: &mut [W8; 16], a: usize, b: usize, c: usize, d: usize) {
+    for (to, with, turned, by) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+        for lane in 0..LANES {
+            x[to][lane] = x[to][lane].wrapping_add(x[with][lane]);
+            x[turned][lane] = (x[turned][lane] ^ x[to][lane]).rotate_left(by);
+        }
+    }
+}
+
+/// Draws uniform subsets without replacement in time proportional to the subset, remembering nothing from one draw to the next.
+#[derive(Clone, Debug)]
+pub struct Subsets {
+    /// One bit a row; all zero between draws.
+    taken: Vec<u64>,
+}
+
+impl Subsets {
+    /// A drawer of subsets of `0..population`.
+    pub fn new(population: usize) -> Self {
+        Subsets { taken: vec![0; population.div_ceil(64)] }
+    }
+
+    /// Put a uniform subset of `0..population` of size `out.len()` into `out`, in ascending order (Floyd's algorithm).
+    pub fn draw(&mut self, population: u32, stream: &mut Stream, out: &mut [u32]) {
+        let size = out.len() as u32;
+        assert!(size <= population && self.taken.len() * 64 >= population as usize);
+        for (slot, top) in (population - size..population).enumerate() {
+            let candidate = stream.below(top + 1);
+            let chosen = if self.is_taken(candidate) { top } else { candidate };
+            self.taken[(chosen / 64) as usize] |= 1 << (chosen % 64);
+            out[slot] = chosen;
+        }
+        if out.len() * 8 < self.taken.len() {
+            out.sort_unstable();
+            for row in &*out {
+                self.taken[(row / 64) as usize] = 0;
+            }
+        } else {
+            let mut slot = 0;
+            for (place, word) in self.taken.iter_mut().enumerate() {
+                let mut bits = std::mem::take(word);
+                while bits != 0 {
+                    out[slot] = place as u32 * 64 + bits.trailing_zeros();
+                    bits &= bits - 1;
+                    slot += 1;
+                }
+            }
+        }
+    }
+
+    fn is_taken(&self, row: u32) -> bool {
+        self.taken[(row / 64) as usize] >> (row % 64) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    #[test]
+    fn words_are_those_of_chacha8() {
+        let mut bytes = [0u8; 32];
+        for (k, byte) in bytes.iter_mut().enumerate() {
+            *byte = k as u8 * 7 + 1;
+        }
+        let (client, round) = (ClientId(5), 1234);
+        let mut ours = Seed::from_bytes(bytes).stream(Purpose::Noise, client, round);
+        let mut theirs = ChaCha8Rng::from_seed(bytes);
+        theirs.set_stream(round | (Purpose::Noise as u64) << 56);
+        // Ours hands out word i of eight blocks before word i + 1 of any.
+        for chunk in 0..3u128 {
+            let mut blocks = [[0u32; 16]; LANES];
+            for (lane, block) in blocks.iter_mut().enumerate() {
+                theirs.set_word_pos(((u128::from(client.0) << 32) + chunk * LANES as u128 + lane as u128) * 16);
+                for word in block {
+                    *word = theirs.next_u32();
+                }
+            }
+            for i in 0..16 {
+                for block in &blocks {
+                    assert_eq!(ours.word(), block[i]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_do_not_overlap() {
+        let seed = Seed::new(3);
+        let mut firsts = Vec::new();
+        for chain in 0..3 {
+            for purpose in [Purpose::Noise, Purpose::Batch, Purpose::Compress] {
+                for client in [ClientId(0), ClientId(1), SERVER] {
+                    for round in [0, 1, 2, (1 << 56) - 1] {
+                        firsts.push(seed.chain(chain).stream(purpose, client, round).word());
+                    }
+                }
+            }
+        }
+        let n = firsts.len();
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts.len(), n); // 108 words of 32 bits collide by chance once in 700,000 seeds
+    }
+
+    #[test]
+    fn normal_k_does_not_depend_on_how_many_are_drawn() {
+        let draw = |n: usize| {
+            let mut z = vec![0.0; n];
+            Seed::new(1).stream(Purpose::Noise, SERVER, 9).normals(&mut z);
+            z
+        };
+        let long = draw(1000);
+        for n in [1, 7, 8, 15, 16, 17, 127, 128, 129, 300] {
+            assert_eq!(draw(n), long[..n]);
+        }
+    }
+
+    /// First four moments and the tails of a million normals; each z-score fails by chance once in a million.
+    #[test]
+    fn normals_are_normal() {
+        let n = 1_000_000;
+        let mut z = vec![0.0; n];
+        Seed::new(2).stream(Purpose::Noise, ClientId(1), 4).normals(&mut z);
+        let moment = |power: i32| z.iter().map(|v| v.powi(power)).sum::<f64>() / n as f64;
+        let root = (n as f64).sqrt();
+        // Var of z^p is E z^2p - (E z^p)^2: 1, 2, 15, 96.
+        for (power, mean, variance) in [(1, 0.0, 1.0f64), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
+            let score = (moment(power) - mean) * root / variance.sqrt();
+            assert!(score.abs() < 4.9, "moment {power}: {score}");
+        }
+        for (bound, mass) in [(1.0, 0.317_310_507_863), (2.0, 0.045_500_263_896), (3.0, 0.002_699_796_063), (4.0, 6.334_248_4e-5)] {
+            let beyond = z.iter().filter(|v| v.abs() > bound).count() as f64 / n as f64;
+            let score = (beyond - mass) * root / (mass * (1.0f64 - mass)).sqrt();
+            assert!(score.abs() < 4.9, "beyond {bound}: {score}");
+        }
+        let product = z.windows(2).map(|w| w[0] * w[1]).sum::<f64>() / root;
+        let paired = z.chunks_exact(16).map(|c| c[0] * c[8]).sum::<f64>() / (n as f64 / 16.0).sqrt();
+        assert!(product.abs() < 4.9 && paired.abs() < 4.9, "neighbours {product}, cosine and sine {paired}");
+    }
+
+    #[test]
+    fn subsets_are_uniform_and_ascending() {
+        let (population, size, rounds) = (11u32, 4usize, 100_000u64);
+        let mut subsets = Subsets::new(population as usize);
+        let mut pairs = vec![0u32; (population * population) as usize];
+        let mut out = vec![0; size];
+        for round in 0..rounds {
+            subsets.draw(population, &mut Seed::new(5).stream(Purpose::Batch, ClientId(0), round), &mut out);
+            assert!(out.windows(2).all(|w| w[0] < w[1]) && out[size - 1] < population);
+            for a in &out {
+                for b in &out {
+                    pairs[(a * population + b) as usize] += 1;
+                }
+            }
+        }
+        let (n, k) = (f64::from(population), size as f64);
+        for a in 0..population {
+            for b in 0..population {
+                let p = if a == b { k / n } else { k * (k - 1.0) / (n * (n - 1.0)) };
+                let seen = f64::from(pairs[(a * population + b) as usize]);
+                let score = (seen - rounds as f64 * p) / (rounds as f64 * p * (1.0 - p)).sqrt();
+                assert!(score.abs() < 5.7, "rows {a}, {b}: {score}"); // 66 pairs at 1e-8 each
+            }
+        }
+    }
+
+    #[test]
+    fn large_populations_take_the_other_branch_with_the_same_law() {
+        let mut subsets = Subsets::new(100_000);
+        let mut out = vec![0; 10];
+        let mut sum = 0.0;
+        for round in 0..2000 {
+            subsets.draw(100_000, &mut Seed::new(5).stream(Purpose::Batch, ClientId(0), round), &mut out);
+            assert!(out.windows(2).all(|w| w[0] < w[1]));
+            sum += out.iter().map(|&r| f64::from(r)).sum::<f64>();
+        }
+        let (n, mean) = (20_000.0f64, 49_999.5);
+        let sd = 100_000.0 / 12f64.sqrt();
+        assert!(((sum / n - mean) * n.sqrt() / sd).abs() < 4.9);
+    }
+}
