@@ -67,8 +67,8 @@ const INVERSE_FACTORIALS: [f64; 14] = {
 #[inline(always)]
 pub fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = 0x3FE6_A09E_667F_3BCD;
-    const LN2_HI: f64 = 6.931_471_803_691_238_164_90e-01;
-    const LN2_LO: f64 = 1.908_214_929_270_587_700_02e-10;
+    const LN2_HI: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
     // x = 2^k m with m in [sqrt(1/2), sqrt(2)).
     let shifted = x.to_bits().wrapping_add(0x3FF0_0000_0000_0000 - SQRT_HALF_BITS);
     let k = exact_f64(shifted >> 52) - 1023.0;
@@ -126,8 +126,8 @@ pub fn cos_sin_turns(word: u32) -> (f64, f64) {
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     const LOG2_E: f64 = core::f64::consts::LOG2_E;
-    const LN2_HI: f64 = 6.931_471_803_691_238_164_90e-01;
-    const LN2_LO: f64 = 1.908_214_929_270_587_700_02e-10;
+    const LN2_HI: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
     const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it rounds to an integer held in the low bits
     let x = if x > 709.0 { 709.0 } else { x };
     let x = if x < -708.0 { -708.0 } else { x };
