@@ -1,0 +1,271 @@
+//! Model a client by a Gaussian: one quadratic form, or the sum of squared distances to its rows.
+
+use nalgebra::DMatrix;
+
+use super::{Potential, Quadratic, Rows, Spread};
+use crate::error::DataError;
+use crate::lanes::vectorised;
+use crate::linalg::{add_scaled, dot, subtract};
+
+/// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
+#[derive(Clone, Debug)]
+pub struct Gaussian {
+    mean: Vec<f64>,
+    precision: Vec<f64>,
+    smoothness: f64,
+}
+
+impl Gaussian {
+    /// From the mean and the precision matrix (row-major, symmetric, positive semi-definite).
+    pub fn new(mean: Vec<f64>, precision: Vec<f64>) -> Result<Self, DataError> {
+        let d = mean.len();
+        check_vector(&mean)?;
+        check_symmetric("precision", &precision, d)?;
+        let values = DMatrix::from_row_slice(d, d, &precision).symmetric_eigen().eigenvalues;
+        let (least, most) = (values.min(), values.max());
+        if least < -1e-10 * most.abs() {
+            return Err(DataError::Matrix {
+                what: "precision",
+                property: "positive semi-definite",
+                entry: 0,
+                value: least,
+                fix: "its smallest eigenvalue is shown; a potential must be bounded below",
+            });
+        }
+        Ok(Gaussian { mean, precision, smoothness: most })
+    }
+
+    /// From the mean and the covariance matrix (row-major, symmetric, positive definite).
+    pub fn from_covariance(mean: Vec<f64>, covariance: &[f64]) -> Result<Self, DataError> {
+        let d = mean.len();
+        check_vector(&mean)?;
+        check_symmetric("covariance", covariance, d)?;
+        let Some(cholesky) = DMatrix::from_row_slice(d, d, covariance).cholesky() else {
+            let least = DMatrix::from_row_slice(d, d, covariance).symmetric_eigen().eigenvalues.min();
+            return Err(DataError::Matrix {
+                what: "covariance",
+                property: "positive definite",
+                entry: 0,
+                value: least,
+                fix: "its smallest eigenvalue is shown; give a precision matrix if some direction has no information",
+            });
+        };
+        let inverse = cholesky.inverse();
+        let symmetric = (&inverse + inverse.transpose()) * 0.5;
+        Gaussian::new(mean, symmetric.as_slice().to_vec()) // symmetric: row-major is column-major
+    }
+}
+
+impl Potential for Gaussian {
+    fn dim(&self) -> usize {
+        self.mean.len()
+    }
+
+    fn rows(&self) -> usize {
+        1
+    }
+
+    fn scratch(&self) -> usize {
+        self.mean.len()
+    }
+
+    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
+        let d = self.dim();
+        let moved = &mut scratch[..d];
+        subtract(x, &self.mean, moved);
+        (0..d).map(|i| moved[i] * dot(&self.precision[i * d..(i + 1) * d], moved)).sum::<f64>() * 0.5
+    }
+
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.add_gradient_difference(x, &self.mean, rows, scale, out, scratch);
+    }
+
+    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        if rows.count(1) == 0 {
+            return;
+        }
+        let d = self.dim();
+        let moved = &mut scratch[..d];
+        vectorised(|| {
+            subtract(x, z, moved);
+            // Symmetric: column by column, which needs no sums across a register.
+            for (column, by) in self.precision.chunks_exact(d).zip(&*moved) {
+                add_scaled(scale * by, column, out);
+            }
+        });
+    }
+
+    fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+        for (column, by) in self.precision.chunks_exact(self.dim()).zip(v) {
+            add_scaled(scale * by, column, out);
+        }
+    }
+
+    fn row_smoothness(&self, _row: usize) -> f64 {
+        self.smoothness
+    }
+
+    fn quadratic(&self) -> Option<Quadratic> {
+        let d = self.dim();
+        let shift = (0..d).map(|i| dot(&self.precision[i * d..(i + 1) * d], &self.mean)).collect();
+        Some(Quadratic { precision: self.precision.clone(), shift, spread: Spread::None })
+    }
+}
+
+/// `U_i(x) = sum_j norm(x - y_j)^2 / 2` over the client's rows `y_j`: QLSD sec. 4, the toy Gaussian.
+#[derive(Clone, Debug)]
+pub struct Isotropic {
+    dim: usize,
+    rows: usize,
+    cells: Vec<f64>,
+    sum: Vec<f64>,
+}
+
+impl Isotropic {
+    /// From the observations, row by row.
+    pub fn new(cells: Vec<f64>, dim: usize) -> Result<Self, DataError> {
+        super::Design::dense(cells.clone(), dim)?; // the same checks
+        let mut sum = vec![0.0; dim];
+        for row in cells.chunks_exact(dim) {
+            add_scaled(1.0, row, &mut sum);
+        }
+        Ok(Isotropic { dim, rows: cells.len() / dim, cells, sum })
+    }
+
+    fn row(&self, row: usize) -> &[f64] {
+        &self.cells[row * self.dim..(row + 1) * self.dim]
+    }
+}
+
+impl Potential for Isotropic {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn scratch(&self) -> usize {
+        self.dim
+    }
+
+    fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
+        let squares = |row: &[f64]| x.iter().zip(row).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+        self.cells.chunks_exact(self.dim).map(squares).sum::<f64>() * 0.5
+    }
+
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        // sum_j (x - y_j) = n x - sum_j y_j: one subtraction for all rows, the sum known beforehand for all of them.
+        vectorised(|| {
+            let sum = match rows {
+                Rows::Some(some) if some.len() < self.rows => {
+                    let sum = &mut scratch[..self.dim];
+                    sum.fill(0.0);
+                    for row in some {
+                        add_scaled(1.0, self.row(*row as usize), sum);
+                    }
+                    &*sum
+                }
+                _ => &self.sum,
+            };
+            let n = rows.count(self.rows) as f64;
+            for ((out, x), y) in out.iter_mut().zip(x).zip(sum) {
+                *out += scale * (n * x - y);
+            }
+        });
+    }
+
+    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+        let n = rows.count(self.rows) as f64; // whatever the rows are: they cancel
+        for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
+            *out += scale * (n * (x - z));
+        }
+    }
+
+    fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+        add_scaled(scale * self.rows as f64, v, out);
+    }
+
+    fn row_smoothness(&self, _row: usize) -> f64 {
+        1.0
+    }
+
+    fn quadratic(&self) -> Option<Quadratic> {
+        let (d, n) = (self.dim, self.rows as f64);
+        let mut precision = vec![0.0; d * d];
+        let mut spread = vec![0.0; d * d];
+        for i in 0..d {
+            precision[i * d + i] = n;
+        }
+        for row in self.cells.chunks_exact(d) {
+            for i in 0..d {
+                for j in 0..d {
+                    spread[i * d + j] += (row[i] - self.sum[i] / n) * (row[j] - self.sum[j] / n);
+                }
+            }
+        }
+        Some(Quadratic { precision, shift: self.sum.clone(), spread: Spread::Shifts(spread) })
+    }
+}
+
+fn check_vector(mean: &[f64]) -> Result<(), DataError> {
+    if mean.is_empty() {
+        return Err(DataError::Empty);
+    }
+    match mean.iter().position(|v| !v.is_finite()) {
+        Some(column) => Err(DataError::NotFinite { row: 0, column, value: mean[column] }),
+        None => Ok(()),
+    }
+}
+
+fn check_symmetric(what: &'static str, matrix: &[f64], d: usize) -> Result<(), DataError> {
+    if matrix.len() != d * d {
+        return Err(DataError::Shape { found: matrix.len(), columns: d });
+    }
+    if let Some(at) = matrix.iter().position(|v| !v.is_finite()) {
+        return Err(DataError::NotFinite { row: at / d, column: at % d, value: matrix[at] });
+    }
+    let largest = matrix.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    for i in 0..d {
+        for j in 0..i {
+            if (matrix[i * d + j] - matrix[j * d + i]).abs() > 1e-9 * largest {
+                return Err(DataError::Matrix {
+                    what,
+                    property: "symmetric",
+                    entry: i * d + j,
+                    value: matrix[i * d + j],
+                    fix: "entries (i, j) and (j, i) must be equal",
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covariance_and_precision_are_two_ways_to_say_the_same() {
+        let by_covariance = Gaussian::from_covariance(vec![1.0, 2.0], &[2.0, 0.5, 0.5, 1.0]).unwrap();
+        let determinant = 1.75;
+        let by_precision =
+            Gaussian::new(vec![1.0, 2.0], vec![1.0 / determinant, -0.5 / determinant, -0.5 / determinant, 2.0 / determinant]).unwrap();
+        for (a, b) in by_covariance.precision.iter().zip(&by_precision.precision) {
+            assert!((a - b).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn wrong_matrices_are_refused_by_name() {
+        let refused = |m: Vec<f64>| Gaussian::new(vec![0.0, 0.0], m).unwrap_err().to_string();
+        assert!(refused(vec![1.0, 0.2, 0.1, 1.0]).contains("not symmetric"));
+        assert!(refused(vec![1.0, 2.0, 2.0, 1.0]).contains("not positive semi-definite"));
+        assert!(refused(vec![1.0, 2.0, 2.0]).contains("cut short"));
+        assert!(refused(vec![f64::NAN, 0.0, 0.0, 1.0]).contains("NaN"));
+        let singular = Gaussian::from_covariance(vec![0.0, 0.0], &[1.0, 1.0, 1.0, 1.0]).unwrap_err();
+        assert!(singular.to_string().contains("not positive definite"));
+    }
+}

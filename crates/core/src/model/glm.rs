@@ -1,0 +1,199 @@
+//! Model a response that depends on its features through one linear predictor: linear and logistic regression.
+
+use super::{Design, Potential, Quadratic, Rows, Spread};
+use crate::error::DataError;
+use crate::lanes::{LANES, sigmoid, softplus, vectorised};
+
+/// The law of the response given the linear predictor `t`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Family {
+    /// Normal with mean `t` and a known variance: linear regression.
+    Gaussian {
+        /// The variance of the noise.
+        variance: f64,
+    },
+    /// 1 with probability `sigmoid(t)`, else 0: logistic regression.
+    Bernoulli,
+}
+
+impl Family {
+    /// The negative log-likelihood, without the terms that do not depend on `t`.
+    #[inline(always)]
+    fn loss(self, t: f64, y: f64) -> f64 {
+        match self {
+            Family::Gaussian { variance } => (t - y) * (t - y) / (2.0 * variance),
+            Family::Bernoulli => softplus(t) - y * t,
+        }
+    }
+
+    /// Its derivative in `t`.
+    #[inline(always)]
+    fn slope(self, t: f64, y: f64) -> f64 {
+        match self {
+            Family::Gaussian { variance } => (t - y) / variance,
+            Family::Bernoulli => sigmoid(t) - y,
+        }
+    }
+
+    /// Its second derivative in `t`.
+    #[inline(always)]
+    fn bend(self, t: f64) -> f64 {
+        match self {
+            Family::Gaussian { variance } => 1.0 / variance,
+            Family::Bernoulli => {
+                let p = sigmoid(t);
+                p * (1.0 - p)
+            }
+        }
+    }
+
+    /// The largest second derivative over all `t`.
+    fn most_bend(self) -> f64 {
+        match self {
+            Family::Gaussian { variance } => 1.0 / variance,
+            Family::Bernoulli => 0.25,
+        }
+    }
+}
+
+/// A generalised linear model: `U_ij(x) = loss(a_j . x, y_j)`.
+#[derive(Clone, Debug)]
+pub struct Glm {
+    design: Design,
+    response: Vec<f64>,
+    family: Family,
+}
+
+impl Glm {
+    /// From features and one response a row.
+    pub fn new(design: Design, response: Vec<f64>, family: Family) -> Result<Self, DataError> {
+        if response.len() != design.rows() {
+            return Err(DataError::Responses { responses: response.len(), rows: design.rows() });
+        }
+        match family {
+            Family::Gaussian { variance } if !(variance > 0.0 && variance.is_finite()) => {
+                return Err(DataError::NotPositive { what: "the noise variance", value: variance });
+            }
+            Family::Gaussian { .. } => {
+                if let Some(row) = response.iter().position(|y| !y.is_finite()) {
+                    return Err(DataError::Label { row, label: response[row], allowed: "finite numbers".into() });
+                }
+            }
+            Family::Bernoulli => {
+                if let Some(row) = response.iter().position(|y| *y != 0.0 && *y != 1.0) {
+                    return Err(DataError::Label { row, label: response[row], allowed: "0 or 1".into() });
+                }
+            }
+        }
+        Ok(Glm { design, response, family })
+    }
+}
+
+impl Potential for Glm {
+    fn dim(&self) -> usize {
+        self.design.columns()
+    }
+
+    fn rows(&self) -> usize {
+        self.design.rows()
+    }
+
+    fn scratch(&self) -> usize {
+        0
+    }
+
+    fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
+        (0..self.rows()).map(|row| self.family.loss(self.design.row_dot(row, x), self.response[row])).sum()
+    }
+
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+        vectorised(|| {
+            rows.in_blocks(self.rows(), |block| {
+                let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
+                for (lane, row) in block.iter().enumerate() {
+                    t[lane] = self.design.row_dot(*row, x);
+                    y[lane] = self.response[*row];
+                }
+                for lane in 0..LANES {
+                    t[lane] = scale * self.family.slope(t[lane], y[lane]);
+                }
+                for (lane, row) in block.iter().enumerate() {
+                    self.design.add_row(*row, t[lane], out);
+                }
+            });
+        });
+    }
+
+    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+        vectorised(|| {
+            rows.in_blocks(self.rows(), |block| {
+                let (mut at_x, mut at_z, mut y) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+                for (lane, row) in block.iter().enumerate() {
+                    at_x[lane] = self.design.row_dot(*row, x);
+                    at_z[lane] = self.design.row_dot(*row, z);
+                    y[lane] = self.response[*row];
+                }
+                for lane in 0..LANES {
+                    at_x[lane] = scale * (self.family.slope(at_x[lane], y[lane]) - self.family.slope(at_z[lane], y[lane]));
+                }
+                for (lane, row) in block.iter().enumerate() {
+                    self.design.add_row(*row, at_x[lane], out);
+                }
+            });
+        });
+    }
+
+    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+        for row in 0..self.rows() {
+            let bend = self.family.bend(self.design.row_dot(row, x));
+            self.design.add_row(row, scale * bend * self.design.row_dot(row, v), out);
+        }
+    }
+
+    fn row_smoothness(&self, row: usize) -> f64 {
+        self.family.most_bend() * self.design.row_norm_squared(row)
+    }
+
+    fn quadratic(&self) -> Option<Quadratic> {
+        let Family::Gaussian { variance } = self.family else { return None };
+        let d = self.dim();
+        let mut form = Quadratic { precision: vec![0.0; d * d], shift: vec![0.0; d], spread: Spread::None };
+        let mut rows = Vec::new();
+        for row in 0..self.rows() {
+            let mut a = vec![0.0; d];
+            self.design.add_row(row, 1.0, &mut a);
+            let h: Vec<f64> = (0..d * d).map(|k| a[k / d] * a[k % d] / variance).collect();
+            let r: Vec<f64> = a.iter().map(|a| a * self.response[row] / variance).collect();
+            crate::linalg::add_scaled(1.0, &h, &mut form.precision);
+            crate::linalg::add_scaled(1.0, &r, &mut form.shift);
+            rows.push((h, r));
+        }
+        form.spread = Spread::Rows(rows);
+        Some(form)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_logistic_row_by_hand() {
+        let model = Glm::new(Design::dense(vec![1.0, 2.0], 2).unwrap(), vec![1.0], Family::Bernoulli).unwrap();
+        let x = [0.0, 0.0];
+        assert!((model.value(&x, &mut []) - 2f64.ln()).abs() < 1e-15);
+        let mut g = [0.0; 2];
+        model.add_gradient(&x, Rows::All, 1.0, &mut g, &mut []);
+        assert_eq!(g, [-0.5, -1.0]);
+    }
+
+    #[test]
+    fn wrong_labels_are_refused_with_their_row() {
+        let design = || Design::dense(vec![1.0, 2.0], 1).unwrap();
+        let bad = Glm::new(design(), vec![0.0, 2.0], Family::Bernoulli).unwrap_err();
+        assert_eq!(bad.to_string(), "row 1 has the label 2: labels must be 0 or 1");
+        assert!(Glm::new(design(), vec![0.0], Family::Bernoulli).is_err());
+        assert!(Glm::new(design(), vec![0.0, f64::NAN], Family::Gaussian { variance: 1.0 }).is_err());
+        assert!(Glm::new(design(), vec![0.0, 1.0], Family::Gaussian { variance: 0.0 }).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! State the one prior of the whole federation.
+
+use crate::error::DataError;
+
+/// `U_0`: the negative log-prior, without its normalising constant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prior {
+    /// No prior: the posterior is the normalised likelihood.
+    Flat,
+    /// Independent normals with mean 0 and these precisions, one a coordinate.
+    Gaussian(Vec<f64>),
+    /// Independent Laplace laws with mean 0 and this scale: `U_0(x) = sum_k |x_k| / scale`.
+    Laplace {
+        /// The mean absolute value of a coordinate.
+        scale: f64,
+    },
+}
+
+impl Prior {
+    /// Independent normals with mean 0 and one common variance.
+    pub fn gaussian(variance: f64, dim: usize) -> Result<Self, DataError> {
+        Prior::gaussian_per_coordinate(&vec![variance; dim])
+    }
+
+    /// Independent normals with mean 0 and a variance for each coordinate.
+    pub fn gaussian_per_coordinate(variances: &[f64]) -> Result<Self, DataError> {
+        match variances.iter().find(|v| !(**v > 0.0 && v.is_finite())) {
+            Some(value) => Err(DataError::NotPositive { what: "the prior variance", value: *value }),
+            None => Ok(Prior::Gaussian(variances.iter().map(|v| 1.0 / v).collect())),
+        }
+    }
+
+    /// Independent Laplace laws with mean 0.
+    pub fn laplace(scale: f64) -> Result<Self, DataError> {
+        if scale > 0.0 && scale.is_finite() {
+            Ok(Prior::Laplace { scale })
+        } else {
+            Err(DataError::NotPositive { what: "the prior scale", value: scale })
+        }
+    }
+
+    /// `U_0(x)`.
+    pub fn value(&self, x: &[f64]) -> f64 {
+        match self {
+            Prior::Flat => 0.0,
+            Prior::Gaussian(precision) => x.iter().zip(precision).map(|(x, p)| p * x * x).sum::<f64>() * 0.5,
+            Prior::Laplace { scale } => x.iter().map(|x| x.abs()).sum::<f64>() / scale,
+        }
+    }
+
+    /// `out += weight * grad U_0(x)`; at a kink of the Laplace prior the subgradient 0.
+    #[inline(always)]
+    pub fn add_gradient(&self, x: &[f64], weight: f64, out: &mut [f64]) {
+        match self {
+            Prior::Flat => {}
+            Prior::Gaussian(precision) => {
+                for ((out, x), p) in out.iter_mut().zip(x).zip(precision) {
+                    *out += weight * (p * x);
+                }
+            }
+            Prior::Laplace { scale } => {
+                for (out, x) in out.iter_mut().zip(x) {
+                    *out += weight * (sign(*x) / scale);
+                }
+            }
+        }
+    }
+
+    /// `out += weight * (grad U_0(x) - grad U_0(z))`; exactly nothing where `x` equals `z`.
+    #[inline(always)]
+    pub fn add_gradient_difference(&self, x: &[f64], z: &[f64], weight: f64, out: &mut [f64]) {
+        match self {
+            Prior::Flat => {}
+            Prior::Gaussian(precision) => {
+                for (((out, x), z), p) in out.iter_mut().zip(x).zip(z).zip(precision) {
+                    *out += weight * (p * (x - z));
+                }
+            }
+            Prior::Laplace { scale } => {
+                for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
+                    *out += weight * ((sign(*x) - sign(*z)) / scale);
+                }
+            }
+        }
+    }
+
+    /// `out += weight * hess U_0(x) v`.
+    pub fn add_hessian_vector(&self, v: &[f64], weight: f64, out: &mut [f64]) {
+        if let Prior::Gaussian(precision) = self {
+            for ((out, v), p) in out.iter_mut().zip(v).zip(precision) {
+                *out += weight * (p * v);
+            }
+        }
+    }
+
+    /// The largest and smallest curvature it adds.
+    pub fn curvature(&self) -> (f64, f64) {
+        match self {
+            Prior::Flat | Prior::Laplace { .. } => (0.0, 0.0),
+            Prior::Gaussian(p) => (p.iter().copied().fold(0.0, f64::max), p.iter().copied().fold(f64::INFINITY, f64::min)),
+        }
+    }
+}
+
+#[inline(always)]
+fn sign(x: f64) -> f64 {
+    if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradients_are_the_finite_differences_of_values() {
+        let x = [0.7, -1.3, 2.0];
+        for prior in [Prior::Flat, Prior::gaussian_per_coordinate(&[0.5, 2.0, 4.0]).unwrap(), Prior::laplace(0.3).unwrap()] {
+            let mut g = [0.0; 3];
+            prior.add_gradient(&x, 2.0, &mut g);
+            for k in 0..3 {
+                let moved = |by: f64| {
+                    let mut at = x;
+                    at[k] += by;
+                    prior.value(&at)
+                };
+                assert!(((moved(1e-4) - moved(-1e-4)) / 2e-4 - g[k] / 2.0).abs() < 1e-8, "{prior:?}");
+            }
+            let (z, mut difference, mut at_z) = ([1.0, -1.0, -0.5], [0.0; 3], [0.0; 3]);
+            prior.add_gradient_difference(&x, &z, 2.0, &mut difference);
+            prior.add_gradient(&z, 2.0, &mut at_z);
+            for k in 0..3 {
+                assert!((difference[k] - (g[k] - at_z[k])).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_priors_are_refused() {
+        assert!(Prior::gaussian(0.0, 2).is_err() && Prior::gaussian(f64::NAN, 2).is_err() && Prior::laplace(-1.0).is_err());
+    }
+}

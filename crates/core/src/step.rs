@@ -1,0 +1,84 @@
+//! Take the Langevin step: the only place where a drift meets its noise.
+
+/// How the step size moves with the iteration `k`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Schedule {
+    /// The same step at every iteration.
+    Constant(f64),
+    /// `1 / (2 L + m k / 12)`: FA-LD, Theorem 5.8.
+    Decreasing {
+        /// The smoothness `L` of the potential.
+        smoothness: f64,
+        /// The strong convexity `m` of the potential.
+        convexity: f64,
+    },
+    /// `first * (1 + k / delay)^-power`, with a power in (1/2, 1] the schedule of Welling and Teh (2011).
+    Polynomial {
+        /// The step at iteration 0.
+        first: f64,
+        /// After how many iterations the decay sets in.
+        delay: f64,
+        /// How fast it decays.
+        power: f64,
+    },
+}
+
+impl Schedule {
+    /// The step size at iteration `k`.
+    #[inline]
+    pub fn at(&self, k: u64) -> f64 {
+        match *self {
+            Schedule::Constant(step) => step,
+            Schedule::Decreasing { smoothness, convexity } => 1.0 / (2.0 * smoothness + convexity * k as f64 / 12.0),
+            Schedule::Polynomial { first, delay, power } => first * crate::lanes::exp(-power * crate::lanes::ln(1.0 + k as f64 / delay)),
+        }
+    }
+
+    /// The largest step it takes: the one that stability depends on.
+    pub fn largest(&self) -> f64 {
+        self.at(0)
+    }
+
+    /// The schedule with every step multiplied by `factor`.
+    pub fn scaled(&self, factor: f64) -> Schedule {
+        match *self {
+            Schedule::Constant(step) => Schedule::Constant(step * factor),
+            Schedule::Decreasing { smoothness, convexity } => {
+                Schedule::Decreasing { smoothness: smoothness / factor, convexity: convexity / factor }
+            }
+            Schedule::Polynomial { first, delay, power } => Schedule::Polynomial { first: first * factor, delay, power },
+        }
+    }
+}
+
+/// `x <- x - step * drift + sqrt(2 step temperature) * noise`.
+#[inline(always)]
+pub fn langevin(x: &mut [f64], step: f64, temperature: f64, drift: &[f64], noise: &[f64]) {
+    let sigma = (2.0 * step * temperature).sqrt();
+    for ((x, g), z) in x.iter_mut().zip(drift).zip(noise) {
+        *x = (*x - step * g) + sigma * z;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_step_by_hand() {
+        let mut x = [1.0, -2.0];
+        langevin(&mut x, 0.5, 4.0, &[2.0, 0.0], &[0.0, 3.0]);
+        assert_eq!(x, [0.0, 4.0]); // sqrt(2 * 0.5 * 4) = 2
+    }
+
+    #[test]
+    fn schedules_by_hand() {
+        let theorem = Schedule::Decreasing { smoothness: 5.0, convexity: 12.0 };
+        assert_eq!((theorem.at(0), theorem.at(10)), (0.1, 0.05));
+        let decay = Schedule::Polynomial { first: 0.3, delay: 2.0, power: 1.0 };
+        assert!((decay.at(4) - 0.1).abs() < 1e-15);
+        for schedule in [theorem, decay, Schedule::Constant(0.2)] {
+            assert!((schedule.scaled(0.5).at(7) - 0.5 * schedule.at(7)).abs() < 1e-16);
+        }
+    }
+}
