@@ -7,5 +7,8 @@ pub mod error;
 pub mod lanes;
 pub mod linalg;
 pub mod model;
+pub mod protocol;
 pub mod rng;
+pub mod sampler;
 pub mod step;
+pub mod target;

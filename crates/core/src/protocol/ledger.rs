@@ -1,0 +1,127 @@
+//! Count what is sent.
+
+use super::message::{Order, Reference, Reply};
+use crate::rng::ClientId;
+
+/// What a vector on the wire is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A gradient, or a compressed difference to a memory.
+    Gradient = 0,
+    /// A parameter vector.
+    Parameter = 1,
+    /// A reference point: where control variates are taken.
+    Reference = 2,
+    /// Gradients at the reference point, and their sum.
+    Control = 3,
+    /// What finding the optimum, the curvature or the data's moments costs before sampling.
+    Survey = 4,
+    /// Rounds, tasks and lengths.
+    Header = 5,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Kind; 6] = [Kind::Gradient, Kind::Parameter, Kind::Reference, Kind::Control, Kind::Survey, Kind::Header];
+
+    /// The kind's name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Gradient => "gradient",
+            Kind::Parameter => "parameter",
+            Kind::Reference => "reference",
+            Kind::Control => "control",
+            Kind::Survey => "survey",
+            Kind::Header => "header",
+        }
+    }
+}
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Direction {
+    /// From a client to the server.
+    Up = 0,
+    /// From the server to a client.
+    Down = 1,
+}
+
+/// Bits by direction and kind, in all and for each client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    bits: [[u64; Kind::ALL.len()]; 2],
+    messages: [u64; 2],
+    per_client: Vec<[u64; 2]>,
+}
+
+impl Ledger {
+    /// An empty ledger for so many clients.
+    pub fn new(clients: usize) -> Self {
+        Ledger { per_client: vec![[0; 2]; clients], ..Ledger::default() }
+    }
+
+    /// Count an order.
+    pub fn down(&mut self, to: ClientId, order: &Order<'_>) {
+        let survey = order.task.is_survey();
+        self.messages[Direction::Down as usize] += 1;
+        self.add(Direction::Down, to, Kind::Header, super::wire::order_header_bits(order));
+        if let Some(position) = &order.position {
+            self.add(Direction::Down, to, if survey { Kind::Survey } else { Kind::Parameter }, position.bits());
+        }
+        if let Reference::New(reference) = &order.reference {
+            self.add(Direction::Down, to, if survey { Kind::Survey } else { Kind::Reference }, reference.bits());
+        }
+        if let Some((control, _)) = &order.control {
+            self.add(Direction::Down, to, Kind::Control, control.bits());
+        }
+    }
+
+    /// Count a reply.
+    pub fn up(&mut self, from: ClientId, reply: &Reply<'_>) {
+        self.messages[Direction::Up as usize] += 1;
+        self.add(Direction::Up, from, Kind::Header, super::wire::reply_header_bits(reply));
+        self.add(Direction::Up, from, reply.kind, reply.payload.bits());
+    }
+
+    /// Count `bits` of one kind.
+    pub fn add(&mut self, direction: Direction, client: ClientId, kind: Kind, bits: u64) {
+        self.bits[direction as usize][kind as usize] += bits;
+        self.per_client[client.index()][direction as usize] += bits;
+    }
+
+    /// The bits of one direction and kind.
+    pub fn bits(&self, direction: Direction, kind: Kind) -> u64 {
+        self.bits[direction as usize][kind as usize]
+    }
+
+    /// All bits of one direction, headers included.
+    pub fn total(&self, direction: Direction) -> u64 {
+        self.bits[direction as usize].iter().sum()
+    }
+
+    /// How many messages went this way.
+    pub fn messages(&self, direction: Direction) -> u64 {
+        self.messages[direction as usize]
+    }
+
+    /// All bits that one client sent or received.
+    pub fn client(&self, client: ClientId, direction: Direction) -> u64 {
+        self.per_client[client.index()][direction as usize]
+    }
+
+    /// Add what another ledger of the same clients counted.
+    pub fn merge(&mut self, other: &Ledger) {
+        for direction in 0..2 {
+            for kind in 0..Kind::ALL.len() {
+                self.bits[direction][kind] += other.bits[direction][kind];
+            }
+            self.messages[direction] += other.messages[direction];
+        }
+        for (mine, theirs) in self.per_client.iter_mut().zip(&other.per_client) {
+            mine[0] += theirs[0];
+            mine[1] += theirs[1];
+        }
+    }
+}

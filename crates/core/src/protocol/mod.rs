@@ -1,0 +1,52 @@
+//! Exchange messages between one server and its clients, as state machines that neither send nor wait.
+
+mod ledger;
+mod message;
+mod statement;
+pub mod wire;
+
+pub use ledger::{Direction, Kind, Ledger};
+pub use message::{Order, Payload, Precision, Reference, Reply, Task};
+pub use statement::Statement;
+
+use crate::rng::ClientId;
+
+/// The server's side of any exchange: a sampler, or a survey of the target before sampling.
+///
+/// One exchange: ask everybody in [`Exchange::cohort`] with its [`Exchange::order`], fold every answer with [`Exchange::absorb`] *in the order of
+/// the cohort* (float addition is not associative), then [`Exchange::advance`].
+pub trait Exchange: Send {
+    /// Whom this exchange asks, in ascending order.
+    fn cohort(&self) -> &[ClientId];
+
+    /// What it asks of one of them.
+    fn order(&self, to: ClientId) -> Order<'_>;
+
+    /// Fold one answer in.
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>);
+
+    /// Finish this exchange and prepare the next.
+    fn advance(&mut self) -> Event;
+}
+
+/// What an exchange led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing to show: more exchanges follow.
+    Nothing,
+    /// A new draw stands at [`crate::sampler::Sampler::position`].
+    Draw,
+    /// A parameter became infinite or NaN: the chain is lost. The step is too large for this target.
+    Diverged,
+    /// A survey has its answer.
+    Done,
+}
+
+/// The client's side of any exchange.
+pub trait Device: Send {
+    /// Do what is asked and say the result.
+    fn answer(&mut self, order: &Order<'_>) -> Reply<'_>;
+
+    /// How many row gradients were evaluated so far.
+    fn rows_evaluated(&self) -> u64;
+}

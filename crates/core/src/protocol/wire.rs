@@ -1,0 +1,395 @@
+//! Write messages as bytes, and read back exactly those bytes: each message has one encoding, and anything else is refused by name.
+//!
+//! A header (task, round, which vectors follow), then the vectors, little-endian. Dimension and precision are part of the agreed statement, never of a
+//! message, so a hostile length cannot make anybody allocate.
+
+use thiserror::Error;
+
+use super::ledger::Kind;
+use super::message::{Order, Payload, Precision, Reference, Reply, Task};
+
+/// Why bytes are not a message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// The message ends too early.
+    #[error("the message is cut short: {needed} more bytes are needed at byte {at}")]
+    Truncated {
+        /// Where the end came.
+        at: usize,
+        /// How many bytes were still expected.
+        needed: usize,
+    },
+    /// Bytes follow the message.
+    #[error("{surplus} bytes follow the end of the message")]
+    Overlong {
+        /// How many.
+        surplus: usize,
+    },
+    /// An unknown task, kind or flag.
+    #[error("byte {at} is {found}, which names no {what}")]
+    Unknown {
+        /// What it should have named.
+        what: &'static str,
+        /// Where.
+        at: usize,
+        /// What was found.
+        found: u8,
+    },
+    /// A number that has a shorter encoding.
+    #[error("the number that ends at byte {at} is not in its shortest form")]
+    NotCanonical {
+        /// Where.
+        at: usize,
+    },
+    /// A NaN or an infinity.
+    #[error("coordinate {coordinate} is not finite")]
+    NotFinite {
+        /// Which one.
+        coordinate: usize,
+    },
+    /// A vector that the task does not carry, or lacks.
+    #[error("the answer is a {found}, where a {expected} was asked for")]
+    WrongKind {
+        /// What came.
+        found: &'static str,
+        /// What was asked for.
+        expected: &'static str,
+    },
+}
+
+const HAS_POSITION: u8 = 1 << 3;
+const REFERENCE_IS_POSITION: u8 = 1 << 4;
+const HAS_REFERENCE: u8 = 1 << 5;
+const HAS_CONTROL: u8 = 1 << 6;
+
+fn task_code(task: Task) -> u8 {
+    match task {
+        Task::Estimate => 0,
+        Task::Walk { .. } => 1,
+        Task::Gradient => 2,
+        Task::Value => 3,
+        Task::HessianVector => 4,
+        Task::Curvature => 5,
+    }
+}
+
+/// Append an order.
+pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
+    let mut first = task_code(order.task);
+    if order.position.is_some() {
+        first |= HAS_POSITION;
+    }
+    first |= match order.reference {
+        Reference::Keep => 0,
+        Reference::Position => REFERENCE_IS_POSITION,
+        Reference::New(_) => HAS_REFERENCE,
+    };
+    if order.control.is_some() {
+        first |= HAS_CONTROL;
+    }
+    out.push(first);
+    push_number(order.round, out);
+    if let Task::Walk { steps } = order.task {
+        push_number(steps, out);
+    }
+    if let Some((_, from)) = order.control {
+        push_number(from, out);
+    }
+    if let Some(position) = &order.position {
+        push_payload(position, out);
+    }
+    if let Reference::New(reference) = &order.reference {
+        push_payload(reference, out);
+    }
+    if let Some((control, _)) = &order.control {
+        push_payload(control, out);
+    }
+}
+
+/// Append a reply.
+pub fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
+    out.push(reply.kind as u8);
+    push_number(reply.round, out);
+    push_payload(&reply.payload, out);
+}
+
+/// The bits of an order that are not vectors.
+pub fn order_header_bits(order: &Order<'_>) -> u64 {
+    let walk = if let Task::Walk { steps } = order.task { number_len(steps) } else { 0 };
+    let control = order.control.map_or(0, |(_, from)| number_len(from));
+    8 * (1 + number_len(order.round) + walk + control)
+}
+
+/// The bits of a reply that are not vectors.
+pub fn reply_header_bits(reply: &Reply<'_>) -> u64 {
+    8 * (1 + number_len(reply.round))
+}
+
+/// A message that owns its vectors, read from bytes into buffers that are used again.
+#[derive(Clone, Debug, Default)]
+pub struct OrderBuffer {
+    head: Option<OrderHead>,
+    position: Vec<f64>,
+    reference: Vec<f64>,
+    control: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OrderHead {
+    round: u64,
+    task: Task,
+    flags: u8,
+    from: u64,
+    precision: Precision,
+}
+
+impl OrderBuffer {
+    /// Read an order for a model of `dim` parameters, with vectors in `precision` (surveys always use 64 bits).
+    pub fn decode(&mut self, bytes: &[u8], dim: usize, precision: Precision) -> Result<Order<'_>, WireError> {
+        self.head = None;
+        let mut reader = Reader { bytes, at: 0 };
+        let first = reader.byte()?;
+        let code = first & 7;
+        let flags = first & !7;
+        let unknown = |what| WireError::Unknown { what, at: 0, found: first };
+        if flags & 0x80 != 0 || flags & REFERENCE_IS_POSITION != 0 && flags & HAS_REFERENCE != 0 {
+            return Err(unknown("set of vectors"));
+        }
+        if flags & REFERENCE_IS_POSITION != 0 && flags & HAS_POSITION == 0 {
+            return Err(unknown("set of vectors"));
+        }
+        let round = reader.number()?;
+        let task = match code {
+            0 => Task::Estimate,
+            1 => Task::Walk { steps: reader.number()? },
+            2 => Task::Gradient,
+            3 => Task::Value,
+            4 => Task::HessianVector,
+            5 => Task::Curvature,
+            _ => return Err(unknown("task")),
+        };
+        let precision = if task.is_survey() { Precision::F64 } else { precision };
+        let from = if flags & HAS_CONTROL != 0 { reader.number()? } else { 0 };
+        if flags & HAS_POSITION != 0 {
+            reader.vector(dim, precision, &mut self.position)?;
+        }
+        if flags & HAS_REFERENCE != 0 {
+            reader.vector(dim, precision, &mut self.reference)?;
+        }
+        if flags & HAS_CONTROL != 0 {
+            reader.vector(dim, precision, &mut self.control)?;
+        }
+        reader.end()?;
+        self.head = Some(OrderHead { round, task, flags, from, precision });
+        Ok(self.view(OrderHead { round, task, flags, from, precision }))
+    }
+
+    fn view(&self, head: OrderHead) -> Order<'_> {
+        let plain = |flag: u8, values| if head.flags & flag != 0 { Some(Payload::Plain(values, head.precision)) } else { None };
+        Order {
+            round: head.round,
+            task: head.task,
+            position: plain(HAS_POSITION, &self.position),
+            reference: match plain(HAS_REFERENCE, &self.reference) {
+                Some(payload) => Reference::New(payload),
+                None if head.flags & REFERENCE_IS_POSITION != 0 => Reference::Position,
+                None => Reference::Keep,
+            },
+            control: plain(HAS_CONTROL, &self.control).map(|payload| (payload, head.from)),
+        }
+    }
+}
+
+/// A reply that owns its vector.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyBuffer {
+    values: Vec<f64>,
+}
+
+impl ReplyBuffer {
+    /// Read the reply to an order with this task.
+    pub fn decode(&mut self, bytes: &[u8], task: Task, dim: usize, precision: Precision) -> Result<Reply<'_>, WireError> {
+        let mut reader = Reader { bytes, at: 0 };
+        let code = reader.byte()?;
+        let Some(kind) = Kind::ALL.into_iter().find(|k| *k as u8 == code) else {
+            return Err(WireError::Unknown { what: "kind", at: 0, found: code });
+        };
+        let expected = match task {
+            Task::Estimate => Kind::Gradient,
+            Task::Walk { .. } => Kind::Parameter,
+            Task::Gradient => Kind::Control,
+            Task::Value | Task::HessianVector | Task::Curvature => Kind::Survey,
+        };
+        if kind != expected {
+            return Err(WireError::WrongKind { found: kind.name(), expected: expected.name() });
+        }
+        let round = reader.number()?;
+        let precision = if task.is_survey() { Precision::F64 } else { precision };
+        reader.vector(task.answer_len(dim), precision, &mut self.values)?;
+        reader.end()?;
+        Ok(Reply { round, kind, payload: Payload::Plain(&self.values, precision) })
+    }
+}
+
+fn push_payload(payload: &Payload<'_>, out: &mut Vec<u8>) {
+    match payload {
+        Payload::Plain(values, Precision::F32) => {
+            for v in *values {
+                out.extend_from_slice(&(*v as f32).to_le_bytes());
+            }
+        }
+        Payload::Plain(values, Precision::F64) => {
+            for v in *values {
+                out.extend_from_slice(&v.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Seven bits a byte, low first, the high bit of a byte says that more follow.
+fn push_number(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn number_len(n: u64) -> u64 {
+    u64::from((64 - (n | 1).leading_zeros()).div_ceil(7))
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], WireError> {
+        let rest = &self.bytes[self.at..];
+        if rest.len() < n {
+            return Err(WireError::Truncated { at: self.bytes.len(), needed: n - rest.len() });
+        }
+        self.at += n;
+        Ok(&rest[..n])
+    }
+
+    fn byte(&mut self) -> Result<u8, WireError> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn number(&mut self) -> Result<u64, WireError> {
+        let mut n = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift > 0 && byte == 0 || shift == 63 && byte > 1 {
+                return Err(WireError::NotCanonical { at: self.at - 1 });
+            }
+            n |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(n);
+            }
+        }
+        Err(WireError::NotCanonical { at: self.at })
+    }
+
+    fn vector(&mut self, n: usize, precision: Precision, out: &mut Vec<f64>) -> Result<(), WireError> {
+        let bytes = self.take(n * precision.bits() as usize / 8)?;
+        out.clear();
+        match precision {
+            Precision::F32 => {
+                out.extend(bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))));
+            }
+            Precision::F64 => out.extend(bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b))),
+        }
+        match out.iter().position(|v| !v.is_finite()) {
+            Some(coordinate) => Err(WireError::NotFinite { coordinate }),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&self) -> Result<(), WireError> {
+        match self.bytes.len() - self.at {
+            0 => Ok(()),
+            surplus => Err(WireError::Overlong { surplus }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn orders() -> impl Strategy<Value = (u64, u8, Vec<f64>, u8, u64, bool)> {
+        let values = proptest::collection::vec(-1e6f32..1e6, 3).prop_map(|v| v.into_iter().map(f64::from).collect());
+        (any::<u64>(), 0..6u8, values, 0..8u8, any::<u64>(), any::<bool>())
+    }
+
+    proptest! {
+        #[test]
+        fn orders_and_replies_come_back_as_they_were((round, code, values, vectors, number, wide) in orders()) {
+            let task = [Task::Estimate, Task::Walk { steps: number }, Task::Gradient, Task::Value, Task::HessianVector, Task::Curvature][code as usize];
+            let precision = if wide || task.is_survey() { Precision::F64 } else { Precision::F32 };
+            let payload = Payload::Plain(&values, precision);
+            let position = (vectors & 1 != 0).then_some(payload);
+            let reference = match vectors & 2 {
+                0 => Reference::Keep,
+                _ if position.is_some() => Reference::Position,
+                _ => Reference::New(payload),
+            };
+            let order = Order { round, task, position, reference, control: (vectors & 4 != 0).then_some((payload, number)) };
+            let mut bytes = Vec::new();
+            encode_order(&order, &mut bytes);
+            let vectors_bits = [order.position, match reference { Reference::New(p) => Some(p), _ => None }, order.control.map(|c| c.0)]
+                .iter().flatten().map(Payload::bits).sum::<u64>();
+            prop_assert_eq!(bytes.len() as u64 * 8, order_header_bits(&order) + vectors_bits);
+            let mut buffer = OrderBuffer::default();
+            let back = buffer.decode(&bytes, 3, precision).unwrap();
+            prop_assert_eq!(format!("{back:?}"), format!("{order:?}"));
+
+            let answer: Vec<f64> = values.iter().copied().cycle().take(task.answer_len(3)).collect();
+            let kind = if task.is_survey() { Kind::Survey } else { [Kind::Gradient, Kind::Parameter, Kind::Control][code as usize] };
+            let reply = Reply { round, kind, payload: Payload::Plain(&answer, precision) };
+            let mut bytes = Vec::new();
+            encode_reply(&reply, &mut bytes);
+            prop_assert_eq!(bytes.len() as u64 * 8, reply_header_bits(&reply) + reply.payload.bits());
+            let mut buffer = ReplyBuffer::default();
+            let back = buffer.decode(&bytes, task, 3, precision).unwrap();
+            prop_assert_eq!(format!("{back:?}"), format!("{reply:?}"));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_are_the_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40), wide: bool) {
+            let precision = if wide { Precision::F64 } else { Precision::F32 };
+            let mut buffer = OrderBuffer::default();
+            if let Ok(order) = buffer.decode(&bytes, 1, precision) {
+                let mut again = Vec::new();
+                encode_order(&order, &mut again);
+                prop_assert_eq!(&again, &bytes);
+            }
+            let mut buffer = ReplyBuffer::default();
+            if let Ok(reply) = buffer.decode(&bytes, Task::Estimate, 1, precision) {
+                let mut again = Vec::new();
+                encode_reply(&reply, &mut again);
+                prop_assert_eq!(&again, &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn bad_messages_are_refused_by_name() {
+        let mut bytes = Vec::new();
+        encode_reply(&Reply { round: 300, kind: Kind::Gradient, payload: Payload::Plain(&[1.0, 2.0], Precision::F32) }, &mut bytes);
+        let refused = |bytes: &[u8], task| ReplyBuffer::default().decode(bytes, task, 2, Precision::F32).unwrap_err();
+        assert_eq!(refused(&bytes[..bytes.len() - 1], Task::Estimate), WireError::Truncated { at: 10, needed: 1 });
+        assert_eq!(refused(&[&bytes[..], &[0]].concat(), Task::Estimate), WireError::Overlong { surplus: 1 });
+        assert_eq!(refused(&bytes, Task::Gradient), WireError::WrongKind { found: "gradient", expected: "control" });
+        assert_eq!(refused(&[99], Task::Estimate), WireError::Unknown { what: "kind", at: 0, found: 99 });
+        assert_eq!(refused(&[0, 0x80, 0x00], Task::Estimate), WireError::NotCanonical { at: 2 });
+        let nan = bytes.len() - 4;
+        bytes[nan..].copy_from_slice(&f32::NAN.to_le_bytes());
+        assert_eq!(refused(&bytes, Task::Estimate), WireError::NotFinite { coordinate: 1 });
+    }
+}

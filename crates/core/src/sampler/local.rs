@@ -1,0 +1,398 @@
+//! Walk on every client and average now and then: family B.
+//!
+//! ```text
+//! every client, every iteration k
+//!     x_c <- x_c - eta G_c + sqrt(2 eta T) ( rho Zs + sqrt((1 - rho^2)/p_c) Z_c )
+//!     G_c = (1/p_c) H_c(x_c)                                 FALD, FA-LD
+//!     G_c = (1/p_c) [H_c(x_c) - H_c(y)] + grad U(y)          VR-FALD*, one minibatch for both H_c
+//! synchronise: x_c <- sum_c p_c x_c for all c; that is a draw
+//! with probability q: y <- sum_c p_c x_c, taken *before* this iteration's step and used from the next iteration on
+//! ```
+//!
+//! It targets `exp(-U/T)` up to the bias of the step and of the walks. Departures from the papers: the shared noise is the supplement's (FALD eq. 4 would flatten the law);
+//! clients that are not averaged are not asked, since their walk would be thrown away; where a reference point moves right after a synchronisation, nobody sends
+//! what all have already.
+
+use super::Sampler;
+use super::recipe::{Average, Local, Synchronise};
+use crate::linalg::{add_scaled, norm_squared};
+use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
+use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
+use crate::step::{Schedule, langevin};
+use crate::target::{Site, Target};
+
+use super::Keys;
+
+/// The server of family B.
+#[derive(Debug)]
+pub struct Server {
+    weights: Vec<f64>,
+    synchronise: Synchronise,
+    average: Average,
+    precision: Precision,
+    sync_coin: Coin,
+    reference_coin: Option<Coin>,
+    public: Seed,
+    subsets: Subsets,
+    chosen: Vec<u32>,
+
+    /// The next iteration.
+    iteration: u64,
+    phase: Phase,
+    /// The last mean; what every client starts its next walk from.
+    x: Vec<f64>,
+    /// Whether the clients still have to be told `x`.
+    x_is_news: bool,
+    reference: Vec<f64>,
+    /// `grad U` at the reference point, and the first iteration that uses it where the clients still have to be told.
+    control: Vec<f64>,
+    control_is_news: Option<u64>,
+    /// Who is asked, and what its answer counts for.
+    cohort: Vec<ClientId>,
+    shares: Vec<f64>,
+    sum: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Clients walk, then all are averaged.
+    WalkToAverage { steps: u64 },
+    /// Clients walk, then the reference point moves to their mean while they stay where they are.
+    WalkToReference { steps: u64 },
+    /// Clients send their gradients at the new reference point, to be used from this iteration on.
+    Refer { from: u64 },
+}
+
+impl Server {
+    /// A server whose clients all start at `start`.
+    pub fn new(recipe: &Local, target: &Target, start: &[f64], public: Seed) -> Self {
+        let (d, b) = (target.dim(), target.clients.len());
+        let mut x = start.to_vec();
+        recipe.precision.round(&mut x);
+        let sync_probability = if let Synchronise::Randomly(p) = recipe.synchronise { p } else { 0.0 };
+        let mut server = Server {
+            weights: recipe.weights.clone(),
+            synchronise: recipe.synchronise,
+            average: recipe.average,
+            precision: recipe.precision,
+            sync_coin: Coin::new(Purpose::Synchronise, sync_probability),
+            reference_coin: recipe.refresh.map(|q| Coin::new(Purpose::Reference, q)),
+            public,
+            subsets: Subsets::new(b),
+            chosen: if let Average::WithoutReplacement(s) = recipe.average { vec![0; s] } else { Vec::new() },
+            iteration: 0,
+            phase: Phase::Refer { from: 0 },
+            reference: x.clone(),
+            x,
+            x_is_news: true,
+            control: vec![0.0; d],
+            control_is_news: None,
+            cohort: Vec::with_capacity(b),
+            shares: vec![0.0; b],
+            sum: vec![0.0; d],
+        };
+        if server.reference_coin.is_some() {
+            server.ask_everybody();
+        } else {
+            server.plan_walk();
+        }
+        server
+    }
+
+    /// Find the next event. `y_0 = x_0` stands already, so the reference coin of iteration 0 changes nothing.
+    fn plan_walk(&mut self) {
+        let from = self.iteration;
+        let mut k = from;
+        self.phase = loop {
+            let averages = match self.synchronise {
+                Synchronise::Every(every) => (k + 1).is_multiple_of(every),
+                Synchronise::Randomly(_) => self.sync_coin.at(self.public, k),
+            };
+            if averages {
+                break Phase::WalkToAverage { steps: k + 1 - from };
+            }
+            k += 1;
+            if self.reference_coin.as_mut().is_some_and(|coin| coin.at(self.public, k)) {
+                break Phase::WalkToReference { steps: k - from };
+            }
+        };
+        match self.average {
+            Average::All => self.ask_everybody(),
+            Average::WithReplacement(s) => {
+                let mut coins = self.public.stream(Purpose::Participation, SERVER, k);
+                self.shares.fill(0.0);
+                for _ in 0..s {
+                    let mut left = coins.uniform();
+                    let drawn = self.weights.iter().position(|p| {
+                        left -= p;
+                        left < 0.0
+                    });
+                    self.shares[drawn.unwrap_or(self.weights.len() - 1)] += 1.0 / s as f64;
+                }
+                self.ask_sharers();
+            }
+            Average::WithoutReplacement(s) => {
+                let mut coins = self.public.stream(Purpose::Participation, SERVER, k);
+                self.subsets.draw(self.weights.len() as u32, &mut coins, &mut self.chosen);
+                self.shares.fill(0.0);
+                for c in &self.chosen {
+                    self.shares[*c as usize] = 1.0 / s as f64;
+                }
+                self.ask_sharers();
+            }
+        }
+    }
+
+    fn ask_everybody(&mut self) {
+        self.shares.copy_from_slice(&self.weights);
+        self.ask_sharers();
+    }
+
+    fn ask_sharers(&mut self) {
+        self.cohort.clear();
+        self.cohort.extend((0..self.shares.len()).filter(|c| self.shares[*c] > 0.0).map(|c| ClientId(c as u32)));
+        self.sum.fill(0.0);
+    }
+
+    fn plain<'a>(&self, values: &'a [f64]) -> Payload<'a> {
+        Payload::Plain(values, self.precision)
+    }
+}
+
+impl Exchange for Server {
+    fn cohort(&self) -> &[ClientId] {
+        &self.cohort
+    }
+
+    fn order(&self, _to: ClientId) -> Order<'_> {
+        let (task, reference) = match self.phase {
+            Phase::WalkToAverage { steps } | Phase::WalkToReference { steps } => (Task::Walk { steps }, Reference::Keep),
+            Phase::Refer { .. } if self.x_is_news => (Task::Gradient, Reference::Position),
+            Phase::Refer { .. } => (Task::Gradient, Reference::New(self.plain(&self.reference))),
+        };
+        Order {
+            round: self.iteration,
+            task,
+            position: self.x_is_news.then(|| self.plain(&self.x)),
+            reference,
+            control: self.control_is_news.map(|from| (self.plain(&self.control), from)),
+        }
+    }
+
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+        let share = if let Phase::Refer { .. } = self.phase { 1.0 } else { self.shares[from.index()] };
+        add_scaled(share, reply.payload.values(), &mut self.sum);
+    }
+
+    fn advance(&mut self) -> Event {
+        self.precision.round(&mut self.sum);
+        if !norm_squared(&self.sum).is_finite() {
+            return Event::Diverged;
+        }
+        // Partial participation keeps nothing on the clients, so the news of `x` goes to the next cohort in any case.
+        match self.phase {
+            Phase::WalkToAverage { steps } => {
+                self.iteration += steps;
+                self.x.copy_from_slice(&self.sum);
+                self.x_is_news = true;
+                self.control_is_news = None;
+                if self.reference_coin.as_mut().is_some_and(|coin| coin.at(self.public, self.iteration)) {
+                    self.reference.copy_from_slice(&self.x);
+                    self.phase = Phase::Refer { from: self.iteration + 1 };
+                    self.ask_everybody();
+                } else {
+                    self.plan_walk();
+                }
+                Event::Draw
+            }
+            Phase::WalkToReference { steps } => {
+                self.iteration += steps;
+                self.x_is_news = false;
+                self.control_is_news = None;
+                self.reference.copy_from_slice(&self.sum);
+                self.phase = Phase::Refer { from: self.iteration + 1 };
+                self.ask_everybody();
+                Event::Nothing
+            }
+            Phase::Refer { from } => {
+                self.control.copy_from_slice(&self.sum);
+                self.control_is_news = Some(from);
+                self.x_is_news = false;
+                self.plan_walk();
+                Event::Nothing
+            }
+        }
+    }
+}
+
+impl Sampler for Server {
+    fn position(&self) -> &[f64] {
+        &self.x
+    }
+
+    fn iteration(&self) -> u64 {
+        self.iteration
+    }
+}
+
+/// One coin an iteration, the same for all clients, sixty-four at a time.
+#[derive(Clone, Debug)]
+struct Coin {
+    purpose: Purpose,
+    probability: f64,
+    block: u64,
+    faces: u64,
+}
+
+impl Coin {
+    fn new(purpose: Purpose, probability: f64) -> Self {
+        Coin { purpose, probability, block: u64::MAX, faces: 0 }
+    }
+
+    fn at(&mut self, seed: Seed, iteration: u64) -> bool {
+        if iteration / 64 != self.block {
+            self.block = iteration / 64;
+            let mut stream = seed.stream(self.purpose, SERVER, self.block);
+            self.faces = (0..64).fold(0, |faces, bit| faces | u64::from(stream.coin(self.probability)) << bit);
+        }
+        self.faces >> (iteration % 64) & 1 == 1
+    }
+}
+
+/// A client of family B.
+#[derive(Debug)]
+pub struct Client {
+    site: Site,
+    step: Schedule,
+    temperature: f64,
+    inverse_weight: f64,
+    shared_scale: f64,
+    private_scale: f64,
+    precision: Precision,
+    keys: Keys,
+    x: Vec<f64>,
+    /// The reference point and `grad U` there; `None` before the first.
+    reference: Option<Control>,
+    /// What takes their place at an iteration to come.
+    next: Control,
+    next_from: Option<u64>,
+    drift: Vec<f64>,
+    noise: Vec<f64>,
+    private_noise: Vec<f64>,
+    sent: Vec<f64>,
+}
+
+#[derive(Clone, Debug)]
+struct Control {
+    point: Vec<f64>,
+    gradient: Vec<f64>,
+}
+
+impl Client {
+    /// Client `id` of the target.
+    pub fn new(recipe: &Local, target: &Target, id: ClientId, keys: Keys) -> Self {
+        let d = target.dim();
+        let rows = target.clients[id.index()].rows();
+        let (p, rho) = (recipe.weights[id.index()], recipe.correlation);
+        let private_variance = (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
+        let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
+        Client {
+            site: target.site(id, recipe.batch.of(rows)),
+            step: recipe.step,
+            temperature: target.temperature,
+            inverse_weight: 1.0 / p,
+            shared_scale: rho,
+            private_scale: private_variance.sqrt(),
+            precision: recipe.precision,
+            keys,
+            x: vec![0.0; d],
+            reference: recipe.refresh.map(|_| control.clone()),
+            next: control,
+            next_from: None,
+            drift: vec![0.0; d],
+            noise: vec![0.0; d],
+            private_noise: vec![0.0; d],
+            sent: vec![0.0; d],
+        }
+    }
+
+    /// Put the new reference point to use, if iteration `k` is its first.
+    fn renew_reference(&mut self, k: u64) {
+        if self.next_from.is_some_and(|from| k >= from)
+            && let Some(control) = &mut self.reference
+        {
+            std::mem::swap(control, &mut self.next);
+            self.next_from = None;
+        }
+    }
+
+    fn step(&mut self, k: u64) {
+        self.renew_reference(k);
+        let (private, id) = (self.keys.private, self.site.id());
+        self.site.draw_batch(|| private.stream(Purpose::Batch, id, k));
+        match &self.reference {
+            None => {
+                self.site.estimate(&self.x, &mut self.drift);
+                for g in &mut self.drift {
+                    *g *= self.inverse_weight;
+                }
+            }
+            Some(control) => {
+                self.drift.copy_from_slice(&control.gradient);
+                self.site.add_difference(&self.x, &control.point, self.inverse_weight, &mut self.drift);
+            }
+        }
+        self.draw_noise(k);
+        langevin(&mut self.x, self.step.at(k), self.temperature, &self.drift, &self.noise);
+    }
+
+    /// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`.
+    fn draw_noise(&mut self, k: u64) {
+        if self.shared_scale > 0.0 {
+            self.keys.public.stream(Purpose::Noise, SERVER, k).normals(&mut self.noise);
+            for z in &mut self.noise {
+                *z *= self.shared_scale;
+            }
+        } else {
+            self.noise.fill(0.0);
+        }
+        if self.private_scale > 0.0 {
+            self.keys.private.stream(Purpose::Noise, self.site.id(), k).normals(&mut self.private_noise);
+            add_scaled(self.private_scale, &self.private_noise, &mut self.noise);
+        }
+    }
+}
+
+impl Device for Client {
+    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
+        self.renew_reference(order.round); // before a point that moves again takes its place
+        if let Some(position) = &order.position {
+            self.x.copy_from_slice(position.values());
+        }
+        match &order.reference {
+            Reference::Keep => {}
+            Reference::Position => self.next.point.copy_from_slice(&self.x),
+            Reference::New(y) => self.next.point.copy_from_slice(y.values()),
+        }
+        if let Some((control, from)) = &order.control {
+            self.next.gradient.copy_from_slice(control.values());
+            self.next_from = Some(*from);
+        }
+        let kind = if let Task::Walk { steps } = order.task {
+            for k in order.round..order.round + steps {
+                self.step(k);
+            }
+            self.sent.copy_from_slice(&self.x);
+            Kind::Parameter
+        } else {
+            self.site.gradient(&self.next.point, &mut self.sent);
+            Kind::Control
+        };
+        self.precision.round(&mut self.sent);
+        Reply { round: order.round, kind, payload: Payload::Plain(&self.sent, self.precision) }
+    }
+
+    fn rows_evaluated(&self) -> u64 {
+        self.site.rows_evaluated()
+    }
+}

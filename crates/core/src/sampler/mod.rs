@@ -1,0 +1,136 @@
+//! Run any sampler of the papers through one contract.
+
+pub mod exact;
+mod local;
+mod participation;
+mod recipe;
+mod uplink;
+
+pub use participation::{Participation, Roll, Weighting};
+pub use recipe::{Anchor, Average, Batch, Local, NoiseScale, Oracle, Recipe, Synchronise, Uplink};
+
+use crate::error::DataError;
+use crate::protocol::{Device, Exchange};
+use crate::rng::{ClientId, Seed};
+use crate::target::{Placement, Target, check_probabilities};
+
+/// A chain: the server's side of a sampler.
+pub trait Sampler: Exchange {
+    /// The newest draw (before the first [`crate::protocol::Event::Draw`] the start).
+    fn position(&self) -> &[f64];
+
+    /// How many Langevin iterations are done. In family B these are local steps.
+    fn iteration(&self) -> u64;
+}
+
+/// The random numbers' keys: what everybody may know, and what a client keeps to itself. In a simulation one seed stands for all.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys {
+    /// Coins, participation, shared noise.
+    pub public: Seed,
+    /// A client's own noise and minibatches.
+    pub private: Seed,
+}
+
+impl Keys {
+    /// The keys of one chain of a simulation.
+    pub fn simulation(master: Seed, chain: u32) -> Self {
+        let seed = master.chain(chain);
+        Keys { public: seed, private: seed }
+    }
+}
+
+impl Recipe {
+    /// Check the recipe against the target, and give the target as this family needs it (family B splits the prior by `p_c` unless told otherwise).
+    pub fn check(&self, target: Target) -> Result<Target, DataError> {
+        let b = target.clients.len();
+        let refuse = |what, problem: String| Err(DataError::Weights { what, problem });
+        match self {
+            Recipe::Uplink(recipe) => {
+                if let Some(alpha) = recipe.memory_rate
+                    && !(alpha > 0.0 && alpha <= 1.0)
+                {
+                    return refuse("the memory rate", format!("it is {alpha}: it must be above 0 and at most 1"));
+                }
+                if let Oracle::Svrg { every: 0 } = recipe.oracle {
+                    return refuse("the reference point", "it cannot move every 0 rounds: use at least 1".into());
+                }
+                Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
+                Ok(target)
+            }
+            Recipe::Local(recipe) => {
+                check_probabilities("the clients' weights", &recipe.weights, b)?;
+                if let Some(c) = recipe.weights.iter().position(|p| *p == 0.0) {
+                    return refuse("the clients' weights", format!("client {c} has weight 0: leave it out instead"));
+                }
+                if !(0.0..=1.0).contains(&recipe.correlation) {
+                    return refuse("the noise correlation", format!("it is {}: it must be between 0 and 1", recipe.correlation));
+                }
+                match recipe.synchronise {
+                    Synchronise::Every(0) => {
+                        return refuse("synchronisation", "it cannot happen every 0 iterations: use at least 1".into());
+                    }
+                    Synchronise::Randomly(p) if !(p > 0.0 && p <= 1.0) => {
+                        return refuse("synchronisation", format!("its probability is {p}: it must be above 0 and at most 1"));
+                    }
+                    _ => {}
+                }
+                if let Some(q) = recipe.refresh
+                    && !(0.0..=1.0).contains(&q)
+                {
+                    return refuse("the reference point", format!("it moves with probability {q}: it must be between 0 and 1"));
+                }
+                if let Average::WithReplacement(s) | Average::WithoutReplacement(s) = recipe.average {
+                    if recipe.refresh.is_some() {
+                        return refuse(
+                            "partial participation",
+                            "control variates need every client: use it without a reference point".into(),
+                        );
+                    }
+                    if s == 0 {
+                        return refuse("partial participation", "0 clients cannot be averaged: use at least 1".into());
+                    }
+                }
+                if let Average::WithoutReplacement(s) = recipe.average {
+                    if s > b {
+                        return refuse("partial participation", format!("{s} of {b} clients cannot take part: use at most {b}"));
+                    }
+                    if recipe.weights.iter().any(|p| (p - recipe.weights[0]).abs() > 1e-12) {
+                        return refuse("partial participation", "scheme II is biased unless all weights are equal: use scheme I".into());
+                    }
+                }
+                Ok(match target.placement {
+                    Placement::Server => target.split_by(&recipe.weights),
+                    Placement::Split(_) => target,
+                })
+            }
+        }
+    }
+
+    /// The server of a chain. The target must have passed [`Recipe::check`].
+    pub fn server(&self, target: &Target, start: &[f64], keys: Keys) -> Result<Box<dyn Sampler>, DataError> {
+        if start.len() != target.dim() {
+            return Err(DataError::Dimension { what: "the starting point".into(), found: start.len(), expected: target.dim() });
+        }
+        Ok(match self {
+            Recipe::Uplink(recipe) => Box::new(uplink::Server::new(recipe, target, start, keys.public)?),
+            Recipe::Local(recipe) => Box::new(local::Server::new(recipe, target, start, keys.public)),
+        })
+    }
+
+    /// One client of a chain.
+    pub fn client(&self, target: &Target, id: ClientId, keys: Keys) -> Box<dyn Device> {
+        match self {
+            Recipe::Uplink(recipe) => Box::new(uplink::Client::new(recipe, target, id, keys.private)),
+            Recipe::Local(recipe) => Box::new(local::Client::new(recipe, target, id, keys)),
+        }
+    }
+
+    /// How vectors cross the wire.
+    pub fn precision(&self) -> crate::protocol::Precision {
+        match self {
+            Recipe::Uplink(recipe) => recipe.precision,
+            Recipe::Local(recipe) => recipe.precision,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Decide by public coins who takes part, and what an answer then counts for.
+
+use crate::error::DataError;
+use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
+
+/// Who takes part in a round of family A.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Participation {
+    /// Everybody.
+    All,
+    /// Each client by its own coin with its own probability: QLSD H4 and HS4.
+    Bernoulli(Vec<f64>),
+    /// A uniform subset of this size.
+    Fixed(usize),
+}
+
+/// What the answer of an active client is multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighting {
+    /// `1 / p_i`: QLSD eq. S3.
+    InverseProbability,
+    /// `b / |A|`: QLSD Alg. 1. The active set is then drawn conditioned on being non-empty, and all `p_i` must be equal (else it is biased).
+    Ratio,
+}
+
+/// Draws the active set of each round.
+#[derive(Clone, Debug)]
+pub struct Roll {
+    participation: Participation,
+    weighting: Weighting,
+    clients: usize,
+    subsets: Subsets,
+    chosen: Vec<u32>,
+    /// The active clients, ascending.
+    pub active: Vec<ClientId>,
+}
+
+impl Roll {
+    /// A checked rule for so many clients.
+    pub fn new(participation: Participation, weighting: Weighting, clients: usize) -> Result<Self, DataError> {
+        let refuse = |problem: String| Err(DataError::Weights { what: "participation", problem });
+        match &participation {
+            Participation::All => {}
+            Participation::Bernoulli(p) => {
+                if p.len() != clients {
+                    return refuse(format!("{} probabilities for {clients} clients: there must be one for each", p.len()));
+                }
+                if let Some((i, p)) = p.iter().enumerate().find(|(_, p)| !(**p > 0.0 && **p <= 1.0)) {
+                    return refuse(format!("client {i} takes part with probability {p}: it must be above 0 and at most 1"));
+                }
+                if weighting == Weighting::Ratio && p.iter().any(|q| *q != p[0]) {
+                    return refuse("weights b/|A| are biased when probabilities differ between clients: use weights 1/p".into());
+                }
+            }
+            Participation::Fixed(size) => {
+                if !(1..=clients).contains(size) {
+                    return refuse(format!("{size} of {clients} clients cannot take part: the number must be between 1 and {clients}"));
+                }
+            }
+        }
+        let size = if let Participation::Fixed(size) = participation { size } else { 0 };
+        Ok(Roll {
+            participation,
+            weighting,
+            clients,
+            subsets: Subsets::new(clients),
+            chosen: vec![0; size],
+            active: Vec::with_capacity(clients),
+        })
+    }
+
+    /// Draw the active set of a round into [`Roll::active`].
+    pub fn call(&mut self, seed: Seed, round: u64) {
+        let everybody = || (0..self.clients as u32).map(ClientId);
+        match &self.participation {
+            Participation::All => {
+                if self.active.is_empty() {
+                    self.active.extend(everybody());
+                }
+            }
+            Participation::Bernoulli(p) => {
+                let mut coins = seed.stream(Purpose::Participation, SERVER, round);
+                loop {
+                    self.active.clear();
+                    self.active.extend(everybody().filter(|i| coins.coin(p[i.index()])));
+                    if self.weighting == Weighting::InverseProbability || !self.active.is_empty() {
+                        break;
+                    }
+                }
+            }
+            Participation::Fixed(_) => {
+                let mut coins = seed.stream(Purpose::Participation, SERVER, round);
+                self.subsets.draw(self.clients as u32, &mut coins, &mut self.chosen);
+                self.active.clear();
+                self.active.extend(self.chosen.iter().map(|i| ClientId(*i)));
+            }
+        }
+    }
+
+    /// The weight `omega_i` of an active client's answer.
+    pub fn weight(&self, client: ClientId) -> f64 {
+        match (&self.participation, self.weighting) {
+            (Participation::All, _) => 1.0,
+            (_, Weighting::Ratio) => self.clients as f64 / self.active.len() as f64,
+            (Participation::Bernoulli(p), Weighting::InverseProbability) => 1.0 / p[client.index()],
+            (Participation::Fixed(size), Weighting::InverseProbability) => self.clients as f64 / *size as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The weighted count of every client is 1 on average; each z-score fails by chance once in a million.
+    #[test]
+    fn weights_are_unbiased() {
+        let rounds = 200_000u64;
+        let unequal = vec![0.2, 0.9, 0.5, 1.0];
+        for (participation, weighting) in [
+            (Participation::All, Weighting::InverseProbability),
+            (Participation::Bernoulli(unequal), Weighting::InverseProbability),
+            (Participation::Bernoulli(vec![0.3; 4]), Weighting::Ratio),
+            (Participation::Fixed(3), Weighting::InverseProbability),
+            (Participation::Fixed(1), Weighting::Ratio),
+        ] {
+            let mut roll = Roll::new(participation.clone(), weighting, 4).unwrap();
+            let (mut sum, mut squares) = ([0.0; 4], [0.0; 4]);
+            for round in 0..rounds {
+                roll.call(Seed::new(8), round);
+                for i in roll.active.clone() {
+                    sum[i.index()] += roll.weight(i);
+                    squares[i.index()] += roll.weight(i).powi(2);
+                }
+            }
+            for i in 0..4 {
+                let mean = sum[i] / rounds as f64;
+                let variance = squares[i] / rounds as f64 - mean * mean;
+                let error = (variance / rounds as f64).sqrt();
+                assert!((mean - 1.0).abs() <= 4.9 * error + 1e-12, "{participation:?} {weighting:?} client {i}: {mean} +- {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn biased_or_impossible_rules_are_refused() {
+        let refused = |p, w| Roll::new(p, w, 3).unwrap_err().to_string();
+        assert!(refused(Participation::Bernoulli(vec![0.1, 0.2, 0.2]), Weighting::Ratio).contains("biased"));
+        assert!(refused(Participation::Bernoulli(vec![0.1, 0.0, 0.2]), Weighting::InverseProbability).contains("client 1"));
+        assert!(refused(Participation::Bernoulli(vec![0.1]), Weighting::InverseProbability).contains("one for each"));
+        assert!(refused(Participation::Fixed(4), Weighting::Ratio).contains("4 of 3"));
+    }
+
+    #[test]
+    fn a_round_may_be_empty_with_inverse_probabilities_and_never_with_the_ratio() {
+        let empty = |weighting| {
+            let mut roll = Roll::new(Participation::Bernoulli(vec![0.1; 3]), weighting, 3).unwrap();
+            (0..1000).filter(|k| (roll.call(Seed::new(1), *k), roll.active.is_empty()).1).count()
+        };
+        assert!(empty(Weighting::InverseProbability) > 600);
+        assert_eq!(empty(Weighting::Ratio), 0);
+    }
+}
