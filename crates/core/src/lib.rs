@@ -4,4 +4,5 @@
 //! map and `NOTATION.md` for how the papers' letters became names.
 
 pub mod lanes;
+pub mod measure;
 pub mod rng;
