@@ -8,14 +8,14 @@ const ARVIZ: &str = include_str!("data/arviz.csv");
 const SCIPY: &str = include_str!("data/scipy.csv");
 
 fn numbers(field: &str) -> Vec<f64> {
-    field.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    field.split_whitespace().map(|number| number.parse().expect("a number")).collect()
 }
 
 /// Draws of every case, chain after chain, and how many chains they are.
 fn recorded() -> BTreeMap<&'static str, (Vec<f64>, usize)> {
     let mut cases = BTreeMap::<_, (Vec<f64>, usize)>::new();
     for line in DRAWS.lines() {
-        let [case, chain, draws] = line.split(',').collect::<Vec<_>>().try_into().unwrap();
+        let [case, chain, draws] = line.split(',').collect::<Vec<_>>().try_into().expect("three fields");
         let (all, count) = cases.entry(case).or_default();
         assert_eq!(chain.parse(), Ok(*count));
         all.extend(numbers(draws));
@@ -75,7 +75,7 @@ fn distances_and_quantiles_are_those_of_scipy() {
         let dimension = fields[0][0] as usize;
         let gaussians = || (Gaussian::new(&fields[0], &fields[1]).unwrap(), Gaussian::new(&fields[2], &fields[3]).unwrap());
         let ours = match function {
-            "normal_quantile" => vec![normal::normal_quantile(fields[0][0])],
+            "normal_quantile" => vec![normal_quantile(fields[0][0])],
             "w2_between_samples" => vec![w2_between_samples(&fields[1], &fields[2], dimension).unwrap()],
             "gaussian_w2" => vec![gaussians().0.w2(&gaussians().1).unwrap()],
             "gaussian_kl" => vec![gaussians().0.kl_to(&gaussians().1).unwrap()],

@@ -5,6 +5,7 @@
 
 mod autocovariance;
 mod beta;
+pub mod calibration;
 pub mod efficiency;
 pub mod ess;
 pub mod gaussian;
@@ -17,15 +18,17 @@ pub mod rhat;
 pub mod summary;
 pub mod transport;
 
+pub use calibration::{AtLeast, Bin, CALIBRATION_BINS};
 pub use efficiency::{MeanSquaredError, Traffic, mean_squared_error, relative_efficiency};
 pub use ess::{ess_bulk, ess_mean, ess_quantile, ess_tail};
-pub use gaussian::{Gaussian, ScaledDistance, scaled_distance};
+pub use gaussian::{Gaussian, GaussianError, ScaledDistance, scaled_distance};
 pub use hpd::{hpd_error, hpd_threshold};
 pub use mcse::{mcse_mean, mcse_quantile, mcse_sd};
-pub use predictive::{Predictive, auc};
+pub use normal::normal_quantile;
+pub use predictive::{Predictive, PredictiveError, auc};
 pub use rhat::rhat;
 pub use summary::{Interval, Summary, equal_tailed, hdi, mean, quantile, sd, summarise};
-pub use transport::{sliced_w2, w2_between_samples, w2_on_a_line};
+pub use transport::{TransportError, sliced_w2, w2_between_samples, w2_on_a_line};
 
 use std::borrow::Cow;
 
