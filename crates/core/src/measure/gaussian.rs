@@ -261,6 +261,12 @@ mod tests {
         let flat = Gaussian::new(&[0.0, 0.0], &[1.0, 1.0, 1.0, 1.0]).unwrap();
         assert!((point.w2(&flat).unwrap() - 2.0).abs() < 1e-14); // 1 + 1 for the means, 2 for the trace
         assert_eq!(point.kl_to(&flat), Err(GaussianError::NotPositive));
+        // Draws on a line in four dimensions: rounding makes some eigenvalues negative, which must not make the distance NaN.
+        let line_of_draws: Vec<f64> = (0..30).flat_map(|k| [0.1, 0.7, 0.3, 0.9].map(|slope| slope * f64::from(k * k % 31))).collect();
+        let fitted = Gaussian::of_draws(&line_of_draws, 4).unwrap();
+        let trace: f64 = fitted.sd().iter().map(|sd| sd * sd).sum();
+        let centre = Gaussian::new(fitted.mean(), &[0.0; 16]).unwrap();
+        assert!((fitted.w2(&centre).unwrap() - trace.sqrt()).abs() < 1e-12 * trace.sqrt());
     }
 
     #[test]

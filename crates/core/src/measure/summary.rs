@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(quantile(&values, 0.9).unwrap(), f64::INFINITY);
         assert_eq!(hdi(&values, 0.5).unwrap(), (1.0, 2.0));
         let values = [1.0, -f64::NAN, 2.0];
-        assert!(quantile(&values, 0.0).unwrap().is_nan());
+        assert!(quantile(&values, 1.0).unwrap().is_nan());
         assert!(hdi(&values, 0.5).unwrap().0.is_nan());
     }
 

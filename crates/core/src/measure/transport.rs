@@ -223,6 +223,9 @@ mod tests {
         let sliced = sliced_w2(&left, &right, d, directions, Seed::new(3)).unwrap();
         let score = (sliced * sliced / 3.0 - 1.0) / (0.8 / f64::from(directions)).sqrt();
         assert!(score.abs() < 4.9, "{score}");
+        let few = sliced_w2(&left, &right, d, 2, Seed::new(3)).unwrap();
+        let one = sliced_w2(&left, &right, d, 1, Seed::new(3)).unwrap();
+        assert!((few - one).abs() > 1e-3, "the second direction is the first");
         assert_eq!(sliced, sliced_w2(&left, &right, d, directions, Seed::new(3)).unwrap());
         assert_ne!(sliced, sliced_w2(&left, &right, d, directions, Seed::new(4)).unwrap());
     }
