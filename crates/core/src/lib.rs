@@ -6,6 +6,7 @@
 pub mod error;
 pub mod lanes;
 pub mod linalg;
+pub mod measure;
 pub mod model;
 pub mod protocol;
 pub mod rng;

@@ -50,3 +50,16 @@ pub trait Device: Send {
     /// How many row gradients were evaluated so far.
     fn rows_evaluated(&self) -> u64;
 }
+
+/// Carry one exchange in this process: every client answers in turn.
+pub fn exchange<S: Exchange + ?Sized>(server: &mut S, clients: &mut [Box<dyn Device>], ledger: &mut Ledger) -> Event {
+    for at in 0..server.cohort().len() {
+        let id = server.cohort()[at];
+        let order = server.order(id);
+        ledger.down(id, &order);
+        let reply = clients[id.index()].answer(&order);
+        ledger.up(id, &reply);
+        server.absorb(id, &reply);
+    }
+    server.advance()
+}

@@ -4,6 +4,7 @@ pub mod exact;
 mod local;
 mod participation;
 mod recipe;
+pub mod registry;
 mod uplink;
 
 pub use participation::{Participation, Roll, Weighting};

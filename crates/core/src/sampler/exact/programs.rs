@@ -130,7 +130,7 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
     let (period, start) = match (&recipe.oracle, fixed) {
         (Oracle::Svrg { every }, _) => (*every, vec![Op::set(z, vec![(x, identity)])]),
         (_, Some(fixed)) => (1, vec![Op::set(z, vec![(ONE, column(&fixed, 1.0))])]),
-        _ => (1, Vec::new()),
+        _ => (1, vec![Op::set(z, Vec::new())]), // a block that nobody sets would keep whatever it had
     };
     let mut cycle = start.clone();
     for _ in 0..period {
@@ -188,6 +188,8 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Resu
         let moves = vec![Op::set(next_y, weighted(&recipe.weights))]; // before the step
         let stays = vec![Op::set(next_y, vec![(y, identity.clone())])];
         iteration.push(Op::Mix(vec![(q, moves), (1.0 - q, stays)]));
+    } else {
+        iteration.extend([Op::set(y, Vec::new()), Op::set(next_y, Vec::new())]); // a block that nobody sets would keep whatever it had
     }
     let shared_noise = Some(&identity * (variance * rho * rho));
     iteration.push(Op::Set { block: shared, linear: Vec::new(), noise: shared_noise, spread: Vec::new() });

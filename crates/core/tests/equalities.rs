@@ -1,0 +1,153 @@
+//! Samplers equal each other in the corners where they are the same algorithm: bit for bit where the arithmetic is the same, else to 1e-12.
+
+mod common;
+
+use common::*;
+use consilience_core::model::Prior;
+use consilience_core::protocol::Precision;
+use consilience_core::sampler::{Batch, Local, Participation, Recipe, Synchronise, Uplink, Weighting};
+use consilience_core::step::Schedule;
+use consilience_core::target::Placement;
+
+const STEP: Schedule = Schedule::Constant(0.05);
+const DRAWS: usize = 300;
+
+fn uplink(recipe: Uplink) -> Recipe {
+    Recipe::Uplink(Uplink { precision: Precision::F64, ..recipe })
+}
+
+fn local(recipe: Local) -> Recipe {
+    Recipe::Local(Local { precision: Precision::F64, ..recipe })
+}
+
+fn prior() -> Prior {
+    Prior::gaussian(2.0, 2).unwrap()
+}
+
+#[test]
+fn lsd_plus_plus_renewed_every_round_is_lmc() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    for batch in [Batch::Full, Batch::Rows(2)] {
+        assert_eq!(run(&uplink(Uplink::lsd_plus_plus(STEP, batch, 1, None)), &target, DRAWS), lmc);
+    }
+}
+
+#[test]
+fn lsd_plus_plus_with_full_batches_is_lmc_whatever_the_memory() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    for memory in [None, Some(0.1), Some(1.0)] {
+        let same = run(&uplink(Uplink::lsd_plus_plus(STEP, Batch::Full, 7, memory)), &target, DRAWS);
+        assert!(largest_difference(&same, &lmc) < 1e-12);
+    }
+}
+
+#[test]
+fn sgld_with_all_rows_is_lmc() {
+    for target in [linear(prior(), Placement::Server, 1.0), toy(prior(), Placement::Split(vec![0.2, 0.3, 0.5]))] {
+        let lmc = run(&uplink(Uplink::lmc(Schedule::Constant(0.02))), &target, DRAWS);
+        assert_eq!(run(&uplink(Uplink::sgld(Schedule::Constant(0.02), Batch::Rows(1000))), &target, DRAWS), lmc);
+        assert_eq!(run(&uplink(Uplink::sgld(Schedule::Constant(0.02), Batch::Fraction(1.0))), &target, DRAWS), lmc);
+    }
+}
+
+#[test]
+fn lsd_star_on_the_toy_gaussian_is_lmc() {
+    for (prior, placement) in
+        [(Prior::Flat, Placement::Server), (prior(), Placement::Server), (prior(), Placement::Split(vec![0.5, 0.3, 0.2]))]
+    {
+        let target = toy(prior, placement);
+        let step = Schedule::Constant(0.02);
+        let lmc = run(&uplink(Uplink::lmc(step)), &target, DRAWS);
+        for point in [vec![0.0, 0.0], vec![1.7, -0.4]] {
+            let anchor = anchor(&target, point);
+            let star = run(&uplink(Uplink::lsd_star(step, Batch::Rows(2), anchor)), &target, DRAWS);
+            assert!(largest_difference(&star, &lmc) < 1e-12, "the minibatch noise cancels, wherever the fixed point is");
+        }
+    }
+}
+
+#[test]
+fn fald_that_always_synchronises_with_shared_noise_is_lmc_at_gamma_over_b() {
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    let gamma = 0.3;
+    let lmc = run(&uplink(Uplink::lmc(Schedule::Constant(gamma / 3.0))), &target, DRAWS);
+    let fald = run(&local(Local::fald(Schedule::Constant(gamma), 3, 1.0, 1.0, Batch::Full)), &target, DRAWS);
+    assert!(largest_difference(&fald, &lmc) < 1e-12);
+    let fa_ld = run(&local(Local::fa_ld(Schedule::Constant(gamma / 3.0), vec![0.2, 0.5, 0.3], 1, 1.0, Batch::Full)), &target, DRAWS);
+    assert!(largest_difference(&fa_ld, &lmc) < 1e-12, "whatever the weights");
+}
+
+#[test]
+fn fa_ld_with_equal_weights_and_random_synchronisation_is_fald() {
+    let target = linear(prior(), Placement::Server, 0.5);
+    let (gamma, shared) = (0.06, 0.36);
+    let fald = run(&local(Local::fald(Schedule::Constant(gamma), 3, shared, 0.2, Batch::Rows(3))), &target, DRAWS);
+    let fa_ld = Local {
+        synchronise: Synchronise::Randomly(0.2),
+        ..Local::fa_ld(Schedule::Constant(gamma / 3.0), vec![1.0 / 3.0; 3], 99, shared.sqrt(), Batch::Rows(3))
+    };
+    assert!(largest_difference(&run(&local(fa_ld), &target, DRAWS), &fald) < 1e-12);
+}
+
+#[test]
+fn vr_fald_star_with_equal_clients_and_a_fixed_reference_is_fald() {
+    let one = gaussian(Prior::Flat, Placement::Server, 1.0);
+    let equal = consilience_core::target::Target::new(vec![one.clients[0].clone(); 3], prior(), Placement::Server, 1.0).unwrap();
+    let gamma = Schedule::Constant(0.2);
+    let fald = run(&local(Local::fald(gamma, 3, 0.4, 0.25, Batch::Full)), &equal, DRAWS);
+    let vr = run(&local(Local::vr_fald_star(gamma, 3, 0.4, 0.25, 0.0, Batch::Full)), &equal, DRAWS);
+    assert!(largest_difference(&fald, &vr) < 1e-12);
+}
+
+#[test]
+fn vr_fald_star_that_always_synchronises_and_refers_is_lmc_with_the_same_mean_noise() {
+    // With p = 1 the local drift is averaged at once, and control variates cancel in the mean, so only the shared noise matters.
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    let lmc = run(&uplink(Uplink::lmc(Schedule::Constant(0.1))), &target, DRAWS);
+    for q in [0.0, 0.3, 1.0] {
+        let vr = run(&local(Local::vr_fald_star(Schedule::Constant(0.3), 3, 1.0, 1.0, q, Batch::Full)), &target, DRAWS);
+        assert!(largest_difference(&vr, &lmc) < 1e-12, "q = {q}");
+    }
+}
+
+#[test]
+fn partial_participation_of_everybody_is_participation_of_everybody() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let all = run(&uplink(Uplink::sgld(STEP, Batch::Rows(3))), &target, DRAWS);
+    for (participation, weighting) in [
+        (Participation::Fixed(3), Weighting::InverseProbability),
+        (Participation::Fixed(3), Weighting::Ratio),
+        (Participation::Bernoulli(vec![1.0; 3]), Weighting::InverseProbability),
+    ] {
+        let same = run(&uplink(Uplink { participation, weighting, ..Uplink::sgld(STEP, Batch::Rows(3)) }), &target, DRAWS);
+        assert_eq!(same, all);
+    }
+    let fa_ld = || Local::fa_ld(STEP, vec![1.0 / 3.0; 3], 4, 0.5, Batch::Rows(3));
+    let all = run(&local(fa_ld()), &target, DRAWS);
+    let scheme_two = Local { average: consilience_core::sampler::Average::WithoutReplacement(3), ..fa_ld() };
+    assert_eq!(run(&local(scheme_two), &target, DRAWS), all);
+}
+
+#[test]
+fn the_prior_may_sit_anywhere() {
+    let server = run(&uplink(Uplink::lmc(STEP)), &linear(prior(), Placement::Server, 1.0), DRAWS);
+    for weights in [vec![1.0, 0.0, 0.0], vec![0.2, 0.3, 0.5]] {
+        let split = run(&uplink(Uplink::lmc(STEP)), &linear(prior(), Placement::Split(weights), 1.0), DRAWS);
+        assert!(largest_difference(&split, &server) < 1e-12);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_moves_nobody_elses_noise() {
+    // Client 2 without data pull (zero precision) and no client 2 at all: the others' minibatches and the noise stay what they were.
+    let three = linear(prior(), Placement::Server, 1.0);
+    let two = consilience_core::target::Target::new(three.clients[..2].to_vec(), prior(), Placement::Server, 1.0).unwrap();
+    let nothing = consilience_core::model::Gaussian::new(vec![0.0, 0.0], vec![0.0; 4]).unwrap();
+    let mut clients = two.clients.clone();
+    clients.push(std::sync::Arc::new(nothing));
+    let with_idle = consilience_core::target::Target::new(clients, prior(), Placement::Server, 1.0).unwrap();
+    let recipe = uplink(Uplink::sgld(STEP, Batch::Rows(2)));
+    assert_eq!(run(&recipe, &two, DRAWS), run(&recipe, &with_idle, DRAWS));
+}

@@ -1,0 +1,188 @@
+//! Every sampler has the law it must have: stationary means and covariances on asymmetric, heterogeneous Gaussian targets, against the exact law of the
+//! discretised chain.
+//!
+//! Each check compares all means and covariances with their standard errors over independent chains and fails by chance once in 100,000 runs or so (|z| < 4.9 for each of five
+//! numbers); seeds are fixed, so it never fails by chance again. Each check also shows its power: the same numbers reject the exact posterior, from which the law
+//! differs by the bias alone. What it catches beyond that is in `mutants.toml`.
+
+mod common;
+
+use common::*;
+use consilience_core::model::Prior;
+use consilience_core::sampler::exact::{Law, posterior, stationary};
+use consilience_core::sampler::registry::{Family, REGISTRY, Settings};
+use consilience_core::sampler::{Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting};
+use consilience_core::step::Schedule;
+use consilience_core::target::{Placement, Target};
+
+const CHAINS: u32 = 256;
+const BURN_IN: usize = 150;
+const DRAWS: usize = 1500;
+
+/// The largest z-score of the chains' means and second moments against a law.
+struct Sampled {
+    /// For each chain: means and second moments about `about`.
+    per_chain: Vec<Vec<f64>>,
+    about: Vec<f64>,
+}
+
+fn sample(recipe: &Recipe, target: &Target, about: &[f64]) -> Sampled {
+    let d = target.dim();
+    let mut per_chain = Vec::new();
+    for c in 0..CHAINS {
+        let mut chain = start(recipe, target, about, 20, c);
+        chain.draws(BURN_IN);
+        let mut sums = vec![0.0; d + d * (d + 1) / 2];
+        for _ in 0..DRAWS {
+            let x: Vec<f64> = chain.draw().iter().zip(about).map(|(x, m)| x - m).collect();
+            let mut slot = d;
+            for i in 0..d {
+                sums[i] += x[i] / DRAWS as f64;
+                for j in 0..=i {
+                    sums[slot] += x[i] * x[j] / DRAWS as f64;
+                    slot += 1;
+                }
+            }
+        }
+        per_chain.push(sums);
+    }
+    Sampled { per_chain, about: about.to_vec() }
+}
+
+impl Sampled {
+    fn largest_z(&self, law: &Law) -> f64 {
+        let d = self.about.len();
+        let shift: Vec<f64> = law.mean.iter().zip(&self.about).map(|(m, a)| m - a).collect();
+        let mut expected = shift.clone();
+        for i in 0..d {
+            for j in 0..=i {
+                expected.push(law.covariance[i * d + j] + shift[i] * shift[j]);
+            }
+        }
+        let n = self.per_chain.len() as f64;
+        let mut largest = 0.0f64;
+        for (k, expected) in expected.iter().enumerate() {
+            let mean = self.per_chain.iter().map(|c| c[k]).sum::<f64>() / n;
+            let variance = self.per_chain.iter().map(|c| (c[k] - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            largest = largest.max((mean - expected).abs() / (variance / n).sqrt());
+        }
+        largest
+    }
+}
+
+/// The sampled law is the exact one, and not the posterior.
+fn check(name: &str, recipe: Recipe, target: &Target) {
+    let target = recipe.check(target.clone()).unwrap();
+    let law = stationary(&recipe, &target).unwrap();
+    let sampled = sample(&recipe, &target, &law.mean);
+    let (z, z_posterior) = (sampled.largest_z(&law), sampled.largest_z(&posterior(&target).unwrap()));
+    println!("{name}: z = {z:.2} against the exact law, {z_posterior:.1} against the posterior");
+    assert!(z < 4.9, "{name}: the draws are {z:.2} standard errors off the exact law");
+    assert!(z_posterior > 4.9, "{name}: {z_posterior:.2}: too few draws to tell the exact law from the posterior");
+}
+
+fn prior() -> Prior {
+    Prior::gaussian_per_coordinate(&[2.0, 0.8]).unwrap()
+}
+
+const STEP: Schedule = Schedule::Constant(0.25);
+const SMALL: Schedule = Schedule::Constant(0.03);
+
+#[test]
+fn lmc() {
+    check("server prior, cold", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Server, 0.7));
+    check("split prior", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0));
+}
+
+#[test]
+fn lmc_with_participation() {
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    let with = |participation, weighting| Recipe::Uplink(Uplink { participation, weighting, ..Uplink::lmc(Schedule::Constant(0.1)) });
+    check("unequal coins", with(Participation::Bernoulli(vec![0.4, 0.9, 0.6]), Weighting::InverseProbability), &target);
+    check("equal coins, b/|A|", with(Participation::Bernoulli(vec![0.5; 3]), Weighting::Ratio), &target);
+    check("two of three", with(Participation::Fixed(2), Weighting::InverseProbability), &target);
+}
+
+#[test]
+fn sgld() {
+    check("slopes differ", Recipe::Uplink(Uplink::sgld(SMALL, Batch::Rows(2))), &linear(prior(), Placement::Server, 1.0));
+    check("shifts differ", Recipe::Uplink(Uplink::sgld(Schedule::Constant(0.02), Batch::Fraction(0.3))), &toy(prior(), Placement::Server));
+    let part = Participation::Bernoulli(vec![0.9, 0.5, 0.7]);
+    let with_coins = Uplink { participation: part, ..Uplink::sgld(SMALL, Batch::Rows(3)) };
+    check("minibatches and coins", Recipe::Uplink(with_coins), &linear(prior(), Placement::Server, 1.0));
+}
+
+#[test]
+fn lsd_star() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let off = anchor(&target, vec![0.6, 1.1]);
+    check("a fixed point off the optimum", Recipe::Uplink(Uplink::lsd_star(SMALL, Batch::Rows(2), off)), &target);
+    let split = linear(prior(), Placement::Split(vec![0.5, 0.25, 0.25]), 1.0);
+    let optimum = anchor(&split, posterior(&split).unwrap().mean);
+    let star = Uplink { participation: Participation::Bernoulli(vec![0.6; 3]), ..Uplink::lsd_star(SMALL, Batch::Rows(2), optimum) };
+    check("at the optimum, with coins", Recipe::Uplink(star), &split);
+}
+
+#[test]
+fn lsd_plus_plus() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    check("renewed every 4 rounds", Recipe::Uplink(Uplink::lsd_plus_plus(SMALL, Batch::Rows(2), 4, None)), &target);
+    let memory = Uplink {
+        participation: Participation::Bernoulli(vec![0.5, 0.8, 0.4]),
+        ..Uplink::lsd_plus_plus(SMALL, Batch::Rows(3), 3, Some(0.4))
+    };
+    check("memory and coins", Recipe::Uplink(memory), &target);
+    let fixed = Uplink { participation: Participation::Fixed(2), ..Uplink::lsd_plus_plus(SMALL, Batch::Rows(3), 3, Some(0.7)) };
+    check("memory, two of three", Recipe::Uplink(fixed), &target);
+}
+
+#[test]
+fn fald() {
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    for shared in [0.0, 0.5, 1.0] {
+        let recipe = Local::fald(Schedule::Constant(0.3), 3, shared, 0.3, Batch::Full);
+        check(&format!("shared fraction {shared}"), Recipe::Local(recipe), &target);
+    }
+    let recipe = Local::fald(Schedule::Constant(0.05), 3, 0.5, 0.4, Batch::Rows(2));
+    check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
+}
+
+#[test]
+fn fa_ld() {
+    let target = gaussian(prior(), Placement::Server, 0.8);
+    let recipe = || Local::fa_ld(Schedule::Constant(0.08), vec![0.5, 0.2, 0.3], 4, 0.6, Batch::Full);
+    check("unequal weights", Recipe::Local(recipe()), &target);
+    let first = Local { average: Average::WithReplacement(2), ..recipe() };
+    check("scheme I", Recipe::Local(first.clone()), &target);
+    check("scheme I, noise for the participants", Recipe::Local(Local { noise: NoiseScale::Participants, ..first }), &target);
+    let equal = || Local::fa_ld(Schedule::Constant(0.08), vec![1.0 / 3.0; 3], 4, 0.3, Batch::Full);
+    let second = Local { average: Average::WithoutReplacement(2), ..equal() };
+    check("scheme II", Recipe::Local(second.clone()), &target);
+    check("scheme II, noise for the participants", Recipe::Local(Local { noise: NoiseScale::Participants, ..second }), &target);
+}
+
+#[test]
+fn vr_fald_star() {
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    for (shared, q) in [(0.0, 0.3), (1.0, 0.5), (0.4, 0.05)] {
+        let recipe = Local::vr_fald_star(Schedule::Constant(0.35), 3, shared, 0.3, q, Batch::Full);
+        check(&format!("shared {shared}, q {q}"), Recipe::Local(recipe), &target);
+    }
+    let every = Local { synchronise: Synchronise::Every(4), ..Local::vr_fald_star(Schedule::Constant(0.3), 3, 0.2, 1.0, 0.4, Batch::Full) };
+    check("fixed synchronisation, unequal weights", Recipe::Local(Local { weights: vec![0.5, 0.3, 0.2], ..every }), &target);
+    let recipe = Local::vr_fald_star(Schedule::Constant(0.06), 3, 0.5, 0.4, 0.3, Batch::Rows(2));
+    check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
+}
+
+/// No sampler is exempt: every row of the registry, with its defaults, has the law that `exact` says.
+#[test]
+fn every_row_of_the_registry() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    for row in REGISTRY {
+        let step = Schedule::Constant(if row.family == Family::Uplink { 0.035 } else { 0.015 });
+        let settings =
+            Settings { batch: Some(Batch::Rows(4)).filter(|_| row.name != "lmc"), refresh_every: Some(5), ..Settings::default() };
+        let optimum = row.needs_optimum.then(|| anchor(&target, posterior(&target).unwrap().mean));
+        check(row.name, row.recipe(step, &settings, 3, optimum), &target);
+    }
+}
