@@ -16,8 +16,8 @@ use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 
 const CHAINS: u32 = 256;
-const BURN_IN: usize = 150;
-const DRAWS: usize = 1500;
+const BURN_IN: usize = 100;
+const DRAWS: usize = 300;
 
 /// The largest z-score of the chains' means and second moments against a law.
 struct Sampled {
@@ -129,10 +129,11 @@ fn lsd_plus_plus() {
     check("renewed every 4 rounds", Recipe::Uplink(Uplink::lsd_plus_plus(SMALL, Batch::Rows(2), 4, None)), &target);
     let memory = Uplink {
         participation: Participation::Bernoulli(vec![0.5, 0.8, 0.4]),
-        ..Uplink::lsd_plus_plus(SMALL, Batch::Rows(3), 3, Some(0.4))
+        ..Uplink::lsd_plus_plus(Schedule::Constant(0.012), Batch::Rows(3), 3, Some(0.4))
     };
     check("memory and coins", Recipe::Uplink(memory), &target);
-    let fixed = Uplink { participation: Participation::Fixed(2), ..Uplink::lsd_plus_plus(SMALL, Batch::Rows(3), 3, Some(0.7)) };
+    let fixed =
+        Uplink { participation: Participation::Fixed(2), ..Uplink::lsd_plus_plus(Schedule::Constant(0.012), Batch::Rows(3), 3, Some(0.7)) };
     check("memory, two of three", Recipe::Uplink(fixed), &target);
 }
 

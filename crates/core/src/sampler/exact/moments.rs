@@ -80,7 +80,8 @@ pub(super) fn apply(program: &[Op], blocks: &Blocks, moment: &mut DMatrix<f64>) 
                 }
                 moment.view_mut((at, 0), (size, blocks.total())).copy_from(&rows);
                 moment.view_mut((0, at), (blocks.total(), size)).copy_from(&rows.transpose());
-                moment.view_mut((at, at), (size, size)).copy_from(&corner);
+                // Rounding must not leave a part that is not symmetric: the recursion may blow such a part up.
+                moment.view_mut((at, at), (size, size)).copy_from(&((&corner + corner.transpose()) * 0.5));
             }
             Op::Mix(cases) => {
                 let before = moment.clone();
