@@ -1,5 +1,7 @@
 //! The protocol's bytes carry the same chain as direct calls, bit for bit, in any order of arrival; and what they cost is what is counted.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use common::*;

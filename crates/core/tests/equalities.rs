@@ -1,5 +1,7 @@
 //! Samplers equal each other in the corners where they are the same algorithm: bit for bit where the arithmetic is the same, else to 1e-12.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use common::*;

@@ -1,5 +1,7 @@
 //! What the surveys find is what pooled computation finds.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use std::sync::Arc;
