@@ -11,7 +11,8 @@ pub type F8 = [f64; LANES];
 /// Eight random words.
 pub type W8 = [u32; LANES];
 
-/// Run `work` compiled for the widest vector registers this machine has.
+/// Run `work` compiled for the widest vector registers this machine has, provided that the compiler inlines it: for small loops. A larger body is written with
+/// [`wide`], which leaves no choice.
 #[inline(always)]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     struct Work<F>(F);
@@ -24,6 +25,29 @@ pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     }
     pulp::Arch::new().dispatch(Work(work))
 }
+
+/// Define a function whose body is compiled once for each width of vector registers; the call takes the widest that this machine has.
+macro_rules! wide {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$life:lifetime>($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        $vis fn $name<$life>($($arg: $ty),*) -> $ret {
+            struct Call<$life> {
+                $($arg: $ty,)*
+                life: std::marker::PhantomData<&$life ()>,
+            }
+            impl<$life> pulp::NullaryFnOnce for Call<$life> {
+                type Output = $ret;
+                #[inline(always)]
+                fn call(self) -> $ret {
+                    let Call { $($arg,)* life: _ } = self;
+                    $body
+                }
+            }
+            pulp::Arch::new().dispatch(Call { $($arg,)* life: std::marker::PhantomData })
+        }
+    };
+}
+pub(crate) use wide;
 
 const MAGIC_BITS: u64 = 0x4330_0000_0000_0000; // 2^52 as bits: or-ing an integer below 2^52 into it adds that integer
 const MAGIC: f64 = 4_503_599_627_370_496.0;

@@ -5,7 +5,7 @@
 //! the key, the address is the counter and nonce, so there is nothing to set up and nothing to store. It is a cryptographic
 //! function: whoever lacks a client's key cannot compute that client's noise.
 
-use crate::lanes::{self, LANES, W8, vectorised};
+use crate::lanes::{self, LANES, W8, wide};
 
 /// A client's number, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,75 +174,85 @@ impl Stream {
         while !out.is_empty() {
             let n = out.len().min(WORDS);
             let (now, later) = out.split_at_mut(n);
-            vectorised(|| {
-                let words = chacha8(&self.key, self.next_block, self.client, self.tag);
-                for (pair, target) in words.chunks_exact(2).zip(now.chunks_mut(2 * LANES)) {
-                    if let Ok(whole) = <&mut [f64; 2 * LANES]>::try_from(&mut *target) {
-                        lanes::box_muller(&pair[0], &pair[1], whole);
-                    } else {
-                        let mut normals = [0.0; 2 * LANES];
-                        lanes::box_muller(&pair[0], &pair[1], &mut normals);
-                        target.copy_from_slice(&normals[..target.len()]);
-                    }
-                }
-            });
+            normals_of_blocks(&self.key, self.next_block, self.client, self.tag, now);
             self.next_block = self.next_block.wrapping_add(LANES as u32);
             out = later;
         }
     }
 
     fn refill(&mut self) {
-        self.buffer = vectorised(|| chacha8(&self.key, self.next_block, self.client, self.tag));
+        words_of_blocks(&self.key, self.next_block, self.client, self.tag, &mut self.buffer);
         self.next_block = self.next_block.wrapping_add(LANES as u32);
         self.used = 0;
     }
 }
 
-/// Eight consecutive blocks of ChaCha8 (Bernstein 2008), word by word.
+wide! {
+    /// The words of eight blocks.
+    fn words_of_blocks<'a>(key: &'a [u32; 8], block: u32, client: u32, tag: [u32; 2], out: &'a mut [W8; 16]) -> () {
+        *out = chacha8(key, block, client, tag);
+    }
+}
+
+wide! {
+    /// At most as many normals as eight blocks give.
+    fn normals_of_blocks<'a>(key: &'a [u32; 8], block: u32, client: u32, tag: [u32; 2], out: &'a mut [f64]) -> () {
+        let words = chacha8(key, block, client, tag);
+        for (pair, target) in words.chunks_exact(2).zip(out.chunks_mut(2 * LANES)) {
+            if let Ok(whole) = <&mut [f64; 2 * LANES]>::try_from(&mut *target) {
+                lanes::box_muller(&pair[0], &pair[1], whole);
+            } else {
+                let mut normals = [0.0; 2 * LANES];
+                lanes::box_muller(&pair[0], &pair[1], &mut normals);
+                target.copy_from_slice(&normals[..target.len()]);
+            }
+        }
+    }
+}
+
+/// Eight consecutive blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that is what vectorises.
 #[inline(always)]
 fn chacha8(key: &[u32; 8], block: u32, client: u32, tag: [u32; 2]) -> [W8; 16] {
     const SIGMA: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
-    let mut start: [W8; 16] = [[0; LANES]; 16];
-    for i in 0..4 {
-        start[i] = [SIGMA[i]; LANES];
-    }
-    for i in 0..8 {
-        start[4 + i] = [key[i]; LANES];
-    }
+    let mut out: [W8; 16] = [[0; LANES]; 16];
     for lane in 0..LANES {
-        start[12][lane] = block.wrapping_add(lane as u32);
-    }
-    start[13] = [client; LANES];
-    start[14] = [tag[0]; LANES];
-    start[15] = [tag[1]; LANES];
-
-    let mut x = start;
-    for _ in 0..4 {
-        quarter(&mut x, 0, 4, 8, 12);
-        quarter(&mut x, 1, 5, 9, 13);
-        quarter(&mut x, 2, 6, 10, 14);
-        quarter(&mut x, 3, 7, 11, 15);
-        quarter(&mut x, 0, 5, 10, 15);
-        quarter(&mut x, 1, 6, 11, 12);
-        quarter(&mut x, 2, 7, 8, 13);
-        quarter(&mut x, 3, 4, 9, 14);
-    }
-    for i in 0..16 {
-        for lane in 0..LANES {
-            x[i][lane] = x[i][lane].wrapping_add(start[i][lane]);
+        let counter = block.wrapping_add(lane as u32);
+        let [k0, k1, k2, k3, k4, k5, k6, k7] = *key;
+        let start = [SIGMA[0], SIGMA[1], SIGMA[2], SIGMA[3], k0, k1, k2, k3, k4, k5, k6, k7, counter, client, tag[0], tag[1]];
+        let mut x = start;
+        double_round(&mut x);
+        double_round(&mut x);
+        double_round(&mut x);
+        double_round(&mut x);
+        for i in 0..16 {
+            out[i][lane] = x[i].wrapping_add(start[i]);
         }
     }
-    x
+    out
 }
 
 #[inline(always)]
-fn quarter(x: &mut [W8; 16], a: usize, b: usize, c: usize, d: usize) {
-    for (to, with, turned, by) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
-        for lane in 0..LANES {
-            x[to][lane] = x[to][lane].wrapping_add(x[with][lane]);
-            x[turned][lane] = (x[turned][lane] ^ x[to][lane]).rotate_left(by);
-        }
-    }
+fn double_round(x: &mut [u32; 16]) {
+    quarter::<0, 4, 8, 12>(x);
+    quarter::<1, 5, 9, 13>(x);
+    quarter::<2, 6, 10, 14>(x);
+    quarter::<3, 7, 11, 15>(x);
+    quarter::<0, 5, 10, 15>(x);
+    quarter::<1, 6, 11, 12>(x);
+    quarter::<2, 7, 8, 13>(x);
+    quarter::<3, 4, 9, 14>(x);
+}
+
+#[inline(always)]
+fn quarter<const A: usize, const B: usize, const C: usize, const D: usize>(x: &mut [u32; 16]) {
+    x[A] = x[A].wrapping_add(x[B]);
+    x[D] = (x[D] ^ x[A]).rotate_left(16);
+    x[C] = x[C].wrapping_add(x[D]);
+    x[B] = (x[B] ^ x[C]).rotate_left(12);
+    x[A] = x[A].wrapping_add(x[B]);
+    x[D] = (x[D] ^ x[A]).rotate_left(8);
+    x[C] = x[C].wrapping_add(x[D]);
+    x[B] = (x[B] ^ x[C]).rotate_left(7);
 }
 
 /// Draws uniform subsets without replacement in time proportional to the subset, remembering nothing from one draw to the next.

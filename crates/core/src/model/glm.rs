@@ -2,7 +2,7 @@
 
 use super::{Design, Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
-use crate::lanes::{LANES, sigmoid, softplus, vectorised};
+use crate::lanes::{LANES, sigmoid, softplus, wide};
 
 /// The law of the response given the linear predictor `t`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,40 +107,11 @@ impl Potential for Glm {
     }
 
     fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        vectorised(|| {
-            rows.in_blocks(self.rows(), |block| {
-                let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
-                for (lane, row) in block.iter().enumerate() {
-                    t[lane] = self.design.row_dot(*row, x);
-                    y[lane] = self.response[*row];
-                }
-                for lane in 0..LANES {
-                    t[lane] = scale * self.family.slope(t[lane], y[lane]);
-                }
-                for (lane, row) in block.iter().enumerate() {
-                    self.design.add_row(*row, t[lane], out);
-                }
-            });
-        });
+        add_gradient(self, x, rows, scale, out);
     }
 
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        vectorised(|| {
-            rows.in_blocks(self.rows(), |block| {
-                let (mut at_x, mut at_z, mut y) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-                for (lane, row) in block.iter().enumerate() {
-                    at_x[lane] = self.design.row_dot(*row, x);
-                    at_z[lane] = self.design.row_dot(*row, z);
-                    y[lane] = self.response[*row];
-                }
-                for lane in 0..LANES {
-                    at_x[lane] = scale * (self.family.slope(at_x[lane], y[lane]) - self.family.slope(at_z[lane], y[lane]));
-                }
-                for (lane, row) in block.iter().enumerate() {
-                    self.design.add_row(*row, at_x[lane], out);
-                }
-            });
-        });
+        add_difference(self, x, z, rows, scale, out);
     }
 
     fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
@@ -170,6 +141,43 @@ impl Potential for Glm {
         }
         form.spread = Spread::Rows(rows);
         Some(form)
+    }
+}
+
+wide! {
+    fn add_gradient<'a>(model: &'a Glm, x: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
+        rows.in_blocks(model.rows(), |block| {
+            let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
+            for (lane, row) in block.iter().enumerate() {
+                t[lane] = model.design.row_dot(*row, x);
+                y[lane] = model.response[*row];
+            }
+            for lane in 0..LANES {
+                t[lane] = scale * model.family.slope(t[lane], y[lane]);
+            }
+            for (lane, row) in block.iter().enumerate() {
+                model.design.add_row(*row, t[lane], out);
+            }
+        });
+    }
+}
+
+wide! {
+    fn add_difference<'a>(model: &'a Glm, x: &'a [f64], z: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
+        rows.in_blocks(model.rows(), |block| {
+            let (mut at_x, mut at_z, mut y) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+            for (lane, row) in block.iter().enumerate() {
+                at_x[lane] = model.design.row_dot(*row, x);
+                at_z[lane] = model.design.row_dot(*row, z);
+                y[lane] = model.response[*row];
+            }
+            for lane in 0..LANES {
+                at_x[lane] = scale * (model.family.slope(at_x[lane], y[lane]) - model.family.slope(at_z[lane], y[lane]));
+            }
+            for (lane, row) in block.iter().enumerate() {
+                model.design.add_row(*row, at_x[lane], out);
+            }
+        });
     }
 }
 
