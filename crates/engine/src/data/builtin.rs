@@ -35,7 +35,7 @@ pub fn names() -> &'static [&'static str] {
     &["heart-disease", "titanic", "breast-cancer"]
 }
 
-/// Built-in data by name. Hospitals differ, so `heart-disease` has site effects; the other two are split at random and have none.
+/// Built-in data by name. Hospitals differ, so `heart-disease` has site effects; the other two are parts of one table and have none.
 pub fn load(name: &str) -> Result<Federation, BuiltinError> {
     load_with(name, name == "heart-disease")
 }

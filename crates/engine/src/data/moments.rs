@@ -213,7 +213,13 @@ pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, Encode
         if positive == 0.0 || positive == rows as f64 {
             return Err(EncodeError::OneClass { response: plan.response.to_string(), positive: positive as u64, rows });
         }
-        layout.notes.push(format!("{rows} rows at {} sites; {} holds in {positive} of them.", summaries.len(), plan.response));
+        let each: Vec<String> = summaries.iter().map(|s| format!("{} {} of {}", s.site, s.response_sum, s.rows)).collect();
+        layout.notes.push(format!(
+            "{rows} rows at {} sites; {} holds in {positive} of them ({}).",
+            summaries.len(),
+            plan.response,
+            each.join(", ")
+        ));
     }
     if plan.intercept {
         layout.columns.push(DesignColumn { name: "intercept".into(), rule: CellRule::Intercept });

@@ -73,7 +73,7 @@ pub enum TableError {
         expected: usize,
     },
     /// A field that does not fit its column.
-    #[error("{file}, line {line}, column `{column}`: `{found}` is not {expected}; write a missing value as {missing}")]
+    #[error("{file}, line {line}, column `{column}`: `{found}` is not {expected}")]
     Field {
         /// The file.
         file: String,
@@ -85,8 +85,6 @@ pub enum TableError {
         found: String,
         /// What would be right.
         expected: String,
-        /// The marks for missing values.
-        missing: String,
     },
 }
 
@@ -190,8 +188,7 @@ impl Table {
                     line,
                     column: spec.name.clone(),
                     found: record[*place].into(),
-                    expected,
-                    missing: marks(schema),
+                    expected: format!("{expected}; write a missing value as {}", marks(schema)),
                 })?;
             }
             lines.push(line);
