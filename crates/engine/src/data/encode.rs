@@ -1,0 +1,240 @@
+//! Encode one site's rows by the moments of the federation.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use super::suggest::did_you_mean;
+use super::{Category, CellRule, Coding, Column, ColumnSpec, Kind, Missing, Moments, Plan, Response, SiteData, Table, Term};
+
+/// Why tables cannot become a design.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum EncodeError {
+    /// No site at all.
+    #[error("there are no sites: give at least one table")]
+    NoSites,
+    /// Two sites of one name.
+    #[error("two sites are called `{site}`: give each its own name")]
+    SameName {
+        /// The name.
+        site: String,
+    },
+    /// A site that the server has not heard of.
+    #[error("the site `{site}` sent no summary: the moments know {known}")]
+    UnknownSite {
+        /// The site.
+        site: String,
+        /// The sites that did.
+        known: String,
+    },
+    /// A column that the table does not have.
+    #[error("{file}: there is no column `{column}`: {hint}the columns are {columns}")]
+    NoColumn {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// A nearby name, or nothing.
+        hint: String,
+        /// The columns that there are.
+        columns: String,
+    },
+    /// A column of the wrong kind.
+    #[error("{file}: the column `{column}` cannot be {wanted}: {fix}")]
+    WrongKind {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// What it was wanted for.
+        wanted: &'static str,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// A missing value where none is allowed.
+    #[error("{file}, line {line}, column `{column}`: the value is missing: {fix}")]
+    MissingValue {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column.
+        column: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// A level that no summary reported.
+    #[error("{file}: the column `{column}` has the level `{level}`, which no site's summary reported: summarise every site again")]
+    UnknownLevel {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// The level.
+        level: String,
+    },
+    /// A response that is the same in every row of every site.
+    #[error(
+        "`{response}` holds in {positive} of {rows} rows: it must hold in some and fail in others, so check its spelling (case counts)"
+    )]
+    OneClass {
+        /// The response.
+        response: String,
+        /// In how many rows it holds.
+        positive: u64,
+        /// How many rows there are.
+        rows: u64,
+    },
+    /// Nothing left to estimate.
+    #[error("the design has no columns: keep the intercept or name a term that varies")]
+    NoColumns,
+    /// Moments that do not belong to the plan.
+    #[error("the moments were made for another plan than this one of {terms} terms: send the server this plan's summary")]
+    OtherPlan {
+        /// How many terms this plan has.
+        terms: usize,
+    },
+    /// A summary that does not belong to the plan.
+    #[error("the summary of site `{site}` is refused: {problem}")]
+    Summary {
+        /// The site.
+        site: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Encode a site's rows: every number that is used, but for the rows themselves, is the federation's.
+pub fn encode(site: &str, table: &Table, plan: &Plan, moments: &Moments) -> Result<SiteData, EncodeError> {
+    if !moments.sites.iter().any(|known| known == site) {
+        return Err(EncodeError::UnknownSite { site: site.into(), known: moments.sites.join(", ") });
+    }
+    let known = |rule: &CellRule| match rule {
+        CellRule::Standardised { term, .. } | CellRule::Level { term, .. } | CellRule::Missing { term } => *term < plan.terms.len(),
+        CellRule::Intercept | CellRule::Site { .. } => true,
+    };
+    if moments.levels.len() != plan.terms.len() || !moments.columns.iter().all(|column| known(&column.rule)) {
+        return Err(EncodeError::OtherPlan { terms: plan.terms.len() });
+    }
+    let width = moments.columns.len();
+    let mut cells = vec![0.0; table.rows() * width];
+    for (at, column) in moments.columns.iter().enumerate() {
+        let mut fill = |value: &dyn Fn(usize) -> f64| (0..table.rows()).for_each(|row| cells[row * width + at] = value(row));
+        match &column.rule {
+            CellRule::Intercept => fill(&|_| 1.0),
+            CellRule::Site { site: named } => fill(&|_| f64::from(u8::from(named == site))),
+            CellRule::Standardised { term, mean, sd } => {
+                let values = numbers(table, &plan.terms[*term])?;
+                fill(&|row| values[row].map_or(0.0, |value| (value - mean) / sd));
+            }
+            CellRule::Missing { term } => {
+                let (_, values) = lookup(table, &plan.terms[*term].column)?;
+                fill(&|row| f64::from(u8::from(values.is_missing(row))));
+            }
+            CellRule::Level { term, level, fill: imputed } => {
+                let category = levels(table, &plan.terms[*term])?;
+                let known = &moments.levels[*term];
+                if let Some(strange) = category.levels.iter().find(|level| !known.contains(level)) {
+                    let column = plan.terms[*term].column.clone();
+                    return Err(EncodeError::UnknownLevel { file: table.file().into(), column, level: strange.clone() });
+                }
+                let here = category.levels.iter().position(|known| known == level);
+                fill(&|row| f64::from(u8::from(category.cells[row].map_or(*imputed, |cell| Some(cell) == here))));
+            }
+        }
+    }
+    Ok(SiteData { name: site.into(), cells, columns: width, response: response(table, &plan.response)? })
+}
+
+/// The response of every row.
+pub(crate) fn response(table: &Table, response: &Response) -> Result<Vec<f64>, EncodeError> {
+    let (spec, column) = lookup(table, response.column())?;
+    if let Some(row) = (0..table.rows()).find(|row| column.is_missing(*row)) {
+        return Err(missing(table, row, &spec.name, "leave out the rows whose response is unknown"));
+    }
+    let wrong = |wanted, fix| EncodeError::WrongKind { file: table.file().into(), column: spec.name.clone(), wanted, fix };
+    let holds = |truth: bool| f64::from(u8::from(truth));
+    Ok(match (response, column) {
+        (Response::Value { .. }, Column::Number(cells)) => cells.iter().flatten().copied().collect(),
+        (Response::Above { threshold, .. }, Column::Number(cells)) => cells.iter().flatten().map(|v| holds(v > threshold)).collect(),
+        (Response::Equals { value, .. }, Column::Number(cells)) => {
+            let value: f64 = value.parse().map_err(|_| wrong("compared with a word", "compare it with a number"))?;
+            cells.iter().flatten().map(|v| holds(*v == value)).collect()
+        }
+        (Response::Value { .. }, Column::Category(category)) if spec.kind == Kind::Binary => {
+            category.cells.iter().flatten().map(|level| *level as f64).collect()
+        }
+        (Response::Equals { value, .. }, Column::Category(category)) => {
+            let level = category.levels.iter().position(|level| level == value);
+            category.cells.iter().flatten().map(|cell| holds(Some(*cell) == level)).collect()
+        }
+        (_, Column::Category(_)) => return Err(wrong("a number", "write `column == level` as the response")),
+    })
+}
+
+/// The values of a term that is used as numbers.
+pub(crate) fn numbers<'a>(table: &'a Table, term: &Term) -> Result<&'a [Option<f64>], EncodeError> {
+    match present(table, term)? {
+        Column::Number(cells) => Ok(cells),
+        Column::Category(_) => Err(EncodeError::WrongKind {
+            file: table.file().into(),
+            column: term.column.clone(),
+            wanted: "standardised",
+            fix: "declare it as a number or dummy-code it",
+        }),
+    }
+}
+
+/// The values of a term that is used as levels; numbers become levels by how they are written.
+pub(crate) fn levels<'a>(table: &'a Table, term: &Term) -> Result<Cow<'a, Category>, EncodeError> {
+    match present(table, term)? {
+        Column::Category(category) => Ok(Cow::Borrowed(category)),
+        Column::Number(_) if term.coding == Coding::Binary => Err(EncodeError::WrongKind {
+            file: table.file().into(),
+            column: term.column.clone(),
+            wanted: "taken as 0 or 1",
+            fix: "declare it as binary or standardise it",
+        }),
+        Column::Number(cells) => {
+            let mut found = Category { levels: Vec::new(), cells: Vec::with_capacity(cells.len()) };
+            for cell in cells {
+                let place = cell.map(|value| {
+                    let level = value.to_string();
+                    found.levels.iter().position(|known| *known == level).unwrap_or_else(|| {
+                        found.levels.push(level);
+                        found.levels.len() - 1
+                    })
+                });
+                found.cells.push(place);
+            }
+            Ok(Cow::Owned(found))
+        }
+    }
+}
+
+/// A term's column, where its rule allows what is missing.
+fn present<'a>(table: &'a Table, term: &Term) -> Result<&'a Column, EncodeError> {
+    let (_, column) = lookup(table, &term.column)?;
+    match (0..table.rows()).find(|row| term.missing == Missing::Refuse && column.is_missing(*row)) {
+        Some(row) => Err(missing(table, row, &term.column, "fill it in, or choose a rule that imputes it")),
+        None => Ok(column),
+    }
+}
+
+/// A column by its name.
+pub(crate) fn lookup<'a>(table: &'a Table, column: &str) -> Result<(&'a ColumnSpec, &'a Column), EncodeError> {
+    let names = || table.specs().iter().map(|spec| spec.name.as_str());
+    table.column(column).ok_or_else(|| EncodeError::NoColumn {
+        file: table.file().into(),
+        column: column.into(),
+        hint: did_you_mean(column, names()),
+        columns: names().collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn missing(table: &Table, row: usize, column: &str, fix: &'static str) -> EncodeError {
+    EncodeError::MissingValue { file: table.file().into(), line: table.line(row), column: column.into(), fix }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Hold the sites' encoded rows, and say how they came about.
+
+use consilience_core::error::DataError;
+use consilience_core::model::{Design, Family, Glm};
+
+use super::{EncodeError, MomentLedger, Plan, Table, combine, encode, summarise};
+
+/// One site's rows as numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteData {
+    /// The site's name.
+    pub name: String,
+    /// The cells of the design, row by row.
+    pub cells: Vec<f64>,
+    /// How many columns a row has.
+    pub columns: usize,
+    /// One response a row.
+    pub response: Vec<f64>,
+}
+
+impl SiteData {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.response.len()
+    }
+
+    /// The generalised linear model of these rows.
+    pub fn glm(&self, family: Family) -> Result<Glm, DataError> {
+        Glm::new(Design::dense(self.cells.clone(), self.columns)?, self.response.clone(), family)
+    }
+
+    /// Logistic regression on these rows: responses must be 0 or 1.
+    pub fn logistic(&self) -> Result<Glm, DataError> {
+        self.glm(Family::Bernoulli)
+    }
+}
+
+/// Sites that explain one response by one design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Federation {
+    /// What the data are called.
+    pub name: String,
+    /// The names of the design's columns, in order.
+    pub parameters: Vec<String>,
+    /// The sites, in order.
+    pub sites: Vec<SiteData>,
+    /// How the data were encoded and imputed, in plain sentences with the numbers.
+    pub notes: Vec<String>,
+    /// How many bits the sites sent, all together, to agree on the encoding.
+    pub exchanged_bits_up: u64,
+    /// How many bits they received for it, all together.
+    pub exchanged_bits_down: u64,
+}
+
+impl Federation {
+    /// Encode named tables by a plan. Only summaries and moments pass between a site and the server.
+    pub fn new(name: &str, sites: &[(String, Table)], plan: &Plan) -> Result<Self, EncodeError> {
+        let summaries = sites.iter().map(|(site, table)| summarise(site, table, plan)).collect::<Result<Vec<_>, _>>()?;
+        let moments = combine(&summaries, plan)?;
+        let ledger = MomentLedger::count(&summaries, &moments);
+        Ok(Federation {
+            name: name.into(),
+            parameters: moments.columns.iter().map(|column| column.name.clone()).collect(),
+            sites: sites.iter().map(|(site, table)| encode(site, table, plan, &moments)).collect::<Result<_, _>>()?,
+            notes: moments.notes,
+            exchanged_bits_up: ledger.up,
+            exchanged_bits_down: ledger.down,
+        })
+    }
+
+    /// How many parameters there are.
+    pub fn dim(&self) -> usize {
+        self.parameters.len()
+    }
+
+    /// How many rows all sites have together.
+    pub fn rows(&self) -> usize {
+        self.sites.iter().map(SiteData::rows).sum()
+    }
+
+    /// Logistic regression at every site, in order.
+    pub fn logistic(&self) -> Result<Vec<Glm>, DataError> {
+        self.sites.iter().map(SiteData::logistic).collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! Turn the tables of sites that may not pool rows into one design.
+//!
+//! ```
+//! use consilience_engine::data::{ColumnSpec, Federation, Schema, Table, formula};
+//!
+//! let schema = Schema::new(vec![ColumnSpec::number("age"), ColumnSpec::category("sex"), ColumnSpec::binary("ill")]);
+//! let plan = formula::parse("ill ~ age + sex + site", &schema)?;
+//! let north = Table::parse("age,sex,ill\n41,f,0\n63,m,1\n57,m,0\n", "north.csv", &schema)?;
+//! let south = Table::parse("age,sex,ill\n39,m,0\n70,f,1\n?,f,1\n", "south.csv", &schema)?;
+//! let federation = Federation::new("two clinics", &[("north".into(), north), ("south".into(), south)], &plan)?;
+//! assert_eq!(federation.parameters, ["intercept", "age", "age: missing", "sex: m", "site: south"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod builtin;
+mod encode;
+mod federation;
+pub mod formula;
+mod moments;
+mod plan;
+mod schema;
+mod suggest;
+mod table;
+
+pub use encode::{EncodeError, encode};
+pub use federation::{Federation, SiteData};
+pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};
+pub use plan::{Coding, Missing, Plan, Reference, Response, Term};
+pub use schema::{ColumnSpec, Kind, Schema};
+pub use table::{Category, Column, Table, TableError};

@@ -1,0 +1,286 @@
+//! Agree on means, deviations, levels and columns by exchanging sums, never rows.
+//!
+//! A site says how many values it has of each number, their sum, and their squared deviations from its own mean; how many rows have
+//! each level; and in how many rows two columns are missing at once. The server merges these exactly (Chan, Golub and LeVeque 1983:
+//! `S = sum_i S_i + sum_i n_i (m_i - m)^2`), which stays accurate far from zero, and answers with the layout of the design.
+
+use std::collections::BTreeSet;
+
+use super::encode::{levels, lookup, numbers, response};
+use super::{Coding, EncodeError, Missing, Plan, Response, Table, Term};
+
+/// What one site tells the server about its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteSummary {
+    /// The site's name.
+    pub site: String,
+    /// How many rows it has.
+    pub rows: u64,
+    /// The sum of its responses: for a comparison, in how many rows it holds.
+    pub response_sum: f64,
+    /// One summary for every term of the plan, in order.
+    pub terms: Vec<TermSummary>,
+    /// Pairs of terms, of those that may be marked as missing, and in how many rows both are, where there are any.
+    pub both_missing: Vec<(usize, usize, u64)>,
+}
+
+/// What one site tells the server about one term.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TermSummary {
+    /// Of numbers.
+    Numbers {
+        /// How many are there.
+        observed: u64,
+        /// Their sum.
+        sum: f64,
+        /// Their squared deviations from this site's own mean, added up.
+        squares: f64,
+    },
+    /// Of levels: each with the number of rows that have it.
+    Levels(Vec<(String, u64)>),
+}
+
+impl TermSummary {
+    /// How many values are there.
+    pub fn observed(&self) -> u64 {
+        match self {
+            TermSummary::Numbers { observed, .. } => *observed,
+            TermSummary::Levels(counts) => counts.iter().map(|(_, count)| count).sum(),
+        }
+    }
+}
+
+impl SiteSummary {
+    /// The length of this message: 64 bits a number, 8 bits a letter.
+    pub fn bits(&self) -> u64 {
+        let term = |term: &TermSummary| match term {
+            TermSummary::Numbers { .. } => 3 * 64,
+            TermSummary::Levels(counts) => counts.iter().map(|(level, _)| 64 + text(level)).sum(),
+        };
+        text(&self.site) + 2 * 64 + self.terms.iter().map(term).sum::<u64>() + 3 * 64 * self.both_missing.len() as u64
+    }
+}
+
+/// How one column of the design is filled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellRule {
+    /// Ones.
+    Intercept,
+    /// A term's numbers, less the mean, divided by the deviation; 0 where they are missing.
+    Standardised {
+        /// The term's place in the plan.
+        term: usize,
+        /// The federated mean of the observed values.
+        mean: f64,
+        /// The federated standard deviation of the observed values, with `n - 1`.
+        sd: f64,
+    },
+    /// 1 where a term has this level, else 0.
+    Level {
+        /// The term's place in the plan.
+        term: usize,
+        /// The level.
+        level: String,
+        /// Whether rows where it is missing count as having it: it is the most common one.
+        fill: bool,
+    },
+    /// 1 where a term is missing, else 0.
+    Missing {
+        /// The term's place in the plan.
+        term: usize,
+    },
+    /// 1 at one site, else 0.
+    Site {
+        /// The site.
+        site: String,
+    },
+}
+
+/// One column of the design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesignColumn {
+    /// The parameter's name.
+    pub name: String,
+    /// How it is filled.
+    pub rule: CellRule,
+}
+
+/// What the server answers: the layout of the design, with the federation's moments in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments {
+    /// How many rows all sites have together.
+    pub rows: u64,
+    /// The sites, in order.
+    pub sites: Vec<String>,
+    /// The levels that any site declared or found, for each term of the plan; none for numbers.
+    pub levels: Vec<Vec<String>>,
+    /// The columns of the design, in order.
+    pub columns: Vec<DesignColumn>,
+    /// What was done, in plain sentences with the numbers. These stay at the server.
+    pub notes: Vec<String>,
+}
+
+impl Moments {
+    /// The length of this message to one site: 64 bits a number, 8 bits a letter.
+    pub fn bits(&self) -> u64 {
+        let column = |column: &DesignColumn| {
+            text(&column.name)
+                + match &column.rule {
+                    CellRule::Intercept => 64,
+                    CellRule::Standardised { .. } => 4 * 64,
+                    CellRule::Level { level, .. } => 3 * 64 + text(level),
+                    CellRule::Missing { .. } => 2 * 64,
+                    CellRule::Site { site } => 64 + text(site),
+                }
+        };
+        let names = self.sites.iter().chain(self.levels.iter().flatten());
+        64 + names.map(|name| text(name)).sum::<u64>() + self.columns.iter().map(column).sum::<u64>()
+    }
+}
+
+/// How many bits it took to agree on the design.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MomentLedger {
+    /// From all sites to the server.
+    pub up: u64,
+    /// From the server to all sites.
+    pub down: u64,
+}
+
+impl MomentLedger {
+    /// Count one summary from each site and one answer to each.
+    pub fn count(summaries: &[SiteSummary], moments: &Moments) -> Self {
+        let up = summaries.iter().map(SiteSummary::bits).sum();
+        MomentLedger { up, down: summaries.len() as u64 * moments.bits() }
+    }
+}
+
+/// Letters, and how many there are of them.
+fn text(word: &str) -> u64 {
+    64 + 8 * word.len() as u64
+}
+
+/// Say what the server needs to know about a site's rows.
+pub fn summarise(site: &str, table: &Table, plan: &Plan) -> Result<SiteSummary, EncodeError> {
+    Ok(SiteSummary {
+        site: site.into(),
+        rows: table.rows() as u64,
+        response_sum: response(table, &plan.response)?.iter().sum(),
+        terms: plan.terms.iter().map(|term| summarise_term(table, term)).collect::<Result<_, _>>()?,
+        both_missing: both_missing(table, plan)?,
+    })
+}
+
+fn both_missing(table: &Table, plan: &Plan) -> Result<Vec<(usize, usize, u64)>, EncodeError> {
+    let mut marked: Vec<(usize, BTreeSet<usize>)> = Vec::new();
+    for (at, term) in plan.terms.iter().enumerate().filter(|(_, term)| matches!(term.missing, Missing::Indicate { .. })) {
+        let (_, column) = lookup(table, &term.column)?;
+        marked.push((at, (0..table.rows()).filter(|row| column.is_missing(*row)).collect()));
+    }
+    marked.retain(|(_, rows)| !rows.is_empty());
+    let pairs = marked.iter().enumerate().flat_map(|(k, a)| marked[k + 1..].iter().map(move |b| (a, b)));
+    let counted = pairs.map(|((a, of_a), (b, of_b))| (*a, *b, of_a.intersection(of_b).count() as u64));
+    Ok(counted.filter(|(_, _, rows)| *rows > 0).collect())
+}
+
+fn summarise_term(table: &Table, term: &Term) -> Result<TermSummary, EncodeError> {
+    if term.coding == Coding::Standardised {
+        let values: Vec<f64> = numbers(table, term)?.iter().flatten().copied().collect();
+        let sum: f64 = values.iter().sum();
+        let mean = sum / values.len().max(1) as f64;
+        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+        return Ok(TermSummary::Numbers { observed: values.len() as u64, sum, squares });
+    }
+    let category = levels(table, term)?;
+    let count = |level: usize| category.cells.iter().filter(|cell| **cell == Some(level)).count() as u64;
+    Ok(TermSummary::Levels(category.levels.iter().enumerate().map(|(k, level)| (level.clone(), count(k))).collect()))
+}
+
+/// Merge what the sites said into the layout of the design. Columns that others already determine are left out, and named.
+pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, EncodeError> {
+    check(summaries, plan)?;
+    let rows: u64 = summaries.iter().map(|summary| summary.rows).sum();
+    let positive: f64 = summaries.iter().map(|summary| summary.response_sum).sum();
+    let mut layout = Layout { summaries, plan, rows, whole: !plan.intercept, levels: Vec::new(), columns: Vec::new(), notes: Vec::new() };
+    if matches!(plan.response, Response::Value { .. }) {
+        layout.notes.push(format!(
+            "{rows} rows at {} sites; {} is {} on average.",
+            summaries.len(),
+            plan.response,
+            show(positive / rows as f64)
+        ));
+    } else {
+        if positive == 0.0 || positive == rows as f64 {
+            return Err(EncodeError::OneClass { response: plan.response.to_string(), positive: positive as u64, rows });
+        }
+        let each: Vec<String> = summaries.iter().map(|s| format!("{} {} of {}", s.site, s.response_sum, s.rows)).collect();
+        layout.notes.push(format!(
+            "{rows} rows at {} sites; {} holds in {positive} of them ({}).",
+            summaries.len(),
+            plan.response,
+            each.join(", ")
+        ));
+    }
+    if plan.intercept {
+        layout.columns.push(DesignColumn { name: "intercept".into(), rule: CellRule::Intercept });
+    }
+    for term in 0..plan.terms.len() {
+        layout.add_term(term);
+    }
+    if plan.site_effects {
+        layout.add_sites();
+    }
+    if layout.columns.is_empty() {
+        return Err(EncodeError::NoColumns);
+    }
+    let sites = summaries.iter().map(|summary| summary.site.clone()).collect();
+    Ok(Moments { rows, sites, levels: layout.levels, columns: layout.columns, notes: layout.notes })
+}
+
+/// Refuse summaries that do not belong to the plan.
+fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
+    if summaries.is_empty() {
+        return Err(EncodeError::NoSites);
+    }
+    let mut names = BTreeSet::new();
+    for summary in summaries {
+        let refuse = |problem: String| Err(EncodeError::Summary { site: summary.site.clone(), problem });
+        if !names.insert(&summary.site) {
+            return Err(EncodeError::SameName { site: summary.site.clone() });
+        }
+        if summary.rows == 0 {
+            return refuse("it has no rows: leave the site out".into());
+        }
+        if summary.terms.len() != plan.terms.len() {
+            return refuse(format!("it has {} terms where the plan has {}", summary.terms.len(), plan.terms.len()));
+        }
+        for (term, said) in plan.terms.iter().zip(&summary.terms) {
+            let numbers = matches!(said, TermSummary::Numbers { .. });
+            let finite = !matches!(said, TermSummary::Numbers { sum, squares, .. } if !(sum.is_finite() && squares.is_finite()));
+            if numbers != (term.coding == Coding::Standardised) || !finite || said.observed() > summary.rows {
+                return refuse(format!("its summary of `{}` is not one: {said:?}", term.column));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The design as it grows.
+struct Layout<'a> {
+    summaries: &'a [SiteSummary],
+    plan: &'a Plan,
+    rows: u64,
+    /// Whether no column of ones is there yet, nor a set of levels that add up to one.
+    whole: bool,
+    levels: Vec<Vec<String>>,
+    columns: Vec<DesignColumn>,
+    notes: Vec<String>,
+}
+
+mod layout;
+
+/// Four significant digits.
+fn show(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 12) };
+    format!("{value:.0$}", digits as usize)
+}

@@ -1,0 +1,108 @@
+//! Plan which columns enter the design, and how.
+
+use std::fmt;
+
+/// Which level a dummy-coded column is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The first declared level.
+    First,
+    /// The level that most rows of the federation have.
+    MostCommon,
+}
+
+/// How a column becomes numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// Less the federated mean, divided by the federated standard deviation.
+    Standardised,
+    /// 0 or 1, as it is.
+    Binary,
+    /// One column of zeros and ones for every level but the reference.
+    Dummy(Reference),
+}
+
+/// What happens where a value is missing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Missing {
+    /// The plan is refused, with the line.
+    Refuse,
+    /// The federated mean of a number, or the most common level of the federation, takes its place.
+    Impute,
+    /// As `Impute`; and where more than this share of all rows is missing, a further column marks them.
+    Indicate {
+        /// The share, from 0 to 1.
+        above: f64,
+    },
+    /// The column is left out, at every site, where one value of it is missing at any.
+    DropColumn,
+}
+
+/// One column of the tables, as it enters the design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Term {
+    /// The column's name in the tables.
+    pub column: String,
+    /// Its name in results.
+    pub title: String,
+    /// How it becomes numbers.
+    pub coding: Coding,
+    /// What happens where a value is missing.
+    pub missing: Missing,
+}
+
+/// What the model explains.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Response {
+    /// The numbers of a column.
+    Value {
+        /// The column.
+        column: String,
+    },
+    /// 1 where a number exceeds the threshold, else 0.
+    Above {
+        /// The column.
+        column: String,
+        /// The threshold.
+        threshold: f64,
+    },
+    /// 1 where a column has this value, else 0.
+    Equals {
+        /// The column.
+        column: String,
+        /// The value: a level, or a number.
+        value: String,
+    },
+}
+
+impl Response {
+    /// The column that it is made of.
+    pub fn column(&self) -> &str {
+        match self {
+            Response::Value { column } | Response::Above { column, .. } | Response::Equals { column, .. } => column,
+        }
+    }
+}
+
+impl fmt::Display for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Response::Value { column } => write!(f, "{column}"),
+            Response::Above { column, threshold } => write!(f, "{column} > {threshold}"),
+            Response::Equals { column, value } => write!(f, "{column} == {value}"),
+        }
+    }
+}
+
+/// How tables become a design: the same at every site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What the model explains.
+    pub response: Response,
+    /// Whether the design opens with a column of ones. Without it, the first dummy-coded term (else the site effects) keeps every level.
+    pub intercept: bool,
+    /// The columns that enter, in order.
+    pub terms: Vec<Term>,
+    /// Whether every site but the first has a column of its own.
+    pub site_effects: bool,
+}

@@ -1,0 +1,44 @@
+//! Guess which name was meant by a misspelt one.
+
+/// "Did you mean `x`? ", or nothing where no name is near.
+pub(crate) fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let near = names.into_iter().map(|name| (distance(word, name), name)).min();
+    match near {
+        Some((edits, name)) if edits <= (word.chars().count() / 3).max(1) => format!("did you mean `{name}`? "),
+        _ => String::new(),
+    }
+}
+
+/// How many letters must be added, removed or changed, whatever their case (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let change = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[row.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_by_hand() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("Age", "age"), 0);
+    }
+
+    #[test]
+    fn only_near_names_are_offered() {
+        assert_eq!(did_you_mean("trestbp", ["chol", "trestbps"]), "did you mean `trestbps`? ");
+        assert_eq!(did_you_mean("weight", ["chol", "trestbps"]), "");
+    }
+}

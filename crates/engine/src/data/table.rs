@@ -1,0 +1,328 @@
+//! Read a file into named columns, or say which line is wrong and what to do.
+
+use std::io::Read;
+
+use thiserror::Error;
+
+use super::suggest::did_you_mean;
+use super::{ColumnSpec, Kind, Schema};
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum TableError {
+    /// Bytes that are not text, or a failing disk.
+    #[error("{file}, line {line}: cannot be read ({problem}): save the file as UTF-8 text")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What the reader said.
+        problem: String,
+    },
+    /// No rows.
+    #[error("{file}: there are no rows: a site needs at least one, so leave the site out or check the file")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// Fewer rows than sites.
+    #[error("{file}: {rows} rows cannot be split into {parts} sites: ask for 1 to {rows}")]
+    Parts {
+        /// The file.
+        file: String,
+        /// How many rows there are.
+        rows: usize,
+        /// How many sites were asked for.
+        parts: usize,
+    },
+    /// A header without one of the columns.
+    #[error("{file}, line {line}: there is no column `{column}`: {hint}the header has {header}")]
+    NoColumn {
+        /// The file.
+        file: String,
+        /// The header's line.
+        line: u64,
+        /// The column.
+        column: String,
+        /// A nearby name, or nothing.
+        hint: String,
+        /// What the header has.
+        header: String,
+    },
+    /// A header with one column twice.
+    #[error("{file}, line {line}: the column `{column}` stands there twice: rename one of the two")]
+    Twice {
+        /// The file.
+        file: String,
+        /// The header's line.
+        line: u64,
+        /// The column.
+        column: String,
+    },
+    /// A line that is too short or too long.
+    #[error("{file}, line {line}: {found} fields where {expected} are expected: check the separator and the line's end")]
+    Fields {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// How many fields the line has.
+        found: usize,
+        /// How many it should have.
+        expected: usize,
+    },
+    /// A field that does not fit its column.
+    #[error("{file}, line {line}, column `{column}`: `{found}` is not {expected}")]
+    Field {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column.
+        column: String,
+        /// What stands there.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+}
+
+/// Levels and, for each row, which of them it has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Category {
+    /// The levels: as declared, else in order of appearance.
+    pub levels: Vec<String>,
+    /// The level's place in `levels`, or nothing where it is missing.
+    pub cells: Vec<Option<usize>>,
+}
+
+/// One column's values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Column {
+    /// Numbers, or nothing where they are missing.
+    Number(Vec<Option<f64>>),
+    /// Levels. A binary column has the levels `0` and `1`.
+    Category(Category),
+}
+
+impl Column {
+    /// How many values are missing.
+    pub fn missing(&self) -> usize {
+        match self {
+            Column::Number(cells) => cells.iter().filter(|cell| cell.is_none()).count(),
+            Column::Category(category) => category.cells.iter().filter(|cell| cell.is_none()).count(),
+        }
+    }
+
+    /// Whether the value of a row is missing.
+    pub(crate) fn is_missing(&self, row: usize) -> bool {
+        match self {
+            Column::Number(cells) => cells[row].is_none(),
+            Column::Category(category) => category.cells[row].is_none(),
+        }
+    }
+}
+
+/// One site's rows, in named columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    file: String,
+    specs: Vec<ColumnSpec>,
+    columns: Vec<Column>,
+    lines: Vec<u64>,
+}
+
+impl Table {
+    /// Read a file or a stream. `file` is the name that errors give.
+    pub fn read(mut reader: impl Read, file: &str, schema: &Schema) -> Result<Self, TableError> {
+        let mut bytes = Vec::new();
+        let read = reader.read_to_end(&mut bytes).map_err(|error| error.to_string());
+        let text = read.and_then(|_| std::str::from_utf8(&bytes).map_err(|error| error.to_string()));
+        let text = text.map_err(|problem| {
+            let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+            TableError::Unreadable { file: file.into(), line: 1 + newlines(valid), problem }
+        })?;
+        Self::parse(text, file, schema)
+    }
+
+    /// Read a text. `file` is the name that errors give.
+    pub fn parse(text: &str, file: &str, schema: &Schema) -> Result<Self, TableError> {
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .trim(csv::Trim::All)
+            .delimiter(schema.separator)
+            .from_reader(text.as_bytes());
+        let mut places: Option<Vec<usize>> = (!schema.header).then(|| (0..schema.columns.len()).collect());
+        let mut width = schema.columns.len();
+        let mut columns: Vec<Column> = schema.columns.iter().map(empty).collect();
+        let mut lines = Vec::new();
+        let mut record = csv::StringRecord::new();
+        let (mut line, mut counted) = (1, 0);
+        loop {
+            let more = reader.read_record(&mut record).map_err(|error| TableError::Unreadable {
+                file: file.into(),
+                line,
+                problem: error.to_string(),
+            })?;
+            if !more {
+                break;
+            }
+            // The reader's own count lags behind blank lines and carriage returns.
+            let from = record.position().map_or(counted, |position| position.byte() as usize);
+            let blank = text[from..].len() - text[from..].trim_start_matches(['\r', '\n']).len();
+            line += newlines(&text[counted..from + blank]);
+            counted = from + blank;
+            let Some(places) = &places else {
+                places = Some(find(&record, file, line, schema)?);
+                width = record.len();
+                continue;
+            };
+            if record.len() != width {
+                return Err(TableError::Fields { file: file.into(), line, found: record.len(), expected: width });
+            }
+            for ((column, spec), place) in columns.iter_mut().zip(&schema.columns).zip(places) {
+                push(column, spec, &record[*place], schema).map_err(|expected| TableError::Field {
+                    file: file.into(),
+                    line,
+                    column: spec.name.clone(),
+                    found: record[*place].into(),
+                    expected: format!("{expected}; write a missing value as {}", marks(schema)),
+                })?;
+            }
+            lines.push(line);
+        }
+        if lines.is_empty() {
+            return Err(TableError::Empty { file: file.into() });
+        }
+        Ok(Table { file: file.into(), specs: schema.columns.clone(), columns, lines })
+    }
+
+    /// The name of the file that the rows came from.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// How many rows there are: at least one.
+    pub fn rows(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// The line of the file that a row came from.
+    pub(crate) fn line(&self, row: usize) -> u64 {
+        self.lines[row]
+    }
+
+    /// The declared columns, in order.
+    pub fn specs(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
+
+    /// The declaration and the values of a column.
+    pub fn column(&self, name: &str) -> Option<(&ColumnSpec, &Column)> {
+        self.specs.iter().zip(&self.columns).find(|(spec, _)| spec.name == name)
+    }
+
+    /// Cut the rows, in their order, into parts whose sizes differ by one at most.
+    pub fn split(&self, parts: usize) -> Result<Vec<Table>, TableError> {
+        let rows = self.rows();
+        if parts == 0 || parts > rows {
+            return Err(TableError::Parts { file: self.file.clone(), rows, parts });
+        }
+        Ok((0..parts)
+            .map(|part| {
+                let range = part * rows / parts..(part + 1) * rows / parts;
+                let cut = |column: &Column| match column {
+                    Column::Number(cells) => Column::Number(cells[range.clone()].to_vec()),
+                    Column::Category(category) => {
+                        Column::Category(Category { levels: category.levels.clone(), cells: category.cells[range.clone()].to_vec() })
+                    }
+                };
+                Table {
+                    file: self.file.clone(),
+                    specs: self.specs.clone(),
+                    columns: self.columns.iter().map(cut).collect(),
+                    lines: self.lines[range.clone()].to_vec(),
+                }
+            })
+            .collect())
+    }
+}
+
+/// A column before its first row.
+fn empty(spec: &ColumnSpec) -> Column {
+    let levels = match &spec.kind {
+        Kind::Number => return Column::Number(Vec::new()),
+        Kind::Binary => vec!["0".into(), "1".into()],
+        Kind::Category { levels } => levels.iter().map(|(_, level)| level.clone()).collect(),
+    };
+    Column::Category(Category { levels, cells: Vec::new() })
+}
+
+/// Where the header has each declared column.
+fn find(header: &csv::StringRecord, file: &str, line: u64, schema: &Schema) -> Result<Vec<usize>, TableError> {
+    let place = |spec: &ColumnSpec| {
+        let mut found = header.iter().enumerate().filter(|(_, name)| *name == spec.name).map(|(place, _)| place);
+        let place = found.next().ok_or_else(|| TableError::NoColumn {
+            file: file.into(),
+            line,
+            column: spec.name.clone(),
+            hint: did_you_mean(&spec.name, header),
+            header: header.iter().collect::<Vec<_>>().join(", "),
+        })?;
+        match found.next() {
+            Some(_) => Err(TableError::Twice { file: file.into(), line, column: spec.name.clone() }),
+            None => Ok(place),
+        }
+    };
+    schema.columns.iter().map(place).collect()
+}
+
+/// Append one field, or say what was expected.
+fn push(column: &mut Column, spec: &ColumnSpec, field: &str, schema: &Schema) -> Result<(), String> {
+    let number = field.parse::<f64>().ok().filter(|value| value.is_finite());
+    let missing = schema.missing.iter().any(|mark| mark == field) || number.is_some_and(|value| spec.missing.contains(&value));
+    match column {
+        Column::Number(cells) if missing => cells.push(None),
+        Column::Category(category) if missing => category.cells.push(None),
+        Column::Number(cells) => {
+            let value = number.ok_or("a finite number")?;
+            if let Some((low, high)) = spec.range.filter(|(low, high)| value < *low || value > *high) {
+                return Err(format!("within {low} to {high}"));
+            }
+            cells.push(Some(value));
+        }
+        Column::Category(category) => {
+            let is = |code: &str| code == field || (number.is_some() && code.parse().ok() == number);
+            let level = match &spec.kind {
+                Kind::Category { levels } if levels.is_empty() => {
+                    category.levels.iter().position(|level| level == field).unwrap_or_else(|| {
+                        category.levels.push(field.into());
+                        category.levels.len() - 1
+                    })
+                }
+                Kind::Category { levels } => levels.iter().position(|(code, _)| is(code)).ok_or_else(|| {
+                    let known: Vec<String> = levels.iter().map(|(code, level)| format!("{code} ({level})")).collect();
+                    format!("one of {}", known.join(", "))
+                })?,
+                Kind::Binary | Kind::Number => category.levels.iter().position(|level| is(level)).ok_or("0 or 1")?,
+            };
+            category.cells.push(Some(level));
+        }
+    }
+    Ok(())
+}
+
+fn newlines(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u64
+}
+
+/// The marks for missing values, for a message.
+fn marks(schema: &Schema) -> String {
+    let marks: Vec<&str> = schema.missing.iter().map(|mark| if mark.is_empty() { "an empty field" } else { mark.as_str() }).collect();
+    if marks.is_empty() { "(the schema allows none)".into() } else { marks.join(" or ") }
+}
+
+#[cfg(test)]
+mod tests;
