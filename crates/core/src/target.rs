@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::DataError;
-use crate::model::{Potential, Prior, Rows};
+use crate::model::{Coordinates, Potential, Prior, Rows, Whitened};
 use crate::rng::{ClientId, Stream, Subsets};
 
 /// `pi(x) ~ exp(-U(x) / T)` with `U = U_0 + sum_i U_i`.
@@ -61,6 +61,19 @@ impl Target {
     pub fn split_by(mut self, weights: &[f64]) -> Self {
         self.placement = Placement::Split(weights.to_vec());
         self
+    }
+
+    /// The same target in other coordinates: `u` instead of `x`. The prior becomes part of the clients' potentials, by `shares` that sum to 1.
+    pub fn whitened(&self, coordinates: &Arc<Coordinates>, shares: &[f64]) -> Target {
+        let whiten = |(client, share): (&Arc<dyn Potential>, &f64)| -> Arc<dyn Potential> {
+            Arc::new(Whitened::new(Arc::clone(client), self.prior.clone(), *share, Arc::clone(coordinates)))
+        };
+        Target {
+            clients: self.clients.iter().zip(shares).map(whiten).collect(),
+            prior: Prior::Flat,
+            placement: Placement::Server,
+            temperature: self.temperature,
+        }
     }
 
     /// `U(x)`.

@@ -11,7 +11,7 @@ use consilience_core::model::{Design, Family, Glm, Potential, Prior};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::exact::posterior;
-use consilience_core::survey::{Client, Curvature, LocalCurvature, Optimum, conduct};
+use consilience_core::survey::{Client, Curvature, Hessian, LocalCurvature, Optimum, conduct};
 use consilience_core::target::{Placement, Target};
 use nalgebra::DMatrix;
 
@@ -68,6 +68,8 @@ fn curvature_is_that_of_the_pooled_hessian() {
         hessian += &local[i];
     }
     hessian += DMatrix::identity(5, 5) * 0.25;
+    let whole = conduct(Hessian::new(&target, &point), &mut Client::all(&target), &mut Ledger::new(3));
+    assert!((DMatrix::from_row_slice(5, 5, &whole.matrix()) - &hessian).amax() < 1e-12);
     let values = hessian.symmetric_eigen().eigenvalues;
     let mut ledger = Ledger::new(3);
     let found = conduct(Curvature::new(&target, &point, Seed::new(3)), &mut Client::all(&target), &mut ledger);

@@ -1,12 +1,15 @@
 //! Decide what the config left open: the step, the optimum, the start, by surveys that are counted.
 
-use consilience_core::protocol::{Direction, Ledger};
-use consilience_core::rng::Seed;
+use std::sync::Arc;
+
+use consilience_core::model::Coordinates;
+use consilience_core::protocol::{Direction, Kind, Ledger};
+use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::registry::Family;
-use consilience_core::sampler::{Anchor, Average, NoiseScale, Participation, Recipe, Synchronise};
+use consilience_core::sampler::{Anchor, Average, Keys, NoiseScale, Participation, Recipe, Synchronise};
 use consilience_core::step::Schedule;
-use consilience_core::survey::{Client, Curvature, Evaluate, LocalCurvature, Optimum, conduct};
-use consilience_core::target::Target;
+use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum, conduct};
+use consilience_core::target::{Placement, Target};
 
 use crate::config::{Config, ConfigError, Start};
 use crate::problem::Problem;
@@ -15,7 +18,11 @@ use crate::problem::Problem;
 const CAUTION: f64 = 0.1;
 /// How small the gradient at the optimum must be, relative to the one at 0.
 const OPTIMUM_TOLERANCE: f64 = 1e-9;
+/// Chains that start around the optimum start so many posterior standard deviations away from it: far enough for R-hat to notice if they do not come together.
+const DISPERSION: f64 = 1.5;
 const MOST_EXCHANGES: u64 = 1000;
+/// The most parameters that are preconditioned: the map has as many numbers squared.
+const MOST_WHITENED: usize = 500;
 
 /// A sampler ready to run.
 #[derive(Clone, Debug)]
@@ -24,8 +31,12 @@ pub struct Plan {
     pub recipe: Recipe,
     /// The target as this sampler needs it.
     pub target: Target,
-    /// Where chains start.
+    /// The coordinates in which chains move, if not those of the parameters.
+    pub coordinates: Option<Arc<Coordinates>>,
+    /// Where chains start, in those coordinates.
     pub start: Vec<f64>,
+    /// How far from there each chain starts, at random, in the same coordinates.
+    pub dispersion: f64,
     /// What the surveys found, if there were any.
     pub findings: Option<Findings>,
     /// What the surveys sent.
@@ -39,9 +50,9 @@ pub struct Plan {
 pub struct Findings {
     /// The minimiser of `U`.
     pub optimum: Vec<f64>,
-    /// The smallest curvature, at the optimum.
+    /// The smallest curvature, at the optimum, in the coordinates in which chains move.
     pub convexity: f64,
-    /// The largest curvature, at the optimum or at 0, whichever is more.
+    /// The largest curvature, at the optimum or where chains start, whichever is more.
     pub smoothness: f64,
     /// The largest curvature of each client's own potential, likewise.
     pub local_smoothness: Vec<f64>,
@@ -50,8 +61,8 @@ pub struct Findings {
 impl Plan {
     /// Plan the run of a config.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
-        let target = &problem.target;
-        let (d, b) = (target.dim(), target.clients.len());
+        let original = &problem.target;
+        let (d, b) = (original.dim(), original.clients.len());
         let place = &config.sampler.place;
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
         let mut survey = Ledger::new(b);
@@ -63,20 +74,41 @@ impl Plan {
             *list = vec![p; b];
         }
         if config.sampler.weights_by_rows {
-            let rows: Vec<f64> = target.clients.iter().map(|c| c.rows() as f64).collect();
+            let rows: Vec<f64> = original.clients.iter().map(|c| c.rows() as f64).collect();
             let all: f64 = rows.iter().sum();
             settings.weights = Some(rows.iter().map(|r| r / all).collect());
         }
 
-        let needs_survey = config.sampler.step.is_none() || row.needs_optimum || config.run.start == Start::Optimum;
-        let findings = if needs_survey { Some(Findings::survey(target, config.seed, &mut survey, &mut warnings)) } else { None };
+        let needs_optimum = row.needs_optimum || config.sampler.precondition || config.run.start == Start::Optimum;
+        let optimum =
+            if needs_optimum || config.sampler.step.is_none() { Some(find_optimum(original, &mut survey, &mut warnings)) } else { None };
+        let (target, coordinates) = match &optimum {
+            Some(optimum) if config.sampler.precondition => {
+                let found = whiten(original, optimum, settings.weights.as_deref(), &mut survey);
+                let (target, coordinates) =
+                    found.map_err(|problem| complain(problem, "set precondition = false, or give the target a Gaussian prior"))?;
+                (target, Some(coordinates))
+            }
+            _ => (original.clone(), None),
+        };
+        let inward = |x: &[f64]| coordinates.as_ref().map_or_else(|| x.to_vec(), |c| c.inward(x));
+        // The step must be stable where chains start, too.
+        let origin = match &config.run.start {
+            Start::Optimum => None,
+            Start::Point(point) if point.len() == d => Some(inward(point)),
+            Start::Zero | Start::Point(_) => Some(inward(&vec![0.0; d])),
+        };
+        let findings = optimum.map(|optimum| {
+            let there = inward(&optimum);
+            Findings::survey(&target, optimum, &there, origin.as_deref(), config.seed, &mut survey)
+        });
 
         // A recipe with a step of 1 shows everything but the step, and is checked as far as it goes.
         let precision = settings.precision.unwrap_or(consilience_core::protocol::Precision::F32);
         let anchor = findings.as_ref().filter(|_| row.needs_optimum).map(|found| {
-            let mut point = found.optimum.clone();
+            let mut point = inward(&found.optimum);
             precision.round(&mut point);
-            let sum = conduct(Evaluate::new(target, &point), &mut Client::all(target), &mut survey);
+            let sum = conduct(Evaluate::new(&target, &point), &mut Client::all(&target), &mut survey);
             Anchor { residual: sum.gradient().to_vec(), point }
         });
         let draft = row.recipe(Schedule::Constant(1.0), &settings, b, anchor);
@@ -86,19 +118,28 @@ impl Plan {
             (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number")),
         };
         let recipe = with_step(draft, step);
-        let target = recipe.check(target.clone()).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
+        let target = recipe.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
 
         let start = match &config.run.start {
-            Start::Zero => vec![0.0; d],
-            Start::Optimum => findings.as_ref().map_or_else(|| vec![0.0; d], |f| f.optimum.clone()),
+            Start::Zero => inward(&vec![0.0; d]),
+            Start::Optimum => findings.as_ref().map_or_else(|| vec![0.0; d], |f| inward(&f.optimum)),
             Start::Point(point) if point.len() != d => {
                 let problem = format!("run.start has {} numbers, the model has {d} parameters", point.len());
                 return Err(complain(problem, "give one number for each parameter"));
             }
-            Start::Point(point) => point.clone(),
+            Start::Point(point) => inward(point),
         };
         warn(&recipe, findings.as_ref(), &mut warnings);
-        Ok(Plan { recipe, target, start, findings, survey, warnings })
+        let dispersion = if coordinates.is_some() && config.run.start == Start::Optimum { DISPERSION } else { 0.0 };
+        Ok(Plan { recipe, target, coordinates, start, dispersion, findings, survey, warnings })
+    }
+
+    /// Where one chain starts.
+    pub fn start_of(&self, keys: Keys) -> Vec<f64> {
+        let mut start = vec![0.0; self.start.len()];
+        keys.public.stream(Purpose::Start, SERVER, 0).normals(&mut start);
+        start.iter_mut().zip(&self.start).for_each(|(z, x)| *z = x + self.dispersion * *z);
+        start
     }
 
     /// The bits that the surveys sent up and down.
@@ -115,28 +156,51 @@ impl Plan {
     }
 }
 
+/// Find the minimiser of `U` by exchanging gradients.
+fn find_optimum(target: &Target, ledger: &mut Ledger, warnings: &mut Vec<String>) -> Vec<f64> {
+    let zero = vec![0.0; target.dim()];
+    let optimum = conduct(Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES), &mut Client::all(target), ledger);
+    if !optimum.converged() {
+        warnings.push(format!(
+            "the optimum was not reached in {} exchanges: the largest gradient left there is {:.2e}. Samplers stay right, control variates are less good.",
+            optimum.exchanges(),
+            optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs()))
+        ));
+    }
+    optimum.point().to_vec()
+}
+
+/// Change to the coordinates in which the Hessian at the optimum is the identity. Every client is told the map, and that is counted.
+fn whiten(target: &Target, optimum: &[f64], weights: Option<&[f64]>, ledger: &mut Ledger) -> Result<(Target, Arc<Coordinates>), String> {
+    let (d, b) = (target.dim(), target.clients.len());
+    if d > MOST_WHITENED {
+        return Err(format!("preconditioning needs a {d} x {d} matrix, which is too much beyond {MOST_WHITENED} parameters"));
+    }
+    let hessian = conduct(Hessian::new(target, optimum), &mut Client::all(target), ledger);
+    let coordinates = Coordinates::whitening(optimum, &hessian.matrix()).ok_or("the Hessian at the optimum is not positive definite")?;
+    for client in 0..b as u32 {
+        ledger.add(Direction::Down, ClientId(client), Kind::Survey, 64 * (d * (d + 1)) as u64);
+    }
+    let coordinates = Arc::new(coordinates);
+    let equal = vec![1.0 / b as f64; b];
+    let shares = match &target.placement {
+        Placement::Split(shares) => shares,
+        Placement::Server => weights.unwrap_or(&equal),
+    };
+    Ok((target.whitened(&coordinates, shares), coordinates))
+}
+
 impl Findings {
-    fn survey(target: &Target, seed: u64, ledger: &mut Ledger, warnings: &mut Vec<String>) -> Findings {
+    fn survey(target: &Target, optimum: Vec<f64>, there: &[f64], origin: Option<&[f64]>, seed: u64, ledger: &mut Ledger) -> Findings {
         let mut clients = Client::all(target);
-        let zero = vec![0.0; target.dim()];
-        let optimum = conduct(Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES), &mut clients, ledger);
-        if !optimum.converged() {
-            warnings.push(format!(
-                "the optimum was not reached in {} exchanges: the largest gradient left there is {:.2e}. Samplers stay right, control variates are less good.",
-                optimum.exchanges(),
-                optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs()))
-            ));
+        let (convexity, mut smoothness) = conduct(Curvature::new(target, there, Seed::new(seed)), &mut clients, ledger).extremes();
+        let mut local_smoothness = conduct(LocalCurvature::new(target, there), &mut clients, ledger).largest().to_vec();
+        if let Some(origin) = origin {
+            smoothness = smoothness.max(conduct(Curvature::new(target, origin, Seed::new(seed)), &mut clients, ledger).extremes().1);
+            let local = conduct(LocalCurvature::new(target, origin), &mut clients, ledger);
+            local_smoothness.iter_mut().zip(local.largest()).for_each(|(l, there)| *l = l.max(*there));
         }
-        let at_optimum = conduct(Curvature::new(target, optimum.point(), Seed::new(seed)), &mut clients, ledger).extremes();
-        let at_zero = conduct(Curvature::new(target, &zero, Seed::new(seed)), &mut clients, ledger).extremes();
-        let local_optimum = conduct(LocalCurvature::new(target, optimum.point()), &mut clients, ledger);
-        let local_zero = conduct(LocalCurvature::new(target, &zero), &mut clients, ledger);
-        Findings {
-            convexity: at_optimum.0,
-            smoothness: at_optimum.1.max(at_zero.1),
-            local_smoothness: local_optimum.largest().iter().zip(local_zero.largest()).map(|(a, b)| a.max(*b)).collect(),
-            optimum: optimum.point().to_vec(),
-        }
+        Findings { optimum, convexity, smoothness, local_smoothness }
     }
 
     /// The automatic step of a recipe.

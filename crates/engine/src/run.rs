@@ -142,9 +142,10 @@ impl Chain {
     ) -> Result<Chain, RunError> {
         let keys = Keys::simulation(Seed::new(seed), index as u32);
         let b = plan.target.clients.len();
-        let mut server = plan.recipe.server(&plan.target, &plan.start, keys)?;
+        let mut server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
         let mut clients: Vec<Box<dyn Device>> = (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect();
         let mut ledger = Ledger::new(b);
+        let mut outward = vec![0.0; plan.target.dim()];
         let (mut exchanges, mut draws, mut reported) = (0u64, 0u64, 0u64);
         while server.iteration() < run.iterations {
             let event = if spread {
@@ -155,7 +156,13 @@ impl Chain {
             match event {
                 Event::Draw if server.iteration() > run.burn_in => {
                     if draws.is_multiple_of(run.thin) {
-                        sink.push(server.position())?;
+                        match &plan.coordinates {
+                            None => sink.push(server.position())?,
+                            Some(coordinates) => {
+                                coordinates.outward(server.position(), &mut outward);
+                                sink.push(&outward)?;
+                            }
+                        }
                     }
                     draws += 1;
                 }

@@ -5,12 +5,14 @@ mod gaussian;
 mod glm;
 mod prior;
 mod softmax;
+mod whitened;
 
 pub use design::Design;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
 pub use prior::Prior;
 pub use softmax::Softmax;
+pub use whitened::{Coordinates, Whitened};
 
 /// Which of a client's rows a sum runs over.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +134,7 @@ pub(crate) mod tests {
         let dense = || Design::dense(normals(1, rows * dim), dim).unwrap();
         let sparse = || Design::sparse((0..rows).map(|j| vec![(j as u32 % 3, 0.5 + j as f64), (3 + (j as u32 % 2), -1.0)]), 5).unwrap();
         let binary: Vec<f64> = (0..rows).map(|j| f64::from(u8::from(j % 3 == 0))).collect();
+        let binary_again = binary.clone();
         let classes: Vec<u32> = (0..rows as u32).map(|j| j % 4).collect();
         vec![
             Box::new(Gaussian::new(vec![1.0, -2.0, 0.5], vec![2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap()),
@@ -142,6 +145,12 @@ pub(crate) mod tests {
             Box::new(Glm::new(sparse(), binary, Family::Bernoulli).unwrap()),
             Box::new(Softmax::new(dense(), classes.clone(), 4).unwrap()),
             Box::new(Softmax::new(sparse(), classes, 4).unwrap()),
+            Box::new(Whitened::new(
+                std::sync::Arc::new(Glm::new(dense(), binary_again, Family::Bernoulli).unwrap()),
+                Prior::gaussian(0.5, 3).unwrap(),
+                0.3,
+                std::sync::Arc::new(Coordinates::whitening(&[0.2, -0.1, 0.4], &[2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap()),
+            )),
         ]
     }
 

@@ -142,6 +142,74 @@ impl Exchange for Curvature {
     }
 }
 
+/// The whole Hessian of `U` at a point, column by column: for models of a few hundred parameters.
+#[derive(Clone, Debug)]
+pub struct Hessian {
+    everybody: Vec<ClientId>,
+    prior: Prior,
+    point: Vec<f64>,
+    unit: Vec<f64>,
+    columns: Vec<f64>,
+    column: usize,
+}
+
+impl Hessian {
+    /// Ask for the Hessian at `point`.
+    pub fn new(target: &Target, point: &[f64]) -> Self {
+        let d = point.len();
+        let mut unit = vec![0.0; d];
+        unit[0] = 1.0;
+        Hessian {
+            everybody: everybody(target),
+            prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
+            point: point.to_vec(),
+            unit,
+            columns: vec![0.0; d * d],
+            column: 0,
+        }
+    }
+
+    /// The Hessian; symmetric, so row-major is column-major.
+    pub fn matrix(&self) -> Vec<f64> {
+        let d = self.point.len();
+        (0..d * d).map(|k| 0.5 * (self.columns[k] + self.columns[k % d * d + k / d])).collect()
+    }
+}
+
+impl Exchange for Hessian {
+    fn cohort(&self) -> &[ClientId] {
+        &self.everybody
+    }
+
+    fn order(&self, _to: ClientId) -> Order<'_> {
+        let plain = |values| Payload::Plain(values, Precision::F64);
+        Order {
+            round: self.column as u64,
+            task: Task::HessianVector,
+            position: Some(plain(&self.unit)),
+            reference: if self.column == 0 { Reference::New(plain(&self.point)) } else { Reference::Keep },
+            control: None,
+        }
+    }
+
+    fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
+        let d = self.point.len();
+        add_scaled(1.0, reply.payload.values(), &mut self.columns[self.column * d..(self.column + 1) * d]);
+    }
+
+    fn advance(&mut self) -> Event {
+        let d = self.point.len();
+        self.prior.add_hessian_vector(&self.unit, 1.0, &mut self.columns[self.column * d..(self.column + 1) * d]);
+        self.unit[self.column] = 0.0;
+        self.column += 1;
+        if self.column == d {
+            return Event::Done;
+        }
+        self.unit[self.column] = 1.0;
+        Event::Nothing
+    }
+}
+
 /// The largest eigenvalue of each client's own Hessian at a point: one number from each.
 #[derive(Clone, Debug)]
 pub struct LocalCurvature {

@@ -3,7 +3,7 @@
 mod curvature;
 mod optimum;
 
-pub use curvature::{Curvature, Lanczos, LocalCurvature};
+pub use curvature::{Curvature, Hessian, Lanczos, LocalCurvature};
 pub use optimum::{Evaluate, Optimum};
 
 use crate::protocol::{Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task, exchange};

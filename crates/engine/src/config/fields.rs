@@ -96,6 +96,13 @@ pub const FIELDS: &[Field] = &[
         "fa-ld: what the private noise is scaled for when not all are averaged",
     ),
     field("sampler", "wire", "\"f32\", \"f64\"", "f32", "how an uncompressed number crosses the network"),
+    field(
+        "sampler",
+        "precondition",
+        "true or false",
+        "false",
+        "move in coordinates in which the posterior is round: a survey of the Hessian first, far fewer iterations then",
+    ),
     field("sampler.step", "smoothness", "positive number", "", "L in the decreasing step 1/(2 L + m k/12)"),
     field("sampler.step", "convexity", "positive number", "", "m in it"),
     field("sampler.step", "first", "positive number", "", "the first step of first (1 + k/delay)^-power"),
@@ -111,7 +118,13 @@ pub const FIELDS: &[Field] = &[
     field("run", "burn_in", "whole number", "a tenth of the iterations", "iterations whose draws are not kept"),
     field("run", "thin", "whole number", "1", "keep every so many draws"),
     field("run", "threads", "whole number", "0", "how many cores; 0: all. No number depends on it"),
-    field("run", "start", "\"zero\", \"optimum\", or a list of numbers", "zero", "where the chains start"),
+    field(
+        "run",
+        "start",
+        "\"zero\", \"optimum\", or a list of numbers",
+        "zero",
+        "where the chains start; with precondition, \"optimum\" scatters them around it",
+    ),
     field("output", "draws", "a file ending in .csv or .npy", "none", "stream the draws there instead of holding them in memory"),
 ];
 

@@ -173,6 +173,8 @@ pub struct SamplerConfig {
     pub weights_by_rows: bool,
     /// One participation probability for all, until the number of clients is known.
     pub participation_probability: Option<f64>,
+    /// Whether chains move in coordinates in which the posterior is round.
+    pub precondition: bool,
     /// Where the table stands.
     pub place: Place,
 }
@@ -469,6 +471,7 @@ fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<SamplerConf
     settings.noise =
         optional(section.get("noise"), |v| v.choice(&[("published", NoiseScale::Everybody), ("participants", NoiseScale::Participants)]))?;
     settings.precision = optional(section.get("wire"), |v| v.choice(&[("f32", Precision::F32), ("f64", Precision::F64)]))?;
+    let precondition = optional(section.get("precondition"), boolean)?.unwrap_or(false);
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {
             let having: Vec<_> = registry::REGISTRY.iter().filter(|r| r.axes.contains(&axis)).map(|r| r.name).collect();
@@ -483,7 +486,7 @@ fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<SamplerConf
         return Err(section.error("weights", format!("the sampler \"{}\" has no such setting", row.name), "remove it, or use fa-ld"));
     }
     section.finish()?;
-    Ok(SamplerConfig { row, step, settings, weights_by_rows, participation_probability, place: place(&section) })
+    Ok(SamplerConfig { row, step, settings, weights_by_rows, participation_probability, precondition, place: place(&section) })
 }
 
 fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {

@@ -1,0 +1,175 @@
+//! Look at a potential in coordinates in which the posterior is round.
+//!
+//! With `x = centre + C u` and `C C'` the inverse Hessian at the optimum, the posterior of `u` is close to a standard normal whatever the scales and correlations of `x`: the
+//! step can be as large in every direction, and chains mix in a few iterations. The map is affine, so draws of `u` become draws of `x` by applying it: nothing is approximated.
+
+use std::sync::Arc;
+
+use nalgebra::DMatrix;
+
+use super::{Potential, Prior, Rows};
+use crate::lanes::vectorised;
+use crate::linalg::{add_scaled, dot};
+
+/// `x = centre + C u`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coordinates {
+    centre: Vec<f64>,
+    /// `C`, row by row.
+    matrix: Vec<f64>,
+    /// `C'`, row by row.
+    transposed: Vec<f64>,
+    /// `L'` with `L L'` the Hessian: the inverse of `C`, row by row.
+    inverse: Vec<f64>,
+}
+
+impl Coordinates {
+    /// The coordinates in which the Hessian (row-major) is the identity; `None` if it is not positive definite.
+    pub fn whitening(centre: &[f64], hessian: &[f64]) -> Option<Self> {
+        let d = centre.len();
+        let lower = DMatrix::from_row_slice(d, d, hessian).cholesky()?.unpack();
+        let matrix = lower.transpose().solve_upper_triangular(&DMatrix::identity(d, d))?;
+        // nalgebra is column-major: the slice of a matrix is its transpose row by row.
+        let rows = |m: &DMatrix<f64>| m.transpose().as_slice().to_vec();
+        Some(Coordinates {
+            centre: centre.to_vec(),
+            matrix: rows(&matrix),
+            transposed: rows(&matrix.transpose()),
+            inverse: rows(&lower.transpose()),
+        })
+    }
+
+    /// How many parameters there are.
+    pub fn dim(&self) -> usize {
+        self.centre.len()
+    }
+
+    /// `x` from `u`, into `out`.
+    pub fn outward(&self, u: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(&self.centre);
+        add_product(&self.transposed, u, 1.0, out);
+    }
+
+    /// `u` from `x`.
+    pub fn inward(&self, x: &[f64]) -> Vec<f64> {
+        let moved: Vec<f64> = x.iter().zip(&self.centre).map(|(x, c)| x - c).collect();
+        self.inverse.chunks_exact(self.dim()).map(|row| dot(row, &moved)).collect()
+    }
+}
+
+/// `out += scale * M v`, where `columns` are the columns of `M` one after the other.
+fn add_product(columns: &[f64], v: &[f64], scale: f64, out: &mut [f64]) {
+    vectorised(|| {
+        for (column, by) in columns.chunks_exact(out.len()).zip(v) {
+            add_scaled(scale * by, column, out);
+        }
+    });
+}
+
+/// A client's potential with its share of the prior, as a function of `u`. The prior is spread evenly over the rows, so that any minibatch, scaled up, carries it exactly.
+#[derive(Clone, Debug)]
+pub struct Whitened {
+    inner: Arc<dyn Potential>,
+    prior: Prior,
+    prior_weight: f64,
+    coordinates: Arc<Coordinates>,
+}
+
+impl Whitened {
+    /// The potential `inner + prior_weight * prior` in other coordinates.
+    pub fn new(inner: Arc<dyn Potential>, prior: Prior, prior_weight: f64, coordinates: Arc<Coordinates>) -> Self {
+        Whitened { inner, prior, prior_weight, coordinates }
+    }
+
+    fn share(&self, rows: Rows<'_>) -> f64 {
+        self.prior_weight * rows.count(self.inner.rows()) as f64 / self.inner.rows() as f64
+    }
+
+    /// `out += scale * C' gradient`.
+    fn pull_back(&self, gradient: &[f64], scale: f64, out: &mut [f64]) {
+        add_product(&self.coordinates.matrix, gradient, scale, out);
+    }
+}
+
+impl Potential for Whitened {
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    fn rows(&self) -> usize {
+        self.inner.rows()
+    }
+
+    fn scratch(&self) -> usize {
+        3 * self.inner.dim() + self.inner.scratch()
+    }
+
+    fn value(&self, u: &[f64], scratch: &mut [f64]) -> f64 {
+        let (x, rest) = scratch.split_at_mut(self.dim());
+        self.coordinates.outward(u, x);
+        self.inner.value(x, rest) + self.prior_weight * self.prior.value(x)
+    }
+
+    fn add_gradient(&self, u: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        let (x, rest) = scratch.split_at_mut(self.dim());
+        let (gradient, rest) = rest.split_at_mut(self.dim());
+        self.coordinates.outward(u, x);
+        gradient.fill(0.0);
+        self.inner.add_gradient(x, rows, 1.0, gradient, rest);
+        self.prior.add_gradient(x, self.share(rows), gradient);
+        self.pull_back(gradient, scale, out);
+    }
+
+    fn add_gradient_difference(&self, u: &[f64], w: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        let (x, rest) = scratch.split_at_mut(self.dim());
+        let (z, rest) = rest.split_at_mut(self.dim());
+        let (gradient, rest) = rest.split_at_mut(self.dim());
+        self.coordinates.outward(u, x);
+        self.coordinates.outward(w, z);
+        gradient.fill(0.0);
+        self.inner.add_gradient_difference(x, z, rows, 1.0, gradient, rest);
+        self.prior.add_gradient_difference(x, z, self.share(rows), gradient);
+        self.pull_back(gradient, scale, out);
+    }
+
+    fn add_hessian_vector(&self, u: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        let (x, rest) = scratch.split_at_mut(self.dim());
+        let (direction, rest) = rest.split_at_mut(self.dim());
+        let (image, rest) = rest.split_at_mut(self.dim());
+        self.coordinates.outward(u, x);
+        direction.fill(0.0);
+        add_product(&self.coordinates.transposed, v, 1.0, direction);
+        image.fill(0.0);
+        self.inner.add_hessian_vector(x, direction, 1.0, image, rest);
+        self.prior.add_hessian_vector(direction, self.prior_weight, image);
+        self.pull_back(image, scale, out);
+    }
+
+    fn row_smoothness(&self, row: usize) -> f64 {
+        let stretch = DMatrix::from_row_slice(self.dim(), self.dim(), &self.coordinates.matrix).singular_values().max();
+        let prior = self.prior_weight * self.prior.curvature().0 / self.rows() as f64;
+        (self.inner.row_smoothness(row) + prior) * stretch * stretch
+    }
+
+    fn quadratic(&self) -> Option<super::Quadratic> {
+        None // the exact laws are computed in the coordinates that people know
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inward_undoes_outward_and_the_hessian_becomes_the_identity() {
+        let (centre, hessian) = ([1.0, -2.0], [4.0, 1.0, 1.0, 3.0]);
+        let coordinates = Coordinates::whitening(&centre, &hessian).unwrap();
+        let (u, mut x) = ([0.3, -0.7], [0.0; 2]);
+        coordinates.outward(&u, &mut x);
+        assert!(coordinates.inward(&x).iter().zip(u).all(|(a, b)| (a - b).abs() < 1e-14));
+        let c = DMatrix::from_row_slice(2, 2, &coordinates.matrix);
+        let white = c.transpose() * DMatrix::from_row_slice(2, 2, &hessian) * c;
+        assert!((white - DMatrix::identity(2, 2)).amax() < 1e-14);
+        assert!(Coordinates::whitening(&centre, &[1.0, 2.0, 2.0, 1.0]).is_none());
+    }
+}
