@@ -1,0 +1,98 @@
+//! Round every coordinate to a power of two at random, with mean exact ([horvath19], natural compression).
+//!
+//! `|v_j|` in `[2^e, 2^(e+1))` goes up with probability `|v_j| / 2^e - 1`, which is the fraction that its mantissa holds. Powers are those of
+//! normal 32-bit numbers, `2^-126 ..= 2^127`: sign and power fit nine bits. A smaller coordinate is sent as 0 or `2^-126`, with mean exact. The level is the
+//! power's biased exponent, 0 standing for 0.
+
+use super::message::{Message, Rest, take};
+use super::{CompressError, coin, largest};
+use crate::rng::Stream;
+
+/// The relative variance of x in [1, 2) is `(x - 1)(2 - x)/x^2`, at most 1/8, at x = 4/3.
+pub(super) const OMEGA: f64 = 0.125;
+/// The largest level.
+pub(super) const MAX: u32 = 254;
+
+const BIAS: i32 = 127;
+const MANTISSA: u32 = 52;
+
+/// Coordinates for which random words are drawn at once.
+const CHUNK: usize = 512;
+
+pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+    let limit = power(MAX as i32);
+    if largest(v, first)? > limit {
+        let place = v.iter().position(|x| x.abs() > limit).unwrap_or(0);
+        return Err(CompressError::TooLarge { coordinate: first + place, value: v[place], limit });
+    }
+    let mut words = [0; CHUNK];
+    for values in v.chunks(CHUNK) {
+        let words = &mut words[..values.len()];
+        stream.words(words);
+        for (x, word) in values.iter().zip(words) {
+            message.levels.push(round(*x, *word, stream));
+        }
+    }
+    Ok(())
+}
+
+/// The level of one coordinate, decided by one word and, once in 2^32 times, by more words of the stream.
+#[inline]
+fn round(x: f64, word: u32, stream: &mut Stream) -> i32 {
+    let bits = x.abs().to_bits();
+    let exponent = (bits >> MANTISSA) as i32 - 1023;
+    let (level, up) = if exponent < 1 - BIAS {
+        (0, x.abs() / power(1))
+    } else {
+        (exponent + BIAS, f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0)
+    };
+    let cell = (up * coin::WORD).floor();
+    let above = match f64::from(word) {
+        word if word == cell => coin::exact(up * coin::WORD - cell, stream),
+        word => word < cell,
+    };
+    let level = level + i32::from(above);
+    if x < 0.0 { -level } else { level }
+}
+
+pub(super) fn dequantise(rest: &mut Rest<'_>, out: &mut [f64]) {
+    let sent = take(&mut rest.levels, out.len());
+    for (x, level) in out.iter_mut().zip(sent) {
+        let size = if *level == 0 { 0.0 } else { power(level.abs()) };
+        *x = if *level < 0 { -size } else { size };
+    }
+}
+
+/// `2^(level - 127)`.
+#[inline]
+fn power(level: i32) -> f64 {
+    f64::from_bits(((level - BIAS + 1023) as u64) << MANTISSA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, SERVER, Seed};
+
+    #[test]
+    fn powers_of_two_stay_and_others_go_to_a_neighbour() {
+        let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
+        let limit = 2f64.powi(127);
+        for x in [1.0, -2.0, 0.5, limit, -limit, 2f64.powi(-126), 0.0, 1.5, -0.7, 3e-39, 5e-324] {
+            let mut message = Message::new();
+            for _ in 0..50 {
+                quantise(&[x], 0, &mut stream, &mut message).unwrap();
+            }
+            for level in message.levels {
+                let mut out = [0.0];
+                dequantise(&mut Rest { scales: &[], levels: &[level], indices: &[], values: &[] }, &mut out);
+                let (low, high) = if x.abs() < power(1) { (0.0, power(1)) } else { (x.abs() / 2.0, x.abs() * 2.0) };
+                assert!(x == out[0] || low <= out[0].abs() && out[0].abs() < high.next_up() && out[0] * x >= 0.0, "{x} {}", out[0]);
+            }
+        }
+        assert_eq!(
+            quantise(&[0.0, -limit.next_up()], 3, &mut stream, &mut Message::new()),
+            Err(CompressError::TooLarge { coordinate: 4, value: -limit.next_up(), limit })
+        );
+    }
+}
