@@ -10,29 +10,29 @@ use std::collections::BTreeMap;
 
 /// What messages of one kind cost, in bits a coordinate. Codes are counted without the norm's 32 bits, which all of them pay.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Row {
+pub(crate) struct Row {
     /// Entropy of each message's own frequencies: a code would have to know them beforehand.
-    pub empirical: f64,
+    pub(crate) empirical: f64,
     /// What the best code for levels of Gaussian vectors takes: `-log2` of the levels' law.
-    pub ideal: f64,
+    pub(crate) ideal: f64,
     /// Bits to state each message's own frequencies, by the usual (m - 1)/2 log2 d for m distinct levels.
-    pub statement: f64,
+    pub(crate) statement: f64,
     /// The adaptive range coder.
-    pub entropy: f64,
+    pub(crate) entropy: f64,
     /// Elias omega in the published layout.
-    pub elias: f64,
+    pub(crate) elias: f64,
     /// The shortest of all Elias codes.
-    pub best_elias: f64,
+    pub(crate) best_elias: f64,
     /// Fixed width.
-    pub fixed: f64,
+    pub(crate) fixed: f64,
     /// What [`CodeChoice::Auto`] takes.
-    pub auto: f64,
+    pub(crate) auto: f64,
     /// The QLSD paper's formula, without its 32.
-    pub paper: f64,
+    pub(crate) paper: f64,
 }
 
 /// Averages over Gaussian vectors of `d` coordinates, about 200,000 coordinates in all.
-pub fn measure(s: u32, d: usize) -> Row {
+pub(crate) fn measure(s: u32, d: usize) -> Row {
     let compressor = Compressor::qsgd(s);
     let code = |choice| Channel::new(compressor, choice, d).expect("valid").code();
     let (elias, auto) = (code(CodeChoice::Elias), code(CodeChoice::Auto));

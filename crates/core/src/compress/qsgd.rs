@@ -101,8 +101,11 @@ fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
     const HUGE: f64 = 1e100;
     let (up, down) = (2f64.powi(600), 2f64.powi(-600));
     let top = largest(v, first)?;
-    let (scale, back) = if top > HUGE { (down, up) } else { (up, down) };
-    let (scale, back) = if top > HUGE || top < 1.0 / HUGE { (scale, back) } else { (1.0, 1.0) };
+    let (scale, back) = match top {
+        _ if top > HUGE => (down, up),
+        _ if top < 1.0 / HUGE => (up, down),
+        _ => (1.0, 1.0),
+    };
     let squares = vectorised(|| {
         let mut sums = [0.0; LANES];
         let whole = v.chunks_exact(LANES);

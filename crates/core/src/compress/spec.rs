@@ -135,8 +135,18 @@ impl FromStr for Compressor {
 
     /// `scaled(block(c, n))` and `block(scaled(c), n)` are the same compressor: all blocks are scaled by the omega of the longest.
     fn from_str(text: &str) -> Result<Self, SpecError> {
+        Compressor::read(text, 2)
+    }
+}
+
+impl Compressor {
+    /// Read a compressor inside which at most `wrappers` more can stand.
+    fn read(text: &str, wrappers: u32) -> Result<Self, SpecError> {
         let text = text.trim();
         let (name, arguments) = call(text).ok_or_else(|| unknown(text, COMPRESSORS))?;
+        if let ("scaled" | "block", 0) = (name, wrappers) {
+            return Err(SpecError::Twice { name: if name == "block" { "block" } else { "scaled" } });
+        }
         let compressor = match (name, arguments.as_slice()) {
             ("identity", []) => Compressor::identity(Precision::F32),
             ("identity", [precision]) => Compressor::identity(read_precision(precision)?),
@@ -147,11 +157,11 @@ impl FromStr for Compressor {
             ("top_k", [keep]) => Compressor::top_k(number(keep)?),
             ("top_k", [keep, precision]) => Compressor::top_k(number(keep)?).at(read_precision(precision)?),
             ("layered", [sigma]) => Compressor::layered(number(sigma)?),
-            ("scaled", [inner]) => match inner.parse::<Compressor>()? {
+            ("scaled", [inner]) => match Compressor::read(inner, wrappers - 1)? {
                 inner if inner.scaled => return Err(SpecError::Twice { name: "scaled" }),
                 inner => inner.scaled(),
             },
-            ("block", [inner, size]) => match inner.parse::<Compressor>()? {
+            ("block", [inner, size]) => match Compressor::read(inner, wrappers - 1)? {
                 inner if inner.block.is_some() => return Err(SpecError::Twice { name: "block" }),
                 inner => inner.block(number(size)?),
             },
@@ -239,6 +249,8 @@ mod tests {
         assert_eq!(refused("scaled(top_k(1))"), SpecError::NotScalable { inner: "top_k(1)".into() });
         assert_eq!(refused("scaled(scaled(natural))"), SpecError::Twice { name: "scaled" });
         assert_eq!(refused("block(block(natural, 2), 2)"), SpecError::Twice { name: "block" });
+        let deep = "scaled(".repeat(1_000_000) + "natural" + &")".repeat(1_000_000);
+        assert_eq!(refused(&deep), SpecError::Twice { name: "scaled" });
         for text in ["", "qsgd", "qsgd()", "qsgd(-1)", "qsgd(4", "qsgd(4))", "qsgd)4(", "qsgd(4)x", "natural(1)", "rand_k(1, f16)"] {
             assert!(matches!(refused(text), SpecError::Unknown { .. }), "{text}");
         }

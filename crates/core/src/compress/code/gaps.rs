@@ -70,8 +70,8 @@ fn read_list(length: usize, listed: usize, source: &mut BitReader<'_>, mut found
     for place in 0..listed {
         let quotient = if listed > 1 { source.zeros(length as u64 / m, CodeError::Index { place })? } else { 0 };
         let index = next + quotient * m + get_truncated(m, source)?;
-        if index >= length as u64 {
-            return Err(CodeError::Index { place });
+        if index + (listed - place) as u64 > length as u64 {
+            return Err(CodeError::Index { place }); // no room for the rest
         }
         found(place, index as u32);
         next = index + 1;
