@@ -5,7 +5,7 @@
 //! the key, the address is the counter and nonce, so there is nothing to set up and nothing to store. It is a cryptographic
 //! function: whoever lacks a client's key cannot compute that client's noise.
 
-use crate::lanes::{self, LANES, W8, vectorised};
+use crate::lanes::{self, Kernel, LANES, W8, run_vectorised};
 
 /// A client's number, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,27 +174,59 @@ impl Stream {
         while !out.is_empty() {
             let n = out.len().min(WORDS);
             let (now, later) = out.split_at_mut(n);
-            vectorised(|| {
-                let words = chacha8(&self.key, self.next_block, self.client, self.tag);
-                for (pair, target) in words.chunks_exact(2).zip(now.chunks_mut(2 * LANES)) {
-                    if let Ok(whole) = <&mut [f64; 2 * LANES]>::try_from(&mut *target) {
-                        lanes::box_muller(&pair[0], &pair[1], whole);
-                    } else {
-                        let mut normals = [0.0; 2 * LANES];
-                        lanes::box_muller(&pair[0], &pair[1], &mut normals);
-                        target.copy_from_slice(&normals[..target.len()]);
-                    }
-                }
-            });
+            run_vectorised(Normals { blocks: self.blocks(), out: now });
             self.next_block = self.next_block.wrapping_add(LANES as u32);
             out = later;
         }
     }
 
+    fn blocks(&self) -> Blocks {
+        Blocks { key: self.key, first: self.next_block, client: self.client, tag: self.tag }
+    }
+
     fn refill(&mut self) {
-        self.buffer = vectorised(|| chacha8(&self.key, self.next_block, self.client, self.tag));
+        self.buffer = run_vectorised(self.blocks());
         self.next_block = self.next_block.wrapping_add(LANES as u32);
         self.used = 0;
+    }
+}
+
+/// Eight consecutive blocks, word by word.
+struct Blocks {
+    key: [u32; 8],
+    first: u32,
+    client: u32,
+    tag: [u32; 2],
+}
+
+impl Kernel for Blocks {
+    type Output = [W8; 16];
+    #[inline(always)]
+    fn run(self) -> [W8; 16] {
+        chacha8(&self.key, self.first, self.client, self.tag)
+    }
+}
+
+/// Up to [`WORDS`] normals from eight blocks.
+struct Normals<'a> {
+    blocks: Blocks,
+    out: &'a mut [f64],
+}
+
+impl Kernel for Normals<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let words = self.blocks.run();
+        for (pair, target) in words.chunks_exact(2).zip(self.out.chunks_mut(2 * LANES)) {
+            if let Ok(whole) = <&mut [f64; 2 * LANES]>::try_from(&mut *target) {
+                lanes::box_muller(&pair[0], &pair[1], whole);
+            } else {
+                let mut normals = [0.0; 2 * LANES];
+                lanes::box_muller(&pair[0], &pair[1], &mut normals);
+                target.copy_from_slice(&normals[..target.len()]);
+            }
+        }
     }
 }
 
@@ -237,11 +269,17 @@ fn chacha8(key: &[u32; 8], block: u32, client: u32, tag: [u32; 2]) -> [W8; 16] {
 
 #[inline(always)]
 fn quarter(x: &mut [W8; 16], a: usize, b: usize, c: usize, d: usize) {
-    for (to, with, turned, by) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
-        for lane in 0..LANES {
-            x[to][lane] = x[to][lane].wrapping_add(x[with][lane]);
-            x[turned][lane] = (x[turned][lane] ^ x[to][lane]).rotate_left(by);
-        }
+    mix(x, a, b, d, 16);
+    mix(x, c, d, b, 12);
+    mix(x, a, b, d, 8);
+    mix(x, c, d, b, 7);
+}
+
+#[inline(always)]
+fn mix(x: &mut [W8; 16], to: usize, with: usize, turned: usize, by: u32) {
+    for lane in 0..LANES {
+        x[to][lane] = x[to][lane].wrapping_add(x[with][lane]);
+        x[turned][lane] = (x[turned][lane] ^ x[to][lane]).rotate_left(by);
     }
 }
 
