@@ -4,10 +4,77 @@
 //! sent. Here the word decides unless it falls into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
+use crate::lanes::{Kernel, exact_f64, run_vectorised};
 use crate::rng::Stream;
 
 /// 2^32.
 pub(super) const WORD: f64 = 4_294_967_296.0;
+
+/// Coordinates for which random words are drawn at once.
+const CHUNK: usize = 512;
+
+/// Levels to round to.
+pub(super) trait Grid: Copy {
+    /// The level below `size = |x|`, at most 2^30, and the chance of the level above in units of 2^-32. Mark it `#[inline(always)]`.
+    fn locate(self, size: f64) -> (f64, f64);
+}
+
+/// Round every coordinate at random to one of its two neighbouring levels, with its sign.
+pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &mut [i32], grid: G) {
+    let mut words = [0; CHUNK];
+    for (values, out) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)) {
+        let words = &mut words[..values.len()];
+        stream.words(words);
+        let tied = run_vectorised(Rounding { values, words, out, grid });
+        if tied {
+            settle(values, words, out, grid, stream);
+        }
+    }
+}
+
+struct Rounding<'a, G> {
+    values: &'a [f64],
+    words: &'a [u32],
+    out: &'a mut [i32],
+    grid: G,
+}
+
+/// Rounds by one random word each; true if some word fell into the cell that its chance splits.
+impl<G: Grid> Kernel for Rounding<'_, G> {
+    type Output = bool;
+    #[inline(always)]
+    fn run(self) -> bool {
+        const INTEGER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it leaves an integer in the low bits
+        let mut tied = false;
+        for ((x, word), level) in self.values.iter().zip(self.words).zip(self.out) {
+            let (below, chance) = self.grid.locate(x.abs());
+            let (cell, word) = (floor(chance), exact_f64(u64::from(*word)));
+            let up = if word < cell { 1.0 } else { 0.0 };
+            tied |= word == cell;
+            *level = ((below + up).copysign(*x) + INTEGER).to_bits() as i32;
+        }
+        tied
+    }
+}
+
+/// Decide the coordinates whose word fell into the cell that their chance splits (one in 2^32).
+#[cold]
+fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, stream: &mut Stream) {
+    for ((x, word), level) in v.iter().zip(words).zip(out) {
+        let (_, chance) = grid.locate(x.abs());
+        if f64::from(*word) == floor(chance) && exact(chance - floor(chance), stream) {
+            *level += if *x < 0.0 { -1 } else { 1 };
+        }
+    }
+}
+
+/// The integer below `x`, for x in [0, 2^51): as `f64::floor`, in operations that every vector unit has.
+#[inline(always)]
+pub(super) fn floor(x: f64) -> f64 {
+    const ROUND: f64 = 4_503_599_627_370_496.0; // 2^52: adding it rounds to an integer
+    let near = (x + ROUND) - ROUND;
+    near - if near > x { 1.0 } else { 0.0 }
+}
 
 /// True with exactly the given probability in [0, 1].
 pub(super) fn exact(probability: f64, stream: &mut Stream) -> bool {
@@ -76,6 +143,37 @@ mod tests {
         // 53 bits: the first word, and the upper 21 of the second.
         let cut = first + (second / 2048.0).floor() / 2_097_152.0;
         assert!(!toss(cut / WORD) && toss((cut + 1.0 / 2_097_152.0) / WORD));
+    }
+
+    #[test]
+    fn a_word_in_the_split_cell_is_settled_by_the_next() {
+        // The chance is 5/4 of 2^-32: cell 1 of the word is split at a quarter.
+        #[derive(Clone, Copy)]
+        struct Split;
+        impl Grid for Split {
+            fn locate(self, _: f64) -> (f64, f64) {
+                (3.0, 1.25)
+            }
+        }
+        let tied = |word: u32, out: &mut [i32]| Rounding { values: &[-1.0], words: &[word], out, grid: Split }.run();
+        let mut ups = 0;
+        for round in 0..4000 {
+            let mut level = [7];
+            assert!(!tied(0, &mut level) && level == [-4]);
+            assert!(!tied(2, &mut level) && level == [-3]);
+            assert!(tied(1, &mut level) && level == [-3]);
+            settle(&[-1.0], &[1], &mut level, Split, &mut Seed::new(1).stream(Purpose::Compress, SERVER, round));
+            ups -= level[0] + 3;
+        }
+        let score = (f64::from(ups) - 1000.0) / (4000.0f64 * 0.25 * 0.75).sqrt();
+        assert!(score.abs() < 4.9, "{score}"); // 1e-6
+    }
+
+    #[test]
+    fn floor_is_the_standard_librarys() {
+        for x in [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 3.999, 1e-300, 4_294_967_295.5, 4_294_967_295.0, 1e15, 0.999_999_999_999_999_9] {
+            assert_eq!(floor(x), f64::floor(x));
+        }
     }
 
     #[test]

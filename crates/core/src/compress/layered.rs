@@ -16,23 +16,23 @@
 //!   receiver  x' = (m - t) w + c,  c = (b(f0 - y) - b(y))/2
 //! ```
 //!
-//! and `x' - x - c = w (round(x/w + t) - (x/w + t))` is uniform on `(-w/2, w/2)` whatever x is. Draws have 32 bits (the dither 53), so the law is
+//! and `x' - x - c = w (round(x/w + t) - (x/w + t))` is uniform on `(-w/2, w/2)` whatever x is. Draws have 32 bits (the dither 52), so the law is
 //! Gaussian up to 9.6 standard deviations and to that resolution.
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, MAX_LEVEL, largest};
-use crate::lanes::{cos_sin_turns, exp, ln, unit, vectorised};
+use crate::lanes::{Kernel, cos_sin_turns, exact_f64, exp, ln, run_vectorised, unit};
 use crate::rng::Stream;
 
 pub(super) fn quantise(sigma: f64, v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
     largest(v, first)?;
-    let mut layers = [Layer::default(); CHUNK];
+    let mut layers = Layers::new();
     for (number, values) in v.chunks(CHUNK).enumerate() {
-        draw(sigma, stream, &mut layers[..values.len()]);
-        for (place, (x, layer)) in values.iter().zip(&layers).enumerate() {
-            let level = (x / layer.width + layer.dither + 0.5).floor();
+        layers.draw(sigma, values.len(), stream);
+        for (place, x) in values.iter().enumerate() {
+            let level = (x / layers.width[place] + layers.dither[place] + 0.5).floor();
             if level.abs() > f64::from(MAX_LEVEL) {
-                let limit = f64::from(MAX_LEVEL) * layer.width;
+                let limit = f64::from(MAX_LEVEL) * layers.width[place];
                 return Err(CompressError::TooLarge { coordinate: first + number * CHUNK + place, value: *x, limit });
             }
             message.levels.push(level as i32);
@@ -42,50 +42,68 @@ pub(super) fn quantise(sigma: f64, v: &[f64], first: usize, stream: &mut Stream,
 }
 
 pub(super) fn dequantise(sigma: f64, rest: &mut Rest<'_>, shared: &mut Stream, out: &mut [f64]) {
-    let mut layers = [Layer::default(); CHUNK];
+    let mut layers = Layers::new();
     let levels = take(&mut rest.levels, out.len());
     for (values, levels) in out.chunks_mut(CHUNK).zip(levels.chunks(CHUNK)) {
-        draw(sigma, shared, &mut layers[..values.len()]);
-        for ((x, level), layer) in values.iter_mut().zip(levels).zip(&layers) {
-            *x = (f64::from(*level) - layer.dither) * layer.width + layer.centre;
+        layers.draw(sigma, values.len(), shared);
+        for (place, (x, level)) in values.iter_mut().zip(levels).enumerate() {
+            *x = (f64::from(*level) - layers.dither[place]) * layers.width[place] + layers.centre[place];
         }
     }
 }
 
 /// Coordinates whose layers are drawn at once.
 const CHUNK: usize = 64;
-/// Random words a coordinate: point (3), dither (2).
+/// Random words a coordinate: a point under the graph (3), the dither (2).
 const WORDS: usize = 5;
 
-/// One coordinate's interval of errors, and its dither.
-#[derive(Clone, Copy, Default)]
-struct Layer {
-    width: f64,
-    centre: f64,
-    dither: f64,
+/// Intervals of errors, and dithers.
+struct Layers {
+    width: [f64; CHUNK],
+    centre: [f64; CHUNK],
+    dither: [f64; CHUNK],
 }
 
-fn draw(sigma: f64, stream: &mut Stream, layers: &mut [Layer]) {
-    let mut words = [0; CHUNK * WORDS];
-    let words = &mut words[..layers.len() * WORDS];
-    stream.words(words);
-    vectorised(|| {
-        for (layer, word) in layers.iter_mut().zip(words.chunks_exact(WORDS)) {
-            *layer = shape(sigma, word);
+impl Layers {
+    fn new() -> Self {
+        Layers { width: [0.0; CHUNK], centre: [0.0; CHUNK], dither: [0.0; CHUNK] }
+    }
+
+    /// The layers of the next `count <= CHUNK` coordinates: `count` first words of each, then `count` second words, and so on.
+    fn draw(&mut self, sigma: f64, count: usize, stream: &mut Stream) {
+        let mut words = [[0; CHUNK]; WORDS];
+        for row in &mut words {
+            stream.words(&mut row[..count]);
         }
-    });
+        run_vectorised(Shaping { layers: self, sigma, words: &words });
+    }
 }
 
-#[inline(always)]
-fn shape(sigma: f64, word: &[u32]) -> Layer {
-    // -ln(y/f0), or -ln(1 - y/f0), is z^2/2 - ln u, with z^2/2 = -ln(u') cos^2 by Box and Muller; the sign of z says which.
-    let (cos, _) = cos_sin_turns(word[1]);
-    let depth = -ln(unit(word[2])) - ln(unit(word[0])) * cos * cos;
-    let far = (2.0 * depth).sqrt();
-    let near = (-2.0 * ln(1.0 - exp(-depth))).sqrt();
-    let (left, right) = if cos < 0.0 { (far, near) } else { (near, far) };
-    let dither = (u64::from(word[3]) << 21 | u64::from(word[4]) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0) - 0.5;
-    Layer { width: sigma * (left + right), centre: sigma * 0.5 * (right - left), dither }
+struct Shaping<'a> {
+    layers: &'a mut Layers,
+    sigma: f64,
+    words: &'a [[u32; CHUNK]; WORDS],
+}
+
+impl Kernel for Shaping<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Shaping { layers, sigma, words: [radius, angle, height, upper, lower] } = self;
+        for k in 0..CHUNK {
+            // -ln(y/f0), or -ln(1 - y/f0), is z^2/2 - ln u, with z^2/2 = -ln(u') cos^2 by Box and Muller; the sign of z says which.
+            let (cos, _) = cos_sin_turns(angle[k]);
+            let depth = -ln(unit(height[k])) - ln(unit(radius[k])) * cos * cos;
+            let far = (2.0 * depth).sqrt();
+            let near = (-2.0 * ln(1.0 - exp(-depth))).sqrt();
+            let (left, right) = if cos < 0.0 { (far, near) } else { (near, far) };
+            layers.width[k] = sigma * (left + right);
+            layers.centre[k] = sigma * 0.5 * (right - left);
+            // 52 bits: the upper word and most of the lower.
+            let whole = exact_f64(u64::from(upper[k]) << 20 | u64::from(lower[k] >> 12));
+            layers.dither[k] = (whole + 0.5) * (1.0 / 4_503_599_627_370_496.0) - 0.5;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -95,14 +113,14 @@ mod tests {
 
     #[test]
     fn layers_are_never_narrower_than_two_half_height_points() {
-        let mut layers = [Layer::default(); CHUNK];
+        let mut layers = Layers::new();
         let (mut least, mut mean) = (f64::INFINITY, 0.0);
         for round in 0..2000 {
-            draw(3.0, &mut Seed::new(1).stream(Purpose::Compress, SERVER, round), &mut layers);
-            for layer in layers {
-                least = least.min(layer.width);
-                mean += layer.width / (2000.0 * CHUNK as f64);
-                assert!(layer.dither.abs() <= 0.5 && layer.centre.abs() < layer.width / 2.0);
+            layers.draw(3.0, CHUNK, &mut Seed::new(1).stream(Purpose::Compress, SERVER, round));
+            for k in 0..CHUNK {
+                least = least.min(layers.width[k]);
+                mean += layers.width[k] / (2000.0 * CHUNK as f64);
+                assert!(layers.dither[k].abs() < 0.5 && layers.centre[k].abs() < layers.width[k] / 2.0);
             }
         }
         let half = 3.0 * 2.0 * (2.0 * 2f64.ln()).sqrt();

@@ -42,7 +42,7 @@ pub use message::Message;
 pub use paper::paper_bits;
 pub use spec::SpecError;
 
-use crate::lanes::{LANES, vectorised};
+use crate::lanes::{Kernel, LANES, run_vectorised};
 use crate::rng::Stream;
 
 /// The largest level a message can carry, and so the most levels `qsgd` may have.
@@ -260,25 +260,35 @@ impl Compressor {
 
 /// The largest absolute value; an error names the first coordinate that is not finite. The block starts at coordinate `first`.
 fn largest(v: &[f64], first: usize) -> Result<f64, CompressError> {
-    let (top, finite) = vectorised(|| {
+    let (top, finite) = run_vectorised(Largest(v));
+    if finite {
+        return Ok(top);
+    }
+    let place = v.iter().position(|x| !x.is_finite()).unwrap_or(0);
+    Err(CompressError::NotFinite { coordinate: first + place, value: v[place] })
+}
+
+/// Finds the largest absolute value, and whether all are finite.
+struct Largest<'a>(&'a [f64]);
+
+impl Kernel for Largest<'_> {
+    type Output = (f64, bool);
+    #[inline(always)]
+    fn run(self) -> (f64, bool) {
         let mut top = [0.0f64; LANES];
-        let mut finite = true;
-        let whole = v.chunks_exact(LANES);
+        let mut finite = [true; LANES];
+        let whole = self.0.chunks_exact(LANES);
         for (lane, x) in whole.remainder().iter().enumerate() {
             top[lane] = x.abs();
-            finite &= x.is_finite();
+            finite[lane] = x.is_finite();
         }
         for eight in whole {
             for lane in 0..LANES {
                 let x = eight[lane].abs();
-                finite &= x < f64::INFINITY;
+                finite[lane] &= x < f64::INFINITY;
                 top[lane] = if x > top[lane] { x } else { top[lane] };
             }
         }
-        (top.into_iter().fold(0.0, f64::max), finite)
-    });
-    match v.iter().position(|x| !finite && !x.is_finite()) {
-        Some(place) => Err(CompressError::NotFinite { coordinate: first + place, value: v[place] }),
-        None => Ok(top),
+        (top.into_iter().fold(0.0, f64::max), finite == [true; LANES])
     }
 }

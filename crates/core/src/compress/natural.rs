@@ -4,8 +4,10 @@
 //! normal 32-bit numbers, `2^-126 ..= 2^127`: sign and power fit nine bits. A smaller coordinate is sent as 0 or `2^-126`, with mean exact. The level is the
 //! power's biased exponent, 0 standing for 0.
 
+use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
-use super::{CompressError, coin, largest};
+use super::{CompressError, largest};
+use crate::lanes::exact_f64;
 use crate::rng::Stream;
 
 /// The relative variance of x in [1, 2) is `(x - 1)(2 - x)/x^2`, at most 1/8, at x = 4/3.
@@ -16,43 +18,30 @@ pub(super) const MAX: u32 = 254;
 const BIAS: i32 = 127;
 const MANTISSA: u32 = 52;
 
-/// Coordinates for which random words are drawn at once.
-const CHUNK: usize = 512;
-
 pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
     let limit = power(MAX as i32);
     if largest(v, first)? > limit {
         let place = v.iter().position(|x| x.abs() > limit).unwrap_or(0);
         return Err(CompressError::TooLarge { coordinate: first + place, value: v[place], limit });
     }
-    let mut words = [0; CHUNK];
-    for values in v.chunks(CHUNK) {
-        let words = &mut words[..values.len()];
-        stream.words(words);
-        for (x, word) in values.iter().zip(words) {
-            message.levels.push(round(*x, *word, stream));
-        }
-    }
+    let start = message.levels.len();
+    message.levels.resize(start + v.len(), 0);
+    coin::round_to_levels(v, stream, &mut message.levels[start..], Powers);
     Ok(())
 }
 
-/// The level of one coordinate, decided by one word and, once in 2^32 times, by more words of the stream.
-#[inline]
-fn round(x: f64, word: u32, stream: &mut Stream) -> i32 {
-    let bits = x.abs().to_bits();
-    let exponent = (bits >> MANTISSA) as i32 - 1023;
-    let (level, up) = if exponent < 1 - BIAS {
-        (0, x.abs() / power(1))
-    } else {
-        (exponent + BIAS, f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0)
-    };
-    let cell = (up * coin::WORD).floor();
-    let above = match f64::from(word) {
-        word if word == cell => coin::exact(up * coin::WORD - cell, stream),
-        word => word < cell,
-    };
-    let level = level + i32::from(above);
-    if x < 0.0 { -level } else { level }
+/// The levels are powers of two.
+#[derive(Clone, Copy)]
+struct Powers;
+
+impl Grid for Powers {
+    #[inline(always)]
+    fn locate(self, size: f64) -> (f64, f64) {
+        let bits = size.to_bits();
+        let fraction = f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0;
+        let level = exact_f64(bits >> MANTISSA) - f64::from(1023 - BIAS);
+        if level < 1.0 { (0.0, size * (coin::WORD / power(1))) } else { (level, fraction * coin::WORD) }
+    }
 }
 
 pub(super) fn dequantise(rest: &mut Rest<'_>, out: &mut [f64]) {
@@ -64,7 +53,7 @@ pub(super) fn dequantise(rest: &mut Rest<'_>, out: &mut [f64]) {
 }
 
 /// `2^(level - 127)`.
-#[inline]
+#[inline(always)]
 fn power(level: i32) -> f64 {
     f64::from_bits(((level - BIAS + 1023) as u64) << MANTISSA)
 }
