@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Row {
     /// Entropy of each message's own frequencies: a code would have to know them beforehand.
     pub(crate) empirical: f64,
-    /// What the best code for levels of Gaussian vectors takes: `-log2` of the levels' law.
+    /// `-log2` of the law that the levels of Gaussian vectors have one by one.
     pub(crate) ideal: f64,
     /// Bits to state each message's own frequencies, by the usual (m - 1)/2 log2 d for m distinct levels.
     pub(crate) statement: f64,

@@ -2,8 +2,10 @@
 //!
 //! Two entropies stand beside each other. *Empirical*: of each message's own frequencies. No code can reach it where most levels occur once
 //! (s = 65536 at d = 784: it is log2 of 784 and says nothing about the levels), because the receiver does not know the frequencies, and
-//! stating them costs more than 2%. *Ideal*: `-log2` of the levels' law for Gaussian vectors, which no code for such vectors beats on
-//! average. The code is held to 2% of the second everywhere, and of the first wherever stating the frequencies costs less than the levels' entropy.
+//! stating them costs more than 2%. *Ideal*: `-log2` of the law that the levels of Gaussian vectors have one by one. The code is held to 2% of the second everywhere, and of the first wherever stating the frequencies costs less than the levels' entropy.
+//!
+//! Lengths are in bits, without the norm, before the last byte is filled up: that adds 3.5 bits on average, which is 2% at s = 1, d = 784 (168 bits)
+//! and less everywhere else.
 
 #[path = "../examples/code_table.rs"]
 mod table;

@@ -1,7 +1,7 @@
 //! Write levels at nearly their entropy with an adaptive range coder.
 //!
-//! A level is a few decisions: is it zero; its sign; how many bits `|l|` has, in unary; the two bits behind the first. These learn as the message
-//! goes on. The bits behind those are as likely as not and are not modelled. What `s` and the length rule out is not written.
+//! A level is a few decisions: is it zero; its sign; how many bits `|l|` has, in unary, up or down from the number it is expected to have; the two
+//! bits behind the first. These learn as the message goes on. The bits behind those are as likely as not and are not modelled. What `s` and the length rule out is not written.
 //!
 //! For `qsgd` the estimates start where a Gaussian vector would have them: since the norm is sent, such levels have standard deviation
 //! `s/sqrt(d)`. That costs another vector a few bits and saves the Gaussian one a few, which is what counts at d = 784 and s = 1
@@ -61,8 +61,13 @@ fn code<C: Coder>(
 struct Sizes {
     max: u32,
     nonzero: Bit,
+    /// `|l|` is expected to have `middle + 1` bits; has it as many?
+    middle: usize,
+    reaches: Bit,
     /// Whether `|l|` has more than `k + 1` bits, given that it has as many.
     longer: [Bit; 32],
+    /// Whether `|l|` has fewer than `k + 1` bits, given that it has no more.
+    shorter: [Bit; 32],
     /// The first two bits behind the leading one, by the number of bits: the first, then the second after 0 and after 1.
     finer: [[Bit; 3]; 32],
 }
@@ -78,7 +83,8 @@ impl Sizes {
             Operator::Qsgd { levels } => Self::gaussian(levels, length as u64),
             other => {
                 let max = if let Symbols::Levels { max, .. } = other.symbols() { max } else { 0 };
-                Sizes { max, nonzero: Bit::UNKNOWN, longer: [Bit::UNKNOWN; 32], finer: [[Bit::UNKNOWN; 3]; 32] }
+                let (longer, finer) = ([Bit::UNKNOWN; 32], [[Bit::UNKNOWN; 3]; 32]);
+                Sizes { max, nonzero: Bit::UNKNOWN, middle: 0, reaches: Bit::UNKNOWN, longer, shorter: longer, finer }
             }
         }
     }
@@ -104,7 +110,10 @@ impl Sizes {
             longer[k] = Bit::expected(per_mille(1000 - stop.max(1)), 4000 / (1000 - stop).min(stop).clamp(40, 500));
             finer[k] = [Bit::expected(per_mille(first), 8), Bit::expected(per_mille(second), 16), Bit::expected(per_mille(second), 16)];
         }
-        Sizes { max, nonzero: Bit::expected(nonzero, (4 << 32) / rarer), longer, finer }
+        let nonzero = Bit::expected(nonzero, (4 << 32) / rarer);
+        let middle = (deviation >> 16).max(1).ilog2() as usize;
+        let even = Bit::expected(per_mille(500), 8);
+        Sizes { max, nonzero, middle, reaches: even, longer, shorter: [even; 32], finer }
     }
 
     #[inline(always)]
@@ -115,9 +124,16 @@ impl Sizes {
         }
         let negative = coder.raw(u32::from(wanted < 0), 1) == 1;
         let last = size.max(1).ilog2() as usize;
-        let mut behind = 0; // bits behind the leading one
-        while 2 << behind <= self.max && coder.bit(&mut self.longer[behind], last > behind) {
-            behind += 1;
+        let mut behind = self.middle; // bits behind the leading one
+        if behind == 0 || coder.bit(&mut self.reaches, last >= behind) {
+            while 2 << behind <= self.max && coder.bit(&mut self.longer[behind], last > behind) {
+                behind += 1;
+            }
+        } else {
+            behind -= 1;
+            while behind > 0 && coder.bit(&mut self.shorter[behind], last < behind) {
+                behind -= 1;
+            }
         }
         let mut value = 1;
         let mut left = behind as u32;

@@ -2,7 +2,8 @@
 //!
 //! A code writes the payload alone: who sends it, in which round and under which compressor is for the envelope to say. The last byte is
 //! filled with zero bits. Whatever a decoder accepts it would encode to the same bytes; anything else is refused by name, and no
-//! more memory is taken than the agreed length needs.
+//! more memory is taken than the agreed length needs. The envelope also knows how many bytes the payload has: the range coder leaves its
+//! trailing zeros out (a bit or two less than a code that says itself where it ends).
 //!
 //! | symbols | `fixed` | `elias(integer, layout)` | `entropy` |
 //! |---|---|---|---|
