@@ -58,12 +58,10 @@ impl Default for Message {
 /// Bit for bit: 0 and -0 differ.
 impl PartialEq for Message {
     fn eq(&self, other: &Self) -> bool {
-        let numbers = |message: &Message| message.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let norms = |message: &Message| message.scales.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         (self.compressor, self.dimension) == (other.compressor, other.dimension)
             && (&self.levels, &self.indices) == (&other.levels, &other.indices)
-            && norms(self) == norms(other)
-            && numbers(self) == numbers(other)
+            && self.scales.iter().map(|x| x.to_bits()).eq(other.scales.iter().map(|x| x.to_bits()))
+            && self.values.iter().map(|x| x.to_bits()).eq(other.values.iter().map(|x| x.to_bits()))
     }
 }
 
