@@ -11,19 +11,41 @@ pub type F8 = [f64; LANES];
 /// Eight random words.
 pub type W8 = [u32; LANES];
 
-/// Run `work` compiled for the widest vector registers this machine has, provided that the compiler inlines it: for small loops. A larger body is written with
-/// [`wide`], which leaves no choice.
+/// Run `work` compiled for the widest vector registers this machine has, if the compiler inlines it: a closure of some size it leaves a function of its own,
+/// compiled for the narrowest. What must be fast is a [`Kernel`], most simply written with `wide!`.
 #[inline(always)]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
-    struct Work<F>(F);
-    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Work<F> {
+    struct Closure<F>(F);
+    impl<R, F: FnOnce() -> R> Kernel for Closure<F> {
         type Output = R;
         #[inline(always)]
-        fn call(self) -> R {
+        fn run(self) -> R {
             (self.0)()
         }
     }
-    pulp::Arch::new().dispatch(Work(work))
+    run_vectorised(Closure(work))
+}
+
+/// Work that is compiled once for every width of vector registers.
+pub trait Kernel {
+    /// What it computes.
+    type Output;
+    /// Do it. Mark this, and whatever it calls, `#[inline(always)]`.
+    fn run(self) -> Self::Output;
+}
+
+/// Run a kernel with the widest vector registers this machine has.
+#[inline(always)]
+pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
+    struct Work<K>(K);
+    impl<K: Kernel> pulp::NullaryFnOnce for Work<K> {
+        type Output = K::Output;
+        #[inline(always)]
+        fn call(self) -> K::Output {
+            self.0.run()
+        }
+    }
+    pulp::Arch::new().dispatch(Work(kernel))
 }
 
 /// Define a function whose body is compiled once for each width of vector registers; the call takes the widest that this machine has.
@@ -35,15 +57,15 @@ macro_rules! wide {
                 $($arg: $ty,)*
                 life: std::marker::PhantomData<&$life ()>,
             }
-            impl<$life> pulp::NullaryFnOnce for Call<$life> {
+            impl<$life> $crate::lanes::Kernel for Call<$life> {
                 type Output = $ret;
                 #[inline(always)]
-                fn call(self) -> $ret {
+                fn run(self) -> $ret {
                     let Call { $($arg,)* life: _ } = self;
                     $body
                 }
             }
-            pulp::Arch::new().dispatch(Call { $($arg,)* life: std::marker::PhantomData })
+            $crate::lanes::run_vectorised(Call { $($arg,)* life: std::marker::PhantomData })
         }
     };
 }
@@ -250,20 +272,27 @@ mod tests {
 
     #[test]
     fn wide_registers_change_no_bit() {
-        let words: Vec<u32> = (0..64u32).map(|k| k.wrapping_mul(2_246_822_519)).collect();
-        let plain = |out: &mut Vec<u64>| {
-            for pair in words.chunks_exact(16) {
-                let mut normals = [0.0; 16];
-                let radius: &W8 = pair[..8].try_into().expect("eight");
-                let angle: &W8 = pair[8..].try_into().expect("eight");
-                box_muller(radius, angle, &mut normals);
-                out.extend(normals.map(f64::to_bits));
-                out.extend(normals.map(|z| exp(z).to_bits()));
+        struct Everything<'a>(&'a [u32], &'a mut Vec<u64>);
+        impl Kernel for Everything<'_> {
+            type Output = ();
+            #[inline(always)]
+            fn run(self) {
+                for pair in self.0.chunks_exact(16) {
+                    let mut normals = [0.0; 16];
+                    let radius: &W8 = pair[..8].try_into().expect("eight");
+                    let angle: &W8 = pair[8..].try_into().expect("eight");
+                    box_muller(radius, angle, &mut normals);
+                    self.1.extend(normals.map(f64::to_bits));
+                    self.1.extend(normals.map(|z| exp(z).to_bits()));
+                }
             }
-        };
-        let (mut narrow, mut wide) = (Vec::new(), Vec::new());
-        plain(&mut narrow);
-        vectorised(|| plain(&mut wide));
+        }
+        let words: Vec<u32> = (0..64u32).map(|k| k.wrapping_mul(2_246_822_519)).collect();
+        let (mut narrow, mut wide, mut closure) = (Vec::new(), Vec::new(), Vec::new());
+        Everything(&words, &mut narrow).run();
+        run_vectorised(Everything(&words, &mut wide));
+        vectorised(|| Everything(&words, &mut closure).run());
         assert_eq!(narrow, wide);
+        assert_eq!(narrow, closure);
     }
 }

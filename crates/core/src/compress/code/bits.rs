@@ -1,0 +1,275 @@
+//! Write and read bits, first bit highest, and count them without writing.
+
+use super::CodeError;
+
+/// Where bits go: to memory, or only into a count. One function writes to both, so the count is what is written.
+pub(super) trait BitSink {
+    /// The low `count <= 57` bits of `value`, highest first; the others must be 0.
+    fn put(&mut self, value: u64, count: u32);
+
+    /// One whole byte, while whole bytes alone have been put.
+    fn put_byte(&mut self, byte: u8);
+
+    /// Take trailing zero bits back, down to the length `floor`.
+    fn trim(&mut self, floor: u64);
+
+    /// The number of bits put so far.
+    fn length(&self) -> u64;
+
+    /// All 64 bits.
+    fn put_word(&mut self, value: u64) {
+        self.put(value >> 32, 32);
+        self.put(value & 0xFFFF_FFFF, 32);
+    }
+
+    /// That many zeros.
+    fn put_zeros(&mut self, count: u64) {
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(56);
+            self.put(0, now as u32);
+            left -= now;
+        }
+    }
+}
+
+/// Counts.
+#[derive(Default)]
+pub(super) struct Counter {
+    bits: u64,
+    /// The length up to the last bit that is 1, as far as `put_byte` knows.
+    solid: u64,
+}
+
+impl Counter {
+    pub(super) fn finish(self) -> u64 {
+        self.bits
+    }
+}
+
+impl BitSink for Counter {
+    #[inline(always)]
+    fn put(&mut self, _: u64, count: u32) {
+        self.bits += u64::from(count);
+    }
+
+    #[inline(always)]
+    fn put_byte(&mut self, byte: u8) {
+        self.bits += 8;
+        if byte != 0 {
+            self.solid = self.bits - u64::from(byte.trailing_zeros());
+        }
+    }
+
+    fn trim(&mut self, floor: u64) {
+        self.bits = self.solid.max(floor);
+    }
+
+    fn length(&self) -> u64 {
+        self.bits
+    }
+}
+
+/// Appends to bytes.
+pub(super) struct BitWriter<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where in `out` this message starts.
+    start: usize,
+    /// Bits not yet in `out`, in the low `pending < 8` places.
+    held: u64,
+    pending: u32,
+    trimmed: Option<u64>,
+}
+
+impl<'a> BitWriter<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        BitWriter { out, start, held: 0, pending: 0, trimmed: None }
+    }
+
+    /// Fill the last byte with zeros; the number of bits before that.
+    pub(super) fn finish(self) -> u64 {
+        let bits = self.length();
+        if self.pending > 0 {
+            self.out.push((self.held << (8 - self.pending)) as u8);
+        }
+        bits
+    }
+}
+
+impl BitSink for BitWriter<'_> {
+    #[inline(always)]
+    fn put(&mut self, value: u64, count: u32) {
+        debug_assert!(count <= 57 && value >> count == 0);
+        self.held = self.held << count | value;
+        self.pending += count;
+        while self.pending >= 8 {
+            self.pending -= 8;
+            self.out.push((self.held >> self.pending) as u8);
+        }
+        self.held &= (1 << self.pending) - 1;
+    }
+
+    #[inline(always)]
+    fn put_byte(&mut self, byte: u8) {
+        debug_assert!(self.pending == 0);
+        self.out.push(byte);
+    }
+
+    fn trim(&mut self, floor: u64) {
+        let least = self.start + (floor / 8) as usize;
+        while self.out.len() > least && self.out.last() == Some(&0) {
+            self.out.pop();
+        }
+        let spare = if self.out.len() > least { self.out.last().map_or(0, |byte| byte.trailing_zeros()) } else { 0 };
+        self.trimmed = Some((self.out.len() - self.start) as u64 * 8 - u64::from(spare));
+    }
+
+    fn length(&self) -> u64 {
+        self.trimmed.unwrap_or((self.out.len() - self.start) as u64 * 8 + u64::from(self.pending))
+    }
+}
+
+/// Reads bits; never beyond the end.
+pub(super) struct BitReader<'a> {
+    bytes: &'a [u8],
+    /// The next bit's place.
+    at: usize,
+}
+
+impl<'a> BitReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        BitReader { bytes, at: 0 }
+    }
+
+    fn left(&self) -> usize {
+        self.bytes.len() * 8 - self.at
+    }
+
+    /// The bits ahead, first bit highest: at least 57 of them are right, zeros beyond the end.
+    #[inline]
+    fn ahead(&self) -> u64 {
+        let byte = self.at / 8;
+        let eight = match self.bytes.get(byte..byte + 8).and_then(|eight| <[u8; 8]>::try_from(eight).ok()) {
+            Some(eight) => eight,
+            None => {
+                let mut last = [0; 8];
+                let rest = &self.bytes[byte.min(self.bytes.len())..];
+                last[..rest.len()].copy_from_slice(rest);
+                last
+            }
+        };
+        u64::from_be_bytes(eight) << (self.at % 8)
+    }
+
+    /// The next `count <= 57` bits.
+    #[inline]
+    pub(super) fn get(&mut self, count: u32) -> Result<u64, CodeError> {
+        debug_assert!(count <= 57);
+        if self.left() < count as usize {
+            return Err(CodeError::Truncated);
+        }
+        let value = if count == 0 { 0 } else { self.ahead() >> (64 - count) };
+        self.at += count as usize;
+        Ok(value)
+    }
+
+    /// Pass the zeros ahead and the one behind them; how many zeros there were, at most `limit`.
+    pub(super) fn zeros(&mut self, limit: u64, beyond: CodeError) -> Result<u64, CodeError> {
+        let mut zeros = 0;
+        loop {
+            let run = u64::from(self.ahead().leading_zeros()).min(56);
+            zeros += run;
+            if zeros > limit {
+                return Err(beyond);
+            }
+            if run < 56 {
+                if (self.left() as u64) <= run {
+                    return Err(CodeError::Truncated);
+                }
+                self.at += run as usize + 1;
+                return Ok(zeros);
+            }
+            if (self.left() as u64) < run {
+                return Err(CodeError::Truncated);
+            }
+            self.at += run as usize;
+        }
+    }
+
+    /// The bytes not read yet, if whole bytes have been read so far.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        debug_assert!(self.at.is_multiple_of(8));
+        &self.bytes[self.at / 8..]
+    }
+
+    /// Nothing may be left but zeros that fill up the last byte.
+    pub(super) fn finish(self) -> Result<(), CodeError> {
+        let left = self.left();
+        if left >= 8 {
+            return Err(CodeError::Surplus { bytes: left / 8 });
+        }
+        if left > 0 && self.ahead() != 0 {
+            return Err(CodeError::Padding);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_back_in_order() {
+        let mut bytes = vec![0xAA];
+        let mut sink = BitWriter::new(&mut bytes);
+        sink.put(0b101, 3);
+        sink.put_zeros(130);
+        sink.put(1, 1);
+        sink.put_word(u64::MAX - 5);
+        sink.put((1 << 57) - 2, 57);
+        assert_eq!(sink.finish(), 3 + 130 + 1 + 64 + 57);
+        assert_eq!(bytes.len(), 1 + 255usize.div_ceil(8));
+        let mut source = BitReader::new(&bytes[1..]);
+        assert_eq!(source.get(3), Ok(0b101));
+        assert_eq!(source.zeros(130, CodeError::Integer), Ok(130));
+        assert_eq!(source.get(32).unwrap() << 32 | source.get(32).unwrap(), u64::MAX - 5);
+        assert_eq!(source.get(57), Ok((1 << 57) - 2));
+        assert_eq!(source.finish(), Ok(()));
+    }
+
+    #[test]
+    fn the_end_is_the_end() {
+        assert_eq!(BitReader::new(&[1]).get(9), Err(CodeError::Truncated));
+        assert_eq!(BitReader::new(&[0, 0]).zeros(99, CodeError::Integer), Err(CodeError::Truncated));
+        assert_eq!(BitReader::new(&[0; 20]).zeros(99, CodeError::Integer), Err(CodeError::Integer));
+        assert_eq!(BitReader::new(&[0; 20]).zeros(200, CodeError::Integer), Err(CodeError::Truncated));
+        assert_eq!(BitReader::new(&[1]).finish(), Err(CodeError::Surplus { bytes: 1 }));
+        let mut source = BitReader::new(&[0b1000_0001, 0]);
+        source.get(1).unwrap();
+        assert_eq!(BitReader { at: source.at, ..source }.finish(), Err(CodeError::Surplus { bytes: 1 }));
+        let mut source = BitReader::new(&[0b1000_0001]);
+        source.get(1).unwrap();
+        assert_eq!(source.finish(), Err(CodeError::Padding));
+    }
+
+    #[test]
+    fn trimming_counts_alike() {
+        for tail in [&[][..], &[0, 0], &[5, 0, 0], &[0, 128], &[1, 2, 3, 16, 0]] {
+            let mut bytes = Vec::new();
+            let mut sink = BitWriter::new(&mut bytes);
+            let mut counter = Counter::default();
+            for sink in [&mut sink as &mut dyn BitSink, &mut counter] {
+                sink.put(0xFF00, 32); // never trimmed
+                let floor = sink.length();
+                for byte in tail {
+                    sink.put_byte(*byte);
+                }
+                sink.trim(floor);
+            }
+            assert_eq!(counter.finish(), sink.finish());
+            assert!(bytes.len() == 4 || bytes.last() != Some(&0));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Toss coins whose probability is a floating-point number, exactly.
+//!
+//! Comparing one 32-bit word with a probability would round the probability to 32 bits, and a coordinate 1e-12 of the norm would never be
+//! sent. Here the word decides unless it falls into the one cell that holds the probability; then the next word decides, about what is left.
+
+use super::CompressError;
+use crate::lanes::{Kernel, exact_f64, run_vectorised};
+use crate::rng::Stream;
+
+/// 2^32.
+pub(super) const WORD: f64 = 4_294_967_296.0;
+
+/// Coordinates for which random words are drawn at once.
+const CHUNK: usize = 512;
+
+/// Levels to round to.
+pub(super) trait Grid: Copy {
+    /// The level below `size = |x|`, at most 2^30, and the chance of the level above in units of 2^-32. Mark it `#[inline(always)]`.
+    fn locate(self, size: f64) -> (f64, f64);
+}
+
+/// Round every coordinate at random to one of its two neighbouring levels, with its sign.
+pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &mut [i32], grid: G) {
+    let mut words = [0; CHUNK];
+    for (values, out) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)) {
+        let words = &mut words[..values.len()];
+        stream.words(words);
+        let tied = run_vectorised(Rounding { values, words, out, grid });
+        if tied {
+            settle(values, words, out, grid, stream);
+        }
+    }
+}
+
+struct Rounding<'a, G> {
+    values: &'a [f64],
+    words: &'a [u32],
+    out: &'a mut [i32],
+    grid: G,
+}
+
+/// Rounds by one random word each; true if some word fell into the cell that its chance splits.
+impl<G: Grid> Kernel for Rounding<'_, G> {
+    type Output = bool;
+    #[inline(always)]
+    fn run(self) -> bool {
+        const INTEGER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it leaves an integer in the low bits
+        let mut tied = false;
+        for ((x, word), level) in self.values.iter().zip(self.words).zip(self.out) {
+            let (below, chance) = self.grid.locate(x.abs());
+            let (cell, word) = (floor(chance), exact_f64(u64::from(*word)));
+            let up = if word < cell { 1.0 } else { 0.0 };
+            tied |= word == cell;
+            *level = ((below + up).copysign(*x) + INTEGER).to_bits() as i32;
+        }
+        tied
+    }
+}
+
+/// Decide the coordinates whose word fell into the cell that their chance splits (one in 2^32).
+#[cold]
+fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, stream: &mut Stream) {
+    for ((x, word), level) in v.iter().zip(words).zip(out) {
+        let (_, chance) = grid.locate(x.abs());
+        if f64::from(*word) == floor(chance) && exact(chance - floor(chance), stream) {
+            *level += if *x < 0.0 { -1 } else { 1 };
+        }
+    }
+}
+
+/// The integer below `x`, for x in [0, 2^51): as `f64::floor`, in operations that every vector unit has.
+#[inline(always)]
+pub(super) fn floor(x: f64) -> f64 {
+    const ROUND: f64 = 4_503_599_627_370_496.0; // 2^52: adding it rounds to an integer
+    let near = (x + ROUND) - ROUND;
+    near - if near > x { 1.0 } else { 0.0 }
+}
+
+/// True with exactly the given probability in [0, 1].
+pub(super) fn exact(probability: f64, stream: &mut Stream) -> bool {
+    let mut left = probability;
+    while left > 0.0 {
+        let (cell, word) = ((left * WORD).floor(), f64::from(stream.word()));
+        if word != cell {
+            return word < cell;
+        }
+        left = left * WORD - cell; // exact: a product by a power of two and a difference of neighbours
+    }
+    false
+}
+
+/// One of the two 32-bit numbers around `x`, with mean exactly `x`.
+pub(super) fn round_to_f32(x: f64, coordinate: usize, stream: &mut Stream) -> Result<f64, CompressError> {
+    let near = nearest_f32(x, coordinate)?;
+    if near == x {
+        return Ok(near);
+    }
+    let narrow = near as f32;
+    let (low, high) = if near < x { (narrow, narrow.next_up()) } else { (narrow.next_down(), narrow) };
+    if low.is_infinite() || high.is_infinite() {
+        return Err(CompressError::TooLarge { coordinate, value: x, limit: f64::from(f32::MAX) });
+    }
+    let (low, high) = (f64::from(low), f64::from(high));
+    Ok(if exact((x - low) / (high - low), stream) { high } else { low })
+}
+
+/// The nearest 32-bit number.
+pub(super) fn nearest_f32(x: f64, coordinate: usize) -> Result<f64, CompressError> {
+    let near = f64::from(x as f32);
+    if near.is_infinite() {
+        return Err(CompressError::TooLarge { coordinate, value: x, limit: f64::from(f32::MAX) });
+    }
+    Ok(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, SERVER, Seed};
+
+    /// 200,000 tosses each; z-scores fail by chance once in a million.
+    #[test]
+    fn coins_are_fair() {
+        let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
+        let n = 200_000;
+        for p in [0.5, 1.0 / 3.0, 0.999, 1e-3] {
+            let heads = (0..n).filter(|_| exact(p, &mut stream)).count() as f64;
+            let score = (heads - f64::from(n) * p) / (f64::from(n) * p * (1.0 - p)).sqrt();
+            assert!(score.abs() < 4.9, "{p}: {score}");
+        }
+        assert!((0..n).all(|_| exact(1.0, &mut stream) && !exact(0.0, &mut stream)));
+    }
+
+    /// Where the first word falls into the cell that holds the probability, the second decides.
+    #[test]
+    fn the_cell_that_holds_the_probability_is_split() {
+        let seed = Seed::new(2);
+        let (first, second) = {
+            let mut stream = seed.stream(Purpose::Compress, SERVER, 0);
+            (f64::from(stream.word()), f64::from(stream.word()))
+        };
+        let toss = |p: f64| exact(p, &mut seed.stream(Purpose::Compress, SERVER, 0));
+        // 53 bits: the first word, and the upper 21 of the second.
+        let cut = first + (second / 2048.0).floor() / 2_097_152.0;
+        assert!(!toss(cut / WORD) && toss((cut + 1.0 / 2_097_152.0) / WORD));
+    }
+
+    #[test]
+    fn a_word_in_the_split_cell_is_settled_by_the_next() {
+        // The chance is 5/4 of 2^-32: cell 1 of the word is split at a quarter.
+        #[derive(Clone, Copy)]
+        struct Split;
+        impl Grid for Split {
+            fn locate(self, _: f64) -> (f64, f64) {
+                (3.0, 1.25)
+            }
+        }
+        let tied = |word: u32, out: &mut [i32]| Rounding { values: &[-1.0], words: &[word], out, grid: Split }.run();
+        let mut ups = 0;
+        for round in 0..4000 {
+            let mut level = [7];
+            assert!(!tied(0, &mut level) && level == [-4]);
+            assert!(!tied(2, &mut level) && level == [-3]);
+            assert!(tied(1, &mut level) && level == [-3]);
+            settle(&[-1.0], &[1], &mut level, Split, &mut Seed::new(1).stream(Purpose::Compress, SERVER, round));
+            ups -= level[0] + 3;
+        }
+        let score = (f64::from(ups) - 1000.0) / (4000.0f64 * 0.25 * 0.75).sqrt();
+        assert!(score.abs() < 4.9, "{score}"); // 1e-6
+    }
+
+    #[test]
+    fn floor_is_the_standard_librarys() {
+        for x in [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 3.999, 1e-300, 4_294_967_295.5, 4_294_967_295.0, 1e15, 0.999_999_999_999_999_9] {
+            assert_eq!(floor(x), f64::floor(x));
+        }
+    }
+
+    #[test]
+    fn rounding_to_32_bits_has_the_right_neighbours() {
+        let mut stream = Seed::new(3).stream(Purpose::Compress, SERVER, 0);
+        for x in [0.1, -0.1, 1e-42, 1e-300, -5e-324, 3.0, 16_777_217.0, 0.0, -0.0] {
+            for _ in 0..20 {
+                let y = round_to_f32(x, 0, &mut stream).unwrap();
+                let ulp = f64::from((x as f32).abs().next_up()) - f64::from((x as f32).abs());
+                assert!(f64::from(y as f32) == y && (y - x).abs() < ulp, "{x} {y}");
+            }
+        }
+        assert!(matches!(round_to_f32(1e39, 4, &mut stream), Err(CompressError::TooLarge { coordinate: 4, .. })));
+        let nearly = f64::from(f32::MAX) * (1.0 + 1e-9); // nearest is finite, the other neighbour is not
+        assert!(matches!(round_to_f32(nearly, 4, &mut stream), Err(CompressError::TooLarge { coordinate: 4, .. })));
+    }
+}

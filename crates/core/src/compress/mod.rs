@@ -1,0 +1,294 @@
+//! Shorten a vector in two halves: a random quantiser and an exact code.
+//!
+//! The quantiser ([`Compressor`]) is lossy: it turns a vector into the symbols of a [`Message`], and [`Message::dequantise`] gives the
+//! vector that the receiver will see. The [`code`] is lossless: it turns symbols into bytes and back, one encoding a message. A
+//! [`Channel`] is both, for vectors of one length.
+//!
+//! ```
+//! use consilience_core::compress::{Channel, CodeChoice, Compressor, Message};
+//! use consilience_core::rng::{ClientId, Purpose, Seed};
+//!
+//! let channel = Channel::new(Compressor::qsgd(16), CodeChoice::Auto, 4)?;
+//! let stream = Seed::new(1).stream(Purpose::Compress, ClientId(0), 7);
+//! let (mut sent, mut bytes) = (Message::new(), Vec::new());
+//! channel.quantise(&[0.3, -4.0, 0.0, 1.0], &mut stream.clone(), &mut sent)?;
+//! let bits = channel.encode(&sent, &mut bytes);
+//! assert_eq!(bits, channel.length_bits(&sent));
+//!
+//! let (mut received, mut vector) = (Message::new(), [0.0; 4]);
+//! channel.decode(&bytes, &mut received)?;
+//! received.dequantise(&mut stream.clone(), &mut vector)?;
+//! assert_eq!(sent, received);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod channel;
+pub mod code;
+mod coin;
+mod identity;
+mod layered;
+mod message;
+mod natural;
+mod paper;
+mod qsgd;
+mod rand_k;
+mod scaled;
+mod spec;
+mod top_k;
+
+pub use channel::{Channel, CodeChoice};
+pub use message::Message;
+pub use paper::paper_bits;
+pub use spec::SpecError;
+
+use crate::lanes::{Kernel, LANES, run_vectorised};
+use crate::rng::Stream;
+
+/// The largest level a message can carry, and so the most levels `qsgd` may have.
+pub const MAX_LEVEL: u32 = (1 << 30) - 1;
+
+/// How a real number travels when it is not quantised to levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// 32 bits.
+    F32,
+    /// 64 bits, exactly.
+    F64,
+}
+
+/// What is done to one block of a vector; `algorithms.md` section 4 has the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operator {
+    /// Nothing, but for rounding to the precision.
+    Identity(Precision),
+    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm ([vono22] eq. 4).
+    Qsgd {
+        /// `s`, the number of levels above zero.
+        levels: u32,
+    },
+    /// Stochastic rounding of `|v_j|` to a power of two.
+    Natural,
+    /// `k` coordinates chosen uniformly, times `d/k`.
+    RandK {
+        /// How many coordinates are kept.
+        keep: u32,
+        /// How they travel.
+        precision: Precision,
+    },
+    /// The `k` coordinates that are largest in absolute value.
+    TopK {
+        /// How many coordinates are kept.
+        keep: u32,
+        /// How they travel.
+        precision: Precision,
+    },
+    /// Dithered rounding whose error is exactly `N(0, sigma^2)` whatever the vector ([hegazy24]).
+    Layered {
+        /// Standard deviation of the error.
+        sigma: f64,
+    },
+}
+
+/// A lossy random map of vectors, known by its constants: an operator, on the whole vector or on blocks, scaled down or not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compressor {
+    operator: Operator,
+    block: Option<usize>,
+    scaled: bool,
+}
+
+/// Why a vector could not be quantised. The caller adds the client and the round.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CompressError {
+    /// A coordinate is not a finite number.
+    #[error("coordinate {coordinate} is {value}")]
+    NotFinite {
+        /// Its place in the vector.
+        coordinate: usize,
+        /// NaN or an infinity.
+        value: f64,
+    },
+    /// A coordinate does not fit the number format of the message.
+    #[error("coordinate {coordinate} is {value:e}, beyond {limit:e}")]
+    TooLarge {
+        /// Its place in the vector.
+        coordinate: usize,
+        /// What it is.
+        value: f64,
+        /// The largest absolute value that can be sent.
+        limit: f64,
+    },
+    /// The norm of the block that starts here does not fit 32 bits.
+    #[error("the norm {norm:e} of the block at coordinate {coordinate} is beyond {:e}", f32::MAX)]
+    NormTooLarge {
+        /// Where the block starts.
+        coordinate: usize,
+        /// Its norm.
+        norm: f64,
+    },
+    /// A vector has another length than the one agreed on.
+    #[error("a vector of {found} coordinates where {expected} were expected")]
+    Length {
+        /// The length agreed on.
+        expected: usize,
+        /// The length found.
+        found: usize,
+    },
+    /// The compressor cannot work on vectors of this length.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+}
+
+impl Compressor {
+    const fn whole(operator: Operator) -> Self {
+        Compressor { operator, block: None, scaled: false }
+    }
+
+    /// The vector itself, at 32 bits a coordinate (rounded to nearest) or 64 (exactly).
+    pub const fn identity(precision: Precision) -> Self {
+        Self::whole(Operator::Identity(precision))
+    }
+
+    /// Stochastic rounding to `levels` levels of the norm. "p bits" in the papers is `levels = 2^p`.
+    pub const fn qsgd(levels: u32) -> Self {
+        Self::whole(Operator::Qsgd { levels })
+    }
+
+    /// Stochastic rounding to powers of two.
+    pub const fn natural() -> Self {
+        Self::whole(Operator::Natural)
+    }
+
+    /// `keep` coordinates chosen uniformly without replacement, as 32-bit numbers rounded without bias.
+    pub const fn rand_k(keep: u32) -> Self {
+        Self::whole(Operator::RandK { keep, precision: Precision::F32 })
+    }
+
+    /// The `keep` largest coordinates, as 32-bit numbers; among equals the lowest index wins.
+    pub const fn top_k(keep: u32) -> Self {
+        Self::whole(Operator::TopK { keep, precision: Precision::F32 })
+    }
+
+    /// Rounding whose error is exactly Gaussian with standard deviation `sigma`. Sender and receiver must share its stream.
+    pub const fn layered(sigma: f64) -> Self {
+        Self::whole(Operator::Layered { sigma })
+    }
+
+    /// The same, with kept coordinates at another precision. Levels have none: for those operators nothing changes.
+    pub const fn at(self, precision: Precision) -> Self {
+        let operator = match self.operator {
+            Operator::Identity(_) => Operator::Identity(precision),
+            Operator::RandK { keep, .. } => Operator::RandK { keep, precision },
+            Operator::TopK { keep, .. } => Operator::TopK { keep, precision },
+            other => other,
+        };
+        Compressor { operator, ..self }
+    }
+
+    /// `C / (1 + omega)`: contractive if this is unbiased.
+    pub const fn scaled(self) -> Self {
+        Compressor { scaled: true, ..self }
+    }
+
+    /// The same operator on consecutive blocks of `size` coordinates, each with its own norm.
+    pub const fn block(self, size: usize) -> Self {
+        Compressor { block: Some(size), ..self }
+    }
+
+    /// What is done to one block.
+    pub const fn operator(self) -> Operator {
+        self.operator
+    }
+
+    /// Whether the receiver needs the stream that the sender drew from: its address must then be public.
+    pub const fn needs_shared_stream(self) -> bool {
+        matches!(self.operator, Operator::Layered { .. })
+    }
+
+    /// The least known omega with `E C(v) = v` and `E norm(C(v) - v)^2 <= omega norm(v)^2` on vectors of this length, for unbiased
+    /// compressors with a relative error.
+    ///
+    /// Numbers that travel as 32 bits add a relative 2^-48 at most. Below the smallest normal `f32` the error of a coordinate or a norm is
+    /// absolute: the mean stays exact, the variance is that of a vector of about that size.
+    pub fn omega(self, dimension: usize) -> Option<f64> {
+        if self.scaled { None } else { self.raw_omega(dimension) }
+    }
+
+    fn raw_omega(self, dimension: usize) -> Option<f64> {
+        let d = self.longest_block(dimension) as f64;
+        match self.operator {
+            Operator::Identity(_) => Some(0.0),
+            Operator::Qsgd { levels } => Some(qsgd::omega(levels, d)),
+            Operator::Natural => Some(natural::OMEGA),
+            Operator::RandK { keep, .. } => Some(rand_k::omega(keep, d)),
+            Operator::TopK { .. } | Operator::Layered { .. } => None,
+        }
+    }
+
+    /// The largest known alpha with `E norm(C(v) - v)^2 <= (1 - alpha) norm(v)^2` on vectors of this length, for contractive compressors.
+    pub fn alpha(self, dimension: usize) -> Option<f64> {
+        if self.scaled {
+            return self.raw_omega(dimension).map(scaled::factor);
+        }
+        match self.operator {
+            Operator::Identity(_) => Some(1.0),
+            Operator::TopK { keep, .. } => Some(top_k::alpha(keep, self.longest_block(dimension) as f64)),
+            _ => None,
+        }
+    }
+
+    /// Turn a vector into symbols. What `message` held before is gone; its memory is reused.
+    ///
+    /// On an error the message holds nothing useful.
+    pub fn quantise(self, v: &[f64], stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+        self.check(v.len())?;
+        message.start(self, v.len());
+        for (first, block) in self.blocks(v) {
+            match self.operator {
+                Operator::Identity(precision) => identity::quantise(precision, block, first, message)?,
+                Operator::Qsgd { levels } => qsgd::quantise(levels, block, first, stream, message)?,
+                Operator::Natural => natural::quantise(block, first, stream, message)?,
+                Operator::RandK { keep, precision } => rand_k::quantise(keep, precision, block, first, stream, message)?,
+                Operator::TopK { keep, precision } => top_k::quantise(keep, precision, block, first, message)?,
+                Operator::Layered { sigma } => layered::quantise(sigma, block, first, stream, message)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The largest absolute value; an error names the first coordinate that is not finite. The block starts at coordinate `first`.
+fn largest(v: &[f64], first: usize) -> Result<f64, CompressError> {
+    let (top, finite) = run_vectorised(Largest(v));
+    if finite {
+        return Ok(top);
+    }
+    let place = v.iter().position(|x| !x.is_finite()).unwrap_or(0);
+    Err(CompressError::NotFinite { coordinate: first + place, value: v[place] })
+}
+
+/// Finds the largest absolute value, and whether all are finite.
+struct Largest<'a>(&'a [f64]);
+
+impl Kernel for Largest<'_> {
+    type Output = (f64, bool);
+    #[inline(always)]
+    fn run(self) -> (f64, bool) {
+        let mut top = [0.0f64; LANES];
+        let mut finite = [true; LANES];
+        let whole = self.0.chunks_exact(LANES);
+        for (lane, x) in whole.remainder().iter().enumerate() {
+            top[lane] = x.abs();
+            finite[lane] = x.is_finite();
+        }
+        for eight in whole {
+            for lane in 0..LANES {
+                let x = eight[lane].abs();
+                finite[lane] &= x < f64::INFINITY;
+                top[lane] = if x > top[lane] { x } else { top[lane] };
+            }
+        }
+        (top.into_iter().fold(0.0, f64::max), finite == [true; LANES])
+    }
+}

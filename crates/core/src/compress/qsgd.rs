@@ -1,0 +1,126 @@
+//! Round every coordinate to one of `s` levels of the norm at random, with mean exact ([vono22] eq. 4, after [alistarh17]).
+//!
+//! `C(v)_j = norm sign(v_j) l_j / s`, where `l_j` is one of the two integers around `s |v_j| / norm` and has it as its mean. The norm
+//! travels as 32 bits, so it is rounded *up* to 32 bits first and everything is divided by what is sent: levels stay in `0..=s`, the mean
+//! is exact, and the variance bound holds as long as the norm is a normal `f32`.
+
+use super::coin::{self, Grid};
+use super::message::{Message, Rest, take};
+use super::{CompressError, largest};
+use crate::lanes::{Kernel, LANES, run_vectorised};
+use crate::rng::Stream;
+
+/// `min(d/s^2, sqrt(d)/s)`.
+pub(super) fn omega(levels: u32, d: f64) -> f64 {
+    let s = f64::from(levels);
+    (d / (s * s)).min(d.sqrt() / s)
+}
+
+pub(super) fn quantise(levels: u32, v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+    let norm = rounded_norm(v, first)?;
+    message.scales.push(norm);
+    if norm == 0.0 {
+        return Ok(());
+    }
+    let top = f64::from(levels);
+    let start = message.levels.len();
+    message.levels.resize(start + v.len(), 0);
+    coin::round_to_levels(v, stream, &mut message.levels[start..], Shares { per_unit: top / f64::from(norm), top });
+    Ok(())
+}
+
+/// The levels are shares of the norm.
+#[derive(Clone, Copy)]
+struct Shares {
+    per_unit: f64,
+    top: f64,
+}
+
+impl Grid for Shares {
+    #[inline(always)]
+    fn locate(self, size: f64) -> (f64, f64) {
+        let scaled = size * self.per_unit;
+        let scaled = if scaled > self.top { self.top } else { scaled }; // by rounding alone: |x| <= norm
+        let below = coin::floor(scaled);
+        (below, (scaled - below) * coin::WORD)
+    }
+}
+
+pub(super) fn dequantise(levels: u32, rest: &mut Rest<'_>, out: &mut [f64]) {
+    let norm = take(&mut rest.scales, 1)[0];
+    if norm == 0.0 {
+        return out.fill(0.0);
+    }
+    let step = f64::from(norm) / f64::from(levels);
+    let sent = take(&mut rest.levels, out.len());
+    for (x, level) in out.iter_mut().zip(sent) {
+        *x = f64::from(*level) * step;
+    }
+}
+
+/// The Euclidean norm, rounded up to 32 bits: 0 for zeros alone. Nothing overflows or is lost on the way.
+fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
+    const HUGE: f64 = 1e100;
+    let (up, down) = (2f64.powi(600), 2f64.powi(-600));
+    let top = largest(v, first)?;
+    let (scale, back) = match top {
+        _ if top > HUGE => (down, up),
+        _ if top < 1.0 / HUGE => (up, down),
+        _ => (1.0, 1.0),
+    };
+    let squares = run_vectorised(Squares { v, scale });
+    let norm = squares.sqrt() * back;
+    let near = norm as f32;
+    let rounded = if f64::from(near) < norm { near.next_up() } else { near };
+    if rounded.is_infinite() {
+        return Err(CompressError::NormTooLarge { coordinate: first, norm });
+    }
+    Ok(rounded)
+}
+
+/// The sum of the squares, in eight sums.
+struct Squares<'a> {
+    v: &'a [f64],
+    scale: f64,
+}
+
+impl Kernel for Squares<'_> {
+    type Output = f64;
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut sums = [0.0; LANES];
+        let whole = self.v.chunks_exact(LANES);
+        for (lane, x) in whole.remainder().iter().enumerate() {
+            sums[lane] = (x * self.scale) * (x * self.scale);
+        }
+        for eight in whole {
+            for lane in 0..LANES {
+                let x = eight[lane] * self.scale;
+                sums[lane] += x * x;
+            }
+        }
+        sums.into_iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_norm_is_rounded_up_and_never_lost() {
+        let norm = |v: &[f64]| rounded_norm(v, 0).unwrap();
+        assert_eq!(norm(&[3.0, -4.0]), 5.0);
+        assert_eq!(norm(&[]), 0.0);
+        assert_eq!(norm(&[0.0, -0.0]), 0.0);
+        assert_eq!(norm(&[5e-324; 3]), f32::from_bits(1));
+        assert_eq!(norm(&[1e-170, 0.0]), f32::from_bits(1));
+        assert_eq!(norm(&[0.1]), 0.1f32.max(0.1f32.next_down())); // the nearest to 0.1 lies above it
+        assert_eq!(norm(&[0.3]), 0.3f32); // here too
+        assert_eq!(norm(&[0.7]), 0.7f32.next_up()); // here it lies below
+        assert!(f64::from(norm(&[3e30; 9])) >= 9e30);
+        assert_eq!(rounded_norm(&[1e300, 1e300], 8), Err(CompressError::NormTooLarge { coordinate: 8, norm: 1e300 * 2f64.sqrt() }));
+        assert!(rounded_norm(&[f64::from(f32::MAX) * 1.000_000_01], 0).is_err());
+        assert_eq!(norm(&[f64::from(f32::MAX)]), f32::MAX);
+    }
+}
