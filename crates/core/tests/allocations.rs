@@ -1,0 +1,67 @@
+//! No sampler allocates anything per iteration, on work of the size that the papers and the benchmarks have.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use consilience_core::model::{Gaussian, Isotropic, Potential, Prior};
+use consilience_core::sampler::{Batch, Local, Participation, Recipe, Uplink};
+use consilience_core::step::Schedule;
+use consilience_core::target::{Placement, Target};
+
+/// Twenty clients with 10 to 200 rows in 50 dimensions: the toy Gaussian of QLSD.
+fn many_rows() -> Target {
+    let client = |i: u64| -> Arc<dyn Potential> { Arc::new(Isotropic::new(normals(100 + i, 50 * (10 + 10 * i as usize)), 50).unwrap()) };
+    Target::new((0..20).map(client).collect(), Prior::gaussian(10.0, 50).unwrap(), Placement::Server, 1.0).unwrap()
+}
+
+/// A hundred Gaussian clients with full precisions in 20 dimensions: FALD's.
+fn many_clients() -> Target {
+    let d = 20;
+    let client = |i: u64| -> Arc<dyn Potential> {
+        let z = normals(200 + i, d * d);
+        let precision = (0..d * d).map(|k| (z[k] + z[k % d * d + k / d]) * 0.01 + if k % (d + 1) == 0 { 1.0 } else { 0.0 }).collect();
+        Arc::new(Gaussian::new(normals(400 + i, d), precision).unwrap())
+    };
+    Target::new((0..100).map(client).collect(), Prior::Flat, Placement::Server, 1.0).unwrap()
+}
+
+fn check(name: &str, recipe: Recipe, target: &Target) {
+    let mut chain = start(&recipe, target, &vec![0.0; target.dim()], 1, 0);
+    let mut draw = |n: usize| {
+        for _ in 0..n {
+            chain.draw();
+        }
+    };
+    draw(50); // buffers that grow once have grown
+    let info = allocation_counter::measure(|| draw(200));
+    assert_eq!(info.count_total, 0, "{name} allocated {} bytes", info.bytes_total);
+}
+
+#[test]
+fn nothing_is_allocated_per_iteration() {
+    let step = Schedule::Constant(1e-5);
+    let rows = many_rows();
+    let point = anchor(&rows, vec![0.1; 50]);
+    check("lmc", Recipe::Uplink(Uplink::lmc(step)), &rows);
+    check("sgld", Recipe::Uplink(Uplink::sgld(step, Batch::Fraction(0.1))), &rows);
+    check("lsd*", Recipe::Uplink(Uplink::lsd_star(step, Batch::Fraction(0.1), point)), &rows);
+    let coins = Participation::Bernoulli(vec![0.5; 20]);
+    let memory = Uplink { participation: coins, ..Uplink::lsd_plus_plus(step, Batch::Fraction(0.1), 7, Some(0.5)) };
+    check("lsd++", Recipe::Uplink(memory), &rows);
+    let clients = many_clients();
+    let gamma = Schedule::Constant(0.01);
+    check("fald", Recipe::Local(Local::fald(gamma, 100, 0.5, 0.2, Batch::Full)), &clients);
+    check("vr-fald*", Recipe::Local(Local::vr_fald_star(gamma, 100, 0.5, 0.2, 0.2, Batch::Full)), &clients);
+    let fa_ld = Local::fa_ld(Schedule::Constant(1e-4), vec![0.01; 100], 5, 0.5, Batch::Full);
+    let average = consilience_core::sampler::Average::WithReplacement(10);
+    check("fa-ld", Recipe::Local(Local { average, ..fa_ld }), &clients);
+}
+
+#[test]
+fn the_counter_counts() {
+    let info = allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100])));
+    assert_eq!((info.count_total, info.bytes_total), (1, 100));
+}
