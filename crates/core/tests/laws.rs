@@ -26,20 +26,20 @@ struct Sampled {
     about: Vec<f64>,
 }
 
-fn sample(recipe: &Recipe, target: &Target, about: &[f64]) -> Sampled {
+fn sample(recipe: &Recipe, target: &Target, about: &[f64], draws: usize) -> Sampled {
     let d = target.dim();
     let mut per_chain = Vec::new();
     for c in 0..CHAINS {
         let mut chain = start(recipe, target, about, 20, c);
         chain.draws(BURN_IN);
         let mut sums = vec![0.0; d + d * (d + 1) / 2];
-        for _ in 0..DRAWS {
+        for _ in 0..draws {
             let x: Vec<f64> = chain.draw().iter().zip(about).map(|(x, m)| x - m).collect();
             let mut slot = d;
             for i in 0..d {
-                sums[i] += x[i] / DRAWS as f64;
+                sums[i] += x[i] / draws as f64;
                 for j in 0..=i {
-                    sums[slot] += x[i] * x[j] / DRAWS as f64;
+                    sums[slot] += x[i] * x[j] / draws as f64;
                     slot += 1;
                 }
             }
@@ -74,7 +74,7 @@ impl Sampled {
 fn check(name: &str, recipe: Recipe, target: &Target) {
     let target = recipe.check(target.clone()).unwrap();
     let law = stationary(&recipe, &target).unwrap();
-    let sampled = sample(&recipe, &target, &law.mean);
+    let sampled = sample(&recipe, &target, &law.mean, DRAWS);
     let (z, z_posterior) = (sampled.largest_z(&law), sampled.largest_z(&posterior(&target).unwrap()));
     println!("{name}: z = {z:.2} against the exact law, {z_posterior:.1} against the posterior");
     assert!(z < 4.9, "{name}: the draws are {z:.2} standard errors off the exact law");
@@ -92,6 +92,21 @@ const SMALL: Schedule = Schedule::Constant(0.03);
 fn lmc() {
     check("server prior, cold", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Server, 0.7));
     check("split prior", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0));
+}
+
+/// A drift that is too strong leaves the mean alone, and near the step 1/L the covariance too: a smaller step and more draws show it.
+#[test]
+fn lmc_with_exactly_this_drift() {
+    let lmc = |factor: f64| Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.06 * factor)));
+    let target = |temperature| gaussian(prior(), Placement::Server, temperature);
+    let law = stationary(&lmc(1.0), &target(1.0)).unwrap();
+    let sampled = sample(&lmc(1.0), &target(1.0), &law.mean, 10 * DRAWS);
+    let z = sampled.largest_z(&law);
+    assert!(z < 4.9, "the draws are {z:.2} standard errors off the exact law");
+    // A drift 5% too strong is a step 5% larger with the noise that it had: a temperature 5% lower.
+    let z_strong = sampled.largest_z(&stationary(&lmc(1.05), &target(1.0 / 1.05)).unwrap());
+    println!("z = {z:.2} against the exact law, {z_strong:.1} against that of a drift 5% too strong");
+    assert!(z_strong > 9.8, "{z_strong:.2}: too few draws to notice a drift that is 5% too strong");
 }
 
 #[test]
