@@ -9,6 +9,8 @@ mod common;
 
 use common::*;
 use consilience_core::model::Prior;
+use consilience_core::protocol::{Event, Task, exchange};
+use consilience_core::rng::ClientId;
 use consilience_core::sampler::exact::{Law, posterior, stationary};
 use consilience_core::sampler::registry::{Family, REGISTRY, Settings};
 use consilience_core::sampler::{Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting};
@@ -188,6 +190,54 @@ fn vr_fald_star() {
     check("fixed synchronisation, unequal weights", Recipe::Local(Local { weights: vec![0.5, 0.3, 0.2], ..every }), &target);
     let recipe = Local::vr_fald_star(Schedule::Constant(0.06), 3, 0.5, 0.4, 0.3, Batch::Rows(2));
     check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
+}
+
+/// A reference point that moves at every iteration is always on its way: one is in use, the next is being agreed on.
+#[test]
+fn vr_fald_star_that_always_refers() {
+    let recipe = Local::vr_fald_star(Schedule::Constant(0.35), 3, 0.4, 0.6, 1.0, Batch::Full);
+    check("q 1", Recipe::Local(recipe), &gaussian(prior(), Placement::Server, 1.0));
+}
+
+/// One coin an iteration decides whether to synchronise and another whether the reference point moves: each has its rate and knows nothing of the other, nor of its
+/// own past. Eight z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
+#[test]
+fn the_coins_of_vr_fald_star_are_independent() {
+    let (p, q, iterations) = (0.3, 0.45, 40_000usize);
+    let recipe = Recipe::Local(Local::vr_fald_star(Schedule::Constant(0.1), 3, 1.0, p, q, Batch::Full));
+    let mut chain = start(&recipe, &gaussian(prior(), Placement::Server, 1.0), &[0.0, 0.0], 3, 0);
+    let (mut synchronised, mut referred) = (vec![0.0; iterations], vec![0.0; iterations]);
+    while (chain.server.iteration() as usize) < iterations {
+        let order = chain.server.order(ClientId(0));
+        if order.task == Task::Gradient {
+            referred[order.round as usize] = 1.0; // before that iteration's step
+        }
+        let event = exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger);
+        let done = chain.server.iteration() as usize;
+        if event == Event::Draw && done <= iterations {
+            synchronised[done - 1] = 1.0; // after that iteration's step
+        }
+    }
+    // From iteration 1 on: the reference point of iteration 0 stands at the start.
+    let (synchronised, referred) = (&synchronised[1..], &referred[1..]);
+    let together = |a: &[f64], pa: f64, b: &[f64], pb: f64| {
+        let sum: f64 = a.iter().zip(b).map(|(a, b)| (a - pa) * (b - pb)).sum();
+        sum / (a.len().min(b.len()) as f64 * pa * (1.0 - pa) * pb * (1.0 - pb)).sqrt()
+    };
+    let rate = |a: &[f64], p: f64| a.iter().map(|a| a - p).sum::<f64>() / (a.len() as f64 * p * (1.0 - p)).sqrt();
+    for (what, z) in [
+        ("the rate of synchronisation", rate(synchronised, p)),
+        ("the rate of the reference point", rate(referred, q)),
+        ("both at once", together(synchronised, p, referred, q)),
+        ("synchronisation, then the reference point", together(synchronised, p, &referred[1..], q)),
+        ("synchronisation, two later the reference point", together(synchronised, p, &referred[2..], q)),
+        ("the reference point, then synchronisation", together(referred, q, &synchronised[1..], p)),
+        ("synchronisation twice", together(synchronised, p, &synchronised[1..], p)),
+        ("the reference point twice", together(referred, q, &referred[1..], q)),
+    ] {
+        println!("{what}: z = {z:.2}");
+        assert!(z.abs() < 4.9, "{what}: {z:.2} standard errors off");
+    }
 }
 
 /// No sampler is exempt: every row of the registry, with its defaults, has the law that `exact` says.
