@@ -12,4 +12,5 @@ pub mod protocol;
 pub mod rng;
 pub mod sampler;
 pub mod step;
+pub mod survey;
 pub mod target;

@@ -1,5 +1,7 @@
 //! The exact laws agree with what is known by other means.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use common::*;
@@ -72,7 +74,7 @@ fn falds_lower_bound_holds_and_is_linear_in_the_step() {
     let truth = posterior(&target).unwrap();
     let s2 = 1.0 / (1.0 / v[0] + 1.0 / v[1]);
     let mut previous: Option<(f64, f64)> = None;
-    for gamma in [0.04, 0.02, 0.01, 0.005, 0.0025] {
+    for gamma in [0.04f64, 0.02, 0.01, 0.005, 0.0025] {
         // Its clients step by gamma and their mean has noise variance gamma: eta = gamma / 2.
         let recipe = Local { synchronise: Synchronise::Every(2), ..Local::fald(Schedule::Constant(gamma), 2, 1.0, 1.0, Batch::Full) };
         let recipe = Recipe::Local(recipe);
@@ -88,7 +90,7 @@ fn falds_lower_bound_holds_and_is_linear_in_the_step() {
         let bias = (law.mean[0] - truth.mean[0]).abs();
         assert!(w2 >= bias && bias > 0.0);
         if let Some((larger, w2_at_larger)) = previous {
-            let order = (w2_at_larger / w2).log2() / (larger / gamma as f64).log2();
+            let order = (w2_at_larger / w2).log2() / (larger / gamma).log2();
             assert!((order - 1.0).abs() < 0.12, "W2 has order {order} between {larger} and {gamma}");
         }
         previous = Some((gamma, w2));

@@ -2,12 +2,14 @@
 
 mod ledger;
 mod message;
+mod party;
 mod statement;
 pub mod wire;
 
 pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Payload, Precision, Reference, Reply, Task};
-pub use statement::Statement;
+pub use party::{Client, Output, Refusal, Server};
+pub use statement::{Mismatch, Statement};
 
 use crate::rng::ClientId;
 
@@ -62,4 +64,32 @@ pub fn exchange<S: Exchange + ?Sized>(server: &mut S, clients: &mut [Box<dyn Dev
         server.absorb(id, &reply);
     }
     server.advance()
+}
+
+impl<E: Exchange + ?Sized> Exchange for Box<E> {
+    fn cohort(&self) -> &[ClientId] {
+        (**self).cohort()
+    }
+
+    fn order(&self, to: ClientId) -> Order<'_> {
+        (**self).order(to)
+    }
+
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+        (**self).absorb(from, reply);
+    }
+
+    fn advance(&mut self) -> Event {
+        (**self).advance()
+    }
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
+        (**self).answer(order)
+    }
+
+    fn rows_evaluated(&self) -> u64 {
+        (**self).rows_evaluated()
+    }
 }

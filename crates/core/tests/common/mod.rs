@@ -1,5 +1,5 @@
 //! Targets and drivers that the tests of samplers share.
-#![allow(dead_code)] // every test file uses its own part
+#![allow(dead_code, clippy::unwrap_used)] // every test file uses its own part, and a test may panic
 
 use std::sync::Arc;
 

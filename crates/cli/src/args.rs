@@ -1,0 +1,94 @@
+//! What can be asked on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args as Arguments, Parser, Subcommand};
+
+/// One posterior from sites that may not pool their data.
+///
+/// Without a command it does the main job on built-in data: four hospitals, one posterior, the pooled answer beside it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "consilience",
+    version,
+    after_help = "Example:\n  consilience                    the main job on built-in data\n  consilience new run.toml       a config to start from\n  consilience run run.toml"
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How the main job runs.
+    #[command(flatten)]
+    pub run: RunOptions,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sample the posterior that a config states.
+    #[command(after_help = "Example:\n  consilience run run.toml --json > summary.json")]
+    Run(RunCommand),
+    /// Print the exact law of a sampler on a Gaussian target: its bias at this step, without sampling.
+    #[command(after_help = "Example:\n  consilience exact run.toml")]
+    Exact(ExactCommand),
+    /// List the samplers and the built-in data.
+    List,
+    /// Document every field of a config.
+    Fields,
+    /// Write a config to start from.
+    #[command(after_help = "Example:\n  consilience new run.toml && consilience run run.toml")]
+    New(NewCommand),
+    /// Print completions for a shell.
+    #[command(after_help = "Example:\n  consilience completions bash > ~/.local/share/bash-completion/completions/consilience")]
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How a run runs.
+#[derive(Clone, Debug, Default, Arguments)]
+pub struct RunOptions {
+    /// Print one JSON object to standard output instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Use this seed instead of the config's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Use so many cores (0: all). The numbers do not depend on it.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Run so many iterations of each chain instead of the config's.
+    #[arg(long)]
+    pub iterations: Option<u64>,
+    /// Stream the draws to this .csv or .npy file.
+    #[arg(long, value_name = "FILE")]
+    pub draws: Option<PathBuf>,
+}
+
+/// `consilience run`.
+#[derive(Debug, Arguments)]
+pub struct RunCommand {
+    /// The config.
+    pub config: PathBuf,
+    /// How it runs.
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// `consilience exact`.
+#[derive(Debug, Arguments)]
+pub struct ExactCommand {
+    /// The config.
+    pub config: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience new`.
+#[derive(Debug, Arguments)]
+pub struct NewCommand {
+    /// The file to write; standard output if none is given.
+    pub file: Option<PathBuf>,
+}

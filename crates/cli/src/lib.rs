@@ -1,0 +1,35 @@
+//! Consilience: sites that may not pool their data draw samples from the one posterior they would get if they did.
+//!
+//! The library in one place: [`core`] is the mathematics and the protocol, [`engine`] runs them in one process. The command of the same name is a face of both.
+//!
+//! ```
+//! use consilience::engine::config::{Config, Source};
+//! use consilience::engine::{draws::Sinks, plan::Plan, problem::Problem, run};
+//!
+//! let text = r#"
+//!     seed = 3
+//!     [target]
+//!     model = "gaussian"
+//!     [[client]]
+//!     mean = [0.0, 1.0]
+//!     precision = [[2.0, 0.0], [0.0, 1.0]]
+//!     [[client]]
+//!     mean = [3.0, 1.0]
+//!     precision = [[1.0, 0.0], [0.0, 1.0]]
+//!     [sampler]
+//!     name = "lmc"
+//!     step = 0.1
+//!     [run]
+//!     iterations = 4000
+//! "#;
+//! let config = Config::parse(Source { file: "example".into(), folder: ".".into(), text: text.into() })?;
+//! let problem = Problem::new(&config)?;
+//! let plan = Plan::new(&config, &problem)?;
+//! let outcome = run::sample(&plan, &config.run, config.seed, Sinks::Memory, &Default::default())?;
+//! let mean = outcome.draws.mean();
+//! assert!((mean[0] - 1.0).abs() < 0.1 && (mean[1] - 1.0).abs() < 0.1); // the pooled posterior mean is (1, 1)
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub use consilience_core as core;
+pub use consilience_engine as engine;

@@ -1,0 +1,73 @@
+//! Say what there is: samplers, data, fields, a first config.
+
+use clap::CommandFactory;
+use consilience_core::sampler::registry::{Family, REGISTRY};
+use consilience_engine::config::fields::FIELDS;
+use consilience_engine::data::builtin;
+
+use crate::args::{Args, NewCommand};
+use crate::output::{Failure, note, say};
+
+/// The config of the main job; `consilience new` writes it.
+pub const MAIN_JOB: &str = include_str!("../heart.toml");
+
+/// `consilience list`.
+pub fn list() -> Result<(), Failure> {
+    let mut text = String::from("Samplers\n");
+    for row in REGISTRY {
+        let family = match row.family {
+            Family::Uplink => "gradients up",
+            Family::Local => "local steps",
+        };
+        text.push_str(&format!("  {:<10} {family:<13} {}\n  {:<24} [{}]\n", row.name, row.says, "", row.paper));
+    }
+    text.push_str("\nBuilt-in data\n");
+    for name in builtin::names() {
+        text.push_str(&format!("  {name}\n"));
+    }
+    say(&text)
+}
+
+/// `consilience fields`.
+pub fn fields() -> Result<(), Failure> {
+    let mut text = String::new();
+    let mut section = None;
+    for field in FIELDS {
+        if section != Some(field.section) {
+            let heading = match field.section {
+                "" => "top of the file".to_owned(),
+                "client" => "[[client]]".into(),
+                other => format!("[{other}]"),
+            };
+            text.push_str(&format!("\n{heading}\n"));
+            section = Some(field.section);
+        }
+        let default = if field.default.is_empty() { String::new() } else { format!("  (default: {})", field.default) };
+        text.push_str(&format!("  {:<16} {}\n  {:<16} {}{default}\n", field.key, field.says, "", field.values));
+    }
+    say(text.trim_start())
+}
+
+/// `consilience new`.
+pub fn new(command: &NewCommand) -> Result<(), Failure> {
+    let Some(file) = &command.file else { return say(MAIN_JOB) };
+    let mut options = std::fs::OpenOptions::new();
+    let mut target = options.write(true).create_new(true).open(file).map_err(|error| {
+        let fix = if error.kind() == std::io::ErrorKind::AlreadyExists {
+            "choose another name: nothing was overwritten"
+        } else {
+            "check the path"
+        };
+        Failure::Other(format!("{} cannot be written: {error}\n  {fix}", file.display()))
+    })?;
+    std::io::Write::write_all(&mut target, MAIN_JOB.as_bytes())?;
+    note(&format!("wrote {0}; run it with: consilience run {0}\n", file.display()));
+    Ok(())
+}
+
+/// `consilience completions`.
+pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "consilience", &mut text);
+    say(&String::from_utf8_lossy(&text))
+}

@@ -1,0 +1,37 @@
+//! The `consilience` command.
+
+mod args;
+mod exact;
+mod listing;
+mod output;
+mod progress;
+mod report;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use output::Failure;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.command {
+        None => run::main_job(&args.run),
+        Some(Command::Run(command)) => run::run(&command),
+        Some(Command::Exact(command)) => exact::exact(&command),
+        Some(Command::List) => listing::list(),
+        Some(Command::Fields) => listing::fields(),
+        Some(Command::New(command)) => listing::new(&command),
+        Some(Command::Completions { shell }) => listing::completions(shell),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::PipeClosed) => ExitCode::SUCCESS, // `consilience list | head`: nobody reads on, so there is nothing to say
+        Err(failure) => {
+            output::complain(&failure);
+            failure.code()
+        }
+    }
+}

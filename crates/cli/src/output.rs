@@ -1,0 +1,74 @@
+//! Write to the terminal, and end with a code that means something.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use consilience_engine::config::ConfigError;
+use consilience_engine::run::RunError;
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// The config or its data is wrong: code 2.
+    Config(ConfigError),
+    /// The run went wrong: code 3.
+    Run(RunError),
+    /// Something else the user can mend: code 1.
+    Other(String),
+    /// Whoever read our output went away.
+    PipeClosed,
+}
+
+impl Failure {
+    /// The exit code.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Config(_) => 2,
+            Failure::Run(_) => 3,
+            Failure::Other(_) => 1,
+            Failure::PipeClosed => 0,
+        })
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::Config(error)
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        Failure::Run(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe { Failure::PipeClosed } else { Failure::Other(error.to_string()) }
+    }
+}
+
+/// Print to standard output.
+pub fn say(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Print to standard error; if that is closed too, there is nobody to tell.
+pub fn note(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Say why it did not work.
+pub fn complain(failure: &Failure) {
+    let text = match failure {
+        Failure::Config(error) => error.to_string(),
+        Failure::Run(error) => error.to_string(),
+        Failure::Other(text) => text.clone(),
+        Failure::PipeClosed => return,
+    };
+    note(&format!("error: {text}\n"));
+}

@@ -1,0 +1,182 @@
+//! Measure how curved `U` is, by products of its Hessian with vectors: power iteration in the form of Lanczos, which finds both ends of the spectrum.
+
+use nalgebra::DMatrix;
+
+use super::everybody;
+use crate::linalg::{add_scaled, dot, norm_squared};
+use crate::model::Prior;
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::rng::{ClientId, Purpose, SERVER, Seed, Stream};
+use crate::target::{Placement, Target};
+
+/// How many products are asked for at the most.
+const MOST_PRODUCTS: usize = 48;
+/// Both ends are known when they move by less than this, relatively.
+const TOLERANCE: f64 = 1e-4;
+
+/// The Lanczos iteration with full orthogonalisation: it asks for products and is told them.
+#[derive(Clone, Debug)]
+pub struct Lanczos {
+    basis: Vec<Vec<f64>>,
+    diagonal: Vec<f64>,
+    beside: Vec<f64>,
+    extremes: (f64, f64),
+    done: bool,
+}
+
+impl Lanczos {
+    /// Start from a random direction.
+    pub fn new(dim: usize, stream: &mut Stream) -> Self {
+        let mut v = vec![0.0; dim];
+        stream.normals(&mut v);
+        let norm = norm_squared(&v).sqrt();
+        v.iter_mut().for_each(|v| *v /= norm);
+        Lanczos { basis: vec![v], diagonal: Vec::new(), beside: Vec::new(), extremes: (0.0, 0.0), done: false }
+    }
+
+    /// The vector whose image is needed next; `None` when both ends are known.
+    pub fn ask(&self) -> Option<&[f64]> {
+        if self.done { None } else { self.basis.last().map(Vec::as_slice) }
+    }
+
+    /// The image of the vector that was asked for.
+    pub fn tell(&mut self, image: &[f64]) {
+        let Some(v) = self.basis.last() else { return };
+        self.diagonal.push(dot(image, v));
+        let mut rest = image.to_vec();
+        for _ in 0..2 {
+            for v in &self.basis {
+                let along = dot(&rest, v);
+                add_scaled(-along, v, &mut rest);
+            }
+        }
+        let k = self.diagonal.len();
+        let tridiagonal = DMatrix::from_fn(k, k, |i, j| match i.abs_diff(j) {
+            0 => self.diagonal[i],
+            1 => self.beside[i.min(j)],
+            _ => 0.0,
+        });
+        let values = tridiagonal.symmetric_eigen().eigenvalues;
+        let (before, now) = (self.extremes, (values.min(), values.max()));
+        self.extremes = now;
+        let still = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * b.abs();
+        let norm = norm_squared(&rest).sqrt();
+        let settled = k > 8 && still(before.0, now.0) && still(before.1, now.1);
+        self.done = settled || k == MOST_PRODUCTS.min(rest.len()) || norm <= 1e-12 * now.1.abs() || !norm.is_finite();
+        if !self.done {
+            rest.iter_mut().for_each(|v| *v /= norm);
+            self.beside.push(norm);
+            self.basis.push(rest);
+        }
+    }
+
+    /// The smallest and the largest eigenvalue, as far as they are known.
+    pub fn extremes(&self) -> (f64, f64) {
+        self.extremes
+    }
+}
+
+/// The extreme eigenvalues of the Hessian of `U` at a point.
+#[derive(Clone, Debug)]
+pub struct Curvature {
+    everybody: Vec<ClientId>,
+    prior: Prior,
+    point: Vec<f64>,
+    lanczos: Lanczos,
+    round: u64,
+    sum: Vec<f64>,
+}
+
+impl Curvature {
+    /// Ask for the curvature at `point`.
+    pub fn new(target: &Target, point: &[f64], seed: Seed) -> Self {
+        Curvature {
+            everybody: everybody(target),
+            prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
+            point: point.to_vec(),
+            lanczos: Lanczos::new(point.len(), &mut seed.stream(Purpose::Curvature, SERVER, 0)),
+            round: 0,
+            sum: vec![0.0; point.len()],
+        }
+    }
+
+    /// `(m, L)`: the smallest and the largest eigenvalue.
+    pub fn extremes(&self) -> (f64, f64) {
+        self.lanczos.extremes()
+    }
+
+    /// How many exchanges it took.
+    pub fn exchanges(&self) -> u64 {
+        self.round
+    }
+}
+
+impl Exchange for Curvature {
+    fn cohort(&self) -> &[ClientId] {
+        &self.everybody
+    }
+
+    fn order(&self, _to: ClientId) -> Order<'_> {
+        let plain = |values| Payload::Plain(values, Precision::F64);
+        Order {
+            round: self.round,
+            task: Task::HessianVector,
+            position: self.lanczos.ask().map(plain),
+            reference: if self.round == 0 { Reference::New(plain(&self.point)) } else { Reference::Keep },
+            control: None,
+        }
+    }
+
+    fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
+        add_scaled(1.0, reply.payload.values(), &mut self.sum);
+    }
+
+    fn advance(&mut self) -> Event {
+        if let Some(v) = self.lanczos.ask() {
+            self.prior.add_hessian_vector(v, 1.0, &mut self.sum);
+        }
+        self.lanczos.tell(&self.sum);
+        self.sum.fill(0.0);
+        self.round += 1;
+        if self.lanczos.ask().is_some() { Event::Nothing } else { Event::Done }
+    }
+}
+
+/// The largest eigenvalue of each client's own Hessian at a point: one number from each.
+#[derive(Clone, Debug)]
+pub struct LocalCurvature {
+    everybody: Vec<ClientId>,
+    point: Vec<f64>,
+    largest: Vec<f64>,
+}
+
+impl LocalCurvature {
+    /// Ask at `point`.
+    pub fn new(target: &Target, point: &[f64]) -> Self {
+        LocalCurvature { everybody: everybody(target), point: point.to_vec(), largest: vec![0.0; target.clients.len()] }
+    }
+
+    /// `L_i`, client by client.
+    pub fn largest(&self) -> &[f64] {
+        &self.largest
+    }
+}
+
+impl Exchange for LocalCurvature {
+    fn cohort(&self) -> &[ClientId] {
+        &self.everybody
+    }
+
+    fn order(&self, _to: ClientId) -> Order<'_> {
+        let position = Some(Payload::Plain(&self.point, Precision::F64));
+        Order { round: 0, task: Task::Curvature, position, reference: Reference::Keep, control: None }
+    }
+
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+        self.largest[from.index()] = reply.payload.values()[0];
+    }
+
+    fn advance(&mut self) -> Event {
+        Event::Done
+    }
+}

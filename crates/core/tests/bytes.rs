@@ -1,0 +1,131 @@
+//! The protocol's bytes carry the same chain as direct calls, bit for bit, in any order of arrival; and what they cost is what is counted.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use common::*;
+use consilience_core::model::Prior;
+use consilience_core::protocol::{Client, Direction, Event, Kind, Output, Precision, Refusal, Server, Statement};
+use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
+use consilience_core::sampler::{Batch, Keys, Local, Participation, Recipe, Sampler, Uplink};
+use consilience_core::step::Schedule;
+use consilience_core::target::Placement;
+
+fn statement() -> Statement {
+    Statement::new([("model", "linear")])
+}
+
+fn recipes() -> Vec<Recipe> {
+    let step = Schedule::Constant(0.01);
+    let mut recipes = Vec::new();
+    for precision in [Precision::F32, Precision::F64] {
+        let coins = Participation::Bernoulli(vec![0.3, 0.5, 0.9]);
+        let memory = Uplink { participation: coins, precision, ..Uplink::lsd_plus_plus(step, Batch::Rows(2), 5, Some(0.5)) };
+        recipes.push(Recipe::Uplink(memory));
+        recipes.push(Recipe::Local(Local { precision, ..Local::vr_fald_star(step, 3, 0.5, 0.3, 0.3, Batch::Rows(2)) }));
+        recipes.push(Recipe::Local(Local {
+            precision,
+            average: consilience_core::sampler::Average::WithReplacement(2),
+            ..Local::fa_ld(step, vec![0.2, 0.3, 0.5], 3, 0.5, Batch::Full)
+        }));
+    }
+    recipes
+}
+
+#[test]
+fn bytes_in_any_order_give_the_same_chain_and_are_all_counted() {
+    let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
+    for recipe in recipes() {
+        let mut direct = start(&recipe, &target, &[0.3, 0.3], 1, 0);
+        let expected = direct.draws(200);
+
+        let keys = Keys::simulation(Seed::new(1), 0);
+        let checked = recipe.check(target.clone()).unwrap();
+        let precision = recipe.precision();
+        let mut server: Server<Box<dyn Sampler>> =
+            Server::new(recipe.server(&checked, &[0.3, 0.3], keys).unwrap(), statement(), 3, 2, precision);
+        let mut clients: Vec<_> = (0..3).map(|i| Client::new(recipe.client(&checked, ClientId(i), keys), 2, precision)).collect();
+        server.greet(&statement(), "a client").unwrap();
+
+        let mut shuffle = Seed::new(9).stream(Purpose::Data, SERVER, 0);
+        let (mut up, mut down) = (0u64, 0u64);
+        let mut draws = Vec::new();
+        let mut inbox: Vec<(ClientId, Vec<u8>)> = Vec::new();
+        // The ledgers are compared right after the last draw, before the next orders are counted.
+        let mut counted = None;
+        while draws.len() < 200 {
+            match server.poll() {
+                Some(Output::Send { to, bytes }) => {
+                    down += bytes.len() as u64 * 8;
+                    let mut answer = Vec::new();
+                    clients[to.index()].handle(&bytes, &mut answer).unwrap();
+                    inbox.push((to, answer));
+                }
+                Some(Output::Happened(event)) => {
+                    if event == Event::Draw {
+                        draws.push(server.machine().position().to_vec());
+                        counted = Some((up, down));
+                    }
+                }
+                None => {
+                    let at = shuffle.below(inbox.len() as u32) as usize;
+                    let (from, bytes) = inbox.swap_remove(at);
+                    up += bytes.len() as u64 * 8;
+                    server.handle(from, &bytes).unwrap();
+                }
+            }
+        }
+        assert!(draws == expected, "the draws differ first at {:?}", draws.iter().zip(&expected).position(|(a, b)| a != b));
+        let (up, down) = counted.unwrap();
+        assert_eq!((direct.ledger.total(Direction::Up), direct.ledger.total(Direction::Down)), (up, down));
+        let each: u64 = (0..3).map(|i| direct.ledger.client(ClientId(i), Direction::Up)).sum();
+        assert_eq!(each, up);
+    }
+}
+
+#[test]
+fn lmc_costs_32_bits_a_coordinate_each_way_and_a_header() {
+    let target = linear(Prior::Flat, Placement::Server, 1.0);
+    let mut chain = start(&Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01))), &target, &[0.0, 0.0], 1, 0);
+    chain.draws(100);
+    assert_eq!(chain.ledger.bits(Direction::Up, Kind::Gradient), 100 * 3 * 2 * 32);
+    assert_eq!(chain.ledger.bits(Direction::Down, Kind::Parameter), 100 * 3 * 2 * 32);
+    assert_eq!(chain.ledger.bits(Direction::Up, Kind::Header), 100 * 3 * 16);
+    assert_eq!(chain.ledger.messages(Direction::Up), 300);
+}
+
+#[test]
+fn refusals_are_named_and_change_nothing() {
+    let target = linear(Prior::Flat, Placement::Server, 1.0);
+    let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
+    let keys = Keys::simulation(Seed::new(1), 0);
+    let new = || Server::new(recipe.server(&target, &[0.0, 0.0], keys).unwrap(), statement(), 3, 2, Precision::F32);
+    let (mut server, mut honest) = (new(), new());
+    let mut clients: Vec<_> = (0..3).map(|i| Client::new(recipe.client(&target, ClientId(i), keys), 2, Precision::F32)).collect();
+    let mut answers = Vec::new();
+    while let Some(Output::Send { to, bytes }) = server.poll() {
+        let mut answer = Vec::new();
+        clients[to.index()].handle(&bytes, &mut answer).unwrap();
+        answers.push((to, answer));
+    }
+    assert!(matches!(server.handle(ClientId(7), &answers[0].1), Err(Refusal::NotAsked { .. })));
+    assert!(matches!(server.handle(ClientId(0), &answers[0].1[1..]), Err(Refusal::Malformed { .. })));
+    let mut late = answers[0].1.clone();
+    late[1] = 5;
+    assert_eq!(server.handle(ClientId(0), &late), Err(Refusal::WrongRound { from: ClientId(0), found: 5, round: 0 }));
+    server.handle(ClientId(2), &answers[2].1).unwrap();
+    assert!(matches!(server.handle(ClientId(2), &answers[2].1), Err(Refusal::Twice { .. })));
+    server.handle(ClientId(0), &answers[0].1).unwrap();
+    assert!(matches!(server.handle(ClientId(0), &answers[0].1), Err(Refusal::Twice { .. })));
+    server.handle(ClientId(1), &answers[1].1).unwrap();
+    while honest.poll().is_some() {}
+    for (from, bytes) in &answers {
+        honest.handle(*from, bytes).unwrap();
+    }
+    for server in [&mut server, &mut honest] {
+        assert_eq!(server.poll(), Some(Output::Happened(Event::Draw)));
+    }
+    assert_eq!(server.machine().position(), honest.machine().position());
+    assert!(server.greet(&Statement::new([("model", "logistic")]), "client 1").is_err());
+}

@@ -1,0 +1,81 @@
+//! What the surveys find is what pooled computation finds.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use consilience_core::model::{Design, Family, Glm, Potential, Prior};
+use consilience_core::protocol::{Direction, Kind, Ledger};
+use consilience_core::rng::Seed;
+use consilience_core::sampler::exact::posterior;
+use consilience_core::survey::{Client, Curvature, LocalCurvature, Optimum, conduct};
+use consilience_core::target::{Placement, Target};
+use nalgebra::DMatrix;
+
+fn logistic(placement: Placement) -> Target {
+    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    for (i, rows) in [30usize, 80, 11].into_iter().enumerate() {
+        let cells = normals(40 + i as u64, rows * 5);
+        let response: Vec<f64> = cells.chunks(5).map(|a| f64::from(u8::from(a[0] - 2.0 * a[1] + 0.5 * i as f64 > 0.0))).collect();
+        clients.push(Arc::new(Glm::new(Design::dense(cells, 5).unwrap(), response, Family::Bernoulli).unwrap()));
+    }
+    Target::new(clients, Prior::gaussian(4.0, 5).unwrap(), placement, 1.0).unwrap()
+}
+
+#[test]
+fn the_optimum_of_a_gaussian_is_its_mean() {
+    for placement in [Placement::Server, Placement::Split(vec![0.2, 0.2, 0.6])] {
+        let target = linear(Prior::gaussian(2.0, 2).unwrap(), placement, 1.0);
+        let mut ledger = Ledger::new(3);
+        let optimum = conduct(Optimum::new(&target, &[0.0, 0.0], 1e-10, 200), &mut Client::all(&target), &mut ledger);
+        assert!(optimum.converged());
+        let truth = posterior(&target).unwrap().mean;
+        assert!(optimum.point().iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-9));
+        // Down: a point of two numbers; up: a gradient and a value; 64 bits each, to and from three clients.
+        assert_eq!(ledger.bits(Direction::Down, Kind::Survey), optimum.exchanges() * 3 * 2 * 64);
+        assert_eq!(ledger.bits(Direction::Up, Kind::Survey), optimum.exchanges() * 3 * 3 * 64);
+    }
+}
+
+#[test]
+fn the_optimum_of_a_logistic_regression_has_no_gradient() {
+    for placement in [Placement::Server, Placement::Split(vec![0.3, 0.3, 0.4])] {
+        let target = logistic(placement);
+        let optimum = conduct(Optimum::new(&target, &[0.0; 5], 1e-9, 300), &mut Client::all(&target), &mut Ledger::new(3));
+        assert!(optimum.converged() && optimum.exchanges() < 60, "{} exchanges", optimum.exchanges());
+        let mut gradient = vec![0.0; 5];
+        target.gradient(optimum.point(), &mut gradient);
+        assert!(gradient.iter().all(|g| g.abs() < 1e-7), "{gradient:?}");
+    }
+}
+
+#[test]
+fn curvature_is_that_of_the_pooled_hessian() {
+    let target = logistic(Placement::Server);
+    let point = [0.4, -0.8, 0.1, 0.0, 0.2];
+    let mut hessian = DMatrix::<f64>::zeros(5, 5);
+    let mut local = vec![DMatrix::<f64>::zeros(5, 5); 3];
+    for (i, client) in target.clients.iter().enumerate() {
+        for k in 0..5 {
+            let (mut e, mut image) = (vec![0.0; 5], vec![0.0; 5]);
+            e[k] = 1.0;
+            client.add_hessian_vector(&point, &e, 1.0, &mut image, &mut []);
+            local[i].set_column(k, &nalgebra::DVector::from_vec(image));
+        }
+        hessian += &local[i];
+    }
+    hessian += DMatrix::identity(5, 5) * 0.25;
+    let values = hessian.symmetric_eigen().eigenvalues;
+    let mut ledger = Ledger::new(3);
+    let found = conduct(Curvature::new(&target, &point, Seed::new(3)), &mut Client::all(&target), &mut ledger);
+    let (m, l) = found.extremes();
+    assert!((m / values.min() - 1.0).abs() < 1e-6 && (l / values.max() - 1.0).abs() < 1e-6, "{m} {l}");
+    assert!(ledger.total(Direction::Up) > 0);
+    let each = conduct(LocalCurvature::new(&target, &point), &mut Client::all(&target), &mut ledger);
+    for (found, hessian) in each.largest().iter().zip(local) {
+        assert!((found / hessian.symmetric_eigen().eigenvalues.max() - 1.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,127 @@
+//! Document every field of a config: what it is, what it may be, what it is by default.
+
+/// One field.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The table it stands in; empty at the top.
+    pub section: &'static str,
+    /// Its name.
+    pub key: &'static str,
+    /// What it may be.
+    pub values: &'static str,
+    /// What it is when it is not set; empty: it must be set, or does not apply.
+    pub default: &'static str,
+    /// What it means.
+    pub says: &'static str,
+}
+
+const fn field(section: &'static str, key: &'static str, values: &'static str, default: &'static str, says: &'static str) -> Field {
+    Field { section, key, values, default, says }
+}
+
+/// Every field of a config.
+pub const FIELDS: &[Field] = &[
+    field("", "seed", "whole number", "1", "the same seed gives the same chains, bit for bit"),
+    field("", "target", "table", "", "what is sampled"),
+    field("", "data", "table", "", "a built-in data set, in place of clients"),
+    field("", "client", "list of tables, [[client]]", "", "the clients and what each knows"),
+    field("", "sampler", "table", "", "how it is sampled"),
+    field("", "run", "table", "", "how long, and on how many cores"),
+    field("", "output", "table", "", "where draws go"),
+    field("target", "model", "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\"", "", "the likelihood of a client's rows"),
+    field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
+    field("target", "noise_variance", "positive number", "1", "linear: the variance of the response"),
+    field("target", "classes", "whole number", "", "softmax: how many labels there are, 0 to classes - 1"),
+    field("target", "intercept", "true or false", "true", "linear, logistic, softmax: put a column of ones first"),
+    field("target", "prior", "table", "flat", "one prior for the whole federation"),
+    field("target.prior", "law", "\"flat\", \"gaussian\", \"laplace\"", "", "the law of the prior"),
+    field("target.prior", "variance", "positive number or a list, one a parameter", "", "gaussian: its variance"),
+    field("target.prior", "scale", "positive number", "", "laplace: its scale"),
+    field("target.prior", "at", "\"server\", \"split\"", "server; split in family B", "who applies it"),
+    field(
+        "target.prior",
+        "split",
+        "list of weights that sum to 1",
+        "equal; the client weights in family B",
+        "with at = \"split\": each client's share",
+    ),
+    field("data", "builtin", "a name from `consilience list`", "", "a data set that comes with the program"),
+    field("client", "name", "text", "client 1, 2, ...", "what the client is called in reports"),
+    field("client", "mean", "list of numbers", "", "gaussian: the mean"),
+    field("client", "precision", "list of rows, or a CSV file", "", "gaussian: the precision matrix"),
+    field("client", "covariance", "list of rows, or a CSV file", "", "gaussian: the covariance matrix, in place of a precision"),
+    field("client", "file", "a CSV file", "", "other models: the client's rows, one a line, numbers only, a header line if you like"),
+    field("client", "rows", "list of rows", "", "other models: the rows themselves, in place of a file"),
+    field("client", "response", "the name of a column", "the last column", "linear, logistic, softmax: which column is the response"),
+    field("sampler", "name", "a name from `consilience list`", "", "which sampler"),
+    field(
+        "sampler",
+        "step",
+        "\"auto\", a positive number, or a table",
+        "auto",
+        "the step on the scale of U (FALD's gamma is this times the number of clients)",
+    ),
+    field("sampler", "batch", "\"all\", a whole number of rows, or a fraction", "all", "how many rows a gradient uses"),
+    field(
+        "sampler",
+        "refresh",
+        "lsd++: whole number of rounds; vr-fald*: probability",
+        "100; as synchronise",
+        "how often the reference point moves",
+    ),
+    field("sampler", "memory", "number above 0, at most 1", "none", "lsd++: how fast the memory follows"),
+    field("sampler", "participation", "\"all\", a probability, a list of them, or { clients = 3 }", "all", "who takes part in a round"),
+    field("sampler", "weighting", "\"1/p\", \"b/|A|\"", "1/p", "what an answer counts for under partial participation"),
+    field(
+        "sampler",
+        "synchronise",
+        "{ every = 10 } or { probability = 0.1 }",
+        "probability 0.1; fa-ld: every 10",
+        "when clients are averaged",
+    ),
+    field("sampler", "correlation", "number from 0 to 1", "0", "rho, the correlation of the clients' noise (FALD's tau is its square)"),
+    field("sampler", "weights", "\"equal\", \"rows\", or a list that sums to 1", "equal", "fa-ld: the clients' weights in the mean"),
+    field(
+        "sampler",
+        "average",
+        "\"all\", or { scheme = \"I\", clients = 3 }",
+        "all",
+        "fa-ld: who is averaged; scheme I draws with, scheme II without replacement",
+    ),
+    field(
+        "sampler",
+        "noise",
+        "\"published\", \"participants\"",
+        "published",
+        "fa-ld: what the private noise is scaled for when not all are averaged",
+    ),
+    field("sampler", "wire", "\"f32\", \"f64\"", "f32", "how an uncompressed number crosses the network"),
+    field("sampler.step", "smoothness", "positive number", "", "L in the decreasing step 1/(2 L + m k/12)"),
+    field("sampler.step", "convexity", "positive number", "", "m in it"),
+    field("sampler.step", "first", "positive number", "", "the first step of first (1 + k/delay)^-power"),
+    field("sampler.step", "delay", "positive number", "", "when it starts to decay"),
+    field("sampler.step", "power", "positive number", "", "how fast"),
+    field("sampler.participation", "clients", "whole number", "", "how many clients take part, drawn uniformly"),
+    field("sampler.synchronise", "every", "whole number", "", "average after every so many iterations"),
+    field("sampler.synchronise", "probability", "number above 0, at most 1", "", "average after an iteration with this probability"),
+    field("sampler.average", "scheme", "\"I\", \"II\"", "", "I: with replacement by weight; II: without, equal weights only"),
+    field("sampler.average", "clients", "whole number", "", "how many are averaged"),
+    field("run", "chains", "whole number", "4", "independent chains"),
+    field("run", "iterations", "whole number", "10000", "Langevin iterations of each chain, burn-in included"),
+    field("run", "burn_in", "whole number", "a tenth of the iterations", "iterations whose draws are not kept"),
+    field("run", "thin", "whole number", "1", "keep every so many draws"),
+    field("run", "threads", "whole number", "0", "how many cores; 0: all. No number depends on it"),
+    field("run", "start", "\"zero\", \"optimum\", or a list of numbers", "zero", "where the chains start"),
+    field("output", "draws", "a file ending in .csv or .npy", "none", "stream the draws there instead of holding them in memory"),
+];
+
+/// The keys of a table. Tables in a list share their documentation.
+pub fn keys(section: &str) -> Vec<&'static str> {
+    let section = section.split('[').next().unwrap_or(section);
+    FIELDS.iter().filter(|f| f.section == section).map(|f| f.key).collect()
+}
+
+/// Whether a field is documented.
+pub fn is_documented(section: &str, key: &str) -> bool {
+    keys(section).contains(&key)
+}

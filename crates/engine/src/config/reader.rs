@@ -1,0 +1,256 @@
+//! Read a TOML document field by field, so that every complaint has a line, a field and a fix.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use thiserror::Error;
+use toml::de::{DeTable, DeValue};
+
+use super::fields;
+
+/// What is wrong with a config, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{file}, line {line}: {field}: {problem}\n  {fix}")]
+pub struct ConfigError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The field, such as `sampler.step`.
+    pub field: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// A config's text and its name.
+#[derive(Clone, Copy)]
+pub(super) struct Document<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+}
+
+impl Document<'_> {
+    pub(super) fn error(&self, span: &Range<usize>, field: &str, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+        let end = span.start.min(self.text.len());
+        let line = 1 + self.text.as_bytes()[..end].iter().filter(|byte| **byte == b'\n').count();
+        ConfigError { file: self.file.into(), line, field: field.into(), problem: problem.into(), fix: fix.into() }
+    }
+}
+
+/// A table of the document.
+pub(super) struct Section<'a> {
+    pub(super) document: Document<'a>,
+    pub(super) path: String,
+    pub(super) span: Range<usize>,
+    table: &'a DeTable<'a>,
+    asked: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn new(document: Document<'a>, path: &str, span: Range<usize>, table: &'a DeTable<'a>) -> Self {
+        Section { document, path: path.into(), span, table, asked: RefCell::new(Vec::new()) }
+    }
+
+    /// The value of a key, if it is set.
+    pub(super) fn get(&self, key: &'static str) -> Option<Value<'a>> {
+        debug_assert!(fields::is_documented(&self.path, key), "{}.{key} is not documented", self.path);
+        self.asked.borrow_mut().push(key);
+        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some(Value { document: self.document, field: self.field(key), span: value.span(), value: value.get_ref() })
+    }
+
+    /// The value of a key that must be set.
+    pub(super) fn need(&self, key: &'static str, fix: &str) -> Result<Value<'a>, ConfigError> {
+        self.get(key).ok_or_else(|| self.document.error(&self.span, &self.field(key), "it is not set", fix))
+    }
+
+    /// A complaint about a key, at its place if it is set.
+    pub(super) fn error(&self, key: &str, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+        let place = self.table.iter().find(|(name, _)| name.get_ref() == key).map_or(self.span.clone(), |(name, _)| name.span());
+        self.document.error(&place, &self.field(key), problem, fix)
+    }
+
+    /// Refuse keys that nobody asked for.
+    pub(super) fn finish(&self) -> Result<(), ConfigError> {
+        let asked = self.asked.borrow();
+        for (name, _) in self.table.iter() {
+            if !asked.contains(&name.get_ref().as_ref()) {
+                let known = fields::keys(&self.path);
+                let place = if self.path.is_empty() { "the config".into() } else { format!("[{}]", self.path) };
+                let (problem, fix) = if known.iter().any(|k| *k == name.get_ref()) {
+                    (
+                        "it does not belong here with the other settings".to_owned(),
+                        "remove it, or see `consilience fields` for what it goes with".into(),
+                    )
+                } else {
+                    (format!("{place} has no such field"), suggest(name.get_ref(), known.iter().copied()))
+                };
+                return Err(self.document.error(&name.span(), &self.field(name.get_ref()), problem, fix));
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&self, key: &str) -> String {
+        if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+/// "did you mean", or the list of what there is.
+pub fn suggest<'k>(word: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    let nearest = known.clone().map(|k| (distance(word, k), k)).min();
+    match nearest {
+        Some((d, k)) if d <= 2.max(word.len() / 3) => format!("did you mean `{k}`?"),
+        _ => format!("known are: {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// How many letters must change (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.to_lowercase().chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A value of the document.
+#[derive(Clone)]
+pub(super) struct Value<'a> {
+    pub(super) document: Document<'a>,
+    pub(super) field: String,
+    pub(super) span: Range<usize>,
+    pub(super) value: &'a DeValue<'a>,
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn error(&self, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+        self.document.error(&self.span, &self.field, problem, fix)
+    }
+
+    /// The value as the user wrote it.
+    pub(super) fn written(&self) -> &'a str {
+        self.document.text.get(self.span.clone()).unwrap_or("")
+    }
+
+    fn wrong_type(&self, expected: &str) -> ConfigError {
+        self.error(format!("{} is a {}", self.written(), self.value.type_str()), format!("{expected} is expected"))
+    }
+
+    pub(super) fn text(&self, expected: &str) -> Result<&'a str, ConfigError> {
+        self.value.as_str().ok_or_else(|| self.wrong_type(expected))
+    }
+
+    pub(super) fn as_number(&self) -> Option<f64> {
+        let digits = |text: &str| text.replace('_', "").parse::<f64>().ok();
+        match self.value {
+            DeValue::Integer(whole) if whole.radix() == 10 => digits(whole.as_str()),
+            DeValue::Float(float) => digits(float.as_str()),
+            _ => None,
+        }
+    }
+
+    /// A finite number.
+    pub(super) fn number(&self) -> Result<f64, ConfigError> {
+        match self.as_number() {
+            Some(number) if number.is_finite() => Ok(number),
+            Some(_) => Err(self.error(format!("{} is not finite", self.written()), "a finite number is expected")),
+            None => Err(self.wrong_type("a number")),
+        }
+    }
+
+    /// A number above 0.
+    pub(super) fn positive(&self) -> Result<f64, ConfigError> {
+        let number = self.number()?;
+        if number > 0.0 {
+            Ok(number)
+        } else {
+            Err(self.error(format!("{} is not above 0", self.written()), "a positive number is expected"))
+        }
+    }
+
+    /// A number between 0 and 1, with 0 itself only where `zero` allows it.
+    pub(super) fn fraction(&self, zero: bool) -> Result<f64, ConfigError> {
+        let number = self.number()?;
+        let low = if zero { number >= 0.0 } else { number > 0.0 };
+        if low && number <= 1.0 {
+            return Ok(number);
+        }
+        let range = if zero { "between 0 and 1" } else { "above 0 and at most 1" };
+        Err(self.error(format!("{} is out of range", self.written()), format!("a number {range} is expected")))
+    }
+
+    pub(super) fn is_integer(&self) -> bool {
+        self.value.is_integer()
+    }
+
+    /// A whole number, at least `least`.
+    pub(super) fn whole(&self, least: u64) -> Result<u64, ConfigError> {
+        let DeValue::Integer(whole) = self.value else { return Err(self.wrong_type("a whole number")) };
+        match u64::from_str_radix(&whole.as_str().replace('_', ""), whole.radix()) {
+            Ok(number) if number >= least && number < 1 << 53 => Ok(number),
+            _ => Err(self.error(format!("{} is out of range", self.written()), format!("a whole number of at least {least} is expected"))),
+        }
+    }
+
+    pub(super) fn list(&self, expected: &str) -> Result<Vec<Value<'a>>, ConfigError> {
+        let Some(array) = self.value.as_array() else { return Err(self.wrong_type(expected)) };
+        let item = |(k, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Value {
+            document: self.document,
+            field: format!("{}[{k}]", self.field),
+            span: item.span(),
+            value: item.get_ref(),
+        };
+        Ok(array.iter().enumerate().map(item).collect())
+    }
+
+    pub(super) fn numbers(&self) -> Result<Vec<f64>, ConfigError> {
+        self.list("a list of numbers")?.iter().map(Value::number).collect()
+    }
+
+    /// A list of lists of numbers, all equally long; row-major.
+    pub(super) fn matrix(&self) -> Result<(Vec<f64>, usize), ConfigError> {
+        let rows = self.list("a list of rows, such as [[1.0, 0.0], [0.0, 1.0]]")?;
+        let mut cells = Vec::new();
+        let mut columns = None;
+        for row in &rows {
+            let numbers = row.numbers()?;
+            let expected = *columns.get_or_insert(numbers.len());
+            if numbers.len() != expected {
+                return Err(
+                    row.error(format!("this row has {} numbers, the first has {expected}", numbers.len()), "all rows must be equally long")
+                );
+            }
+            cells.extend(numbers);
+        }
+        Ok((cells, columns.unwrap_or(0)))
+    }
+
+    pub(super) fn section(&self) -> Result<Section<'a>, ConfigError> {
+        let Some(table) = self.value.as_table() else { return Err(self.wrong_type("a table")) };
+        Ok(Section::new(self.document, &self.field, self.span.clone(), table))
+    }
+
+    /// One of some words.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Result<T, ConfigError> {
+        let words = || choices.iter().map(|(word, _)| *word);
+        let expected = format!("one of {} is expected", words().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "));
+        let Some(word) = self.value.as_str() else {
+            return Err(self.error(format!("{} is a {}", self.written(), self.value.type_str()), expected));
+        };
+        choices.iter().find(|(known, _)| *known == word).map(|(_, value)| *value).ok_or_else(|| {
+            let suggestion = suggest(word, words());
+            let fix = if suggestion.starts_with("did") { format!("{suggestion} ({expected})") } else { expected };
+            self.error(format!("\"{word}\" is not known"), fix)
+        })
+    }
+}

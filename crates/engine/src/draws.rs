@@ -1,0 +1,245 @@
+//! Keep draws in memory, or stream them to a file.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::run::RunError;
+
+/// Draws of several chains, all equally long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draws {
+    dim: usize,
+    chains: Vec<Vec<f64>>,
+}
+
+impl Draws {
+    /// No draws.
+    pub fn new(dim: usize) -> Self {
+        Draws { dim, chains: Vec::new() }
+    }
+
+    /// From each chain's draws, row by row; longer chains are cut to the shortest.
+    pub fn from_chains(mut chains: Vec<Vec<f64>>, dim: usize) -> Self {
+        let shortest = chains.iter().map(Vec::len).min().unwrap_or(0);
+        for chain in &mut chains {
+            chain.truncate(shortest);
+        }
+        Draws { dim, chains }
+    }
+
+    /// How many chains there are.
+    pub fn chains(&self) -> usize {
+        self.chains.len()
+    }
+
+    /// How many draws each has.
+    pub fn length(&self) -> usize {
+        self.chains.first().map_or(0, |c| c.len() / self.dim)
+    }
+
+    /// How many parameters a draw has.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// One parameter's draws, chain by chain.
+    pub fn parameter(&self, k: usize) -> Vec<Vec<f64>> {
+        self.chains.iter().map(|chain| chain.iter().skip(k).step_by(self.dim).copied().collect()).collect()
+    }
+
+    /// All draws, chain after chain, row by row.
+    pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.chains.iter().flat_map(|chain| chain.chunks_exact(self.dim))
+    }
+
+    /// The mean of all draws.
+    pub fn mean(&self) -> Vec<f64> {
+        let n = self.rows().count() as f64;
+        let mut mean = vec![0.0; self.dim];
+        for row in self.rows() {
+            for (m, x) in mean.iter_mut().zip(row) {
+                *m += x / n;
+            }
+        }
+        mean
+    }
+
+    /// The covariance of all draws about their mean (divided by one less than their number), row-major.
+    pub fn covariance(&self) -> Vec<f64> {
+        let (d, mean) = (self.dim, self.mean());
+        let n = self.rows().count() as f64;
+        let mut covariance = vec![0.0; d * d];
+        for row in self.rows() {
+            for i in 0..d {
+                for j in 0..d {
+                    covariance[i * d + j] += (row[i] - mean[i]) * (row[j] - mean[j]);
+                }
+            }
+        }
+        covariance.iter_mut().for_each(|c| *c /= (n - 1.0).max(1.0));
+        covariance
+    }
+}
+
+/// Where draws go.
+#[derive(Clone, Debug)]
+pub enum Sinks {
+    /// Into memory.
+    Memory,
+    /// Into a file, `.csv` or `.npy`, with these parameter names.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The parameters' names.
+        parameters: Vec<String>,
+    },
+}
+
+/// Where one chain's draws go while it runs.
+#[derive(Debug)]
+pub enum DrawSink {
+    /// Into memory.
+    Memory(Vec<f64>),
+    /// Into a part file of raw little-endian numbers.
+    Part {
+        /// The part file.
+        path: PathBuf,
+        /// Its writer.
+        writer: BufWriter<File>,
+    },
+}
+
+impl DrawSink {
+    /// Keep a draw.
+    pub fn push(&mut self, draw: &[f64]) -> Result<(), RunError> {
+        match self {
+            DrawSink::Memory(all) => {
+                all.extend_from_slice(draw);
+                Ok(())
+            }
+            DrawSink::Part { path, writer } => {
+                let all = draw.iter().try_for_each(|x| writer.write_all(&x.to_le_bytes()));
+                all.map_err(|error| RunError::Write { file: path.display().to_string(), error })
+            }
+        }
+    }
+}
+
+impl Sinks {
+    /// One sink a chain.
+    pub fn open(&self, chains: usize, _dim: usize) -> Result<Vec<DrawSink>, RunError> {
+        match self {
+            Sinks::Memory => Ok((0..chains).map(|_| DrawSink::Memory(Vec::new())).collect()),
+            Sinks::File { path, .. } => (1..=chains)
+                .map(|chain| {
+                    let path = part(path, chain);
+                    let file = File::create(&path).map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+                    Ok(DrawSink::Part { path, writer: BufWriter::new(file) })
+                })
+                .collect(),
+        }
+    }
+
+    /// Put the chains together, in memory or as one file. Draws on disk are given back too, unless there are more than 256 MiB of them.
+    pub fn close(&self, sinks: Vec<DrawSink>, dim: usize) -> Result<Draws, RunError> {
+        let Sinks::File { path, parameters } = self else {
+            let memory = |sink| if let DrawSink::Memory(all) = sink { all } else { Vec::new() };
+            return Ok(Draws::from_chains(sinks.into_iter().map(memory).collect(), dim));
+        };
+        let at = |file: &Path| {
+            let file = file.display().to_string();
+            move |error| RunError::Write { file: file.clone(), error }
+        };
+        let mut parts = Vec::new();
+        for sink in sinks {
+            if let DrawSink::Part { path, mut writer } = sink {
+                writer.flush().map_err(at(&path))?;
+                parts.push(path);
+            }
+        }
+        merge(path, &parts, parameters, dim).map_err(at(path))?;
+        let draws = read_back(&parts, dim).map_err(at(path))?;
+        for part in parts {
+            std::fs::remove_file(&part).map_err(at(&part))?;
+        }
+        Ok(draws)
+    }
+}
+
+fn read_back(parts: &[PathBuf], dim: usize) -> std::io::Result<Draws> {
+    const MOST: u64 = 256 << 20;
+    let mut total = 0;
+    for part in parts {
+        total += std::fs::metadata(part)?.len();
+    }
+    if total > MOST {
+        return Ok(Draws::new(dim));
+    }
+    let read = |part: &PathBuf| Ok(std::fs::read(part)?.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect());
+    Ok(Draws::from_chains(parts.iter().map(read).collect::<std::io::Result<_>>()?, dim))
+}
+
+fn part(path: &Path, chain: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".chain-{chain}.part"));
+    PathBuf::from(name)
+}
+
+/// Write all parts as one file under a temporary name, then give it its own.
+fn merge(path: &Path, parts: &[PathBuf], parameters: &[String], dim: usize) -> std::io::Result<()> {
+    let row = dim as u64 * 8;
+    let mut shortest = u64::MAX;
+    for part in parts {
+        shortest = shortest.min(std::fs::metadata(part)?.len() / row);
+    }
+    let draws = if parts.is_empty() { 0 } else { shortest };
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let mut out = BufWriter::new(File::create(&temporary)?);
+    let npy = path.extension().is_some_and(|e| e == "npy");
+    if npy {
+        let shape = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({}, {draws}, {dim}), }}", parts.len());
+        let padded = (10 + shape.len() + 1).div_ceil(64) * 64 - 10;
+        out.write_all(b"\x93NUMPY\x01\x00")?;
+        out.write_all(&(padded as u16).to_le_bytes())?;
+        writeln!(out, "{shape:<width$}", width = padded - 1)?;
+    } else {
+        let mut header = csv::Writer::from_writer(Vec::new());
+        header.write_record(["chain", "draw"].into_iter().chain(parameters.iter().map(String::as_str)))?;
+        out.write_all(&header.into_inner().map_err(|e| e.into_error())?)?;
+    }
+    for (chain, part) in parts.iter().enumerate() {
+        let mut reader = BufReader::new(File::open(part)?);
+        let mut bytes = vec![0; dim * 8];
+        for draw in 0..draws {
+            reader.read_exact(&mut bytes)?;
+            if npy {
+                out.write_all(&bytes)?;
+                continue;
+            }
+            write!(out, "{},{}", chain + 1, draw + 1)?;
+            for x in bytes.as_chunks::<8>().0 {
+                write!(out, ",{:?}", f64::from_le_bytes(*x))?;
+            }
+            out.write_all(b"\n")?;
+        }
+    }
+    out.into_inner().map_err(|e| e.into_error())?.sync_all()?;
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_by_hand() {
+        let draws = Draws::from_chains(vec![vec![1.0, 0.0, 3.0, 2.0], vec![5.0, 4.0, 7.0, 2.0, 9.0, 9.0]], 2);
+        assert_eq!((draws.chains(), draws.length(), draws.dim()), (2, 2, 2));
+        assert_eq!(draws.mean(), [4.0, 2.0]);
+        let expected = [20.0 / 3.0, 8.0 / 3.0, 8.0 / 3.0, 8.0 / 3.0];
+        assert!(draws.covariance().iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15));
+        assert_eq!(draws.parameter(1), [[0.0, 2.0], [4.0, 2.0]]);
+    }
+}

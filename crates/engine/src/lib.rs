@@ -1,0 +1,10 @@
+//! The in-process engine: configs, data, plans and runs around the pure core.
+
+pub mod config;
+pub mod data;
+pub mod draws;
+pub mod numbers;
+pub mod plan;
+pub mod pooled;
+pub mod problem;
+pub mod run;

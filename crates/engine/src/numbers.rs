@@ -1,0 +1,48 @@
+//! Read tables of plain numbers from CSV files.
+
+use std::path::Path;
+
+/// A table of numbers, with the names of its columns if the file has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Numbers {
+    /// The header line, if there is one.
+    pub names: Option<Vec<String>>,
+    /// The cells, row by row.
+    pub cells: Vec<f64>,
+    /// How many columns there are.
+    pub columns: usize,
+}
+
+/// Read a CSV file whose cells are finite numbers; a first line with a word in it is a header.
+pub fn read(path: &Path) -> Result<Numbers, String> {
+    let file = path.display();
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .comment(Some(b'#'))
+        .from_path(path)
+        .map_err(|error| format!("{file} cannot be read: {error}"))?;
+    let mut numbers = Numbers { names: None, cells: Vec::new(), columns: 0 };
+    for (at, record) in reader.records().enumerate() {
+        let record = record.map_err(|error| format!("{file} cannot be read: {error}"))?;
+        let line = record.position().map_or(at as u64 + 1, csv::Position::line);
+        if at == 0 {
+            numbers.columns = record.len();
+            if record.iter().any(|cell| cell.parse::<f64>().is_err()) {
+                numbers.names = Some(record.iter().map(str::to_owned).collect());
+                continue;
+            }
+        }
+        if record.len() != numbers.columns {
+            return Err(format!("{file}, line {line} has {} cells, where the first line has {}", record.len(), numbers.columns));
+        }
+        for (column, cell) in record.iter().enumerate() {
+            match cell.parse::<f64>() {
+                Ok(value) if value.is_finite() => numbers.cells.push(value),
+                _ => return Err(format!("{file}, line {line}, column {}: \"{cell}\" is not a finite number", column + 1)),
+            }
+        }
+    }
+    if numbers.cells.is_empty() { Err(format!("{file} has no rows")) } else { Ok(numbers) }
+}
