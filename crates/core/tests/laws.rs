@@ -194,13 +194,6 @@ fn vr_fald_star() {
     check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
 }
 
-/// A reference point that moves at every iteration is always on its way: one is in use, the next is being agreed on.
-#[test]
-fn vr_fald_star_that_always_refers() {
-    let recipe = Local::vr_fald_star(Schedule::Constant(0.35), 3, 0.4, 0.6, 1.0, Batch::Full);
-    check("q 1", Recipe::Local(recipe), &gaussian(prior(), Placement::Server, 1.0));
-}
-
 /// One coin an iteration decides whether to synchronise and another whether the reference point moves: each has its rate and knows nothing of the other, nor of its
 /// own past. Eight z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
 #[test]
