@@ -153,3 +153,21 @@ fn a_client_that_leaves_moves_nobody_elses_noise() {
     let recipe = uplink(Uplink::sgld(STEP, Batch::Rows(2)));
     assert!(run(&recipe, &two, DRAWS) == run(&recipe, &with_idle, DRAWS));
 }
+
+#[test]
+fn chains_that_start_apart_meet() {
+    // With the same random numbers on a strongly convex target; whatever a sampler remembers must be renewed in time.
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    let coins = || Participation::Bernoulli(vec![0.5, 0.8, 0.6]);
+    let mut recipes = vec![
+        uplink(Uplink::lmc(STEP)),
+        uplink(Uplink { participation: coins(), ..Uplink::lsd_plus_plus(STEP, Batch::Full, 3, Some(0.4)) }),
+        local(Local::fald(STEP, 3, 0.4, 0.3, Batch::Full)),
+    ];
+    recipes.extend([0.1, 0.5, 1.0].map(|q| local(Local::vr_fald_star(Schedule::Constant(0.2), 3, 0.4, 0.3, q, Batch::Full))));
+    for recipe in recipes {
+        let last = |from: [f64; 2]| start(&recipe, &target, &from, 1, 0).draws(2 * DRAWS).split_off(2 * DRAWS - 1);
+        let apart = largest_difference(&last([0.3, 0.3]), &last([-40.0, 70.0]));
+        assert!(apart < 1e-12, "{recipe:?}: still {apart} apart");
+    }
+}

@@ -11,6 +11,8 @@ mod common;
 
 use common::*;
 use consilience_core::model::Prior;
+use consilience_core::protocol::{Event, Task, exchange};
+use consilience_core::rng::ClientId;
 use consilience_core::sampler::exact::{Law, posterior, stationary};
 use consilience_core::sampler::registry::{Family, REGISTRY, Settings};
 use consilience_core::sampler::{Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting};
@@ -28,20 +30,20 @@ struct Sampled {
     about: Vec<f64>,
 }
 
-fn sample(recipe: &Recipe, target: &Target, about: &[f64]) -> Sampled {
+fn sample(recipe: &Recipe, target: &Target, about: &[f64], draws: usize) -> Sampled {
     let d = target.dim();
     let mut per_chain = Vec::new();
     for c in 0..CHAINS {
         let mut chain = start(recipe, target, about, 20, c);
         chain.draws(BURN_IN);
         let mut sums = vec![0.0; d + d * (d + 1) / 2];
-        for _ in 0..DRAWS {
+        for _ in 0..draws {
             let x: Vec<f64> = chain.draw().iter().zip(about).map(|(x, m)| x - m).collect();
             let mut slot = d;
             for i in 0..d {
-                sums[i] += x[i] / DRAWS as f64;
+                sums[i] += x[i] / draws as f64;
                 for j in 0..=i {
-                    sums[slot] += x[i] * x[j] / DRAWS as f64;
+                    sums[slot] += x[i] * x[j] / draws as f64;
                     slot += 1;
                 }
             }
@@ -76,7 +78,7 @@ impl Sampled {
 fn check(name: &str, recipe: Recipe, target: &Target) {
     let target = recipe.check(target.clone()).unwrap();
     let law = stationary(&recipe, &target).unwrap();
-    let sampled = sample(&recipe, &target, &law.mean);
+    let sampled = sample(&recipe, &target, &law.mean, DRAWS);
     let (z, z_posterior) = (sampled.largest_z(&law), sampled.largest_z(&posterior(&target).unwrap()));
     println!("{name}: z = {z:.2} against the exact law, {z_posterior:.1} against the posterior");
     assert!(z < 4.9, "{name}: the draws are {z:.2} standard errors off the exact law");
@@ -94,6 +96,21 @@ const SMALL: Schedule = Schedule::Constant(0.03);
 fn lmc() {
     check("server prior, cold", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Server, 0.7));
     check("split prior", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0));
+}
+
+/// A drift that is too strong leaves the mean alone, and near the step 1/L the covariance too: a smaller step and more draws show it.
+#[test]
+fn lmc_with_exactly_this_drift() {
+    let lmc = |factor: f64| Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.06 * factor)));
+    let target = |temperature| gaussian(prior(), Placement::Server, temperature);
+    let law = stationary(&lmc(1.0), &target(1.0)).unwrap();
+    let sampled = sample(&lmc(1.0), &target(1.0), &law.mean, 10 * DRAWS);
+    let z = sampled.largest_z(&law);
+    assert!(z < 4.9, "the draws are {z:.2} standard errors off the exact law");
+    // A drift 5% too strong is a step 5% larger with the noise that it had: a temperature 5% lower.
+    let z_strong = sampled.largest_z(&stationary(&lmc(1.05), &target(1.0 / 1.05)).unwrap());
+    println!("z = {z:.2} against the exact law, {z_strong:.1} against that of a drift 5% too strong");
+    assert!(z_strong > 9.8, "{z_strong:.2}: too few draws to notice a drift that is 5% too strong");
 }
 
 #[test]
@@ -175,6 +192,47 @@ fn vr_fald_star() {
     check("fixed synchronisation, unequal weights", Recipe::Local(Local { weights: vec![0.5, 0.3, 0.2], ..every }), &target);
     let recipe = Local::vr_fald_star(Schedule::Constant(0.06), 3, 0.5, 0.4, 0.3, Batch::Rows(2));
     check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
+}
+
+/// One coin an iteration decides whether to synchronise and another whether the reference point moves: each has its rate and knows nothing of the other, nor of its
+/// own past. Eight z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
+#[test]
+fn the_coins_of_vr_fald_star_are_independent() {
+    let (p, q, iterations) = (0.3, 0.45, 40_000usize);
+    let recipe = Recipe::Local(Local::vr_fald_star(Schedule::Constant(0.1), 3, 1.0, p, q, Batch::Full));
+    let mut chain = start(&recipe, &gaussian(prior(), Placement::Server, 1.0), &[0.0, 0.0], 3, 0);
+    let (mut synchronised, mut referred) = (vec![0.0; iterations], vec![0.0; iterations]);
+    while (chain.server.iteration() as usize) < iterations {
+        let order = chain.server.order(ClientId(0));
+        if order.task == Task::Gradient {
+            referred[order.round as usize] = 1.0; // before that iteration's step
+        }
+        let event = exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger);
+        let done = chain.server.iteration() as usize;
+        if event == Event::Draw && done <= iterations {
+            synchronised[done - 1] = 1.0; // after that iteration's step
+        }
+    }
+    // From iteration 1 on: the reference point of iteration 0 stands at the start.
+    let (synchronised, referred) = (&synchronised[1..], &referred[1..]);
+    let together = |a: &[f64], pa: f64, b: &[f64], pb: f64| {
+        let sum: f64 = a.iter().zip(b).map(|(a, b)| (a - pa) * (b - pb)).sum();
+        sum / (a.len().min(b.len()) as f64 * pa * (1.0 - pa) * pb * (1.0 - pb)).sqrt()
+    };
+    let rate = |a: &[f64], p: f64| a.iter().map(|a| a - p).sum::<f64>() / (a.len() as f64 * p * (1.0 - p)).sqrt();
+    for (what, z) in [
+        ("the rate of synchronisation", rate(synchronised, p)),
+        ("the rate of the reference point", rate(referred, q)),
+        ("both at once", together(synchronised, p, referred, q)),
+        ("synchronisation, then the reference point", together(synchronised, p, &referred[1..], q)),
+        ("synchronisation, two later the reference point", together(synchronised, p, &referred[2..], q)),
+        ("the reference point, then synchronisation", together(referred, q, &synchronised[1..], p)),
+        ("synchronisation twice", together(synchronised, p, &synchronised[1..], p)),
+        ("the reference point twice", together(referred, q, &referred[1..], q)),
+    ] {
+        println!("{what}: z = {z:.2}");
+        assert!(z.abs() < 4.9, "{what}: {z:.2} standard errors off");
+    }
 }
 
 /// No sampler is exempt: every row of the registry, with its defaults, has the law that `exact` says.

@@ -1,0 +1,49 @@
+//! Run the workspace's chores: `cargo xtask <command>`.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // its reader sits at a terminal
+
+mod mutants;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+Usage: cargo xtask <command>
+
+Commands:
+  test                    Check everything: format, lints, tests, documentation
+  mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        [] | ["help" | "-h" | "--help"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["test"] => test::run(&root()),
+        ["mutants"] => mutants::run(&root(), None),
+        ["mutants", "--only", name] => mutants::run(&root(), Some(name)),
+        _ => Err(format!("there is no command `{}`\n\n{HELP}", words.join(" "))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder: cargo says where this package lies.
+fn root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().map_or(package.clone(), Path::to_path_buf)
+}
+
+/// The cargo that runs this.
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
