@@ -20,8 +20,16 @@ pub fn exact(command: &ExactCommand) -> Result<(), Failure> {
         note(&format!("warning: {warning}\n"));
     }
     let unknown = |e: consilience_core::sampler::exact::NoClosedForm| Failure::Other(format!("{}: {e}", command.config.display()));
-    let truth = posterior(&plan.target).map_err(unknown)?;
-    let law = stationary(&plan.recipe, &plan.target).map_err(unknown)?;
+    let outward = |law: Law| match &plan.coordinates {
+        None => law,
+        Some(coordinates) => {
+            let mut mean = vec![0.0; law.mean.len()];
+            coordinates.outward(&law.mean, &mut mean);
+            Law { mean, covariance: coordinates.outward_covariance(&law.covariance) }
+        }
+    };
+    let truth = posterior(&problem.target).map_err(unknown)?;
+    let law = stationary(&plan.recipe, &plan.target).map(outward).map_err(unknown)?;
     let step = plan.step().largest();
     if command.json {
         let d = law.mean.len();

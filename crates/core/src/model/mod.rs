@@ -135,6 +135,8 @@ pub(crate) mod tests {
         let sparse = || Design::sparse((0..rows).map(|j| vec![(j as u32 % 3, 0.5 + j as f64), (3 + (j as u32 % 2), -1.0)]), 5).unwrap();
         let binary: Vec<f64> = (0..rows).map(|j| f64::from(u8::from(j % 3 == 0))).collect();
         let binary_again = binary.clone();
+        let coordinates =
+            || std::sync::Arc::new(Coordinates::whitening(&[0.2, -0.1, 0.4], &[2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap());
         let classes: Vec<u32> = (0..rows as u32).map(|j| j % 4).collect();
         vec![
             Box::new(Gaussian::new(vec![1.0, -2.0, 0.5], vec![2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap()),
@@ -149,7 +151,19 @@ pub(crate) mod tests {
                 std::sync::Arc::new(Glm::new(dense(), binary_again, Family::Bernoulli).unwrap()),
                 Prior::gaussian(0.5, 3).unwrap(),
                 0.3,
-                std::sync::Arc::new(Coordinates::whitening(&[0.2, -0.1, 0.4], &[2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap()),
+                coordinates(),
+            )),
+            Box::new(Whitened::new(
+                std::sync::Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
+                Prior::gaussian(0.5, 3).unwrap(),
+                0.3,
+                coordinates(),
+            )),
+            Box::new(Whitened::new(
+                std::sync::Arc::new(Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap()),
+                Prior::gaussian(0.5, 3).unwrap(),
+                0.3,
+                coordinates(),
             )),
         ]
     }
@@ -281,6 +295,6 @@ pub(crate) mod tests {
                 assert!(close(&direct, sum), "{model:?}");
             }
         }
-        assert_eq!(seen, 4);
+        assert_eq!(seen, 6);
     }
 }

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
-use super::{Potential, Prior, Rows};
+use super::{Potential, Prior, Quadratic, Rows, Spread};
 use crate::lanes::vectorised;
 use crate::linalg::{add_scaled, dot};
 
@@ -48,6 +48,14 @@ impl Coordinates {
     pub fn outward(&self, u: &[f64], out: &mut [f64]) {
         out.copy_from_slice(&self.centre);
         add_product(&self.transposed, u, 1.0, out);
+    }
+
+    /// The covariance of `x` from that of `u`, both row-major.
+    pub fn outward_covariance(&self, covariance: &[f64]) -> Vec<f64> {
+        let d = self.dim();
+        let c = DMatrix::from_row_slice(d, d, &self.matrix);
+        let moved = &c * DMatrix::from_row_slice(d, d, covariance) * c.transpose();
+        ((&moved + moved.transpose()) * 0.5).as_slice().to_vec()
     }
 
     /// `u` from `x`.
@@ -151,8 +159,30 @@ impl Potential for Whitened {
         (self.inner.row_smoothness(row) + prior) * stretch * stretch
     }
 
-    fn quadratic(&self) -> Option<super::Quadratic> {
-        None // the exact laws are computed in the coordinates that people know
+    fn quadratic(&self) -> Option<Quadratic> {
+        let d = self.dim();
+        let prior = match &self.prior {
+            Prior::Flat => DMatrix::zeros(d, d),
+            Prior::Gaussian(precision) => DMatrix::from_diagonal(&DVector::from_column_slice(precision)) * self.prior_weight,
+            Prior::Laplace { .. } => return None,
+        };
+        let form = self.inner.quadratic()?;
+        let c = DMatrix::from_row_slice(d, d, &self.coordinates.matrix);
+        let centre = DVector::from_column_slice(&self.coordinates.centre);
+        // With gradient H x - r in x it is C' H C u - C' (r - H centre) in u.
+        let whiten = |h: &[f64], r: &[f64], share: f64| {
+            let h = DMatrix::from_row_slice(d, d, h) + &prior * share;
+            let r = DVector::from_column_slice(r) - &h * &centre;
+            let precision = c.tr_mul(&h) * &c;
+            (((&precision + precision.transpose()) * 0.5).as_slice().to_vec(), c.tr_mul(&r).as_slice().to_vec())
+        };
+        let (precision, shift) = whiten(&form.precision, &form.shift, 1.0);
+        let spread = match form.spread {
+            Spread::None => Spread::None,
+            Spread::Shifts(sum) => Spread::Shifts((c.tr_mul(&DMatrix::from_row_slice(d, d, &sum)) * &c).as_slice().to_vec()),
+            Spread::Rows(rows) => Spread::Rows(rows.iter().map(|(h, r)| whiten(h, r, 1.0 / self.rows() as f64)).collect()),
+        };
+        Some(Quadratic { precision, shift, spread })
     }
 }
 
