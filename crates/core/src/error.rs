@@ -86,6 +86,14 @@ pub enum DataError {
         /// The dimension of the rest.
         expected: usize,
     },
+    /// A compressor that cannot work, or not here.
+    #[error("the compressor {compressor} cannot be used here: {problem}")]
+    Compressor {
+        /// Which one.
+        compressor: String,
+        /// Why not, and what instead.
+        problem: String,
+    },
     /// Weights that are not a probability vector, probabilities out of range, and the like.
     #[error("{what}: {problem}")]
     Weights {

@@ -60,6 +60,11 @@ pub fn langevin(x: &mut [f64], step: f64, temperature: f64, drift: &[f64], noise
     }
 }
 
+/// The standard deviation of a coordinate's error on each of `clients` messages whose sum, times the step, is Langevin noise: `step^2 clients sigma^2 = 2 step T`.
+pub fn error_for_noise(step: f64, temperature: f64, clients: usize) -> f64 {
+    (2.0 * temperature / (step * clients as f64)).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

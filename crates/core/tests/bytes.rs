@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use consilience_core::compress::{CodeChoice, Compressor};
 use consilience_core::model::Prior;
 use consilience_core::protocol::{Client, Direction, Event, Kind, Output, Precision, Refusal, Server, Statement};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
@@ -30,6 +31,25 @@ fn recipes() -> Vec<Recipe> {
             ..Local::fa_ld(step, vec![0.2, 0.3, 0.5], 3, 0.5, Batch::Full)
         }));
     }
+    // Every kind of compressor and code, up and down.
+    let small = Schedule::Constant(0.002);
+    let scaled = Compressor::qsgd(3).scaled();
+    for code in ["auto", "fixed", "elias", "entropy", "elias(gamma, dense)"] {
+        let code: CodeChoice = code.parse().unwrap();
+        let coins = Participation::Bernoulli(vec![0.3, 0.5, 0.9]);
+        let each = vec![Compressor::qsgd(4), Compressor::natural(), Compressor::rand_k(1)];
+        let memory = Uplink { up: each, code, participation: coins, ..Uplink::lsd_plus_plus(small, Batch::Rows(2), 5, Some(0.1)) };
+        recipes.push(Recipe::Uplink(memory));
+        recipes.push(Recipe::Uplink(Uplink { code, ..Uplink::b_elf(small, Compressor::top_k(1), scaled) }));
+        recipes.push(Recipe::Uplink(Uplink { code, ..Uplink::marina(small, 0.3, Compressor::qsgd(2).block(1)) }));
+        recipes.push(Recipe::Local(Local {
+            code,
+            up: Some((Compressor::qsgd(8), 0.5)),
+            ..Local::vr_fald_star(small, 3, 0.5, 0.3, 0.3, Batch::Rows(2))
+        }));
+    }
+    let target = linear(Prior::Flat, Placement::Server, 1.0);
+    recipes.push(Recipe::Uplink(Uplink::qlsd_star_exact_error(small, Batch::Rows(2), anchor(&target, vec![0.25, 0.5]))));
     recipes
 }
 
@@ -42,10 +62,11 @@ fn bytes_in_any_order_give_the_same_chain_and_are_all_counted() {
 
         let keys = Keys::simulation(Seed::new(1), 0);
         let checked = recipe.check(target.clone()).unwrap();
-        let precision = recipe.precision();
+        let format = recipe.format(&checked, keys).unwrap();
         let mut server: Server<Box<dyn Sampler>> =
-            Server::new(recipe.server(&checked, &[0.3, 0.3], keys).unwrap(), statement(), 3, 2, precision);
-        let mut clients: Vec<_> = (0..3).map(|i| Client::new(recipe.client(&checked, ClientId(i), keys), 2, precision)).collect();
+            Server::new(recipe.server(&checked, &[0.3, 0.3], keys).unwrap(), statement(), 3, format.clone());
+        let mut clients: Vec<_> =
+            (0..3).map(|i| Client::new(recipe.client(&checked, ClientId(i), keys).unwrap(), format.clone())).collect();
         server.greet(&statement(), "a client").unwrap();
 
         let mut shuffle = Seed::new(9).stream(Purpose::Data, SERVER, 0);
@@ -100,9 +121,10 @@ fn refusals_are_named_and_change_nothing() {
     let target = linear(Prior::Flat, Placement::Server, 1.0);
     let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
     let keys = Keys::simulation(Seed::new(1), 0);
-    let new = || Server::new(recipe.server(&target, &[0.0, 0.0], keys).unwrap(), statement(), 3, 2, Precision::F32);
+    let new = || Server::new(recipe.server(&target, &[0.0, 0.0], keys).unwrap(), statement(), 3, recipe.format(&target, keys).unwrap());
     let (mut server, mut honest) = (new(), new());
-    let mut clients: Vec<_> = (0..3).map(|i| Client::new(recipe.client(&target, ClientId(i), keys), 2, Precision::F32)).collect();
+    let mut clients: Vec<_> =
+        (0..3).map(|i| Client::new(recipe.client(&target, ClientId(i), keys).unwrap(), recipe.format(&target, keys).unwrap())).collect();
     let mut answers = Vec::new();
     while let Some(Output::Send { to, bytes }) = server.poll() {
         let mut answer = Vec::new();

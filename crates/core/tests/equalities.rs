@@ -5,8 +5,8 @@
 mod common;
 
 use common::*;
+use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::Prior;
-use consilience_core::protocol::Precision;
 use consilience_core::sampler::{Batch, Local, Participation, Recipe, Synchronise, Uplink, Weighting};
 use consilience_core::step::Schedule;
 use consilience_core::target::Placement;
@@ -169,5 +169,92 @@ fn chains_that_start_apart_meet() {
         let last = |from: [f64; 2]| start(&recipe, &target, &from, 1, 0).draws(2 * DRAWS).split_off(2 * DRAWS - 1);
         let apart = largest_difference(&last([0.3, 0.3]), &last([-40.0, 70.0]));
         assert!(apart < 1e-12, "{recipe:?}: still {apart} apart");
+    }
+}
+
+const IDENTITY: Compressor = Compressor::identity(Precision::F64);
+
+#[test]
+fn qlsd_with_identity_is_sgld() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let sgld = run(&uplink(Uplink::sgld(STEP, Batch::Rows(3))), &target, DRAWS);
+    assert!(run(&uplink(Uplink::qlsd(STEP, Batch::Rows(3), IDENTITY)), &target, DRAWS) == sgld);
+    let at_32_bits = Recipe::Uplink(Uplink::sgld(STEP, Batch::Rows(3)));
+    let identity = Recipe::Uplink(Uplink::qlsd(STEP, Batch::Rows(3), Compressor::identity(Precision::F32)));
+    assert!(run(&identity, &target, DRAWS) == run(&at_32_bits, &target, DRAWS));
+    let all_coordinates = Compressor::rand_k(2).at(Precision::F64);
+    assert!(largest_difference(&run(&uplink(Uplink::qlsd(STEP, Batch::Rows(3), all_coordinates)), &target, DRAWS), &sgld) < 1e-12);
+}
+
+#[test]
+fn qlsd_star_with_identity_is_lsd_star() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let anchor = anchor(&target, vec![0.4, 0.2]);
+    let star = run(&uplink(Uplink::lsd_star(STEP, Batch::Rows(3), anchor.clone())), &target, DRAWS);
+    assert!(run(&uplink(Uplink::qlsd_star(STEP, Batch::Rows(3), anchor, IDENTITY)), &target, DRAWS) == star);
+}
+
+#[test]
+fn qlsd_plus_plus_with_identity_and_full_batches_is_lmc_whatever_alpha() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    for alpha in [None, Some(0.01), Some(0.5), Some(1.0)] {
+        let same = run(&uplink(Uplink::qlsd_plus_plus(STEP, Batch::Full, 6, alpha, IDENTITY)), &target, DRAWS);
+        assert!(largest_difference(&same, &lmc) < 1e-12, "alpha = {alpha:?}");
+    }
+}
+
+#[test]
+fn elf_with_identity_is_lmc() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    assert!(run(&uplink(Uplink::d_elf(STEP, IDENTITY)), &target, DRAWS) == lmc);
+    assert!(run(&uplink(Uplink::p_elf(STEP, IDENTITY)), &target, DRAWS) == lmc);
+    assert!(run(&uplink(Uplink::b_elf(STEP, IDENTITY, IDENTITY)), &target, DRAWS) == lmc);
+    // Top-k of all coordinates loses nothing either, but takes the whole machinery.
+    let all = Compressor::top_k(2).at(Precision::F64);
+    for recipe in [Uplink::d_elf(STEP, all), Uplink::p_elf(STEP, all), Uplink::b_elf(STEP, all, all)] {
+        assert!(largest_difference(&run(&uplink(recipe), &target, DRAWS), &lmc) < 1e-12);
+    }
+}
+
+#[test]
+fn b_elf_has_d_elf_and_p_elf_in_its_corners() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let top = Compressor::top_k(1).at(Precision::F64);
+    let d_elf = run(&uplink(Uplink::d_elf(STEP, top)), &target, DRAWS);
+    assert!(run(&uplink(Uplink::b_elf(STEP, top, IDENTITY)), &target, DRAWS) == d_elf);
+    let p_elf = run(&uplink(Uplink::p_elf(STEP, top)), &target, DRAWS);
+    assert!(run(&uplink(Uplink::b_elf(STEP, IDENTITY, top)), &target, DRAWS) == p_elf);
+    assert!(d_elf != p_elf);
+}
+
+#[test]
+fn bi_qlsd_plus_plus_with_an_identity_downlink_is_qlsd_plus_plus() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let plus_plus = || Uplink::qlsd_plus_plus(Schedule::Constant(0.01), Batch::Rows(3), 4, Some(0.2), Compressor::qsgd(4));
+    let one_way = run(&uplink(plus_plus()), &target, DRAWS);
+    assert!(run(&uplink(Uplink { down: Some(IDENTITY), ..plus_plus() }), &target, DRAWS) == one_way);
+}
+
+#[test]
+fn marina_that_always_restarts_or_loses_nothing_is_lmc() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    assert!(run(&uplink(Uplink::marina(STEP, 1.0, Compressor::qsgd(1))), &target, DRAWS) == lmc);
+    assert!(run(&uplink(Uplink::marina(STEP, 0.2, IDENTITY)), &target, DRAWS) == lmc);
+    let lossless = Compressor::rand_k(2).at(Precision::F64);
+    assert!(largest_difference(&run(&uplink(Uplink::marina(STEP, 0.2, lossless)), &target, DRAWS), &lmc) < 1e-12);
+}
+
+#[test]
+fn compressed_parameters_that_lose_nothing_are_parameters() {
+    let target = gaussian(prior(), Placement::Server, 1.0);
+    let gamma = Schedule::Constant(0.2);
+    for recipe in [Local::fald(gamma, 3, 0.4, 0.25, Batch::Full), Local::vr_fald_star(gamma, 3, 0.4, 0.25, 0.3, Batch::Full)] {
+        let plain = run(&local(recipe.clone()), &target, DRAWS);
+        assert!(run(&local(Local { up: Some((IDENTITY, 1.0)), ..recipe.clone() }), &target, DRAWS) == plain);
+        let all = Some((Compressor::rand_k(2).at(Precision::F64), 0.7));
+        assert!(largest_difference(&run(&local(Local { up: all, ..recipe }), &target, DRAWS), &plain) < 1e-12);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use consilience_core::compress::Compressor;
 use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::registry::Family;
-use consilience_core::sampler::{Anchor, Average, Keys, NoiseScale, Participation, Recipe, Synchronise};
+use consilience_core::sampler::{Anchor, Average, Keys, NoiseScale, Participation, Recipe, Synchronise, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum, conduct};
 use consilience_core::target::{Placement, Target};
@@ -111,7 +112,7 @@ impl Plan {
             let sum = conduct(Evaluate::new(&target, &point), &mut Client::all(&target), &mut survey);
             Anchor { residual: sum.gradient().to_vec(), point }
         });
-        let draft = row.recipe(Schedule::Constant(1.0), &settings, b, anchor);
+        let draft = row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor);
         let step = match (config.sampler.step, &findings) {
             (Some(step), _) => step,
             (None, Some(found)) => Schedule::Constant(found.step(&draft)),
@@ -203,6 +204,16 @@ impl Findings {
         Findings { optimum, convexity, smoothness, local_smoothness }
     }
 
+    /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`,
+    /// about `2 / alpha` (Richtarik et al. 2021, EF21, Theorem 1), on each way.
+    fn loss(&self, recipe: &Uplink) -> f64 {
+        let (d, b) = (self.optimum.len(), self.local_smoothness.len());
+        let contraction = |alpha: f64| 1.0 + (1.0 - alpha).sqrt() / (1.0 - (1.0 - alpha).sqrt());
+        let of = |c: Compressor| c.omega(d).map_or_else(|| c.alpha(d).map_or(1.0, contraction), |omega| 1.0 + omega);
+        let up = (0..b).filter_map(|i| recipe.up.get(if recipe.up.len() == 1 { 0 } else { i })).map(|c| of(*c)).fold(1.0, f64::max);
+        up * recipe.down.map_or(1.0, of)
+    }
+
     /// The automatic step of a recipe.
     pub fn step(&self, recipe: &Recipe) -> f64 {
         match recipe {
@@ -212,7 +223,7 @@ impl Findings {
                     Participation::Bernoulli(p) => p.iter().copied().fold(1.0, f64::min),
                     Participation::Fixed(size) => *size as f64 / self.local_smoothness.len() as f64,
                 };
-                CAUTION * rarest / self.smoothness
+                CAUTION * rarest / (self.smoothness * self.loss(recipe))
             }
             Recipe::Local(recipe) => {
                 // A client that walks alone for 1/rate iterations is pulled by U_c / p_c.

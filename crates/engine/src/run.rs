@@ -143,7 +143,8 @@ impl Chain {
         let keys = Keys::simulation(Seed::new(seed), index as u32);
         let b = plan.target.clients.len();
         let mut server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
-        let mut clients: Vec<Box<dyn Device>> = (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect();
+        let mut clients: Vec<Box<dyn Device>> =
+            (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect::<Result<_, _>>()?;
         let mut ledger = Ledger::new(b);
         let mut outward = vec![0.0; plan.target.dim()];
         let (mut exchanges, mut draws, mut reported) = (0u64, 0u64, 0u64);

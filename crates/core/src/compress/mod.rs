@@ -57,6 +57,26 @@ pub enum Precision {
     F64,
 }
 
+impl Precision {
+    /// How many bits a number has.
+    pub fn bits(self) -> u64 {
+        match self {
+            Precision::F32 => 32,
+            Precision::F64 => 64,
+        }
+    }
+
+    /// Round `values` to what the wire carries. Numbers beyond the range of 32 bits become infinite, which the receiver refuses.
+    #[inline]
+    pub fn round(self, values: &mut [f64]) {
+        if self == Precision::F32 {
+            for v in values {
+                *v = f64::from(*v as f32);
+            }
+        }
+    }
+}
+
 /// What is done to one block of a vector; `algorithms.md` section 4 has the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operator {
@@ -199,6 +219,11 @@ impl Compressor {
     /// What is done to one block.
     pub const fn operator(self) -> Operator {
         self.operator
+    }
+
+    /// Whether the operator works on the whole vector, not on blocks of it.
+    pub const fn is_whole(self) -> bool {
+        self.block.is_none()
     }
 
     /// Whether the receiver needs the stream that the sender drew from: its address must then be public.

@@ -11,7 +11,7 @@ pub enum Kind {
     Gradient = 0,
     /// A parameter vector.
     Parameter = 1,
-    /// A reference point: where control variates are taken.
+    /// A reference point, or the start of a memory: what control variates are taken from.
     Reference = 2,
     /// Gradients at the reference point, and their sum.
     Control = 3,

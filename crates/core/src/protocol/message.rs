@@ -1,6 +1,8 @@
 //! Give every message one shape: what to do, and up to three vectors.
 
 use super::ledger::Kind;
+use crate::compress::{Channel, CompressError, Compressor, Message, Operator, Precision};
+use crate::rng::Stream;
 
 /// What an order asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +11,11 @@ pub enum Task {
     Estimate,
     /// This many local Langevin steps, then the position reached.
     Walk {
+        /// How many steps.
+        steps: u64,
+    },
+    /// This many local Langevin steps, then the position reached, uncompressed, for the reference point to move there.
+    WalkAndShow {
         /// How many steps.
         steps: u64,
     },
@@ -33,7 +40,7 @@ impl Task {
         match self {
             Task::Value => dim + 1,
             Task::Curvature => 1,
-            Task::Estimate | Task::Walk { .. } | Task::Gradient | Task::HessianVector => dim,
+            Task::Estimate | Task::Walk { .. } | Task::WalkAndShow { .. } | Task::Gradient | Task::HessianVector => dim,
         }
     }
 }
@@ -45,7 +52,7 @@ pub struct Order<'a> {
     pub round: u64,
     /// What to do.
     pub task: Task,
-    /// Where the client shall stand; `None`: where it stands already.
+    /// Where the client shall stand; `None`: where it stands already. A coded position is an increment to where it stands.
     pub position: Option<Payload<'a>>,
     /// What the client shall hold as its reference point.
     pub reference: Reference<'a>,
@@ -80,6 +87,15 @@ pub struct Reply<'a> {
 pub enum Payload<'a> {
     /// Numbers that the given precision represents exactly.
     Plain(&'a [f64], Precision),
+    /// A compressed vector.
+    Coded {
+        /// The numbers that the symbols stand for.
+        values: &'a [f64],
+        /// The symbols.
+        message: &'a Message,
+        /// How they are written.
+        channel: Channel,
+    },
 }
 
 impl<'a> Payload<'a> {
@@ -87,43 +103,66 @@ impl<'a> Payload<'a> {
     #[inline]
     pub fn values(&self) -> &'a [f64] {
         match self {
-            Payload::Plain(values, _) => values,
+            Payload::Plain(values, _) | Payload::Coded { values, .. } => values,
         }
     }
 
-    /// How many bits its encoding has.
+    /// How many bits its encoding has: whole bytes.
     pub fn bits(&self) -> u64 {
         match self {
             Payload::Plain(values, precision) => values.len() as u64 * precision.bits(),
+            Payload::Coded { message, channel, .. } => channel.length_bits(message).div_ceil(8) * 8,
         }
     }
 }
 
-/// How many bits an uncompressed number has on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
-    /// 32 bits, as the papers count.
-    F32,
-    /// 64 bits: nothing is rounded.
-    F64,
+/// A sender's end of a channel: it compresses a vector and knows what the receiver will see.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    channel: Channel,
+    message: Message,
+    values: Vec<f64>,
+    refused: bool,
 }
 
-impl Precision {
-    /// How many bits a number has.
-    pub fn bits(self) -> u64 {
-        match self {
-            Precision::F32 => 32,
-            Precision::F64 => 64,
+impl Sender {
+    /// The sender of a channel.
+    pub fn new(channel: Channel) -> Self {
+        Sender { channel, message: Message::new(), values: vec![0.0; channel.dimension()], refused: false }
+    }
+
+    /// Compress `v` with the random numbers of `stream`.
+    ///
+    /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it is, for the receiver to refuse by name.
+    pub fn send(&mut self, v: &[f64], stream: Stream) -> Payload<'_> {
+        self.refused = self.compress(v, stream).is_err();
+        if self.refused {
+            self.values.copy_from_slice(v);
+            self.values.iter_mut().filter(|x| x.abs() > f64::from(f32::MAX)).for_each(|x| *x = f64::INFINITY);
+        }
+        self.last()
+    }
+
+    /// The last vector once more.
+    pub fn last(&self) -> Payload<'_> {
+        if self.refused {
+            Payload::Plain(&self.values, Precision::F64)
+        } else {
+            Payload::Coded { values: &self.values, message: &self.message, channel: self.channel }
         }
     }
 
-    /// Round `values` to what the wire carries. Numbers beyond the range of 32 bits become infinite, which the receiver refuses.
-    #[inline]
-    pub fn round(self, values: &mut [f64]) {
-        if self == Precision::F32 {
-            for v in values {
-                *v = f64::from(*v as f32);
-            }
-        }
+    fn compress(&mut self, v: &[f64], stream: Stream) -> Result<(), CompressError> {
+        self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
+        let mut shared = stream;
+        self.message.dequantise(&mut shared, &mut self.values)
+    }
+}
+
+/// The precision of a compressor that sends vectors as they are.
+pub fn plain_precision(compressor: Compressor) -> Option<Precision> {
+    match compressor.operator() {
+        Operator::Identity(precision) => Some(precision),
+        _ => None,
     }
 }

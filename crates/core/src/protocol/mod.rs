@@ -6,10 +6,12 @@ mod party;
 mod statement;
 pub mod wire;
 
+pub use crate::compress::Precision;
 pub use ledger::{Direction, Kind, Ledger};
-pub use message::{Order, Payload, Precision, Reference, Reply, Task};
+pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
 pub use party::{Client, Output, Refusal, Server};
 pub use statement::{Mismatch, Statement};
+pub use wire::Format;
 
 use crate::rng::ClientId;
 

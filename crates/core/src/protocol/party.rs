@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, WireError, encode_order, encode_reply};
-use super::{Device, Event, Exchange, Ledger, Precision, Statement, Task};
+use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
 use crate::rng::ClientId;
 
 /// What the server wants done.
@@ -26,7 +26,7 @@ pub enum Output {
 }
 
 /// Why a message was refused. Nothing changed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum Refusal {
     /// The sender was not asked in this round.
     #[error("client {} was not asked in round {round}", .from.0)]
@@ -81,8 +81,7 @@ enum Stage {
 pub struct Server<E> {
     machine: E,
     statement: Statement,
-    dim: usize,
-    precision: Precision,
+    format: Format,
     outbox: VecDeque<Output>,
     task: Task,
     round: u64,
@@ -97,12 +96,11 @@ pub struct Server<E> {
 
 impl<E: Exchange> Server<E> {
     /// A server for so many clients.
-    pub fn new(machine: E, statement: Statement, clients: usize, dim: usize, precision: Precision) -> Self {
+    pub fn new(machine: E, statement: Statement, clients: usize, format: Format) -> Self {
         Server {
             machine,
             statement,
-            dim,
-            precision,
+            format,
             outbox: VecDeque::new(),
             task: Task::Estimate,
             round: 0,
@@ -130,7 +128,7 @@ impl<E: Exchange> Server<E> {
             return Err(Refusal::Twice { from, round });
         }
         let malformed = |why| Refusal::Malformed { from, round, why };
-        let reply = self.buffer.decode(bytes, self.task, self.dim, self.precision).map_err(malformed)?;
+        let reply = self.buffer.decode(bytes, self.task, &self.format, from).map_err(malformed)?;
         if reply.round != round {
             return Err(Refusal::WrongRound { from, found: reply.round, round });
         }
@@ -144,7 +142,7 @@ impl<E: Exchange> Server<E> {
         while let Some(next) = self.machine.cohort().get(self.folded).copied()
             && let Some(bytes) = self.waiting.remove(&next)
         {
-            if let Ok(reply) = self.buffer.decode(&bytes, self.task, self.dim, self.precision) {
+            if let Ok(reply) = self.buffer.decode(&bytes, self.task, &self.format, next) {
                 self.ledger.up(next, &reply);
                 self.machine.absorb(next, &reply);
             }
@@ -196,20 +194,19 @@ impl<E: Exchange> Server<E> {
 /// A client's side of the protocol around any device.
 pub struct Client<D> {
     device: D,
-    dim: usize,
-    precision: Precision,
+    format: Format,
     buffer: OrderBuffer,
 }
 
 impl<D: Device> Client<D> {
-    /// A client of a model with so many parameters.
-    pub fn new(device: D, dim: usize, precision: Precision) -> Self {
-        Client { device, dim, precision, buffer: OrderBuffer::default() }
+    /// A client that reads and writes in this format.
+    pub fn new(device: D, format: Format) -> Self {
+        Client { device, format, buffer: OrderBuffer::default() }
     }
 
     /// Do what an order asks; append the answer to `out`.
     pub fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), WireError> {
-        let order = self.buffer.decode(bytes, self.dim, self.precision)?;
+        let order = self.buffer.decode(bytes, &self.format)?;
         let reply = self.device.answer(&order);
         encode_reply(&reply, out);
         Ok(())

@@ -1,15 +1,44 @@
 //! Write messages as bytes, and read back exactly those bytes: each message has one encoding, and anything else is refused by name.
 //!
-//! A header (task, round, which vectors follow), then the vectors, little-endian. Dimension and precision are part of the agreed statement, never of a
-//! message, so a hostile length cannot make anybody allocate.
+//! A header (task, round, which vectors follow), then the vectors: numbers little-endian, or the code of a [`crate::compress::Channel`], which comes last and runs to the end. Dimension,
+//! precision and channels are part of what parties agree on ([`Format`]), never of a message, so a hostile length cannot make anybody allocate.
 
 use thiserror::Error;
 
 use super::ledger::Kind;
-use super::message::{Order, Payload, Precision, Reference, Reply, Task};
+use super::message::{Order, Payload, Reference, Reply, Task};
+use crate::compress::code::CodeError;
+use crate::compress::{Channel, CompressError, Message, Precision};
+use crate::rng::{ClientId, Purpose, SERVER, Seed};
+
+/// How vectors look on the wire: agreed on before the first message.
+#[derive(Clone, Debug)]
+pub struct Format {
+    /// How many parameters the model has.
+    pub dim: usize,
+    /// How a number crosses uncompressed.
+    pub precision: Precision,
+    /// How each client compresses what it sends in rounds; none where the list ends.
+    pub up: Vec<Option<Channel>>,
+    /// How the server compresses increments of the position.
+    pub down: Option<Channel>,
+    /// What compressors that share a stream draw it from.
+    pub public: Seed,
+}
+
+impl Format {
+    /// A format without compression.
+    pub fn plain(dim: usize, precision: Precision) -> Self {
+        Format { dim, precision, up: Vec::new(), down: None, public: Seed::new(0) }
+    }
+
+    fn up_of(&self, client: ClientId) -> Option<Channel> {
+        self.up.get(client.index()).copied().flatten()
+    }
+}
 
 /// Why bytes are not a message.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum WireError {
     /// The message ends too early.
     #[error("the message is cut short: {needed} more bytes are needed at byte {at}")]
@@ -47,6 +76,12 @@ pub enum WireError {
         /// Which one.
         coordinate: usize,
     },
+    /// A compressed vector that is not the encoding of any message.
+    #[error("the compressed vector is refused: {0}")]
+    Code(#[from] CodeError),
+    /// Symbols that stand for no vector.
+    #[error("the compressed vector is refused: {0}")]
+    Symbols(#[from] CompressError),
     /// A vector that the task does not carry, or lacks.
     #[error("the answer is a {found}, where a {expected} was asked for")]
     WrongKind {
@@ -61,6 +96,7 @@ const HAS_POSITION: u8 = 1 << 3;
 const REFERENCE_IS_POSITION: u8 = 1 << 4;
 const HAS_REFERENCE: u8 = 1 << 5;
 const HAS_CONTROL: u8 = 1 << 6;
+const POSITION_IS_CODED: u8 = 1 << 7;
 
 fn task_code(task: Task) -> u8 {
     match task {
@@ -70,15 +106,18 @@ fn task_code(task: Task) -> u8 {
         Task::Value => 3,
         Task::HessianVector => 4,
         Task::Curvature => 5,
+        Task::WalkAndShow { .. } => 6,
     }
 }
 
 /// Append an order.
 pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
     let mut first = task_code(order.task);
-    if order.position.is_some() {
-        first |= HAS_POSITION;
-    }
+    first |= match order.position {
+        None => 0,
+        Some(Payload::Plain(..)) => HAS_POSITION,
+        Some(Payload::Coded { .. }) => HAS_POSITION | POSITION_IS_CODED,
+    };
     first |= match order.reference {
         Reference::Keep => 0,
         Reference::Position => REFERENCE_IS_POSITION,
@@ -89,20 +128,20 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
     }
     out.push(first);
     push_number(order.round, out);
-    if let Task::Walk { steps } = order.task {
+    if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
         push_number(steps, out);
     }
     if let Some((_, from)) = order.control {
         push_number(from, out);
-    }
-    if let Some(position) = &order.position {
-        push_payload(position, out);
     }
     if let Reference::New(reference) = &order.reference {
         push_payload(reference, out);
     }
     if let Some((control, _)) = &order.control {
         push_payload(control, out);
+    }
+    if let Some(position) = &order.position {
+        push_payload(position, out);
     }
 }
 
@@ -115,7 +154,7 @@ pub fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
 
 /// The bits of an order that are not vectors.
 pub fn order_header_bits(order: &Order<'_>) -> u64 {
-    let walk = if let Task::Walk { steps } = order.task { number_len(steps) } else { 0 };
+    let walk = if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task { number_len(steps) } else { 0 };
     let control = order.control.map_or(0, |(_, from)| number_len(from));
     8 * (1 + number_len(order.round) + walk + control)
 }
@@ -128,75 +167,70 @@ pub fn reply_header_bits(reply: &Reply<'_>) -> u64 {
 /// A message that owns its vectors, read from bytes into buffers that are used again.
 #[derive(Clone, Debug, Default)]
 pub struct OrderBuffer {
-    head: Option<OrderHead>,
     position: Vec<f64>,
     reference: Vec<f64>,
     control: Vec<f64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct OrderHead {
-    round: u64,
-    task: Task,
-    flags: u8,
-    from: u64,
-    precision: Precision,
+    message: Message,
 }
 
 impl OrderBuffer {
-    /// Read an order for a model of `dim` parameters, with vectors in `precision` (surveys always use 64 bits).
-    pub fn decode(&mut self, bytes: &[u8], dim: usize, precision: Precision) -> Result<Order<'_>, WireError> {
-        self.head = None;
+    /// Read an order in a format (surveys always use 64 bits).
+    pub fn decode(&mut self, bytes: &[u8], format: &Format) -> Result<Order<'_>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let first = reader.byte()?;
-        let code = first & 7;
         let flags = first & !7;
         let unknown = |what| WireError::Unknown { what, at: 0, found: first };
-        if flags & 0x80 != 0 || flags & REFERENCE_IS_POSITION != 0 && flags & HAS_REFERENCE != 0 {
-            return Err(unknown("set of vectors"));
-        }
-        if flags & REFERENCE_IS_POSITION != 0 && flags & HAS_POSITION == 0 {
+        let both = |a: u8, b: u8| flags & a != 0 && flags & b != 0;
+        let without_position = flags & HAS_POSITION == 0 && flags & (REFERENCE_IS_POSITION | POSITION_IS_CODED) != 0;
+        if both(REFERENCE_IS_POSITION, HAS_REFERENCE) || without_position {
             return Err(unknown("set of vectors"));
         }
         let round = reader.number()?;
-        let task = match code {
+        let task = match first & 7 {
             0 => Task::Estimate,
             1 => Task::Walk { steps: reader.number()? },
             2 => Task::Gradient,
             3 => Task::Value,
             4 => Task::HessianVector,
             5 => Task::Curvature,
+            6 => Task::WalkAndShow { steps: reader.number()? },
             _ => return Err(unknown("task")),
         };
-        let precision = if task.is_survey() { Precision::F64 } else { precision };
+        let precision = if task.is_survey() { Precision::F64 } else { format.precision };
         let from = if flags & HAS_CONTROL != 0 { reader.number()? } else { 0 };
-        if flags & HAS_POSITION != 0 {
-            reader.vector(dim, precision, &mut self.position)?;
-        }
         if flags & HAS_REFERENCE != 0 {
-            reader.vector(dim, precision, &mut self.reference)?;
+            reader.vector(format.dim, precision, &mut self.reference)?;
         }
         if flags & HAS_CONTROL != 0 {
-            reader.vector(dim, precision, &mut self.control)?;
+            reader.vector(format.dim, precision, &mut self.control)?;
+        }
+        let coded = match format.down {
+            Some(channel) if flags & POSITION_IS_CODED != 0 => Some(channel),
+            None if flags & POSITION_IS_CODED != 0 => return Err(unknown("set of vectors: nothing is compressed on this way")),
+            _ => None,
+        };
+        if let Some(channel) = coded {
+            reader.coded(channel, format, SERVER, round, &mut self.message, &mut self.position)?;
+        } else if flags & HAS_POSITION != 0 {
+            reader.vector(format.dim, precision, &mut self.position)?;
         }
         reader.end()?;
-        self.head = Some(OrderHead { round, task, flags, from, precision });
-        Ok(self.view(OrderHead { round, task, flags, from, precision }))
-    }
-
-    fn view(&self, head: OrderHead) -> Order<'_> {
-        let plain = |flag: u8, values| if head.flags & flag != 0 { Some(Payload::Plain(values, head.precision)) } else { None };
-        Order {
-            round: head.round,
-            task: head.task,
-            position: plain(HAS_POSITION, &self.position),
-            reference: match plain(HAS_REFERENCE, &self.reference) {
-                Some(payload) => Reference::New(payload),
-                None if head.flags & REFERENCE_IS_POSITION != 0 => Reference::Position,
-                None => Reference::Keep,
+        Ok(Order {
+            round,
+            task,
+            position: match coded {
+                Some(channel) => Some(Payload::Coded { values: &self.position, message: &self.message, channel }),
+                None => (flags & HAS_POSITION != 0).then_some(Payload::Plain(&self.position, precision)),
             },
-            control: plain(HAS_CONTROL, &self.control).map(|payload| (payload, head.from)),
-        }
+            reference: if flags & HAS_REFERENCE != 0 {
+                Reference::New(Payload::Plain(&self.reference, precision))
+            } else if flags & REFERENCE_IS_POSITION != 0 {
+                Reference::Position
+            } else {
+                Reference::Keep
+            },
+            control: (flags & HAS_CONTROL != 0).then_some((Payload::Plain(&self.control, precision), from)),
+        })
     }
 }
 
@@ -204,30 +238,41 @@ impl OrderBuffer {
 #[derive(Clone, Debug, Default)]
 pub struct ReplyBuffer {
     values: Vec<f64>,
+    message: Message,
 }
 
 impl ReplyBuffer {
-    /// Read the reply to an order with this task.
-    pub fn decode(&mut self, bytes: &[u8], task: Task, dim: usize, precision: Precision) -> Result<Reply<'_>, WireError> {
+    /// Read a client's reply to an order with this task.
+    pub fn decode(&mut self, bytes: &[u8], task: Task, format: &Format, from: ClientId) -> Result<Reply<'_>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let code = reader.byte()?;
         let Some(kind) = Kind::ALL.into_iter().find(|k| *k as u8 == code) else {
             return Err(WireError::Unknown { what: "kind", at: 0, found: code });
         };
-        let expected = match task {
-            Task::Estimate => Kind::Gradient,
-            Task::Walk { .. } => Kind::Parameter,
-            Task::Gradient => Kind::Control,
-            Task::Value | Task::HessianVector | Task::Curvature => Kind::Survey,
+        let expected: &[Kind] = match task {
+            Task::Estimate => &[Kind::Gradient, Kind::Reference], // the latter starts a memory, uncompressed
+            Task::Walk { .. } => &[Kind::Parameter],
+            Task::WalkAndShow { .. } => &[Kind::Reference],
+            Task::Gradient => &[Kind::Control],
+            Task::Value | Task::HessianVector | Task::Curvature => &[Kind::Survey],
         };
-        if kind != expected {
-            return Err(WireError::WrongKind { found: kind.name(), expected: expected.name() });
+        if !expected.contains(&kind) {
+            return Err(WireError::WrongKind { found: kind.name(), expected: expected[0].name() });
         }
         let round = reader.number()?;
-        let precision = if task.is_survey() { Precision::F64 } else { precision };
-        reader.vector(task.answer_len(dim), precision, &mut self.values)?;
+        let precision = if task.is_survey() { Precision::F64 } else { format.precision };
+        let channel = format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));
+        if let Some(channel) = channel {
+            reader.coded(channel, format, from, round, &mut self.message, &mut self.values)?;
+        } else {
+            reader.vector(task.answer_len(format.dim), precision, &mut self.values)?;
+        }
         reader.end()?;
-        Ok(Reply { round, kind, payload: Payload::Plain(&self.values, precision) })
+        let payload = match channel {
+            Some(channel) => Payload::Coded { values: &self.values, message: &self.message, channel },
+            None => Payload::Plain(&self.values, precision),
+        };
+        Ok(Reply { round, kind, payload })
     }
 }
 
@@ -242,6 +287,9 @@ fn push_payload(payload: &Payload<'_>, out: &mut Vec<u8>) {
             for v in *values {
                 out.extend_from_slice(&v.to_le_bytes());
             }
+        }
+        Payload::Coded { message, channel, .. } => {
+            channel.encode(message, out);
         }
     }
 }
@@ -309,6 +357,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A compressed vector: all the bytes that are left.
+    fn coded(
+        &mut self,
+        channel: Channel,
+        format: &Format,
+        from: ClientId,
+        round: u64,
+        message: &mut Message,
+        out: &mut Vec<f64>,
+    ) -> Result<(), WireError> {
+        channel.decode(&self.bytes[self.at..], message)?;
+        self.at = self.bytes.len();
+        out.resize(format.dim, 0.0);
+        message.dequantise(&mut format.public.stream(Purpose::Compress, from, round), out)?;
+        match out.iter().position(|v| !v.is_finite()) {
+            Some(coordinate) => Err(WireError::NotFinite { coordinate }),
+            None => Ok(()),
+        }
+    }
+
     fn end(&self) -> Result<(), WireError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
@@ -324,13 +392,13 @@ mod tests {
 
     fn orders() -> impl Strategy<Value = (u64, u8, Vec<f64>, u8, u64, bool)> {
         let values = proptest::collection::vec(-1e6f32..1e6, 3).prop_map(|v| v.into_iter().map(f64::from).collect());
-        (any::<u64>(), 0..6u8, values, 0..8u8, any::<u64>(), any::<bool>())
+        (any::<u64>(), 0..7u8, values, 0..8u8, any::<u64>(), any::<bool>())
     }
 
     proptest! {
         #[test]
         fn orders_and_replies_come_back_as_they_were((round, code, values, vectors, number, wide) in orders()) {
-            let task = [Task::Estimate, Task::Walk { steps: number }, Task::Gradient, Task::Value, Task::HessianVector, Task::Curvature][code as usize];
+            let task = [Task::Estimate, Task::Walk { steps: number }, Task::Gradient, Task::Value, Task::HessianVector, Task::Curvature, Task::WalkAndShow { steps: number }][code as usize];
             let precision = if wide || task.is_survey() { Precision::F64 } else { Precision::F32 };
             let payload = Payload::Plain(&values, precision);
             let position = (vectors & 1 != 0).then_some(payload);
@@ -346,17 +414,17 @@ mod tests {
                 .iter().flatten().map(Payload::bits).sum::<u64>();
             prop_assert_eq!(bytes.len() as u64 * 8, order_header_bits(&order) + vectors_bits);
             let mut buffer = OrderBuffer::default();
-            let back = buffer.decode(&bytes, 3, precision).unwrap();
+            let back = buffer.decode(&bytes, &Format::plain(3, precision)).unwrap();
             prop_assert_eq!(format!("{back:?}"), format!("{order:?}"));
 
             let answer: Vec<f64> = values.iter().copied().cycle().take(task.answer_len(3)).collect();
-            let kind = if task.is_survey() { Kind::Survey } else { [Kind::Gradient, Kind::Parameter, Kind::Control][code as usize] };
+            let kind = [Kind::Gradient, Kind::Parameter, Kind::Control, Kind::Survey, Kind::Survey, Kind::Survey, Kind::Reference][code as usize];
             let reply = Reply { round, kind, payload: Payload::Plain(&answer, precision) };
             let mut bytes = Vec::new();
             encode_reply(&reply, &mut bytes);
             prop_assert_eq!(bytes.len() as u64 * 8, reply_header_bits(&reply) + reply.payload.bits());
             let mut buffer = ReplyBuffer::default();
-            let back = buffer.decode(&bytes, task, 3, precision).unwrap();
+            let back = buffer.decode(&bytes, task, &Format::plain(3, precision), ClientId(0)).unwrap();
             prop_assert_eq!(format!("{back:?}"), format!("{reply:?}"));
         }
 
@@ -364,13 +432,13 @@ mod tests {
         fn any_bytes_are_refused_or_are_the_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40), wide: bool) {
             let precision = if wide { Precision::F64 } else { Precision::F32 };
             let mut buffer = OrderBuffer::default();
-            if let Ok(order) = buffer.decode(&bytes, 1, precision) {
+            if let Ok(order) = buffer.decode(&bytes, &Format::plain(1, precision)) {
                 let mut again = Vec::new();
                 encode_order(&order, &mut again);
                 prop_assert_eq!(&again, &bytes);
             }
             let mut buffer = ReplyBuffer::default();
-            if let Ok(reply) = buffer.decode(&bytes, Task::Estimate, 1, precision) {
+            if let Ok(reply) = buffer.decode(&bytes, Task::Estimate, &Format::plain(1, precision), ClientId(0)) {
                 let mut again = Vec::new();
                 encode_reply(&reply, &mut again);
                 prop_assert_eq!(&again, &bytes);
@@ -382,7 +450,8 @@ mod tests {
     fn bad_messages_are_refused_by_name() {
         let mut bytes = Vec::new();
         encode_reply(&Reply { round: 300, kind: Kind::Gradient, payload: Payload::Plain(&[1.0, 2.0], Precision::F32) }, &mut bytes);
-        let refused = |bytes: &[u8], task| ReplyBuffer::default().decode(bytes, task, 2, Precision::F32).unwrap_err();
+        let refused =
+            |bytes: &[u8], task| ReplyBuffer::default().decode(bytes, task, &Format::plain(2, Precision::F32), ClientId(0)).unwrap_err();
         assert_eq!(refused(&bytes[..bytes.len() - 1], Task::Estimate), WireError::Truncated { at: 10, needed: 1 });
         assert_eq!(refused(&[&bytes[..], &[0]].concat(), Task::Estimate), WireError::Overlong { surplus: 1 });
         assert_eq!(refused(&bytes, Task::Gradient), WireError::WrongKind { found: "gradient", expected: "control" });

@@ -6,6 +6,7 @@
 //!     G_c = (1/p_c) H_c(x_c)                                 FALD, FA-LD
 //!     G_c = (1/p_c) [H_c(x_c) - H_c(y)] + grad U(y)          VR-FALD*, one minibatch for both H_c
 //! synchronise: x_c <- sum_c p_c x_c for all c; that is a draw
+//! with compression: x_c is sent as q_c = C(x_c - h_c), the mean is sum_c p_c (h_c + q_c), and h_c <- h_c + alpha q_c on both sides
 //! with probability q: y <- sum_c p_c x_c, taken *before* this iteration's step and used from the next iteration on
 //! ```
 //!
@@ -13,15 +14,15 @@
 //! clients that are not averaged are not asked, since their walk would be thrown away; where a reference point moves right after a synchronisation, nobody sends
 //! what all have already.
 
-use super::Sampler;
+use super::outlet::Outlet;
 use super::recipe::{Average, Local, Synchronise};
+use super::{Keys, Sampler};
+use crate::error::DataError;
 use crate::linalg::{add_scaled, norm_squared};
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
 use crate::step::{Schedule, langevin};
 use crate::target::{Site, Target};
-
-use super::Keys;
 
 /// The server of family B.
 #[derive(Debug)]
@@ -51,6 +52,9 @@ pub struct Server {
     cohort: Vec<ClientId>,
     shares: Vec<f64>,
     sum: Vec<f64>,
+    /// How fast the memory of the clients' parameters follows, and its mean `sum_c p_c h_c`.
+    memory_rate: Option<f64>,
+    memory: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +94,10 @@ impl Server {
             cohort: Vec::with_capacity(b),
             shares: vec![0.0; b],
             sum: vec![0.0; d],
+            memory_rate: recipe.memory_rate(),
+            memory: Vec::new(),
         };
+        server.memory = server.x.clone(); // all start at x_0, which everybody knows
         if server.reference_coin.is_some() {
             server.ask_everybody();
         } else {
@@ -166,7 +173,8 @@ impl Exchange for Server {
 
     fn order(&self, _to: ClientId) -> Order<'_> {
         let (task, reference) = match self.phase {
-            Phase::WalkToAverage { steps } | Phase::WalkToReference { steps } => (Task::Walk { steps }, Reference::Keep),
+            Phase::WalkToAverage { steps } => (Task::Walk { steps }, Reference::Keep),
+            Phase::WalkToReference { steps } => (Task::WalkAndShow { steps }, Reference::Keep),
             Phase::Refer { .. } if self.x_is_news => (Task::Gradient, Reference::Position),
             Phase::Refer { .. } => (Task::Gradient, Reference::New(self.plain(&self.reference))),
         };
@@ -185,6 +193,13 @@ impl Exchange for Server {
     }
 
     fn advance(&mut self) -> Event {
+        if let (Phase::WalkToAverage { .. }, Some(alpha)) = (self.phase, self.memory_rate) {
+            for (sum, h) in self.sum.iter_mut().zip(&mut self.memory) {
+                let q = *sum;
+                *sum += *h;
+                *h += alpha * q;
+            }
+        }
         self.precision.round(&mut self.sum);
         if !norm_squared(&self.sum).is_finite() {
             return Event::Diverged;
@@ -268,7 +283,10 @@ pub struct Client {
     inverse_weight: f64,
     shared_scale: f64,
     private_scale: f64,
-    precision: Precision,
+    outlet: Outlet,
+    /// How fast the memory of the parameter follows, and the memory `h_c`.
+    memory_rate: Option<f64>,
+    memory: Option<Vec<f64>>,
     keys: Keys,
     x: Vec<f64>,
     /// The reference point and `grad U` there; `None` before the first.
@@ -290,20 +308,22 @@ struct Control {
 
 impl Client {
     /// Client `id` of the target.
-    pub fn new(recipe: &Local, target: &Target, id: ClientId, keys: Keys) -> Self {
+    pub fn new(recipe: &Local, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
         let (p, rho) = (recipe.weights[id.index()], recipe.correlation);
         let private_variance = (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
         let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
-        Client {
+        Ok(Client {
             site: target.site(id, recipe.batch.of(rows)),
             step: recipe.step,
             temperature: target.temperature,
             inverse_weight: 1.0 / p,
             shared_scale: rho,
             private_scale: private_variance.sqrt(),
-            precision: recipe.precision,
+            outlet: Outlet::new(id, recipe.precision, recipe.up_channel(d)?, keys),
+            memory_rate: recipe.memory_rate(),
+            memory: None,
             keys,
             x: vec![0.0; d],
             reference: recipe.refresh.map(|_| control.clone()),
@@ -313,7 +333,7 @@ impl Client {
             noise: vec![0.0; d],
             private_noise: vec![0.0; d],
             sent: vec![0.0; d],
-        }
+        })
     }
 
     /// Put the new reference point to use, if iteration `k` is its first.
@@ -368,6 +388,9 @@ impl Device for Client {
         self.renew_reference(order.round); // before a point that moves again takes its place
         if let Some(position) = &order.position {
             self.x.copy_from_slice(position.values());
+            if self.memory.is_none() && self.memory_rate.is_some() {
+                self.memory = Some(self.x.clone()); // h_c = x_0, as at the server
+            }
         }
         match &order.reference {
             Reference::Keep => {}
@@ -378,18 +401,26 @@ impl Device for Client {
             self.next.gradient.copy_from_slice(control.values());
             self.next_from = Some(*from);
         }
-        let kind = if let Task::Walk { steps } = order.task {
+        if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
             for k in order.round..order.round + steps {
                 self.step(k);
             }
             self.sent.copy_from_slice(&self.x);
-            Kind::Parameter
         } else {
             self.site.gradient(&self.next.point, &mut self.sent);
-            Kind::Control
-        };
-        self.precision.round(&mut self.sent);
-        Reply { round: order.round, kind, payload: Payload::Plain(&self.sent, self.precision) }
+        }
+        match (order.task, self.memory_rate) {
+            (Task::Walk { .. }, Some(alpha)) => {
+                let memory = self.memory.get_or_insert_default();
+                add_scaled(-1.0, memory, &mut self.sent);
+                let reply = self.outlet.send(Kind::Parameter, &mut self.sent, order.round);
+                add_scaled(alpha, reply.payload.values(), memory); // with what is *sent*
+                reply
+            }
+            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, &mut self.sent, order.round),
+            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, &mut self.sent, order.round),
+            _ => self.outlet.send_plain(Kind::Control, &mut self.sent, order.round),
+        }
     }
 
     fn rows_evaluated(&self) -> u64 {

@@ -2,17 +2,20 @@
 
 pub mod exact;
 mod local;
+mod outlet;
 mod participation;
 mod recipe;
 pub mod registry;
 mod uplink;
 
 pub use participation::{Participation, Roll, Weighting};
-pub use recipe::{Anchor, Average, Batch, Local, NoiseScale, Oracle, Recipe, Synchronise, Uplink};
+pub use recipe::{Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe, Synchronise, Uplink};
 
+use crate::compress::{Channel, Compressor};
 use crate::error::DataError;
-use crate::protocol::{Device, Exchange};
+use crate::protocol::{Device, Exchange, Format};
 use crate::rng::{ClientId, Seed};
+use crate::step::Schedule;
 use crate::target::{Placement, Target, check_probabilities};
 
 /// A chain: the server's side of a sampler.
@@ -57,6 +60,7 @@ impl Recipe {
                     return refuse("the reference point", "it cannot move every 0 rounds: use at least 1".into());
                 }
                 Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
+                check_compression(recipe, &target)?;
                 Ok(target)
             }
             Recipe::Local(recipe) => {
@@ -100,6 +104,22 @@ impl Recipe {
                         return refuse("partial participation", "scheme II is biased unless all weights are equal: use scheme I".into());
                     }
                 }
+                if let Some((compressor, rate)) = recipe.up {
+                    let refuse = |problem: String| Err(DataError::Compressor { compressor: compressor.to_string(), problem });
+                    if recipe.average != Average::All {
+                        return refuse("with partial participation the server would have to remember every client: average all".into());
+                    }
+                    let Some(omega) = compressor.omega(target.dim()) else {
+                        return refuse("it is biased: use an unbiased one, such as qsgd(16)".into());
+                    };
+                    if !(rate > 0.0 && rate <= 1.0 / (1.0 + omega) + 1e-12) {
+                        return refuse(format!(
+                            "its memory rate is {rate}: it must be above 0 and at most 1/(1 + omega) = {}",
+                            1.0 / (1.0 + omega)
+                        ));
+                    }
+                    recipe.up_channel(target.dim())?;
+                }
                 Ok(match target.placement {
                     Placement::Server => target.split_by(&recipe.weights),
                     Placement::Split(_) => target,
@@ -120,18 +140,95 @@ impl Recipe {
     }
 
     /// One client of a chain.
-    pub fn client(&self, target: &Target, id: ClientId, keys: Keys) -> Box<dyn Device> {
-        match self {
-            Recipe::Uplink(recipe) => Box::new(uplink::Client::new(recipe, target, id, keys.private)),
-            Recipe::Local(recipe) => Box::new(local::Client::new(recipe, target, id, keys)),
-        }
+    pub fn client(&self, target: &Target, id: ClientId, keys: Keys) -> Result<Box<dyn Device>, DataError> {
+        Ok(match self {
+            Recipe::Uplink(recipe) => Box::new(uplink::Client::new(recipe, target, id, keys)?),
+            Recipe::Local(recipe) => Box::new(local::Client::new(recipe, target, id, keys)?),
+        })
     }
 
-    /// How vectors cross the wire.
-    pub fn precision(&self) -> crate::protocol::Precision {
-        match self {
-            Recipe::Uplink(recipe) => recipe.precision,
-            Recipe::Local(recipe) => recipe.precision,
+    /// How vectors look on the wire.
+    pub fn format(&self, target: &Target, keys: Keys) -> Result<Format, DataError> {
+        let (dim, b) = (target.dim(), target.clients.len());
+        let (precision, up, down): (_, Vec<Option<Channel>>, _) = match self {
+            Recipe::Uplink(recipe) => {
+                let up = (0..b).map(|i| recipe.up_channel(i, target)).collect::<Result<_, _>>()?;
+                (recipe.plain(), up, recipe.down_channel(dim)?)
+            }
+            Recipe::Local(recipe) => (recipe.precision, vec![recipe.up_channel(dim)?; b], None),
+        };
+        Ok(Format { dim, precision, up, down, public: keys.public })
+    }
+}
+
+/// Check that a compressor does what the algorithm's theory asks of it.
+fn check_compression(recipe: &Uplink, target: &Target) -> Result<(), DataError> {
+    let (d, b) = (target.dim(), target.clients.len());
+    let refuse = |compressor: Compressor, problem: String| Err(DataError::Compressor { compressor: compressor.to_string(), problem });
+    if recipe.up.len() > 1 && recipe.up.len() != b {
+        return refuse(recipe.up[0], format!("there are {} compressors for {b} clients: give one, or one for each", recipe.up.len()));
+    }
+    let everybody = recipe.participation == Participation::All;
+    for client in 0..recipe.up.len().max(1) {
+        let Some(compressor) = recipe.compressor(client, b, target.temperature) else { continue };
+        recipe.up_channel(client, target)?;
+        if recipe.noise == NoiseSource::Compression {
+            if !everybody || recipe.memory_rate.is_some() || !matches!(recipe.step, Schedule::Constant(_)) {
+                return refuse(
+                    compressor,
+                    "its error is the Langevin noise, so everybody must take part, without memory, at a constant step".into(),
+                );
+            }
+            continue;
+        }
+        match (recipe.memory_rate, recipe.memory_rule) {
+            (Some(_), MemoryRule::FromGradient) => {
+                if compressor.alpha(d).is_none() {
+                    return refuse(compressor, "error feedback needs a contractive one: use top_k(...), or wrap it as scaled(...)".into());
+                }
+                if !everybody {
+                    return refuse(compressor, "error feedback needs every client in every round".into());
+                }
+            }
+            (rate, rule) => {
+                let Some(omega) = compressor.omega(d) else {
+                    return refuse(
+                        compressor,
+                        "it is biased, which needs error feedback: use d-elf or b-elf, or an unbiased one such as qsgd(16)".into(),
+                    );
+                };
+                let most = 1.0 / (1.0 + omega);
+                if let (Some(alpha), MemoryRule::FromZero) = (rate, rule)
+                    && alpha > most * (1.0 + 1e-9)
+                {
+                    return refuse(
+                        compressor,
+                        format!("the memory rate {alpha} is too large for it: it must be at most 1/(1 + omega) = {most:.6}"),
+                    );
+                }
+                if let (Some(_), MemoryRule::Marina { restart }) = (rate, rule)
+                    && !(everybody && restart > 0.0 && restart <= 1.0)
+                {
+                    return refuse(
+                        compressor,
+                        "differences of gradients need every client in every round, and a restart probability above 0".into(),
+                    );
+                }
+            }
         }
     }
+    if let Some(compressor) = recipe.down {
+        if compressor.alpha(d).is_none() {
+            return refuse(compressor, "the way down needs a contractive one: use top_k(...), or wrap it as scaled(...)".into());
+        }
+        if !everybody {
+            return refuse(
+                compressor,
+                "a client that is away would miss increments of the parameter: compress the way down only where everybody takes part"
+                    .into(),
+            );
+        }
+        recipe.down_channel(d)?;
+    }
+    Ok(())
 }

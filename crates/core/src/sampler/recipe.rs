@@ -1,8 +1,10 @@
 //! Describe a sampler by its axes; the papers' names are constructors.
 
 use super::participation::{Participation, Weighting};
-use crate::protocol::Precision;
+use crate::compress::{Channel, CodeChoice, Compressor, Precision};
+use crate::error::DataError;
 use crate::step::Schedule;
+use crate::target::Target;
 
 /// A sampler of either family.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,12 +26,45 @@ pub struct Uplink {
     pub batch: Batch,
     /// `alpha`: how fast the memory follows; `None`: no memory.
     pub memory_rate: Option<f64>,
+    /// How the memory starts and moves.
+    pub memory_rule: MemoryRule,
+    /// How clients compress what they send: not at all, all alike, or each in its own way.
+    pub up: Vec<Compressor>,
+    /// How the server compresses the increments of the parameter; `None`: it sends the parameter.
+    pub down: Option<Compressor>,
+    /// How compressed vectors are written.
+    pub code: CodeChoice,
+    /// Where the Langevin noise comes from.
+    pub noise: NoiseSource,
     /// Who takes part.
     pub participation: Participation,
     /// What an answer counts for.
     pub weighting: Weighting,
     /// How vectors cross the wire.
     pub precision: Precision,
+}
+
+/// How a client's memory starts and moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryRule {
+    /// From 0: QLSD++ ([vono22] Alg. 2), DIANA.
+    FromZero,
+    /// From the first gradient, sent in full: EF21 ([karagulyan25] Alg. 1 and 3). Where nothing is lost and everybody takes part it changes nothing, and is left out.
+    FromGradient,
+    /// It is the last gradient; with this probability all start anew from a gradient sent in full: MARINA (Gorbunov et al. 2021).
+    Marina {
+        /// The probability.
+        restart: f64,
+    },
+}
+
+/// Where family A's Langevin noise comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoiseSource {
+    /// The server draws it.
+    Server,
+    /// It is the error of the clients' compression, which is exactly Gaussian ([hegazy24]): the server draws none.
+    Compression,
 }
 
 /// How a client of family A estimates its gradient.
@@ -96,6 +131,10 @@ pub struct Local {
     pub refresh: Option<f64>,
     /// How many rows a local step uses.
     pub batch: Batch,
+    /// How clients compress the difference between their parameter and a memory of it, and how fast that memory follows; `None`: they send the parameter.
+    pub up: Option<(Compressor, f64)>,
+    /// How compressed vectors are written.
+    pub code: CodeChoice,
     /// How vectors cross the wire.
     pub precision: Precision,
 }
@@ -118,6 +157,11 @@ pub enum Average {
     WithReplacement(usize),
     /// Scheme II: so many clients, uniformly without replacement; their mean. Only for equal weights.
     WithoutReplacement(usize),
+}
+
+/// A channel, or why there is none.
+pub(super) fn channel(compressor: Compressor, code: CodeChoice, dim: usize) -> Result<Channel, DataError> {
+    Channel::new(compressor, code, dim).map_err(|e| DataError::Compressor { compressor: compressor.to_string(), problem: e.to_string() })
 }
 
 /// What the private noise of family B is scaled for.
@@ -152,6 +196,11 @@ impl Uplink {
             oracle: Oracle::Plain,
             batch: Batch::Full,
             memory_rate: None,
+            memory_rule: MemoryRule::FromZero,
+            up: Vec::new(),
+            down: None,
+            code: CodeChoice::Auto,
+            noise: NoiseSource::Server,
             participation: Participation::All,
             weighting: Weighting::InverseProbability,
             precision: Precision::F32,
@@ -174,7 +223,92 @@ impl Uplink {
     }
 }
 
+impl Uplink {
+    /// QLSD (and, with minibatches, QLSD#): compressed gradients. QLSD Alg. 1.
+    pub fn qlsd(step: Schedule, batch: Batch, up: Compressor) -> Self {
+        Uplink { up: vec![up], ..Uplink::sgld(step, batch) }
+    }
+
+    /// QLSD*: control variates at the optimum, compressed. QLSD Alg. S1.
+    pub fn qlsd_star(step: Schedule, batch: Batch, anchor: Anchor, up: Compressor) -> Self {
+        Uplink { up: vec![up], ..Uplink::lsd_star(step, batch, anchor) }
+    }
+
+    /// QLSD++: control variates that are renewed, and compressed differences to a memory. QLSD Alg. 2.
+    pub fn qlsd_plus_plus(step: Schedule, batch: Batch, every: u64, memory_rate: Option<f64>, up: Compressor) -> Self {
+        Uplink { up: vec![up], ..Uplink::lsd_plus_plus(step, batch, every, memory_rate) }
+    }
+
+    /// D-ELF: contractive compression of gradients with error feedback (EF21). ELF Alg. 1.
+    pub fn d_elf(step: Schedule, up: Compressor) -> Self {
+        Uplink { up: vec![up], memory_rate: Some(1.0), memory_rule: MemoryRule::FromGradient, ..Uplink::lmc(step) }
+    }
+
+    /// P-ELF: contractive compression of the parameter's increments (EF21-P). ELF Alg. 2.
+    pub fn p_elf(step: Schedule, down: Compressor) -> Self {
+        Uplink { down: Some(down), ..Uplink::lmc(step) }
+    }
+
+    /// B-ELF: both. ELF Alg. 3.
+    pub fn b_elf(step: Schedule, up: Compressor, down: Compressor) -> Self {
+        Uplink { down: Some(down), ..Uplink::d_elf(step, up) }
+    }
+
+    /// Langevin-MARINA: compressed differences of successive gradients, started anew with probability `restart`.
+    pub fn marina(step: Schedule, restart: f64, up: Compressor) -> Self {
+        Uplink { up: vec![up], memory_rate: Some(1.0), memory_rule: MemoryRule::Marina { restart }, ..Uplink::lmc(step) }
+    }
+
+    /// QLSD* whose compression error is the Langevin noise: Hegazy et al. 2024.
+    pub fn qlsd_star_exact_error(step: Schedule, batch: Batch, anchor: Anchor) -> Self {
+        Uplink { noise: NoiseSource::Compression, ..Uplink::lsd_star(step, batch, anchor) }
+    }
+
+    /// The compressor of one client; `None`: it sends vectors as they are.
+    pub fn compressor(&self, client: usize, clients: usize, temperature: f64) -> Option<Compressor> {
+        if self.noise == NoiseSource::Compression {
+            return Some(Compressor::layered(crate::step::error_for_noise(self.step.largest(), temperature, clients)));
+        }
+        let given = if self.up.len() == 1 { self.up.first() } else { self.up.get(client) };
+        given.copied().filter(|c| crate::protocol::plain_precision(*c).is_none())
+    }
+
+    /// How one client's answers are compressed and written.
+    pub fn up_channel(&self, client: usize, target: &Target) -> Result<Option<Channel>, DataError> {
+        self.compressor(client, target.clients.len(), target.temperature).map(|c| channel(c, self.code, target.dim())).transpose()
+    }
+
+    /// How the parameter's increments are compressed and written.
+    pub fn down_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
+        let lossy = self.down.filter(|c| crate::protocol::plain_precision(*c).is_none());
+        lossy.map(|c| channel(c, self.code, dim)).transpose()
+    }
+
+    /// The memory rate, unless the memory changes nothing: where it starts from the gradient, nothing is lost, and everybody takes part.
+    pub fn effective_memory(&self) -> Option<f64> {
+        let lossless = self.up.iter().all(|c| crate::protocol::plain_precision(*c).is_some());
+        let idle = self.memory_rule != MemoryRule::FromZero && lossless && self.participation == Participation::All;
+        self.memory_rate.filter(|_| !idle)
+    }
+
+    /// The precision of vectors that are sent as they are.
+    pub fn plain(&self) -> Precision {
+        self.up.first().and_then(|c| crate::protocol::plain_precision(*c)).unwrap_or(self.precision)
+    }
+}
+
 impl Local {
+    /// How fast the memory of the clients' parameters follows, where they are compressed.
+    pub fn memory_rate(&self) -> Option<f64> {
+        self.up.filter(|(c, _)| crate::protocol::plain_precision(*c).is_none()).map(|(_, rate)| rate)
+    }
+
+    /// How clients' parameters are compressed and written.
+    pub fn up_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
+        let lossy = self.up.filter(|(c, _)| crate::protocol::plain_precision(*c).is_none());
+        lossy.map(|(c, _)| channel(c, self.code, dim)).transpose()
+    }
+
     /// FA-LD: `every` local steps, weights `p_c`, correlation `rho`. Deng et al. 2021.
     pub fn fa_ld(eta: Schedule, weights: Vec<f64>, every: u64, rho: f64, batch: Batch) -> Self {
         Local {
@@ -186,6 +320,8 @@ impl Local {
             noise: NoiseScale::Everybody,
             refresh: None,
             batch,
+            up: None,
+            code: CodeChoice::Auto,
             precision: Precision::F32,
         }
     }

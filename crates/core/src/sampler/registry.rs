@@ -1,8 +1,8 @@
 //! List every sampler: one row a name.
 
 use super::participation::{Participation, Weighting};
-use super::recipe::{Anchor, Average, Batch, Local, NoiseScale, Oracle, Recipe, Synchronise, Uplink};
-use crate::protocol::Precision;
+use super::recipe::{Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe, Synchronise, Uplink};
+use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;
 
 /// The two ways to share the work.
@@ -33,6 +33,27 @@ pub enum Axis {
     Weights,
     /// Who is averaged, and what the private noise is scaled for.
     Average,
+    /// How clients compress what they send.
+    Compress,
+    /// How the server compresses what it sends.
+    CompressDown,
+    /// How often gradients are sent in full.
+    Restart,
+}
+
+/// What clients remember of what they sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// Nothing.
+    None,
+    /// A memory from 0, if a rate is set.
+    Optional,
+    /// A memory from 0, at the largest rate that the compressor allows unless another is set: DIANA.
+    Diana,
+    /// A memory from the first gradient, at rate 1: EF21.
+    ErrorFeedback,
+    /// The last gradient: MARINA.
+    Differences,
 }
 
 /// One sampler.
@@ -50,67 +71,169 @@ pub struct Row {
     pub axes: &'static [Axis],
     /// Whether it needs `x*`, which is found by a survey before sampling.
     pub needs_optimum: bool,
+    /// What clients remember (family A).
+    pub feedback: Feedback,
+    /// Where the noise comes from (family A).
+    pub noise: NoiseSource,
+    /// Whether it goes beyond the papers: a combination that they name or leave open.
+    pub beyond: bool,
 }
+
+/// What most rows have in common.
+const PLAIN: Row = Row {
+    name: "",
+    family: Family::Uplink,
+    paper: "",
+    says: "",
+    axes: &[],
+    needs_optimum: false,
+    feedback: Feedback::None,
+    noise: NoiseSource::Server,
+    beyond: false,
+};
 
 /// Every sampler, in the order in which they are listed.
 pub const REGISTRY: &[Row] = &[
     Row {
         name: "lmc",
-        family: Family::Uplink,
         paper: "Karagulyan and Richtarik 2025, eq. 2",
         says: "Langevin Monte Carlo with full gradients",
         axes: &[Axis::Participation],
-        needs_optimum: false,
+        ..PLAIN
     },
     Row {
         name: "sgld",
-        family: Family::Uplink,
         paper: "Vono et al. 2022, eq. 3",
         says: "minibatch gradients, no control variates: biased when the rows differ",
         axes: &[Axis::Batch, Axis::Participation],
-        needs_optimum: false,
+        ..PLAIN
     },
     Row {
         name: "lsd*",
-        family: Family::Uplink,
         paper: "Vono et al. 2022, Alg. S2",
         says: "minibatch gradients with control variates at the optimum",
         axes: &[Axis::Batch, Axis::Participation],
         needs_optimum: true,
+        ..PLAIN
     },
     Row {
         name: "lsd++",
-        family: Family::Uplink,
         paper: "Vono et al. 2022, Alg. S3",
         says: "minibatch gradients with control variates that are renewed every so many rounds, and a memory",
         axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Participation],
-        needs_optimum: false,
+        feedback: Feedback::Optional,
+        ..PLAIN
+    },
+    Row {
+        name: "qlsd",
+        paper: "Vono et al. 2022, Alg. 1",
+        says: "compressed gradients",
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        ..PLAIN
+    },
+    Row {
+        name: "qlsd#",
+        paper: "Vono et al. 2022, sec. 2",
+        says: "compressed minibatch gradients: biased when clients or rows differ",
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        ..PLAIN
+    },
+    Row {
+        name: "qlsd*",
+        paper: "Vono et al. 2022, Alg. S1",
+        says: "compressed minibatch gradients with control variates at the optimum",
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        needs_optimum: true,
+        ..PLAIN
+    },
+    Row {
+        name: "qlsd++",
+        paper: "Vono et al. 2022, Alg. 2",
+        says: "compressed differences to a memory, with control variates that are renewed every so many rounds",
+        axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Compress, Axis::Participation],
+        feedback: Feedback::Diana,
+        ..PLAIN
+    },
+    Row {
+        name: "d-elf",
+        paper: "Karagulyan and Richtarik 2025, Alg. 1",
+        says: "contractive compression of gradients with error feedback (with a batch: beyond the paper)",
+        axes: &[Axis::Batch, Axis::Compress],
+        feedback: Feedback::ErrorFeedback,
+        ..PLAIN
+    },
+    Row {
+        name: "p-elf",
+        paper: "Karagulyan and Richtarik 2025, Alg. 2",
+        says: "contractive compression of the parameter on its way down",
+        axes: &[Axis::CompressDown],
+        ..PLAIN
+    },
+    Row {
+        name: "b-elf",
+        paper: "Karagulyan and Richtarik 2025, Alg. 3",
+        says: "contractive compression both ways, with error feedback",
+        axes: &[Axis::Batch, Axis::Compress, Axis::CompressDown],
+        feedback: Feedback::ErrorFeedback,
+        ..PLAIN
+    },
+    Row {
+        name: "bi-qlsd++",
+        paper: "Vono et al. 2022, Alg. 2 with Karagulyan and Richtarik 2025, Alg. 2",
+        says: "QLSD++ with a compressed way down (bidirectional DIANA)",
+        axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Compress, Axis::CompressDown],
+        feedback: Feedback::Diana,
+        beyond: true,
+        ..PLAIN
+    },
+    Row {
+        name: "marina-ld",
+        paper: "after Gorbunov et al. 2021",
+        says: "compressed differences of successive gradients, sent in full now and then (Langevin-MARINA)",
+        axes: &[Axis::Compress, Axis::Restart],
+        feedback: Feedback::Differences,
+        beyond: true,
+        ..PLAIN
+    },
+    Row {
+        name: "qlsd*-exact",
+        paper: "Hegazy et al. 2024",
+        says: "QLSD* whose compression error is exactly the Langevin noise: the server draws none",
+        axes: &[Axis::Batch],
+        needs_optimum: true,
+        noise: NoiseSource::Compression,
+        beyond: true,
+        ..PLAIN
     },
     Row {
         name: "fald",
         family: Family::Local,
         paper: "Plassier et al. 2023, Alg. 2",
         says: "local Langevin steps, averaged at random times",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation],
-        needs_optimum: false,
+        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Compress],
+        ..PLAIN
     },
     Row {
         name: "vr-fald*",
         family: Family::Local,
         paper: "Plassier et al. 2023, Alg. 3",
         says: "FALD with control variates: local drift corrected by the global gradient at a reference point",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Refresh],
-        needs_optimum: false,
+        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Refresh, Axis::Compress],
+        ..PLAIN
     },
     Row {
         name: "fa-ld",
         family: Family::Local,
         paper: "Deng et al. 2021, Alg. 1",
         says: "local Langevin steps, averaged every K of them, with weights and partial participation",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Weights, Axis::Average],
-        needs_optimum: false,
+        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Weights, Axis::Average, Axis::Compress],
+        ..PLAIN
     },
 ];
+
+/// What clients compress by where nothing is said: 16 levels, or the largest coordinate where error feedback makes up for the rest.
+const DEFAULT_UNBIASED: Compressor = Compressor::qsgd(16);
+const DEFAULT_CONTRACTIVE: Compressor = Compressor::top_k(1);
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
@@ -144,6 +267,14 @@ pub struct Settings {
     pub noise: Option<NoiseScale>,
     /// How vectors cross the wire; default 32 bits.
     pub precision: Option<Precision>,
+    /// How clients compress, all alike or each in its own way; default `qsgd(16)`, with error feedback `top_k(1)`, in family B not at all.
+    pub compress: Option<Vec<Compressor>>,
+    /// How the server compresses; default `top_k(1)`.
+    pub compress_down: Option<Compressor>,
+    /// How compressed vectors are written; default the shortest code.
+    pub code: Option<CodeChoice>,
+    /// With which probability gradients are sent in full; default 1/10.
+    pub restart: Option<f64>,
 }
 
 impl Settings {
@@ -166,16 +297,21 @@ impl Settings {
         note(self.weights.is_some(), Axis::Weights, "weights");
         note(self.average.is_some(), Axis::Average, "average");
         note(self.noise.is_some(), Axis::Average, "noise");
+        note(self.compress.is_some(), Axis::Compress, "compress");
+        note(self.compress_down.is_some(), Axis::CompressDown, "compress_down");
+        note(self.restart.is_some(), Axis::Restart, "restart");
         set
     }
 }
 
 impl Row {
     /// The recipe of this sampler with a step (on the scale of `U`) and settings. A sampler that needs the optimum gets it as `anchor`.
-    pub fn recipe(&self, step: Schedule, settings: &Settings, clients: usize, anchor: Option<Anchor>) -> Recipe {
+    pub fn recipe(&self, step: Schedule, settings: &Settings, clients: usize, dim: usize, anchor: Option<Anchor>) -> Recipe {
         let has = |axis| self.axes.contains(&axis);
         let batch = settings.batch.clone().unwrap_or(Batch::Full);
         let precision = settings.precision.unwrap_or(Precision::F32);
+        let code = settings.code.unwrap_or(CodeChoice::Auto);
+        let largest_rate = |c: &Compressor| 1.0 / (1.0 + c.omega(dim).unwrap_or(0.0));
         match self.family {
             Family::Uplink => {
                 let oracle = match anchor {
@@ -183,11 +319,31 @@ impl Row {
                     _ if has(Axis::Refresh) => Oracle::Svrg { every: settings.refresh_every.unwrap_or(100) },
                     _ => Oracle::Plain,
                 };
+                let default = if self.feedback == Feedback::ErrorFeedback { DEFAULT_CONTRACTIVE } else { DEFAULT_UNBIASED };
+                let up = if has(Axis::Compress) { settings.compress.clone().unwrap_or_else(|| vec![default]) } else { Vec::new() };
+                let down = has(Axis::CompressDown).then(|| settings.compress_down.unwrap_or(DEFAULT_CONTRACTIVE));
+                // Clients compress at the precision of the wire where they send numbers.
+                let up: Vec<Compressor> = up.into_iter().map(|c| c.at(precision)).collect();
+                let memory_rate = match self.feedback {
+                    Feedback::None => None,
+                    Feedback::Optional => settings.memory_rate,
+                    Feedback::Diana => settings.memory_rate.or(up.iter().map(largest_rate).reduce(f64::min)),
+                    Feedback::ErrorFeedback | Feedback::Differences => Some(1.0),
+                };
                 Recipe::Uplink(Uplink {
                     step,
                     oracle,
                     batch,
-                    memory_rate: settings.memory_rate,
+                    memory_rate,
+                    memory_rule: match self.feedback {
+                        Feedback::ErrorFeedback => MemoryRule::FromGradient,
+                        Feedback::Differences => MemoryRule::Marina { restart: settings.restart.unwrap_or(0.1) },
+                        Feedback::None | Feedback::Optional | Feedback::Diana => MemoryRule::FromZero,
+                    },
+                    up,
+                    down: down.map(|c| c.at(precision)),
+                    code,
+                    noise: self.noise,
                     participation: settings.participation.clone().unwrap_or(Participation::All),
                     weighting: settings.weighting.unwrap_or(Weighting::InverseProbability),
                     precision,
@@ -209,6 +365,8 @@ impl Row {
                     noise: settings.noise.unwrap_or(NoiseScale::Everybody),
                     refresh: has(Axis::Refresh).then(|| settings.refresh_probability.unwrap_or(rate)),
                     batch,
+                    up: settings.compress.as_ref().and_then(|list| list.first()).map(|c| (c.at(precision), largest_rate(c))),
+                    code,
                     precision,
                 })
             }

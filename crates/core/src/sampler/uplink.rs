@@ -1,8 +1,8 @@
 //! Send gradients up and take one Langevin step a round: family A.
 //!
 //! ```text
-//! server   send x
-//! clients  i in A:  H_i = oracle_i(x);  g_i = C_i(H_i - eta_i);  send g_i;  eta_i <- eta_i + alpha g_i
+//! server   v = Q_down(x - w);  w <- w + v;  send v             (uncompressed: w = x, send x)
+//! clients  i in A, at w:  H_i = oracle_i(w);  g_i = C_i(H_i - eta_i);  send g_i;  eta_i <- eta_i + alpha g_i
 //! server   g = eta + sum_{i in A} omega_i g_i;   eta <- eta + alpha sum_{i in A} g_i
 //!          x <- x - gamma (g + grad U_0(x)) + sqrt(2 gamma T) Z
 //! ```
@@ -11,13 +11,14 @@
 //! away when the reference point moved is sent that point when it comes back; with the fixed point oracle the server adds the gradient at `x*`
 //! that is left, so that the drift is unbiased however well `x*` was found, and wherever the prior is applied.
 
-use super::Sampler;
+use super::outlet::Outlet;
 use super::participation::Roll;
-use super::recipe::{Oracle, Uplink};
+use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
+use super::{Keys, Sampler};
 use crate::error::DataError;
-use crate::linalg::{add_scaled, norm_squared};
+use crate::linalg::{add_scaled, norm_squared, subtract};
 use crate::model::Prior;
-use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed};
 use crate::step::{Schedule, langevin};
 use crate::target::{Placement, Site, Target};
@@ -28,24 +29,31 @@ pub struct Server {
     step: Schedule,
     oracle: Oracle,
     memory_rate: Option<f64>,
+    memory_rule: MemoryRule,
+    /// Whether all send their gradient in full this round.
+    restarting: bool,
     precision: Precision,
+    /// The temperature of the noise that the server draws.
     temperature: f64,
     prior: Prior,
     roll: Roll,
     public: Seed,
     round: u64,
     x: Vec<f64>,
-    /// `x` as the clients see it.
+    /// `w`: the parameter as the clients see it.
     sent: Vec<f64>,
+    /// Compresses the increments of `w`.
+    down: Option<Sender>,
+    increment: Vec<f64>,
     /// `eta = sum_i eta_i`.
     memory: Vec<f64>,
     /// The reference point `z` (or `x*`), how often it was set, and which setting each client has seen.
     reference: Vec<f64>,
     version: u64,
     seen: Vec<u64>,
-    /// `sum_{i in A} omega_i g_i` and `sum_{i in A} g_i` so far.
+    /// `eta + sum_{i in A} omega_i g_i`, and what the memory will absorb, so far.
     weighted: Vec<f64>,
-    plain: Vec<f64>,
+    absorbed: Vec<f64>,
     noise: Vec<f64>,
 }
 
@@ -57,21 +65,25 @@ impl Server {
         let mut server = Server {
             step: recipe.step,
             oracle: recipe.oracle.clone(),
-            memory_rate: recipe.memory_rate,
-            precision: recipe.precision,
-            temperature: target.temperature,
+            memory_rate: recipe.effective_memory(),
+            memory_rule: recipe.memory_rule,
+            restarting: false,
+            precision: recipe.plain(),
+            temperature: if recipe.noise == NoiseSource::Server { target.temperature } else { 0.0 },
             prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
             roll,
             public,
             round: 0,
             x: start.to_vec(),
             sent: vec![0.0; d],
+            down: recipe.down_channel(d)?.map(Sender::new),
+            increment: vec![0.0; d],
             memory: vec![0.0; d],
             reference: vec![0.0; d],
             version: 0,
             seen: vec![0; b],
             weighted: vec![0.0; d],
-            plain: vec![0.0; d],
+            absorbed: vec![0.0; d],
             noise: vec![0.0; d],
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
@@ -85,14 +97,32 @@ impl Server {
 
     fn prepare(&mut self) {
         self.roll.call(self.public, self.round);
-        self.sent.copy_from_slice(&self.x);
-        self.precision.round(&mut self.sent);
+        match &mut self.down {
+            Some(sender) if self.round > 0 => {
+                subtract(&self.x, &self.sent, &mut self.increment);
+                let v = sender.send(&self.increment, self.public.stream(Purpose::Compress, SERVER, self.round));
+                add_scaled(1.0, v.values(), &mut self.sent); // [karagulyan25] Alg. 2: w <- w + Q(x - w)
+            }
+            _ => {
+                self.sent.copy_from_slice(&self.x); // and w_0 = x_0, sent in full
+                self.precision.round(&mut self.sent);
+            }
+        }
         if self.moves_reference() {
             self.reference.copy_from_slice(&self.sent); // [vono22] Alg. 2, "Set zeta_k = theta_k"
             self.version += 1;
         }
+        self.restarting = match self.memory_rule {
+            MemoryRule::Marina { restart } if self.memory_rate.is_some() => {
+                self.round == 0 || self.public.stream(Purpose::Reference, SERVER, self.round).coin(restart)
+            }
+            _ => false,
+        };
+        if self.restarting {
+            self.memory.fill(0.0);
+        }
         self.weighted.copy_from_slice(&self.memory);
-        self.plain.fill(0.0);
+        self.absorbed.fill(0.0);
     }
 
     fn moves_reference(&self) -> bool {
@@ -106,7 +136,9 @@ impl Exchange for Server {
     }
 
     fn order(&self, to: ClientId) -> Order<'_> {
-        let reference = if self.seen[to.index()] == self.version {
+        let reference = if self.restarting {
+            Reference::Position // no reference point is in use: it says to start anew
+        } else if self.seen[to.index()] == self.version {
             Reference::Keep
         } else if self.moves_reference() {
             Reference::Position
@@ -116,7 +148,10 @@ impl Exchange for Server {
         Order {
             round: self.round,
             task: Task::Estimate,
-            position: Some(Payload::Plain(&self.sent, self.precision)),
+            position: Some(match &self.down {
+                Some(sender) if self.round > 0 => sender.last(),
+                _ => Payload::Plain(&self.sent, self.precision),
+            }),
             reference,
             control: None,
         }
@@ -125,16 +160,15 @@ impl Exchange for Server {
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
         let g = reply.payload.values();
         add_scaled(self.roll.weight(from), g, &mut self.weighted);
-        if self.memory_rate.is_some() {
-            add_scaled(1.0, g, &mut self.plain);
+        if let Some(alpha) = self.memory_rate {
+            let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha }; // what starts a memory is taken over whole
+            add_scaled(rate, g, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
     }
 
     fn advance(&mut self) -> Event {
-        if let Some(alpha) = self.memory_rate {
-            add_scaled(alpha, &self.plain, &mut self.memory);
-        }
+        add_scaled(1.0, &self.absorbed, &mut self.memory);
         let drift = &mut self.weighted;
         if let Oracle::FixedPoint(anchor) = &self.oracle {
             add_scaled(1.0, &anchor.residual, drift);
@@ -167,72 +201,99 @@ pub struct Client {
     site: Site,
     oracle: Oracle,
     memory_rate: Option<f64>,
-    precision: Precision,
+    memory_rule: MemoryRule,
+    /// Whether the memory has its first gradient, where it starts from one.
+    started: bool,
+    outlet: Outlet,
     private: Seed,
+    /// `w`: where the client stands.
+    position: Vec<f64>,
     reference: Vec<f64>,
     /// `grad U_i` at the reference point.
     anchor: Vec<f64>,
     /// `eta_i`.
     memory: Vec<f64>,
     gradient: Vec<f64>,
+    /// `H_i - eta_i`.
+    difference: Vec<f64>,
 }
 
 impl Client {
-    /// Client `id` of the target; its minibatches come from `private`.
-    pub fn new(recipe: &Uplink, target: &Target, id: ClientId, private: Seed) -> Self {
+    /// Client `id` of the target.
+    pub fn new(recipe: &Uplink, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
-        Client {
+        Ok(Client {
             site: target.site(id, recipe.batch.of(rows)),
             oracle: recipe.oracle.clone(),
-            memory_rate: recipe.memory_rate,
-            precision: recipe.precision,
-            private,
+            memory_rate: recipe.effective_memory(),
+            memory_rule: recipe.memory_rule,
+            started: false,
+            outlet: Outlet::new(id, recipe.plain(), recipe.up_channel(id.index(), target)?, keys),
+            private: keys.private,
+            position: vec![0.0; d],
             reference: vec![0.0; d],
             anchor: vec![0.0; d],
             memory: vec![0.0; d],
             gradient: vec![0.0; d],
+            difference: vec![0.0; d],
+        })
+    }
+
+    /// The gradient estimate at the position, by the oracle.
+    fn estimate(&mut self, round: u64) {
+        let (private, id) = (self.private, self.site.id());
+        self.site.draw_batch(|| private.stream(Purpose::Batch, id, round));
+        match &self.oracle {
+            Oracle::Plain => self.site.estimate(&self.position, &mut self.gradient),
+            Oracle::FixedPoint(_) => {
+                self.gradient.fill(0.0);
+                self.site.add_difference(&self.position, &self.reference, 1.0, &mut self.gradient);
+            }
+            Oracle::Svrg { .. } => {
+                self.gradient.copy_from_slice(&self.anchor);
+                self.site.add_difference(&self.position, &self.reference, 1.0, &mut self.gradient);
+            }
         }
     }
 }
 
 impl Device for Client {
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        let x = order.position.as_ref().map_or(&[][..], Payload::values);
-        let moved = match &order.reference {
-            Reference::Keep => None,
-            Reference::Position => Some(x),
-            Reference::New(z) => Some(z.values()),
+        let round = order.round;
+        match &order.position {
+            Some(Payload::Plain(x, _)) => self.position.copy_from_slice(x),
+            Some(increment) => add_scaled(1.0, increment.values(), &mut self.position),
+            None => {}
+        }
+        match &order.reference {
+            Reference::Keep => {}
+            Reference::Position => self.reference.copy_from_slice(&self.position),
+            Reference::New(z) => self.reference.copy_from_slice(z.values()),
+        }
+        if matches!(self.oracle, Oracle::Svrg { .. }) && !matches!(order.reference, Reference::Keep) {
+            self.site.gradient(&self.reference, &mut self.anchor);
+        }
+        self.estimate(round);
+        let Some(alpha) = self.memory_rate else { return self.outlet.send(Kind::Gradient, &mut self.gradient, round) };
+        let starts = match self.memory_rule {
+            MemoryRule::FromZero => false,
+            MemoryRule::FromGradient => !std::mem::replace(&mut self.started, true),
+            MemoryRule::Marina { .. } => matches!(order.reference, Reference::Position),
         };
-        if let Some(z) = moved {
-            self.reference.copy_from_slice(z);
-            if matches!(self.oracle, Oracle::Svrg { .. }) {
-                self.site.gradient(z, &mut self.anchor);
-            }
+        if starts {
+            let reply = self.outlet.send_plain(Kind::Reference, &mut self.gradient, round);
+            self.memory.copy_from_slice(reply.payload.values());
+            return reply;
         }
-        let (private, id) = (self.private, self.site.id());
-        self.site.draw_batch(|| private.stream(Purpose::Batch, id, order.round));
-        match &self.oracle {
-            Oracle::Plain => self.site.estimate(x, &mut self.gradient),
-            Oracle::FixedPoint(_) => {
-                self.gradient.fill(0.0);
-                self.site.add_difference(x, &self.reference, 1.0, &mut self.gradient);
-            }
-            Oracle::Svrg { .. } => {
-                self.gradient.copy_from_slice(&self.anchor);
-                self.site.add_difference(x, &self.reference, 1.0, &mut self.gradient);
-            }
+        self.difference.copy_from_slice(&self.gradient);
+        add_scaled(-1.0, &self.memory, &mut self.difference); // [vono22] Alg. 2, "Compute g_i"
+        let reply = self.outlet.send(Kind::Gradient, &mut self.difference, round);
+        match self.memory_rule {
+            MemoryRule::Marina { .. } => self.memory.copy_from_slice(&self.gradient),
+            MemoryRule::FromZero | MemoryRule::FromGradient => add_scaled(alpha, reply.payload.values(), &mut self.memory), // with what is *sent*
         }
-        if let Some(alpha) = self.memory_rate {
-            for (g, eta) in self.gradient.iter_mut().zip(&self.memory) {
-                *g -= eta; // [vono22] Alg. 2, "Compute g_i"
-            }
-            self.precision.round(&mut self.gradient);
-            add_scaled(alpha, &self.gradient, &mut self.memory); // with what is *sent*
-        } else {
-            self.precision.round(&mut self.gradient);
-        }
-        Reply { round: order.round, kind: Kind::Gradient, payload: Payload::Plain(&self.gradient, self.precision) }
+        reply
     }
 
     fn rows_evaluated(&self) -> u64 {

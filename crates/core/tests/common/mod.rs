@@ -72,7 +72,7 @@ pub fn start(recipe: &Recipe, target: &Target, from: &[f64], seed: u64, chain: u
     let b = target.clients.len();
     Chain {
         server: recipe.server(&target, from, keys).unwrap(),
-        clients: (0..b as u32).map(|i| recipe.client(&target, ClientId(i), keys)).collect(),
+        clients: (0..b as u32).map(|i| recipe.client(&target, ClientId(i), keys).unwrap()).collect(),
         ledger: Ledger::new(b),
     }
 }

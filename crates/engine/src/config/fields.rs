@@ -98,6 +98,28 @@ pub const FIELDS: &[Field] = &[
     field("sampler", "wire", "\"f32\", \"f64\"", "f32", "how an uncompressed number crosses the network"),
     field(
         "sampler",
+        "compress",
+        "a compressor, or a list with one for each client",
+        "qsgd(16); with error feedback top_k(1); local steps: none",
+        "how clients compress: qsgd(s), natural, rand_k(k), top_k(k), scaled(...), block(..., size), identity",
+    ),
+    field(
+        "sampler",
+        "compress_down",
+        "a compressor",
+        "top_k(1)",
+        "how the server compresses the parameter: top_k(k), scaled(...), identity",
+    ),
+    field(
+        "sampler",
+        "code",
+        "\"auto\", \"fixed\", \"elias\", \"entropy\"",
+        "auto",
+        "how compressed vectors are written; auto takes the shortest",
+    ),
+    field("sampler", "restart", "number above 0, at most 1", "0.1", "marina-ld: the probability that gradients are sent in full"),
+    field(
+        "sampler",
         "precondition",
         "true or false",
         "false",

@@ -5,7 +5,7 @@ mod reader;
 
 use std::path::{Path, PathBuf};
 
-use consilience_core::protocol::Precision;
+use consilience_core::compress::{Compressor, Precision, SpecError};
 use consilience_core::sampler::registry::{self, Row, Settings};
 use consilience_core::sampler::{Average, Batch, NoiseScale, Participation, Synchronise, Weighting};
 use consilience_core::step::Schedule;
@@ -471,6 +471,13 @@ fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<SamplerConf
     settings.noise =
         optional(section.get("noise"), |v| v.choice(&[("published", NoiseScale::Everybody), ("participants", NoiseScale::Participants)]))?;
     settings.precision = optional(section.get("wire"), |v| v.choice(&[("f32", Precision::F32), ("f64", Precision::F64)]))?;
+    settings.compress = optional(section.get("compress"), |v| read_compressors(v, clients))?;
+    settings.compress_down = optional(section.get("compress_down"), read_compressor)?;
+    settings.code = optional(section.get("code"), |v| {
+        let text = v.text("the name of a code")?;
+        text.parse().map_err(|_| v.error(format!("\"{text}\" is no code"), "use \"auto\", \"fixed\", \"elias\" or \"entropy\""))
+    })?;
+    settings.restart = optional(section.get("restart"), |v| v.fraction(false))?;
     let precondition = optional(section.get("precondition"), boolean)?.unwrap_or(false);
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {
@@ -516,6 +523,30 @@ fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {
         Some(word) => Err(value.error(format!("\"{word}\" is not a step"), "use step = \"auto\", or a positive number such as 0.01")),
         None => value.positive().map(|step| Some(Schedule::Constant(step))),
     }
+}
+
+fn read_compressor(value: &Value<'_>) -> Result<Compressor, ConfigError> {
+    let text = value.text("a compressor, such as \"qsgd(16)\"")?;
+    text.parse().map_err(|e: SpecError| {
+        value.error(
+            e.to_string(),
+            "use e.g. \"qsgd(16)\", \"natural\", \"rand_k(10)\", \"top_k(1)\", \"scaled(qsgd(4))\", \"block(qsgd(2), 128)\"",
+        )
+    })
+}
+
+fn read_compressors(value: &Value<'_>, clients: Option<usize>) -> Result<Vec<Compressor>, ConfigError> {
+    if !value.value.is_array() {
+        return read_compressor(value).map(|c| vec![c]);
+    }
+    let list = value.list("a list of compressors")?.iter().map(read_compressor).collect::<Result<Vec<_>, _>>()?;
+    if clients.is_some_and(|b| b != list.len()) {
+        return Err(value.error(
+            format!("{} compressors for {} clients", list.len(), clients.unwrap_or(0)),
+            "give one for all, or one for each client",
+        ));
+    }
+    Ok(list)
 }
 
 fn read_batch(value: &Value<'_>) -> Result<Batch, ConfigError> {

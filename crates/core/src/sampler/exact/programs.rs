@@ -4,8 +4,10 @@ use nalgebra::{DMatrix, DVector};
 
 use super::moments::{Blocks, Linear, Op, apply, fixed_point};
 use super::{Affine, NoClosedForm, prior_precision};
+use crate::compress::{Compressor, Operator};
 use crate::model::Prior;
-use crate::sampler::recipe::{Average, Local, Oracle, Synchronise, Uplink};
+use crate::protocol::plain_precision;
+use crate::sampler::recipe::{Average, Local, MemoryRule, NoiseSource, Oracle, Synchronise, Uplink};
 use crate::sampler::{Participation, Weighting};
 use crate::step::Schedule;
 use crate::target::{Placement, Target};
@@ -60,58 +62,119 @@ fn column(v: &DVector<f64>, scale: f64) -> DMatrix<f64> {
     DMatrix::from_fn(v.len(), 1, |i, _| v[i] * scale)
 }
 
-/// The second moment of family A's draws: the state is x, the sum of answers, the reference point, this client's estimate, and every memory.
+/// Compress a block in place: its new mean given the old, and the noise around it. Exact for operators whose error has a known second moment.
+fn compress(compressor: Option<Compressor>, block: usize, d: usize) -> Result<Vec<Op>, NoClosedForm> {
+    let Some(compressor) = compressor.filter(|c| plain_precision(*c).is_none()) else { return Ok(Vec::new()) };
+    let identity = DMatrix::<f64>::identity(d, d);
+    let unknown = || NoClosedForm::Unknown {
+        what: format!("the compressor {compressor}"),
+        instead: "rand_k(...), scaled(rand_k(...)), identity and the exact-error quantiser have closed forms",
+    };
+    if !compressor.is_whole() {
+        return Err(unknown());
+    }
+    let set = |scale: f64, noise, spread| vec![Op::Set { block, linear: vec![(block, &identity * scale)], noise, spread }];
+    match compressor.operator() {
+        Operator::Layered { sigma } => Ok(set(1.0, Some(&identity * (sigma * sigma)), Vec::new())),
+        Operator::RandK { keep, .. } => {
+            // k of d coordinates, scaled by d/k, or not at all: E C = scale v, E C_i^2 = diagonal v_i^2, E C_i C_j = beside v_i v_j.
+            let (n, k) = (d as f64, f64::from(keep).min(d as f64));
+            let scale = if compressor.omega(d).is_some() { n / k } else { 1.0 };
+            let mean = scale * k / n;
+            let diagonal = scale * scale * k / n;
+            let beside = if d > 1 { scale * scale * k * (k - 1.0) / (n * (n - 1.0)) } else { diagonal };
+            let mut spread = vec![(beside - mean * mean, vec![(block, identity.clone())])];
+            for i in 0..d {
+                let only = DMatrix::from_fn(d, d, |r, c| f64::from(u8::from(r == i && c == i)));
+                spread.push((diagonal - beside, vec![(block, only)]));
+            }
+            Ok(set(mean, None, spread))
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// The second moment of family A's draws. The state is x, the sum of answers, the reference point, this client's estimate, the parameter as clients see it, the server's
+/// memory (MARINA's), what a client sends, and every client's memory.
 pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centre: &[f64]) -> Result<DMatrix<f64>, NoClosedForm> {
     let (d, b) = (target.dim(), clients.len());
     let gamma = constant_step(&recipe.step)?;
     let identity = DMatrix::<f64>::identity(d, d);
-    let (x, sum, z, estimate, first_memory) = (1, 2, 3, 4, 5);
-    let memories = if recipe.memory_rate.is_some() && recipe.participation != Participation::All { b } else { 0 };
-    let blocks = Blocks::new(vec![d; 4 + memories]);
+    let (x, sum, z, estimate, w, server_memory, sent, first_memory) = (1, 2, 3, 4, 5, 6, 7, 8);
+    let up = |i: usize| recipe.compressor(i, b, target.temperature);
+    let lossy = (0..b).any(|i| up(i).is_some());
+    let memory = recipe.effective_memory().filter(|_| lossy || recipe.participation != Participation::All);
+    let marina = match recipe.memory_rule {
+        MemoryRule::Marina { restart } if memory.is_some() => Some(restart),
+        _ => None,
+    };
+    let memories = if memory.is_some() { b } else { 0 };
+    let blocks = Blocks::new(vec![d; 7 + memories]);
 
+    let down = recipe.down.filter(|c| plain_precision(*c).is_none());
+    let point = if down.is_some() { w } else { x };
     let at = match &recipe.oracle {
-        Oracle::Plain => At::Plain(x),
-        Oracle::FixedPoint(_) => At::Difference(x, z),
-        Oracle::Svrg { .. } => At::Difference(x, z),
+        Oracle::Plain => At::Plain(point),
+        Oracle::FixedPoint(_) | Oracle::Svrg { .. } => At::Difference(point, z),
     };
     let fixed = match &recipe.oracle {
         Oracle::FixedPoint(anchor) => Some(DVector::from_fn(d, |i, _| anchor.point[i] - centre[i])),
         _ => None,
     };
-    // What client i does when it is active: its estimate, then memory and sum.
-    let active = |i: usize, weight: f64| {
+    // What client i does when it is active: its estimate, what it sends of it, then sum and memory.
+    let active = |i: usize, weight: f64, in_full: bool| -> Result<Vec<Op>, NoClosedForm> {
         let client = &clients[i];
         let mut linear = client.mean(&at, 1.0);
         if let Oracle::Svrg { .. } = recipe.oracle {
             linear.extend(client.mean(&At::Plain(z), 1.0));
         }
         let (noise, spread) = client.spread(&at, recipe.batch.of(client.rows), 1.0);
-        let mut program = vec![Op::Set { block: estimate, linear, noise, spread }];
-        let mut into_sum = vec![(sum, identity.clone()), (estimate, &identity * weight)];
-        if memories > 0 {
-            let alpha = recipe.memory_rate.unwrap_or(0.0);
-            let memory = first_memory + i;
-            into_sum.push((memory, &identity * -weight));
-            program.push(Op::set(sum, into_sum));
-            program.push(Op::set(memory, vec![(memory, &identity * (1.0 - alpha)), (estimate, &identity * alpha)]));
-        } else {
-            program.push(Op::set(sum, into_sum));
+        let mut program = vec![Op::Set { block: estimate, linear: collect(linear), noise, spread }];
+        let own = first_memory + i;
+        let mut difference = vec![(estimate, identity.clone())];
+        if memory.is_some() && !in_full {
+            difference.push((own, -&identity));
         }
-        program
+        program.push(Op::set(sent, difference));
+        if !in_full {
+            program.extend(compress(up(i), sent, d)?);
+        }
+        program.push(Op::set(sum, vec![(sum, identity.clone()), (sent, &identity * weight)]));
+        if marina.is_some() {
+            program.push(Op::set(own, vec![(estimate, identity.clone())]));
+        } else if let Some(alpha) = memory {
+            program.push(Op::set(own, vec![(own, identity.clone()), (sent, &identity * alpha)]));
+        }
+        Ok(program)
+    };
+    let everybody = |in_full: bool| -> Result<Vec<Op>, NoClosedForm> {
+        Ok((0..b).map(|i| active(i, 1.0, in_full)).collect::<Result<Vec<_>, _>>()?.concat())
     };
 
-    // The sum starts at the memories' sum, taken before this round changes them.
-    let mut round = vec![Op::set(sum, (0..memories).map(|i| (first_memory + i, identity.clone())).collect())];
+    let mut answers = Vec::new();
     match (&recipe.participation, recipe.weighting) {
-        (Participation::All, _) => round.extend((0..b).flat_map(|i| active(i, 1.0))),
+        (Participation::All, _) => {
+            if let Some(restart) = marina {
+                let in_full = [vec![Op::set(sum, Vec::new())], everybody(true)?].concat();
+                let compressed = [vec![Op::set(sum, vec![(server_memory, identity.clone())])], everybody(false)?].concat();
+                answers.push(Op::Mix(vec![(restart, in_full), (1.0 - restart, compressed)]));
+                answers.push(Op::set(server_memory, vec![(sum, identity.clone())]));
+            } else {
+                answers.extend(everybody(false)?);
+            }
+        }
         (Participation::Bernoulli(p), Weighting::InverseProbability) => {
-            round.extend((0..b).map(|i| Op::Mix(vec![(p[i], active(i, 1.0 / p[i])), (1.0 - p[i], Vec::new())])));
+            for i in 0..b {
+                answers.push(Op::Mix(vec![(p[i], active(i, 1.0 / p[i], false)?), (1.0 - p[i], Vec::new())]));
+            }
         }
         (participation, _) => {
-            let sets = active_sets(participation, b)?;
-            let weight = |set: &[usize]| b as f64 / set.len() as f64;
-            let case = |set: &Vec<usize>| set.iter().flat_map(|i| active(*i, weight(set))).collect::<Vec<_>>();
-            round.push(Op::Mix(sets.iter().map(|(p, set)| (*p, case(set))).collect()));
+            let mut cases = Vec::new();
+            for (p, set) in active_sets(participation, b)? {
+                let weight = b as f64 / set.len() as f64;
+                cases.push((p, set.iter().map(|i| active(*i, weight, false)).collect::<Result<Vec<_>, _>>()?.concat()));
+            }
+            answers.push(Op::Mix(cases));
         }
     }
     let mut step = vec![(x, identity.clone()), (sum, &identity * -gamma)];
@@ -123,24 +186,51 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
     if let Oracle::FixedPoint(anchor) = &recipe.oracle {
         step.push((ONE, column(&DVector::from_column_slice(&anchor.residual), -gamma)));
     }
-    let noise = Some(&identity * (2.0 * gamma * target.temperature));
-    round.push(Op::Set { block: x, linear: step, noise, spread: Vec::new() });
+    let temperature = if recipe.noise == NoiseSource::Server { target.temperature } else { 0.0 };
+    let noise = Some(&identity * (2.0 * gamma * temperature));
+    let step = Op::Set { block: x, linear: step, noise, spread: Vec::new() };
 
-    // A cycle: with SVRG as many rounds as a reference point lasts; every round ends in a draw.
-    let (period, start) = match (&recipe.oracle, fixed) {
-        (Oracle::Svrg { every }, _) => (*every, vec![Op::set(z, vec![(x, identity)])]),
-        (_, Some(fixed)) => (1, vec![Op::set(z, vec![(ONE, column(&fixed, 1.0))])]),
-        _ => (1, vec![Op::set(z, Vec::new())]), // a block that nobody sets would keep whatever it had
+    // One round: the parameter goes down, the reference point moves there or not, answers come up, a step. A block that nobody sets would keep whatever it had.
+    let downward = match down {
+        Some(_) => [
+            vec![Op::set(sent, vec![(x, identity.clone()), (w, -&identity)])],
+            compress(down, sent, d)?,
+            vec![Op::set(w, vec![(w, identity.clone()), (sent, identity.clone())])],
+        ]
+        .concat(),
+        None => vec![Op::set(w, Vec::new())],
     };
-    let mut cycle = start.clone();
-    for _ in 0..period {
-        cycle.extend(round.iter().cloned());
+    let mut before_answers = Vec::new();
+    if marina.is_none() {
+        before_answers.push(Op::set(server_memory, Vec::new()));
     }
-    let mut moment = fixed_point(&cycle, &blocks).map_err(|growth| NoClosedForm::Unstable { growth, step: gamma })?;
+    // The sum starts at the memories' sum, taken before this round changes them.
+    before_answers.push(Op::set(
+        sum,
+        if marina.is_some() { Vec::new() } else { (0..memories).map(|i| (first_memory + i, identity.clone())).collect() },
+    ));
+    let round = |moves_reference: bool| {
+        let mut round = downward.clone();
+        if moves_reference {
+            let there = match (&recipe.oracle, &fixed) {
+                (Oracle::Svrg { .. }, _) => vec![(point, identity.clone())],
+                (_, Some(fixed)) => vec![(ONE, column(fixed, 1.0))],
+                _ => Vec::new(),
+            };
+            round.push(Op::set(z, there));
+        }
+        round.extend(before_answers.iter().cloned());
+        round.extend(answers.iter().cloned());
+        round.push(step.clone());
+        round
+    };
+    // A cycle: with SVRG as many rounds as a reference point lasts; every round ends in a draw.
+    let period = if let Oracle::Svrg { every } = recipe.oracle { every } else { 1 };
+    let rounds: Vec<Vec<Op>> = (0..period).map(|k| round(k == 0)).collect();
+    let mut moment = fixed_point(&rounds.concat(), &blocks).map_err(|growth| NoClosedForm::Unstable { growth, step: gamma })?;
     let mut draws = DMatrix::zeros(moment.nrows(), moment.ncols());
-    apply(&start, &blocks, &mut moment);
-    for _ in 0..period {
-        apply(&round, &blocks, &mut moment);
+    for round in &rounds {
+        apply(round, &blocks, &mut moment);
         draws += &moment / period as f64;
     }
     Ok(draws)
@@ -178,8 +268,9 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Resu
     let variance = 2.0 * eta * target.temperature;
     let rho = recipe.correlation;
     let factor = recipe.noise.factor(recipe.average, b);
-    let (mean, shared, y, next_y, first) = (1, 2, 3, 4, 5); // the mean first: it is what the draws are
-    let blocks = Blocks::new(vec![d; 4 + b]);
+    let (mean, shared, y, next_y, sent, first) = (1, 2, 3, 4, 5, 6); // the mean first: it is what the draws are
+    let compression = recipe.up.filter(|(c, _)| plain_precision(*c).is_none());
+    let blocks = Blocks::new(vec![d; 5 + b + if compression.is_some() { b } else { 0 }]);
     let weighted =
         |weights: &[f64]| -> Linear { (0..b).filter(|c| weights[*c] > 0.0).map(|c| (first + c, &identity * weights[c])).collect() };
 
@@ -212,7 +303,20 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Resu
         iteration.push(Op::set(y, vec![(next_y, identity.clone())]));
     }
 
-    let average = average(recipe, b, &weighted, mean)?;
+    let average = match compression {
+        None => [vec![Op::set(sent, Vec::new())], average(recipe, b, &weighted, mean)?].concat(),
+        Some((compressor, rate)) => {
+            let mut program = vec![Op::set(mean, Vec::new())];
+            for c in 0..b {
+                let (memory, p) = (first + b + c, recipe.weights[c]);
+                program.push(Op::set(sent, vec![(first + c, identity.clone()), (memory, -&identity)]));
+                program.extend(compress(Some(compressor), sent, d)?);
+                program.push(Op::set(mean, vec![(mean, identity.clone()), (memory, &identity * p), (sent, &identity * p)]));
+                program.push(Op::set(memory, vec![(memory, identity.clone()), (sent, &identity * rate)]));
+            }
+            program
+        }
+    };
     let spread_out: Vec<Op> = (0..b).map(|c| Op::set(first + c, vec![(mean, identity.clone())])).collect();
     let synchronise: Vec<Op> = average.into_iter().chain(spread_out).collect();
 
