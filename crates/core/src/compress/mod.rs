@@ -57,7 +57,7 @@ pub enum Precision {
     F64,
 }
 
-/// What is done to one block of a vector; `algorithms.md` section 4 has the table.
+/// What is done to one block of a vector; `NOTATION.md` has the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operator {
     /// Nothing, but for rounding to the precision.
