@@ -172,7 +172,7 @@ impl Site {
         self.prior.add_hessian_vector(v, self.prior_weight, out);
     }
 
-    /// Draw the minibatch that [`Site::estimate`] and [`Site::difference`] use: a uniform subset, without replacement.
+    /// Draw the minibatch that [`Site::estimate`] and [`Site::add_difference`] use: a uniform subset, without replacement.
     pub fn draw_batch(&mut self, stream: impl FnOnce() -> Stream) {
         if !self.chosen.is_empty() {
             self.subsets.draw(self.potential.rows() as u32, &mut stream(), &mut self.chosen);

@@ -62,7 +62,7 @@ pub enum Precision {
 pub enum Operator {
     /// Nothing, but for rounding to the precision.
     Identity(Precision),
-    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm ([vono22] eq. 4).
+    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm (`[vono22]` eq. 4).
     Qsgd {
         /// `s`, the number of levels above zero.
         levels: u32,
@@ -83,7 +83,7 @@ pub enum Operator {
         /// How they travel.
         precision: Precision,
     },
-    /// Dithered rounding whose error is exactly `N(0, sigma^2)` whatever the vector ([hegazy24]).
+    /// Dithered rounding whose error is exactly `N(0, sigma^2)` whatever the vector (`[hegazy24]`).
     Layered {
         /// Standard deviation of the error.
         sigma: f64,
