@@ -32,8 +32,10 @@ pub enum Command {
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
     /// List the samplers and the built-in data.
+    #[command(after_help = "Example:\n  consilience list")]
     List,
     /// Document every field of a config.
+    #[command(after_help = "Example:\n  consilience fields | less")]
     Fields,
     /// Write a config to start from.
     #[command(after_help = "Example:\n  consilience new run.toml && consilience run run.toml")]

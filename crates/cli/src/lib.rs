@@ -33,3 +33,7 @@
 
 pub use consilience_core as core;
 pub use consilience_engine as engine;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

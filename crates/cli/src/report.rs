@@ -193,12 +193,16 @@ impl<'a> Answer<'a> {
     }
 
     fn next(&self) -> &'static str {
-        "\nNext: `consilience new run.toml` writes this run's config to change; `consilience list` shows the samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n"
+        "\nNext: `consilience new run.toml` writes a config to start from; `consilience list` shows the samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n"
     }
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let known: Vec<&Summary> = self.summaries.iter().flatten().collect();
+        if let (0, Some(path)) = (self.outcome.draws.chains(), &self.config.draws) {
+            warnings.push(format!("the draws are too many to be summarised here: they are all in {}", path.display()));
+            return warnings;
+        }
         if known.len() < self.summaries.len() {
             warnings.push("too few draws for a summary: run more iterations, or thin less".into());
         }
@@ -222,6 +226,7 @@ impl<'a> Answer<'a> {
         let of = |read: fn(&Summary) -> f64| -> Vec<Value> {
             self.summaries.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(read(s)))).collect()
         };
+        let held = draws.length() > 0; // else there is no mean: the draws are on disk alone, or there are none
         let covariance = draws.covariance();
         let ledger = &self.outcome.ledger;
         let kinds = |direction| -> Value {
@@ -243,8 +248,8 @@ impl<'a> Answer<'a> {
             "iterations": self.outcome.iterations,
             "interrupted": self.outcome.interrupted,
             "seconds": self.seconds,
-            "mean": draws.mean(),
-            "covariance": covariance.chunks(d.max(1)).collect::<Vec<_>>(),
+            "mean": held.then(|| draws.mean()),
+            "covariance": held.then(|| covariance.chunks(d.max(1)).collect::<Vec<_>>()),
             "sd": of(|s| s.sd),
             "lower_3": of(|s| s.lower),
             "upper_97": of(|s| s.upper),

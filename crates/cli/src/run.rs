@@ -49,7 +49,7 @@ fn perform(mut config: Config, options: &RunOptions, with_reference: bool) -> Re
         Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone() },
     };
     let progress = Arc::new(Progress::default());
-    let total = config.run.iterations * config.run.chains as u64;
+    let total = config.run.iterations.saturating_mul(config.run.chains as u64);
     let started = Instant::now();
     let outcome: Outcome = with_progress("sampling", total, &progress, || sample(&plan, &config.run, config.seed, sinks, &progress))?;
     let seconds = started.elapsed().as_secs_f64();
@@ -72,7 +72,8 @@ fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
         if iterations == 0 {
             return Err(Failure::Other("--iterations 0 leaves nothing to do: give at least 1".into()));
         }
-        config.run.burn_in = config.run.burn_in * iterations / config.run.iterations;
+        let share = u128::from(config.run.burn_in) * u128::from(iterations) / u128::from(config.run.iterations);
+        config.run.burn_in = share as u64; // below iterations, since burn_in is
         config.run.iterations = iterations;
     }
     if let Some(path) = &options.draws {

@@ -1,4 +1,4 @@
-//! The entropy code is within 2% of the entropy, at every number of levels and every length of the table from 784 on.
+//! The entropy code is within 2% of the entropy, at 1 to 65,536 levels and 784 to a million coordinates.
 //!
 //! Two entropies stand beside each other. *Empirical*: of each message's own frequencies. No code can reach it where most levels occur once
 //! (s = 65536 at d = 784: it is log2 of 784 and says nothing about the levels), because the receiver does not know the frequencies, and

@@ -165,6 +165,13 @@ impl Sinks {
         }
         Ok(draws)
     }
+
+    /// Remove the part files that are still there; a file that cannot be removed is no reason to fail.
+    pub fn discard(&self, chains: usize) {
+        if let Sinks::File { path, .. } = self {
+            (1..=chains).for_each(|chain| drop(std::fs::remove_file(part(path, chain))));
+        }
+    }
 }
 
 fn read_back(parts: &[PathBuf], dim: usize) -> std::io::Result<Draws> {

@@ -103,6 +103,7 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
         sinks.open(run.chains, d)?.into_par_iter().enumerate().map(|item| Ok(one(item))).collect::<Result<Vec<_>, RunError>>()
     })?;
     if let Ok(Some((_, error))) = failed.into_inner() {
+        sinks.discard(run.chains);
         return Err(error);
     }
     let mut outcome = Outcome {
@@ -113,18 +114,32 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
         interrupted: progress.stop.load(Ordering::Relaxed),
     };
     let mut sunk = Vec::new();
-    for chain in finished.into_iter().flatten() {
+    let chains: Vec<Chain> = finished.into_iter().flatten().collect();
+    let least = if outcome.interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
+    for chain in chains {
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
         outcome.iterations += chain.iterations;
-        sunk.push(chain.sink);
+        if chain.kept >= least {
+            sunk.push(chain.sink);
+        }
     }
     outcome.draws = sinks.close(sunk, d)?;
+    sinks.discard(run.chains);
     Ok(outcome)
+}
+
+/// All chains are cut to the same length, and a chain that waited for a core when the run was stopped has next to none: leave out those below this length, so that the
+/// most draws are left.
+fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
+    kept.sort_unstable_by(|a, b| b.cmp(a));
+    kept.iter().zip(1u64..).max_by_key(|(length, chains)| (*length * chains, *chains)).map_or(0, |(length, _)| *length)
 }
 
 struct Chain {
     sink: DrawSink,
+    /// How many draws went there.
+    kept: u64,
     ledger: Ledger,
     rows_evaluated: u64,
     iterations: u64,
@@ -147,7 +162,7 @@ impl Chain {
             (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect::<Result<_, _>>()?;
         let mut ledger = Ledger::new(b);
         let mut outward = vec![0.0; plan.target.dim()];
-        let (mut exchanges, mut draws, mut reported) = (0u64, 0u64, 0u64);
+        let (mut exchanges, mut draws, mut kept, mut reported) = (0u64, 0u64, 0u64, 0u64);
         while server.iteration() < run.iterations {
             let event = if spread {
                 exchange_spread(&mut *server, &mut clients, &mut ledger)
@@ -157,6 +172,7 @@ impl Chain {
             match event {
                 Event::Draw if server.iteration() > run.burn_in => {
                     if draws.is_multiple_of(run.thin) {
+                        kept += 1;
                         match &plan.coordinates {
                             None => sink.push(server.position())?,
                             Some(coordinates) => {
@@ -184,7 +200,7 @@ impl Chain {
         }
         let iterations = server.iteration();
         progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        Ok(Chain { sink, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
+        Ok(Chain { sink, kept, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The same bits for any number of threads, in memory and on disk, split by chains or by clients.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use consilience_engine::config::{Config, Source};
+use consilience_engine::config::{Config, RunConfig, Source};
 use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
@@ -102,6 +102,23 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
     run.iterations = 1_000_000_000;
     let outcome = sample(&plan, &run, 1, Sinks::Memory, &progress).unwrap();
     assert!(outcome.interrupted && outcome.iterations < 10_000);
+
+    // One core, three chains: the first is stopped on the way, the others have hardly begun. What the first drew is kept.
+    let waiting = self::config("name = \"lmc\"\nstep = 2e-6", 3, 8);
+    let run = RunConfig { iterations: 1_000_000_000, threads: 1, ..waiting.run.clone() };
+    let plan = Plan::new(&waiting, &Problem::new(&waiting).unwrap()).unwrap();
+    let progress = Progress::default();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while progress.done.load(std::sync::atomic::Ordering::Relaxed) < 5_000 {
+                std::thread::yield_now();
+            }
+            progress.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        sample(&plan, &run, 1, Sinks::Memory, &progress).unwrap()
+    });
+    assert_eq!(outcome.draws.chains(), 1);
+    assert!(outcome.interrupted && outcome.draws.length() >= 4_000, "{} draws", outcome.draws.length());
 
     let wild = self::config("name = \"lmc\"\nstep = 100.0", 2, 8);
     let plan = Plan::new(&wild, &Problem::new(&wild).unwrap()).unwrap();

@@ -14,7 +14,7 @@ pub enum CodeChoice {
     /// The one that is shortest on Gaussian vectors of this length: chosen once, for the compressor and the length, without a look at
     /// any message. Both ends choose alike.
     Auto,
-    /// Elias's omega code in the layout that [alistarh17] prescribes: sparse if `s^2 + sqrt(d) <= d/2`.
+    /// Elias's omega code in the layout that `[alistarh17]` prescribes: sparse if `s^2 + sqrt(d) <= d/2`.
     Elias,
     /// This one.
     Exactly(Code),

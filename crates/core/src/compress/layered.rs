@@ -1,6 +1,6 @@
 //! Round with a dither that both sides know, so that the error is exactly `N(0, sigma^2)` and independent of the vector.
 //!
-//! The shifted layered quantiser ([hegazy24], Hegazy, Leluc, Li, Dieuleveut 2024, "Compression with exact error distribution for federated
+//! The shifted layered quantiser (`[hegazy24]`, Hegazy, Leluc, Li, Dieuleveut 2024, "Compression with exact error distribution for federated
 //! learning"). Let `f` be the density of the error, `f0 = f(0)`, and `b(y) > 0` the point where `f(b) = y`. For a height `y` in `(0, f0)`
 //! the layer is the interval `(-b(y), b(f0 - y))`, of width `w(y)`. Integrated over the heights, the layers cover a point z exactly `f(z)` times: for
 //! `z < 0` those with `y < f(z)`, for `z > 0` those with `f0 - y < f(z)`. So an error that is uniform on a layer whose height has

@@ -77,12 +77,12 @@ impl Precision {
     }
 }
 
-/// What is done to one block of a vector; `algorithms.md` section 4 has the table.
+/// What is done to one block of a vector; `NOTATION.md` has the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operator {
     /// Nothing, but for rounding to the precision.
     Identity(Precision),
-    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm ([vono22] eq. 4).
+    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm (`[vono22]` eq. 4).
     Qsgd {
         /// `s`, the number of levels above zero.
         levels: u32,
@@ -103,7 +103,7 @@ pub enum Operator {
         /// How they travel.
         precision: Precision,
     },
-    /// Dithered rounding whose error is exactly `N(0, sigma^2)` whatever the vector ([hegazy24]).
+    /// Dithered rounding whose error is exactly `N(0, sigma^2)` whatever the vector (`[hegazy24]`).
     Layered {
         /// Standard deviation of the error.
         sigma: f64,

@@ -1,4 +1,4 @@
-//! Round every coordinate to a power of two at random, with mean exact ([horvath19], natural compression).
+//! Round every coordinate to a power of two at random, with mean exact (`[horvath19]`, natural compression).
 //!
 //! `|v_j|` in `[2^e, 2^(e+1))` goes up with probability `|v_j| / 2^e - 1`, which is the fraction that its mantissa holds. Powers are those of
 //! normal 32-bit numbers, `2^-126 ..= 2^127`: sign and power fit nine bits. A smaller coordinate is sent as 0 or `2^-126`, with mean exact. The level is the

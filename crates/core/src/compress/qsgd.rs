@@ -1,4 +1,4 @@
-//! Round every coordinate to one of `s` levels of the norm at random, with mean exact ([vono22] eq. 4, after [alistarh17]).
+//! Round every coordinate to one of `s` levels of the norm at random, with mean exact (`[vono22]` eq. 4, after `[alistarh17]`).
 //!
 //! `C(v)_j = norm sign(v_j) l_j / s`, where `l_j` is one of the two integers around `s |v_j| / norm` and has it as its mean. The norm
 //! travels as 32 bits, so it is rounded *up* to 32 bits first and everything is divided by what is sent: levels stay in `0..=s`, the mean

@@ -1,4 +1,4 @@
-//! Write integers in Elias's codes, as QSGD does ([alistarh17] section 3.1 and appendix A.2, A.3).
+//! Write integers in Elias's codes, as QSGD does (`[alistarh17]` section 3.1 and appendix A.2, A.3).
 //!
 //! Dense layout: every coordinate as the integer `|l| + 1`, then a sign if `l != 0`. Sparse layout: for every non-zero level the distance from the
 //! last one, its sign, and `|l|`; at the end the distance to the place behind the last coordinate, unless the last coordinate is not zero.
@@ -16,7 +16,7 @@ pub enum Integer {
     Gamma,
     /// The number of bits in gamma, then the bits after the first.
     Delta,
-    /// The number of bits, and its number of bits, and so on ("recursive Elias coding" in [alistarh17]).
+    /// The number of bits, and its number of bits, and so on ("recursive Elias coding" in `[alistarh17]`).
     Omega,
 }
 

@@ -7,7 +7,7 @@
 //!
 //! | symbols | `fixed` | `elias(integer, layout)` | `entropy` |
 //! |---|---|---|---|
-//! | levels | `ceil(log2(2s + 1))` bits each | [alistarh17]: dense, or zeros as run lengths | adaptive range coder |
+//! | levels | `ceil(log2(2s + 1))` bits each | `[alistarh17]`: dense, or zeros as run lengths | adaptive range coder |
 //! | kept indices | `ceil(log2 d)` bits each | gaps | Golomb-coded gaps, near `log2 C(d, k)` |
 //! | numbers, norms | 32 or 64 bits | the same | the same |
 

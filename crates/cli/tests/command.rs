@@ -1,0 +1,246 @@
+//! The command does what its help says: it answers, refuses with a reason and a code, and stops when it is told to.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use consilience::core::sampler::registry::REGISTRY;
+use consilience::engine::config::fields::FIELDS;
+use serde_json::Value;
+
+fn consilience(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn example() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gaussian.toml").display().to_string()
+}
+
+/// An empty folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("command-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A config file with this text.
+fn config(name: &str, text: &str) -> String {
+    let file = folder(name).join("run.toml");
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// What a command that succeeds prints.
+fn succeed(arguments: &[&str]) -> String {
+    let output = consilience(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", err(&output));
+    out(&output)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&succeed(arguments)).unwrap()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+}
+
+/// Two clients in one dimension, with whatever a test puts into the sampler and the run.
+fn two_clients(sampler: &str, run: &str) -> String {
+    format!(
+        "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [0.0]\nprecision = [[1.0]]\n[[client]]\nmean = [2.0]\nprecision = [[3.0]]\n\
+         [sampler]\nname = \"lmc\"\n{sampler}\n[run]\n{run}\n"
+    )
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in [&[][..], &["run"], &["exact"], &["list"], &["fields"], &["new"], &["completions"]] {
+        let text = succeed(&[command, &["--help"]].concat());
+        assert!(text.contains("Example:\n  consilience"), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn lists_are_complete() {
+    let list = succeed(&["list"]);
+    for row in REGISTRY {
+        assert!(list.contains(&format!("\n  {} ", row.name)) && list.contains(row.paper), "{}", row.name);
+    }
+    let fields = succeed(&["fields"]);
+    for field in FIELDS {
+        assert!(fields.contains(&format!("\n  {} ", field.key)) && fields.contains(field.says), "{}.{}", field.section, field.key);
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(succeed(&["completions", shell]).contains("consilience"));
+    }
+}
+
+#[test]
+fn new_writes_a_config_and_never_over_another() {
+    let file = folder("new").join("run.toml");
+    let path = file.display().to_string();
+    succeed(&["new", &path]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), succeed(&["new"]));
+    std::fs::write(&file, "mine").unwrap();
+    let again = consilience(&["new", &path]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(err(&again).contains("run.toml") && err(&again).contains("nothing was overwritten"), "{}", err(&again));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+/// About 3,600 draws with an autocorrelation near 1/2 are worth about 1,200 independent ones: a mean is off by 0.03 standard deviations, a covariance by 0.04 of
+/// their product. The bounds are six times that, so that another seed would pass as well; a temperature of 2, or a client left out, would not.
+#[test]
+fn the_draws_have_the_exact_law() {
+    let exact = &json(&["exact", &example(), "--json"])["stationary"];
+    let run = json(&["run", &example(), "--json", "--iterations", "4000"]);
+    assert_eq!((run["interrupted"].as_bool(), run["chains"].as_u64()), (Some(false), Some(4)));
+    assert!(run["draws"].as_u64().unwrap() > 700);
+    let sd: Vec<f64> = (0..2).map(|k| exact["covariance"][k][k].as_f64().unwrap().sqrt()).collect();
+    let (found, expected) = (numbers(&run["mean"]), numbers(&exact["mean"]));
+    for i in 0..2 {
+        assert!((found[i] - expected[i]).abs() < 0.18 * sd[i], "mean {i}: {} is not {}", found[i], expected[i]);
+        let (row, law) = (numbers(&run["covariance"][i]), numbers(&exact["covariance"][i]));
+        for j in 0..2 {
+            assert!((row[j] - law[j]).abs() < 0.24 * sd[i] * sd[j], "covariance {i}, {j}: {} is not {}", row[j], law[j]);
+        }
+    }
+}
+
+#[test]
+fn the_seed_decides_everything_and_the_threads_nothing() {
+    let run = |seed: &str, threads: &str| {
+        let mut value = json(&["run", &example(), "--json", "--iterations", "2000", "--seed", seed, "--threads", threads]);
+        assert!(value.as_object_mut().unwrap().remove("seconds").is_some());
+        value
+    };
+    let one = run("5", "1");
+    assert_eq!(one, run("5", "2"));
+    assert_eq!(one, run("5", "7"));
+    assert_ne!(one["mean"], run("6", "1")["mean"]);
+}
+
+#[test]
+fn a_wrong_config_is_refused_with_its_place_and_a_fix() {
+    let path = config("wrong", &two_clients("stepp = 0.1", "iterations = 10"));
+    for verb in ["run", "exact"] {
+        let output = consilience(&[verb, &path]);
+        assert_eq!(output.status.code(), Some(2));
+        let (line, text) = (11, err(&output));
+        assert!(text.starts_with(&format!("error: {path}, line {line}: sampler.stepp: ")), "{text}");
+        assert!(text.contains("did you mean `step`?") && out(&output).is_empty(), "{text}");
+    }
+    let missing = consilience(&["run", "no such file.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(err(&missing).contains("no such file.toml") && err(&missing).contains("consilience new"), "{}", err(&missing));
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_a_fix() {
+    for (arguments, code, word) in [
+        (&["run"][..], 2, "CONFIG"),
+        (&["run", &example(), "--iterations", "0"], 1, "at least 1"),
+        (&["run", &example(), "--draws", "draws.txt"], 1, ".csv or .npy"),
+        (&["rnu"], 2, "--help"),
+    ] {
+        let output = consilience(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(err(&output).contains(word), "{arguments:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_divergence_says_what_to_do_and_leaves_nothing_behind() {
+    let path = config("wild", &two_clients("step = 10.0", "iterations = 10_000"));
+    let draws = Path::new(&path).with_file_name("draws.csv");
+    let output = consilience(&["run", &path, "--json", "--draws", &draws.display().to_string()]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(err(&output).contains("chain 1 diverged") && err(&output).contains("step = \"auto\""), "{}", err(&output));
+    let left: Vec<_> = std::fs::read_dir(draws.parent().unwrap()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(left, ["run.toml"]);
+}
+
+#[test]
+fn exact_laws_are_refused_where_there_are_none() {
+    let rows = "rows = [[0.3, 1.0], [-1.0, 0.0], [0.4, 1.0]]";
+    let logistic = format!(
+        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n[[client]]\n{rows}\n[sampler]\nname = \"lmc\"\nstep = 0.1\n"
+    );
+    let round = two_clients("step = 0.1\nprecondition = true", "iterations = 10");
+    for (name, text, words) in [("logistic", logistic, "not Gaussian"), ("preconditioned", round, "precondition = false")] {
+        let output = consilience(&["exact", &config(name, &text)]);
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        assert!(err(&output).contains(words) && out(&output).is_empty(), "{}", err(&output));
+    }
+}
+
+/// `consilience list | head -0`: the reader is gone before the first byte.
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let mut gone =
+        Command::new(env!("CARGO_BIN_EXE_consilience")).arg("--version").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let pipe = gone.stdin.take().unwrap();
+    gone.wait().unwrap();
+    let output = command(&["list"]).stdout(pipe).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
+}
+
+/// Ctrl-C keeps what was drawn, even where some chains still wait for a core.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_keeps_the_draws() {
+    let path = config("interrupt", &two_clients("step = 0.1", "iterations = 1000\nburn_in = 0"));
+    let draws = Path::new(&path).with_file_name("draws.npy");
+    let file = draws.display().to_string();
+    let arguments = ["run", &path, "--json", "--iterations", "9000000000000000000", "--threads", "1", "--draws", &file];
+    let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let first = format!("{file}.chain-1.part");
+    let patience = Instant::now();
+    while std::fs::metadata(&first).map_or(0, |part| part.len()) < 50_000 {
+        let early = child.try_wait().unwrap();
+        if early.is_some() || patience.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            panic!("no draws came: {}", err(&child.wait_with_output().unwrap()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("what was drawn is kept"), "{}", err(&output));
+
+    let value: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(value["interrupted"].as_bool(), Some(true));
+    let (chains, length) = (value["chains"].as_u64().unwrap(), value["draws"].as_u64().unwrap());
+    assert!(chains >= 1 && length >= 6_000, "{chains} chains of {length} draws");
+    let mean = numbers(&value["mean"])[0];
+    assert!((mean - 1.5).abs() < 0.25, "{mean}"); // standard deviation 0.56, at least 1,000 effective draws: fourteen standard errors
+
+    let bytes = std::fs::read(&draws).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    assert!(std::str::from_utf8(&bytes[10..header]).unwrap().contains(&format!("'shape': ({chains}, {length}, 1)")));
+    let cells = bytes[header..].as_chunks::<8>();
+    assert!(cells.1.is_empty() && cells.0.len() as u64 == chains * length);
+    let average = cells.0.iter().map(|x| f64::from_le_bytes(*x)).sum::<f64>() / (chains * length) as f64;
+    assert!((average - mean).abs() < 1e-9, "{average} is not {mean}");
+    let left = std::fs::read_dir(draws.parent().unwrap()).unwrap().count();
+    assert_eq!(left, 2, "the config and the draws, no parts");
+}
