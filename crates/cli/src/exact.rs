@@ -19,10 +19,6 @@ pub fn exact(command: &ExactCommand) -> Result<(), Failure> {
     for warning in &plan.warnings {
         note(&format!("warning: {warning}\n"));
     }
-    if plan.coordinates.is_some() {
-        let fix = "set precondition = false: the law of the same sampler in the coordinates of the parameters";
-        return Err(Failure::Other(format!("{}: no exact law is computed in other coordinates\n  {fix}", command.config.display())));
-    }
     let unknown = |e: consilience_core::sampler::exact::NoClosedForm| Failure::Other(format!("{}: {e}", command.config.display()));
     let outward = |law: Law| match &plan.coordinates {
         None => law,
