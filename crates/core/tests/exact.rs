@@ -86,7 +86,7 @@ fn falds_lower_bound_holds_and_is_linear_in_the_step() {
         assert!((law.mean[0] - shift / (1.0 - a)).abs() < 1e-10, "mean at gamma {gamma}");
         assert!((law.covariance[0] - variance).abs() < 1e-10, "variance at gamma {gamma}");
         let w2 = ((law.mean[0] - truth.mean[0]).powi(2) + (law.sd(0) - truth.sd(0)).powi(2)).sqrt();
-        // Theorem 34, its right side divided by sigma_1^2 + sigma_2^2: as printed it would say 1.3 times more than is true here.
+        // Theorem 34 with its right side divided by sigma_1^2 + sigma_2^2.
         let printed = gamma / 2.0 * (mu[0] - mu[1]).abs() * (s2 / v[0] - s2 / v[1]).abs();
         let bound = printed / (v[0] + v[1]);
         assert!(w2 >= bound && bound > 0.0, "W2 = {w2} is below the bound {bound} at gamma {gamma}");

@@ -446,6 +446,34 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn any_bytes_in_a_compressed_format_are_refused_or_are_the_one_encoding(
+            bytes in proptest::collection::vec(any::<u8>(), 0..24),
+            which in 0..5usize,
+        ) {
+            let compressor = ["qsgd(3)", "natural", "rand_k(1)", "top_k(2)", "layered(0.5)"][which].parse().unwrap();
+            for code in ["fixed", "elias", "entropy"] {
+                let channel = Channel::new(compressor, code.parse().unwrap(), 3).unwrap();
+                let format = Format { up: vec![Some(channel)], down: Some(channel), ..Format::plain(3, Precision::F32) };
+                let mut buffer = OrderBuffer::default();
+                if let Ok(order) = buffer.decode(&bytes, &format) {
+                    let mut again = Vec::new();
+                    encode_order(&order, &mut again);
+                    prop_assert_eq!(&again, &bytes);
+                }
+                for task in [Task::Estimate, Task::Walk { steps: 1 }] {
+                    let mut buffer = ReplyBuffer::default();
+                    if let Ok(reply) = buffer.decode(&bytes, task, &format, ClientId(0)) {
+                        let mut again = Vec::new();
+                        encode_reply(&reply, &mut again);
+                        prop_assert_eq!(&again, &bytes);
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn bad_messages_are_refused_by_name() {
         let mut bytes = Vec::new();
