@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use consilience_core::compress::{Operator, paper_bits};
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
 use consilience_core::protocol::{Direction, Kind};
+use consilience_core::sampler::Recipe;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
 use consilience_engine::plan::Plan;
@@ -174,10 +176,24 @@ impl<'a> Answer<'a> {
         let (survey_up, survey_down) = self.plan.survey_bits();
         let (moments_up, moments_down) = self.problem.moments_bits;
         let mut text = format!("\nSent: {} up, {} down, headers included", bytes(up), bytes(down));
-        // What plain Langevin Monte Carlo would send for as many iterations: one gradient up and one parameter down for each client.
-        let plain = self.outcome.iterations * self.problem.clients.len() as u64 * self.problem.parameters.len() as u64 * 32;
-        if up > 0 && plain > up {
-            let _ = write!(text, " ({:.1} times less up than a gradient an iteration)", plain as f64 / up as f64);
+        let (plain_up, plain_down) = (self.uncompressed(Direction::Up), self.uncompressed(Direction::Down));
+        if plain_up > up || plain_down > down {
+            let _ = write!(
+                text,
+                " ({:.1} and {:.1} times less than uncompressed: {} and {})",
+                plain_up as f64 / up.max(1) as f64,
+                plain_down as f64 / down.max(1) as f64,
+                bytes(plain_up),
+                bytes(plain_down)
+            );
+        }
+        // What plain Langevin Monte Carlo would send for as many iterations: one gradient up for each client.
+        let every = self.outcome.iterations * self.problem.clients.len() as u64 * self.problem.parameters.len() as u64 * 32;
+        if every > plain_up {
+            let _ = write!(text, " ({:.1} times less up than a gradient an iteration)", every as f64 / up.max(1) as f64);
+        }
+        if let Some(paper) = self.paper_bits() {
+            let _ = write!(text, "; the published formula counts {} up", bytes(paper));
         }
         let _ = writeln!(text, ".\n  before sampling: {} up, {} down", bytes(survey_up + moments_up), bytes(survey_down + moments_down));
         for (direction, name) in [(Direction::Up, "up"), (Direction::Down, "down")] {
@@ -190,6 +206,22 @@ impl<'a> Answer<'a> {
         }
         text.push_str("No row left its site: parameters, gradients and sums of moments did. They are not private in the sense of differential privacy.\n");
         text
+    }
+
+    /// The bits of the same messages with 32 bits a coordinate.
+    fn uncompressed(&self, direction: Direction) -> u64 {
+        let ledger = &self.outcome.ledger;
+        let vectors: u64 = Kind::ALL.into_iter().filter(|k| *k != Kind::Header).map(|k| ledger.vectors(direction, k)).sum();
+        vectors * self.problem.parameters.len() as u64 * 32 + ledger.bits(direction, Kind::Header)
+    }
+
+    /// What QLSD's published formula (natural logarithms, no headers) counts for the compressed gradients, where all clients use `qsgd`.
+    fn paper_bits(&self) -> Option<u64> {
+        let Recipe::Uplink(recipe) = &self.plan.recipe else { return None };
+        let [compressor] = recipe.up[..] else { return None };
+        let Operator::Qsgd { levels } = compressor.operator() else { return None };
+        let each = paper_bits(levels, self.problem.parameters.len());
+        Some((each * self.outcome.ledger.vectors(Direction::Up, Kind::Gradient) as f64) as u64)
     }
 
     fn next(&self) -> &'static str {
@@ -263,6 +295,9 @@ impl<'a> Answer<'a> {
                 "down": ledger.total(Direction::Down),
                 "up_by_kind": kinds(Direction::Up),
                 "down_by_kind": kinds(Direction::Down),
+                "uncompressed_up": self.uncompressed(Direction::Up),
+                "uncompressed_down": self.uncompressed(Direction::Down),
+                "paper_up": self.paper_bits(),
                 "survey_up": survey_up,
                 "survey_down": survey_down,
                 "moments_up": self.problem.moments_bits.0,

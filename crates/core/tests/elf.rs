@@ -14,11 +14,14 @@ use consilience_core::target::{Placement, Target};
 
 const DIM: usize = 22;
 
+/// A score to sort by, the active columns, the label.
+type Row = (f64, Vec<(u32, f64)>, f64);
+
 /// Rows with one active column in each of six groups, labels by a logistic model, sorted by their score so that five clients differ.
 fn one_hot() -> Target {
     let groups: [usize; 6] = [5, 2, 4, 3, 2, 6];
     let truth = normals(90, DIM);
-    let mut rows: Vec<(f64, Vec<(u32, f64)>, f64)> = (0..600)
+    let mut rows: Vec<Row> = (0..600)
         .map(|j| {
             let z = normals(1000 + j, 8);
             let mut first = 0;
@@ -36,7 +39,7 @@ fn one_hot() -> Target {
         })
         .collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let client = |part: &[(f64, Vec<(u32, f64)>, f64)]| -> Arc<dyn Potential> {
+    let client = |part: &[Row]| -> Arc<dyn Potential> {
         let design = Design::sparse(part.iter().map(|r| r.1.clone()), DIM).unwrap();
         Arc::new(Glm::new(design, part.iter().map(|r| r.2).collect(), Family::Bernoulli).unwrap())
     };

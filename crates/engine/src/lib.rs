@@ -7,4 +7,5 @@ pub mod numbers;
 pub mod plan;
 pub mod pooled;
 pub mod problem;
+pub mod record;
 pub mod run;

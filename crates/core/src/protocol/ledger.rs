@@ -52,6 +52,7 @@ pub enum Direction {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     bits: [[u64; Kind::ALL.len()]; 2],
+    vectors: [[u64; Kind::ALL.len()]; 2],
     messages: [u64; 2],
     per_client: Vec<[u64; 2]>,
 }
@@ -88,12 +89,18 @@ impl Ledger {
     /// Count `bits` of one kind.
     pub fn add(&mut self, direction: Direction, client: ClientId, kind: Kind, bits: u64) {
         self.bits[direction as usize][kind as usize] += bits;
+        self.vectors[direction as usize][kind as usize] += 1;
         self.per_client[client.index()][direction as usize] += bits;
     }
 
     /// The bits of one direction and kind.
     pub fn bits(&self, direction: Direction, kind: Kind) -> u64 {
         self.bits[direction as usize][kind as usize]
+    }
+
+    /// How many vectors of one kind (or headers) went this way.
+    pub fn vectors(&self, direction: Direction, kind: Kind) -> u64 {
+        self.vectors[direction as usize][kind as usize]
     }
 
     /// All bits of one direction, headers included.
@@ -116,6 +123,7 @@ impl Ledger {
         for direction in 0..2 {
             for kind in 0..Kind::ALL.len() {
                 self.bits[direction][kind] += other.bits[direction][kind];
+                self.vectors[direction][kind] += other.vectors[direction][kind];
             }
             self.messages[direction] += other.messages[direction];
         }
