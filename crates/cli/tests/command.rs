@@ -191,7 +191,9 @@ fn exact_laws_are_refused_where_there_are_none() {
 /// In the coordinates in which the posterior is round LMC widens every direction alike: the variance by 1 / (1 - step/2).
 #[test]
 fn exact_laws_of_preconditioned_chains_are_told_in_the_users_coordinates() {
-    let output = consilience(&["exact", "--json", &config("round", &two_clients("step = 0.5\nprecondition = true", "iterations = 10"))]);
+    let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0, -2.0]\nprecision = [[4.0, 1.0], [1.0, 3.0]]\n\
+                [sampler]\nname = \"lmc\"\nstep = 0.5\nprecondition = true\n";
+    let output = consilience(&["exact", "--json", &config("round", text)]);
     let law: Value = serde_json::from_str(&out(&output)).unwrap();
     let entry = |of: &str, i: usize, j: usize| law[of]["covariance"][i][j].as_f64().unwrap();
     for (i, j) in [(0, 0), (0, 1), (1, 1)] {
