@@ -6,6 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
+use consilience_core::compress::Compressor;
 use consilience_core::model::{Gaussian, Isotropic, Potential, Prior};
 use consilience_core::sampler::{Batch, Local, Participation, Recipe, Uplink};
 use consilience_core::step::Schedule;
@@ -51,11 +52,20 @@ fn nothing_is_allocated_per_iteration() {
     let coins = Participation::Bernoulli(vec![0.5; 20]);
     let memory = Uplink { participation: coins, ..Uplink::lsd_plus_plus(step, Batch::Fraction(0.1), 7, Some(0.5)) };
     check("lsd++", Recipe::Uplink(memory), &rows);
+    let qsgd = Compressor::qsgd(16);
+    check("qlsd*", Recipe::Uplink(Uplink::qlsd_star(step, Batch::Fraction(0.1), anchor(&rows, vec![0.1; 50]), qsgd)), &rows);
+    check("qlsd++", Recipe::Uplink(Uplink::qlsd_plus_plus(step, Batch::Fraction(0.1), 7, Some(0.5), qsgd)), &rows);
+    let (top, natural) = (Compressor::top_k(2), Compressor::natural().scaled());
+    check("b-elf", Recipe::Uplink(Uplink::b_elf(step, top, natural)), &rows);
+    check("marina-ld", Recipe::Uplink(Uplink::marina(step, 0.2, Compressor::rand_k(5))), &rows);
+    check("qlsd*-exact", Recipe::Uplink(Uplink::qlsd_star_exact_error(step, Batch::Full, anchor(&rows, vec![0.1; 50]))), &rows);
     let clients = many_clients();
     let gamma = Schedule::Constant(0.01);
     check("fald", Recipe::Local(Local::fald(gamma, 100, 0.5, 0.2, Batch::Full)), &clients);
     check("vr-fald*", Recipe::Local(Local::vr_fald_star(gamma, 100, 0.5, 0.2, 0.2, Batch::Full)), &clients);
     let fa_ld = Local::fa_ld(Schedule::Constant(1e-4), vec![0.01; 100], 5, 0.5, Batch::Full);
+    let compressed = Local { up: Some((Compressor::qsgd(8), 0.5)), ..Local::fald(gamma, 100, 0.5, 0.2, Batch::Full) };
+    check("fald, compressed", Recipe::Local(compressed), &clients);
     let average = consilience_core::sampler::Average::WithReplacement(10);
     check("fa-ld", Recipe::Local(Local { average, ..fa_ld }), &clients);
 }
