@@ -31,6 +31,9 @@ pub enum Command {
     /// Print the exact law of a sampler on a Gaussian target: its bias at this step, without sampling.
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
+    /// Run several samplers on one problem: errors against bits, gradients and seconds.
+    #[command(after_help = "Example:\n  consilience compare lmc.toml qlsd.toml fald.toml")]
+    Compare(CompareCommand),
     /// List the samplers and the built-in data.
     #[command(after_help = "Example:\n  consilience list")]
     List,
@@ -93,4 +96,18 @@ pub struct ExactCommand {
 pub struct NewCommand {
     /// The file to write; standard output if none is given.
     pub file: Option<PathBuf>,
+}
+
+/// `consilience compare`.
+#[derive(Debug, Arguments)]
+pub struct CompareCommand {
+    /// The configs: the same target, different samplers.
+    #[arg(required = true)]
+    pub configs: Vec<PathBuf>,
+    /// Use this seed for all of them.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -1,6 +1,7 @@
 //! The `consilience` command.
 
 mod args;
+mod compare;
 mod exact;
 mod listing;
 mod output;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         None => run::main_job(&args.run),
         Some(Command::Run(command)) => run::run(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
+        Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::List) => listing::list(),
         Some(Command::Fields) => listing::fields(),
         Some(Command::New(command)) => listing::new(&command),

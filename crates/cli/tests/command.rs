@@ -71,7 +71,7 @@ fn two_clients(sampler: &str, run: &str) -> String {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in [&[][..], &["run"], &["exact"], &["list"], &["fields"], &["new"], &["completions"]] {
+    for command in [&[][..], &["run"], &["exact"], &["compare"], &["list"], &["fields"], &["new"], &["completions"]] {
         let text = succeed(&[command, &["--help"]].concat());
         assert!(text.contains("Example:\n  consilience"), "{command:?}: {text}");
     }
@@ -200,6 +200,24 @@ fn exact_laws_of_preconditioned_chains_are_told_in_the_users_coordinates() {
         let (widened, truth) = (entry("stationary", i, j), entry("posterior", i, j));
         assert!((widened - truth / 0.75).abs() < 1e-6 * (1.0 + truth.abs()), "{widened} {truth}");
     }
+}
+
+/// Errors against the exact posterior: LMC at a large step widens a standard deviation by what theory says, 1/sqrt(1 - step L/2); another target is refused.
+#[test]
+fn samplers_are_compared_on_one_target() {
+    let large = config("large", &two_clients("step = 0.2", "iterations = 40_000"));
+    let small = config("small", &two_clients("step = 0.02", "iterations = 40_000"));
+    let table: Value = serde_json::from_str(&succeed(&["compare", &large, &small, "--json"])).unwrap();
+    let error = |k: usize| table["runs"][k]["sd_error"].as_f64().unwrap();
+    assert_eq!(table["reference"], "the exact posterior");
+    assert!((error(0) - (1.0 / 0.6f64.sqrt() - 1.0)).abs() < 0.03, "{}", error(0)); // precision 4: 1 - 0.2 * 4 / 2 = 0.6; 160,000 draws of ESS 30,000 and more
+    assert!(error(1) < 0.1);
+    assert!(succeed(&["compare", &large, &small]).contains("ESS/MB"));
+    let other =
+        config("other", &two_clients("step = 0.2", "iterations = 100").replace("mean = [2.0]", "mean = [2.0]\nname = \"elsewhere\""));
+    let output = consilience(&["compare", &large, &other]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("works on another target") && err(&output).contains("elsewhere"), "{}", err(&output));
 }
 
 /// `consilience list | head -0`: the reader is gone before the first byte.
