@@ -47,9 +47,9 @@ pub struct Uplink {
 /// How a client's memory starts and moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryRule {
-    /// From 0: QLSD++ ([vono22] Alg. 2), DIANA.
+    /// From 0: QLSD++ (QLSD Alg. 2), DIANA.
     FromZero,
-    /// From the first gradient, sent in full: EF21 ([karagulyan25] Alg. 1 and 3). Where nothing is lost and everybody takes part it changes nothing, and is left out.
+    /// From the first gradient, sent in full: EF21 (ELF Alg. 1 and 3). Where nothing is lost and everybody takes part it changes nothing, and is left out.
     FromGradient,
     /// It is the last gradient; with this probability all start anew from a gradient sent in full: MARINA (Gorbunov et al. 2021).
     Marina {
@@ -63,7 +63,7 @@ pub enum MemoryRule {
 pub enum NoiseSource {
     /// The server draws it.
     Server,
-    /// It is the error of the clients' compression, which is exactly Gaussian ([hegazy24]): the server draws none.
+    /// It is the error of the clients' compression, which is exactly Gaussian (Hegazy et al. 2024): the server draws none.
     Compression,
 }
 

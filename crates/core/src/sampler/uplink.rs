@@ -101,7 +101,7 @@ impl Server {
             Some(sender) if self.round > 0 => {
                 subtract(&self.x, &self.sent, &mut self.increment);
                 let v = sender.send(&self.increment, self.public.stream(Purpose::Compress, SERVER, self.round));
-                add_scaled(1.0, v.values(), &mut self.sent); // [karagulyan25] Alg. 2: w <- w + Q(x - w)
+                add_scaled(1.0, v.values(), &mut self.sent); // ELF Alg. 2: w <- w + Q(x - w)
             }
             _ => {
                 self.sent.copy_from_slice(&self.x); // and w_0 = x_0, sent in full
