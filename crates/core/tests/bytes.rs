@@ -158,6 +158,18 @@ fn lmc_costs_32_bits_a_coordinate_each_way_and_a_header() {
 }
 
 #[test]
+fn every_client_is_charged_for_its_own_compressor() {
+    let rand_1 = Compressor::rand_k(1);
+    let up = vec![Compressor::identity(Precision::F32), rand_1, rand_1.at(Precision::F64)];
+    let small = Schedule::Constant(0.002);
+    let recipe = Recipe::Uplink(Uplink { up, code: "fixed".parse().unwrap(), ..Uplink::lmc(small) });
+    let mut chain = start(&recipe, &linear(Prior::Flat, Placement::Server, 1.0), &[0.0, 0.0], 1, 0);
+    chain.draws(100);
+    // A header, then two numbers; or one number and one of two indices, to the end of the byte.
+    assert_eq!([0, 1, 2].map(|i| chain.ledger.client(ClientId(i), Direction::Up)), [16 + 64, 16 + 40, 16 + 72].map(|bits| 100 * bits));
+}
+
+#[test]
 fn refusals_are_named_and_change_nothing() {
     let target = linear(Prior::Flat, Placement::Server, 1.0);
     let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
