@@ -7,11 +7,11 @@ mod common;
 use common::*;
 use consilience_core::compress::{CodeChoice, Compressor};
 use consilience_core::model::Prior;
-use consilience_core::protocol::{Client, Direction, Event, Kind, Output, Precision, Refusal, Server, Statement};
+use consilience_core::protocol::{Client, Direction, Event, Kind, Ledger, Output, Precision, Refusal, Server, Statement};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::{Batch, Keys, Local, Participation, Recipe, Sampler, Uplink};
 use consilience_core::step::Schedule;
-use consilience_core::target::Placement;
+use consilience_core::target::{Placement, Target};
 
 fn statement() -> Statement {
     Statement::new([("model", "linear")])
@@ -53,56 +53,97 @@ fn recipes() -> Vec<Recipe> {
     recipes
 }
 
+/// The first `n` draws over bytes that arrive in any order, and the bits that went up and down until the last of them.
+fn over_bytes(recipe: &Recipe, target: &Target, [server, clients]: [Keys; 2], n: usize) -> (Vec<Vec<f64>>, u64, u64) {
+    let checked = recipe.check(target.clone()).unwrap();
+    let machine = recipe.server(&checked, &[0.3, 0.3], server).unwrap();
+    let mut server: Server<Box<dyn Sampler>> = Server::new(machine, statement(), 3, recipe.format(&checked, server).unwrap());
+    let format = recipe.format(&checked, clients).unwrap();
+    let client = |i| Client::new(recipe.client(&checked, ClientId(i), clients).unwrap(), format.clone());
+    let mut clients: Vec<_> = (0..3).map(client).collect();
+    server.greet(&statement(), "a client").unwrap();
+
+    let mut shuffle = Seed::new(9).stream(Purpose::Data, SERVER, 0);
+    let (mut up, mut down) = (0u64, 0u64);
+    let mut draws = Vec::new();
+    let mut inbox: Vec<(ClientId, Vec<u8>)> = Vec::new();
+    // The bits are those right after the last draw, before the next orders are counted.
+    let mut counted = (0, 0);
+    while draws.len() < n {
+        match server.poll() {
+            Some(Output::Send { to, bytes }) => {
+                down += bytes.len() as u64 * 8;
+                let mut answer = Vec::new();
+                clients[to.index()].handle(&bytes, &mut answer).unwrap();
+                inbox.push((to, answer));
+            }
+            Some(Output::Happened(event)) => {
+                if event == Event::Draw {
+                    draws.push(server.machine().position().to_vec());
+                    counted = (up, down);
+                }
+            }
+            None => {
+                let at = shuffle.below(inbox.len() as u32) as usize;
+                let (from, bytes) = inbox.swap_remove(at);
+                up += bytes.len() as u64 * 8;
+                server.handle(from, &bytes).unwrap();
+            }
+        }
+    }
+    (draws, counted.0, counted.1)
+}
+
+fn same(draws: &[Vec<f64>], expected: &[Vec<f64>]) {
+    assert!(draws == expected, "the draws differ first at {:?}", draws.iter().zip(expected).position(|(a, b)| a != b));
+}
+
 #[test]
 fn bytes_in_any_order_give_the_same_chain_and_are_all_counted() {
     let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
     for recipe in recipes() {
         let mut direct = start(&recipe, &target, &[0.3, 0.3], 1, 0);
         let expected = direct.draws(200);
-
-        let keys = Keys::simulation(Seed::new(1), 0);
-        let checked = recipe.check(target.clone()).unwrap();
-        let format = recipe.format(&checked, keys).unwrap();
-        let mut server: Server<Box<dyn Sampler>> =
-            Server::new(recipe.server(&checked, &[0.3, 0.3], keys).unwrap(), statement(), 3, format.clone());
-        let mut clients: Vec<_> =
-            (0..3).map(|i| Client::new(recipe.client(&checked, ClientId(i), keys).unwrap(), format.clone())).collect();
-        server.greet(&statement(), "a client").unwrap();
-
-        let mut shuffle = Seed::new(9).stream(Purpose::Data, SERVER, 0);
-        let (mut up, mut down) = (0u64, 0u64);
-        let mut draws = Vec::new();
-        let mut inbox: Vec<(ClientId, Vec<u8>)> = Vec::new();
-        // The ledgers are compared right after the last draw, before the next orders are counted.
-        let mut counted = None;
-        while draws.len() < 200 {
-            match server.poll() {
-                Some(Output::Send { to, bytes }) => {
-                    down += bytes.len() as u64 * 8;
-                    let mut answer = Vec::new();
-                    clients[to.index()].handle(&bytes, &mut answer).unwrap();
-                    inbox.push((to, answer));
-                }
-                Some(Output::Happened(event)) => {
-                    if event == Event::Draw {
-                        draws.push(server.machine().position().to_vec());
-                        counted = Some((up, down));
-                    }
-                }
-                None => {
-                    let at = shuffle.below(inbox.len() as u32) as usize;
-                    let (from, bytes) = inbox.swap_remove(at);
-                    up += bytes.len() as u64 * 8;
-                    server.handle(from, &bytes).unwrap();
-                }
-            }
-        }
-        assert!(draws == expected, "the draws differ first at {:?}", draws.iter().zip(&expected).position(|(a, b)| a != b));
-        let (up, down) = counted.unwrap();
+        let (draws, up, down) = over_bytes(&recipe, &target, [Keys::simulation(Seed::new(1), 0); 2], 200);
+        same(&draws, &expected);
         assert_eq!((direct.ledger.total(Direction::Up), direct.ledger.total(Direction::Down)), (up, down));
         let each: u64 = (0..3).map(|i| direct.ledger.client(ClientId(i), Direction::Up)).sum();
         assert_eq!(each, up);
     }
+}
+
+/// A direct chain whose server and clients share the public key alone.
+fn with_private(recipe: &Recipe, target: &Target, private: u64) -> (Vec<Vec<f64>>, [Keys; 2]) {
+    let keys = [7, private].map(|private| Keys { public: Seed::new(1), private: Seed::new(private) });
+    let checked = recipe.check(target.clone()).unwrap();
+    let mut chain = Chain {
+        server: recipe.server(&checked, &[0.3, 0.3], keys[0]).unwrap(),
+        clients: (0..3).map(|i| recipe.client(&checked, ClientId(i), keys[1]).unwrap()).collect(),
+        ledger: Ledger::new(3),
+    };
+    (chain.draws(200), keys)
+}
+
+#[test]
+fn a_server_needs_no_private_key_to_read_what_clients_send() {
+    let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
+    for recipe in recipes() {
+        let (expected, keys) = with_private(&recipe, &target, 8);
+        same(&over_bytes(&recipe, &target, keys, 200).0, &expected);
+    }
+}
+
+/// With all rows a client's only choice is its compressor's: its own, unless the server has to make it too.
+#[test]
+fn compression_is_drawn_from_the_clients_own_key_unless_both_sides_need_it() {
+    let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
+    let depends_on_private = |recipe: Uplink| {
+        let recipe = Recipe::Uplink(recipe);
+        with_private(&recipe, &target, 8).0 != with_private(&recipe, &target, 9).0
+    };
+    let small = Schedule::Constant(0.002);
+    assert!(depends_on_private(Uplink::qlsd(small, Batch::Full, Compressor::qsgd(4))));
+    assert!(!depends_on_private(Uplink::qlsd_star_exact_error(small, Batch::Full, anchor(&target, vec![0.25, 0.5]))));
 }
 
 #[test]
@@ -114,6 +155,18 @@ fn lmc_costs_32_bits_a_coordinate_each_way_and_a_header() {
     assert_eq!(chain.ledger.bits(Direction::Down, Kind::Parameter), 100 * 3 * 2 * 32);
     assert_eq!(chain.ledger.bits(Direction::Up, Kind::Header), 100 * 3 * 16);
     assert_eq!(chain.ledger.messages(Direction::Up), 300);
+}
+
+#[test]
+fn every_client_is_charged_for_its_own_compressor() {
+    let rand_1 = Compressor::rand_k(1);
+    let up = vec![Compressor::identity(Precision::F32), rand_1, rand_1.at(Precision::F64)];
+    let small = Schedule::Constant(0.002);
+    let recipe = Recipe::Uplink(Uplink { up, code: "fixed".parse().unwrap(), ..Uplink::lmc(small) });
+    let mut chain = start(&recipe, &linear(Prior::Flat, Placement::Server, 1.0), &[0.0, 0.0], 1, 0);
+    chain.draws(100);
+    // A header, then two numbers; or one number and one of two indices, to the end of the byte.
+    assert_eq!([0, 1, 2].map(|i| chain.ledger.client(ClientId(i), Direction::Up)), [16 + 64, 16 + 40, 16 + 72].map(|bits| 100 * bits));
 }
 
 #[test]

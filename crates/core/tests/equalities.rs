@@ -213,7 +213,8 @@ fn elf_with_identity_is_lmc() {
     assert!(run(&uplink(Uplink::b_elf(STEP, IDENTITY, IDENTITY)), &target, DRAWS) == lmc);
     // Top-k of all coordinates loses nothing either, but takes the whole machinery.
     let all = Compressor::top_k(2).at(Precision::F64);
-    for recipe in [Uplink::d_elf(STEP, all), Uplink::p_elf(STEP, all), Uplink::b_elf(STEP, all, all)] {
+    let slowly = Uplink { memory_rate: Some(0.3), ..Uplink::d_elf(STEP, all) };
+    for recipe in [Uplink::d_elf(STEP, all), slowly, Uplink::p_elf(STEP, all), Uplink::b_elf(STEP, all, all)] {
         assert!(largest_difference(&run(&uplink(recipe), &target, DRAWS), &lmc) < 1e-12);
     }
 }

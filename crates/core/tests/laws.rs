@@ -331,6 +331,36 @@ fn compression_error_as_noise() {
     check("exact error", recipe, &target);
 }
 
+/// What a step adds to the drift is standard normal noise, new every round: where compression errors are all the noise, chains that repeat them look like few draws rather
+/// than wrong ones. Seven z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
+#[test]
+fn compression_error_is_new_noise_every_round() {
+    let (step, rounds) = (0.02, 20_000);
+    let target = toy(prior(), Placement::Server);
+    let optimum = anchor(&target, posterior(&target).unwrap().mean);
+    let recipe = f64_wire(Uplink::qlsd_star_exact_error(Schedule::Constant(step), Batch::Rows(2), optimum));
+    let draws = start(&recipe, &target, &[0.3, 0.3], 5, 0).draws(rounds + 1);
+    let noise: Vec<Vec<f64>> = draws
+        .windows(2)
+        .map(|pair| {
+            let mut drift = anchor(&target, pair[0].clone()).residual;
+            target.prior.add_gradient(&pair[0], 1.0, &mut drift);
+            (0..2).map(|j| (pair[1][j] - pair[0][j] + step * drift[j]) / (2.0 * step).sqrt()).collect()
+        })
+        .collect();
+    let score = |term: &dyn Fn(usize) -> f64, variance: f64| (1..rounds).map(term).sum::<f64>() / (variance * (rounds - 1) as f64).sqrt();
+    let mut scores = vec![("both coordinates", score(&|k| noise[k][0] * noise[k][1], 1.0))];
+    for j in 0..2 {
+        scores.push(("mean", score(&|k| noise[k][j], 1.0)));
+        scores.push(("variance", score(&|k| noise[k][j].powi(2) - 1.0, 2.0)));
+        scores.push(("this round and the last", score(&|k| noise[k][j] * noise[k - 1][j], 1.0)));
+    }
+    for (what, z) in scores {
+        println!("{what}: z = {z:.2}");
+        assert!(z.abs() < 4.9, "{what}: {z:.2} standard errors off");
+    }
+}
+
 /// Local steps and compression together: compressed differences of parameters to a memory.
 #[test]
 fn compressed_parameters() {
