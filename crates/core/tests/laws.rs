@@ -275,6 +275,8 @@ fn qlsd() {
     let optimum = anchor(&target, posterior(&target).unwrap().mean);
     let star = Uplink { participation: coins, ..Uplink::qlsd_star(step, Batch::Rows(3), optimum, rand_1) };
     check("QLSD* with coins", f64_wire(star), &target);
+    let two_of_three = Compressor::rand_k(2).at(Precision::F64);
+    check("two of three coordinates", f64_wire(Uplink::qlsd(Schedule::Constant(0.1), Batch::Full, two_of_three)), &three_dimensions());
     let identity = Compressor::identity(Precision::F64);
     let mixed = Uplink { up: vec![rand_1, identity, rand_1], ..Uplink::qlsd(step, Batch::Full, rand_1) };
     check("client by client", f64_wire(mixed), &target);
@@ -370,6 +372,18 @@ fn compressed_parameters() {
     check("FALD", wire(Local::fald(Schedule::Constant(0.3), 3, 0.5, 0.3, Batch::Full)), &target);
     check("VR-FALD*", wire(Local::vr_fald_star(Schedule::Constant(0.3), 3, 0.2, 0.3, 0.3, Batch::Full)), &target);
     check("FA-LD", wire(Local::fa_ld(Schedule::Constant(0.08), vec![0.5, 0.2, 0.3], 4, 0.6, Batch::Full)), &target);
+}
+
+/// Two clients in three dimensions, so that two kept coordinates have a product.
+fn three_dimensions() -> Target {
+    let client = |mean: [f64; 3], precision: [f64; 9]| -> std::sync::Arc<dyn consilience_core::model::Potential> {
+        std::sync::Arc::new(consilience_core::model::Gaussian::new(mean.to_vec(), precision.to_vec()).unwrap())
+    };
+    let clients = vec![
+        client([1.0, -2.0, 0.5], [1.0, 0.5, 0.2, 0.5, 0.8, -0.1, 0.2, -0.1, 0.6]),
+        client([-1.0, 1.5, 2.0], [0.7, -0.4, 0.1, -0.4, 1.1, 0.3, 0.1, 0.3, 0.9]),
+    ];
+    Target::new(clients, Prior::Flat, Placement::Server, 1.0).unwrap()
 }
 
 fn f64_wire(recipe: Uplink) -> Recipe {
