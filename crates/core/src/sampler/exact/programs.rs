@@ -376,3 +376,28 @@ fn collect(linear: Linear) -> Linear {
     }
     collected
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second moment of what `rand_k` makes of a fixed vector, against the average over all subsets of coordinates.
+    #[test]
+    fn compression_has_the_moments_of_all_its_subsets() {
+        let v = [1.0, -2.0, 0.5];
+        let blocks = Blocks::new([3]);
+        for keep in 1..=3u32 {
+            for (compressor, scale) in [(Compressor::rand_k(keep), 3.0 / f64::from(keep)), (Compressor::rand_k(keep).scaled(), 1.0)] {
+                let mut moment = DMatrix::from_fn(4, 4, |i, j| [1.0, v[0], v[1], v[2]][i] * [1.0, v[0], v[1], v[2]][j]);
+                apply(&compress(Some(compressor), 1, 3).unwrap(), &blocks, &mut moment);
+                let subsets: Vec<u32> = (0..8u32).filter(|mask| mask.count_ones() == keep).collect();
+                let mut expected = DMatrix::zeros(4, 4);
+                for mask in &subsets {
+                    let kept = |i: usize| if i == 0 { 1.0 } else { scale * v[i - 1] * f64::from(mask >> (i - 1) & 1) };
+                    expected += DMatrix::from_fn(4, 4, |i, j| kept(i) * kept(j)) / subsets.len() as f64;
+                }
+                assert!((moment - expected).amax() < 1e-13, "{compressor}");
+            }
+        }
+    }
+}
