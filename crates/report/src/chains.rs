@@ -112,7 +112,7 @@ fn ranks(parameter: &str, chains: &[Vec<f64>]) -> Markup {
                 (bar(&format!("f{}", k % COLOURS), (left + b as f64 * width, floor - height), (width - 0.8, height)))
             }
             (line("axis", (left, floor), (right, floor)))
-            (line("limit", (left, floor - (row - 4.0) * level / most), (right, floor - (row - 4.0) * level / most)))
+            (line("level", (left, floor - (row - 4.0) * level / most), (right, floor - (row - 4.0) * level / most)))
         }
         (words("dim", (left, HEIGHT - 6.0), "lowest"))
         (words("dim end", (right, HEIGHT - 6.0), "highest rank"))
@@ -180,7 +180,7 @@ fn dots(
     if shown.is_empty() {
         return plot::nothing(WIDTH, 60.0, says, "not known: too few draws, or draws that do not vary");
     }
-    let (left, right, top, row) = (132.0, WIDTH - 14.0, 6.0, 17.0);
+    let (left, right, top, row) = (plot::room(shown.iter().map(|p| p.name.as_str())), WIDTH - 14.0, 6.0, 17.0);
     let bottom = top + row * shown.len() as f64;
     let scale = Scale::between(ends.0, ends.1, left, right);
     let inside = html! {
@@ -188,7 +188,7 @@ fn dots(
         @if let Some(limit) = limit { (line("limit", (scale.at(limit), top), (scale.at(limit), bottom))) }
         @for (k, p) in shown.iter().enumerate() {
             @let y = top + row * (k as f64 + 0.5);
-            (name("end", (left - 8.0, y + 4.0), &p.name, 20))
+            (name("end", (left - 8.0, y + 4.0), &p.name, plot::LONGEST))
             (line("grid", (left, y), (right, y)))
             @for (class, x) in marks(p) { (dot(class, (scale.at(x), y), 3.6)) }
         }

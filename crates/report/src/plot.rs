@@ -9,8 +9,16 @@ use crate::words::cut;
 
 /// The width of most plots, in their own units: a phone shows about 360 of them.
 pub const WIDTH: f64 = 440.0;
+/// Names of parameters and sites longer than this are cut.
+pub const LONGEST: usize = 20;
 /// How many colours there are.
 pub const COLOURS: usize = 8;
+
+/// How much room names need at the left.
+pub fn room<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    14.0 + 6.4 * longest.clamp(3, LONGEST) as f64
+}
 
 /// A plot of that size with a name for those who cannot see it.
 pub fn plot(width: f64, height: f64, says: &str, inside: &Markup) -> Markup {

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use crate::facts::{Facts, LEAST_ESS, MOST_RHAT, Parameter};
-use crate::plot::{self, WIDTH, bar, dot, line, name, plot, words};
+use crate::plot::{self, WIDTH, bar, dot, line, name, plot, room};
 use crate::scale::{Scale, range};
-use crate::words::{count, decimals, number};
+use crate::words::{self, count, decimals, number};
 
 /// No more rows than this in one plot.
 pub const MOST_ROWS: usize = 60;
@@ -19,7 +19,7 @@ pub fn forest(facts: &Facts) -> Markup {
     let shown = &facts.parameters[..facts.parameters.len().min(MOST_ROWS)];
     let pooled = shown.iter().any(|p| p.pooled.is_some());
     let row = if pooled { 24.0 } else { 18.0 };
-    let (left, right, top) = (132.0, WIDTH - 8.0, 6.0);
+    let (left, right, top) = (room(shown.iter().map(|p| p.name.as_str())), WIDTH - 8.0, 6.0);
     let bottom = top + row * shown.len() as f64;
     let ends = |p: &Parameter| {
         let other = p.pooled.map_or([f64::NAN; 2], |s| [s.lower, s.upper]);
@@ -32,12 +32,12 @@ pub fn forest(facts: &Facts) -> Markup {
     };
     let zero = scale.at(0.0);
     let inside = html! {
-        (plot::below(&scale, top, bottom, 5))
+        (plot::below(&scale, top, bottom, 6))
         @if zero > left && zero < right { (line("axis", (zero, top), (zero, bottom))) }
         @for (k, p) in shown.iter().enumerate() {
             @let y = top + row * (k as f64 + 0.5);
             @let own = if p.pooled.is_some() { y - 4.0 } else { y };
-            (name("end", (left - 8.0, y + 4.0), &p.name, 20))
+            (name("end", (left - 8.0, y + 4.0), &p.name, plot::LONGEST))
             @if [p.summary.lower, p.summary.upper, p.summary.mean, p.half.0, p.half.1].iter().all(|x| x.is_finite()) {
                 g {
                     title { (p.name) ": mean " (number(p.summary.mean)) ", 94% from " (number(p.summary.lower)) " to " (number(p.summary.upper)) }
@@ -46,7 +46,7 @@ pub fn forest(facts: &Facts) -> Markup {
                     (dot("dot", (scale.at(p.summary.mean), own), 4.0))
                 }
             } @else {
-                (words("dim", (left + 4.0, own + 4.0), "not finite"))
+                (plot::words("dim", (left + 4.0, own + 4.0), "not finite"))
             }
             @if let Some(s) = p.pooled.filter(|s| [s.lower, s.upper, s.mean].iter().all(|x| x.is_finite())) {
                 g {
@@ -91,16 +91,17 @@ pub fn table(facts: &Facts) -> Markup {
                 tbody {
                     @for p in &facts.parameters {
                         @let s = &p.summary;
+                        @let places = words::places(s.sd);
                         tr {
                             th scope="row" title=(p.name) { (p.name) }
-                            @for x in [s.mean, s.sd, s.lower, s.upper] { td { (decimals(x, 3)) } }
+                            @for x in [s.mean, s.sd, s.lower, s.upper] { td { (decimals(x, places)) } }
                             td.bad[s.rhat > MOST_RHAT] { (decimals(s.rhat, 3)) }
                             @for x in [s.ess_bulk, s.ess_tail] { td.bad[x < least] { (if x.is_finite() { count(x.max(0.0).round() as u64) } else { number(x) }) } }
-                            td { (decimals(s.mcse_mean, 4)) }
+                            td { (decimals(s.mcse_mean, places + 1)) }
                             @if pooled {
                                 @let other = p.pooled.map_or([f64::NAN; 2], |o| [o.mean, o.sd]);
-                                td.apart { (decimals(other[0], 3)) }
-                                td { (decimals(other[1], 3)) }
+                                td.apart { (decimals(other[0], places)) }
+                                td { (decimals(other[1], places)) }
                                 td { (decimals(p.distance().unwrap_or(f64::NAN), 3)) }
                             }
                         }
@@ -157,7 +158,7 @@ pub fn pairs(facts: &Facts) -> Markup {
                 } @else if i > j {
                     (scatter(&column.values, &row.values, (x, y), cell))
                 } @else {
-                    (words("middle", (x + cell / 2.0, y + cell / 2.0 + 4.0), &decimals(correlation(&row.values, &column.values), 2)))
+                    (plot::words("middle", (x + cell / 2.0, y + cell / 2.0 + 4.0), &decimals(correlation(&row.values, &column.values), 2)))
                 }
             }
         }

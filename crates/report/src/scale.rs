@@ -65,11 +65,17 @@ impl Scale {
         let all = |marks: &[f64], every: i32| -> Vec<(f64, String)> {
             let exponents = (self.low.floor() as i32..=self.high.ceil() as i32).filter(|e| e.rem_euclid(every) == 0);
             let ticks = exponents.flat_map(|e| marks.iter().map(move |m| m * 10f64.powi(e)));
-            ticks.filter(|x| (self.low..=self.high).contains(&x.log10())).map(|x| (x, crate::words::number(x))).collect()
+            ticks.filter(|x| (self.low..=self.high).contains(&x.log10())).map(|x| (x, plain(x))).collect()
         };
         let every = (span / wanted.max(1) as f64).ceil().max(1.0) as i32;
-        if span < 2.0 { all(&[1.0, 2.0, 5.0], 1) } else { all(&[1.0], every) }
+        if span < 2.2 { all(&[1.0, 2.0, 5.0], 1) } else { all(&[1.0], every) }
     }
+}
+
+/// A round number without the zeros at its end.
+fn plain(x: f64) -> String {
+    let text = crate::words::number(x);
+    if text.contains('.') && !text.contains('·') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
 /// The least and largest of the finite numbers.

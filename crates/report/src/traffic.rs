@@ -51,7 +51,7 @@ pub fn error(facts: &Facts) -> Markup {
                 "Solid: the root mean square distance, over all parameters, of the mean of the draws so far from "
                 @if curve.pooled { "the pooled mean, in pooled standard deviations" } @else { "the final mean, in posterior standard deviations (it falls to nothing at the end by construction)" }
                 @if plain.is_some() { ". Dashed: the same draws, had no message been compressed" }
-                @if curve.floor.is_some() { ". Dashed and level: the Monte Carlo error at the end; a curve that stays above it is bias" }
+                @if curve.floor.is_some() { ". Dashed and level: the Monte Carlo error at the end; a curve that stays well above it shows bias" }
                 "."
                 @if !curve.counted { " Bytes are taken to grow evenly with the iterations." }
             }
@@ -184,14 +184,14 @@ struct Bars<'a> {
 }
 
 fn bars(says: &str, all: &[Bars]) -> Markup {
-    let (left, right, thick) = (132.0, WIDTH - 74.0, 13.0);
+    let (left, right, thick) = (plot::room(all.iter().map(|b| b.name)), WIDTH - 74.0, 13.0);
     let most = all.iter().flat_map(|b| b.parts.iter().map(|p| p.1)).fold(0.0, f64::max);
     let scale = Scale::between(0.0, most, left, right);
     let each = all.first().map_or(1, |b| b.parts.len()) as f64 * thick + 8.0;
     let inside = html! {
         @for (k, site) in all.iter().enumerate() {
             @let y = 2.0 + each * k as f64;
-            (name("end", (left - 8.0, y + (each - 8.0) / 2.0 + 4.0), site.name, 20))
+            (name("end", (left - 8.0, y + (each - 8.0) / 2.0 + 4.0), site.name, plot::LONGEST))
             @for (j, (class, length, text)) in site.parts.iter().enumerate() {
                 @let top = y + thick * j as f64;
                 (bar(class, (left, top), ((scale.at(*length) - left).max(1.0), thick - 1.0)))
@@ -212,7 +212,7 @@ pub fn sent(facts: &Facts) -> Markup {
             kinds.push(&s.kind);
         }
     }
-    let (left, right, row, thick) = (132.0, WIDTH - 74.0, 22.0, 16.0);
+    let (left, right, row, thick) = (110.0, WIDTH - 74.0, 22.0, 16.0);
     let (up, down) = (facts.sent("up"), facts.sent("down"));
     let most = [up, down, record.uncompressed.0, record.uncompressed.1].into_iter().max().unwrap_or(0);
     let scale = Scale::between(0.0, most as f64, left, right);
@@ -298,7 +298,7 @@ pub fn in_words(facts: &Facts) -> Markup {
     html! {
         p {
             strong { "What stayed: " } "the rows. Not one of the " (many(rows, "row")) " left its site. "
-            strong { "What left: " } "in all, the sites sent " (bytes(up as f64)) " (gradients or parameters, compressed where the sampler compresses, with their headers) and received " (bytes(down as f64)) "."
+            strong { "What left: " } "while sampling, the sites sent " (bytes(up as f64)) " (gradients or parameters, compressed where the sampler compresses, with their headers) and received " (bytes(down as f64)) "."
             @if saved.is_finite() && saved > 1.05 { " Uncompressed, the sites would have sent " (decimals(saved, 1)) " times as much." }
             @if before_up + before_down > 0 { " Before sampling, sums and surveys (means, spreads, curvature) took " (bytes(before_up as f64)) " up and " (bytes(before_down as f64)) " down." }
         }

@@ -11,17 +11,25 @@ pub fn number(x: f64) -> String {
         _ if size >= 1000.0 => minus(&grouped(x)),
         _ if size >= 100.0 => minus(&format!("{x:.1}")),
         _ if size >= 10.0 => minus(&format!("{x:.2}")),
-        _ => minus(&format!("{x:.3}")),
+        _ if size >= 0.1 => minus(&format!("{x:.3}")),
+        _ if size >= 0.01 => minus(&format!("{x:.4}")),
+        _ => minus(&format!("{x:.5}")),
     }
 }
 
-/// A number with so many decimals, where its size allows it: columns of these line up.
+/// A number with so many decimals, where its size allows it.
 pub fn decimals(x: f64, places: usize) -> String {
-    if x.is_finite() && x.abs() < 1e6 && (x == 0.0 || x.abs() >= 0.5 * 10f64.powi(-(places as i32))) {
-        minus(&format!("{x:.places$}"))
-    } else {
-        number(x)
+    if !x.is_finite() || x.abs() >= 1e6 {
+        return number(x);
     }
+    let text = format!("{x:.places$}");
+    let nothing = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
+    if nothing { text.trim_start_matches('-').into() } else { minus(&text) }
+}
+
+/// How many decimals show three digits of a number of this size.
+pub fn places(size: f64) -> usize {
+    if size.is_finite() && size > 0.0 { (2.0 - size.log10().floor()).clamp(1.0, 9.0) as usize } else { 3 }
 }
 
 /// A whole number of things, with thousands apart.
@@ -105,9 +113,10 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        let shown = [0.0, 0.1234, -2.5, 12.345, 999.96, 12_345.6, 1.5e7, -2e-5, f64::NAN, f64::INFINITY].map(number);
-        assert_eq!(shown, ["0", "0.123", "−2.500", "12.35", "1000.0", "12\u{202f}346", "1.50·10⁷", "−2.00·10⁻⁵", "–", "∞"]);
-        assert_eq!([decimals(1.0049, 3), decimals(1e-7, 3), decimals(-3.0, 2)], ["1.005", "1.00·10⁻⁷", "−3.00"]);
+        let shown = [0.0, 0.1234, 0.0032, -2.5, 12.345, 999.96, 12_345.6, 1.5e7, -2e-5, f64::NAN, f64::INFINITY].map(number);
+        assert_eq!(shown, ["0", "0.123", "0.00320", "−2.500", "12.35", "1000.0", "12\u{202f}346", "1.50·10⁷", "−2.00·10⁻⁵", "–", "∞"]);
+        assert_eq!([decimals(1.0049, 3), decimals(-1e-7, 3), decimals(-3.0, 2)], ["1.005", "0.000", "−3.00"]);
+        assert_eq!([places(0.12), places(12.0), places(1e-5), places(0.0)], [3, 1, 7, 3]);
         assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1\u{202f}234", "1\u{202f}234\u{202f}567"]);
         assert_eq!([many(1, "chain"), many(2, "chain")], ["1 chain", "2 chains"]);
         assert_eq!([bytes(64.0), bytes(8e3), bytes(8e7)], ["8 B", "1.0 kB", "10.0 MB"]);

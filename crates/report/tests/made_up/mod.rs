@@ -34,7 +34,7 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         ("down", "reference", 9_000_000, 12_800),
         ("down", "header", 6_100_000, 0),
     ];
-    let bits_up = (0..chains).map(|_| (0..length).map(|t| (2000.0 + 10.0 * t as f64) * 350.0).collect()).collect();
+    let bits_up = (0..chains).map(|_| (0..length).map(|t| (2000.0 + 10.0 * t as f64) * 638.0).collect()).collect();
     Record {
         version: "0.1.0".into(),
         created: "2026-01-31T12:00:00Z".into(),
