@@ -55,8 +55,8 @@ fn trace(parameter: &str, chains: &[Vec<f64>]) -> Markup {
     let length = chains.iter().map(Vec::len).max().unwrap_or(0);
     let across = Scale::between(1.0, (length as f64).max(2.0), left, right);
     let inside = html! {
-        (plot::beside(&up, left, right, 4))
-        @for (x, text) in across.ticks(5) { (words("dim middle", (across.at(x), HEIGHT - 6.0), &text)) }
+        (plot::beside(&up, left, right, 5))
+        @for (x, _) in across.ticks(5).into_iter().filter(|(x, _)| x.fract() == 0.0) { (words("dim middle", (across.at(x), HEIGHT - 6.0), &count(x as u64))) }
         @for (k, chain) in chains.iter().enumerate() {
             path class={ "trace s" (k % COLOURS) } d=(path(thinned(chain, &across, &up))) {}
             @if chain.len() == 1 && chain[0].is_finite() { (dot(&format!("f{}", k % COLOURS), (across.at(1.0), up.at(chain[0])), 3.0)) }

@@ -63,7 +63,7 @@ pub fn forest(facts: &Facts) -> Markup {
             (plot(WIDTH, bottom + 20.0, &says, &inside))
             figcaption {
                 "Dot: mean. Thick line: the middle 50%. Thin line: 94%."
-                @if pooled { " The ring and line below it: the same from all rows in one place, which the sites did not need." }
+                @if pooled { " The ring and line below: the same from all rows in one place, a check that only data that may be pooled allows." }
                 @if all > shown.len() { " The first " (shown.len()) " of " (count(all as u64)) " parameters; the table has all." }
             }
         }
@@ -80,7 +80,7 @@ pub fn table(facts: &Facts) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "parameter" }
-                        @for column in ["mean", "sd", "3%", "97%", "R-hat", "ESS bulk", "ESS tail", "MCSE"] { th scope="col" { (column) } }
+                        @for column in ["mean", "sd", "3%", "97%", "R-hat", "ESS bulk", "ESS tail", "MCSE"] { th.keep[column == "R-hat"] scope="col" { (column) } }
                         @if pooled {
                             th.apart scope="col" { "pooled mean" }
                             th scope="col" { "pooled sd" }

@@ -224,13 +224,15 @@ pub fn sent(facts: &Facts) -> Markup {
     ];
     let colour = |kind: &str| format!("f{}", kinds.iter().position(|k| *k == kind).unwrap_or(0) % COLOURS);
     let stacked = |direction: &str, y: f64| {
-        let mut before = 0;
+        let parts = record.sent.iter().filter(|s| s.direction == direction && s.bits > 0);
+        let placed = parts.scan(0, |before, s| {
+            let from = scale.at(*before as f64);
+            *before += s.bits;
+            Some((s, from, scale.at(*before as f64)))
+        });
         html! {
-            @for s in record.sent.iter().filter(|s| s.direction == direction && s.bits > 0) {
-                @let from = scale.at(before as f64);
-                @let wide = scale.at((before + s.bits) as f64) - from;
-                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) } (bar(&colour(&s.kind), (from, y), (wide, thick))) }
-                @let _ = before += s.bits;
+            @for (s, from, to) in placed {
+                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) } (bar(&colour(&s.kind), (from, y), (to - from, thick))) }
             }
         }
     };
