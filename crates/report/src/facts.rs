@@ -127,6 +127,14 @@ impl<'a> Facts<'a> {
         if self.chains < 2 {
             warnings.push("one chain cannot show whether chains agree: run at least 4".into());
         }
+        let still = self
+            .parameters
+            .iter()
+            .filter(|p| self.length >= Chains::LEAST && p.summary.lower.is_finite() && p.summary.rhat.is_nan())
+            .count();
+        if still > 0 {
+            warnings.push(format!("R-hat is not known for {still} of {} parameters: their draws hardly vary", self.parameters.len()));
+        }
         let worst = self.parameters.iter().map(|p| p.summary.rhat).filter(|r| *r > MOST_RHAT).max_by(f64::total_cmp);
         if let Some(worst) = worst {
             warnings.push(format!("the chains disagree: R-hat is up to {worst:.3} (should be below {MOST_RHAT}). Run more iterations"));

@@ -123,7 +123,7 @@ impl Curve {
     }
 }
 
-/// All chains' bits up after each draw, and whether they were counted.
+/// All chains' bits up after each draw, and whether they were counted: `bits_up` is what a chain had sent until then.
 fn bits_after(facts: &Facts, length: usize) -> (Vec<f64>, bool) {
     let record = facts.record;
     let sound = |values: &Vec<f64>| values.len() >= length && values.iter().all(|x| x.is_finite() && *x >= 0.0);
@@ -131,13 +131,7 @@ fn bits_after(facts: &Facts, length: usize) -> (Vec<f64>, bool) {
     if let Some(statistic) = counted {
         let mut total = vec![0.0; length];
         for values in &statistic.values {
-            // A count so far grows; bits of one draw go up and down, or stay.
-            let so_far = values.windows(2).all(|w| w[0] <= w[1]) && values.first() < values.last();
-            let mut sum = 0.0;
-            for (out, x) in total.iter_mut().zip(values) {
-                sum = if so_far { *x } else { sum + x };
-                *out += sum;
-            }
+            total.iter_mut().zip(values).for_each(|(sum, so_far)| *sum += so_far);
         }
         return (total, true);
     }

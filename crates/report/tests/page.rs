@@ -128,6 +128,7 @@ fn odd_draws_are_drawn_all_the_same() {
             Record { sites: Vec::new(), sent: Vec::new(), statistics: Vec::new(), notes: Vec::new(), uncompressed: (0, 0), ..base.clone() },
         ),
     ];
+    assert!(html(&odd[0].1).contains("their draws hardly vary"));
     for (name, record) in odd {
         assert!(std::panic::catch_unwind(|| sound(&record)).is_ok(), "{name}");
     }
