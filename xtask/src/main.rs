@@ -1,6 +1,7 @@
 //! Run the workspace's chores: `cargo xtask <command>`.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its reader sits at a terminal
 
+mod browser;
 mod mutants;
 mod test;
 
@@ -11,7 +12,8 @@ const HELP: &str = "\
 Usage: cargo xtask <command>
 
 Commands:
-  test                    Check everything: format, lints, tests, documentation
+  test                    Check everything: format, lints, tests, documentation, the report in a browser
+  browser [--find]        Open a report in headless Chromium; or only find (or, as root, install) one
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
 ";
 
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["test"] => test::run(&root()),
+        ["browser"] => browser::run(&root()),
+        ["browser", "--find"] => browser::find().map(|name| println!("{name}")),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", name] => mutants::run(&root(), Some(name)),
         _ => Err(format!("there is no command `{}`\n\n{HELP}", words.join(" "))),

@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
         name: "documentation",
         ways: &[Way { probe: "", run: "cargo doc --workspace --no-deps --locked", with: &[("RUSTDOCFLAGS", "-D warnings")] }],
     },
+    Step { name: "browser", ways: &[Way { probe: "cargo xtask browser --find", run: "cargo xtask browser", with: &[] }] },
 ];
 
 /// Run every step that this machine can run.

@@ -1,0 +1,175 @@
+//! Work out what the report says: a summary of each parameter, and what to warn of.
+
+use consilience_core::measure::{Chains, Gaussian, Interval, Summary, mean, quantile, sd, summarise};
+use consilience_engine::draws::Draws;
+use consilience_engine::record::Record;
+
+/// The mass of the wide intervals.
+pub const MASS: f64 = 0.94;
+/// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
+pub const MOST_RHAT: f64 = 1.01;
+/// Below so many effective draws a chain, quantiles are not to be trusted.
+pub const LEAST_ESS: f64 = 100.0;
+
+/// One parameter.
+pub struct Parameter {
+    /// Its place among the parameters.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// What the draws say; NaN where they are too few.
+    pub summary: Summary,
+    /// The middle half of the draws.
+    pub half: (f64, f64),
+    /// The same from pooled data, where it was made.
+    pub pooled: Option<Summary>,
+}
+
+impl Parameter {
+    /// How far the mean lies from the pooled one, in pooled standard deviations.
+    pub fn distance(&self) -> Option<f64> {
+        self.pooled.as_ref().map(|pooled| (self.summary.mean - pooled.mean) / pooled.sd)
+    }
+
+    /// R-hat for sorting: what is not known is the worst.
+    pub fn suspicion(&self) -> f64 {
+        if self.summary.rhat.is_nan() { f64::INFINITY } else { self.summary.rhat }
+    }
+}
+
+/// Everything that the sections share.
+pub struct Facts<'a> {
+    /// The run.
+    pub record: &'a Record,
+    /// Its chains.
+    pub chains: usize,
+    /// The draws of each.
+    pub length: usize,
+    /// Its parameters, in order.
+    pub parameters: Vec<Parameter>,
+    /// What the reader should know first.
+    pub warnings: Vec<String>,
+}
+
+impl<'a> Facts<'a> {
+    /// Work them out.
+    pub fn new(record: &'a Record) -> Self {
+        let draws = &record.draws;
+        let length = if draws.dim() == 0 { 0 } else { draws.length() };
+        let name = |k: usize| record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1));
+        let parameters = (0..draws.dim().max(record.parameters.len()))
+            .map(|index| {
+                let own = column(draws, index);
+                let all = own.concat();
+                let half = (quantile(&all, 0.25).unwrap_or(f64::NAN), quantile(&all, 0.75).unwrap_or(f64::NAN));
+                let pooled =
+                    record.reference.as_ref().map(|reference| column(reference, index)).filter(|pooled| !pooled.concat().is_empty());
+                Parameter { index, name: name(index), summary: summary(&own), half, pooled: pooled.map(|p| summary(&p)) }
+            })
+            .collect();
+        let mut facts = Facts { record, chains: draws.chains(), length, parameters, warnings: Vec::new() };
+        facts.warnings = facts.find_warnings();
+        facts
+    }
+
+    /// The parameters, the most suspicious first.
+    pub fn worst_first(&self) -> Vec<&Parameter> {
+        let mut sorted: Vec<&Parameter> = self.parameters.iter().collect();
+        sorted.sort_by(|a, b| b.suspicion().total_cmp(&a.suspicion()));
+        sorted
+    }
+
+    /// One parameter's draws, chain by chain.
+    pub fn draws(&self, parameter: &Parameter) -> Vec<Vec<f64>> {
+        column(&self.record.draws, parameter.index)
+    }
+
+    /// What was sent in a direction while sampling, in bits.
+    pub fn sent(&self, direction: &str) -> u64 {
+        self.record.sent.iter().filter(|s| s.direction == direction).map(|s| s.bits).sum()
+    }
+
+    /// Wasserstein's distance between the Gaussians that fit the draws and the pooled draws, in units in which pooled standard deviations are 1.
+    pub fn w2(&self) -> Option<f64> {
+        let reference = self.record.reference.as_ref()?;
+        let d = self.record.draws.dim();
+        if d == 0 || d > 64 || reference.dim() != d || self.length == 0 || reference.length() == 0 {
+            return None;
+        }
+        let scales: Vec<f64> = self.parameters.iter().filter_map(|p| p.pooled.map(|s| s.sd)).collect();
+        if scales.len() != d || !scales.iter().all(|s| s.is_finite() && *s > 0.0) {
+            return None;
+        }
+        let fit = |draws: &Draws| {
+            let scaled: Vec<f64> = draws.rows().flat_map(|row| row.iter().zip(&scales).map(|(x, s)| x / s).collect::<Vec<_>>()).collect();
+            Gaussian::of_draws(&scaled, d).ok()
+        };
+        fit(&self.record.draws)?.w2(&fit(reference)?).ok().filter(|w2| w2.is_finite())
+    }
+
+    fn find_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.record.interrupted {
+            warnings.push("the run was stopped before its end: what follows is what it had drawn until then".to_owned());
+        }
+        warnings.extend(self.record.warnings.iter().cloned());
+        if self.length == 0 {
+            warnings.push("there are no draws here to be summarised".into());
+            return unique(warnings);
+        }
+        let broken = self.record.draws.rows().filter(|row| !row.iter().all(|x| x.is_finite())).count();
+        if broken > 0 {
+            warnings.push(format!("{broken} draws are not finite: the chains left every reasonable place. Take a smaller step"));
+        }
+        if self.length < Chains::LEAST {
+            warnings.push("too few draws for a summary: run more iterations, or thin less".into());
+        }
+        if self.chains < 2 {
+            warnings.push("one chain cannot show whether chains agree: run at least 4".into());
+        }
+        let still = self
+            .parameters
+            .iter()
+            .filter(|p| self.length >= Chains::LEAST && p.summary.lower.is_finite() && p.summary.rhat.is_nan())
+            .count();
+        if still > 0 {
+            warnings.push(format!("R-hat is not known for {still} of {} parameters: their draws hardly vary", self.parameters.len()));
+        }
+        let worst = self.parameters.iter().map(|p| p.summary.rhat).filter(|r| *r > MOST_RHAT).max_by(f64::total_cmp);
+        if let Some(worst) = worst {
+            warnings.push(format!("the chains disagree: R-hat is up to {worst:.3} (should be below {MOST_RHAT}). Run more iterations"));
+        }
+        let least = LEAST_ESS * self.chains as f64;
+        let effective = self.parameters.iter().map(|p| p.summary.ess_bulk.min(p.summary.ess_tail)).filter(|e| *e < least);
+        if let Some(worst) = effective.min_by(f64::total_cmp) {
+            warnings.push(format!("only {worst:.0} effective draws where {least:.0} are wanted. Run more iterations"));
+        }
+        unique(warnings)
+    }
+}
+
+fn unique(warnings: Vec<String>) -> Vec<String> {
+    let mut once: Vec<String> = Vec::new();
+    for warning in warnings {
+        if !once.contains(&warning) {
+            once.push(warning);
+        }
+    }
+    once
+}
+
+fn column(draws: &Draws, index: usize) -> Vec<Vec<f64>> {
+    if index < draws.dim() { draws.parameter(index) } else { Vec::new() }
+}
+
+fn summary(chains: &[Vec<f64>]) -> Summary {
+    let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
+    let full = Chains::new(&slices).ok().and_then(|chains| summarise(&chains, Interval::EqualTailed(MASS)).ok());
+    full.unwrap_or_else(|| {
+        let all = chains.concat();
+        let unknown = f64::NAN;
+        let (lower, upper) = Interval::EqualTailed(MASS).of(&all).unwrap_or((unknown, unknown));
+        let (rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd) = (unknown, unknown, unknown, unknown, unknown);
+        Summary { mean: mean(&all), sd: sd(&all), lower, upper, rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd }
+    })
+}

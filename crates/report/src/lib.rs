@@ -1,0 +1,139 @@
+//! Make one self-contained HTML page of a run: what was found, how far to trust it, what was sent.
+//!
+//! The page loads nothing, runs no script, follows the reader's choice of light or dark, and prints.
+
+mod chains;
+mod facts;
+mod plot;
+mod posterior;
+mod scale;
+mod traffic;
+mod words;
+
+use consilience_engine::record::Record;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use facts::Facts;
+use words::{bytes, count, duration, many, moment, number};
+
+/// The sections of a page: what they are linked by, and their headings.
+pub const SECTIONS: [(&str, &str); 10] = [
+    ("warnings", "Warnings"),
+    ("posterior", "Posterior"),
+    ("summary", "Summary"),
+    ("convergence", "Convergence"),
+    ("chains", "Chains"),
+    ("pairs", "Pairs"),
+    ("bits", "Bytes against error"),
+    ("sites", "Sites"),
+    ("sent", "What was sent and what stayed"),
+    ("reproduce", "Notes and how to reproduce this"),
+];
+
+/// The page of a run.
+pub fn html(record: &Record) -> String {
+    let facts = Facts::new(record);
+    let title = title(record);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    (opening(&facts))
+                    nav aria-label="Sections" { ul { @for (id, heading) in SECTIONS { li { a href={ "#" (id) } { (heading) } } } } }
+                }
+                main { @for (id, heading) in SECTIONS { section id=(id) { h2 { (heading) } (section(id, &facts)) } } }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn title(record: &Record) -> String {
+    match record.sites.len() as u64 {
+        0 => format!("Posterior by {}", record.sampler.0),
+        sites => format!("One posterior from {}, by {}", many(sites, "site"), record.sampler.0),
+    }
+}
+
+fn section(id: &str, facts: &Facts) -> Markup {
+    match id {
+        "warnings" => warnings(facts),
+        "posterior" => posterior::forest(facts),
+        "summary" => html! { (posterior::distance(facts)) (posterior::table(facts)) },
+        "convergence" => chains::overview(facts),
+        "chains" => html! {
+            p.soft { "Left: each chain's draws in order; chains that agree overlap. Right: where each chain's draws rank among all; bars near the dashed line show that no chain favours a region. The parameters with the largest R-hat come first." }
+            (chains::traces(facts))
+        },
+        "pairs" => posterior::pairs(facts),
+        "bits" => traffic::error(facts),
+        "sites" => traffic::sites(facts),
+        "sent" => html! { (traffic::in_words(facts)) (traffic::sent(facts)) },
+        _ => reproduce(facts),
+    }
+}
+
+fn opening(facts: &Facts) -> Markup {
+    let record = facts.record;
+    let rows: u64 = record.sites.iter().map(|s| s.rows).sum();
+    let says = record.sampler.1.trim_end_matches('.');
+    html! {
+        p {
+            (many(record.sites.len() as u64, "site")) " with " (many(rows, "row")) " in all sampled one posterior of " (many(facts.parameters.len() as u64, "parameter"))
+            " with " strong { (record.sampler.0) } @if !says.is_empty() { " (" (says) ")" }
+            ", step " (number(record.step)) ". " (many(facts.chains as u64, "chain")) " of " (many(record.iterations, "iteration")) " took " (duration(record.seconds))
+            " and left " (many(facts.length as u64, "draw")) " each, after a burn-in of " (count(record.burn_in)) @if record.thin > 1 { " and keeping one in " (count(record.thin)) }
+            ". Made by consilience " (record.version) " on " (moment(&record.created)) "."
+        }
+        dl.facts {
+            @for (name, value) in [
+                ("Sites", count(record.sites.len() as u64)),
+                ("Rows", count(rows)),
+                ("Parameters", count(facts.parameters.len() as u64)),
+                ("Chains × draws", format!("{} × {}", count(facts.chains as u64), count(facts.length as u64))),
+                ("Sent up", bytes(facts.sent("up") as f64)),
+                ("Sent down", bytes(facts.sent("down") as f64)),
+                ("Time", duration(record.seconds)),
+            ] { div { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+fn warnings(facts: &Facts) -> Markup {
+    html! {
+        @if facts.warnings.is_empty() {
+            p.none role="status" { "None were found: chains agree (R-hat at most " (facts::MOST_RHAT) "), and there are enough effective draws (" (facts::LEAST_ESS) " a chain)." }
+        } @else {
+            div.warnings role="alert" { strong { (many(facts.warnings.len() as u64, "warning")) } ul { @for warning in &facts.warnings { li { (warning) } } } }
+        }
+    }
+}
+
+fn reproduce(facts: &Facts) -> Markup {
+    let record = facts.record;
+    html! {
+        @if record.notes.is_empty() {
+            p.soft { "There are no notes on how the data was encoded." }
+        } @else {
+            p { "How the data was encoded:" }
+            ul { @for note in &record.notes { li { (note) } } }
+        }
+        p {
+            "Save the config below as " code { "run.toml" } " and run it with version " (record.version) "; the seed " code { (record.seed) }
+            " fixes every random number, so that the draws are the same, bit for bit, on the same kind of machine with the same data:"
+        }
+        pre { code { "consilience run run.toml" } }
+        @if record.rows_evaluated > 0 { p.soft { "The sites evaluated the gradients of " (many(record.rows_evaluated, "row")) " in all." } }
+        details { summary { "The config, as it was resolved" } pre { code { (record.config) } } }
+    }
+}

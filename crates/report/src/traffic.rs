@@ -1,0 +1,305 @@
+//! Show what was sent, by whom, and what it bought.
+
+use consilience_engine::record::SiteRecord;
+use maud::{Markup, html};
+
+use crate::facts::Facts;
+use crate::plot::{self, COLOURS, WIDTH, bar, line, name, path, plot, words};
+use crate::scale::Scale;
+use crate::words::{bytes, count, decimals, many};
+
+/// Points of the curve.
+const POINTS: usize = 160;
+/// Sites with bars of their own.
+const MOST_SITES: usize = 40;
+
+/// The error of the running mean against the bits that it took.
+pub fn error(facts: &Facts) -> Markup {
+    let Some(curve) = Curve::of(facts) else {
+        return html! { p.soft { "There are too few draws, or none that vary, for a curve." } };
+    };
+    let (left, right, top, bottom, height) = (50.0, WIDTH - 10.0, 8.0, 210.0, 246.0);
+    let plain = (facts.record.uncompressed.0 as f64 / facts.sent("up") as f64 > 1.05)
+        .then(|| facts.record.uncompressed.0 as f64 / facts.sent("up") as f64);
+    let stretch = plain.unwrap_or(1.0);
+    let xs = curve.points.iter().flat_map(|(bits, _)| [bits / 8.0, bits / 8.0 * stretch]);
+    let ys = curve.points.iter().map(|p| p.1).chain(curve.floor);
+    let says = "Error of the posterior mean against bytes sent by the sites";
+    let (Some(across), Some(up)) = (Scale::logarithmic(xs, left, right), Scale::logarithmic(ys, bottom, top)) else {
+        return html! { p.soft { "Nothing was sent, so that there is no curve." } };
+    };
+    let through = |stretch: f64| {
+        path(
+            curve
+                .points
+                .iter()
+                .map(|(bits, error)| (*bits > 0.0 && *error > 0.0).then(|| (across.at(bits / 8.0 * stretch), up.at(*error)))),
+        )
+    };
+    let inside = html! {
+        (plot::bytes_below(&across, top, bottom, 5))
+        (plot::beside(&up, left, right, 5))
+        @if let Some(floor) = curve.floor { (line("limit", (left, up.at(floor)), (right, up.at(floor)))) }
+        @if plain.is_some() { path class="pooled dashed" d=(through(stretch)) {} }
+        path class="thin" d=(through(1.0)) {}
+        (words("dim middle", (f64::midpoint(left, right), height - 4.0), "sent by the sites"))
+    };
+    html! {
+        figure.wide {
+            (plot(WIDTH, height, says, &inside))
+            figcaption {
+                "Solid: the root mean square distance, over all parameters, of the mean of the draws so far from "
+                @if curve.pooled { "the pooled mean, in pooled standard deviations" } @else { "the final mean, in posterior standard deviations (it falls to nothing at the end by construction)" }
+                @if plain.is_some() { ". Dashed: the same draws, had no message been compressed" }
+                @if curve.floor.is_some() { ". Dashed and level: the Monte Carlo error at the end; a curve that stays well above it shows bias" }
+                "."
+                @if !curve.counted { " Bytes are taken to grow evenly with the iterations." }
+            }
+        }
+    }
+}
+
+struct Curve {
+    /// Bits up so far, and the error.
+    points: Vec<(f64, f64)>,
+    /// The Monte Carlo error of all draws.
+    floor: Option<f64>,
+    pooled: bool,
+    /// Whether the bits were counted draw by draw.
+    counted: bool,
+}
+
+impl Curve {
+    fn of(facts: &Facts) -> Option<Self> {
+        let (d, length, chains) = (facts.record.draws.dim(), facts.length, facts.chains);
+        if length < 4 || d == 0 {
+            return None;
+        }
+        // Where to, in which unit, and the Monte Carlo error of the difference.
+        let pooled = facts.parameters.iter().all(|p| p.pooled.is_some());
+        let goals: Vec<(usize, f64, f64, f64)> = facts
+            .parameters
+            .iter()
+            .filter(|p| p.index < d)
+            .filter_map(|p| {
+                let own = p.summary;
+                let (mean, sd, error) = p
+                    .pooled
+                    .filter(|_| pooled)
+                    .map_or((own.mean, own.sd, own.mcse_mean), |o| (o.mean, o.sd, own.mcse_mean.hypot(o.mcse_mean)));
+                (mean.is_finite() && own.mean.is_finite() && sd.is_finite() && sd > 0.0).then_some((p.index, mean, sd, error / sd))
+            })
+            .collect();
+        if goals.is_empty() {
+            return None;
+        }
+        let stops: Vec<usize> = {
+            let ratio = (length as f64).powf(1.0 / POINTS as f64);
+            let mut stops: Vec<usize> = (0..=POINTS).map(|k| ratio.powi(k as i32).round() as usize).map(|n| n.clamp(1, length)).collect();
+            stops.dedup();
+            stops
+        };
+        let rows: Vec<&[f64]> = facts.record.draws.rows().collect();
+        let mut sums = vec![0.0; d];
+        let mut errors = Vec::with_capacity(stops.len());
+        let mut next = stops.iter().peekable();
+        for draw in 0..length {
+            for chain in 0..chains {
+                sums.iter_mut().zip(rows[chain * length + draw]).for_each(|(sum, x)| *sum += x);
+            }
+            if next.next_if_eq(&&(draw + 1)).is_some() {
+                let n = ((draw + 1) * chains) as f64;
+                let square = |&(k, mean, sd, _): &(usize, f64, f64, f64)| ((sums[k] / n - mean) / sd).powi(2);
+                errors.push((goals.iter().map(square).sum::<f64>() / goals.len() as f64).sqrt());
+            }
+        }
+        let (bits, counted) = bits_after(facts, length);
+        let mut points: Vec<(f64, f64)> = stops.iter().zip(errors).map(|(n, error)| (bits[n - 1], error)).collect();
+        if !pooled {
+            points.pop(); // the mean is at no distance from itself, but for rounding
+        }
+        let floor = (goals.iter().map(|g| g.3 * g.3).sum::<f64>() / goals.len() as f64).sqrt();
+        Some(Curve { points, floor: (pooled && floor.is_finite() && floor > 0.0).then_some(floor), pooled, counted })
+    }
+}
+
+/// All chains' bits up after each draw, and whether they were counted: `bits_up` is what a chain had sent until then.
+fn bits_after(facts: &Facts, length: usize) -> (Vec<f64>, bool) {
+    let record = facts.record;
+    let sound = |values: &Vec<f64>| values.len() >= length && values.iter().all(|x| x.is_finite() && *x >= 0.0);
+    let counted = record.statistics.iter().find(|s| s.name == "bits_up" && s.values.len() == facts.chains && s.values.iter().all(sound));
+    if let Some(statistic) = counted {
+        let mut total = vec![0.0; length];
+        for values in &statistic.values {
+            total.iter_mut().zip(values).for_each(|(sum, so_far)| *sum += so_far);
+        }
+        return (total, true);
+    }
+    let (all, total) = (record.iterations.max(1) as f64, facts.sent("up") as f64);
+    let after = |draw: usize| record.burn_in as f64 + (draw as f64 + 1.0) * record.thin.max(1) as f64;
+    let last = after(length - 1).max(all);
+    ((0..length).map(|draw| total * after(draw) / last).collect(), false)
+}
+
+/// The sites' sizes, and what each sent.
+pub fn sites(facts: &Facts) -> Markup {
+    let mut sites: Vec<SiteRecord> = facts.record.sites.clone();
+    if sites.is_empty() {
+        return html! { p.soft { "The record names no sites." } };
+    }
+    if sites.len() > MOST_SITES {
+        let rest = sites.split_off(MOST_SITES - 1);
+        let sum = |of: fn(&SiteRecord) -> u64| rest.iter().map(of).sum::<u64>();
+        sites.push(SiteRecord {
+            name: format!("{} others", rest.len()),
+            rows: sum(|s| s.rows),
+            bits: (sum(|s| s.bits.0), sum(|s| s.bits.1)),
+        });
+    }
+    let rows: Vec<Bars> = sites.iter().map(|s| Bars { name: &s.name, parts: vec![("bar", s.rows as f64, count(s.rows))] }).collect();
+    let sent: Vec<Bars> = sites
+        .iter()
+        .map(|s| Bars {
+            name: &s.name,
+            parts: vec![("bar", s.bits.0 as f64, bytes(s.bits.0 as f64)), ("bar2", s.bits.1 as f64, bytes(s.bits.1 as f64))],
+        })
+        .collect();
+    html! {
+        div.two {
+            figure { (bars("Rows at each site", &rows)) figcaption { "Rows at each site. They stayed there." } }
+            figure { (bars("Bytes sent and received by each site", &sent)) figcaption { "Sent by each site (upper bar) and received by it (lower bar)." } }
+        }
+    }
+}
+
+struct Bars<'a> {
+    name: &'a str,
+    parts: Vec<(&'static str, f64, String)>,
+}
+
+fn bars(says: &str, all: &[Bars]) -> Markup {
+    let (left, right, thick) = (plot::room(all.iter().map(|b| b.name)), WIDTH - 74.0, 13.0);
+    let most = all.iter().flat_map(|b| b.parts.iter().map(|p| p.1)).fold(0.0, f64::max);
+    let scale = Scale::between(0.0, most, left, right);
+    let each = all.first().map_or(1, |b| b.parts.len()) as f64 * thick + 8.0;
+    let inside = html! {
+        @for (k, site) in all.iter().enumerate() {
+            @let y = 2.0 + each * k as f64;
+            (name("end", (left - 8.0, y + (each - 8.0) / 2.0 + 4.0), site.name, plot::LONGEST))
+            @for (j, (class, length, text)) in site.parts.iter().enumerate() {
+                @let top = y + thick * j as f64;
+                (bar(class, (left, top), ((scale.at(*length) - left).max(1.0), thick - 1.0)))
+                (words("dim", (scale.at(*length).max(left + 1.0) + 5.0, top + thick - 3.0), text))
+            }
+        }
+        (line("axis", (left, 0.0), (left, each * all.len() as f64 - 4.0)))
+    };
+    plot(WIDTH, each * all.len() as f64, says, &inside)
+}
+
+/// What was sent by kind and direction, with the uncompressed cost beside it.
+pub fn sent(facts: &Facts) -> Markup {
+    let record = facts.record;
+    let mut kinds: Vec<&str> = Vec::new();
+    for s in record.sent.iter().filter(|s| s.bits > 0) {
+        if !kinds.contains(&s.kind.as_str()) {
+            kinds.push(&s.kind);
+        }
+    }
+    let (left, right, row, thick) = (110.0, WIDTH - 74.0, 22.0, 16.0);
+    let (up, down) = (facts.sent("up"), facts.sent("down"));
+    let most = [up, down, record.uncompressed.0, record.uncompressed.1].into_iter().max().unwrap_or(0);
+    let scale = Scale::between(0.0, most as f64, left, right);
+    let bar_rows = [
+        ("up", "up, as sent", up),
+        ("", "uncompressed", record.uncompressed.0),
+        ("down", "down, as sent", down),
+        ("", "uncompressed", record.uncompressed.1),
+    ];
+    let colour = |kind: &str| format!("f{}", kinds.iter().position(|k| *k == kind).unwrap_or(0) % COLOURS);
+    let stacked = |direction: &str, y: f64| {
+        let parts = record.sent.iter().filter(|s| s.direction == direction && s.bits > 0);
+        let placed = parts.scan(0, |before, s| {
+            let from = scale.at(*before as f64);
+            *before += s.bits;
+            Some((s, from, scale.at(*before as f64)))
+        });
+        html! {
+            @for (s, from, to) in placed {
+                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) } (bar(&colour(&s.kind), (from, y), (to - from, thick))) }
+            }
+        }
+    };
+    let per_line = 3;
+    let legend = 4.0 * row + 16.0;
+    let height = legend + 18.0 * kinds.len().div_ceil(per_line) as f64;
+    let inside = html! {
+        @for (k, (direction, label, total)) in bar_rows.iter().enumerate() {
+            @let y = 2.0 + row * k as f64 + if k > 1 { 6.0 } else { 0.0 };
+            (words(if direction.is_empty() { "dim end" } else { "end" }, (left - 8.0, y + 12.0), label))
+            @if direction.is_empty() { (bar("hollow", (left, y), (scale.at(*total as f64) - left, thick))) } @else { (stacked(direction, y)) }
+            (words("dim", (scale.at(*total as f64) + 5.0, y + 12.0), &bytes(*total as f64)))
+        }
+        (line("axis", (left, 0.0), (left, 4.0 * row + 4.0)))
+        @for (k, kind) in kinds.iter().enumerate() {
+            @let (x, y) = (20.0 + 140.0 * (k % per_line) as f64, legend + 18.0 * (k / per_line) as f64);
+            (bar(&colour(kind), (x, y), (11.0, 11.0)))
+            (words("", (x + 17.0, y + 10.0), kind))
+        }
+    };
+    html! {
+        @if record.sent.is_empty() {
+            p.soft { "The record counts no messages." }
+        } @else {
+            figure.wide {
+                (plot(WIDTH, height, "What was sent, by direction and kind, and what it would have been uncompressed", &inside))
+                figcaption { "Up: from the sites. Down: to the sites. Uncompressed: the same messages with 32 bits a number." }
+            }
+            (kinds_table(facts))
+        }
+    }
+}
+
+fn kinds_table(facts: &Facts) -> Markup {
+    html! {
+        details {
+            summary { "The numbers" }
+            div.table tabindex="0" role="region" aria-label="What was sent" {
+                table {
+                    thead { tr { @for column in ["direction", "kind", "sent", "vectors", "bits a vector"] { th scope="col" { (column) } } } }
+                    tbody {
+                        @for s in facts.record.sent.iter().filter(|s| s.bits > 0) {
+                            tr {
+                                th scope="row" { (s.direction) }
+                                td { (s.kind) }
+                                td { (bytes(s.bits as f64)) }
+                                td { @if s.vectors > 0 { (count(s.vectors)) } @else { "–" } }
+                                td { @if s.vectors > 0 { (decimals(s.bits as f64 / s.vectors as f64, 1)) } @else { "–" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same in plain words.
+pub fn in_words(facts: &Facts) -> Markup {
+    let record = facts.record;
+    let (up, down) = (facts.sent("up"), facts.sent("down"));
+    let (before_up, before_down) = record.before_sampling;
+    let rows: u64 = record.sites.iter().map(|s| s.rows).sum();
+    let saved = record.uncompressed.0 as f64 / up as f64;
+    html! {
+        p {
+            strong { "What stayed: " } "the rows. Not one of the " (many(rows, "row")) " left its site. "
+            strong { "What left: " } "while sampling, the sites sent " (bytes(up as f64)) " (gradients or parameters, compressed where the sampler compresses, with their headers) and received " (bytes(down as f64)) "."
+            @if saved.is_finite() && saved > 1.05 { " Uncompressed, the sites would have sent " (decimals(saved, 1)) " times as much." }
+            @if before_up + before_down > 0 { " Before sampling, sums and surveys (means, spreads, curvature) took " (bytes(before_up as f64)) " up and " (bytes(before_down as f64)) " down." }
+        }
+        p {
+            strong { "What is not claimed: " } "differential privacy. Gradients, parameters and sums are computed from the rows and can reveal something about them to whoever receives them."
+        }
+    }
+}

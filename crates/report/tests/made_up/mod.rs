@@ -1,0 +1,88 @@
+//! Make up a run: chains of correlated autoregressions around known means, the same on every machine.
+
+use consilience_core::rng::{Purpose, SERVER, Seed};
+use consilience_engine::draws::Draws;
+use consilience_engine::record::{Record, SentRecord, SiteRecord, Statistic};
+
+/// A run with so many chains, draws and parameters, with a pooled reference or without.
+pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Record {
+    let known = [
+        "intercept",
+        "age",
+        "sex = male",
+        "chest pain = typical angina",
+        "chest pain = atypical",
+        "chest pain = none",
+        "resting blood pressure",
+        "cholesterol",
+        "fasting sugar > 120",
+        "ECG = ST-T abnormal",
+        "ECG = hypertrophy",
+        "max heart rate",
+        "exercise angina",
+        "oldpeak",
+        "slope = flat",
+        "slope = down",
+    ];
+    let parameters = (0..dim).map(|k| known.get(k).map_or_else(|| format!("x{k}"), |name| (*name).to_owned())).collect();
+    let sites = [("Cleveland", 303), ("Budapest", 294), ("Zurich and Basel", 123), ("Long Beach", 200)];
+    let sent = [
+        ("up", "gradient", 41_000_000, 640_000),
+        ("up", "control", 9_000_000, 12_800),
+        ("up", "header", 6_100_000, 0),
+        ("down", "parameter", 112_000_000, 640_000),
+        ("down", "reference", 9_000_000, 12_800),
+        ("down", "header", 6_100_000, 0),
+    ];
+    let bits_up = (0..chains).map(|_| (0..length).map(|t| (2000.0 + 10.0 * t as f64) * 638.0).collect()).collect();
+    Record {
+        version: "0.1.0".into(),
+        created: "2026-01-31T12:00:00Z".into(),
+        config: "seed = 1\n\n[data]\nbuiltin = \"heart-disease\"\n\n[sampler]\nname = \"qlsd++\" # <compressed> & corrected\n".into(),
+        sampler: ("qlsd++".into(), "minibatch gradients, corrected by the gradient at a reference point, compressed".into()),
+        seed: 1,
+        step: 3.2e-3,
+        iterations: 40_000,
+        burn_in: 2000,
+        thin: 10,
+        seconds: 12.34,
+        interrupted: false,
+        parameters,
+        draws: draws(chains, length, dim, 1, 0.02),
+        statistics: vec![Statistic { name: "bits_up".into(), values: bits_up }],
+        sites: sites.map(|(name, rows)| SiteRecord { name: name.into(), rows, bits: (rows * 61_000, rows * 138_000) }).into(),
+        sent: sent
+            .map(|(direction, kind, bits, vectors)| SentRecord { direction: direction.into(), kind: kind.into(), bits, vectors })
+            .into(),
+        uncompressed: (460_000_000, 127_100_000),
+        before_sampling: (180_000, 210_000),
+        rows_evaluated: 73_600_000,
+        notes: vec![
+            "Cholesterol of 0 is taken as missing; missing values are the mean of all sites.".into(),
+            "Numbers are standardised by sums over the sites.".into(),
+        ],
+        warnings: Vec::new(),
+        reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),
+    }
+}
+
+/// Autoregressions that mix more slowly the later the parameter, neighbours correlated.
+fn draws(chains: usize, length: usize, dim: usize, seed: u64, bias: f64) -> Draws {
+    let one = |chain: usize| {
+        let mut stream = Seed::new(seed).chain(chain as u32).stream(Purpose::Data, SERVER, 0);
+        let (mut noise, mut at, mut all) = (vec![0.0; dim], vec![0.0; dim], Vec::with_capacity(length * dim));
+        for _ in 0..length {
+            stream.normals(&mut noise);
+            for k in 0..dim {
+                let keep = 0.3 * (k as f64 / dim as f64);
+                at[k] = keep * at[k] + (1.0f64 - keep * keep).sqrt() * noise[k];
+            }
+            all.extend((0..dim).map(|k| {
+                let own = if k % 3 == 1 { 0.5 * at[k] - 0.85 * at[k - 1] } else { at[k] };
+                0.9 * (k as f64 * 1.7).sin() + (0.12 + 0.02 * (k % 5) as f64) * (own + bias)
+            }));
+        }
+        all
+    };
+    Draws::from_chains((0..chains).map(one).collect(), dim)
+}

@@ -1,0 +1,152 @@
+//! The page holds every section and plot, is sound HTML, loads nothing, and survives every kind of draws.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod made_up;
+
+use consilience_engine::draws::Draws;
+use consilience_engine::record::{Record, SiteRecord};
+use consilience_report::{SECTIONS, html};
+
+/// Tags in order: name, whether it closes, and its attributes.
+fn tags(page: &str) -> Vec<(String, bool, String)> {
+    let mut tags = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        let (mut end, mut quoted) = (start + 1, false);
+        for (k, c) in rest[start + 1..].char_indices() {
+            quoted ^= c == '"';
+            end = start + 1 + k;
+            if c == '>' && !quoted {
+                break;
+            }
+        }
+        let inside = &rest[start + 1..end];
+        let (closes, inside) = inside.strip_prefix('/').map_or((false, inside), |inside| (true, inside));
+        let (name, attributes) = inside.split_once(' ').unwrap_or((inside, ""));
+        assert!(!attributes.contains('<'), "an unescaped text: {inside}");
+        tags.push((name.to_owned(), closes, attributes.to_owned()));
+        rest = &rest[end + 1..];
+        if name == "style" && !closes {
+            rest = &rest[rest.find("</style").unwrap()..];
+        }
+    }
+    tags
+}
+
+/// Whether all is closed in order, nothing is loaded, and coordinates are numbers. The number of plots.
+fn sound(record: &Record) -> usize {
+    let page = html(record);
+    let mut open: Vec<String> = Vec::new();
+    let mut plots = 0;
+    for (name, closes, attributes) in tags(&page) {
+        if closes {
+            assert_eq!(open.pop().as_deref(), Some(name.as_str()), "closed out of order");
+        } else if !["!DOCTYPE", "meta", "link"].contains(&name.as_str()) {
+            open.push(name.clone());
+        }
+        plots += usize::from(!closes && name == "svg");
+        assert!(!["script", "img", "iframe", "object"].contains(&name.as_str()), "{name}");
+        let drawn = ["svg", "path", "rect", "circle", "text", "g"].contains(&name.as_str());
+        let numbers = attributes.split("aria-label").next().unwrap();
+        assert!(!drawn || !["NaN", "inf", "–", "∞"].iter().any(|bad| numbers.contains(bad)), "{name} {attributes}");
+        let linked = attributes.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(!linked.contains("http://") && !linked.contains("https://"), "{name} {attributes}");
+        if name == "svg" && !closes {
+            assert!(attributes.contains("role=\"img\"") && attributes.contains("aria-label=\""), "{attributes}");
+        }
+    }
+    assert!(open.is_empty(), "not closed: {open:?}");
+    let style = &page[page.find("<style>").unwrap()..page.find("</style>").unwrap()];
+    assert!(!style.contains("url(") && !style.contains("@import"));
+    for (id, heading) in SECTIONS {
+        assert_eq!(page.matches(&format!("<section id=\"{id}\"><h2>{heading}</h2>")).count(), 1, "{id}");
+    }
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    plots
+}
+
+#[test]
+fn a_long_run_has_every_plot_and_stays_small() {
+    // The forest, two overviews, traces and ranks, pairs, the error, two of sites, what was sent.
+    assert_eq!(sound(&made_up::record(4, 4000, 22, true)), 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1);
+}
+
+#[test]
+fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
+    let mut record = made_up::record(4, 1000, 3, true);
+    let page = html(&record);
+    assert!(page.contains("None were found") && !page.contains("role=\"alert\""));
+    record.interrupted = true;
+    record.warnings = vec!["clipping bit <often>".into(), "clipping bit <often>".into()];
+    let shifted = (0..4).map(|chain| (0..40).map(|t| f64::from(chain) + f64::from(t % 7) * 0.1).collect()).collect();
+    record.draws = Draws::from_chains(shifted, 1);
+    record.parameters.truncate(1);
+    let page = html(&record);
+    for said in ["stopped before its end", "clipping bit &lt;often&gt;", "the chains disagree: R-hat", "effective draws where 400"] {
+        assert_eq!(page.matches(said).count(), 1, "{said}");
+    }
+    assert!(page.find("the chains disagree").unwrap() < page.find("id=\"posterior\"").unwrap());
+}
+
+#[test]
+fn every_text_is_escaped() {
+    let mut record = made_up::record(2, 50, 2, true);
+    let evil = "<script>alert(\"x\")</script>&'";
+    for text in [&mut record.version, &mut record.created, &mut record.config, &mut record.sampler.0, &mut record.sampler.1] {
+        *text = evil.into();
+    }
+    record.parameters = vec![evil.into(); 2];
+    record.notes = vec![evil.into()];
+    record.warnings = vec![evil.into()];
+    record.sites.push(SiteRecord { name: evil.into(), rows: 1, bits: (1, 1) });
+    record.sent[0].kind = evil.into();
+    assert!(sound(&record) > 0);
+    assert!(!html(&record).contains("<script"));
+}
+
+#[test]
+fn odd_draws_are_drawn_all_the_same() {
+    let base = made_up::record(4, 60, 3, true);
+    let with = |chains: Vec<Vec<f64>>, dim: usize| Record { draws: Draws::from_chains(chains, dim), reference: None, ..base.clone() };
+    let odd = [
+        ("constant", with(vec![vec![1.5; 300]; 4], 3)),
+        ("one draw", with(vec![vec![1.0, 2.0, 3.0]; 4], 3)),
+        ("one draw in one chain", with(vec![vec![1.0, 2.0, 3.0]], 3)),
+        ("no draws", with(vec![Vec::new(); 2], 3)),
+        ("no chains", with(Vec::new(), 3)),
+        ("no parameters", Record { draws: Draws::new(0), parameters: Vec::new(), reference: None, ..base.clone() }),
+        ("all NaN", with(vec![vec![f64::NAN; 300]; 4], 3)),
+        ("some NaN", with(vec![(0..300).map(|k| if k % 50 == 7 { f64::NAN } else { f64::from(k % 11) }).collect(); 4], 3)),
+        ("infinite", with(vec![(0..300).map(|k| if k == 100 { f64::INFINITY } else { f64::from(k % 7) }).collect(); 2], 3)),
+        ("huge", with(vec![vec![f64::MAX, f64::MIN, 1e-320, 1e308, -1e308, 0.0]; 20].into_iter().map(|c| c.repeat(20)).collect(), 3)),
+        ("twenty chains", made_up::record(20, 100, 2, true)),
+        ("one chain, one parameter, no reference", made_up::record(1, 500, 1, false)),
+        ("a reference of another shape", Record { reference: Some(Draws::from_chains(vec![vec![0.5; 20]; 2], 2)), ..base.clone() }),
+        ("a reference of one draw", Record { reference: Some(Draws::from_chains(vec![vec![0.5; 3]], 3)), ..base.clone() }),
+        (
+            "nobody and nothing",
+            Record { sites: Vec::new(), sent: Vec::new(), statistics: Vec::new(), notes: Vec::new(), uncompressed: (0, 0), ..base.clone() },
+        ),
+    ];
+    assert!(html(&odd[0].1).contains("their draws hardly vary"));
+    for (name, record) in odd {
+        assert!(std::panic::catch_unwind(|| sound(&record)).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn of_many_parameters_some_are_plotted() {
+    let record = made_up::record(4, 200, 300, false);
+    assert_eq!(sound(&record), 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
+    let page = html(&record);
+    assert!(page.contains("none of the other 260") && page.contains("The first 60 of 300"));
+    assert_eq!(page.matches("<th scope=\"row\" title=").count(), 300);
+}
+
+#[test]
+fn bits_are_counted_or_spread_evenly() {
+    let mut record = made_up::record(2, 200, 2, true);
+    assert!(!html(&record).contains("grow evenly"));
+    record.statistics.clear();
+    assert!(html(&record).contains("grow evenly"));
+}
