@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its reader sits at a terminal
 
 mod mutants;
+mod python;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ const HELP: &str = "\
 Usage: cargo xtask <command>
 
 Commands:
-  test                    Check everything: format, lints, tests, documentation
+  test                    Check everything: format, lints, tests, documentation, tests in Python
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
 ";
 

@@ -1,12 +1,15 @@
 //! The `consilience` command.
 
 mod args;
+mod clock;
 mod exact;
 mod listing;
 mod output;
+mod predict;
 mod progress;
 mod report;
 mod run;
+mod summary;
 
 use std::process::ExitCode;
 
@@ -20,6 +23,8 @@ fn main() -> ExitCode {
     let result = match args.command {
         None => run::main_job(&args.run),
         Some(Command::Run(command)) => run::run(&command),
+        Some(Command::Summary(command)) => summary::summary(&command),
+        Some(Command::Predict(command)) => predict::predict(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
         Some(Command::List) => listing::list(),
         Some(Command::Fields) => listing::fields(),
