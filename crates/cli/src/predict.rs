@@ -38,12 +38,16 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let mut text = format!("Predicted: {what}.\n\n");
     if let Response::Classes(classes) = predictor.response() {
         let _ = write!(text, "{:>6} {:>5}", "row", "best");
-        (0..classes).for_each(|class| drop(write!(text, " {:>20}", format!("class {class}"))));
+        for class in 0..classes {
+            let _ = write!(text, " {:>20}", format!("class {class}"));
+        }
         text.push('\n');
         for (k, row) in rows.iter().enumerate() {
             let best = (0..row.len()).fold(0, |best, class| if row[class].mean > row[best].mean { class } else { best });
             let _ = write!(text, "{:>6} {best:>5}", k + 1);
-            row.iter().for_each(|p| drop(write!(text, " {:>20}", format!("{:.3} [{:.3}, {:.3}]", p.mean, p.lower, p.upper))));
+            for p in row {
+                let _ = write!(text, " {:>20}", format!("{:.3} [{:.3}, {:.3}]", p.mean, p.lower, p.upper));
+            }
             text.push('\n');
         }
         return say(&text);

@@ -71,7 +71,7 @@ fn two_clients(sampler: &str, run: &str) -> String {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in [&[][..], &["run"], &["exact"], &["list"], &["fields"], &["new"], &["completions"]] {
+    for command in [&[][..], &["run"], &["summary"], &["predict"], &["exact"], &["list"], &["fields"], &["new"], &["completions"]] {
         let text = succeed(&[command, &["--help"]].concat());
         assert!(text.contains("Example:\n  consilience"), "{command:?}: {text}");
     }

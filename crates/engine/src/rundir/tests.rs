@@ -139,7 +139,7 @@ fn what_is_damaged_is_named() {
         ("draws.zarr/posterior/intercept/zarr.json", |t| t.replace("float64", "float32"), ["intercept", "data_type"]),
         ("draws.zarr/posterior/sex: male/zarr.json", |t| t.replace(" 3,", " 3,\n").replace("    3\n", "    4\n"), ["sex: male", "[2, 4]"]),
         ("draws.zarr/sample_stats/lp/zarr.json", |t| t.replace("gzip", "zstd"), ["lp", "codecs"]),
-        ("draws.zarr/posterior/a_b/c/0/0", |_| "no gzip".into(), ["a_b", "gzip"]),
+        ("draws.zarr/posterior/a_b/c/0/0", |_| "no gzip at all".into(), ["a_b", "gzip"]),
     ];
     for (k, (file, damage, words)) in cases.into_iter().enumerate() {
         let path = folder.join(k.to_string());
