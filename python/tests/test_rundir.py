@@ -89,7 +89,8 @@ def test_the_summary_of_arviz_is_the_printed_one(main_job):
     assert len(table) == 22 and "sex: male" in table
     ours = summarise(open_store(path / "draws.zarr"))
     pooled = summarise(open_store(path / "reference.zarr"))
-    assert sorted(ours.index) == sorted(table) == sorted(pooled.index)
+    table = {name.replace("/", "_"): numbers for name, numbers in table.items()}  # a slash would make it a path
+    assert list(ours.index) == list(pooled.index) and sorted(ours.index) == sorted(table)
     for name, numbers in table.items():
         assert numbers[:7] == printed(ours, name), name
         assert numbers[7:9] == printed(pooled, name)[:2], name

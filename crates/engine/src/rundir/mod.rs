@@ -9,7 +9,8 @@
 //! | `run.json` | everything else |
 //! | `log.txt` | what happened, in sentences |
 //!
-//! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is called `age`, and not `parameters[age]`. Beyond 256
+//! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is called `age`, and not `parameters[age]`. (A slash in
+//! a name becomes an underscore, since names are paths; the attribute `long_name` has the parameter's own.) Beyond 256
 //! parameters that would be thousands of small files, and they become one variable `parameters` with their names as a coordinate. The reference has a store of
 //! its own, since ArviZ warns of groups that it does not know.
 
