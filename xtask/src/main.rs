@@ -3,6 +3,7 @@
 
 mod browser;
 mod mutants;
+mod python;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ const HELP: &str = "\
 Usage: cargo xtask <command>
 
 Commands:
-  test                    Check everything: format, lints, tests, documentation, the report in a browser
+  test                    Check everything: format, lints, tests, documentation, tests in Python, the report in a browser
   browser [--find]        Open a report in headless Chromium; or only find (or, as root, install) one
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
 ";

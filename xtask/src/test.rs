@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::cargo;
+use crate::python::{self, Ended};
 
 /// One step. All build with the same flags, so that none rebuilds what another has built.
 struct Step {
@@ -59,6 +60,19 @@ pub fn run(root: &Path) -> Result<(), String> {
         }
         println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
         passed += 1;
+    }
+    let name = "tests in Python";
+    println!("==> {name}: pytest python/tests");
+    let start = Instant::now();
+    match python::run(root).map_err(|problem| format!("the step `{name}` failed: {problem}"))? {
+        Ended::Passed => {
+            println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
+            passed += 1;
+        }
+        Ended::Skipped(why) => {
+            println!("==> {name}: skipped, since {why}");
+            skipped.push(name);
+        }
     }
     let names = if skipped.is_empty() { String::new() } else { format!(" ({})", skipped.join(", ")) };
     println!("==> steps: {passed} passed, 0 failed, {} skipped{names}", skipped.len());

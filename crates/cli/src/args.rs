@@ -11,7 +11,7 @@ use clap::{Args as Arguments, Parser, Subcommand};
 #[command(
     name = "consilience",
     version,
-    after_help = "Example:\n  consilience                    the main job on built-in data\n  consilience new run.toml       a config to start from\n  consilience run run.toml"
+    after_help = "Example:\n  consilience                    the main job on built-in data\n  consilience new run.toml       a config to start from\n  consilience run run.toml --out runs/mine\n  consilience summary runs/mine"
 )]
 pub struct Args {
     /// What to do.
@@ -28,6 +28,17 @@ pub enum Command {
     /// Sample the posterior that a config states.
     #[command(after_help = "Example:\n  consilience run run.toml --json > summary.json")]
     Run(RunCommand),
+    /// Show the answer of a run directory again.
+    #[command(after_help = "Example:\n  consilience run run.toml --out runs/mine && consilience summary runs/mine")]
+    Summary(SummaryCommand),
+    /// Write the report of a run directory: one self-contained HTML page with plots.
+    #[command(after_help = "Example:\n  consilience report runs/mine && xdg-open runs/mine/report.html")]
+    Report(ReportCommand),
+    /// Predict new rows from the draws of a run directory.
+    #[command(
+        after_help = "Example:\n  consilience predict runs/mine --data new.csv\n\nThe file's header names the parameters' columns, in any order and without the intercept; numbers are on the scale on which the model saw them."
+    )]
+    Predict(PredictCommand),
     /// Print the exact law of a sampler on a Gaussian target: its bias at this step, without sampling.
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
@@ -69,6 +80,9 @@ pub struct RunOptions {
     /// Stream the draws to this .csv or .npy file.
     #[arg(long, value_name = "FILE")]
     pub draws: Option<PathBuf>,
+    /// Keep the run in this folder: config, draws that ArviZ opens, ledger, log. The main job keeps its own in runs/heart-disease-SEED, with a number appended where that is taken.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 /// `consilience run`.
@@ -79,6 +93,39 @@ pub struct RunCommand {
     /// How it runs.
     #[command(flatten)]
     pub options: RunOptions,
+}
+
+/// `consilience summary`.
+#[derive(Debug, Arguments)]
+pub struct SummaryCommand {
+    /// The run directory.
+    pub dir: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience report`.
+#[derive(Debug, Arguments)]
+pub struct ReportCommand {
+    /// The run directory.
+    pub dir: PathBuf,
+    /// Write the page here instead of `report.html` in the run directory.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `consilience predict`.
+#[derive(Debug, Arguments)]
+pub struct PredictCommand {
+    /// The run directory.
+    pub dir: PathBuf,
+    /// The new rows, a CSV file with a header.
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `consilience exact`.

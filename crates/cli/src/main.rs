@@ -1,13 +1,17 @@
 //! The `consilience` command.
 
 mod args;
+mod clock;
 mod compare;
 mod exact;
 mod listing;
 mod output;
+mod page;
+mod predict;
 mod progress;
 mod report;
 mod run;
+mod summary;
 
 use std::process::ExitCode;
 
@@ -21,6 +25,9 @@ fn main() -> ExitCode {
     let result = match args.command {
         None => run::main_job(&args.run),
         Some(Command::Run(command)) => run::run(&command),
+        Some(Command::Summary(command)) => summary::summary(&command),
+        Some(Command::Report(command)) => page::report(&command),
+        Some(Command::Predict(command)) => predict::predict(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::List) => listing::list(),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use consilience_engine::config::ConfigError;
 use consilience_engine::run::RunError;
+use consilience_engine::rundir::RunDirError;
 
 /// Why a command did not do its work.
 #[derive(Debug)]
@@ -40,6 +41,12 @@ impl From<ConfigError> for Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         Failure::Run(error)
+    }
+}
+
+impl From<RunDirError> for Failure {
+    fn from(error: RunDirError) -> Self {
+        Failure::Other(error.to_string())
     }
 }
 

@@ -1,21 +1,22 @@
 //! Say what a run found, for people and for programs.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use consilience_core::compress::{Operator, paper_bits};
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
-use consilience_core::protocol::{Direction, Kind};
+use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::sampler::Recipe;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
+use consilience_engine::draws::Draws;
 use consilience_engine::plan::Plan;
-use consilience_engine::pooled::Reference;
 use consilience_engine::problem::Problem;
-use consilience_engine::run::Outcome;
+use consilience_engine::record::{Record, SentRecord};
 use serde_json::{Value, json};
 
 /// The mass of the printed intervals.
-const MASS: f64 = 0.94;
+pub const MASS: f64 = 0.94;
 /// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
 const MOST_RHAT: f64 = 1.01;
 /// Below so many effective draws a chain, quantiles are not to be trusted.
@@ -60,68 +61,67 @@ pub fn plan(plan: &Plan) -> String {
     text
 }
 
+/// What only a run that has just ended knows.
+pub struct Live {
+    /// How many of its record's warnings were shown before it began.
+    pub shown: usize,
+    /// The share of the reference's proposals that were accepted.
+    pub acceptance: Option<f64>,
+    /// How many iterations all chains did.
+    pub iterations: u64,
+    /// The bits of the surveys, up and down.
+    pub survey: (u64, u64),
+    /// The bits of the exchange of moments, up and down.
+    pub moments: (u64, u64),
+    /// The bits up by the published formula, where there is one.
+    pub published: Option<u64>,
+    /// Where the draws were streamed to.
+    pub draws: Option<PathBuf>,
+    /// Where the run directory will be.
+    pub folder: Option<PathBuf>,
+}
+
 /// The answer of a run.
 pub struct Answer<'a> {
-    config: &'a Config,
-    problem: &'a Problem,
-    plan: &'a Plan,
-    outcome: &'a Outcome,
+    record: &'a Record,
+    live: Option<&'a Live>,
     summaries: Vec<Option<Summary>>,
     reference: Option<Vec<Option<Summary>>>,
-    acceptance: Option<f64>,
-    seconds: f64,
 }
 
 impl<'a> Answer<'a> {
-    /// Summarise a run.
-    pub fn new(
-        config: &'a Config,
-        problem: &'a Problem,
-        plan: &'a Plan,
-        outcome: &'a Outcome,
-        reference: Option<&Reference>,
-        seconds: f64,
-    ) -> Self {
-        let all = |draws: &consilience_engine::draws::Draws| (0..draws.dim()).map(|k| summary(&draws.parameter(k))).collect::<Vec<_>>();
-        Answer {
-            config,
-            problem,
-            plan,
-            outcome,
-            summaries: all(&outcome.draws),
-            reference: reference.map(|r| all(&r.draws)),
-            acceptance: reference.map(|r| r.acceptance),
-            seconds,
-        }
+    /// Summarise a run, now or later.
+    pub fn new(record: &'a Record, live: Option<&'a Live>) -> Self {
+        let all = |draws: &Draws| (0..draws.dim()).map(|k| summary(&draws.parameter(k))).collect::<Vec<_>>();
+        Answer { record, live, summaries: all(&record.draws), reference: record.reference.as_ref().map(all) }
     }
 
     /// For people.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for warning in self.warnings() {
+        for warning in self.record.warnings.iter().skip(self.live.map_or(0, |live| live.shown)) {
             let _ = writeln!(text, "WARNING: {warning}");
         }
-        let draws = &self.outcome.draws;
+        let draws = &self.record.draws;
         let _ = writeln!(
             text,
             "{} draws of each of {} chains in {:.1} s{}.\n",
             draws.length(),
             draws.chains(),
-            self.seconds,
-            if self.outcome.interrupted { " (stopped before the end)" } else { "" }
+            self.record.seconds,
+            if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
         text.push_str(&self.table());
         text.push_str(&self.distance());
         text.push_str(&self.sent());
-        if let Some(path) = &self.config.draws {
+        if let Some(path) = self.live.and_then(|live| live.draws.as_ref()) {
             let _ = writeln!(text, "The draws are in {}.", path.display());
         }
-        text.push_str(self.next());
         text
     }
 
     fn table(&self) -> String {
-        let width = self.problem.parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
+        let width = self.record.parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
         let mut text = format!(
             "{:<width$} {:>8} {:>7} {:>8} {:>8} {:>6} {:>7} {:>7}",
             "parameter", "mean", "sd", "3%", "97%", "R-hat", "bulk", "tail"
@@ -130,7 +130,7 @@ impl<'a> Answer<'a> {
             let _ = write!(text, " | {:>8} {:>7} {:>9}", "pooled", "sd", "distance");
         }
         text.push('\n');
-        for (k, name) in self.problem.parameters.iter().enumerate().take(60) {
+        for (k, name) in self.record.parameters.iter().enumerate().take(60) {
             let Some(Some(s)) = self.summaries.get(k) else { continue };
             let _ = write!(
                 text,
@@ -142,8 +142,8 @@ impl<'a> Answer<'a> {
             }
             text.push('\n');
         }
-        if self.problem.parameters.len() > 60 {
-            let _ = writeln!(text, "... and {} more: use --json or --draws for all", self.problem.parameters.len() - 60);
+        if self.record.parameters.len() > 60 {
+            let _ = writeln!(text, "... and {} more: use --json or --draws for all", self.record.parameters.len() - 60);
         }
         text
     }
@@ -163,20 +163,18 @@ impl<'a> Answer<'a> {
 
     fn distance(&self) -> String {
         let Some([mean, sd, error]) = self.distances() else { return String::new() };
+        let accepted =
+            self.live.and_then(|live| live.acceptance).map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
         format!(
-            "\nPooled: the same posterior from all rows in one place (Metropolis-adjusted, {:.0}% accepted). Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
-            100.0 * self.acceptance.unwrap_or(0.0),
+            "\nPooled: the same posterior from all rows in one place (Metropolis-adjusted{accepted}). Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
             100.0 * sd
         )
     }
 
     fn sent(&self) -> String {
-        let ledger = &self.outcome.ledger;
-        let (up, down) = (ledger.total(Direction::Up), ledger.total(Direction::Down));
-        let (survey_up, survey_down) = self.plan.survey_bits();
-        let (moments_up, moments_down) = self.problem.moments_bits;
+        let (up, down) = (self.bits("up"), self.bits("down"));
         let mut text = format!("\nSent: {} up, {} down, headers included", bytes(up), bytes(down));
-        let (plain_up, plain_down) = (self.uncompressed(Direction::Up), self.uncompressed(Direction::Down));
+        let (plain_up, plain_down) = self.record.uncompressed;
         if plain_up > up || plain_down > down {
             let _ = write!(
                 text,
@@ -188,63 +186,58 @@ impl<'a> Answer<'a> {
             );
         }
         // What plain Langevin Monte Carlo would send for as many iterations: one gradient up for each client.
-        let every = self.outcome.iterations * self.problem.clients.len() as u64 * self.problem.parameters.len() as u64 * 32;
+        let every = self.iterations() * self.record.sites.len() as u64 * self.record.parameters.len() as u64 * 32;
         if every > plain_up {
             let _ = write!(text, " ({:.1} times less up than a gradient an iteration)", every as f64 / up.max(1) as f64);
         }
-        if let Some(paper) = self.paper_bits() {
-            let _ = write!(text, "; the published formula counts {} up", bytes(paper));
+        if let Some(published) = self.live.and_then(|live| live.published) {
+            let _ = write!(text, "; the published formula counts {} up", bytes(published));
         }
-        let _ = writeln!(text, ".\n  before sampling: {} up, {} down", bytes(survey_up + moments_up), bytes(survey_down + moments_down));
-        for (direction, name) in [(Direction::Up, "up"), (Direction::Down, "down")] {
-            let kinds: Vec<String> = Kind::ALL
-                .into_iter()
-                .filter(|kind| ledger.bits(direction, *kind) > 0)
-                .map(|kind| format!("{} {}", kind.name(), bytes(ledger.bits(direction, kind))))
-                .collect();
-            let _ = writeln!(text, "  {name}: {} in {} messages", kinds.join(", "), ledger.messages(direction));
+        let (before_up, before_down) = self.record.before_sampling;
+        let _ = writeln!(text, ".\n  before sampling: {} up, {} down", bytes(before_up), bytes(before_down));
+        for direction in ["up", "down"] {
+            let kinds: Vec<String> =
+                self.of_direction(direction).filter(|s| s.bits > 0).map(|s| format!("{} {}", s.kind, bytes(s.bits))).collect();
+            // Every message has one header.
+            let messages: u64 = self.of_direction(direction).filter(|s| s.kind == Kind::Header.name()).map(|s| s.vectors).sum();
+            let _ = writeln!(text, "  {direction}: {} in {messages} messages", kinds.join(", "));
         }
         text.push_str("No row left its site: parameters, gradients and sums of moments did. They are not private in the sense of differential privacy.\n");
         text
     }
 
-    /// The bits of the same messages with 32 bits a coordinate.
-    fn uncompressed(&self, direction: Direction) -> u64 {
-        let ledger = &self.outcome.ledger;
-        let vectors: u64 = Kind::ALL.into_iter().filter(|k| *k != Kind::Header).map(|k| ledger.vectors(direction, k)).sum();
-        vectors * self.problem.parameters.len() as u64 * 32 + ledger.bits(direction, Kind::Header)
+    fn of_direction(&self, direction: &str) -> impl Iterator<Item = &SentRecord> {
+        self.record.sent.iter().filter(move |s| s.direction == direction)
     }
 
-    /// What QLSD's published formula (natural logarithms, no headers) counts for the compressed gradients, where all clients use `qsgd`.
-    fn paper_bits(&self) -> Option<u64> {
-        let Recipe::Uplink(recipe) = &self.plan.recipe else { return None };
-        let [compressor] = recipe.up[..] else { return None };
-        let Operator::Qsgd { levels } = compressor.operator() else { return None };
-        let each = paper_bits(levels, self.problem.parameters.len());
-        Some((each * self.outcome.ledger.vectors(Direction::Up, Kind::Gradient) as f64) as u64)
+    fn bits(&self, direction: &str) -> u64 {
+        self.of_direction(direction).map(|s| s.bits).sum()
     }
 
-    fn next(&self) -> &'static str {
-        "\nNext: `consilience new run.toml` writes a config to start from; `consilience list` shows the samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n"
+    /// Iterations of all chains: as counted, or as planned.
+    fn iterations(&self) -> u64 {
+        self.live.map_or(self.record.iterations.saturating_mul(self.record.draws.chains() as u64), |live| live.iterations)
     }
 
-    fn warnings(&self) -> Vec<String> {
+    /// What the draws themselves give reason to warn of.
+    pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let known: Vec<&Summary> = self.summaries.iter().flatten().collect();
-        if let (0, Some(path)) = (self.outcome.draws.chains(), &self.config.draws) {
+        let chains = self.record.draws.chains();
+        if let (0, Some(path)) = (chains, self.live.and_then(|live| live.draws.as_ref())) {
             warnings.push(format!("the draws are too many to be summarised here: they are all in {}", path.display()));
             return warnings;
         }
         if known.len() < self.summaries.len() {
             warnings.push("too few draws for a summary: run more iterations, or thin less".into());
         }
-        if self.outcome.draws.chains() < 2 {
+        if chains < 2 {
             warnings.push("one chain cannot show whether chains agree: run at least 4".into());
         }
         if let Some(worst) = known.iter().map(|s| s.rhat).max_by(f64::total_cmp).filter(|r| *r > MOST_RHAT) {
             warnings.push(format!("the chains disagree: R-hat is up to {worst:.3} (should be below {MOST_RHAT}). Run more iterations"));
         }
-        let least = LEAST_ESS * self.outcome.draws.chains() as f64;
+        let least = LEAST_ESS * chains as f64;
         if let Some(worst) = known.iter().map(|s| s.ess_bulk.min(s.ess_tail)).min_by(f64::total_cmp).filter(|e| *e < least) {
             warnings.push(format!("only {worst:.0} effective draws where {least:.0} are wanted. Run more iterations"));
         }
@@ -253,33 +246,28 @@ impl<'a> Answer<'a> {
 
     /// For programs: full precision.
     pub fn json(&self) -> String {
-        let draws = &self.outcome.draws;
+        let draws = &self.record.draws;
         let d = draws.dim();
         let of = |read: fn(&Summary) -> f64| -> Vec<Value> {
             self.summaries.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(read(s)))).collect()
         };
         let held = draws.length() > 0; // else there is no mean: the draws are on disk alone, or there are none
         let covariance = draws.covariance();
-        let ledger = &self.outcome.ledger;
-        let kinds = |direction| -> Value {
-            Kind::ALL
-                .into_iter()
-                .map(|kind| (kind.name().to_owned(), json!(ledger.bits(direction, kind))))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
+        let kinds = |direction: &str| -> Value {
+            let bits = |kind: Kind| self.of_direction(direction).filter(|s| s.kind == kind.name()).map(|s| s.bits).sum::<u64>();
+            Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(bits(kind)))).collect::<serde_json::Map<_, _>>().into()
         };
-        let (survey_up, survey_down) = self.plan.survey_bits();
-        let value = json!({
-            "sampler": self.config.sampler.row.name,
-            "seed": self.config.seed,
-            "step": self.plan.step().largest(),
-            "parameters": self.problem.parameters,
-            "clients": self.problem.clients,
+        let mut value = json!({
+            "sampler": self.record.sampler.0,
+            "seed": self.record.seed,
+            "step": self.record.step,
+            "parameters": self.record.parameters,
+            "clients": self.record.sites.iter().map(|s| &s.name).collect::<Vec<_>>(),
             "chains": draws.chains(),
             "draws": draws.length(),
-            "iterations": self.outcome.iterations,
-            "interrupted": self.outcome.interrupted,
-            "seconds": self.seconds,
+            "iterations": self.iterations(),
+            "interrupted": self.record.interrupted,
+            "seconds": self.record.seconds,
             "mean": held.then(|| draws.mean()),
             "covariance": held.then(|| covariance.chunks(d.max(1)).collect::<Vec<_>>()),
             "sd": of(|s| s.sd),
@@ -289,29 +277,45 @@ impl<'a> Answer<'a> {
             "ess_bulk": of(|s| s.ess_bulk),
             "ess_tail": of(|s| s.ess_tail),
             "mcse_mean": of(|s| s.mcse_mean),
-            "rows_evaluated": self.outcome.rows_evaluated,
+            "rows_evaluated": self.record.rows_evaluated,
             "bits": {
-                "up": ledger.total(Direction::Up),
-                "down": ledger.total(Direction::Down),
-                "up_by_kind": kinds(Direction::Up),
-                "down_by_kind": kinds(Direction::Down),
-                "uncompressed_up": self.uncompressed(Direction::Up),
-                "uncompressed_down": self.uncompressed(Direction::Down),
-                "paper_up": self.paper_bits(),
-                "survey_up": survey_up,
-                "survey_down": survey_down,
-                "moments_up": self.problem.moments_bits.0,
-                "moments_down": self.problem.moments_bits.1,
+                "up": self.bits("up"),
+                "down": self.bits("down"),
+                "up_by_kind": kinds("up"),
+                "down_by_kind": kinds("down"),
+                "uncompressed_up": self.record.uncompressed.0,
+                "uncompressed_down": self.record.uncompressed.1,
+                "before_sampling_up": self.record.before_sampling.0,
+                "before_sampling_down": self.record.before_sampling.1,
             },
             "pooled": self.reference.as_ref().map(|r| json!({
                 "mean": r.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(s.mean))).collect::<Vec<_>>(),
                 "sd": r.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(s.sd))).collect::<Vec<_>>(),
             })),
-            "warnings": self.plan.warnings.iter().cloned().chain(self.warnings()).collect::<Vec<_>>(),
+            "warnings": self.record.warnings,
         });
+        if let Some(live) = self.live {
+            let bits = &mut value["bits"];
+            bits["paper_up"] = json!(live.published);
+            (bits["survey_up"], bits["survey_down"]) = (json!(live.survey.0), json!(live.survey.1));
+            (bits["moments_up"], bits["moments_down"]) = (json!(live.moments.0), json!(live.moments.1));
+            value["run_directory"] = json!(live.folder.as_ref().map(|path| path.display().to_string()));
+        }
         format!("{value:#}\n")
     }
 }
+
+/// What QLSD's published formula (natural logarithms, no headers) counts for the compressed gradients, where all clients use `qsgd`.
+pub fn published_bits(plan: &Plan, ledger: &Ledger) -> Option<u64> {
+    let Recipe::Uplink(recipe) = &plan.recipe else { return None };
+    let [compressor] = recipe.up[..] else { return None };
+    let Operator::Qsgd { levels } = compressor.operator() else { return None };
+    let each = paper_bits(levels, plan.target.dim());
+    Some((each * ledger.vectors(Direction::Up, Kind::Gradient) as f64) as u64)
+}
+
+/// Where to go from here.
+pub const NEXT: &str = "\nNext: `consilience new run.toml` writes a config to start from; `consilience list` shows the samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n";
 
 fn number(x: f64) -> Value {
     serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)

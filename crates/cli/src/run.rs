@@ -1,43 +1,84 @@
 //! Run a config from its file to its answer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::pooled::{self, Reference};
 use consilience_engine::problem::Problem;
+use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::{Outcome, Progress, sample};
+use consilience_engine::rundir;
+use consilience_engine::statistics::log_density;
 
 use crate::args::{RunCommand, RunOptions};
+use crate::clock;
 use crate::listing::MAIN_JOB;
 use crate::output::{Failure, note, say};
+use crate::page;
 use crate::progress::with_progress;
-use crate::report::{self, Answer};
+use crate::report::{self, Answer, Live};
 
 /// How many draws the pooled reference has, in each of as many chains.
 const REFERENCE_DRAWS: usize = 4000;
 
-/// `consilience` alone: four hospitals, one posterior.
+/// `consilience` alone: four hospitals, one posterior, kept in a folder of its own.
 pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
     let source = Source { file: "the built-in config".into(), folder: ".".into(), text: MAIN_JOB.into() };
-    perform(Config::parse(source)?, options, true)
+    let mut config = Config::parse(source)?;
+    apply(&mut config, options)?;
+    let place = match &options.out {
+        Some(path) => Place::Asked(path.clone()),
+        None => Place::Usual(free(Path::new("runs"), &format!("heart-disease-{}", config.seed))),
+    };
+    perform(&config, options, Some(place), true)
 }
 
 /// `consilience run`.
 pub fn run(command: &RunCommand) -> Result<(), Failure> {
-    perform(Config::load(&command.config)?, &command.options, false)
+    let mut config = Config::load(&command.config)?;
+    apply(&mut config, &command.options)?;
+    perform(&config, &command.options, command.options.out.clone().map(Place::Asked), false)
 }
 
-fn perform(mut config: Config, options: &RunOptions, with_reference: bool) -> Result<(), Failure> {
-    apply(&mut config, options)?;
-    let problem = Problem::new(&config)?;
-    if !options.json {
-        say(&report::opening(&config, &problem))?;
+/// Where the run directory goes.
+enum Place {
+    /// Where the user said: it is there in the end, or the command has failed.
+    Asked(PathBuf),
+    /// Where nobody said otherwise: if it cannot be written, that is no more than a pity.
+    Usual(PathBuf),
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Place::Asked(path) | Place::Usual(path) => path,
+        }
     }
-    let plan = Plan::new(&config, &problem)?;
+}
+
+/// The first of `name`, `name-2`, `name-3`, ... that is not there yet.
+fn free(folder: &Path, name: &str) -> PathBuf {
+    let numbered = (2..).map(|k: u64| folder.join(format!("{name}-{k}")));
+    std::iter::once(folder.join(name)).chain(numbered).find(|path| rundir::check(path).is_ok()).unwrap_or_else(|| folder.join(name))
+}
+
+fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_reference: bool) -> Result<(), Failure> {
+    if let Some(Place::Asked(path)) = &place {
+        rundir::check(path)?; // before hours are spent
+    }
+    let problem = Problem::new(config)?;
+    if !options.json {
+        say(&report::opening(config, &problem))?;
+    }
+    let plan = Plan::new(config, &problem)?;
+    if place.is_some() {
+        let text = config.resolved(plan.step());
+        Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
+    }
     for warning in &plan.warnings {
         note(&format!("warning: {warning}\n"));
     }
@@ -51,14 +92,70 @@ fn perform(mut config: Config, options: &RunOptions, with_reference: bool) -> Re
     let progress = Arc::new(Progress::default());
     let total = config.run.iterations.saturating_mul(config.run.chains as u64);
     let started = Instant::now();
-    let outcome: Outcome = with_progress("sampling", total, &progress, || sample(&plan, &config.run, config.seed, sinks, &progress))?;
-    let seconds = started.elapsed().as_secs_f64();
+    let mut outcome: Outcome = with_progress("sampling", total, &progress, || sample(&plan, &config.run, config.seed, sinks, &progress))?;
+    let made = Circumstances {
+        version: env!("CARGO_PKG_VERSION").into(),
+        created: clock::utc(SystemTime::now()),
+        seconds: started.elapsed().as_secs_f64(),
+    };
     let reference: Option<Reference> = match &plan.findings {
         Some(found) if with_reference => pooled::mala(&problem.target, &found.optimum, config.run.chains, REFERENCE_DRAWS, config.seed),
         _ => None,
     };
-    let answer = Answer::new(&config, &problem, &plan, &outcome, reference.as_ref(), seconds);
-    say(&if options.json { answer.json() } else { answer.text() })
+    let mut left_out = None;
+    if place.is_some() {
+        match log_density(&problem.target, &outcome.draws) {
+            Ok(lp) => outcome.statistics.insert(0, lp),
+            Err(why) => left_out = Some(why),
+        }
+    }
+    let live = Live {
+        shown: plan.warnings.len(),
+        acceptance: reference.as_ref().map(|r| r.acceptance),
+        iterations: outcome.iterations,
+        survey: plan.survey_bits(),
+        moments: problem.moments_bits,
+        published: report::published_bits(&plan, &outcome.ledger),
+        draws: config.draws.clone(),
+        folder: place.as_ref().map(|place| place.path().to_path_buf()),
+    };
+    let mut record = Record::new(made, config, &problem, &plan, outcome, reference.map(|r| r.draws));
+    let judged = Answer::new(&record, Some(&live)).warnings();
+    record.warnings.extend(judged);
+    record.warnings.extend(left_out);
+    keep(&record, live, place, options.json)
+}
+
+/// Write the run directory, and show the answer whether that worked or not.
+fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Result<(), Failure> {
+    let written = place.as_ref().map_or(Ok(()), |place| rundir::write(place.path(), record));
+    if written.is_err() {
+        live.folder = None;
+    }
+    if let Some(folder) = &live.folder {
+        page::write(&page::inside(folder), record)?;
+    }
+    let answer = Answer::new(record, Some(&live));
+    let mut text = if json { answer.json() } else { answer.text() };
+    if let (Some(path), false) = (&live.folder, json) {
+        text.push_str(&format!(
+            "The report is {}.\nThe run is in {1}: `consilience summary {1}` shows it again.\n",
+            page::inside(path).display(),
+            path.display()
+        ));
+    }
+    if !json {
+        text.push_str(report::NEXT);
+    }
+    say(&text)?;
+    match (written, place) {
+        (Err(error), Some(Place::Usual(_))) => {
+            note(&format!("warning: the run was not kept: {error}\n"));
+            Ok(())
+        }
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), _) => Ok(()),
+    }
 }
 
 fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {

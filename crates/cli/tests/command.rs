@@ -71,7 +71,19 @@ fn two_clients(sampler: &str, run: &str) -> String {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in [&[][..], &["run"], &["exact"], &["compare"], &["list"], &["fields"], &["new"], &["completions"]] {
+    for command in [
+        &[][..],
+        &["run"],
+        &["summary"],
+        &["report"],
+        &["predict"],
+        &["exact"],
+        &["compare"],
+        &["list"],
+        &["fields"],
+        &["new"],
+        &["completions"],
+    ] {
         let text = succeed(&[command, &["--help"]].concat());
         assert!(text.contains("Example:\n  consilience"), "{command:?}: {text}");
     }

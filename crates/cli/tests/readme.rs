@@ -43,9 +43,9 @@ fn commands_run() {
         let example = example.unwrap();
         std::fs::copy(example.path(), folder.join("examples").join(example.file_name())).unwrap();
     }
-    for text in blocks("toml") {
+    for text in [blocks("toml"), blocks("csv")].concat() {
         let name = text.lines().next().unwrap().trim_start_matches("# ");
-        assert!(name.ends_with(".toml"), "a config begins with its name: {name}");
+        assert!(name.ends_with(".toml") || name.ends_with(".csv"), "a file begins with its name: {name}");
         std::fs::write(folder.join(name), &text).unwrap();
     }
     let program = Path::new(env!("CARGO_BIN_EXE_consilience")).parent().unwrap();

@@ -1,6 +1,13 @@
 //! Hold everything that a run leaves behind, as plain data: what a run directory stores and a report shows.
 
+use consilience_core::protocol::{Direction, Kind};
+use consilience_core::rng::ClientId;
+
+use crate::config::Config;
 use crate::draws::Draws;
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::run::Outcome;
 
 /// A finished (or interrupted) run.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +56,66 @@ pub struct Record {
     pub warnings: Vec<String>,
     /// Draws from pooled data, where they were made.
     pub reference: Option<Draws>,
+}
+
+/// What only the caller knows of a run: its program, its clock.
+#[derive(Clone, Debug)]
+pub struct Circumstances {
+    /// The version of the program.
+    pub version: String,
+    /// When it was made, in UTC, such as `2026-01-31T12:00:00Z`.
+    pub created: String,
+    /// How long sampling took, in seconds.
+    pub seconds: f64,
+}
+
+impl Record {
+    /// The record of a run that has just ended. Its warnings are those of the plan: whoever judges the draws adds to them.
+    pub fn new(made: Circumstances, config: &Config, problem: &Problem, plan: &Plan, outcome: Outcome, reference: Option<Draws>) -> Self {
+        let ledger = &outcome.ledger;
+        let (up, down) = plan.survey_bits();
+        let both = [(Direction::Up, "up"), (Direction::Down, "down")];
+        let sent = both.iter().flat_map(|(direction, name)| {
+            Kind::ALL.into_iter().filter(|kind| ledger.vectors(*direction, *kind) > 0).map(|kind| SentRecord {
+                direction: (*name).into(),
+                kind: kind.name().into(),
+                bits: ledger.bits(*direction, kind),
+                vectors: ledger.vectors(*direction, kind),
+            })
+        });
+        let plain = |direction| {
+            let vectors: u64 = Kind::ALL.into_iter().filter(|k| *k != Kind::Header).map(|k| ledger.vectors(direction, k)).sum();
+            vectors * problem.parameters.len() as u64 * 32 + ledger.bits(direction, Kind::Header)
+        };
+        let site = |(i, (name, client)): (usize, (&String, &std::sync::Arc<dyn consilience_core::model::Potential>))| {
+            let bits = |direction| ledger.client(ClientId(i as u32), direction);
+            SiteRecord { name: name.clone(), rows: client.rows() as u64, bits: (bits(Direction::Up), bits(Direction::Down)) }
+        };
+        Record {
+            version: made.version,
+            created: made.created,
+            config: config.resolved(plan.step()),
+            sampler: (config.sampler.row.name.into(), config.sampler.row.says.into()),
+            seed: config.seed,
+            step: plan.step().largest(),
+            iterations: config.run.iterations,
+            burn_in: config.run.burn_in,
+            thin: config.run.thin,
+            seconds: made.seconds,
+            interrupted: outcome.interrupted,
+            parameters: problem.parameters.clone(),
+            sites: problem.clients.iter().zip(&problem.target.clients).enumerate().map(site).collect(),
+            sent: sent.collect(),
+            uncompressed: (plain(Direction::Up), plain(Direction::Down)),
+            before_sampling: (up + problem.moments_bits.0, down + problem.moments_bits.1),
+            rows_evaluated: outcome.rows_evaluated,
+            notes: problem.notes.clone(),
+            warnings: plan.warnings.clone(),
+            draws: outcome.draws,
+            statistics: outcome.statistics,
+            reference,
+        }
+    }
 }
 
 /// One number beside every draw: `values[chain][draw]`.

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use consilience_core::protocol::{Device, Event, Exchange, Ledger, Reply, exchange};
+use consilience_core::protocol::{Device, Direction, Event, Exchange, Ledger, Reply, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
@@ -12,17 +12,23 @@ use thiserror::Error;
 use crate::config::RunConfig;
 use crate::draws::{DrawSink, Draws, Sinks};
 use crate::plan::Plan;
+use crate::record::Statistic;
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;
 /// How many exchanges pass between two looks at the clock and the stop sign.
 const PATIENCE: u64 = 64;
+/// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
+const MOST_NOTED: u64 = 4 << 20;
 
 /// What a run gave.
 #[derive(Debug)]
 pub struct Outcome {
     /// The kept draws, chain by chain; empty if they were streamed to disk and are too many to hold.
     pub draws: Draws,
+    /// What was recorded beside every draw: `iteration`, the `bits_up` and `bits_down` that its chain had sent, and the `participants` of the exchange that made it.
+    /// Nothing where the draws are not held.
+    pub statistics: Vec<Statistic>,
     /// What all chains sent.
     pub ledger: Ledger,
     /// How many row gradients all chains evaluated.
@@ -108,12 +114,13 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
     }
     let mut outcome = Outcome {
         draws: Draws::new(d),
+        statistics: Vec::new(),
         ledger: Ledger::new(plan.target.clients.len()),
         rows_evaluated: 0,
         iterations: 0,
         interrupted: progress.stop.load(Ordering::Relaxed),
     };
-    let mut sunk = Vec::new();
+    let (mut sunk, mut noted) = (Vec::new(), Vec::new());
     let chains: Vec<Chain> = finished.into_iter().flatten().collect();
     let least = if outcome.interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
     for chain in chains {
@@ -122,9 +129,11 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
         outcome.iterations += chain.iterations;
         if chain.kept >= least {
             sunk.push(chain.sink);
+            noted.push(chain.notes);
         }
     }
     outcome.draws = sinks.close(sunk, d)?;
+    outcome.statistics = statistics(&noted, outcome.draws.length());
     sinks.discard(run.chains);
     Ok(outcome)
 }
@@ -136,8 +145,35 @@ fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
     kept.iter().zip(1u64..).max_by_key(|(length, chains)| (*length * chains, *chains)).map_or(0, |(length, _)| *length)
 }
 
+/// What is recorded beside a draw.
+#[derive(Clone, Copy)]
+struct Note {
+    iteration: u64,
+    bits_up: u64,
+    bits_down: u64,
+    participants: usize,
+}
+
+/// What the chains recorded beside their first `length` draws.
+fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
+    if length == 0 || chains.iter().any(|notes| notes.len() < length) {
+        return Vec::new();
+    }
+    let of = |name: &str, read: fn(&Note) -> f64| Statistic {
+        name: name.into(),
+        values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
+    };
+    vec![
+        of("iteration", |n| n.iteration as f64),
+        of("bits_up", |n| n.bits_up as f64),
+        of("bits_down", |n| n.bits_down as f64),
+        of("participants", |n| n.participants as f64),
+    ]
+}
+
 struct Chain {
     sink: DrawSink,
+    notes: Vec<Note>,
     /// How many draws went there.
     kept: u64,
     ledger: Ledger,
@@ -163,7 +199,9 @@ impl Chain {
         let mut ledger = Ledger::new(b);
         let mut outward = vec![0.0; plan.target.dim()];
         let (mut exchanges, mut draws, mut kept, mut reported) = (0u64, 0u64, 0u64, 0u64);
+        let mut notes = Vec::new();
         while server.iteration() < run.iterations {
+            let participants = server.cohort().len();
             let event = if spread {
                 exchange_spread(&mut *server, &mut clients, &mut ledger)
             } else {
@@ -173,6 +211,14 @@ impl Chain {
                 Event::Draw if server.iteration() > run.burn_in => {
                     if draws.is_multiple_of(run.thin) {
                         kept += 1;
+                        if kept <= MOST_NOTED || matches!(sink, DrawSink::Memory(_)) {
+                            notes.push(Note {
+                                iteration: server.iteration(),
+                                bits_up: ledger.total(Direction::Up),
+                                bits_down: ledger.total(Direction::Down),
+                                participants,
+                            });
+                        }
                         match &plan.coordinates {
                             None => sink.push(server.position())?,
                             Some(coordinates) => {
@@ -200,7 +246,7 @@ impl Chain {
         }
         let iterations = server.iteration();
         progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        Ok(Chain { sink, kept, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
+        Ok(Chain { sink, notes, kept, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
     }
 }
 

@@ -119,6 +119,10 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
     });
     assert_eq!(outcome.draws.chains(), 1);
     assert!(outcome.interrupted && outcome.draws.length() >= 4_000, "{} draws", outcome.draws.length());
+    for statistic in &outcome.statistics {
+        assert_eq!((statistic.values.len(), statistic.values[0].len()), (1, outcome.draws.length()), "{}", statistic.name);
+    }
+    assert_eq!(outcome.statistics.len(), 4);
 
     let wild = self::config("name = \"lmc\"\nstep = 100.0", 2, 8);
     let plan = Plan::new(&wild, &Problem::new(&wild).unwrap()).unwrap();

@@ -2,6 +2,7 @@
 
 pub mod fields;
 mod reader;
+mod resolved;
 
 use std::path::{Path, PathBuf};
 

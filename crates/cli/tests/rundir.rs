@@ -1,0 +1,137 @@
+//! A run that is kept can be shown again and predicts; nothing is overwritten.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use consilience::engine::rundir;
+use serde_json::Value;
+
+const SITES: &str = "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
+    [[client]]\nname = \"north\"\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n\
+    [[client]]\nname = \"south\"\nfile = \"south.csv\"\n\
+    [sampler]\nname = \"lmc\"\nstep = \"auto\"\n[run]\niterations = 600\n";
+
+/// A folder with a config and the data it names.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rundir-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("run.toml"), SITES).unwrap();
+    std::fs::write(folder.join("south.csv"), "0.5,-1,0\n-0.2,0.7,1\n").unwrap();
+    folder
+}
+
+fn consilience(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_consilience")).args(arguments).current_dir(folder).stdin(Stdio::null()).output().unwrap()
+}
+
+fn succeed(folder: &Path, arguments: &[&str]) -> String {
+    let output = consilience(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refuse(folder: &Path, arguments: &[&str]) -> String {
+    let output = consilience(folder, arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&succeed(folder, arguments)).unwrap()
+}
+
+/// The lines from the table's head to the first empty one.
+fn table(text: &str) -> String {
+    let start = text.find("parameter ").unwrap_or_else(|| panic!("no table: {text}"));
+    text[start..].split("\n\n").next().unwrap().to_owned()
+}
+
+#[test]
+fn a_kept_run_is_shown_again_and_can_be_run_again_from_anywhere() {
+    let folder = folder("again");
+    let text = succeed(&folder, &["run", "run.toml", "--seed", "9", "--out", "kept"]);
+    assert!(text.contains("The run is in kept: "), "{text}");
+    let again = succeed(&folder, &["summary", "kept"]);
+    assert_eq!(table(&again), table(&text));
+    let (sent, sent_again) = (text.split("\nSent: ").nth(1).unwrap(), again.split("\nSent: ").nth(1).unwrap());
+    assert_eq!(sent.split("The run is").next(), Some(sent_again));
+
+    // Another folder, no seed, the step that was found: the same chains.
+    let elsewhere = folder.join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let rerun = json(&elsewhere, &["run", "../kept/config.toml", "--json"]);
+    let shown = json(&folder, &["summary", "kept", "--json"]);
+    for key in ["seed", "step", "mean", "covariance", "rhat", "parameters", "clients", "iterations"] {
+        assert_eq!(rerun[key], shown[key], "{key}");
+    }
+    assert_eq!(shown["seed"], 9);
+}
+
+#[test]
+fn the_record_holds_what_the_command_says() {
+    let folder = folder("record");
+    let answer = json(&folder, &["run", "run.toml", "--json", "--out", "deep/er/kept"]);
+    assert_eq!(answer["run_directory"], "deep/er/kept");
+    let record = rundir::read(&folder.join("deep/er/kept")).unwrap();
+    assert_eq!((record.draws.chains(), record.draws.length(), record.iterations, record.burn_in), (4, 540, 600, 60));
+    let names: Vec<&str> = record.statistics.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["lp", "iteration", "bits_up", "bits_down", "participants"]);
+    let of = |name: &str| &record.statistics.iter().find(|s| s.name == name).unwrap().values;
+    assert_eq!((of("iteration")[3][0], of("iteration")[3][539]), (61.0, 600.0));
+    let last: f64 = of("bits_up").iter().map(|chain| chain[539]).sum();
+    assert_eq!(last as u64, answer["bits"]["up"].as_u64().unwrap());
+    assert_eq!(record.sites.iter().map(|s| (s.name.as_str(), s.rows)).collect::<Vec<_>>(), [("north", 3), ("south", 2)]);
+    assert_eq!(record.sites.iter().map(|s| s.bits.0).sum::<u64>(), answer["bits"]["up"].as_u64().unwrap());
+    let warnings: Vec<&str> = answer["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    assert_eq!(record.warnings, warnings);
+}
+
+#[test]
+fn nothing_is_overwritten_and_nothing_is_run_in_vain() {
+    let folder = folder("taken");
+    std::fs::create_dir(folder.join("taken")).unwrap();
+    std::fs::write(folder.join("taken/mine"), "mine").unwrap();
+    let output = consilience(&folder, &["run", "run.toml", "--out", "taken"]);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint.contains("taken exists") && complaint.contains("nothing was overwritten"), "{complaint}");
+    assert!(output.stdout.is_empty(), "it was refused before it began");
+    assert!(refuse(&folder, &["summary", "nowhere"]).contains("nowhere is no run directory"));
+}
+
+#[test]
+fn the_main_job_is_kept_and_the_next_one_beside_it() {
+    let folder = folder("main");
+    let first = succeed(&folder, &["--iterations", "400", "--seed", "4"]);
+    let second = json(&folder, &["--iterations", "400", "--seed", "4", "--json"]);
+    assert!(first.contains("runs/heart-disease-4: "), "{first}");
+    assert_eq!(second["run_directory"], "runs/heart-disease-4-2");
+    let record = rundir::read(&folder.join("runs/heart-disease-4")).unwrap();
+    assert_eq!((record.parameters.len(), record.reference.as_ref().map(|r| r.length())), (22, Some(4000)));
+    assert_eq!(table(&succeed(&folder, &["summary", "runs/heart-disease-4"])), table(&first));
+
+    let header: Vec<String> = record.parameters[1..].to_vec();
+    std::fs::write(folder.join("new.csv"), format!("{}\n{}\n", header.join(","), vec!["0.5"; 21].join(","))).unwrap();
+    let answer = json(&folder, &["predict", "runs/heart-disease-4", "--data", "new.csv", "--json"]);
+    let at = |key: &str| answer[key][0].as_f64().unwrap();
+    assert!(0.0 < at("lower_3") && at("lower_3") < at("mean") && at("mean") < at("upper_97") && at("upper_97") < 1.0, "{answer}");
+    std::fs::write(folder.join("short.csv"), format!("{}\n{}\n", header[2..].join(","), vec!["0.5"; 19].join(","))).unwrap();
+    let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", "short.csv"]);
+    assert!(complaint.contains(&format!("lacks the columns \"{}\", \"{}\";", header[0], header[1])), "{complaint}");
+}
+
+#[test]
+fn predictions_are_printed_row_by_row() {
+    let folder = folder("predict");
+    succeed(&folder, &["run", "run.toml", "--out", "kept"]);
+    std::fs::write(folder.join("new.csv"), "x2,x1\n0.5,1.0\n-3,0.2\n").unwrap();
+    let answer = json(&folder, &["predict", "kept", "--data", "new.csv", "--json"]);
+    let text = succeed(&folder, &["predict", "kept", "--data", "new.csv"]);
+    for row in 0..2 {
+        let number = |key: &str| format!("{:>10.4}", answer[key][row].as_f64().unwrap());
+        let line = format!("{:>6} {} {} {}\n", row + 1, number("mean"), number("lower_3"), number("upper_97"));
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+}

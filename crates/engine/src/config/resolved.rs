@@ -1,0 +1,107 @@
+//! Write a config down as it was resolved: what the command line and the surveys decided is in it, and it can be run from any folder.
+
+use consilience_core::step::Schedule;
+use toml::{Table, Value};
+
+use super::{Config, Start};
+
+/// Fields of a client that may name a file.
+const FILES: [&str; 4] = ["file", "rows", "precision", "covariance"];
+
+impl Config {
+    /// This config as TOML, with the step that was found, every number of the run stated, and files by their full names. A whole number beyond TOML's range becomes a
+    /// text, which [`Config::parse`] refuses.
+    pub fn resolved(&self, step: Schedule) -> String {
+        let mut top: Table = self.source.text.parse().unwrap_or_default();
+        top.insert("seed".into(), whole(self.seed));
+        let run = table(&mut top, "run");
+        run.insert("chains".into(), whole(self.run.chains as u64));
+        run.insert("iterations".into(), whole(self.run.iterations));
+        run.insert("burn_in".into(), whole(self.run.burn_in));
+        run.insert("thin".into(), whole(self.run.thin));
+        run.insert("threads".into(), whole(self.run.threads as u64));
+        let start = match &self.run.start {
+            Start::Zero => "zero".into(),
+            Start::Optimum => "optimum".into(),
+            Start::Point(point) => Value::Array(point.iter().map(|x| Value::Float(*x)).collect()),
+        };
+        run.insert("start".into(), start);
+        if let (None, Schedule::Constant(step)) = (self.sampler.step, step) {
+            table(&mut top, "sampler").insert("step".into(), Value::Float(step));
+        }
+        if let Some(path) = &self.draws {
+            table(&mut top, "output").insert("draws".into(), full(path));
+        }
+        if let Some(Value::Array(clients)) = top.get_mut("client") {
+            for client in clients.iter_mut().filter_map(Value::as_table_mut) {
+                for key in FILES {
+                    if let Some(file) = client.get_mut(key)
+                        && let Some(name) = file.as_str()
+                    {
+                        *file = full(&self.source.folder.join(name));
+                    }
+                }
+            }
+        }
+        top.to_string()
+    }
+}
+
+fn table<'a>(top: &'a mut Table, name: &str) -> &'a mut Table {
+    let entry = top.entry(name).or_insert_with(|| Value::Table(Table::new()));
+    if !entry.is_table() {
+        *entry = Value::Table(Table::new()); // a checked config has tables there
+    }
+    match entry {
+        Value::Table(table) => table,
+        _ => unreachable!("it was made a table"),
+    }
+}
+
+fn whole(number: u64) -> Value {
+    i64::try_from(number).map_or_else(|_| Value::String(number.to_string()), Value::Integer)
+}
+
+/// A file by its full name; as it is where the working folder is unknown.
+fn full(path: &std::path::Path) -> Value {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    fn parse(text: &str) -> Config {
+        Config::parse(Source { file: "run.toml".into(), folder: "somewhere".into(), text: text.into() }).unwrap()
+    }
+
+    #[test]
+    fn a_resolved_config_says_what_was_decided_and_parses_again() {
+        let mut config = parse(
+            "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n[[client]]\nfile = \"a.csv\"\n[[client]]\nrows = [[0.5, 1]]\n\
+             [sampler]\nname = \"lmc\"\nstep = \"auto\"\n[output]\ndraws = \"d.npy\"",
+        );
+        config.seed = 12;
+        config.run.iterations = 77;
+        config.run.burn_in = 7;
+        let step = 0.1 + 0.2; // has no short decimal
+        let text = config.resolved(Schedule::Constant(step));
+        let again = parse(&text);
+        assert_eq!((again.seed, &again.run), (12, &config.run));
+        assert_eq!(again.sampler.step, Some(Schedule::Constant(step)));
+        let here = std::env::current_dir().unwrap().join("somewhere");
+        assert!(text.contains(&here.join("a.csv").display().to_string()), "{text}");
+        assert_eq!(again.draws, Some(here.join("d.npy")));
+        assert_eq!(again.resolved(Schedule::Constant(9.0)), text, "nothing is left to resolve");
+    }
+
+    #[test]
+    fn a_stated_step_and_start_stay() {
+        let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\nprecision = [[2.0]]\n[sampler]\nname = \"lmc\"\n\
+                    step = { first = 0.1, delay = 10.0, power = 0.6 }\n[run]\nstart = [0.25]";
+        let config = parse(text);
+        let again = parse(&config.resolved(config.sampler.step.unwrap()));
+        assert_eq!((again.sampler.step, again.run), (config.sampler.step, config.run));
+    }
+}

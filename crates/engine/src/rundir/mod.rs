@@ -1,0 +1,246 @@
+//! Keep a run as a folder that people, ArviZ and the next command can read.
+//!
+//! | | |
+//! |---|---|
+//! | `config.toml` | the config as it was resolved |
+//! | `draws.zarr/` | Zarr v3: the groups `posterior` and `sample_stats`, with the dimensions chain and draw |
+//! | `reference.zarr/` | the group `posterior` from pooled rows, where it was made |
+//! | `ledger.json` | what was sent, in bits |
+//! | `run.json` | everything else |
+//! | `log.txt` | what happened, in sentences |
+//!
+//! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is called `age`, and not `parameters[age]`. (A slash in
+//! a name becomes an underscore, since names are paths; the attribute `long_name` has the parameter's own.) Beyond 256
+//! parameters that would be thousands of small files, and they become one variable `parameters` with their names as a coordinate. The reference has a store of
+//! its own, since ArviZ warns of groups that it does not know.
+
+mod files;
+mod names;
+mod zarr;
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::draws::Draws;
+use crate::record::{Record, Statistic};
+use files::{FORMAT, LedgerFile, RunFile};
+use zarr::{Cells, Group, Variable};
+
+/// The most parameters that are variables of their own.
+const MOST_VARIABLES: usize = 256;
+
+/// Why a run directory cannot be written or read.
+#[derive(Debug, Error)]
+pub enum RunDirError {
+    /// Something is there already.
+    #[error("{} exists and is not an empty folder: nothing was overwritten. Choose another name, or remove it first", path.display())]
+    Exists {
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is no run.
+    #[error("{} is no run directory: it has no run.json. `consilience run run.toml --out DIR` makes one", path.display())]
+    NotARun {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A file cannot be written or read.
+    #[error("{}: {error}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A file does not say what it should.
+    #[error("{}: {problem}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl RunDirError {
+    fn at(file: &Path) -> impl FnOnce(std::io::Error) -> RunDirError {
+        let file = file.to_path_buf();
+        move |error| RunDirError::Io { file, error }
+    }
+
+    fn malformed(file: &Path, problem: impl Into<String>) -> RunDirError {
+        RunDirError::Malformed { file: file.to_path_buf(), problem: problem.into() }
+    }
+}
+
+/// Whether a run could be written here: nothing is there, or an empty folder.
+pub fn check(path: &Path) -> Result<(), RunDirError> {
+    match std::fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(false) => Err(RunDirError::Exists { path: path.to_path_buf() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Err(RunDirError::Exists { path: path.to_path_buf() }),
+        Err(error) => Err(RunDirError::at(path)(error)),
+    }
+}
+
+/// Write a run. It is made under another name beside its place and then renamed: whoever stops it half way leaves no half run.
+pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
+    check(path)?;
+    let Some(name) = path.file_name() else { return Err(RunDirError::Exists { path: path.to_path_buf() }) };
+    let temporary = path.with_file_name(format!(".{}.{}.tmp", name.display(), std::process::id()));
+    // What is left of a process that had the same number.
+    let _ = std::fs::remove_dir_all(&temporary);
+    let written = fill(&temporary, record).and_then(|()| {
+        if path.is_dir() {
+            std::fs::remove_dir(path).map_err(RunDirError::at(path))?;
+        }
+        std::fs::rename(&temporary, path).map_err(RunDirError::at(path))
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_dir_all(&temporary);
+    }
+    written
+}
+
+fn fill(folder: &Path, record: &Record) -> Result<(), RunDirError> {
+    let text = |name: &str, text: String| zarr::put(&folder.join(name), text.as_bytes());
+    text("config.toml", record.config.clone())?;
+    text("log.txt", files::log(record))?;
+    let posterior = Group { name: "posterior", variables: parameters(&record.parameters, &record.draws) };
+    let statistics = Group { name: "sample_stats", variables: statistics(&record.statistics, &record.draws) };
+    zarr::write(&folder.join("draws.zarr"), &attributes(record, true), &[posterior, statistics])?;
+    if let Some(draws) = &record.reference {
+        let posterior = Group { name: "posterior", variables: parameters(&record.parameters, draws) };
+        zarr::write(&folder.join("reference.zarr"), &attributes(record, false), &[posterior])?;
+    }
+    text("ledger.json", format!("{:#}\n", json!(LedgerFile::of(record))))?;
+    text("run.json", format!("{:#}\n", json!(RunFile::of(record))))
+}
+
+/// What ArviZ shows of where draws come from. The config is a text, since netCDF has no nested attributes.
+fn attributes(record: &Record, federated: bool) -> Value {
+    let mut all = json!({
+        "inference_library": "consilience",
+        "inference_library_version": record.version,
+        "created_at": record.created,
+    });
+    if federated {
+        let config = record.config.parse::<toml::Table>().map_or_else(|_| json!(record.config), |table| json!(table));
+        all["sampling_time"] = json!(record.seconds);
+        all["tuning_steps"] = json!(record.burn_in);
+        all["sampler"] = json!(record.sampler.0);
+        all["config"] = json!(config.to_string());
+    } else {
+        all["sampler"] = json!("Metropolis-adjusted Langevin on pooled rows");
+    }
+    all
+}
+
+fn grid(draws: &Draws) -> Vec<(&'static str, usize)> {
+    vec![("chain", draws.chains()), ("draw", draws.length())]
+}
+
+fn coordinates(draws: &Draws) -> Vec<Variable> {
+    vec![Variable::index("chain", draws.chains()), Variable::index("draw", draws.length())]
+}
+
+fn parameters(parameters: &[String], draws: &Draws) -> Vec<Variable> {
+    let mut all = coordinates(draws);
+    if parameters.len() > MOST_VARIABLES {
+        let names = names::variables(parameters);
+        let dims = vec![("parameter", names.len())];
+        all.push(Variable { name: "parameter".into(), dims: dims.clone(), cells: Cells::Words(names), title: None });
+        let cells = Cells::Floats(draws.rows().flatten().copied().collect());
+        all.push(Variable { name: "parameters".into(), dims: [grid(draws), dims].concat(), cells, title: None });
+        return all;
+    }
+    for (k, (name, title)) in names::variables(parameters).into_iter().zip(parameters).enumerate() {
+        let cells = Cells::Floats(draws.parameter(k).concat());
+        all.push(Variable { name, dims: grid(draws), cells, title: Some(title.clone()) });
+    }
+    all
+}
+
+fn statistics(statistics: &[Statistic], draws: &Draws) -> Vec<Variable> {
+    let mut all = coordinates(draws);
+    for statistic in statistics {
+        let dims = vec![("chain", statistic.values.len()), ("draw", statistic.values.first().map_or(0, Vec::len))];
+        all.push(Variable { name: statistic.name.clone(), dims, cells: Cells::Floats(statistic.values.concat()), title: None });
+    }
+    all
+}
+
+/// Read a run.
+pub fn read(path: &Path) -> Result<Record, RunDirError> {
+    let file = path.join("run.json");
+    if !file.is_file() {
+        return Err(RunDirError::NotARun { path: path.to_path_buf() });
+    }
+    let Format { format } = parse(&file)?;
+    if format != FORMAT {
+        return Err(RunDirError::malformed(&file, format!("it has layout {format}; this program knows layout {FORMAT}")));
+    }
+    let run: RunFile = parse(&file)?;
+    let (names, reference) = (run.statistics.clone(), run.reference);
+    let mut record = run.into_record(parse(&path.join("ledger.json"))?);
+    let config = path.join("config.toml");
+    record.config = std::fs::read_to_string(&config).map_err(RunDirError::at(&config))?;
+    let store = path.join("draws.zarr");
+    record.draws = read_draws(&store.join("posterior"), &record.parameters)?;
+    for name in names {
+        let folder = store.join("sample_stats").join(&name);
+        let ([chains, length], cells) = zarr::read::<2>(&folder)?;
+        if (chains, length) != (record.draws.chains(), record.draws.length()) {
+            return Err(RunDirError::malformed(&folder, "it has another shape than the draws"));
+        }
+        let values = (0..chains).map(|c| cells[c * length..(c + 1) * length].to_vec()).collect();
+        record.statistics.push(Statistic { name, values });
+    }
+    if reference {
+        record.reference = Some(read_draws(&path.join("reference.zarr/posterior"), &record.parameters)?);
+    }
+    Ok(record)
+}
+
+/// What every layout's `run.json` has.
+#[derive(serde::Deserialize)]
+struct Format {
+    format: u32,
+}
+
+fn parse<T: DeserializeOwned>(file: &Path) -> Result<T, RunDirError> {
+    let text = std::fs::read_to_string(file).map_err(RunDirError::at(file))?;
+    serde_json::from_str(&text).map_err(|error| RunDirError::malformed(file, error.to_string()))
+}
+
+fn read_draws(group: &Path, parameters: &[String]) -> Result<Draws, RunDirError> {
+    let d = parameters.len();
+    if d > MOST_VARIABLES {
+        let folder = group.join("parameters");
+        let ([chains, length, found], cells) = zarr::read::<3>(&folder)?;
+        if found != d {
+            return Err(RunDirError::malformed(&folder, format!("it has {found} parameters where run.json has {d}")));
+        }
+        return Ok(Draws::from_chains((0..chains).map(|c| cells[c * length * d..(c + 1) * length * d].to_vec()).collect(), d));
+    }
+    let mut all: Option<([usize; 2], Vec<Vec<f64>>)> = None;
+    for (k, name) in names::variables(parameters).iter().enumerate() {
+        let folder = group.join(name);
+        let (shape, cells) = zarr::read::<2>(&folder)?;
+        let (first, chains) = all.get_or_insert_with(|| (shape, vec![vec![0.0; shape[1] * d]; shape[0]]));
+        if shape != *first {
+            return Err(RunDirError::malformed(&folder, format!("it has the shape {shape:?}, another parameter {first:?}")));
+        }
+        for (chain, values) in chains.iter_mut().zip(cells.chunks_exact(shape[1].max(1))) {
+            chain.iter_mut().skip(k).step_by(d).zip(values).for_each(|(place, value)| *place = *value);
+        }
+    }
+    Ok(Draws::from_chains(all.map_or_else(Vec::new, |(_, chains)| chains), d))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,155 @@
+//! What is written is read again, and what is damaged is named.
+
+use super::*;
+use crate::record::{SentRecord, SiteRecord};
+
+/// A record with something in every field.
+pub(crate) fn record() -> Record {
+    let parameters: Vec<String> = ["intercept", "sex: male", "a/b", "chain"].map(str::to_owned).to_vec();
+    let cells = |shift: f64| (0..12).map(|k| shift + f64::from(k) / 3.0).collect::<Vec<f64>>();
+    Record {
+        version: "0.1.0".into(),
+        created: "2026-01-31T12:00:00Z".into(),
+        config: "seed = 7\n\n[run]\nchains = 2\n".into(),
+        sampler: ("lmc".into(), "says \"what\" it does".into()),
+        seed: u64::MAX,
+        step: 0.1 + 0.2,
+        iterations: 100,
+        burn_in: 10,
+        thin: 30,
+        seconds: 1.0 / 3.0,
+        interrupted: true,
+        draws: Draws::from_chains(vec![cells(0.0), cells(100.0)], 4),
+        parameters,
+        statistics: vec![
+            Statistic { name: "lp".into(), values: vec![vec![-1.0, f64::NEG_INFINITY, -3.0], vec![0.1, 0.2, 0.3]] },
+            Statistic { name: "bits_up".into(), values: vec![vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]] },
+        ],
+        sites: vec![SiteRecord { name: "north".into(), rows: 12, bits: (5, 6) }, SiteRecord { name: "süd".into(), rows: 1, bits: (7, 8) }],
+        sent: vec![SentRecord { direction: "up".into(), kind: "gradient".into(), bits: (1 << 60) + 1, vectors: 3 }],
+        uncompressed: (9, 10),
+        before_sampling: (11, 12),
+        rows_evaluated: 13,
+        notes: vec!["age is standardised".into()],
+        warnings: vec!["beware".into(), "twice".into()],
+        reference: Some(Draws::from_chains(vec![vec![1.0, 2.0, 3.0, 4.0]; 3], 4)),
+    }
+}
+
+/// A place of this test's own, with nothing there.
+fn place(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("consilience-rundir-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let folder = place("again");
+    let many: Vec<String> = (0..300).map(|k| format!("p{k}")).collect();
+    let wide = |chains: usize| Draws::from_chains(vec![(0..600).map(f64::from).collect(); chains], 300);
+    let mut large = record();
+    (large.parameters, large.draws, large.statistics, large.reference) = (many, wide(2), Vec::new(), Some(wide(1)));
+    let mut empty = record();
+    (empty.draws, empty.statistics, empty.reference) = (Draws::new(4), Vec::new(), None);
+    for (name, record) in [("small", record()), ("deep/large", large), ("empty", empty)] {
+        let path = folder.join(name);
+        write(&path, &record).unwrap();
+        assert_eq!(read(&path).unwrap(), record, "{name}");
+    }
+    assert_eq!(names(&folder), ["deep", "empty", "small"], "nothing else is left");
+    assert_eq!(names(&folder.join("small")), ["config.toml", "draws.zarr", "ledger.json", "log.txt", "reference.zarr", "run.json"]);
+    assert_eq!(
+        names(&folder.join("small/draws.zarr/posterior")),
+        ["a_b", "chain", "draw", "intercept", "parameter chain", "sex: male", "zarr.json"]
+    );
+    let log = std::fs::read_to_string(folder.join("small/log.txt")).unwrap();
+    assert!(log.contains("warning: beware") && log.contains("2 chains of 3 draws") && log.contains("stopped before the end"), "{log}");
+}
+
+#[test]
+fn the_root_repeats_all_metadata_by_depth_and_name() {
+    let folder = place("root");
+    write(&folder.join("run"), &record()).unwrap();
+    let text = std::fs::read_to_string(folder.join("run/draws.zarr/zarr.json")).unwrap();
+    let root: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(root["attributes"]["inference_library"], "consilience");
+    assert_eq!(root["attributes"]["config"], "{\"run\":{\"chains\":2},\"seed\":7}");
+    let block = root["consolidated_metadata"]["metadata"].as_object().unwrap();
+    let mut order: Vec<&str> = block.keys().map(String::as_str).collect();
+    order.sort_by_key(|key| text.find(&format!("\n\"{key}\": ")).unwrap());
+    assert_eq!(order[..4], ["posterior", "sample_stats", "posterior/a_b", "posterior/chain"]);
+    assert_eq!(order.len(), 2 + 6 + 4);
+    for key in order {
+        let own: Value =
+            serde_json::from_str(&std::fs::read_to_string(folder.join("run/draws.zarr").join(key).join("zarr.json")).unwrap()).unwrap();
+        let mut repeated = block[key].clone();
+        if repeated["node_type"] == "group" {
+            let empty = repeated.as_object_mut().unwrap().remove("consolidated_metadata").unwrap();
+            assert_eq!(empty["metadata"], json!({}));
+        }
+        assert_eq!(own, repeated, "{key}");
+    }
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let folder = place("over");
+    let (run, file, empty) = (folder.join("run"), folder.join("file"), folder.join("empty"));
+    write(&run, &record()).unwrap();
+    std::fs::write(&file, "mine").unwrap();
+    std::fs::create_dir(&empty).unwrap();
+    let other = Record { seed: 1, ..record() };
+    for taken in [&run, &file] {
+        let error = write(taken, &other).unwrap_err();
+        assert!(matches!(&error, RunDirError::Exists { path } if path == taken), "{error}");
+        assert!(error.to_string().contains("nothing was overwritten"));
+    }
+    assert_eq!((read(&run).unwrap(), std::fs::read_to_string(&file).unwrap()), (record(), "mine".into()));
+    write(&empty, &other).unwrap();
+    assert_eq!(read(&empty).unwrap(), other);
+}
+
+#[test]
+fn a_failure_leaves_nothing_behind() {
+    let folder = place("fails");
+    // There is a file of that name already where this statistic's folder should be.
+    let broken = Statistic { name: "zarr.json".into(), values: vec![vec![1.0; 3]; 2] };
+    let error = write(&folder.join("run"), &Record { statistics: vec![broken], ..record() }).unwrap_err();
+    assert!(error.to_string().contains("zarr.json"), "{error}");
+    assert_eq!(names(&folder), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_damaged_is_named() {
+    let folder = place("damaged");
+    assert!(matches!(read(&folder), Err(RunDirError::NotARun { .. })));
+    type Damage = fn(&str) -> String;
+    let cases: [(&str, Damage, [&str; 2]); 7] = [
+        ("run.json", |t| t.replace("\"format\": 1", "\"format\": 2"), ["run.json", "layout 2"]),
+        ("run.json", |t| t.replace("\"seed\"", "\"sead\""), ["run.json", "seed"]),
+        ("ledger.json", |t| t[..t.len() / 2].to_owned(), ["ledger.json", "EOF"]),
+        ("draws.zarr/posterior/intercept/zarr.json", |t| t.replace("float64", "float32"), ["intercept", "data_type"]),
+        ("draws.zarr/posterior/sex: male/zarr.json", |t| t.replace(" 3,", " 3,\n").replace("    3\n", "    4\n"), ["sex: male", "[2, 4]"]),
+        ("draws.zarr/sample_stats/lp/zarr.json", |t| t.replace("gzip", "zstd"), ["lp", "codecs"]),
+        ("draws.zarr/posterior/a_b/c/0/0", |_| "no gzip at all".into(), ["a_b", "gzip"]),
+    ];
+    for (k, (file, damage, words)) in cases.into_iter().enumerate() {
+        let path = folder.join(k.to_string());
+        write(&path, &record()).unwrap();
+        let target = path.join(file);
+        let before = std::fs::read(&target).unwrap();
+        let after = damage(&String::from_utf8_lossy(&before)).into_bytes();
+        assert_ne!(before, after, "{file}");
+        std::fs::write(&target, after).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{file}: {error}");
+    }
+}
