@@ -1,9 +1,11 @@
 //! The `consilience` command.
 
 mod args;
+mod data;
 mod exact;
 mod listing;
 mod output;
+mod picture;
 mod progress;
 mod report;
 mod run;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         Some(Command::Run(command)) => run::run(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
         Some(Command::List) => listing::list(),
+        Some(Command::Data(command)) => data::data(&command),
         Some(Command::Fields) => listing::fields(),
         Some(Command::New(command)) => listing::new(&command),
         Some(Command::Completions { shell }) => listing::completions(shell),

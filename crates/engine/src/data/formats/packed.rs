@@ -1,0 +1,113 @@
+//! Read a file whole, plain or compressed by gzip or xz.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::{At, FormatError, xz};
+
+/// A file may expand to this many bytes, and to [`RATIO`] times its size.
+const FLOOR: u64 = 64 << 20;
+/// Text of zeros and ones compresses well; a bomb compresses better.
+const RATIO: u64 = 200;
+
+/// The content of a file; a name that ends in `.gz` or `.xz` says that it is compressed.
+pub fn read(path: &Path) -> Result<Vec<u8>, FormatError> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| FormatError::Unreadable { file: name.clone(), problem: error.to_string() })?;
+    unpack(bytes, &name)
+}
+
+/// The content of bytes that came from a file of this name.
+pub fn unpack(bytes: Vec<u8>, file: &str) -> Result<Vec<u8>, FormatError> {
+    let size = bytes.len() as u64;
+    let limit = FLOOR.max(size.saturating_mul(RATIO));
+    let expands = || FormatError::Expands { file: file.into(), bytes: size, limit };
+    let damaged = |format, at: u64, problem: String| FormatError::Damaged { file: file.into(), at: At::Byte(at), format, problem };
+    if file.ends_with(".gz") {
+        let mut out = Vec::new();
+        let mut input = bytes.as_slice();
+        let result = flate2::bufread::MultiGzDecoder::new(&mut input).take(limit + 1).read_to_end(&mut out);
+        let at = size - input.len() as u64;
+        result.map_err(|error| damaged("gz", at, error.to_string()))?;
+        if out.len() as u64 > limit { Err(expands()) } else { Ok(out) }
+    } else if file.ends_with(".xz") {
+        // The decoder has no limit of its own, so the sizes that the chunks announce are added up first.
+        let announced = xz::announced(&bytes).map_err(|(at, problem)| damaged("xz", at, problem.into()))?;
+        if announced > limit {
+            return Err(expands());
+        }
+        let mut out = Vec::with_capacity(announced as usize);
+        let mut input = bytes.as_slice();
+        lzma_rs::xz_decompress(&mut input, &mut out).map_err(|error| damaged("xz", size - input.len() as u64, error.to_string()))?;
+        Ok(out)
+    } else {
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn gz(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        lzma_rs::xz_compress(&mut &bytes[..], &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked() {
+        let text: Vec<u8> = (0..200_000u32).map(|k| ((k * k) >> 7) as u8).collect();
+        assert_eq!(unpack(gz(&text), "a.gz").unwrap(), text);
+        assert_eq!(unpack(xz(&text), "a.xz").unwrap(), text);
+        assert_eq!(unpack(text.clone(), "a").unwrap(), text);
+        assert_eq!(unpack(xz(b""), "a.xz").unwrap(), b"");
+    }
+
+    #[test]
+    fn every_cut_and_every_flip_is_named() {
+        let text: Vec<u8> = (0..300u32).map(|k| ((k * k) >> 3) as u8).collect();
+        for (name, packed) in [("a.gz", gz(&text)), ("a.xz", xz(&text))] {
+            for cut in 0..packed.len() {
+                let error = unpack(packed[..cut].to_vec(), name);
+                // An empty gzip file has no member, which the decoder takes for no content.
+                assert!(
+                    matches!(error, Err(FormatError::Damaged { .. })) || (cut == 0 && name == "a.gz"),
+                    "{name} cut at {cut}: {error:?}"
+                );
+            }
+            let mut noticed = 0;
+            for at in 0..packed.len() {
+                let mut wrong = packed.clone();
+                wrong[at] ^= 0x10;
+                noticed +=
+                    usize::from(unpack(wrong, name).is_err_and(|e| matches!(e, FormatError::Damaged { .. } | FormatError::Expands { .. })));
+            }
+            // gzip's time, system and flags may be anything.
+            assert!(noticed + 10 >= packed.len(), "{name}: {noticed} of {} flips", packed.len());
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let zeros = vec![0; (FLOOR + 1) as usize];
+        assert!(matches!(unpack(gz(&zeros), "a.gz"), Err(FormatError::Expands { .. })));
+        // lzma-rs packs without compressing, so a bomb is announced by hand: 33 chunks of 2 MiB of which nothing follows.
+        let mut bomb = xz(b"x")[..24].to_vec();
+        for _ in 0..33 {
+            bomb.extend([0xff, 0xff, 0xff, 0, 0, 0x5d, 0]);
+        }
+        bomb.extend([0, 0, 0, 0, 0, 0, 0, 0]);
+        let announced = xz::announced(&bomb).unwrap_or(0);
+        assert!(announced == 33 << 21 || announced == 0);
+        assert!(unpack(bomb, "a.xz").is_err());
+    }
+}
