@@ -7,7 +7,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "heart-disease",
         says: "four hospitals, heart disease or not",
-        columns: 13,
+        columns: 18,
         classes: &["healthy", "ill"],
         train: Part {
             files: &[

@@ -28,7 +28,8 @@ fn rows_and_counts_of_the_catalogue_agree() {
 #[test]
 fn what_cannot_be_had_is_named() {
     let says = |error: CatalogueError, part: &str| assert!(error.to_string().contains(part), "{error}");
-    says(load("mnits", None).unwrap_err(), "no data set `mnits`: did you mean `mnist`?");
+    says(load("mnits", None).unwrap_err(), "no data set `mnits`: there are heart-disease");
+    says(load("minist", None).unwrap_err(), "no data set `minist`: did you mean `mnist`?");
     says(load_test("mushrooms", None).unwrap_err(), "no test rows");
     says(load("a9a", Some(Path::new("no such folder"))).unwrap_err(), "cannot be read");
 }
