@@ -138,7 +138,9 @@ pub enum DataAction {
         json: bool,
     },
     /// Deal a data set to clients and write one CSV file for each.
-    #[command(after_help = "Example:\n  consilience data split titanic --clients 10 --scheme \"dirichlet(0.5)\" --out sites")]
+    #[command(
+        after_help = "Example:\n  consilience data split titanic --clients 10 --scheme \"dirichlet(0.5)\" --out sites\n  consilience data split mine.csv --response ill --clients 4 --out sites"
+    )]
     Split {
         /// How it is dealt.
         #[command(flatten)]
@@ -165,8 +167,11 @@ pub enum DataAction {
 /// How a data set is dealt to clients.
 #[derive(Debug, Arguments)]
 pub struct DealOptions {
-    /// The data set.
+    /// The data set: a name, or a file ending in .csv, .npy, .npz or .svm (.gz or .xz behind it is fine).
     pub name: String,
+    /// The column of the labels, where it is a CSV file of your own [default: the last].
+    #[arg(long, value_name = "COLUMN")]
+    pub response: Option<String>,
     /// How many clients; a natural scheme knows itself.
     #[arg(long)]
     pub clients: Option<usize>,

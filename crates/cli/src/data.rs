@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use consilience_core::rng::Seed;
-use consilience_engine::data::Dataset;
 use consilience_engine::data::catalogue::{self, CatalogueError, ENTRIES, Entry};
 use consilience_engine::data::partition::{self, Assignment, Scheme};
+use consilience_engine::data::{Dataset, formats};
 use serde_json::{Value, json};
 
 use crate::args::{DataAction, DataCommand, DealOptions};
@@ -131,7 +131,14 @@ fn check(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
 /// The rows, dealt.
 fn deal(options: &DealOptions, folder: Option<&Path>) -> Result<(Dataset, Assignment, Scheme), Failure> {
     let scheme: Scheme = options.scheme.parse().map_err(other)?;
-    let mut data = catalogue::load(&options.name, folder).map_err(other)?;
+    let own = Path::new(&options.name);
+    let mut data = match (own.extension(), options.response.as_deref()) {
+        (None, Some(_)) => {
+            return Err(Failure::Other(format!("--response goes with a file, and {} is the name of a data set", options.name)));
+        }
+        (None, None) => catalogue::load(&options.name, folder).map_err(other)?,
+        (Some(_), response) => formats::open(own, response).map_err(other)?,
+    };
     let seed = Seed::new(options.seed);
     if let Some(rows) = options.rows.filter(|rows| *rows < data.rows()) {
         data = data.select(&partition::subset(data.rows(), rows, seed));

@@ -91,3 +91,15 @@ fn a_deal_is_shown_as_text_json_and_svg() {
     refuse(&["show", "titanic", "--scheme", "iid"], "how many clients");
     refuse(&["show", "titanic", "--clients", "3", "--scheme", "fair"], "there is no scheme `fair`");
 }
+
+#[test]
+fn a_file_of_your_own_is_dealt_too() {
+    let out = folder("own");
+    std::fs::create_dir_all(&out).unwrap();
+    let file = out.join("mine.csv").display().to_string();
+    std::fs::write(&file, "ill,age,sex\nno,41,f\nyes,63,m\nno,57,m\nyes,39,f\n").unwrap();
+    let text = succeed(&["show", &file, "--response", "ill", "--clients", "2", "--scheme", "contiguous"]);
+    assert!(text.contains("client 1        2  |▄▄▄▄| 1 1"), "{text}");
+    refuse(&["show", &file, "--response", "il", "--clients", "2"], "did you mean `ill`?");
+    refuse(&["show", "titanic", "--response", "x", "--clients", "2"], "--response goes with a file");
+}

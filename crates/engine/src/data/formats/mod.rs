@@ -6,6 +6,7 @@
 pub mod cifar;
 pub mod covtype;
 pub mod csv;
+mod file;
 pub mod idx;
 pub mod libsvm;
 pub mod npy;
@@ -17,6 +18,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+pub use file::open;
 pub use packed::{read, unpack};
 
 /// Where in a file.
