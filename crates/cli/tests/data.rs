@@ -44,6 +44,14 @@ fn every_data_set_is_listed_and_described() {
 }
 
 #[test]
+fn every_action_has_help_with_an_example() {
+    for action in ["list", "describe", "check", "split", "show"] {
+        let text = succeed(&[action, "--help"]);
+        assert!(text.contains(&format!("Example:\n  consilience data {action}")), "{text}");
+    }
+}
+
+#[test]
 fn checks_pass_or_say_what_is_missing() {
     assert!(succeed(&["check", "titanic"]).contains("ok  2201 x 5, classes 1490 711"));
     let value: Value = serde_json::from_str(&succeed(&["check", "breast-cancer", "--json"])).unwrap();

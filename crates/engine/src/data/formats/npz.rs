@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::npy::{self, Array};
+use super::packed::limit;
 use super::{At, FormatError};
 
 /// The arrays of an archive, by name without `.npy`, in its order.
@@ -30,6 +31,7 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
     let end = bytes.windows(4).rposition(|four| four == b"PK\x05\x06").ok_or_else(|| damaged(bytes.len(), "it has no directory"))?;
     let (count, mut at) = (short(end + 10)?, long(end + 16)?);
     let mut arrays: Vec<(String, Array)> = Vec::new();
+    let mut total = 0u64;
     for _ in 0..count {
         if slice(at, 4)? != b"PK\x01\x02" {
             return Err(damaged(at, "an entry of the directory is wrong"));
@@ -44,6 +46,11 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
             return Err(damaged(local, "a member does not start where the directory says"));
         }
         let body = slice(local + 30 + short(local + 26)? + short(local + 28)?, packed)?;
+        // Members may overlap, so that a small archive could hold the same great one many times.
+        total = total.saturating_add(size as u64);
+        if total > limit(bytes.len() as u64) {
+            return Err(FormatError::Expands { file: file.into(), bytes: bytes.len() as u64, limit: limit(bytes.len() as u64) });
+        }
         let content = match method {
             0 => body.to_vec(),
             8 => {
@@ -93,8 +100,12 @@ mod tests {
     use crate::data::formats::npy::tests::file as npy_file;
 
     fn archive(deflate: bool) -> Vec<u8> {
+        archive_of(deflate, [("x.npy", npy_file("|u1", "(2, 2)", &[1, 2, 3, 4])), ("y.npy", npy_file("|u1", "(2,)", &[0, 1]))])
+    }
+
+    fn archive_of(deflate: bool, members: [(&str, Vec<u8>); 2]) -> Vec<u8> {
         let (mut out, mut directory) = (Vec::new(), Vec::new());
-        for (name, content) in [("x.npy", npy_file("|u1", "(2, 2)", &[1, 2, 3, 4])), ("y.npy", npy_file("|u1", "(2,)", &[0, 1]))] {
+        for (name, content) in members {
             let mut crc = flate2::Crc::new();
             crc.update(&content);
             let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
@@ -126,6 +137,13 @@ mod tests {
             assert_eq!((arrays[0].0.as_str(), arrays[0].1.shape.clone()), ("x", vec![2, 2]));
             assert_eq!(arrays[1], ("y".into(), Array { shape: vec![2], cells: vec![0.0, 1.0] }));
         }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let zeros = npy_file("|u1", "(36000000,)", &vec![0; 36_000_000]); // two of them pass 64 MiB
+        let error = parse(&archive_of(true, [("x.npy", zeros.clone()), ("y.npy", zeros)]), "a.npz").unwrap_err();
+        assert!(matches!(error, FormatError::Expands { .. }), "{error}");
     }
 
     #[test]

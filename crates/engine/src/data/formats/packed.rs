@@ -10,6 +10,11 @@ const FLOOR: u64 = 64 << 20;
 /// Text of zeros and ones compresses well; a bomb compresses better.
 const RATIO: u64 = 200;
 
+/// How far a file of this size may expand.
+pub(super) fn limit(size: u64) -> u64 {
+    FLOOR.max(size.saturating_mul(RATIO))
+}
+
 /// The content of a file; a name that ends in `.gz` or `.xz` says that it is compressed.
 pub fn read(path: &Path) -> Result<Vec<u8>, FormatError> {
     let name = path.display().to_string();
@@ -20,7 +25,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FormatError> {
 /// The content of bytes that came from a file of this name.
 pub fn unpack(bytes: Vec<u8>, file: &str) -> Result<Vec<u8>, FormatError> {
     let size = bytes.len() as u64;
-    let limit = FLOOR.max(size.saturating_mul(RATIO));
+    let limit = limit(size);
     let expands = || FormatError::Expands { file: file.into(), bytes: size, limit };
     let damaged = |format, at: u64, problem: String| FormatError::Damaged { file: file.into(), at: At::Byte(at), format, problem };
     if file.ends_with(".gz") {

@@ -27,8 +27,8 @@ impl Settings {
 }
 
 /// Client k has a model W, b ~ N(u, 1) with u ~ N(0, alpha), features x ~ N(v, diag(j^-1.2)) with v_j ~ N(B, 1) and B ~ N(0, beta),
-/// labels argmax(W x + b), and floor(exp(4 + 2 z)) + 50 rows (at most 10,000), z normal. alpha and beta are variances, as the paper has it; its program takes
-/// them for standard deviations.
+/// labels argmax(W x + b), and floor(exp(4 + 2 z)) + 50 rows, z normal, at most 10,000. alpha and beta are variances, as the paper has
+/// it; its program takes them for standard deviations.
 pub fn make(settings: Settings, seed: Seed) -> Dataset {
     let Settings { alpha, beta, clients, dim, classes } = settings;
     let (mut cells, mut labels, mut groups) = (Vec::new(), Vec::new(), Vec::new());
