@@ -48,6 +48,9 @@ pub enum Command {
     /// List the samplers and the built-in data.
     #[command(after_help = "Example:\n  consilience list")]
     List,
+    /// List, describe, check, split and show data sets.
+    #[command(after_help = "Example:\n  consilience data list\n  consilience data show titanic --clients 10 --scheme \"dirichlet(0.5)\"")]
+    Data(DataCommand),
     /// Document every field of a config.
     #[command(after_help = "Example:\n  consilience fields | less")]
     Fields,
@@ -157,4 +160,92 @@ pub struct CompareCommand {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `consilience data`.
+#[derive(Debug, Arguments)]
+pub struct DataCommand {
+    /// The folder that holds the data sets that are not built in, as NAME/FILE [default: the environment variable CONSILIENCE_DATA]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub action: DataAction,
+}
+
+/// What to do with data.
+#[derive(Debug, Subcommand)]
+pub enum DataAction {
+    /// List the data sets that are known by name.
+    #[command(after_help = "Example:\n  consilience data list --json")]
+    List {
+        /// Print one JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a data set is: shape, classes, columns, files, licence.
+    #[command(after_help = "Example:\n  consilience data describe a9a --data ~/data")]
+    Describe {
+        /// The data set.
+        name: String,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare checksums, shape and class counts with what is known.
+    #[command(after_help = "Example:\n  consilience data check titanic\n  consilience data check all --data ~/data")]
+    Check {
+        /// The data set, or `all`.
+        name: String,
+        /// Print one JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Deal a data set to clients and write one CSV file for each.
+    #[command(
+        after_help = "Example:\n  consilience data split titanic --clients 10 --scheme \"dirichlet(0.5)\" --out sites\n  consilience data split mine.csv --response ill --clients 4 --out sites"
+    )]
+    Split {
+        /// How it is dealt.
+        #[command(flatten)]
+        deal: DealOptions,
+        /// The folder to write to; it must be empty or new.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Show how many rows of each label each client has.
+    #[command(after_help = "Example:\n  consilience data show titanic --clients 10 --scheme \"dirichlet(0.5)\" --svg split.svg")]
+    Show {
+        /// How it is dealt.
+        #[command(flatten)]
+        deal: DealOptions,
+        /// Write the picture to this SVG file too.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How a data set is dealt to clients.
+#[derive(Debug, Arguments)]
+pub struct DealOptions {
+    /// The data set: a name, or a file ending in .csv, .npy, .npz or .svm (.gz or .xz behind it is fine).
+    pub name: String,
+    /// The column of the labels, where it is a CSV file of your own [default: the last].
+    #[arg(long, value_name = "COLUMN")]
+    pub response: Option<String>,
+    /// How many clients; a natural scheme knows itself.
+    #[arg(long)]
+    pub clients: Option<usize>,
+    /// The scheme: iid, contiguous, natural, natural(COLUMN), dirichlet, dirichlet(A), two-clients(S), dominant(S), power-law(A).
+    #[arg(long, default_value = "iid")]
+    pub scheme: String,
+    /// The seed of the deal.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Use a random subset of so many rows.
+    #[arg(long)]
+    pub rows: Option<usize>,
 }

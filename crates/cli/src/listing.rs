@@ -25,6 +25,7 @@ pub fn list() -> Result<(), Failure> {
     for name in builtin::names() {
         text.push_str(&format!("  {name}\n"));
     }
+    text.push_str("\nOther data sets: `consilience data list`\n");
     say(&text)
 }
 

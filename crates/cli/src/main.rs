@@ -3,10 +3,12 @@
 mod args;
 mod clock;
 mod compare;
+mod data;
 mod exact;
 mod listing;
 mod output;
 mod page;
+mod picture;
 mod predict;
 mod progress;
 mod report;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Some(Command::Exact(command)) => exact::exact(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::List) => listing::list(),
+        Some(Command::Data(command)) => data::data(&command),
         Some(Command::Fields) => listing::fields(),
         Some(Command::New(command)) => listing::new(&command),
         Some(Command::Completions { shell }) => listing::completions(shell),

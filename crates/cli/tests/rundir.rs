@@ -56,7 +56,8 @@ fn a_kept_run_is_shown_again_and_can_be_run_again_from_anywhere() {
     let again = succeed(&folder, &["summary", "kept"]);
     assert_eq!(table(&again), table(&text));
     let (sent, sent_again) = (text.split("\nSent: ").nth(1).unwrap(), again.split("\nSent: ").nth(1).unwrap());
-    assert_eq!(sent.split("The run is").next(), Some(sent_again));
+    assert!(text.contains("The report is kept/report.html") && folder.join("kept/report.html").is_file());
+    assert_eq!(sent.split("The report is").next(), Some(sent_again));
 
     // Another folder, no seed, the step that was found: the same chains.
     let elsewhere = folder.join("elsewhere");

@@ -92,15 +92,17 @@ impl<'a> Predictor<'a> {
     /// From a run and its config.
     pub fn new(config: &Config, record: &'a Record) -> Result<Self, PredictError> {
         let none = |model: &str| Err(PredictError::NoResponse { model: model.into() });
-        let (response, intercept) = match &config.target.model {
-            ModelConfig::Builtin(_) => (Response::Probability, record.parameters.first().is_some_and(|name| name == "intercept")),
+        let (kind, intercept) = match &config.target.model {
+            ModelConfig::Builtin(_) => (RowsModel::Logistic, record.parameters.first().is_some_and(|name| name == "intercept")),
+            ModelConfig::Named(named) => (named.kind, named.intercept),
             ModelConfig::Gaussian(_) => return none("gaussian"),
-            ModelConfig::Rows { kind, intercept, .. } => match *kind {
-                RowsModel::Isotropic => return none("isotropic"),
-                RowsModel::Logistic => (Response::Probability, *intercept),
-                RowsModel::Linear { noise_variance } => (Response::Number { noise_variance }, *intercept),
-                RowsModel::Softmax { classes } => (Response::Classes(classes), *intercept),
-            },
+            ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
+        };
+        let response = match kind {
+            RowsModel::Isotropic => return none("isotropic"),
+            RowsModel::Logistic => Response::Probability,
+            RowsModel::Linear { noise_variance } => Response::Number { noise_variance },
+            RowsModel::Softmax { classes } => Response::Classes(classes),
         };
         if record.draws.length() == 0 {
             return Err(PredictError::NoDraws);
@@ -108,7 +110,7 @@ impl<'a> Predictor<'a> {
         let columns: Vec<String> = match response {
             Response::Classes(classes) => {
                 let first = &record.parameters[..record.parameters.len() / classes];
-                first.iter().map(|name| name.strip_suffix("[0]").unwrap_or(name).to_owned()).collect()
+                first.iter().map(|name| name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned()).collect() // `column[class]`
             }
             _ => record.parameters.clone(),
         };

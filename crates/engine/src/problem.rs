@@ -5,13 +5,14 @@ use std::sync::Arc;
 use consilience_core::error::DataError;
 use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Prior, Softmax};
 use consilience_core::protocol::Statement;
+use consilience_core::rng::Seed;
 use consilience_core::sampler::registry;
 use consilience_core::target::{Placement, Target};
 
 use crate::config::{
-    Cells, Config, ConfigError, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, RowsModel, suggest,
+    Cells, Config, ConfigError, GaussianClient, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsClient, RowsModel, suggest,
 };
-use crate::data::builtin;
+use crate::data::{builtin, catalogue, partition};
 use crate::numbers::{self, Numbers};
 
 /// A target with the names that people know its parts by.
@@ -36,6 +37,7 @@ impl Problem {
     pub fn new(config: &Config) -> Result<Problem, ConfigError> {
         let mut problem = match &config.target.model {
             ModelConfig::Builtin(name) => from_builtin(config, name)?,
+            ModelConfig::Named(named) => from_catalogue(config, named)?,
             ModelConfig::Gaussian(clients) => from_gaussians(config, clients)?,
             ModelConfig::Rows { kind, intercept, clients } => from_rows(config, *kind, *intercept, clients)?,
         };
@@ -61,6 +63,56 @@ fn from_builtin(config: &Config, name: &str) -> Result<Problem, ConfigError> {
         statement: Statement::new::<&str, &str>([]),
         notes: federation.notes,
         moments_bits: (federation.exchanged_bits_up, federation.exchanged_bits_down),
+    })
+}
+
+/// A data set of the catalogue, dealt to clients. What the clients would exchange to agree on the columns' greatest values is counted.
+fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigError> {
+    let complain = |problem: String, fix: &str| config.source.complain(&named.place, problem, fix);
+    let fix = "see `consilience data check`; `consilience data describe` says which files it needs";
+    let mut data = catalogue::load(&named.name, named.folder.as_deref()).map_err(|e| complain(e.to_string(), fix))?;
+    let seed = Seed::new(config.seed);
+    let mut notes = Vec::new();
+    if let Some(rows) = named.rows.filter(|rows| *rows < data.rows()) {
+        notes.push(format!("A random subset of {rows} of {} rows.", data.rows()));
+        data = data.select(&partition::subset(data.rows(), rows, seed));
+    }
+    let dealt = partition::split(&data, &named.scheme, named.clients, seed)
+        .map_err(|e| complain(e.to_string(), "correct clients, scheme or rows in [data]"))?;
+    let b = dealt.rows.len();
+    notes.push(format!("{}: {} rows dealt to {b} clients by {}.", named.name, data.rows(), named.scheme));
+    let divisors = if named.scale { data.greatest() } else { vec![1.0; data.columns.len()] };
+    let scaled = divisors.iter().filter(|divisor| **divisor != 1.0).count();
+    let moments = if scaled > 0 { 64 * (b * data.columns.len()) as u64 } else { 0 };
+    if scaled > 0 {
+        notes.push(format!("{scaled} columns are divided by their greatest absolute value."));
+    }
+    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
+        let complain = |e: DataError| complain(format!("client \"{name}\": {e}"), "use another scheme, or fewer clients");
+        let design = data.design(rows, named.intercept, &divisors).map_err(complain)?;
+        let labels = data.labels_of(rows);
+        clients.push(match named.kind {
+            RowsModel::Softmax { classes } => {
+                Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(complain)?)
+            }
+            _ => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(complain)?),
+        });
+    }
+    let columns: Vec<String> = named.intercept.then(|| "intercept".to_owned()).into_iter().chain(data.columns).collect();
+    let parameters = match (named.kind, &data.classes) {
+        (RowsModel::Softmax { .. }, Some(classes)) => {
+            classes.iter().flat_map(|class| columns.iter().map(move |column| format!("{column}[{class}]"))).collect()
+        }
+        _ => columns,
+    };
+    Ok(Problem {
+        target: assemble(config, clients, parameters.len())?,
+        parameters,
+        clients: dealt.names,
+        statement: Statement::new::<&str, &str>([]),
+        notes,
+        moments_bits: (moments, moments),
     })
 }
 
@@ -215,6 +267,7 @@ fn assemble(config: &Config, clients: Vec<Arc<dyn Potential>>, dim: usize) -> Re
 fn state(config: &Config, problem: &Problem) -> Statement {
     let model = match &config.target.model {
         ModelConfig::Builtin(name) => format!("logistic regression on {name}"),
+        ModelConfig::Named(named) => format!("{:?}, intercept {}, on {}", named.kind, named.intercept, named.name),
         ModelConfig::Gaussian(_) => "gaussian".into(),
         ModelConfig::Rows { kind, intercept, .. } => format!("{kind:?}, intercept {intercept}"),
     };

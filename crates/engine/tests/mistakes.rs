@@ -203,3 +203,43 @@ fn wrong_files_are_named_with_their_line() {
     assert!(refused("age,y\n0.1,1\n", "response = \"z\"").contains("there is no column \"z\""));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Mistakes in [data] with a name: what stands there, the field and a word of the message.
+#[test]
+fn wrong_data_sets_are_named() {
+    let refused =
+        |data: &str, target: &str| try_config(&format!("[data]\n{data}\n{target}\n[sampler]\nname = \"lmc\"\nstep = 0.001\n")).unwrap_err();
+    let good = "name = \"titanic\"\nclients = 4\n";
+    assert!(
+        try_config(&format!("[data]\n{good}scheme = \"dirichlet(0.5)\"\nrows = 500\n[sampler]\nname = \"lmc\"\nstep = 0.001\n")).is_ok()
+    );
+    assert!(try_config("[data]\nname = \"heart-disease\"\nscheme = \"natural\"\n[sampler]\nname = \"lmc\"\nstep = 0.001\n").is_ok());
+    let mistakes = [
+        ("name = \"titanik\"\nclients = 4", "", "data.name", "did you mean `titanic`"),
+        ("name = 3\nclients = 4", "", "data.name", "name of a data set"),
+        ("name = \"titanic\"", "", "data.clients", "clients = 20"),
+        ("name = \"titanic\"\nclients = 0", "", "data.clients", "at least 1"),
+        ("name = \"titanic\"\nclients = 3000", "", "data", "2201 rows cannot be dealt to 3000 clients"),
+        ("name = \"titanic\"\nclients = 4\nscheme = \"dirichelt\"", "", "data.scheme", "did you mean `dirichlet`"),
+        ("name = \"titanic\"\nclients = 4\nscheme = \"dirichlet(0)\"", "", "data.scheme", "from 0.001"),
+        ("name = \"titanic\"\nclients = 4\nscheme = \"natural\"", "", "data", "no groups"),
+        ("name = \"heart-disease\"\nclients = 5\nscheme = \"natural\"", "", "data", "4 groups and 5 clients"),
+        ("name = \"titanic\"\nclients = 4\nrows = 0", "", "data.rows", "at least 1"),
+        ("name = \"titanic\"\nclients = 4\nrows = 3", "", "data", "3 rows cannot be dealt"),
+        ("name = \"titanic\"\nclients = 4\nscale = \"min\"", "", "data.scale", "\"none\""),
+        ("name = \"titanic\"\nclients = 4\nbuiltin = \"titanic\"", "", "data.builtin", "one of the two"),
+        ("name = \"titanic\"\nclient = 4", "", "data.clients", "clients = 20"),
+        ("name = \"titanic\"\nclients = 4\nrow = 5", "", "data.row", "did you mean `rows`"),
+        ("builtin = \"titanic\"\nclients = 4", "", "data.clients", "remove it"),
+        ("clients = 4", "", "data.builtin", "name ="),
+        ("name = \"diabetes\"\nclients = 4", "", "data.name", "has no classes"),
+        ("name = \"mnist\"\nclients = 4", "[target]\nmodel = \"logistic\"", "target.model", "softmax"),
+        ("name = \"titanic\"\nclients = 4", "[target]\nmodel = \"linear\"", "target.model", "logistic"),
+        ("name = \"titanic\"\nclients = 4", "[[client]]\nmean = [0.0]", "client", "remove either"),
+        ("name = \"a9a\"\nclients = 4\nfolder = \"no such folder\"", "", "data", "cannot be read"),
+    ];
+    for (data, target, field, part) in mistakes {
+        let error = refused(data, target);
+        assert!(error.field == field && error.to_string().contains(part), "{data}\n{target}\n{error}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Turn a TOML file into a checked config, or say what is wrong with it.
 
 pub mod fields;
+mod named;
 mod reader;
 mod resolved;
 
@@ -12,6 +13,7 @@ use consilience_core::sampler::{Average, Batch, NoiseScale, Participation, Synch
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
 
+pub use named::NamedData;
 pub use reader::{ConfigError, suggest};
 use reader::{Document, Section, Value};
 
@@ -61,6 +63,8 @@ pub struct TargetConfig {
 pub enum ModelConfig {
     /// A data set that comes with the program.
     Builtin(String),
+    /// A data set of the catalogue, dealt to clients.
+    Named(NamedData),
     /// Gaussian clients.
     Gaussian(Vec<GaussianClient>),
     /// Clients with rows.
@@ -236,6 +240,7 @@ impl Config {
         let target = read_target(&top, &source)?;
         let clients = match &target.model {
             ModelConfig::Builtin(_) => None,
+            ModelConfig::Named(named) => named.clients,
             ModelConfig::Gaussian(clients) => Some(clients.len()),
             ModelConfig::Rows { clients, .. } => Some(clients.len()),
         };
@@ -286,11 +291,15 @@ const MODELS: &[(&str, ModelName)] = &[
 ];
 
 fn read_target(top: &Section<'_>, source: &Source) -> Result<TargetConfig, ConfigError> {
-    let builtin = match top.get("data") {
+    let data = top.get("data").map(|value| value.section()).transpose()?;
+    if let Some(section) = data.as_ref().filter(|section| section.get("name").is_some()) {
+        return named::read_target(top, section, source);
+    }
+    let builtin = match data {
         None => None,
-        Some(value) => {
-            let section = value.section()?;
-            let name = section.need("builtin", "name a built-in data set, e.g. builtin = \"heart-disease\"")?;
+        Some(section) => {
+            let fix = "name a built-in data set, e.g. builtin = \"heart-disease\", or one of the catalogue, e.g. name = \"a9a\"";
+            let name = section.need("builtin", fix)?;
             let known = crate::data::builtin::names();
             let word = name.text("the name of a built-in data set")?;
             if !known.contains(&word) {

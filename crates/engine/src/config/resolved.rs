@@ -43,6 +43,12 @@ impl Config {
                 }
             }
         }
+        if let Some(Value::Table(data)) = top.get_mut("data")
+            && let Some(folder) = data.get_mut("folder")
+            && let Some(name) = folder.as_str()
+        {
+            *folder = full(&self.source.folder.join(name));
+        }
         top.to_string()
     }
 }

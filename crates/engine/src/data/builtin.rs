@@ -64,6 +64,17 @@ const HOSPITALS: [(&str, &str, &str); 4] = [
 const TITANIC: &str = include_str!("../../../../data/titanic/titanic.csv");
 const WDBC: &str = include_str!("../../../../data/breast-cancer/wdbc.csv");
 
+/// The text of a file that comes with the program, by its path in a data folder.
+pub fn file(path: &str) -> Option<&'static str> {
+    let (folder, name) = path.split_once('/')?;
+    match (folder, name) {
+        ("titanic", "titanic.csv") => Some(TITANIC),
+        ("breast-cancer", "wdbc.csv") => Some(WDBC),
+        ("heart-disease", _) => HOSPITALS.iter().find(|(_, file, _)| *file == name).map(|(_, _, text)| *text),
+        _ => None,
+    }
+}
+
 /// The columns of the heart-disease files.
 fn heart_schema() -> Schema {
     let pain = [("4", "asymptomatic"), ("1", "typical angina"), ("2", "atypical angina"), ("3", "non-anginal pain")];

@@ -13,15 +13,20 @@
 //! ```
 
 pub mod builtin;
+pub mod catalogue;
+mod dataset;
 mod encode;
 mod federation;
+pub mod formats;
 pub mod formula;
 mod moments;
+pub mod partition;
 mod plan;
 mod schema;
 mod suggest;
 mod table;
 
+pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
 pub use federation::{Federation, SiteData};
 pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};
