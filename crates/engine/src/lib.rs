@@ -12,3 +12,4 @@ pub mod record;
 pub mod run;
 pub mod rundir;
 pub mod statistics;
+mod suggest;

@@ -10,10 +10,11 @@ use consilience_core::sampler::registry;
 use consilience_core::target::{Placement, Target};
 
 use crate::config::{
-    Cells, Config, ConfigError, GaussianClient, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsClient, RowsModel, suggest,
+    Cells, Config, ConfigError, GaussianClient, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsClient, RowsModel,
 };
 use crate::data::{builtin, catalogue, partition};
 use crate::numbers::{self, Numbers};
+use crate::suggest::suggest;
 
 /// A target with the names that people know its parts by.
 #[derive(Clone, Debug)]

@@ -13,8 +13,9 @@ use consilience_core::sampler::{Average, Batch, NoiseScale, Participation, Synch
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
 
+use crate::suggest::suggest;
 pub use named::NamedData;
-pub use reader::{ConfigError, suggest};
+pub use reader::ConfigError;
 use reader::{Document, Section, Value};
 
 /// Everything that a config says, checked as far as that is possible without its data.

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::reader::{ConfigError, Section, Value, suggest};
+use super::reader::{ConfigError, Section, Value};
 use super::{
     ModelConfig, ModelName, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place, read_prior,
 };
 use crate::data::catalogue;
 use crate::data::partition::Scheme;
+use crate::suggest::suggest;
 
 /// A data set of the catalogue and how it is dealt.
 #[derive(Clone, Debug)]

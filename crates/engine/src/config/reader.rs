@@ -7,6 +7,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::fields;
+use crate::suggest::suggest;
 
 /// What is wrong with a config, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -96,31 +97,6 @@ impl<'a> Section<'a> {
     fn field(&self, key: &str) -> String {
         if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
     }
-}
-
-/// "did you mean", or the list of what there is.
-pub fn suggest<'k>(word: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    let nearest = known.clone().map(|k| (distance(word, k), k)).min();
-    match nearest {
-        Some((d, k)) if d <= 2.max(word.len() / 3) => format!("did you mean `{k}`?"),
-        _ => format!("known are: {}", known.collect::<Vec<_>>().join(", ")),
-    }
-}
-
-/// How many letters must change (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.to_lowercase().chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// A value of the document.

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use super::formula::{self, FormulaError};
-use super::suggest::did_you_mean;
 use super::{ColumnSpec, EncodeError, Federation, Schema, Table, TableError};
+use crate::suggest::did_you_mean;
 
 /// Why built-in data cannot be had.
 #[derive(Clone, Debug, PartialEq, Error)]

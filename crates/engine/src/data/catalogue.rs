@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::dataset::{Dataset, Features, Groups};
 use super::formats::{self, FormatError, Labels};
-use super::suggest::did_you_mean;
 use super::{ColumnSpec, Schema, Table, builtin};
+use crate::suggest::did_you_mean;
 
 mod entries;
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::suggest::did_you_mean;
 use super::{Category, CellRule, Coding, Column, ColumnSpec, Kind, Missing, Moments, Plan, Response, SiteData, Table, Term};
+use crate::suggest::did_you_mean;
 
 /// Why tables cannot become a design.
 #[derive(Clone, Debug, PartialEq, Error)]

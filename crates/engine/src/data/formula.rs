@@ -13,8 +13,8 @@
 
 use thiserror::Error;
 
-use super::suggest::did_you_mean;
 use super::{Coding, ColumnSpec, Kind, Missing, Plan, Reference, Response, Schema, Term};
+use crate::suggest::did_you_mean;
 
 /// The share of missing values above which a formula's term gets an indicator.
 pub const MARK_ABOVE: f64 = 0.05;

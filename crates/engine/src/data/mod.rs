@@ -23,7 +23,6 @@ mod moments;
 pub mod partition;
 mod plan;
 mod schema;
-mod suggest;
 mod table;
 
 pub use dataset::{Dataset, Features, Groups};

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use thiserror::Error;
 
-use super::suggest::did_you_mean;
 use super::{ColumnSpec, Kind, Schema};
+use crate::suggest::did_you_mean;
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Error)]

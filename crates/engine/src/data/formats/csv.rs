@@ -2,8 +2,8 @@
 
 use super::{At, FormatError, Labels};
 use crate::data::dataset::{Dataset, Features};
-use crate::data::suggest::did_you_mean;
 use crate::data::{Category, Column, ColumnSpec, Schema, Table, TableError};
+use crate::suggest::did_you_mean;
 
 /// The most levels that a column of words may have.
 const MOST_LEVELS: usize = 1000;

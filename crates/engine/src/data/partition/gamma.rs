@@ -1,5 +1,6 @@
 //! Draw gamma variates from an address (Marsaglia and Tsang 2000), in logarithms so that small shapes do not underflow.
 
+use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream};
 
 /// Gamma variates of scale 1 at one address.
@@ -32,7 +33,7 @@ impl Gammas {
         if shape < 1.0 {
             // If G has shape a + 1 and U is uniform, G U^(1/a) has shape a.
             let more = self.log(shape + 1.0);
-            return more + (1.0 - self.uniforms.uniform()).ln() / shape;
+            return more + ln(1.0 - self.uniforms.uniform()) / shape;
         }
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
@@ -42,8 +43,8 @@ impl Gammas {
             if root > 0.0 {
                 let v = root * root * root;
                 let u = 1.0 - self.uniforms.uniform();
-                if u.ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
-                    return (d * v).ln();
+                if ln(u) < 0.5 * x * x + d * (1.0 - v + ln(v)) {
+                    return ln(d * v);
                 }
             }
         }
@@ -53,7 +54,7 @@ impl Gammas {
     pub fn dirichlet(&mut self, concentrations: &[f64]) -> Vec<f64> {
         let logs: Vec<f64> = concentrations.iter().map(|a| self.log(*a)).collect();
         let most = logs.iter().fold(f64::NEG_INFINITY, |m, l| m.max(*l));
-        let parts: Vec<f64> = logs.iter().map(|l| (l - most).exp()).collect();
+        let parts: Vec<f64> = logs.iter().map(|l| exp(l - most)).collect();
         let sum: f64 = parts.iter().sum();
         parts.iter().map(|p| p / sum).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::{Assignment, PartitionError};
 use crate::data::Dataset;
-use crate::data::suggest::did_you_mean;
+use crate::suggest::did_you_mean;
 
 /// The most groups that a column may make.
 const MOST: usize = 10_000;

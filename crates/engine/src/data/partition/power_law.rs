@@ -1,5 +1,6 @@
 //! Deal rows at random to clients whose sizes fall by a power law.
 
+use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::Seed;
 
 use super::{Assignment, PartitionError, check_clients, shuffle, stream};
@@ -7,7 +8,7 @@ use super::{Assignment, PartitionError, check_clients, shuffle, stream};
 /// The size of client i, from 1, is in proportion to i to the power of minus the exponent, and at least 1.
 pub fn assign(rows: usize, clients: usize, exponent: f64, seed: Seed) -> Result<Assignment, PartitionError> {
     check_clients(rows, clients)?;
-    let weights: Vec<f64> = (1..=clients).map(|i| (i as f64).powf(-exponent)).collect();
+    let weights: Vec<f64> = (1..=clients).map(|i| exp(-exponent * ln(i as f64))).collect();
     let sum: f64 = weights.iter().sum();
     let free = rows - clients; // everybody has one already
     let mut all: Vec<u32> = (0..rows as u32).collect();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::data::suggest::did_you_mean;
+use crate::suggest::did_you_mean;
 
 /// How rows are dealt to clients.
 #[derive(Clone, Debug, PartialEq)]

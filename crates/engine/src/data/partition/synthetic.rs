@@ -1,5 +1,6 @@
 //! Make the data SYNTHETIC(alpha, beta) of Li et al. 2020 ("Federated optimization in heterogeneous networks", sec. 5.1).
 
+use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::{ClientId, Purpose, Seed};
 
 use crate::data::dataset::{Dataset, Features, Groups};
@@ -39,12 +40,12 @@ pub fn make(settings: Settings, seed: Seed) -> Dataset {
             out
         };
         let heads = normals(0, 3);
-        let (u, b, size) = (alpha.sqrt() * heads[0], beta.sqrt() * heads[1], (4.0 + 2.0 * heads[2]).exp());
+        let (u, b, size) = (alpha.sqrt() * heads[0], beta.sqrt() * heads[1], exp(4.0 + 2.0 * heads[2]));
         let rows = (size.min(10_000.0) as usize + 50).min(10_000);
         let model: Vec<f64> = normals(1, classes * (dim + 1)).iter().map(|z| u + z).collect();
         let centre: Vec<f64> = normals(2, dim).iter().map(|z| b + z).collect();
         for noise in normals(3, rows * dim).chunks_exact(dim) {
-            let x: Vec<f64> = (0..dim).map(|j| centre[j] + noise[j] * (j as f64 + 1.0).powf(-0.6)).collect();
+            let x: Vec<f64> = (0..dim).map(|j| centre[j] + noise[j] * exp(-0.6 * ln(j as f64 + 1.0))).collect();
             let score = |k: usize| {
                 let row = &model[k * (dim + 1)..(k + 1) * (dim + 1)];
                 row[dim] + row.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>()

@@ -1,12 +1,22 @@
 //! Guess which name was meant by a misspelt one.
 
-/// "Did you mean `x`? ", or nothing where no name is near.
+/// "did you mean `x`? ", or nothing where no name is near.
 pub(crate) fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    let near = names.into_iter().map(|name| (distance(word, name), name)).min();
-    match near {
-        Some((edits, name)) if edits <= (word.chars().count() / 3).max(1) => format!("did you mean `{name}`? "),
-        _ => String::new(),
+    nearest(word, names, 1).map_or_else(String::new, |name| format!("did you mean `{name}`? "))
+}
+
+/// "did you mean `x`?", or the list of what there is.
+pub fn suggest<'k>(word: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    match nearest(word, known.clone(), 2) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("known are: {}", known.collect::<Vec<_>>().join(", ")),
     }
+}
+
+/// The name that is nearest, if it is no further than a third of the word, or than `least` letters.
+fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>, least: usize) -> Option<&'a str> {
+    let (edits, name) = names.into_iter().map(|name| (distance(word, name), name)).min()?;
+    (edits <= (word.chars().count() / 3).max(least)).then_some(name)
 }
 
 /// How many letters must be added, removed or changed, whatever their case (Levenshtein).
