@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    ModelConfig, ModelName, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place, read_prior,
+    ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place,
+    target::{ModelName, read_prior},
 };
 use crate::data::catalogue;
 use crate::data::partition::Scheme;

@@ -1,0 +1,218 @@
+//! Read how it is sampled: the sampler, its step and its settings.
+
+use consilience_core::compress::{Compressor, Precision, SpecError};
+use consilience_core::sampler::registry::{self, Settings};
+use consilience_core::sampler::{Average, Batch, NoiseScale, Participation, Synchronise, Weighting};
+use consilience_core::step::Schedule;
+
+use super::reader::{ConfigError, Section, Value};
+use super::{SamplerConfig, boolean, optional, place};
+use crate::suggest::suggest;
+
+pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<SamplerConfig, ConfigError> {
+    let value = top.need("sampler", "add a table [sampler] with a name, e.g. name = \"lmc\"")?;
+    let section = value.section()?;
+    let name = section.need("name", "name a sampler, e.g. name = \"lmc\"; `consilience list` shows all")?;
+    let word = name.text("the name of a sampler")?;
+    let Some(row) = registry::find(word) else {
+        return Err(name.error(format!("there is no sampler \"{word}\""), suggest(word, registry::REGISTRY.iter().map(|r| r.name))));
+    };
+    let step = read_step(&section)?;
+    let mut settings = Settings { batch: optional(section.get("batch"), read_batch)?, ..Settings::default() };
+    if let Some(refresh) = section.get("refresh") {
+        match row.family {
+            registry::Family::Uplink => settings.refresh_every = Some(refresh.whole(1)?),
+            registry::Family::Local => settings.refresh_probability = Some(refresh.fraction(true)?),
+        }
+    }
+    settings.memory_rate = optional(section.get("memory"), |v| v.fraction(false))?;
+    let mut participation_probability = None;
+    if let Some(value) = section.get("participation") {
+        settings.participation = Some(read_participation(&value, clients, &mut participation_probability)?);
+    }
+    settings.weighting =
+        optional(section.get("weighting"), |v| v.choice(&[("1/p", Weighting::InverseProbability), ("b/|A|", Weighting::Ratio)]))?;
+    settings.synchronise = optional(section.get("synchronise"), read_synchronise)?;
+    settings.correlation = optional(section.get("correlation"), |v| v.fraction(true))?;
+    let mut weights_by_rows = false;
+    if let Some(value) = section.get("weights") {
+        settings.weights = read_weights(&value, clients, &mut weights_by_rows)?;
+    }
+    settings.average = optional(section.get("average"), |v| read_average(v, clients))?;
+    settings.noise =
+        optional(section.get("noise"), |v| v.choice(&[("published", NoiseScale::Everybody), ("participants", NoiseScale::Participants)]))?;
+    settings.precision = optional(section.get("wire"), |v| v.choice(&[("f32", Precision::F32), ("f64", Precision::F64)]))?;
+    settings.compress = optional(section.get("compress"), |v| read_compressors(v, clients))?;
+    settings.compress_down = optional(section.get("compress_down"), read_compressor)?;
+    settings.code = optional(section.get("code"), |v| {
+        let text = v.text("the name of a code")?;
+        text.parse().map_err(|_| v.error(format!("\"{text}\" is no code"), "use \"auto\", \"fixed\", \"elias\" or \"entropy\""))
+    })?;
+    settings.restart = optional(section.get("restart"), |v| v.fraction(false))?;
+    let precondition = optional(section.get("precondition"), boolean)?.unwrap_or(false);
+    for (axis, key) in settings.set() {
+        if !row.axes.contains(&axis) {
+            let having: Vec<_> = registry::REGISTRY.iter().filter(|r| r.axes.contains(&axis)).map(|r| r.name).collect();
+            return Err(section.error(
+                key,
+                format!("the sampler \"{}\" has no such setting", row.name),
+                format!("remove it, or use one of {}", having.join(", ")),
+            ));
+        }
+    }
+    if weights_by_rows && !row.axes.contains(&registry::Axis::Weights) {
+        return Err(section.error("weights", format!("the sampler \"{}\" has no such setting", row.name), "remove it, or use fa-ld"));
+    }
+    section.finish()?;
+    Ok(SamplerConfig { row, step, settings, weights_by_rows, participation_probability, precondition, place: place(&section) })
+}
+
+fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {
+    let Some(value) = section.get("step") else { return Ok(None) };
+    if value.value.is_table() {
+        let table = value.section()?;
+        let schedule = match (table.get("smoothness"), table.get("first")) {
+            (Some(smoothness), None) => Schedule::Decreasing {
+                smoothness: smoothness.positive()?,
+                convexity: table.need("convexity", "add m, e.g. convexity = 1.0")?.positive()?,
+            },
+            (None, Some(first)) => Schedule::Polynomial {
+                first: first.positive()?,
+                delay: table.need("delay", "add when it starts to decay, e.g. delay = 1000")?.positive()?,
+                power: table.need("power", "add how fast it decays, e.g. power = 0.5")?.positive()?,
+            },
+            _ => {
+                let fix = "use { smoothness = 5.0, convexity = 1.0 } or { first = 0.01, delay = 1000, power = 0.5 }";
+                return Err(value.error("it is neither of the two schedules", fix));
+            }
+        };
+        table.finish()?;
+        return Ok(Some(schedule));
+    }
+    match value.value.as_str() {
+        Some("auto") => Ok(None),
+        Some(word) => Err(value.error(format!("\"{word}\" is not a step"), "use step = \"auto\", or a positive number such as 0.01")),
+        None => value.positive().map(|step| Some(Schedule::Constant(step))),
+    }
+}
+
+fn read_compressor(value: &Value<'_>) -> Result<Compressor, ConfigError> {
+    let text = value.text("a compressor, such as \"qsgd(16)\"")?;
+    text.parse().map_err(|e: SpecError| {
+        value.error(
+            e.to_string(),
+            "use e.g. \"qsgd(16)\", \"natural\", \"rand_k(10)\", \"top_k(1)\", \"scaled(qsgd(4))\", \"block(qsgd(2), 128)\"",
+        )
+    })
+}
+
+fn read_compressors(value: &Value<'_>, clients: Option<usize>) -> Result<Vec<Compressor>, ConfigError> {
+    if !value.value.is_array() {
+        return read_compressor(value).map(|c| vec![c]);
+    }
+    let list = value.list("a list of compressors")?.iter().map(read_compressor).collect::<Result<Vec<_>, _>>()?;
+    if clients.is_some_and(|b| b != list.len()) {
+        return Err(value.error(
+            format!("{} compressors for {} clients", list.len(), clients.unwrap_or(0)),
+            "give one for all, or one for each client",
+        ));
+    }
+    Ok(list)
+}
+
+fn read_batch(value: &Value<'_>) -> Result<Batch, ConfigError> {
+    if let Some(word) = value.value.as_str() {
+        return if word == "all" {
+            Ok(Batch::Full)
+        } else {
+            Err(value.error(format!("\"{word}\" is not a batch"), "use \"all\", a number of rows such as 20, or a fraction such as 0.1"))
+        };
+    }
+    if value.is_integer() { value.whole(1).map(|n| Batch::Rows(n as usize)) } else { value.fraction(false).map(Batch::Fraction) }
+}
+
+fn read_participation(value: &Value<'_>, clients: Option<usize>, one: &mut Option<f64>) -> Result<Participation, ConfigError> {
+    if let Some(word) = value.value.as_str() {
+        let fix = "use \"all\", a probability such as 0.5, a list of them, or { clients = 3 }";
+        return if word == "all" { Ok(Participation::All) } else { Err(value.error(format!("\"{word}\" is not known"), fix)) };
+    }
+    if value.value.is_table() {
+        let table = value.section()?;
+        let count = table.need("clients", "say how many, e.g. { clients = 3 }")?;
+        let size = count.whole(1)? as usize;
+        if clients.is_some_and(|b| size > b) {
+            return Err(
+                count.error(format!("{size} of {} clients cannot take part", clients.unwrap_or(0)), "use at most the number of clients")
+            );
+        }
+        table.finish()?;
+        return Ok(Participation::Fixed(size));
+    }
+    if value.value.is_array() {
+        let list = value.list("a list of probabilities")?.iter().map(|v| v.fraction(false)).collect::<Result<Vec<_>, _>>()?;
+        if clients.is_some_and(|b| b != list.len()) {
+            return Err(
+                value.error(format!("{} probabilities for {} clients", list.len(), clients.unwrap_or(0)), "give one for each client")
+            );
+        }
+        return Ok(Participation::Bernoulli(list));
+    }
+    let p = value.fraction(false)?;
+    *one = Some(p);
+    Ok(Participation::Bernoulli(vec![p; clients.unwrap_or(0)]))
+}
+
+fn read_synchronise(value: &Value<'_>) -> Result<Synchronise, ConfigError> {
+    let fix = "use { every = 10 } or { probability = 0.1 }";
+    if !value.value.is_table() {
+        return Err(value.error(format!("{} says neither how often nor how likely", value.written()), fix));
+    }
+    let table = value.section()?;
+    let read = match (table.get("every"), table.get("probability")) {
+        (Some(every), None) => Synchronise::Every(every.whole(1)?),
+        (None, Some(p)) => Synchronise::Randomly(p.fraction(false)?),
+        _ => return Err(value.error("it must say either how often or how likely", fix)),
+    };
+    table.finish()?;
+    Ok(read)
+}
+
+fn read_weights(value: &Value<'_>, clients: Option<usize>, by_rows: &mut bool) -> Result<Option<Vec<f64>>, ConfigError> {
+    match value.value.as_str() {
+        Some("equal") => Ok(None),
+        Some("rows") => {
+            *by_rows = true;
+            Ok(None)
+        }
+        Some(word) => Err(value.error(format!("\"{word}\" is not known"), "use \"equal\", \"rows\", or a list of weights that sums to 1")),
+        None => {
+            let list = value.list("a list of weights")?.iter().map(Value::positive).collect::<Result<Vec<_>, _>>()?;
+            let sum: f64 = list.iter().sum();
+            if clients.is_some_and(|b| b != list.len()) {
+                return Err(value.error(format!("{} weights for {} clients", list.len(), clients.unwrap_or(0)), "give one for each client"));
+            }
+            if (sum - 1.0).abs() > 1e-9 {
+                return Err(value.error(format!("the weights sum to {sum}"), "make them sum to 1"));
+            }
+            Ok(Some(list))
+        }
+    }
+}
+
+fn read_average(value: &Value<'_>, clients: Option<usize>) -> Result<Average, ConfigError> {
+    if let Some(word) = value.value.as_str() {
+        let fix = "use \"all\" or { scheme = \"I\", clients = 3 }";
+        return if word == "all" { Ok(Average::All) } else { Err(value.error(format!("\"{word}\" is not known"), fix)) };
+    }
+    let table = value.section()?;
+    let second = table.need("scheme", "add scheme = \"I\" or \"II\"")?.choice(&[("I", false), ("II", true)])?;
+    let count = table.need("clients", "say how many are averaged, e.g. clients = 3")?;
+    let size = count.whole(1)? as usize;
+    if second && clients.is_some_and(|b| size > b) {
+        return Err(
+            count.error(format!("{size} of {} clients cannot be averaged", clients.unwrap_or(0)), "use at most the number of clients")
+        );
+    }
+    table.finish()?;
+    Ok(if second { Average::WithoutReplacement(size) } else { Average::WithReplacement(size) })
+}

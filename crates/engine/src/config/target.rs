@@ -1,0 +1,183 @@
+//! Read what is sampled: the model, the prior, the clients.
+
+use super::reader::{ConfigError, Section, Value};
+use super::{
+    Cells, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
+    optional, place,
+};
+use crate::suggest::suggest;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum ModelName {
+    Gaussian,
+    Isotropic,
+    Linear,
+    Logistic,
+    Softmax,
+}
+
+const MODELS: &[(&str, ModelName)] = &[
+    ("gaussian", ModelName::Gaussian),
+    ("isotropic", ModelName::Isotropic),
+    ("linear", ModelName::Linear),
+    ("logistic", ModelName::Logistic),
+    ("softmax", ModelName::Softmax),
+];
+
+pub(super) fn read_target(top: &Section<'_>, source: &Source) -> Result<TargetConfig, ConfigError> {
+    let data = top.get("data").map(|value| value.section()).transpose()?;
+    if let Some(section) = data.as_ref().filter(|section| section.get("name").is_some()) {
+        return named::read_target(top, section, source);
+    }
+    let builtin = match data {
+        None => None,
+        Some(section) => {
+            let fix = "name a built-in data set, e.g. builtin = \"heart-disease\", or one of the catalogue, e.g. name = \"a9a\"";
+            let name = section.need("builtin", fix)?;
+            let known = crate::data::builtin::names();
+            let word = name.text("the name of a built-in data set")?;
+            if !known.contains(&word) {
+                return Err(name.error(format!("there is no built-in data set \"{word}\""), suggest(word, known.iter().copied())));
+            }
+            section.finish()?;
+            Some(word.to_owned())
+        }
+    };
+    let clients = top.get("client");
+    let (temperature, prior, placement, model) = match top.get("target") {
+        None if builtin.is_some() => (1.0, PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default, None),
+        None => return Err(top.error("target", "it is not set", "add a table [target] with a model, or [data] with a built-in data set")),
+        Some(value) => {
+            let section = value.section()?;
+            let temperature = optional(section.get("temperature"), Value::positive)?.unwrap_or(1.0);
+            let (prior, placement) = match section.get("prior") {
+                Some(prior) => read_prior(&prior.section()?)?,
+                None if builtin.is_some() => (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default),
+                None => (PriorConfig::Flat, PlacementConfig::Default),
+            };
+            let model = if builtin.is_some() { None } else { Some(read_model(&section, clients.clone(), source)?) };
+            section.finish()?;
+            (temperature, prior, placement, model)
+        }
+    };
+    let model = match (builtin, model) {
+        (Some(_), _) if clients.is_some() => {
+            return Err(top.error("client", "there are clients and a built-in data set", "remove either [data] or the [[client]] tables"));
+        }
+        (Some(name), _) => ModelConfig::Builtin(name),
+        (None, Some(model)) => model,
+        (None, None) => return Err(top.error("target", "no model is stated", "add model = \"gaussian\" to [target]")),
+    };
+    Ok(TargetConfig { model, temperature, prior, placement })
+}
+
+pub(super) fn read_prior(section: &Section<'_>) -> Result<(PriorConfig, PlacementConfig), ConfigError> {
+    let law = section.need("law", "add law = \"gaussian\" (or \"flat\", \"laplace\")")?.choice(&[
+        ("flat", 0),
+        ("gaussian", 1),
+        ("laplace", 2),
+    ])?;
+    let prior = match law {
+        1 => {
+            let variance = section.need("variance", "a gaussian prior needs a variance, e.g. variance = 1.0")?;
+            let list = if variance.value.is_array() {
+                variance.list("a list of variances")?.iter().map(Value::positive).collect::<Result<Vec<_>, _>>()?
+            } else {
+                vec![variance.positive()?]
+            };
+            PriorConfig::Gaussian(list)
+        }
+        2 => PriorConfig::Laplace(section.need("scale", "a laplace prior needs a scale, e.g. scale = 1.0")?.positive()?),
+        _ => PriorConfig::Flat,
+    };
+    let at = optional(section.get("at"), |v| v.choice(&[("server", false), ("split", true)]))?;
+    let placement = match at {
+        None => PlacementConfig::Default,
+        Some(false) => PlacementConfig::Server,
+        Some(true) => PlacementConfig::Split(optional(section.get("split"), Value::numbers)?),
+    };
+    section.finish()?;
+    Ok((prior, placement))
+}
+
+fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source) -> Result<ModelConfig, ConfigError> {
+    let model = section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
+    let fix = "add one [[client]] table for each client";
+    let Some(clients) = clients else { return Err(section.error("client", "there are no clients", fix)) };
+    let list = clients.list("a list of [[client]] tables")?;
+    if list.is_empty() {
+        return Err(clients.error("there are no clients", fix));
+    }
+    if model == ModelName::Gaussian {
+        let read = |(i, v): (usize, &Value<'_>)| read_gaussian_client(i, &v.section()?, source);
+        return Ok(ModelConfig::Gaussian(list.iter().enumerate().map(read).collect::<Result<_, _>>()?));
+    }
+    let kind = match model {
+        ModelName::Linear => RowsModel::Linear { noise_variance: optional(section.get("noise_variance"), Value::positive)?.unwrap_or(1.0) },
+        ModelName::Logistic => RowsModel::Logistic,
+        ModelName::Softmax => {
+            let classes = section.need("classes", "softmax needs the number of labels, e.g. classes = 10")?.whole(2)?;
+            RowsModel::Softmax { classes: classes as usize }
+        }
+        ModelName::Gaussian | ModelName::Isotropic => RowsModel::Isotropic,
+    };
+    let intercept = kind != RowsModel::Isotropic && optional(section.get("intercept"), boolean)?.unwrap_or(true);
+    let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, kind);
+    Ok(ModelConfig::Rows { kind, intercept, clients: list.iter().enumerate().map(read).collect::<Result<_, _>>()? })
+}
+
+fn client_name(i: usize, section: &Section<'_>) -> Result<String, ConfigError> {
+    Ok(optional(section.get("name"), |v| v.text("a name"))?.map_or_else(|| format!("client {}", i + 1), str::to_owned))
+}
+
+fn cells(value: &Value<'_>, source: &Source) -> Result<Cells, ConfigError> {
+    match value.value.as_str() {
+        Some(file) => Ok(Cells::File(source.folder.join(file))),
+        None => value.matrix().map(|(cells, columns)| Cells::Inline(cells, columns)),
+    }
+}
+
+fn read_gaussian_client(i: usize, section: &Section<'_>, source: &Source) -> Result<GaussianClient, ConfigError> {
+    let name = client_name(i, section)?;
+    let mean = section.need("mean", "a gaussian client needs a mean, e.g. mean = [0.0, 1.0]")?.numbers()?;
+    let (precision, covariance) = (section.get("precision"), section.get("covariance"));
+    let (matrix, is_covariance) = match (precision, covariance) {
+        (Some(matrix), None) => (matrix, false),
+        (None, Some(matrix)) => (matrix, true),
+        (None, None) => {
+            return Err(section.error("precision", "it is not set", "give a precision or a covariance, e.g. precision = [[1.0]]"));
+        }
+        (Some(_), Some(_)) => return Err(section.error("covariance", "a precision is given too", "give one of the two")),
+    };
+    let client = GaussianClient { name, mean, matrix: cells(&matrix, source)?, is_covariance, place: place(section) };
+    if let Cells::Inline(cells, columns) = &client.matrix
+        && (*columns != client.mean.len() || cells.len() != columns * columns)
+    {
+        let d = client.mean.len();
+        return Err(matrix.error(
+            format!("it is {} x {columns}, the mean has {d} numbers", cells.len().checked_div(*columns).unwrap_or(0)),
+            format!("give {d} rows of {d} numbers"),
+        ));
+    }
+    section.finish()?;
+    Ok(client)
+}
+
+fn read_rows_client(i: usize, section: &Section<'_>, source: &Source, kind: RowsModel) -> Result<RowsClient, ConfigError> {
+    let name = client_name(i, section)?;
+    let cells = match (section.get("file"), section.get("rows")) {
+        (Some(file), None) => Cells::File(source.folder.join(file.text("the name of a CSV file")?)),
+        (None, Some(rows)) => {
+            let (numbers, columns) = rows.matrix()?;
+            if numbers.is_empty() {
+                return Err(rows.error("there are no rows", "a client needs at least one row: leave empty clients out"));
+            }
+            Cells::Inline(numbers, columns)
+        }
+        (None, None) => return Err(section.error("file", "it is not set", "give the client's rows, e.g. file = \"basel.csv\"")),
+        (Some(_), Some(_)) => return Err(section.error("rows", "a file is given too", "give one of the two")),
+    };
+    let response = if kind == RowsModel::Isotropic { None } else { optional(section.get("response"), |v| v.text("the name of a column"))? };
+    section.finish()?;
+    Ok(RowsClient { name, cells, response: response.map(str::to_owned), place: place(section) })
+}
