@@ -50,6 +50,11 @@ impl Coordinates {
         add_product(&self.transposed, u, 1.0, out);
     }
 
+    /// `out += scale * C' gradient`: a gradient in `x` as a gradient in `u`.
+    pub fn add_pulled_back(&self, gradient: &[f64], scale: f64, out: &mut [f64]) {
+        add_product(&self.matrix, gradient, scale, out);
+    }
+
     /// The covariance of `x` from that of `u`, both row-major.
     pub fn outward_covariance(&self, covariance: &[f64]) -> Vec<f64> {
         let d = self.dim();
@@ -92,11 +97,6 @@ impl Whitened {
     fn share(&self, rows: Rows<'_>) -> f64 {
         self.prior_weight * rows.count(self.inner.rows()) as f64 / self.inner.rows() as f64
     }
-
-    /// `out += scale * C' gradient`.
-    fn pull_back(&self, gradient: &[f64], scale: f64, out: &mut [f64]) {
-        add_product(&self.coordinates.matrix, gradient, scale, out);
-    }
 }
 
 impl Potential for Whitened {
@@ -125,7 +125,7 @@ impl Potential for Whitened {
         gradient.fill(0.0);
         self.inner.add_gradient(x, rows, 1.0, gradient, rest);
         self.prior.add_gradient(x, self.share(rows), gradient);
-        self.pull_back(gradient, scale, out);
+        self.coordinates.add_pulled_back(gradient, scale, out);
     }
 
     fn add_gradient_difference(&self, u: &[f64], w: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
@@ -137,7 +137,7 @@ impl Potential for Whitened {
         gradient.fill(0.0);
         self.inner.add_gradient_difference(x, z, rows, 1.0, gradient, rest);
         self.prior.add_gradient_difference(x, z, self.share(rows), gradient);
-        self.pull_back(gradient, scale, out);
+        self.coordinates.add_pulled_back(gradient, scale, out);
     }
 
     fn add_hessian_vector(&self, u: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
@@ -150,7 +150,7 @@ impl Potential for Whitened {
         image.fill(0.0);
         self.inner.add_hessian_vector(x, direction, 1.0, image, rest);
         self.prior.add_hessian_vector(direction, self.prior_weight, image);
-        self.pull_back(image, scale, out);
+        self.coordinates.add_pulled_back(image, scale, out);
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {
