@@ -222,11 +222,12 @@ fn elf_with_identity_is_lmc() {
 #[test]
 fn b_elf_has_d_elf_and_p_elf_in_its_corners() {
     let target = linear(prior(), Placement::Server, 1.0);
+    let step = Schedule::Constant(0.01);
     let top = Compressor::top_k(1).at(Precision::F64);
-    let d_elf = run(&uplink(Uplink::d_elf(STEP, top)), &target, DRAWS);
-    assert!(run(&uplink(Uplink::b_elf(STEP, top, IDENTITY)), &target, DRAWS) == d_elf);
-    let p_elf = run(&uplink(Uplink::p_elf(STEP, top)), &target, DRAWS);
-    assert!(run(&uplink(Uplink::b_elf(STEP, IDENTITY, top)), &target, DRAWS) == p_elf);
+    let d_elf = run(&uplink(Uplink::d_elf(step, top)), &target, DRAWS);
+    assert!(run(&uplink(Uplink::b_elf(step, top, IDENTITY)), &target, DRAWS) == d_elf);
+    let p_elf = run(&uplink(Uplink::p_elf(step, top)), &target, DRAWS);
+    assert!(run(&uplink(Uplink::b_elf(step, IDENTITY, top)), &target, DRAWS) == p_elf);
     assert!(d_elf != p_elf);
 }
 
@@ -236,6 +237,27 @@ fn bi_qlsd_plus_plus_with_an_identity_downlink_is_qlsd_plus_plus() {
     let plus_plus = || Uplink::qlsd_plus_plus(Schedule::Constant(0.01), Batch::Rows(3), 4, Some(0.2), Compressor::qsgd(4));
     let one_way = run(&uplink(plus_plus()), &target, DRAWS);
     assert!(run(&uplink(Uplink { down: Some(IDENTITY), ..plus_plus() }), &target, DRAWS) == one_way);
+}
+
+#[test]
+fn bi_qlsd_plus_plus_with_an_identity_uplink_and_full_batches_is_p_elf() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let step = Schedule::Constant(0.01); // five times that diverges with a compressed way down
+    let top = Compressor::top_k(1).at(Precision::F64);
+    let p_elf = run(&uplink(Uplink::p_elf(step, top)), &target, DRAWS);
+    let both = Uplink { down: Some(top), ..Uplink::qlsd_plus_plus(step, Batch::Full, 6, Some(0.5), IDENTITY) };
+    assert!(largest_difference(&run(&uplink(both), &target, DRAWS), &p_elf) < 1e-12);
+}
+
+/// Without noise there is nothing for the compression error to stand for: at a vanishing temperature the exact-error quantiser is lossless, and the chain is gradient descent.
+#[test]
+fn qlsd_star_with_exact_errors_is_lmc_at_temperature_zero() {
+    let cold = gaussian(prior(), Placement::Server, 1e-16);
+    let start = anchor(&cold, vec![0.4, 0.2]);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &cold, DRAWS);
+    let exact = run(&uplink(Uplink::qlsd_star_exact_error(STEP, Batch::Full, start)), &cold, DRAWS);
+    assert!(largest_difference(&exact, &lmc) < 1e-6); // the noise itself is 1e-8 a step
+    assert!(lmc[0].iter().zip(&lmc[DRAWS - 1]).any(|(a, b)| (a - b).abs() > 0.1), "and it moves");
 }
 
 #[test]
