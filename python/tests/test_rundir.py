@@ -113,7 +113,7 @@ def test_dimensions_statistics_and_attributes(sites):
     assert np.allclose(means, answer["mean"], rtol=0, atol=1e-12)
 
     stats = idata.sample_stats
-    assert set(stats.data_vars) == {"lp", "iteration", "bits_up", "bits_down", "participants"}
+    assert set(stats.data_vars) == {"lp", "iteration", "bits_up", "bits_down", "gradients", "participants"}
     assert stats["iteration"].values[0].tolist() == list(range(201, 2001))
     assert (stats["participants"].values == 2).all()
     assert stats["bits_up"].values[:, -1].sum() == answer["bits"]["up"]

@@ -72,7 +72,7 @@ fn check(page: &str, dom: &str, log: &str) -> Result<(), String> {
         return Err(format!("the page said on the console: {line}"));
     }
     let ids = sections(page);
-    if ids.len() < 10 {
+    if ids.len() < 12 {
         return Err(format!("the page has only {} sections", ids.len()));
     }
     if let Some(id) = ids.iter().find(|id| !sections(dom).contains(id)) {

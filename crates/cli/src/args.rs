@@ -28,7 +28,7 @@ pub enum Command {
     /// Sample the posterior that a config states.
     #[command(after_help = "Example:\n  consilience run run.toml --json > summary.json")]
     Run(RunCommand),
-    /// Show the answer of a run directory again.
+    /// Show the answer of a run directory again, or summarise a file of draws.
     #[command(after_help = "Example:\n  consilience run run.toml --out runs/mine && consilience summary runs/mine")]
     Summary(SummaryCommand),
     /// Write the report of a run directory: one self-contained HTML page with plots.
@@ -43,7 +43,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
     /// Run several samplers on one problem: errors against bits, gradients and seconds.
-    #[command(after_help = "Example:\n  consilience compare lmc.toml qlsd.toml fald.toml")]
+    #[command(after_help = "Example:\n  consilience compare lmc.toml qlsd.toml fald.toml --html compare.html")]
     Compare(CompareCommand),
     /// List the samplers and the built-in data.
     #[command(after_help = "Example:\n  consilience list")]
@@ -101,7 +101,7 @@ pub struct RunCommand {
 /// `consilience summary`.
 #[derive(Debug, Arguments)]
 pub struct SummaryCommand {
-    /// The run directory.
+    /// The run directory, or a .npy or .csv file that `--draws` wrote, however large.
     pub dir: PathBuf,
     /// Print one JSON object.
     #[arg(long)]
@@ -157,6 +157,9 @@ pub struct CompareCommand {
     /// Use this seed for all of them.
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Write one self-contained HTML page with plots to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

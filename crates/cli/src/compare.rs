@@ -4,15 +4,17 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use consilience_core::measure::{Chains, Gaussian, ess_bulk};
+use consilience_core::measure::{Chains, Gaussian, ess_bulk, mcse_mean};
 use consilience_core::protocol::{Direction, Statement};
 use consilience_core::sampler::exact::posterior;
 use consilience_engine::config::Config;
 use consilience_engine::draws::{Draws, Sinks};
+use consilience_engine::growth::growth;
 use consilience_engine::plan::Plan;
 use consilience_engine::pooled;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Progress, sample};
+use consilience_report::{Comparison, Contender, comparison};
 use serde_json::{Value, json};
 
 use crate::args::CompareCommand;
@@ -26,6 +28,7 @@ const REFERENCE_DRAWS: usize = 8000;
 /// `consilience compare`.
 pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
     let mut first: Option<(Statement, Truth)> = None;
+    let mut size = (0, 0);
     let mut rows = Vec::new();
     for path in &command.configs {
         let mut config = Config::load(path)?;
@@ -33,6 +36,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             config.seed = seed;
         }
         let problem = Problem::new(&config)?;
+        size = (problem.parameters.len(), problem.clients.len());
         let plan = Plan::new(&config, &problem)?;
         for warning in &plan.warnings {
             note(&format!("warning: {}: {warning}\n", path.display()));
@@ -54,19 +58,30 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
         let outcome = with_progress(&title, total, &progress, || sample(&plan, &config.run, config.seed, Sinks::Memory, &progress))?;
         let seconds = started.elapsed().as_secs_f64();
         let ledger = &outcome.ledger;
-        rows.push(Row {
+        rows.push(Contender {
             config: path.display().to_string(),
-            sampler: config.sampler.row.name,
+            sampler: config.sampler.row.name.into(),
             step: plan.step().largest(),
+            chains: (outcome.draws.chains(), config.run.iterations),
+            growth: growth(&outcome.draws, &outcome.statistics, truth.gaussian.mean(), &truth.sd),
             errors: truth.errors(&outcome.draws),
             ess: least_ess(&outcome.draws),
             bits: (ledger.total(Direction::Up), ledger.total(Direction::Down)),
-            rows_evaluated: outcome.rows_evaluated,
+            gradients: outcome.rows_evaluated,
             seconds,
         });
     }
-    let reference = first.map_or("", |(_, truth)| truth.how);
-    say(&if command.json { to_json(&rows, reference) } else { to_text(&rows, reference) })
+    let Some((_, truth)) = first else { return Ok(()) };
+    let all = Comparison { reference: truth.how.into(), reference_error: truth.error, size, runs: rows };
+    if let Some(file) = &command.html {
+        let failed = |error: std::io::Error| Failure::Other(format!("the page cannot be written to {}: {error}", file.display()));
+        std::fs::write(file, comparison(&all)).map_err(failed)?;
+    }
+    if command.json {
+        return say(&to_json(&all.runs, &all.reference));
+    }
+    let page = command.html.as_ref().map_or_else(String::new, |file| format!("\nThe page is {}.\n", file.display()));
+    say(&(to_text(&all.runs, &all.reference) + &page))
 }
 
 /// What the posterior is, exactly or from pooled rows.
@@ -74,6 +89,8 @@ struct Truth {
     how: &'static str,
     gaussian: Gaussian,
     sd: Vec<f64>,
+    /// The root mean square Monte Carlo error of its means, in standard deviations; none where it is exact.
+    error: Option<f64>,
 }
 
 impl Truth {
@@ -81,14 +98,20 @@ impl Truth {
         let wrong = |e: &dyn std::fmt::Display| Failure::Other(format!("no reference could be made: {e}"));
         if let Ok(law) = posterior(&problem.target) {
             let gaussian = Gaussian::new(&law.mean, &law.covariance).map_err(|e| wrong(&e))?;
-            return Ok(Truth { how: "the exact posterior", sd: gaussian.sd(), gaussian });
+            return Ok(Truth { how: "the exact posterior", sd: gaussian.sd(), gaussian, error: None });
         }
         let start = plan.findings.as_ref().map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
         let reference = pooled::mala(&problem.target, &start, 4, REFERENCE_DRAWS, config.seed)
             .ok_or_else(|| wrong(&"the Hessian of the pooled posterior is not positive definite; give it a Gaussian prior"))?;
         let rows: Vec<f64> = reference.draws.rows().flatten().copied().collect();
         let gaussian = Gaussian::of_draws(&rows, problem.target.dim()).map_err(|e| wrong(&e))?;
-        Ok(Truth { how: "pooled rows (Metropolis-adjusted)", sd: gaussian.sd(), gaussian })
+        let sd = gaussian.sd();
+        let square = |k: usize| {
+            let all = reference.draws.parameter(k).concat();
+            Chains::flat(&all, reference.draws.chains()).map_or(f64::NAN, |chains| (mcse_mean(&chains) / sd[k]).powi(2))
+        };
+        let error = ((0..sd.len()).map(square).sum::<f64>() / sd.len() as f64).sqrt();
+        Ok(Truth { how: "pooled rows (Metropolis-adjusted)", sd, gaussian, error: Some(error).filter(|e| e.is_finite()) })
     }
 
     /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians with these moments.
@@ -102,17 +125,6 @@ impl Truth {
     }
 }
 
-struct Row {
-    config: String,
-    sampler: &'static str,
-    step: f64,
-    errors: [f64; 3],
-    ess: f64,
-    bits: (u64, u64),
-    rows_evaluated: u64,
-    seconds: f64,
-}
-
 /// The smallest bulk effective sample size of any parameter.
 fn least_ess(draws: &Draws) -> f64 {
     let of = |k: usize| {
@@ -123,7 +135,7 @@ fn least_ess(draws: &Draws) -> f64 {
     (0..draws.dim()).map(of).fold(f64::INFINITY, |m, e| if e < m || e.is_nan() { e } else { m })
 }
 
-fn to_text(rows: &[Row], reference: &str) -> String {
+fn to_text(rows: &[Contender], reference: &str) -> String {
     let width = rows.iter().map(|r| r.config.chars().count()).max().unwrap_or(6).max(6);
     let mut text = format!(
         "{:<width$} {:<12} {:>9} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>8} {:>9} {:>9}\n",
@@ -142,7 +154,7 @@ fn to_text(rows: &[Row], reference: &str) -> String {
             row.ess,
             bytes(row.bits.0),
             bytes(row.bits.1),
-            row.rows_evaluated,
+            row.gradients,
             row.seconds,
             row.ess / megabytes,
             row.ess / row.seconds
@@ -155,13 +167,14 @@ fn to_text(rows: &[Row], reference: &str) -> String {
     text
 }
 
-fn to_json(rows: &[Row], reference: &str) -> String {
-    let row = |r: &Row| -> Value {
+fn to_json(rows: &[Contender], reference: &str) -> String {
+    let row = |r: &Contender| -> Value {
         json!({
             "config": r.config, "sampler": r.sampler, "step": r.step,
             "mean_error_sd": r.errors[0], "sd_error": r.errors[1], "w2": r.errors[2],
             "ess": r.ess, "bits_up": r.bits.0, "bits_down": r.bits.1,
-            "rows_evaluated": r.rows_evaluated, "seconds": r.seconds,
+            "rows_evaluated": r.gradients, "seconds": r.seconds,
+            "ess_per_megabyte": r.ess / ((r.bits.0 + r.bits.1) as f64 / 8e6), "ess_per_second": r.ess / r.seconds,
         })
     };
     format!("{:#}\n", json!({ "reference": reference, "runs": rows.iter().map(row).collect::<Vec<_>>() }))

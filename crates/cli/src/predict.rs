@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use consilience_core::measure::MASS;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::predict::{Predictor, Response};
 use consilience_engine::{numbers, rundir};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::args::PredictCommand;
 use crate::output::{Failure, say};
-use crate::report::MASS;
 
 /// `consilience predict`.
 pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
             let each = |row: &Vec<_>| if kind == "class probabilities" { json!(numbers(row)) } else { json!(numbers(row)[0]) };
             rows.iter().map(each).collect()
         };
-        let value = json!({ "predicts": kind, "rows": rows.len(), "mean": of(|p| p.mean), "lower_3": of(|p| p.lower), "upper_97": of(|p| p.upper) });
+        let value = json!({ "predicts": kind, "rows": rows.len(), "mean": of(|p| p.mean), "interval_mass": MASS, "lower": of(|p| p.lower), "upper": of(|p| p.upper) });
         return say(&format!("{value:#}\n"));
     }
     let mut text = format!("Predicted: {what}.\n\n");
@@ -52,7 +52,7 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
         }
         return say(&text);
     }
-    let _ = writeln!(text, "{:>6} {:>10} {:>10} {:>10}", "row", "mean", "3%", "97%");
+    let _ = writeln!(text, "{:>6} {:>10} {:>10} {:>10}", "row", "mean", "5.5%", "94.5%");
     for (k, row) in rows.iter().enumerate() {
         let _ = writeln!(text, "{:>6} {:>10.4} {:>10.4} {:>10.4}", k + 1, row[0].mean, row[0].lower, row[0].upper);
     }

@@ -4,23 +4,24 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use consilience_core::compress::{Operator, paper_bits};
-use consilience_core::measure::{Chains, Interval, Summary, summarise};
+use consilience_core::measure::{Chains, Interval, MASS, Summary, summarise};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::sampler::Recipe;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
-use consilience_engine::draws::Draws;
+use consilience_engine::draws::{Draws, Streamed};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use serde_json::{Value, json};
 
-/// The mass of the printed intervals.
-pub const MASS: f64 = 0.94;
 /// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
 const MOST_RHAT: f64 = 1.01;
 /// Below so many effective draws a chain, quantiles are not to be trusted.
 const LEAST_ESS: f64 = 100.0;
+
+/// Lines of the table.
+const MOST_LINES: usize = 60;
 
 /// What is sampled, before anything is.
 pub fn opening(config: &Config, problem: &Problem) -> String {
@@ -102,48 +103,21 @@ impl<'a> Answer<'a> {
         for warning in self.record.warnings.iter().skip(self.live.map_or(0, |live| live.shown)) {
             let _ = writeln!(text, "WARNING: {warning}");
         }
-        let draws = &self.record.draws;
+        let (chains, length) = self.record.drawn();
         let _ = writeln!(
             text,
-            "{} draws of each of {} chains in {:.1} s{}.\n",
-            draws.length(),
-            draws.chains(),
+            "{length} draws of each of {chains} chains in {:.1} s{}.\n",
             self.record.seconds,
             if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
-        text.push_str(&self.table());
+        match &self.record.streamed {
+            None => text.push_str(&table(&self.record.parameters, &self.summaries, self.reference.as_deref())),
+            Some(streamed) => text.push_str(&too_many(streamed)),
+        }
         text.push_str(&self.distance());
         text.push_str(&self.sent());
         if let Some(path) = self.live.and_then(|live| live.draws.as_ref()) {
             let _ = writeln!(text, "The draws are in {}.", path.display());
-        }
-        text
-    }
-
-    fn table(&self) -> String {
-        let width = self.record.parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
-        let mut text = format!(
-            "{:<width$} {:>8} {:>7} {:>8} {:>8} {:>6} {:>7} {:>7}",
-            "parameter", "mean", "sd", "3%", "97%", "R-hat", "bulk", "tail"
-        );
-        if self.reference.is_some() {
-            let _ = write!(text, " | {:>8} {:>7} {:>9}", "pooled", "sd", "distance");
-        }
-        text.push('\n');
-        for (k, name) in self.record.parameters.iter().enumerate().take(60) {
-            let Some(Some(s)) = self.summaries.get(k) else { continue };
-            let _ = write!(
-                text,
-                "{name:<width$} {:>8.3} {:>7.3} {:>8.3} {:>8.3} {:>6.3} {:>7.0} {:>7.0}",
-                s.mean, s.sd, s.lower, s.upper, s.rhat, s.ess_bulk, s.ess_tail
-            );
-            if let Some(Some(Some(r))) = self.reference.as_ref().map(|r| r.get(k)) {
-                let _ = write!(text, " | {:>8.3} {:>7.3} {:>9.3}", r.mean, r.sd, (s.mean - r.mean) / r.sd);
-            }
-            text.push('\n');
-        }
-        if self.record.parameters.len() > 60 {
-            let _ = writeln!(text, "... and {} more: use --json or --draws for all", self.record.parameters.len() - 60);
         }
         text
     }
@@ -216,7 +190,7 @@ impl<'a> Answer<'a> {
 
     /// Iterations of all chains: as counted, or as planned.
     fn iterations(&self) -> u64 {
-        self.live.map_or(self.record.iterations.saturating_mul(self.record.draws.chains() as u64), |live| live.iterations)
+        self.live.map_or(self.record.iterations.saturating_mul(self.record.drawn().0 as u64), |live| live.iterations)
     }
 
     /// What the draws themselves give reason to warn of.
@@ -224,8 +198,8 @@ impl<'a> Answer<'a> {
         let mut warnings = Vec::new();
         let known: Vec<&Summary> = self.summaries.iter().flatten().collect();
         let chains = self.record.draws.chains();
-        if let (0, Some(path)) = (chains, self.live.and_then(|live| live.draws.as_ref())) {
-            warnings.push(format!("the draws are too many to be summarised here: they are all in {}", path.display()));
+        if let Some(streamed) = &self.record.streamed {
+            warnings.push(too_many(streamed).trim_end().to_owned());
             return warnings;
         }
         if known.len() < self.summaries.len() {
@@ -263,16 +237,18 @@ impl<'a> Answer<'a> {
             "step": self.record.step,
             "parameters": self.record.parameters,
             "clients": self.record.sites.iter().map(|s| &s.name).collect::<Vec<_>>(),
-            "chains": draws.chains(),
-            "draws": draws.length(),
+            "chains": self.record.drawn().0,
+            "draws": self.record.drawn().1,
+            "draws_file": self.record.streamed.as_ref().map(|s| s.file.display().to_string()),
             "iterations": self.iterations(),
             "interrupted": self.record.interrupted,
             "seconds": self.record.seconds,
             "mean": held.then(|| draws.mean()),
             "covariance": held.then(|| covariance.chunks(d.max(1)).collect::<Vec<_>>()),
             "sd": of(|s| s.sd),
-            "lower_3": of(|s| s.lower),
-            "upper_97": of(|s| s.upper),
+            "interval_mass": MASS,
+            "lower": of(|s| s.lower),
+            "upper": of(|s| s.upper),
             "rhat": of(|s| s.rhat),
             "ess_bulk": of(|s| s.ess_bulk),
             "ess_tail": of(|s| s.ess_tail),
@@ -317,13 +293,51 @@ pub fn published_bits(plan: &Plan, ledger: &Ledger) -> Option<u64> {
 /// Where to go from here.
 pub const NEXT: &str = "\nNext: `consilience new run.toml` writes a config to start from; `consilience list` shows the samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n";
 
-fn number(x: f64) -> Value {
+/// A number of JSON, which has none for NaN.
+pub fn number(x: f64) -> Value {
     serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)
 }
 
 fn summary(chains: &[Vec<f64>]) -> Option<Summary> {
     let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-    summarise(&Chains::new(&slices).ok()?, Interval::EqualTailed(MASS)).ok()
+    summarise(&Chains::new(&slices).ok()?, Interval::default()).ok()
+}
+
+/// What is said in place of a table where the draws are on disk alone.
+fn too_many(streamed: &Streamed) -> String {
+    let file = streamed.file.display();
+    format!(
+        "the draws are too many to be held at once, and nothing here is computed from them: `consilience summary {file}` computes the table\n"
+    )
+}
+
+/// A table of summaries for people.
+pub fn table(parameters: &[String], summaries: &[Option<Summary>], reference: Option<&[Option<Summary>]>) -> String {
+    let width = parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
+    let mut text = format!(
+        "{:<width$} {:>8} {:>7} {:>8} {:>8} {:>6} {:>7} {:>7}",
+        "parameter", "mean", "sd", "5.5%", "94.5%", "R-hat", "bulk", "tail"
+    );
+    if reference.is_some() {
+        let _ = write!(text, " | {:>8} {:>7} {:>9}", "pooled", "sd", "distance");
+    }
+    text.push('\n');
+    for (k, name) in parameters.iter().enumerate().take(MOST_LINES) {
+        let Some(Some(s)) = summaries.get(k) else { continue };
+        let _ = write!(
+            text,
+            "{name:<width$} {:>8.3} {:>7.3} {:>8.3} {:>8.3} {:>6.3} {:>7.0} {:>7.0}",
+            s.mean, s.sd, s.lower, s.upper, s.rhat, s.ess_bulk, s.ess_tail
+        );
+        if let Some(Some(Some(r))) = reference.map(|r| r.get(k)) {
+            let _ = write!(text, " | {:>8.3} {:>7.3} {:>9.3}", r.mean, r.sd, (s.mean - r.mean) / r.sd);
+        }
+        text.push('\n');
+    }
+    if parameters.len() > MOST_LINES {
+        let _ = writeln!(text, "... and {} more: use --json or --draws for all", parameters.len() - MOST_LINES);
+    }
+    text
 }
 
 /// A number of bits as people read it.

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use consilience_engine::calibration::Calibration;
 use consilience_engine::config::{Config, Source};
-use consilience_engine::draws::Sinks;
+use consilience_engine::draws::{MOST_HELD, Sinks};
+use consilience_engine::influence::Influence;
 use consilience_engine::plan::Plan;
 use consilience_engine::pooled::{self, Reference};
 use consilience_engine::problem::Problem;
@@ -87,7 +89,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     }
     let sinks = match &config.draws {
         None => Sinks::Memory,
-        Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone() },
+        Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold: MOST_HELD },
     };
     let progress = Arc::new(Progress::default());
     let total = config.run.iterations.saturating_mul(config.run.chains as u64);
@@ -120,10 +122,29 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
     let mut record = Record::new(made, config, &problem, &plan, outcome, reference.map(|r| r.draws));
+    if place.is_some() {
+        judge(&problem, &mut record);
+    }
     let judged = Answer::new(&record, Some(&live)).warnings();
     record.warnings.extend(judged);
     record.warnings.extend(left_out);
     keep(&record, live, place, options.json)
+}
+
+/// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.
+fn judge(problem: &Problem, record: &mut Record) {
+    if record.draws.length() == 0 {
+        return; // on disk alone, which is said elsewhere
+    }
+    let held_out = None; // no config can hold out rows yet
+    match Calibration::new(&problem.target.clients, held_out, &record.draws) {
+        Ok(calibration) => record.calibration = calibration,
+        Err(why) => record.warnings.push(why),
+    }
+    match Influence::new(&problem.target, &record.draws) {
+        Ok(influence) => record.influence = Some(influence),
+        Err(why) => record.warnings.push(why),
+    }
 }
 
 /// Write the run directory, and show the answer whether that worked or not.

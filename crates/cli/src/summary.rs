@@ -1,17 +1,44 @@
-//! Show a run that was kept.
+//! Show a run that was kept, or draws in a file.
 
+use std::path::Path;
+
+use consilience_core::measure::{Interval, MASS, Summary};
 use consilience_engine::rundir;
+use consilience_engine::streamed::DrawsFile;
+use serde_json::{Value, json};
 
 use crate::args::SummaryCommand;
 use crate::output::{Failure, say};
-use crate::report::Answer;
+use crate::report::{self, Answer, number};
 
 /// `consilience summary`.
 pub fn summary(command: &SummaryCommand) -> Result<(), Failure> {
+    if command.dir.is_file() {
+        return file(&command.dir, command.json);
+    }
     let record = rundir::read(&command.dir)?;
     let answer = Answer::new(&record, None);
     if command.json {
         return say(&answer.json());
     }
     say(&format!("Sampler: {} ({}), seed {}, {}.\n{}", record.sampler.0, record.sampler.1, record.seed, record.created, answer.text()))
+}
+
+/// The summary of a file of draws, which may be larger than memory.
+fn file(path: &Path, as_json: bool) -> Result<(), Failure> {
+    let draws = DrawsFile::open(path).map_err(Failure::Other)?;
+    let summaries = draws.summaries(Interval::default()).map_err(Failure::Other)?;
+    if as_json {
+        let of = |read: fn(&Summary) -> f64| -> Vec<Value> {
+            summaries.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(read(s)))).collect()
+        };
+        let value = json!({
+            "parameters": draws.parameters, "chains": draws.chains, "draws": draws.length, "interval_mass": MASS,
+            "mean": of(|s| s.mean), "sd": of(|s| s.sd), "lower": of(|s| s.lower), "upper": of(|s| s.upper),
+            "rhat": of(|s| s.rhat), "ess_bulk": of(|s| s.ess_bulk), "ess_tail": of(|s| s.ess_tail), "mcse_mean": of(|s| s.mcse_mean),
+        });
+        return say(&format!("{value:#}\n"));
+    }
+    let table = report::table(&draws.parameters, &summaries, None);
+    say(&format!("{} draws of each of {} chains.\n\n{table}", draws.length, draws.chains))
 }

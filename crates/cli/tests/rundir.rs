@@ -78,7 +78,7 @@ fn the_record_holds_what_the_command_says() {
     let record = rundir::read(&folder.join("deep/er/kept")).unwrap();
     assert_eq!((record.draws.chains(), record.draws.length(), record.iterations, record.burn_in), (4, 540, 600, 60));
     let names: Vec<&str> = record.statistics.iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(names, ["lp", "iteration", "bits_up", "bits_down", "participants"]);
+    assert_eq!(names, ["lp", "iteration", "bits_up", "bits_down", "gradients", "participants"]);
     let of = |name: &str| &record.statistics.iter().find(|s| s.name == name).unwrap().values;
     assert_eq!((of("iteration")[3][0], of("iteration")[3][539]), (61.0, 600.0));
     let last: f64 = of("bits_up").iter().map(|chain| chain[539]).sum();
@@ -87,6 +87,13 @@ fn the_record_holds_what_the_command_says() {
     assert_eq!(record.sites.iter().map(|s| s.bits.0).sum::<u64>(), answer["bits"]["up"].as_u64().unwrap());
     let warnings: Vec<&str> = answer["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
     assert_eq!(record.warnings, warnings);
+    let calibration = record.calibration.unwrap();
+    assert_eq!(calibration.sites.iter().map(|site| site.total.all).collect::<Vec<_>>(), [3, 2]);
+    let influence = record.influence.unwrap();
+    assert_eq!((influence.draws, influence.sites.len(), influence.sites[0].shift.len()), (4 * 540, 2, 3));
+    // Gradients of single rows: every chain's 600 iterations saw all five rows.
+    let gradients: Vec<f64> = record.statistics.iter().find(|s| s.name == "gradients").unwrap().values.iter().map(|c| c[539]).collect();
+    assert_eq!(gradients, [3000.0; 4]);
 }
 
 #[test]
@@ -117,7 +124,7 @@ fn the_main_job_is_kept_and_the_next_one_beside_it() {
     std::fs::write(folder.join("new.csv"), format!("{}\n{}\n", header.join(","), vec!["0.5"; 21].join(","))).unwrap();
     let answer = json(&folder, &["predict", "runs/heart-disease-4", "--data", "new.csv", "--json"]);
     let at = |key: &str| answer[key][0].as_f64().unwrap();
-    assert!(0.0 < at("lower_3") && at("lower_3") < at("mean") && at("mean") < at("upper_97") && at("upper_97") < 1.0, "{answer}");
+    assert!(0.0 < at("lower") && at("lower") < at("mean") && at("mean") < at("upper") && at("upper") < 1.0, "{answer}");
     std::fs::write(folder.join("short.csv"), format!("{}\n{}\n", header[2..].join(","), vec!["0.5"; 19].join(","))).unwrap();
     let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", "short.csv"]);
     assert!(complaint.contains(&format!("lacks the columns \"{}\", \"{}\";", header[0], header[1])), "{complaint}");
@@ -132,7 +139,7 @@ fn predictions_are_printed_row_by_row() {
     let text = succeed(&folder, &["predict", "kept", "--data", "new.csv"]);
     for row in 0..2 {
         let number = |key: &str| format!("{:>10.4}", answer[key][row].as_f64().unwrap());
-        let line = format!("{:>6} {} {} {}\n", row + 1, number("mean"), number("lower_3"), number("upper_97"));
+        let line = format!("{:>6} {} {} {}\n", row + 1, number("mean"), number("lower"), number("upper"));
         assert!(text.contains(&line), "{line}: {text}");
     }
 }

@@ -82,6 +82,20 @@ impl Draws {
     }
 }
 
+/// Draws that are in a file and nowhere else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Streamed {
+    /// The file.
+    pub file: PathBuf,
+    /// How many chains it has.
+    pub chains: usize,
+    /// How many draws each has.
+    pub length: usize,
+}
+
+/// The most bytes of draws that are held in memory once they are on disk.
+pub const MOST_HELD: u64 = 256 << 20;
+
 /// Where draws go.
 #[derive(Clone, Debug)]
 pub enum Sinks {
@@ -93,6 +107,8 @@ pub enum Sinks {
         path: PathBuf,
         /// The parameters' names.
         parameters: Vec<String>,
+        /// The most bytes of draws that are given back when the run ends; usually [`MOST_HELD`].
+        hold: u64,
     },
 }
 
@@ -141,11 +157,11 @@ impl Sinks {
         }
     }
 
-    /// Put the chains together, in memory or as one file. Draws on disk are given back too, unless there are more than 256 MiB of them.
-    pub fn close(&self, sinks: Vec<DrawSink>, dim: usize) -> Result<Draws, RunError> {
-        let Sinks::File { path, parameters } = self else {
+    /// Put the chains together, in memory or as one file. Draws on disk are given back too, unless they are too many to hold: then only their number is.
+    pub fn close(&self, sinks: Vec<DrawSink>, dim: usize) -> Result<(Draws, Option<Streamed>), RunError> {
+        let Sinks::File { path, parameters, hold } = self else {
             let memory = |sink| if let DrawSink::Memory(all) = sink { all } else { Vec::new() };
-            return Ok(Draws::from_chains(sinks.into_iter().map(memory).collect(), dim));
+            return Ok((Draws::from_chains(sinks.into_iter().map(memory).collect(), dim), None));
         };
         let at = |file: &Path| {
             let file = file.display().to_string();
@@ -158,12 +174,14 @@ impl Sinks {
                 parts.push(path);
             }
         }
-        merge(path, &parts, parameters, dim).map_err(at(path))?;
-        let draws = read_back(&parts, dim).map_err(at(path))?;
+        let length = merge(path, &parts, parameters, dim).map_err(at(path))? as usize;
+        let too_many = (parts.len() * length * dim * 8) as u64 > *hold;
+        let draws = if too_many { Draws::new(dim) } else { read_back(&parts, dim).map_err(at(path))? };
+        let streamed = too_many.then(|| Streamed { file: path.clone(), chains: parts.len(), length });
         for part in parts {
             std::fs::remove_file(&part).map_err(at(&part))?;
         }
-        Ok(draws)
+        Ok((draws, streamed))
     }
 
     /// Remove the part files that are still there; a file that cannot be removed is no reason to fail.
@@ -175,14 +193,6 @@ impl Sinks {
 }
 
 fn read_back(parts: &[PathBuf], dim: usize) -> std::io::Result<Draws> {
-    const MOST: u64 = 256 << 20;
-    let mut total = 0;
-    for part in parts {
-        total += std::fs::metadata(part)?.len();
-    }
-    if total > MOST {
-        return Ok(Draws::new(dim));
-    }
     let read = |part: &PathBuf| Ok(std::fs::read(part)?.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect());
     Ok(Draws::from_chains(parts.iter().map(read).collect::<std::io::Result<_>>()?, dim))
 }
@@ -193,8 +203,8 @@ fn part(path: &Path, chain: usize) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Write all parts as one file under a temporary name, then give it its own.
-fn merge(path: &Path, parts: &[PathBuf], parameters: &[String], dim: usize) -> std::io::Result<()> {
+/// Write all parts as one file under a temporary name, then give it its own. The draws of each chain.
+fn merge(path: &Path, parts: &[PathBuf], parameters: &[String], dim: usize) -> std::io::Result<u64> {
     let row = dim as u64 * 8;
     let mut shortest = u64::MAX;
     for part in parts {
@@ -233,7 +243,8 @@ fn merge(path: &Path, parts: &[PathBuf], parameters: &[String], dim: usize) -> s
         }
     }
     out.into_inner().map_err(|e| e.into_error())?.sync_all()?;
-    std::fs::rename(&temporary, path)
+    std::fs::rename(&temporary, path)?;
+    Ok(draws)
 }
 
 #[cfg(test)]

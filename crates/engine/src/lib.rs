@@ -1,8 +1,11 @@
 //! The in-process engine: configs, data, plans and runs around the pure core.
 
+pub mod calibration;
 pub mod config;
 pub mod data;
 pub mod draws;
+pub mod growth;
+pub mod influence;
 pub mod numbers;
 pub mod plan;
 pub mod pooled;
@@ -12,4 +15,5 @@ pub mod record;
 pub mod run;
 pub mod rundir;
 pub mod statistics;
+pub mod streamed;
 mod suggest;

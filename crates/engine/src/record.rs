@@ -3,8 +3,10 @@
 use consilience_core::protocol::{Direction, Kind};
 use consilience_core::rng::ClientId;
 
+use crate::calibration::Calibration;
 use crate::config::Config;
-use crate::draws::Draws;
+use crate::draws::{Draws, Streamed};
+use crate::influence::Influence;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::run::Outcome;
@@ -36,8 +38,10 @@ pub struct Record {
     pub interrupted: bool,
     /// The parameters' names.
     pub parameters: Vec<String>,
-    /// The kept draws.
+    /// The kept draws; none where they were streamed to disk and are too many to hold.
     pub draws: Draws,
+    /// Draws that are on disk alone.
+    pub streamed: Option<Streamed>,
     /// What was recorded beside every draw.
     pub statistics: Vec<Statistic>,
     /// The sites.
@@ -56,6 +60,10 @@ pub struct Record {
     pub warnings: Vec<String>,
     /// Draws from pooled data, where they were made.
     pub reference: Option<Draws>,
+    /// How often predictions are right, where the model has labels and somebody asked.
+    pub calibration: Option<Calibration>,
+    /// How far the mean would move without each site, where somebody asked.
+    pub influence: Option<Influence>,
 }
 
 /// What only the caller knows of a run: its program, its clock.
@@ -70,7 +78,8 @@ pub struct Circumstances {
 }
 
 impl Record {
-    /// The record of a run that has just ended. Its warnings are those of the plan: whoever judges the draws adds to them.
+    /// The record of a run that has just ended. Its warnings are those of the plan: whoever judges the draws adds to them,
+    /// and so does whoever asks for calibration and influence.
     pub fn new(made: Circumstances, config: &Config, problem: &Problem, plan: &Plan, outcome: Outcome, reference: Option<Draws>) -> Self {
         let ledger = &outcome.ledger;
         let (up, down) = plan.survey_bits();
@@ -112,9 +121,19 @@ impl Record {
             notes: problem.notes.clone(),
             warnings: plan.warnings.clone(),
             draws: outcome.draws,
+            streamed: outcome.streamed,
             statistics: outcome.statistics,
             reference,
+            calibration: None,
+            influence: None,
         }
+    }
+}
+
+impl Record {
+    /// How many chains there are and how many draws each has, held or on disk.
+    pub fn drawn(&self) -> (usize, usize) {
+        self.streamed.as_ref().map_or((self.draws.chains(), self.draws.length()), |s| (s.chains, s.length))
     }
 }
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::config::RunConfig;
-use crate::draws::{DrawSink, Draws, Sinks};
+use crate::draws::{DrawSink, Draws, Sinks, Streamed};
 use crate::plan::Plan;
 use crate::record::Statistic;
 
@@ -26,7 +26,10 @@ const MOST_NOTED: u64 = 4 << 20;
 pub struct Outcome {
     /// The kept draws, chain by chain; empty if they were streamed to disk and are too many to hold.
     pub draws: Draws,
-    /// What was recorded beside every draw: `iteration`, the `bits_up` and `bits_down` that its chain had sent, and the `participants` of the exchange that made it.
+    /// Where the draws are and how many, if they are on disk alone.
+    pub streamed: Option<Streamed>,
+    /// What was recorded beside every draw: `iteration`, the `bits_up` and `bits_down` that its chain had sent, the `gradients` of single rows that its clients had evaluated,
+    /// and the `participants` of the exchange that made it.
     /// Nothing where the draws are not held.
     pub statistics: Vec<Statistic>,
     /// What all chains sent.
@@ -114,6 +117,7 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
     }
     let mut outcome = Outcome {
         draws: Draws::new(d),
+        streamed: None,
         statistics: Vec::new(),
         ledger: Ledger::new(plan.target.clients.len()),
         rows_evaluated: 0,
@@ -132,7 +136,7 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
             noted.push(chain.notes);
         }
     }
-    outcome.draws = sinks.close(sunk, d)?;
+    (outcome.draws, outcome.streamed) = sinks.close(sunk, d)?;
     outcome.statistics = statistics(&noted, outcome.draws.length());
     sinks.discard(run.chains);
     Ok(outcome)
@@ -151,6 +155,7 @@ struct Note {
     iteration: u64,
     bits_up: u64,
     bits_down: u64,
+    gradients: u64,
     participants: usize,
 }
 
@@ -167,6 +172,7 @@ fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
         of("iteration", |n| n.iteration as f64),
         of("bits_up", |n| n.bits_up as f64),
         of("bits_down", |n| n.bits_down as f64),
+        of("gradients", |n| n.gradients as f64),
         of("participants", |n| n.participants as f64),
     ]
 }
@@ -216,6 +222,7 @@ impl Chain {
                                 iteration: server.iteration(),
                                 bits_up: ledger.total(Direction::Up),
                                 bits_down: ledger.total(Direction::Down),
+                                gradients: clients.iter().map(|c| c.rows_evaluated()).sum(),
                                 participants,
                             });
                         }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use consilience_engine::config::{Config, RunConfig, Source};
-use consilience_engine::draws::{Draws, Sinks};
+use consilience_engine::draws::{Draws, MOST_HELD, Sinks, Streamed};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Progress, sample};
@@ -67,7 +67,7 @@ fn draws_on_disk_are_the_draws_in_memory() {
     for name in ["draws.csv", "draws.npy"] {
         let path = folder.join(name);
         let parameters: Vec<String> = ["a", "b, quoted", "c"].map(String::from).to_vec();
-        assert!(draws(&config, 2, Sinks::File { path: path.clone(), parameters }) == memory);
+        assert!(draws(&config, 2, Sinks::File { path: path.clone(), parameters, hold: MOST_HELD }) == memory);
         let bytes = std::fs::read(&path).unwrap();
         let flat: Vec<f64> = memory.rows().flatten().copied().collect();
         if name.ends_with("csv") {
@@ -88,6 +88,26 @@ fn draws_on_disk_are_the_draws_in_memory() {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no part is left behind");
         std::fs::remove_file(path).unwrap();
     }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn draws_that_are_too_many_to_hold_are_counted() {
+    let folder = std::env::temp_dir().join(format!("consilience-streamed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = config(SAMPLERS[1], 3, 8);
+    let memory = draws(&config, 2, Sinks::Memory);
+    let (problem, path) = (Problem::new(&config).unwrap(), folder.join("draws.npy"));
+    let plan = Plan::new(&config, &problem).unwrap();
+    let held = |hold: u64| {
+        let sinks = Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold };
+        sample(&plan, &config.run, config.seed, sinks, &Progress::default()).unwrap()
+    };
+    let all = (memory.chains() * memory.length() * memory.dim() * 8) as u64;
+    assert_eq!(held(all).streamed, None);
+    let outcome = held(all - 1);
+    assert_eq!(outcome.draws.length(), 0);
+    assert_eq!(outcome.streamed, Some(Streamed { file: path.clone(), chains: 3, length: memory.length() }));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -122,7 +142,7 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
     for statistic in &outcome.statistics {
         assert_eq!((statistic.values.len(), statistic.values[0].len()), (1, outcome.draws.length()), "{}", statistic.name);
     }
-    assert_eq!(outcome.statistics.len(), 4);
+    assert_eq!(outcome.statistics.len(), 5);
 
     let wild = self::config("name = \"lmc\"\nstep = 100.0", 2, 8);
     let plan = Plan::new(&wild, &Problem::new(&wild).unwrap()).unwrap();

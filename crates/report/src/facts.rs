@@ -4,8 +4,6 @@ use consilience_core::measure::{Chains, Gaussian, Interval, Summary, mean, quant
 use consilience_engine::draws::Draws;
 use consilience_engine::record::Record;
 
-/// The mass of the wide intervals.
-pub const MASS: f64 = 0.94;
 /// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
 pub const MOST_RHAT: f64 = 1.01;
 /// Below so many effective draws a chain, quantiles are not to be trusted.
@@ -56,6 +54,7 @@ impl<'a> Facts<'a> {
     pub fn new(record: &'a Record) -> Self {
         let draws = &record.draws;
         let length = if draws.dim() == 0 { 0 } else { draws.length() };
+        let chains = if record.streamed.is_some() { 0 } else { draws.chains() };
         let name = |k: usize| record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1));
         let parameters = (0..draws.dim().max(record.parameters.len()))
             .map(|index| {
@@ -67,7 +66,7 @@ impl<'a> Facts<'a> {
                 Parameter { index, name: name(index), summary: summary(&own), half, pooled: pooled.map(|p| summary(&p)) }
             })
             .collect();
-        let mut facts = Facts { record, chains: draws.chains(), length, parameters, warnings: Vec::new() };
+        let mut facts = Facts { record, chains, length, parameters, warnings: Vec::new() };
         facts.warnings = facts.find_warnings();
         facts
     }
@@ -114,7 +113,13 @@ impl<'a> Facts<'a> {
         }
         warnings.extend(self.record.warnings.iter().cloned());
         if self.length == 0 {
-            warnings.push("there are no draws here to be summarised".into());
+            match &self.record.streamed {
+                Some(streamed) => warnings.push(format!(
+                    "the draws are too many to be held at once, and nothing here is computed from them: `consilience summary {}` computes the table",
+                    streamed.file.display()
+                )),
+                None => warnings.push("there are no draws here to be summarised".into()),
+            }
             return unique(warnings);
         }
         let broken = self.record.draws.rows().filter(|row| !row.iter().all(|x| x.is_finite())).count();
@@ -164,11 +169,11 @@ fn column(draws: &Draws, index: usize) -> Vec<Vec<f64>> {
 
 fn summary(chains: &[Vec<f64>]) -> Summary {
     let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-    let full = Chains::new(&slices).ok().and_then(|chains| summarise(&chains, Interval::EqualTailed(MASS)).ok());
+    let full = Chains::new(&slices).ok().and_then(|chains| summarise(&chains, Interval::default()).ok());
     full.unwrap_or_else(|| {
         let all = chains.concat();
         let unknown = f64::NAN;
-        let (lower, upper) = Interval::EqualTailed(MASS).of(&all).unwrap_or((unknown, unknown));
+        let (lower, upper) = Interval::default().of(&all).unwrap_or((unknown, unknown));
         let (rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd) = (unknown, unknown, unknown, unknown, unknown);
         Summary { mean: mean(&all), sd: sd(&all), lower, upper, rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd }
     })

@@ -2,8 +2,11 @@
 //!
 //! The page loads nothing, runs no script, follows the reader's choice of light or dark, and prints.
 
+mod calibration;
 mod chains;
+mod comparison;
 mod facts;
+mod influence;
 mod plot;
 mod posterior;
 mod scale;
@@ -13,19 +16,22 @@ mod words;
 use consilience_engine::record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+pub use comparison::{COMPARISON_SECTIONS, Comparison, Contender, comparison};
 use facts::Facts;
 use words::{bytes, count, duration, many, moment, number};
 
 /// The sections of a page: what they are linked by, and their headings.
-pub const SECTIONS: [(&str, &str); 10] = [
+pub const SECTIONS: [(&str, &str); 12] = [
     ("warnings", "Warnings"),
     ("posterior", "Posterior"),
     ("summary", "Summary"),
+    ("calibration", "Calibration"),
     ("convergence", "Convergence"),
     ("chains", "Chains"),
     ("pairs", "Pairs"),
     ("bits", "Bytes against error"),
     ("sites", "Sites"),
+    ("influence", "Influence of the sites"),
     ("sent", "What was sent and what stayed"),
     ("reproduce", "Notes and how to reproduce this"),
 ];
@@ -33,7 +39,11 @@ pub const SECTIONS: [(&str, &str); 10] = [
 /// The page of a run.
 pub fn html(record: &Record) -> String {
     let facts = Facts::new(record);
-    let title = title(record);
+    page(&title(record), &opening(&facts), &SECTIONS, |id| section(id, &facts))
+}
+
+/// A page of sections that are linked at its top.
+fn page(title: &str, opening: &Markup, sections: &[(&str, &str)], section: impl Fn(&str) -> Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -48,10 +58,10 @@ pub fn html(record: &Record) -> String {
             body {
                 header {
                     h1 { (title) }
-                    (opening(&facts))
-                    nav aria-label="Sections" { ul { @for (id, heading) in SECTIONS { li { a href={ "#" (id) } { (heading) } } } } }
+                    (opening)
+                    nav aria-label="Sections" { ul { @for (id, heading) in sections { li { a href={ "#" (id) } { (heading) } } } } }
                 }
-                main { @for (id, heading) in SECTIONS { section id=(id) { h2 { (heading) } (section(id, &facts)) } } }
+                main { @for (id, heading) in sections { section id=(id) { h2 { (heading) } (section(id)) } } }
             }
         }
     };
@@ -70,6 +80,7 @@ fn section(id: &str, facts: &Facts) -> Markup {
         "warnings" => warnings(facts),
         "posterior" => posterior::forest(facts),
         "summary" => html! { (posterior::distance(facts)) (posterior::table(facts)) },
+        "calibration" => calibration::section(facts),
         "convergence" => chains::overview(facts),
         "chains" => html! {
             p.soft { "Left: each chain's draws in order; chains that agree overlap. Right: where each chain's draws rank among all; bars near the dashed line show that no chain favours a region. The parameters with the largest R-hat come first." }
@@ -78,6 +89,7 @@ fn section(id: &str, facts: &Facts) -> Markup {
         "pairs" => posterior::pairs(facts),
         "bits" => traffic::error(facts),
         "sites" => traffic::sites(facts),
+        "influence" => influence::section(facts),
         "sent" => html! { (traffic::in_words(facts)) (traffic::sent(facts)) },
         _ => reproduce(facts),
     }
@@ -86,13 +98,14 @@ fn section(id: &str, facts: &Facts) -> Markup {
 fn opening(facts: &Facts) -> Markup {
     let record = facts.record;
     let rows: u64 = record.sites.iter().map(|s| s.rows).sum();
+    let (chains, length) = record.drawn();
     let says = record.sampler.1.trim_end_matches('.');
     html! {
         p {
             (many(record.sites.len() as u64, "site")) " with " (many(rows, "row")) " in all sampled one posterior of " (many(facts.parameters.len() as u64, "parameter"))
             " with " strong { (record.sampler.0) } @if !says.is_empty() { " (" (says) ")" }
-            ", step " (number(record.step)) ". " (many(facts.chains as u64, "chain")) " of " (many(record.iterations, "iteration")) " took " (duration(record.seconds))
-            " and left " (many(facts.length as u64, "draw")) " each, after a burn-in of " (count(record.burn_in)) @if record.thin > 1 { " and keeping one in " (count(record.thin)) }
+            ", step " (number(record.step)) ". " (many(chains as u64, "chain")) " of " (many(record.iterations, "iteration")) " took " (duration(record.seconds))
+            " and left " (many(length as u64, "draw")) " each, after a burn-in of " (count(record.burn_in)) @if record.thin > 1 { " and keeping one in " (count(record.thin)) }
             ". Made by consilience " (record.version) " on " (moment(&record.created)) "."
         }
         dl.facts {
@@ -100,7 +113,7 @@ fn opening(facts: &Facts) -> Markup {
                 ("Sites", count(record.sites.len() as u64)),
                 ("Rows", count(rows)),
                 ("Parameters", count(facts.parameters.len() as u64)),
-                ("Chains × draws", format!("{} × {}", count(facts.chains as u64), count(facts.length as u64))),
+                ("Chains × draws", format!("{} × {}", count(chains as u64), count(length as u64))),
                 ("Sent up", bytes(facts.sent("up") as f64)),
                 ("Sent down", bytes(facts.sent("down") as f64)),
                 ("Time", duration(record.seconds)),

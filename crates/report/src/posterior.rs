@@ -26,7 +26,7 @@ pub fn forest(facts: &Facts) -> Markup {
         [p.summary.lower, p.summary.upper, p.summary.mean, other[0], other[1]]
     };
     let says =
-        format!("Mean, 50% and 94% interval of {} parameters{}", shown.len(), if pooled { ", with those from pooled data" } else { "" });
+        format!("Mean, 50% and 89% interval of {} parameters{}", shown.len(), if pooled { ", with those from pooled data" } else { "" });
     let Some(scale) = Scale::around(shown.iter().flat_map(ends), left, right) else {
         return plot::nothing(WIDTH, 60.0, &says, "no finite draws");
     };
@@ -40,7 +40,7 @@ pub fn forest(facts: &Facts) -> Markup {
             (name("end", (left - 8.0, y + 4.0), &p.name, plot::LONGEST))
             @if [p.summary.lower, p.summary.upper, p.summary.mean, p.half.0, p.half.1].iter().all(|x| x.is_finite()) {
                 g {
-                    title { (p.name) ": mean " (number(p.summary.mean)) ", 94% from " (number(p.summary.lower)) " to " (number(p.summary.upper)) }
+                    title { (p.name) ": mean " (number(p.summary.mean)) ", 89% from " (number(p.summary.lower)) " to " (number(p.summary.upper)) }
                     (line("thin", (scale.at(p.summary.lower), own), (scale.at(p.summary.upper), own)))
                     (line("thick", (scale.at(p.half.0), own), (scale.at(p.half.1), own)))
                     (dot("dot", (scale.at(p.summary.mean), own), 4.0))
@@ -50,7 +50,7 @@ pub fn forest(facts: &Facts) -> Markup {
             }
             @if let Some(s) = p.pooled.filter(|s| [s.lower, s.upper, s.mean].iter().all(|x| x.is_finite())) {
                 g {
-                    title { (p.name) ", pooled: mean " (number(s.mean)) ", 94% from " (number(s.lower)) " to " (number(s.upper)) }
+                    title { (p.name) ", pooled: mean " (number(s.mean)) ", 89% from " (number(s.lower)) " to " (number(s.upper)) }
                     (line("pooled", (scale.at(s.lower), y + 5.0), (scale.at(s.upper), y + 5.0)))
                     (dot("ring", (scale.at(s.mean), y + 5.0), 3.0))
                 }
@@ -62,7 +62,7 @@ pub fn forest(facts: &Facts) -> Markup {
         figure.wide {
             (plot(WIDTH, bottom + 20.0, &says, &inside))
             figcaption {
-                "Dot: mean. Thick line: the middle 50%. Thin line: 94%."
+                "Dot: mean. Thick line: the middle 50%. Thin line: 89%."
                 @if pooled { " The ring and line below: the same from all rows in one place, a check that only data that may be pooled allows." }
                 @if all > shown.len() { " The first " (shown.len()) " of " (count(all as u64)) " parameters; the table has all." }
             }
@@ -80,7 +80,7 @@ pub fn table(facts: &Facts) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "parameter" }
-                        @for column in ["mean", "sd", "3%", "97%", "R-hat", "ESS bulk", "ESS tail", "MCSE"] { th.keep[column == "R-hat"] scope="col" { (column) } }
+                        @for column in ["mean", "sd", "5.5%", "94.5%", "R-hat", "ESS bulk", "ESS tail", "MCSE"] { th.keep[column == "R-hat"] scope="col" { (column) } }
                         @if pooled {
                             th.apart scope="col" { "pooled mean" }
                             th scope="col" { "pooled sd" }

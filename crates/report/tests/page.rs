@@ -3,7 +3,9 @@
 
 mod made_up;
 
+use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::Draws;
+use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::record::{Record, SiteRecord};
 use consilience_report::{SECTIONS, html};
 
@@ -67,8 +69,8 @@ fn sound(record: &Record) -> usize {
 
 #[test]
 fn a_long_run_has_every_plot_and_stays_small() {
-    // The forest, two overviews, traces and ranks, pairs, the error, two of sites, what was sent.
-    assert_eq!(sound(&made_up::record(4, 4000, 22, true)), 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1);
+    // The forest, two of calibration, the influence, two overviews, traces and ranks, pairs, the error, two of sites, what was sent.
+    assert_eq!(sound(&made_up::record(4, 4000, 22, true)), 1 + 2 + 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1);
 }
 
 #[test]
@@ -123,6 +125,12 @@ fn odd_draws_are_drawn_all_the_same() {
         ("one chain, one parameter, no reference", made_up::record(1, 500, 1, false)),
         ("a reference of another shape", Record { reference: Some(Draws::from_chains(vec![vec![0.5; 20]; 2], 2)), ..base.clone() }),
         ("a reference of one draw", Record { reference: Some(Draws::from_chains(vec![vec![0.5; 3]], 3)), ..base.clone() }),
+        ("nothing judged", Record { calibration: None, influence: None, ..base.clone() }),
+        ("nothing known of influence", Record { influence: Some(odd_influence()), ..base.clone() }),
+        (
+            "no rows to predict",
+            Record { calibration: base.calibration.clone().map(|c| Calibration { sites: Vec::new(), ..c }), ..base.clone() },
+        ),
         (
             "nobody and nothing",
             Record { sites: Vec::new(), sent: Vec::new(), statistics: Vec::new(), notes: Vec::new(), uncompressed: (0, 0), ..base.clone() },
@@ -134,13 +142,54 @@ fn odd_draws_are_drawn_all_the_same() {
     }
 }
 
+/// Shifts that are not known, of more sites than the record names, and of none.
+fn odd_influence() -> Influence {
+    let site = |shift: Vec<f64>| SiteInfluence { shift, most: 7, error: f64::NAN };
+    Influence {
+        draws: 0,
+        sites: vec![
+            site(vec![f64::NAN; 3]),
+            site(Vec::new()),
+            site(vec![f64::INFINITY, 0.0, -0.0]),
+            site(vec![0.0; 3]),
+            site(vec![1.0; 3]),
+        ],
+    }
+}
+
+#[test]
+fn calibration_says_which_rows_it_judges_and_what_sites_would_send() {
+    let mut record = made_up::record(2, 50, 2, false);
+    let page = html(&record);
+    assert!(page.contains("on the rows that were fitted") && !page.contains("on rows that were held out"));
+    assert!(page.contains("89 numbers (712 B at 64 bits each)"));
+    let total = record.calibration.as_ref().unwrap().total();
+    assert!(page.contains(&format!("<dt>ECE</dt><dd>{:.3}</dd>", total.calibration_error())));
+    assert!(page.contains(&format!("<dt>Accuracy</dt><dd>{:.3}</dd>", total.accuracy())));
+    record.calibration.as_mut().unwrap().judged = Judged::HeldOut;
+    let page = html(&record);
+    assert!(!page.contains("on the rows that were fitted") && page.contains("on rows that were held out"));
+}
+
+#[test]
+fn influence_shows_numbers_of_few_sites_and_colours_of_many() {
+    let mut record = made_up::record(2, 50, 2, false);
+    let page = html(&record);
+    assert!(page.contains("Cov(θ, Uᵢ(θ))") && page.contains("age without Budapest: "));
+    let one = record.influence.as_ref().unwrap().sites[0].clone();
+    record.influence = Some(Influence { draws: 100, sites: vec![one; 150] });
+    let page = html(&record);
+    assert!(page.contains("The 40 sites that move them most, of 150") && page.contains("The 100 sites with the largest shifts, of 150"));
+    assert!(sound(&record) > 0);
+}
+
 #[test]
 fn of_many_parameters_some_are_plotted() {
     let record = made_up::record(4, 200, 300, false);
-    assert_eq!(sound(&record), 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
+    assert_eq!(sound(&record), 1 + 2 + 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
     let page = html(&record);
     assert!(page.contains("none of the other 260") && page.contains("The first 60 of 300"));
-    assert_eq!(page.matches("<th scope=\"row\" title=").count(), 300);
+    assert_eq!(page.matches("<th scope=\"row\" title=").count(), 300 + 4); // the parameters, and the sites
 }
 
 #[test]

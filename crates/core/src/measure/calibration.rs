@@ -2,7 +2,8 @@
 //!
 //! Definitions: QLSD S5.3 and Figure S6, FALD sec. 10.2. Confidence is the probability of the class predicted.
 
-use super::predictive::{Predictive, PredictiveError, top};
+use super::predictive::{Predictive, PredictiveError};
+use super::tally::Tally;
 
 /// The bins of the expected calibration error unless another number is asked for.
 pub const CALIBRATION_BINS: usize = 15;
@@ -34,50 +35,23 @@ pub struct AtLeast {
 impl Predictive<'_> {
     /// Expected calibration error: how far accuracy and confidence are apart, on average over equally wide bins weighted by their predictions.
     pub fn calibration_error(&self, labels: &[usize], bins: usize) -> Result<f64, PredictiveError> {
-        let curve = self.reliability(labels, bins)?;
-        let filled = curve.iter().filter(|bin| bin.count > 0);
-        Ok(filled.map(|bin| bin.count as f64 * (bin.accuracy - bin.confidence).abs()).sum::<f64>() / labels.len() as f64)
+        Ok(self.counted(labels, bins, &[])?.calibration_error())
     }
 
     /// The reliability curve: accuracy against confidence in equally wide bins, bin m over ((m - 1)/M, m/M].
     pub fn reliability(&self, labels: &[usize], bins: usize) -> Result<Vec<Bin>, PredictiveError> {
-        self.check(labels)?;
-        if bins == 0 {
-            return Err(PredictiveError::Empty);
-        }
-        let mut tallies = vec![(0.0, 0usize, 0usize); bins]; // confidence summed, right, all
-        for (row, &label) in self.rows().zip(labels) {
-            let (class, confidence) = top(row);
-            let place = (confidence * bins as f64).ceil() as usize;
-            let (sum, right, count) = &mut tallies[place.clamp(1, bins) - 1];
-            *sum += confidence;
-            *right += usize::from(class == label);
-            *count += 1;
-        }
-        let bin = |(m, (sum, right, count)): (usize, (f64, usize, usize))| Bin {
-            centre: (m as f64 + 0.5) / bins as f64,
-            confidence: sum / count as f64,
-            accuracy: right as f64 / count as f64,
-            count,
-        };
-        Ok(tallies.into_iter().enumerate().map(bin).collect())
+        Ok(self.counted(labels, bins, &[])?.curve())
     }
 
     /// Accuracy among the predictions of at least each credibility, for each of the thresholds.
     pub fn accuracy_above(&self, labels: &[usize], thresholds: &[f64]) -> Result<Vec<AtLeast>, PredictiveError> {
-        self.check(labels)?;
-        let mut tried: Vec<(f64, bool)> = self.rows().zip(labels).map(|(row, &label)| (top(row).1, top(row).0 == label)).collect();
-        tried.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let mut right_from = vec![0usize; tried.len() + 1];
-        for place in (0..tried.len()).rev() {
-            right_from[place] = right_from[place + 1] + usize::from(tried[place].1);
-        }
-        let at_least = |&threshold: &f64| {
-            let first = tried.partition_point(|(confidence, _)| *confidence < threshold);
-            let count = tried.len() - first;
-            AtLeast { threshold, accuracy: right_from[first] as f64 / count as f64, count }
-        };
-        Ok(thresholds.iter().map(at_least).collect())
+        Ok(self.counted(labels, 1, thresholds)?.above())
+    }
+
+    fn counted(&self, labels: &[usize], bins: usize, thresholds: &[f64]) -> Result<Tally, PredictiveError> {
+        let mut tally = Tally::new(bins, thresholds);
+        tally.count(self, labels)?;
+        Ok(tally)
     }
 }
 

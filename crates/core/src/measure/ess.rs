@@ -5,7 +5,7 @@
 
 use super::autocovariance::Autocovariance;
 use super::ranks::normal_scores;
-use super::summary::{quantile_of_sorted, sorted};
+use super::summary::{numpy_quantile_of_sorted, quantile_of_sorted, sorted};
 use super::{Chains, DrawsError, Halves, closed_probability};
 use crate::lanes;
 
@@ -20,7 +20,17 @@ pub fn ess_bulk(chains: &Chains) -> f64 {
 /// Effective draws for the tails: the smaller of those for the 5% and 95% quantiles.
 pub fn ess_tail(chains: &Chains) -> f64 {
     let in_order = sorted(chains.pooled());
-    let (low, high) = (below_quantile(chains, &in_order, 0.05), below_quantile(chains, &in_order, 0.95));
+    least(below(chains, quantile_of_sorted(&in_order, 0.05)), below(chains, quantile_of_sorted(&in_order, 0.95)))
+}
+
+/// The same for two other quantiles, which are taken as ArviZ 1.x takes them.
+pub fn ess_tail_at(chains: &Chains, low: f64, high: f64) -> Result<f64, DrawsError> {
+    let in_order = sorted(chains.pooled());
+    let at = |probability| Ok(below(chains, numpy_quantile_of_sorted(&in_order, closed_probability(probability)?)));
+    Ok(least(at(low)?, at(high)?))
+}
+
+fn least(low: f64, high: f64) -> f64 {
     if low.is_nan() || high.is_nan() { f64::NAN } else { low.min(high) }
 }
 
@@ -31,11 +41,11 @@ pub fn ess_mean(chains: &Chains) -> f64 {
 
 /// Effective draws for a quantile: of the indicator of lying at or below it.
 pub fn ess_quantile(chains: &Chains, probability: f64) -> Result<f64, DrawsError> {
-    Ok(below_quantile(chains, &sorted(chains.pooled()), closed_probability(probability)?))
+    Ok(below(chains, quantile_of_sorted(&sorted(chains.pooled()), closed_probability(probability)?)))
 }
 
-fn below_quantile(chains: &Chains, in_order: &[f64], probability: f64) -> f64 {
-    let quantile = quantile_of_sorted(in_order, probability);
+/// Effective draws of the indicator of lying at or below a number.
+fn below(chains: &Chains, quantile: f64) -> f64 {
     if quantile.is_nan() {
         return f64::NAN;
     }

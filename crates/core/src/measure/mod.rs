@@ -16,18 +16,20 @@ pub mod predictive;
 mod ranks;
 pub mod rhat;
 pub mod summary;
+pub mod tally;
 pub mod transport;
 
 pub use calibration::{AtLeast, Bin, CALIBRATION_BINS};
 pub use efficiency::{MeanSquaredError, Traffic, mean_squared_error, relative_efficiency};
-pub use ess::{ess_bulk, ess_mean, ess_quantile, ess_tail};
+pub use ess::{ess_bulk, ess_mean, ess_quantile, ess_tail, ess_tail_at};
 pub use gaussian::{Gaussian, GaussianError, ScaledDistance, scaled_distance};
 pub use hpd::{hpd_error, hpd_threshold};
 pub use mcse::{mcse_mean, mcse_quantile, mcse_sd};
 pub use normal::normal_quantile;
 pub use predictive::{Predictive, PredictiveError, auc};
 pub use rhat::rhat;
-pub use summary::{Interval, Summary, equal_tailed, hdi, mean, quantile, sd, summarise};
+pub use summary::{Interval, MASS, Summary, equal_tailed, hdi, mean, quantile, sd, summarise};
+pub use tally::{Count, Tally};
 pub use transport::{TransportError, sliced_w2, w2_between_samples, w2_on_a_line};
 
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Say in one line what the draws of a scalar say: centre, spread, interval, and how far to trust them.
 
 use super::{Chains, DrawsError, closed_probability, open_probability};
-use super::{ess_bulk, ess_tail, mcse_mean, mcse_sd, rhat};
+use super::{ess_bulk, ess_tail, ess_tail_at, mcse_mean, mcse_sd, rhat};
 
 /// The mean; NaN of nothing.
 pub fn mean(values: &[f64]) -> f64 {
@@ -54,6 +54,22 @@ pub(super) fn quantile_of_sorted(ascending: &[f64], probability: f64) -> f64 {
     }
 }
 
+/// The same by numpy's own operations, one by one: ArviZ 1.x takes its quantiles there, and a last bit decides as well.
+pub(super) fn numpy_quantile_of_sorted(ascending: &[f64], probability: f64) -> f64 {
+    let Some(last) = ascending.last() else { return f64::NAN };
+    let place = (ascending.len() as f64 - 1.0) * probability;
+    let below = place.floor();
+    if last.is_nan() || below as usize + 1 >= ascending.len() {
+        return *last;
+    }
+    let (low, high) = (ascending[below as usize], ascending[below as usize + 1]);
+    match place - below {
+        0.0 => low, // so that an infinite neighbour does not make it NaN
+        weight if weight >= 0.5 => high - (high - low) * (1.0 - weight),
+        weight => low + (high - low) * weight,
+    }
+}
+
 /// The interval with the given mass that leaves as much below as above.
 pub fn equal_tailed(values: &[f64], mass: f64) -> Result<(f64, f64), DrawsError> {
     if values.is_empty() {
@@ -61,7 +77,7 @@ pub fn equal_tailed(values: &[f64], mass: f64) -> Result<(f64, f64), DrawsError>
     }
     let tail = (1.0 - open_probability(mass)?) / 2.0;
     let ascending = sorted(values);
-    Ok((quantile_of_sorted(&ascending, tail), quantile_of_sorted(&ascending, 1.0 - tail)))
+    Ok((numpy_quantile_of_sorted(&ascending, tail), numpy_quantile_of_sorted(&ascending, 1.0 - tail)))
 }
 
 /// The shortest interval between draws with the given mass, as ArviZ's `hdi`; NaN if a value is.
@@ -81,18 +97,21 @@ pub fn hdi(values: &[f64], mass: f64) -> Result<(f64, f64), DrawsError> {
     Ok(shortest)
 }
 
-/// Which interval a summary shows, and the mass it holds.
+/// The mass of the intervals that are shown unless another is asked for: that of ArviZ 1.x.
+pub const MASS: f64 = 0.89;
+
+/// Which interval a summary shows, and the mass it holds. The definitions of its tail follow the ArviZ that shows this interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Interval {
-    /// As much mass below as above: ArviZ 1.x, with 0.89.
+    /// As much mass below as above: ArviZ 1.x, with 0.89. Effective draws for the tails are those for the quantiles at the mass and at what it leaves (89% and 11%).
     EqualTailed(f64),
-    /// The shortest: ArviZ 0.x, with 0.94.
+    /// The shortest: ArviZ 0.x, with 0.94. Effective draws for the tails are those for the 5% and 95% quantiles.
     HighestDensity(f64),
 }
 
 impl Default for Interval {
     fn default() -> Self {
-        Interval::HighestDensity(0.94)
+        Interval::EqualTailed(MASS)
     }
 }
 
@@ -102,6 +121,14 @@ impl Interval {
         match self {
             Interval::EqualTailed(mass) => equal_tailed(values, mass),
             Interval::HighestDensity(mass) => hdi(values, mass),
+        }
+    }
+
+    /// Effective draws for the tails.
+    pub fn ess_tail(self, chains: &Chains) -> Result<f64, DrawsError> {
+        match self {
+            Interval::EqualTailed(mass) => ess_tail_at(chains, 1.0 - mass, mass),
+            Interval::HighestDensity(_) => Ok(ess_tail(chains)),
         }
     }
 }
@@ -121,7 +148,7 @@ pub struct Summary {
     pub rhat: f64,
     /// Effective draws for the centre.
     pub ess_bulk: f64,
-    /// Effective draws for the 5% and 95% quantiles.
+    /// Effective draws for the tails, as [`Interval::ess_tail`] takes them.
     pub ess_tail: f64,
     /// Monte Carlo standard error of the mean.
     pub mcse_mean: f64,
@@ -140,7 +167,7 @@ pub fn summarise(chains: &Chains, interval: Interval) -> Result<Summary, DrawsEr
         upper,
         rhat: rhat(chains),
         ess_bulk: ess_bulk(chains),
-        ess_tail: ess_tail(chains),
+        ess_tail: interval.ess_tail(chains)?,
         mcse_mean: mcse_mean(chains),
         mcse_sd: mcse_sd(chains),
     })
@@ -159,6 +186,9 @@ mod tests {
             assert_eq!(quantile(&values, probability).unwrap(), exact, "{probability}");
         }
         assert_eq!(equal_tailed(&values, 0.5).unwrap(), (2.0, 4.0));
+        for (probability, exact) in [(0.0, 1.0), (0.25, 2.0), (0.5, 3.0), (0.625, 3.5), (0.875, 7.0), (1.0, 10.0)] {
+            assert_eq!(numpy_quantile_of_sorted(&sorted(&values), probability), exact, "{probability}");
+        }
         assert_eq!(hdi(&values, 0.7).unwrap(), (1.0, 4.0)); // three steps: 1..4 is shorter than 2..10
         assert_eq!(hdi(&[7.0], 0.94).unwrap(), (7.0, 7.0));
     }
@@ -191,9 +221,11 @@ mod tests {
         let summary = summarise(&chains, Interval::EqualTailed(0.89)).unwrap();
         assert_eq!((summary.lower, summary.upper), equal_tailed(&draws, 0.89).unwrap());
         assert_eq!((summary.mean, summary.sd, summary.rhat), (mean(&draws), sd(&draws), rhat(&chains)));
-        assert_eq!((summary.ess_bulk, summary.ess_tail), (ess_bulk(&chains), ess_tail(&chains)));
+        assert_eq!((summary.ess_bulk, summary.ess_tail), (ess_bulk(&chains), ess_tail_at(&chains, 1.0 - 0.89, 0.89).unwrap()));
         assert_eq!((summary.mcse_mean, summary.mcse_sd), (mcse_mean(&chains), mcse_sd(&chains)));
-        let summary = summarise(&chains, Interval::default()).unwrap();
+        assert_eq!(summary, summarise(&chains, Interval::default()).unwrap());
+        let summary = summarise(&chains, Interval::HighestDensity(0.94)).unwrap();
         assert_eq!((summary.lower, summary.upper), hdi(&draws, 0.94).unwrap());
+        assert_eq!(summary.ess_tail, ess_tail(&chains));
     }
 }

@@ -1,6 +1,6 @@
 //! Model a response that depends on its features through one linear predictor: linear and logistic regression.
 
-use super::{Design, Potential, Quadratic, Rows, Spread};
+use super::{Classifier, Design, Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
 use crate::lanes::{LANES, sigmoid, softplus, wide};
 
@@ -89,6 +89,24 @@ impl Glm {
     }
 }
 
+impl Classifier for Glm {
+    fn classes(&self) -> usize {
+        2
+    }
+
+    fn label(&self, row: usize) -> usize {
+        self.response[row] as usize
+    }
+
+    fn add_probabilities(&self, x: &[f64], scale: f64, out: &mut [f64]) {
+        for (row, both) in out.chunks_exact_mut(2).enumerate() {
+            let t = self.design.row_dot(row, x);
+            both[0] += scale * sigmoid(-t);
+            both[1] += scale * sigmoid(t);
+        }
+    }
+}
+
 impl Potential for Glm {
     fn dim(&self) -> usize {
         self.design.columns()
@@ -123,6 +141,10 @@ impl Potential for Glm {
 
     fn row_smoothness(&self, row: usize) -> f64 {
         self.family.most_bend() * self.design.row_norm_squared(row)
+    }
+
+    fn classifier(&self) -> Option<&dyn Classifier> {
+        (self.family == Family::Bernoulli).then_some(self as &dyn Classifier)
     }
 
     fn quadratic(&self) -> Option<Quadratic> {

@@ -92,6 +92,23 @@ pub trait Potential: Send + Sync + std::fmt::Debug {
     fn quadratic(&self) -> Option<Quadratic> {
         None
     }
+
+    /// The rows' labels and their probabilities, where the response is one of several classes.
+    fn classifier(&self) -> Option<&dyn Classifier> {
+        None
+    }
+}
+
+/// A client whose rows each have one of several labels.
+pub trait Classifier: Send + Sync {
+    /// How many labels there are.
+    fn classes(&self) -> usize;
+
+    /// The label of a row.
+    fn label(&self, row: usize) -> usize;
+
+    /// `out += scale * P(label | row, x)` for every row and label, row by row.
+    fn add_probabilities(&self, x: &[f64], scale: f64, out: &mut [f64]);
 }
 
 /// A client whose row gradients are affine: `grad U_ij(x) = H_j x - r_j`. Matrices are row-major.
@@ -263,6 +280,24 @@ pub(crate) mod tests {
                 assert!(ratio <= model.row_smoothness(row) * (1.0 + 1e-12), "{model:?} row {row}: {ratio}");
             }
         }
+    }
+
+    #[test]
+    fn a_classifier_gives_the_labels_the_probabilities_that_the_potential_has() {
+        let mut found = 0;
+        for model in zoo() {
+            let Some(classifier) = model.classifier() else { continue };
+            let classes = classifier.classes();
+            let x: Vec<f64> = normals(5, model.dim()).iter().map(|z| 0.1 * z).collect(); // small, so that no probability is lost beside 1
+            let mut all = vec![0.5; model.rows() * classes];
+            classifier.add_probabilities(&x, 2.0, &mut all);
+            let row = |row: usize| all[row * classes..(row + 1) * classes].iter().map(|p| (p - 0.5) / 2.0).collect::<Vec<f64>>();
+            assert!((0..model.rows()).all(|j| (row(j).iter().sum::<f64>() - 1.0).abs() < 1e-12));
+            let minus_log: f64 = (0..model.rows()).map(|j| -row(j)[classifier.label(j)].ln()).sum();
+            assert!((minus_log - model.value(&x, &mut vec![0.0; model.scratch()])).abs() < 1e-9, "{model:?}");
+            found += 1;
+        }
+        assert!(found >= 2);
     }
 
     #[test]

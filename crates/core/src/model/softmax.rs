@@ -1,6 +1,6 @@
 //! Model a label among several classes by one linear predictor a class: softmax regression.
 
-use super::{Design, Potential, Rows};
+use super::{Classifier, Design, Potential, Rows};
 use crate::error::DataError;
 use crate::lanes::{exp, ln, vectorised};
 
@@ -58,6 +58,24 @@ impl Softmax {
     }
 }
 
+impl Classifier for Softmax {
+    fn classes(&self) -> usize {
+        self.classes
+    }
+
+    fn label(&self, row: usize) -> usize {
+        self.labels[row] as usize
+    }
+
+    fn add_probabilities(&self, x: &[f64], scale: f64, out: &mut [f64]) {
+        let mut each = vec![0.0; self.classes];
+        for (row, slots) in out.chunks_exact_mut(self.classes).enumerate() {
+            self.probabilities(row, x, &mut each);
+            slots.iter_mut().zip(&each).for_each(|(slot, p)| *slot += scale * p);
+        }
+    }
+}
+
 impl Potential for Softmax {
     fn dim(&self) -> usize {
         self.design.columns() * self.classes
@@ -69,6 +87,10 @@ impl Potential for Softmax {
 
     fn scratch(&self) -> usize {
         2 * self.classes
+    }
+
+    fn classifier(&self) -> Option<&dyn Classifier> {
+        Some(self)
     }
 
     fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::draws::Streamed;
 use crate::record::{Record, SentRecord, SiteRecord};
 
 /// The layout's number: a reader refuses one that it does not know.
@@ -29,6 +30,16 @@ pub(super) struct RunFile {
     pub(super) reference: bool,
     notes: Vec<String>,
     warnings: Vec<String>,
+    /// Where the draws are, if not here.
+    #[serde(default)]
+    streamed: Option<StreamedFile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StreamedFile {
+    file: String,
+    chains: usize,
+    length: usize,
 }
 
 /// `ledger.json`: everything in bits.
@@ -94,6 +105,11 @@ impl RunFile {
             reference: record.reference.is_some(),
             notes: record.notes.clone(),
             warnings: record.warnings.clone(),
+            streamed: record.streamed.as_ref().map(|s| StreamedFile {
+                file: s.file.display().to_string(),
+                chains: s.chains,
+                length: s.length,
+            }),
         }
     }
 
@@ -124,6 +140,9 @@ impl RunFile {
             notes: self.notes,
             warnings: self.warnings,
             reference: None,
+            streamed: self.streamed.map(|s| Streamed { file: s.file.into(), chains: s.chains, length: s.length }),
+            calibration: None,
+            influence: None,
         }
     }
 }
@@ -156,8 +175,8 @@ pub(super) fn log(record: &Record) -> String {
         record.iterations,
         record.burn_in,
         record.thin,
-        record.draws.chains(),
-        record.draws.length(),
+        record.drawn().0,
+        record.drawn().1,
         record.seconds,
         if record.interrupted { ", stopped before the end" } else { "" }
     ));

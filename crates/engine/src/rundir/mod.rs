@@ -6,6 +6,7 @@
 //! | `draws.zarr/` | Zarr v3: the groups `posterior` and `sample_stats`, with the dimensions chain and draw |
 //! | `reference.zarr/` | the group `posterior` from pooled rows, where it was made |
 //! | `ledger.json` | what was sent, in bits |
+//! | `judged.json` | calibration and the sites' influence, where they were computed |
 //! | `run.json` | everything else |
 //! | `log.txt` | what happened, in sentences |
 //!
@@ -15,6 +16,7 @@
 //! its own, since ArviZ warns of groups that it does not know.
 
 mod files;
+mod judged;
 mod names;
 mod zarr;
 
@@ -27,6 +29,7 @@ use thiserror::Error;
 use crate::draws::Draws;
 use crate::record::{Record, Statistic};
 use files::{FORMAT, LedgerFile, RunFile};
+use judged::JudgedFile;
 use zarr::{Cells, Group, Variable};
 
 /// The most parameters that are variables of their own.
@@ -117,6 +120,9 @@ fn fill(folder: &Path, record: &Record) -> Result<(), RunDirError> {
         let posterior = Group { name: "posterior", variables: parameters(&record.parameters, draws) };
         zarr::write(&folder.join("reference.zarr"), &attributes(record, false), &[posterior])?;
     }
+    if let Some(judged) = JudgedFile::of(record) {
+        text("judged.json", format!("{}\n", json!(judged)))?;
+    }
     text("ledger.json", format!("{:#}\n", json!(LedgerFile::of(record))))?;
     text("run.json", format!("{:#}\n", json!(RunFile::of(record))))
 }
@@ -202,6 +208,10 @@ pub fn read(path: &Path) -> Result<Record, RunDirError> {
     }
     if reference {
         record.reference = Some(read_draws(&path.join("reference.zarr/posterior"), &record.parameters)?);
+    }
+    let judged = path.join("judged.json");
+    if judged.is_file() {
+        parse::<JudgedFile>(&judged)?.into_record(&mut record);
     }
     Ok(record)
 }

@@ -1,6 +1,11 @@
 //! What is written is read again, and what is damaged is named.
 
 use super::*;
+use consilience_core::measure::{Count, Tally};
+
+use crate::calibration::{Calibration, Judged};
+use crate::draws::Streamed;
+use crate::influence::{Influence, SiteInfluence};
 use crate::record::{SentRecord, SiteRecord};
 
 /// A record with something in every field.
@@ -21,6 +26,7 @@ pub(crate) fn record() -> Record {
         interrupted: true,
         draws: Draws::from_chains(vec![cells(0.0), cells(100.0)], 4),
         parameters,
+        streamed: None,
         statistics: vec![
             Statistic { name: "lp".into(), values: vec![vec![-1.0, f64::NEG_INFINITY, -3.0], vec![0.1, 0.2, 0.3]] },
             Statistic { name: "bits_up".into(), values: vec![vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]] },
@@ -33,6 +39,25 @@ pub(crate) fn record() -> Record {
         notes: vec!["age is standardised".into()],
         warnings: vec!["beware".into(), "twice".into()],
         reference: Some(Draws::from_chains(vec![vec![1.0, 2.0, 3.0, 4.0]; 3], 4)),
+        calibration: Some(Calibration { judged: Judged::HeldOut, classes: 3, draws: 6, sites: vec![tally(2), tally(0)] }),
+        influence: Some(Influence {
+            draws: 6,
+            sites: vec![
+                SiteInfluence { shift: vec![0.1, -0.2, 1.0 / 3.0, f64::INFINITY], most: 3, error: 0.01 },
+                SiteInfluence { shift: vec![0.0, -0.0, 4.0, -1e-300], most: 2, error: f64::INFINITY },
+            ],
+        }),
+    }
+}
+
+fn tally(n: u64) -> Tally {
+    let count = Count { all: 3 * n, right: n };
+    Tally {
+        bins: vec![(Count::default(), 0.0), (count, 0.1 + 0.2)],
+        at_least: vec![(0.0, count), (0.95, Count::default())],
+        total: count,
+        brier: n as f64 / 3.0,
+        minus_log_likelihood: f64::INFINITY,
     }
 }
 
@@ -59,17 +84,24 @@ fn what_is_written_is_read_again() {
     (large.parameters, large.draws, large.statistics, large.reference) = (many, wide(2), Vec::new(), Some(wide(1)));
     let mut empty = record();
     (empty.draws, empty.statistics, empty.reference) = (Draws::new(4), Vec::new(), None);
+    (empty.calibration, empty.influence) = (None, None);
+    empty.streamed = Some(Streamed { file: "draws.npy".into(), chains: 3, length: 1_000_000 });
     for (name, record) in [("small", record()), ("deep/large", large), ("empty", empty)] {
         let path = folder.join(name);
         write(&path, &record).unwrap();
         assert_eq!(read(&path).unwrap(), record, "{name}");
     }
     assert_eq!(names(&folder), ["deep", "empty", "small"], "nothing else is left");
-    assert_eq!(names(&folder.join("small")), ["config.toml", "draws.zarr", "ledger.json", "log.txt", "reference.zarr", "run.json"]);
+    assert_eq!(
+        names(&folder.join("small")),
+        ["config.toml", "draws.zarr", "judged.json", "ledger.json", "log.txt", "reference.zarr", "run.json"]
+    );
     assert_eq!(
         names(&folder.join("small/draws.zarr/posterior")),
         ["a_b", "chain", "draw", "intercept", "parameter chain", "sex: male", "zarr.json"]
     );
+    let log = std::fs::read_to_string(folder.join("empty/log.txt")).unwrap();
+    assert!(log.contains("3 chains of 1000000 draws"), "{log}");
     let log = std::fs::read_to_string(folder.join("small/log.txt")).unwrap();
     assert!(log.contains("warning: beware") && log.contains("2 chains of 3 draws") && log.contains("stopped before the end"), "{log}");
 }

@@ -1,7 +1,10 @@
 //! Make up a run: chains of correlated autoregressions around known means, the same on every machine.
 
+use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
 use consilience_core::rng::{Purpose, SERVER, Seed};
+use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::Draws;
+use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::record::{Record, SentRecord, SiteRecord, Statistic};
 
 /// A run with so many chains, draws and parameters, with a pooled reference or without.
@@ -62,8 +65,38 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
             "Numbers are standardised by sums over the sites.".into(),
         ],
         warnings: Vec::new(),
+        streamed: None,
+        calibration: Some(calibration(&sites.map(|s| s.1))),
+        influence: Some(influence(sites.len(), dim)),
         reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),
     }
+}
+
+/// Predictions of two classes at sites of these sizes, a little too sure of themselves.
+fn calibration(rows: &[u64]) -> Calibration {
+    let site = |(k, rows): (usize, &u64)| {
+        let mut stream = Seed::new(3).stream(Purpose::Data, SERVER, k as u64);
+        let (mut tally, mut z) = (Tally::new(CALIBRATION_BINS, &std::array::from_fn::<f64, 20, _>(|k| k as f64 / 20.0)), [0.0; 2]);
+        for _ in 0..*rows {
+            stream.normals(&mut z);
+            let chance = |t: f64| 1.0 / (1.0 + (-t).exp());
+            let sure = chance(2.2 * z[0]);
+            let label = usize::from(chance(1.7 * z[1]) < chance(1.6 * z[0]));
+            let counted = Predictive::new(&[1.0 - sure, sure], 2).map(|table| tally.count(&table, &[label]));
+            assert!(matches!(counted, Ok(Ok(()))));
+        }
+        tally
+    };
+    Calibration { judged: Judged::Fitted, classes: 2, draws: 1000, sites: rows.iter().enumerate().map(site).collect() }
+}
+
+fn influence(sites: usize, dim: usize) -> Influence {
+    let site = |i: usize| SiteInfluence {
+        shift: (0..dim).map(|k| 0.7 * ((k * k + 3 * i) as f64 * 1.3).sin() / (1.0 + i as f64)).collect(),
+        most: 0,
+        error: 0.031,
+    };
+    Influence { draws: 8000, sites: (0..sites).map(site).collect() }
 }
 
 /// Autoregressions that mix more slowly the later the parameter, neighbours correlated.

@@ -1,0 +1,212 @@
+//! Make one self-contained HTML page of several samplers on one target: what they get wrong against what that costs.
+
+use consilience_engine::growth::Stop;
+use maud::{Markup, html};
+
+use crate::plot::{self, COLOURS, WIDTH, line, path, plot, words};
+use crate::scale::Scale;
+use crate::words::{bytes, count, cut, decimals, duration, many, number};
+
+/// The sections of the page: what they are linked by, and their headings.
+pub const COMPARISON_SECTIONS: [(&str, &str); 5] = [
+    ("bits", "Error against bytes"),
+    ("gradients", "Error against gradients"),
+    ("seconds", "Error against seconds"),
+    ("table", "The numbers"),
+    ("method", "How this was computed"),
+];
+/// Every how many stops there is an error bar.
+const BARS: usize = 5;
+
+/// Several samplers on one target.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What errors are against, in words.
+    pub reference: String,
+    /// The Monte Carlo error of the reference's own means, in posterior standard deviations; none where it is exact.
+    pub reference_error: Option<f64>,
+    /// How many parameters and sites the target has.
+    pub size: (usize, usize),
+    /// The samplers.
+    pub runs: Vec<Contender>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// The config's name.
+    pub config: String,
+    /// The sampler's name.
+    pub sampler: String,
+    /// The step.
+    pub step: f64,
+    /// How many chains ran, and the iterations of each.
+    pub chains: (usize, u64),
+    /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians of the same moments.
+    pub errors: [f64; 3],
+    /// The smallest bulk effective sample size.
+    pub ess: f64,
+    /// Bits up and down, of all chains.
+    pub bits: (u64, u64),
+    /// Gradients of single rows, of all chains.
+    pub gradients: u64,
+    /// How long all chains took.
+    pub seconds: f64,
+    /// How the error falls as the chains grow.
+    pub growth: Vec<Stop>,
+}
+
+impl Contender {
+    fn title(&self) -> String {
+        format!("{} ({})", self.sampler, self.config)
+    }
+}
+
+/// The page.
+pub fn comparison(comparison: &Comparison) -> String {
+    let runs = &comparison.runs;
+    let title = format!("{} on one target", many(runs.len() as u64, "sampler"));
+    let opening = html! {
+        p {
+            (many(runs.len() as u64, "sampler")) " drew from one posterior of " (many(comparison.size.0 as u64, "parameter")) " at " (many(comparison.size.1 as u64, "site"))
+            ". Their errors are against " (comparison.reference) "."
+        }
+    };
+    let seconds = |run: &Contender, stop: &Stop| run.seconds * stop.iteration / run.chains.1.max(1) as f64;
+    let section = |id: &str| match id {
+        "bits" => curves(comparison, "bytes sent and received by all sites for one chain", &|_, stop| stop.bits / 8.0, &|x| {
+            bytes(8.0 * x).replace(".0 ", " ").replace(".00 ", " ")
+        }),
+        "gradients" => curves(comparison, "gradients of single rows for one chain", &|_, stop| stop.gradients, &plain),
+        "seconds" => html! {
+            (curves(comparison, "seconds, with all chains at work", &seconds, &plain))
+            p.soft { "Seconds are those of this machine at this moment, and the only numbers here that change from run to run. They are taken to grow evenly with the iterations." }
+        },
+        "table" => table(runs),
+        _ => method(comparison),
+    };
+    crate::page(&title, &opening, &COMPARISON_SECTIONS, section)
+}
+
+/// A round number on an axis, without zeros at its end.
+fn plain(x: f64) -> String {
+    let text = number(x).replace("1.00·10", "10").replace(".00·10", "·10");
+    if text.contains('.') && !text.contains('·') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+fn curves(comparison: &Comparison, across_says: &str, cost: &dyn Fn(&Contender, &Stop) -> f64, tick: &dyn Fn(f64) -> String) -> Markup {
+    let runs = &comparison.runs;
+    let says = format!("Error of the mean against {across_says}, for {}", many(runs.len() as u64, "sampler"));
+    let (left, right, top, bottom) = (50.0, WIDTH - 12.0, 8.0, 220.0);
+    let xs = runs.iter().flat_map(|run| run.growth.iter().map(|stop| cost(run, stop)));
+    let ys = runs.iter().flat_map(|run| run.growth.iter().map(|stop| stop.error)).chain(comparison.reference_error);
+    let (Some(across), Some(up)) = (Scale::logarithmic(xs, left, right), Scale::logarithmic(ys, bottom, top)) else {
+        return plot::nothing(WIDTH, 60.0, &says, "there are no draws, or none that cost anything");
+    };
+    let legend = bottom + 44.0;
+    let within = |y: f64| y.clamp(top, bottom);
+    let sound = |run: &Contender, stop: &Stop| cost(run, stop) > 0.0 && stop.error > 0.0 && stop.error.is_finite();
+    let style = |k: usize| format!("curve s{}{}", k % COLOURS, if k >= COLOURS { " dashed" } else { "" });
+    let inside = html! {
+        @for (x, _) in across.ticks(5) {
+            (line("grid", (across.at(x), top), (across.at(x), bottom)))
+            (words("dim middle", (across.at(x), bottom + 13.0), &tick(x)))
+        }
+        (plot::beside(&up, left, right, 5))
+        @if let Some(floor) = comparison.reference_error { (line("limit", (left, up.at(floor)), (right, up.at(floor)))) }
+        @for (k, run) in runs.iter().enumerate() {
+            path class=(style(k)) d=(path(run.growth.iter().map(|stop| sound(run, stop).then(|| (across.at(cost(run, stop)), up.at(stop.error)))))) {}
+            @for (_, stop) in run.growth.iter().enumerate().filter(|(j, stop)| (j + k) % BARS == 0 && sound(run, stop) && stop.bar.1.is_finite()) {
+                @let x = across.at(cost(run, stop));
+                @let low = if stop.bar.0 > 0.0 { within(up.at(stop.bar.0)) } else { bottom };
+                (line(&style(k), (x, low), (x, within(up.at(stop.bar.1)))))
+            }
+            @let y = legend + 16.0 * k as f64;
+            (line(&style(k), (left, y - 4.0), (left + 22.0, y - 4.0)))
+            (words("", (left + 30.0, y), &cut(&run.title(), 58)))
+        }
+        (line("axis", (left, bottom), (right, bottom)))
+        (words("dim middle", (f64::midpoint(left, right), bottom + 27.0), across_says))
+    };
+    html! {
+        figure.wide {
+            (plot(WIDTH, legend + 16.0 * runs.len() as f64, &says, &inside))
+            figcaption {
+                "The root mean square error of one chain's mean, over all parameters, in posterior standard deviations, as the chain grows. Bars: a standard error over the chains."
+                @if comparison.reference_error.is_some() { " Dashed and level: the Monte Carlo error of the reference itself; below it nothing can be told." }
+                " A curve that flattens shows the sampler's bias."
+            }
+        }
+    }
+}
+
+fn table(runs: &[Contender]) -> Markup {
+    let columns = [
+        "sampler",
+        "config",
+        "step",
+        "mean error (sd)",
+        "sd error",
+        "W2",
+        "ESS",
+        "up",
+        "down",
+        "gradients",
+        "time",
+        "ESS per MB",
+        "ESS per s",
+    ];
+    html! {
+        div.table tabindex="0" role="region" aria-label="The samplers" {
+            table {
+                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                tbody {
+                    @for run in runs {
+                        @let [mean, spread, w2] = run.errors;
+                        tr {
+                            th scope="row" { (run.sampler) }
+                            td { (run.config) }
+                            td { (number(run.step)) }
+                            td { (decimals(mean, 3)) }
+                            td { (decimals(100.0 * spread, 1)) "%" }
+                            td { (decimals(w2, 4)) }
+                            td { (if run.ess.is_finite() { count(run.ess.round() as u64) } else { number(run.ess) }) }
+                            td { (bytes(run.bits.0 as f64)) }
+                            td { (bytes(run.bits.1 as f64)) }
+                            td { (count(run.gradients)) }
+                            td { (duration(run.seconds)) }
+                            td { (rate(run.ess / ((run.bits.0 + run.bits.1) as f64 / 8e6))) }
+                            td { (rate(run.ess / run.seconds)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Three digits are enough of a rate.
+fn rate(x: f64) -> String {
+    if x >= 100.0 && x < 1e6 {
+        count(x.round() as u64)
+    } else if x >= 1.0 && x < 100.0 {
+        decimals(x, 1)
+    } else {
+        number(x)
+    }
+}
+
+fn method(comparison: &Comparison) -> Markup {
+    let exact = comparison.reference_error.is_none();
+    html! {
+        p {
+            "All configs state the same target. Errors are against " strong { (comparison.reference) }
+            @if exact { ", which is known in closed form." } @else { ": a Metropolis-adjusted chain on the rows of all sites in one place, a check that only data that may be pooled allows." }
+        }
+        p {
+            "The table has all chains together: the largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and the 2-Wasserstein distance between Gaussians with these means and covariances. "
+            "ESS is the smallest bulk effective sample size of any parameter; a megabyte is what all sites sent and received, headers included. What was sent before sampling (moments, surveys) is not in it."
+        }
+        p { "Bytes and gradients are counted draw by draw, burn-in included." }
+    }
+}
