@@ -3,8 +3,28 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the tests need.
-const REQUIREMENTS: &str = "python/requirements-test.txt";
+/// One version of ArviZ that the tests are run with.
+pub struct Against {
+    /// What the step is called.
+    pub name: &'static str,
+    /// What the tests need.
+    requirements: &'static str,
+    /// The environment's folder in the target folder.
+    folder: &'static str,
+    /// The least Python, 3 and this.
+    least: u32,
+}
+
+/// The last ArviZ for Python 3.11, and the current one.
+pub const ALL: [Against; 2] = [
+    Against { name: "tests in Python, ArviZ 0.23", requirements: "python/requirements-test.txt", folder: "python-venv", least: 10 },
+    Against {
+        name: "tests in Python, current ArviZ",
+        requirements: "python/requirements-current.txt",
+        folder: "python-venv-current",
+        least: 12,
+    },
+];
 
 /// How a step ended that did not fail.
 pub enum Ended {
@@ -15,9 +35,9 @@ pub enum Ended {
 }
 
 /// Run pytest against the debug binary that the Rust tests have built.
-pub fn run(root: &Path) -> Result<Ended, String> {
+pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder));
-    let python = match environment(root, &target.join("python-venv"))? {
+    let python = match environment(root, against, &target.join(against.folder))? {
         Ok(python) => python,
         Err(why) => return Ok(Ended::Skipped(why)),
     };
@@ -35,26 +55,49 @@ pub fn run(root: &Path) -> Result<Ended, String> {
 }
 
 /// The environment's Python; made anew when the requirements change. The inner error says why this machine cannot have one.
-fn environment(root: &Path, folder: &Path) -> Result<Result<PathBuf, String>, String> {
-    let wanted = std::fs::read_to_string(root.join(REQUIREMENTS)).map_err(|error| format!("{REQUIREMENTS}: {error}"))?;
+fn environment(root: &Path, against: &Against, folder: &Path) -> Result<Result<PathBuf, String>, String> {
+    let requirements = against.requirements;
+    let wanted = std::fs::read_to_string(root.join(requirements)).map_err(|error| format!("{requirements}: {error}"))?;
     let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     let stamp = folder.join("requirements.txt");
     if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(Ok(python));
     }
-    for probe in [&["--version"][..], &["-m", "venv", "--help"], &["-m", "ensurepip", "--version"]] {
-        if !Command::new("python3").args(probe).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
-            return Ok(Err(format!("`python3 {}` fails on this machine", probe.join(" "))));
-        }
-    }
-    let made = Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder).status();
+    let Some(interpreter) = interpreters().into_iter().find(|python| suits(python, against.least)) else {
+        let least = against.least;
+        return Ok(Err(format!(
+            "no Python 3.{least} or later with venv and ensurepip is on this machine (`uv python install 3.13` would do)"
+        )));
+    };
+    let made = Command::new(interpreter).args(["-m", "venv", "--clear"]).arg(folder).status();
     if !made.is_ok_and(|status| status.success()) {
         return Ok(Err(format!("no virtual environment can be made in {}", folder.display())));
     }
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS];
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements];
     if !Command::new(&python).args(install).current_dir(root).status().is_ok_and(|status| status.success()) {
-        return Ok(Err(format!("pip cannot install what {REQUIREMENTS} names (is there a network?)")));
+        return Ok(Err(format!("pip cannot install what {requirements} names (is there a network?)")));
     }
     std::fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
     Ok(Ok(python))
+}
+
+/// Every Python that may be here: on the path, newest first but for the usual one, in pyenv's folder, and uv's own.
+fn interpreters() -> Vec<PathBuf> {
+    let mut all = vec![PathBuf::from("python3")];
+    all.extend((10..=19).rev().map(|minor| PathBuf::from(format!("python3.{minor}"))));
+    let home = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    let versions = home.and_then(|home| std::fs::read_dir(home.join("versions")).ok());
+    let mut kept: Vec<PathBuf> = versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python3")).collect();
+    kept.sort();
+    all.extend(kept.into_iter().rev());
+    if let Ok(found) = Command::new("uv").args(["python", "find", ">=3.12"]).output() {
+        all.push(PathBuf::from(String::from_utf8_lossy(&found.stdout).trim()));
+    }
+    all
+}
+
+/// Whether a Python is new enough and can make environments.
+fn suits(python: &Path, least: u32) -> bool {
+    let new = format!("import sys, venv, ensurepip; sys.exit(sys.version_info < (3, {least}))");
+    Command::new(python).args(["-c", &new]).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }

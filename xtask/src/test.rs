@@ -61,17 +61,19 @@ pub fn run(root: &Path) -> Result<(), String> {
         println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
         passed += 1;
     }
-    let name = "tests in Python";
-    println!("==> {name}: pytest python/tests");
-    let start = Instant::now();
-    match python::run(root).map_err(|problem| format!("the step `{name}` failed: {problem}"))? {
-        Ended::Passed => {
-            println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
-            passed += 1;
-        }
-        Ended::Skipped(why) => {
-            println!("==> {name}: skipped, since {why}");
-            skipped.push(name);
+    for against in &python::ALL {
+        let name = against.name;
+        println!("==> {name}: pytest python/tests");
+        let start = Instant::now();
+        match python::run(root, against).map_err(|problem| format!("the step `{name}` failed: {problem}"))? {
+            Ended::Passed => {
+                println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
+                passed += 1;
+            }
+            Ended::Skipped(why) => {
+                println!("==> {name}: skipped, since {why}");
+                skipped.push(name);
+            }
         }
     }
     let names = if skipped.is_empty() { String::new() } else { format!(" ({})", skipped.join(", ")) };

@@ -224,7 +224,15 @@ fn samplers_are_compared_on_one_target() {
     assert_eq!(table["reference"], "the exact posterior");
     assert!((error(0) - (1.0 / 0.6f64.sqrt() - 1.0)).abs() < 0.03, "{}", error(0)); // precision 4: 1 - 0.2 * 4 / 2 = 0.6; 160,000 draws of ESS 30,000 and more
     assert!(error(1) < 0.1);
-    assert!(succeed(&["compare", &large, &small]).contains("ESS/MB"));
+    let rate = |name: &str| table["runs"][0][name].as_f64().unwrap();
+    let bits = table["runs"][0]["bits_up"].as_f64().unwrap() + table["runs"][0]["bits_down"].as_f64().unwrap();
+    assert!((rate("ess_per_megabyte") - rate("ess") / (bits / 8e6)).abs() < 1e-9 && rate("ess_per_second") > 0.0);
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare.html");
+    let said = succeed(&["compare", &large, &small, "--html", page.to_str().unwrap()]);
+    assert!(said.contains("ESS/MB") && said.contains("The page is "), "{said}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("Error against gradients") && page.contains("which is known in closed form"));
+    assert_eq!(page.matches("<svg").count(), 3);
     let other =
         config("other", &two_clients("step = 0.2", "iterations = 100").replace("mean = [2.0]", "mean = [2.0]\nname = \"elsewhere\""));
     let output = consilience(&["compare", &large, &other]);

@@ -96,6 +96,22 @@ fn the_record_holds_what_the_command_says() {
     assert_eq!(gradients, [3000.0; 4]);
 }
 
+/// A file of draws is summarised as the run that wrote it was.
+#[test]
+fn a_file_of_draws_has_the_summary_of_its_run() {
+    let folder = folder("file");
+    for name in ["draws.npy", "draws.csv"] {
+        let text = succeed(&folder, &["run", "run.toml", "--draws", name]);
+        let again = succeed(&folder, &["summary", name]);
+        assert!(again.starts_with("540 draws of each of 4 chains.\n"), "{again}");
+        let numbers = |text: &str| table(text).lines().skip(1).map(|line| line[line.len() - 57..].to_owned()).collect::<Vec<_>>();
+        assert_eq!(numbers(&again), numbers(&text));
+        let shown = json(&folder, &["summary", name, "--json"]);
+        assert_eq!((shown["draws"].as_u64(), shown["chains"].as_u64(), shown["sd"].as_array().unwrap().len()), (Some(540), Some(4), 3));
+    }
+    assert!(refuse(&folder, &["summary", "run.toml"]).contains("must end in .npy or .csv"));
+}
+
 #[test]
 fn nothing_is_overwritten_and_nothing_is_run_in_vain() {
     let folder = folder("taken");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 const DRAWS: &str = include_str!("data/draws.csv");
 const ARVIZ: &str = include_str!("data/arviz.csv");
+const ARVIZ_1: &str = include_str!("data/arviz1.csv");
 const SCIPY: &str = include_str!("data/scipy.csv");
 
 fn numbers(field: &str) -> Vec<f64> {
@@ -62,6 +63,36 @@ fn draws_are_measured_as_arviz_measures_them() {
     }
     assert!(apart.is_empty(), "{apart:#?}");
     assert_eq!((cases.len(), compared.len(), compared.values().sum()), (19, 13, 19 * (8 + 15 + 4)));
+}
+
+#[test]
+fn a_summary_is_that_of_the_current_arviz() {
+    let cases = recorded();
+    let (mut apart, mut compared) = (Vec::new(), 0);
+    for line in ARVIZ_1.lines() {
+        let [case, measure, theirs] = line.split(',').collect::<Vec<_>>().try_into().unwrap();
+        let (draws, count) = &cases[case];
+        let ours = summarise(&Chains::flat(draws, *count).unwrap(), Interval::default()).unwrap();
+        let ours = match measure {
+            "mean" => ours.mean,
+            "sd" => ours.sd,
+            "eti89_lb" => ours.lower,
+            "eti89_ub" => ours.upper,
+            "ess_bulk" => ours.ess_bulk,
+            "ess_tail" => ours.ess_tail,
+            "r_hat" => ours.rhat,
+            "mcse_mean" => ours.mcse_mean,
+            "mcse_sd" => ours.mcse_sd,
+            other => panic!("unknown measure {other}"),
+        };
+        let theirs: f64 = theirs.parse().unwrap();
+        if !agree(ours, theirs) {
+            apart.push(format!("{case} {measure}: {ours} is not {theirs}"));
+        }
+        compared += 1;
+    }
+    assert!(apart.is_empty(), "{apart:#?}");
+    assert_eq!((cases.len(), compared), (19, 19 * 9));
 }
 
 #[test]

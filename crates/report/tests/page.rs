@@ -4,10 +4,10 @@
 mod made_up;
 
 use consilience_engine::calibration::{Calibration, Judged};
-use consilience_engine::draws::Draws;
+use consilience_engine::draws::{Draws, Streamed};
 use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::record::{Record, SiteRecord};
-use consilience_report::{SECTIONS, html};
+use consilience_report::{COMPARISON_SECTIONS, SECTIONS, comparison, html};
 
 /// Tags in order: name, whether it closes, and its attributes.
 fn tags(page: &str) -> Vec<(String, bool, String)> {
@@ -35,12 +35,16 @@ fn tags(page: &str) -> Vec<(String, bool, String)> {
     tags
 }
 
-/// Whether all is closed in order, nothing is loaded, and coordinates are numbers. The number of plots.
+/// Whether a run's page is sound. The number of plots.
 fn sound(record: &Record) -> usize {
-    let page = html(record);
+    sound_page(&html(record), &SECTIONS)
+}
+
+/// Whether all is closed in order, nothing is loaded, and coordinates are numbers. The number of plots.
+fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
     let mut open: Vec<String> = Vec::new();
     let mut plots = 0;
-    for (name, closes, attributes) in tags(&page) {
+    for (name, closes, attributes) in tags(page) {
         if closes {
             assert_eq!(open.pop().as_deref(), Some(name.as_str()), "closed out of order");
         } else if !["!DOCTYPE", "meta", "link"].contains(&name.as_str()) {
@@ -60,7 +64,7 @@ fn sound(record: &Record) -> usize {
     assert!(open.is_empty(), "not closed: {open:?}");
     let style = &page[page.find("<style>").unwrap()..page.find("</style>").unwrap()];
     assert!(!style.contains("url(") && !style.contains("@import"));
-    for (id, heading) in SECTIONS {
+    for (id, heading) in sections {
         assert_eq!(page.matches(&format!("<section id=\"{id}\"><h2>{heading}</h2>")).count(), 1, "{id}");
     }
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
@@ -181,6 +185,44 @@ fn influence_shows_numbers_of_few_sites_and_colours_of_many() {
     let page = html(&record);
     assert!(page.contains("The 40 sites that move them most, of 150") && page.contains("The 100 sites with the largest shifts, of 150"));
     assert!(sound(&record) > 0);
+}
+
+#[test]
+fn a_comparison_has_a_curve_for_each_sampler_against_each_cost() {
+    for runs in [1, 3, 10] {
+        let page = comparison(&made_up::comparison(runs));
+        assert_eq!(sound_page(&page, &COMPARISON_SECTIONS), 3);
+        // A line in each plot and its legend, and bars at every fifth of 36 stops.
+        let curves = page.matches("class=\"curve s").count();
+        assert!(curves >= 3 * runs * (2 + 7) && curves <= 3 * runs * (2 + 8), "{curves}");
+        assert!(page.contains("ESS per MB") && page.contains("ESS per s") && page.contains("below it nothing can be told"));
+    }
+    let mut exact = made_up::comparison(2);
+    exact.reference_error = None;
+    for run in &mut exact.runs {
+        for stop in &mut run.growth {
+            stop.bar = (f64::NAN, f64::NAN); // a single chain
+        }
+        (run.errors, run.ess, run.seconds) = ([f64::NAN; 3], f64::NAN, 0.0);
+    }
+    exact.runs[1].growth.clear();
+    assert_eq!(sound_page(&comparison(&exact), &COMPARISON_SECTIONS), 3);
+    exact.runs[0].growth.clear();
+    let page = comparison(&exact);
+    assert_eq!(sound_page(&page, &COMPARISON_SECTIONS), 3);
+    assert!(page.contains("there are no draws"));
+}
+
+#[test]
+fn draws_on_disk_are_counted_and_the_command_is_named() {
+    let mut record = made_up::record(2, 50, 2, false);
+    record.draws = Draws::new(2);
+    (record.statistics, record.calibration, record.influence) = (Vec::new(), None, None);
+    record.streamed = Some(Streamed { file: "big.npy".into(), chains: 4, length: 12_000_000 });
+    assert!(sound(&record) > 0);
+    let page = html(&record);
+    assert!(page.contains("<dd>4 × 12\u{202f}000\u{202f}000</dd>"));
+    assert!(page.contains("consilience summary big.npy") && !page.contains("there are no draws here"));
 }
 
 #[test]

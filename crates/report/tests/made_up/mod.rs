@@ -4,8 +4,10 @@ use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::Draws;
+use consilience_engine::growth::Stop;
 use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::record::{Record, SentRecord, SiteRecord, Statistic};
+use consilience_report::{Comparison, Contender};
 
 /// A run with so many chains, draws and parameters, with a pooled reference or without.
 pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Record {
@@ -70,6 +72,41 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         influence: Some(influence(sites.len(), dim)),
         reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),
     }
+}
+
+/// So many samplers, the later the cheaper and the more biased, each with a bar at every stop.
+pub fn comparison(runs: usize) -> Comparison {
+    let names = ["lmc", "qlsd++", "vr-fald*", "fald", "sgld", "qlsd"];
+    let run = |k: usize| {
+        let (bits, bias) = (20_000.0 / (k as f64 + 1.0), 0.02 * k as f64);
+        let stop = |j: usize| {
+            let draws = 1.3f64.powi(j as i32).round();
+            let wobble = 1.0 + 0.15 * (j as f64 * 1.7 + k as f64).sin();
+            let square = bias * bias + 6.0 / (draws + 5.0) * wobble;
+            Stop {
+                draws: draws as usize,
+                iteration: 100.0 + draws,
+                bits: bits * (100.0 + draws),
+                gradients: 900.0 * (100.0 + draws) / (1.0 + 2.0 * k as f64),
+                error: square.sqrt(),
+                bar: ((0.6 * square).sqrt(), (1.4 * square).sqrt()),
+            }
+        };
+        Contender {
+            config: format!("configs/{}.toml", names[k % names.len()]),
+            sampler: names[k % names.len()].into(),
+            step: 1.3e-3 * (k as f64 + 1.0),
+            chains: (4, 9_000),
+            errors: [0.031 + bias, 0.042 + bias, 0.1234],
+            ess: 1234.5 / (k as f64 + 1.0),
+            bits: (180_000_000 / (k as u64 + 1), 720_000_000 / (k as u64 + 1)),
+            gradients: 33_120_000,
+            seconds: 3.21,
+            growth: (0..36).map(stop).collect(),
+        }
+    };
+    let reference = "pooled rows (Metropolis-adjusted)".into();
+    Comparison { reference, reference_error: Some(0.011), size: (22, 4), runs: (0..runs).map(run).collect() }
 }
 
 /// Predictions of two classes at sites of these sizes, a little too sure of themselves.
