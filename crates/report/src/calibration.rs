@@ -129,7 +129,7 @@ fn credible(total: &Tally, classes: usize) -> Markup {
     let points: Vec<_> = total.above().into_iter().filter(|p| p.threshold + 0.05 > 1.0 / classes as f64 && p.count > 0).collect();
     let (top, bottom, height) = (8.0, HEIGHT - 42.0, HEIGHT);
     let first = points.first().map_or(0.0, |p| p.threshold);
-    let (across, up) = (Scale::between(first, 1.0, LEFT, RIGHT), Scale::between(0.0, 1.0, bottom, top));
+    let (across, up) = (Scale::between(first - 0.03, 1.0, LEFT, RIGHT), Scale::between(0.0, 1.0, bottom, top));
     let share = |n: usize| n as f64 / total.total.all as f64;
     let inside = html! {
         (plot::beside(&up, LEFT, RIGHT, 5))

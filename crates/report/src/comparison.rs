@@ -71,6 +71,10 @@ pub fn comparison(comparison: &Comparison) -> String {
             (many(runs.len() as u64, "sampler")) " drew from one posterior of " (many(comparison.size.0 as u64, "parameter")) " at " (many(comparison.size.1 as u64, "site"))
             ". Their errors are against " (comparison.reference) "."
         }
+        p {
+            "Each line is the error of one chain's mean as the chain grows: the root mean square over all parameters, in posterior standard deviations, with bars of a standard error over the chains. A line that flattens shows the sampler's bias."
+            @if comparison.reference_error.is_some() { " Dashed and level: the Monte Carlo error of the reference itself; below it nothing can be told." }
+        }
     };
     let seconds = |run: &Contender, stop: &Stop| run.seconds * stop.iteration / run.chains.1.max(1) as f64;
     let section = |id: &str| match id {
@@ -88,8 +92,19 @@ pub fn comparison(comparison: &Comparison) -> String {
     crate::page(&title, &opening, &COMPARISON_SECTIONS, section)
 }
 
-/// A round number on an axis, without zeros at its end.
+/// A round number on an axis, without zeros at its end; from ten thousand on as a power of ten.
 fn plain(x: f64) -> String {
+    let raised = |n: i32| {
+        n.to_string()
+            .chars()
+            .map(|c| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][c.to_digit(10).unwrap_or(0) as usize])
+            .collect::<String>()
+    };
+    if x >= 9_999.0 {
+        let power = (x * 1.000_001).log10().floor() as i32;
+        let digit = (x / 10f64.powi(power)).round();
+        return if digit == 1.0 { format!("10{}", raised(power)) } else { format!("{digit}·10{}", raised(power)) };
+    }
     let text = number(x).replace("1.00·10", "10").replace(".00·10", "·10");
     if text.contains('.') && !text.contains('·') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
@@ -131,11 +146,6 @@ fn curves(comparison: &Comparison, across_says: &str, cost: &dyn Fn(&Contender, 
     html! {
         figure.wide {
             (plot(WIDTH, legend + 16.0 * runs.len() as f64, &says, &inside))
-            figcaption {
-                "The root mean square error of one chain's mean, over all parameters, in posterior standard deviations, as the chain grows. Bars: a standard error over the chains."
-                @if comparison.reference_error.is_some() { " Dashed and level: the Monte Carlo error of the reference itself; below it nothing can be told." }
-                " A curve that flattens shows the sampler's bias."
-            }
         }
     }
 }
@@ -208,5 +218,19 @@ fn method(comparison: &Comparison) -> Markup {
             "ESS is the smallest bulk effective sample size of any parameter; a megabyte is what all sites sent and received, headers included. What was sent before sampling (moments, surveys) is not in it."
         }
         p { "Bytes and gradients are counted draw by draw, burn-in included." }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_for_people() {
+        assert_eq!(
+            [0.05, 0.5, 2.0, 5000.0, 1e4, 2e5, 1e6, 1e-4].map(plain),
+            ["0.05", "0.5", "2", "5\u{202f}000", "10⁴", "2·10⁵", "10⁶", "10⁻⁴"]
+        );
+        assert_eq!([0.5, 12.34, 1234.5].map(rate), ["0.500", "12.3", "1\u{202f}235"]);
     }
 }

@@ -24,7 +24,7 @@ pub fn section(facts: &Facts) -> Markup {
         p {
             "By how many posterior standard deviations each parameter's mean would move if a site had not taken part, to first order: "
             strong { "Cov(θ, Uᵢ(θ)) / (T · sd(θ))" } ", over " (many(influence.draws as u64, "draw")) ", where Uᵢ is the site's negative log-likelihood and T the temperature. "
-            "No chain was run again. The true shift is larger for a site that holds much of the information on a parameter: about 1/(1 − share) times the number shown."
+            "No chain was run again. The true shift is larger for a site that holds much of the information on a parameter: about 1/(1 − share) times the number shown, and without limit for a parameter that this site alone informs."
         }
         (map(facts, influence))
         (table(facts, influence))

@@ -128,10 +128,10 @@ fn calibration(rows: &[u64]) -> Calibration {
 }
 
 fn influence(sites: usize, dim: usize) -> Influence {
-    let site = |i: usize| SiteInfluence {
-        shift: (0..dim).map(|k| 0.7 * ((k * k + 3 * i) as f64 * 1.3).sin() / (1.0 + i as f64)).collect(),
-        most: 0,
-        error: 0.031,
+    let site = |i: usize| {
+        let shift: Vec<f64> = (0..dim).map(|k| 0.7 * ((k * k + 3 * i) as f64 * 1.3).sin() / (1.0 + i as f64)).collect();
+        let most = (0..dim).max_by(|a, b| shift[*a].abs().total_cmp(&shift[*b].abs())).unwrap_or(0);
+        SiteInfluence { shift, most, error: 0.031 }
     };
     Influence { draws: 8000, sites: (0..sites).map(site).collect() }
 }
