@@ -110,10 +110,9 @@ impl<'a> Answer<'a> {
             self.record.seconds,
             if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
-        match &self.record.streamed {
-            None => text.push_str(&table(&self.record.parameters, &self.summaries, self.reference.as_deref())),
-            Some(streamed) => text.push_str(&too_many(streamed)),
-        }
+        if self.record.streamed.is_none() {
+            text.push_str(&table(&self.record.parameters, &self.summaries, self.reference.as_deref()));
+        } // else a warning says where the draws are, and what computes the table
         text.push_str(&self.distance());
         text.push_str(&self.sent());
         if let Some(path) = self.live.and_then(|live| live.draws.as_ref()) {
@@ -199,7 +198,7 @@ impl<'a> Answer<'a> {
         let known: Vec<&Summary> = self.summaries.iter().flatten().collect();
         let chains = self.record.draws.chains();
         if let Some(streamed) = &self.record.streamed {
-            warnings.push(too_many(streamed).trim_end().to_owned());
+            warnings.push(too_many(streamed));
             return warnings;
         }
         if known.len() < self.summaries.len() {
@@ -303,7 +302,7 @@ fn summary(chains: &[Vec<f64>]) -> Option<Summary> {
     summarise(&Chains::new(&slices).ok()?, Interval::default()).ok()
 }
 
-/// What is said in place of a table where the draws are on disk alone.
+/// What is said where the draws are on disk alone.
 fn too_many(streamed: &Streamed) -> String {
     let file = streamed.file.display();
     format!(

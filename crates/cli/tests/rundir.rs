@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use consilience::engine::draws::{Draws, Streamed};
 use consilience::engine::rundir;
 use serde_json::Value;
 
@@ -94,6 +95,30 @@ fn the_record_holds_what_the_command_says() {
     // Gradients of single rows: every chain's 600 iterations saw all five rows.
     let gradients: Vec<f64> = record.statistics.iter().find(|s| s.name == "gradients").unwrap().values.iter().map(|c| c[539]).collect();
     assert_eq!(gradients, [3000.0; 4]);
+}
+
+/// A run whose draws are on disk alone says how many they are, and what computes the table.
+#[test]
+fn draws_on_disk_alone_are_counted() {
+    let folder = folder("alone");
+    succeed(&folder, &["run", "run.toml", "--draws", "draws.npy", "--out", "held"]);
+    let mut record = rundir::read(&folder.join("held")).unwrap();
+    let streamed = Streamed { file: "draws.npy".into(), chains: record.draws.chains(), length: record.draws.length() };
+    (record.draws, record.streamed) = (Draws::new(3), Some(streamed));
+    (record.statistics, record.calibration, record.influence) = (Vec::new(), None, None);
+    record.warnings = vec!["the draws are too many to be held at once, and nothing here is computed from them: `consilience summary draws.npy` computes the table".into()];
+    rundir::write(&folder.join("alone"), &record).unwrap();
+    let text = succeed(&folder, &["summary", "alone"]);
+    assert!(text.contains("540 draws of each of 4 chains") && !text.contains("parameter "), "{text}");
+    assert_eq!(text.matches("`consilience summary draws.npy`").count(), 1, "{text}");
+    let shown = json(&folder, &["summary", "alone", "--json"]);
+    assert_eq!((shown["draws"].as_u64(), shown["chains"].as_u64()), (Some(540), Some(4)));
+    assert!(shown["mean"].is_null() && shown["draws_file"] == "draws.npy");
+    let page = folder.join("page.html");
+    succeed(&folder, &["report", "alone", "--html", "page.html"]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<dd>4 × 540</dd>"));
+    assert_eq!(page.matches("consilience summary draws.npy").count(), 1);
 }
 
 /// A file of draws is summarised as the run that wrote it was.

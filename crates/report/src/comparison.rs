@@ -197,9 +197,9 @@ fn table(runs: &[Contender]) -> Markup {
 
 /// Three digits are enough of a rate.
 fn rate(x: f64) -> String {
-    if x >= 100.0 && x < 1e6 {
+    if (100.0..1e6).contains(&x) {
         count(x.round() as u64)
-    } else if x >= 1.0 && x < 100.0 {
+    } else if (1.0..100.0).contains(&x) {
         decimals(x, 1)
     } else {
         number(x)
