@@ -12,4 +12,4 @@ pub mod record;
 pub mod run;
 pub mod rundir;
 pub mod statistics;
-mod suggest;
+pub mod suggest;

@@ -4,6 +4,7 @@
 
 mod chains;
 mod facts;
+pub mod figure;
 mod plot;
 mod posterior;
 mod scale;
@@ -34,6 +35,19 @@ pub const SECTIONS: [(&str, &str); 10] = [
 pub fn html(record: &Record) -> String {
     let facts = Facts::new(record);
     let title = title(record);
+    let body = html! {
+        header {
+            h1 { (title) }
+            (opening(&facts))
+            nav aria-label="Sections" { ul { @for (id, heading) in SECTIONS { li { a href={ "#" (id) } { (heading) } } } } }
+        }
+        main { @for (id, heading) in SECTIONS { section id=(id) { h2 { (heading) } (section(id, &facts)) } } }
+    };
+    page(&title, &body)
+}
+
+/// A self-contained page with this title and body, in the look of all pages.
+pub fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -45,14 +59,7 @@ pub fn html(record: &Record) -> String {
                 title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
-            body {
-                header {
-                    h1 { (title) }
-                    (opening(&facts))
-                    nav aria-label="Sections" { ul { @for (id, heading) in SECTIONS { li { a href={ "#" (id) } { (heading) } } } } }
-                }
-                main { @for (id, heading) in SECTIONS { section id=(id) { h2 { (heading) } (section(id, &facts)) } } }
-            }
+            body { (body) }
         }
     };
     page.into_string()

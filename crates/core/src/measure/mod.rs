@@ -15,6 +15,7 @@ pub mod normal;
 pub mod predictive;
 mod ranks;
 pub mod rhat;
+pub mod student;
 pub mod summary;
 pub mod transport;
 
@@ -27,6 +28,7 @@ pub use mcse::{mcse_mean, mcse_quantile, mcse_sd};
 pub use normal::normal_quantile;
 pub use predictive::{Predictive, PredictiveError, auc};
 pub use rhat::rhat;
+pub use student::student_quantile;
 pub use summary::{Interval, Summary, equal_tailed, hdi, mean, quantile, sd, summarise};
 pub use transport::{TransportError, sliced_w2, w2_between_samples, w2_on_a_line};
 
