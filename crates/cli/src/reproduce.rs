@@ -47,7 +47,7 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
         reproduction.write(&folder(command).join(entry.id)).map_err(failure)?;
         if !command.json {
             for (claim, verdicts) in &reproduction.judged {
-                let word = verdicts.first().map_or("not tested", consilience_reproduce::Verdict::word);
+                let word = verdicts.first().map_or("not tested", |judged| judged.verdict.word());
                 say(&format!("{:<16} {word:<14} {}\n", entry.id, claim.says))?;
             }
         }
@@ -140,8 +140,8 @@ fn as_json(done: &Reproduction) -> Value {
     let readings = done.findings.iter().flat_map(|findings| &findings.readings);
     let readings: Vec<Value> =
         readings.map(|r| json!({ "name": r.name, "says": r.says, "numbers": r.numbers.iter().map(number).collect::<Vec<_>>() })).collect();
-    let verdicts = |list: &[consilience_reproduce::Verdict]| -> Vec<Value> {
-        list.iter().map(|v| json!({ "verdict": v.word(), "why": v.why() })).collect()
+    let verdicts = |list: &[consilience_reproduce::Judged]| -> Vec<Value> {
+        list.iter().map(|v| json!({ "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })).collect()
     };
     let claims: Vec<Value> = done
         .judged

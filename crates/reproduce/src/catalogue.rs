@@ -76,8 +76,13 @@ paper!(
     "Vono, Plassier, Durmus, Dieuleveut, Moulines: QLSD, quantised Langevin stochastic dynamics for Bayesian federated learning (2022)"
 );
 
+paper!(ELF, "elf", "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional compression (2025)");
+
 /// Every published table and figure, paper by paper.
-pub static CATALOGUE: &[Entry] = &[entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian))];
+pub static CATALOGUE: &[Entry] = &[
+    entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
+    entry!(ELF, "elf", "elf-logreg", Some(&experiments::elf_logreg::ElfLogreg)),
+];
 
 /// The table or figure of this name.
 pub fn find(id: &str) -> Option<&'static Entry> {

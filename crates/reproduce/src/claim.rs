@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::experiment::Reading;
 use crate::number::{Number, Numbers, width};
 
 /// A sentence that a paper states, with a test.
@@ -25,6 +26,8 @@ pub struct Claim {
     tests: Vec<Test>,
     /// Why it cannot be tested, if so.
     untested: Option<String>,
+    /// The reading under which it is judged, if only under that one.
+    reading: Option<String>,
 }
 
 /// A comparison of numbers by name; `{x}` in a name stands for every value of `each.x` in turn.
@@ -95,6 +98,24 @@ impl Verdict {
     }
 }
 
+/// A verdict under one reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Which reading.
+    pub reading: usize,
+    /// Its name; empty for the one that we stand by.
+    pub name: String,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+impl Judged {
+    /// Not tested, and why.
+    pub fn untested(why: String) -> Self {
+        Judged { reading: 0, name: String::new(), verdict: Verdict::Untested(why) }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -143,6 +164,21 @@ impl Claim {
             (_, false) => Verdict::Open(open),
             _ => Verdict::Holds,
         }
+    }
+
+    /// Judge the claim under every reading that it speaks of: all that have its numbers, unless it names one. The first reading always gets a verdict.
+    pub fn judge_all(&self, readings: &[Reading]) -> Vec<Judged> {
+        let concerned = |at: usize, reading: &Reading| match &self.reading {
+            Some(name) => reading.name == *name,
+            None => at == 0 || self.names().iter().all(|name| reading.numbers.get(name).is_some()),
+        };
+        let judged = readings.iter().enumerate().filter(|(at, reading)| concerned(*at, reading));
+        let judged = judged.map(|(at, reading)| Judged { reading: at, name: reading.name.clone(), verdict: self.judge(&reading.numbers) });
+        let all: Vec<Judged> = judged.collect();
+        let why = || {
+            format!("it is judged under the reading `{}`, which is shown with --as-published", self.reading.as_deref().unwrap_or_default())
+        };
+        if all.is_empty() { vec![Judged::untested(why())] } else { all }
     }
 
     /// The names of the numbers that it needs.

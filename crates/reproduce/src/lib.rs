@@ -15,7 +15,7 @@ pub mod scorecard;
 pub mod study;
 
 pub use catalogue::{CATALOGUE, Entry, find};
-pub use claim::{Claim, Verdict};
+pub use claim::{Claim, Judged, Verdict};
 pub use experiment::{Cell, Experiment, Findings, Found, Reading, Trouble, Values};
 pub use number::{Number, Numbers};
 pub use study::{Size, Study};

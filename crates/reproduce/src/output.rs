@@ -7,7 +7,7 @@ use consilience_engine::run::Progress;
 use maud::{Markup, html};
 
 use crate::catalogue::Entry;
-use crate::claim::{Claim, Verdict, with_error};
+use crate::claim::{Claim, Judged, Verdict, with_error};
 use crate::experiment::{Findings, Trouble};
 use crate::number::Number;
 use crate::runner::Work;
@@ -23,8 +23,8 @@ pub struct Reproduction {
     pub study: Study,
     /// What was found; or why nothing was (the data is missing, say).
     pub findings: Result<Findings, String>,
-    /// The claims, each with a verdict under every reading that is shown.
-    pub judged: Vec<(Claim, Vec<Verdict>)>,
+    /// The claims, each with a verdict under every reading that it speaks of.
+    pub judged: Vec<(Claim, Vec<Judged>)>,
 }
 
 impl Reproduction {
@@ -53,8 +53,8 @@ impl Reproduction {
             (None, why) => Err(why.clone().unwrap_or_else(|| "it cannot be run yet".into())),
         };
         let verdicts = |claim: &Claim| match &findings {
-            Ok(findings) => findings.readings.iter().map(|reading| claim.judge(&reading.numbers)).collect(),
-            Err(why) => vec![Verdict::Untested(why.clone())],
+            Ok(findings) => claim.judge_all(&findings.readings),
+            Err(why) => vec![Judged::untested(why.clone())],
         };
         let claims = entry.claims().map_err(Trouble::Other)?;
         let judged = claims.into_iter().map(|claim| (claim.clone(), verdicts(&claim))).collect();
@@ -95,18 +95,13 @@ impl Reproduction {
         text.push('\n');
         for (claim, verdicts) in &self.judged {
             let _ = writeln!(text, "claim: {} ({})", claim.says, claim.source);
-            for (at, verdict) in verdicts.iter().enumerate() {
+            for Judged { name, verdict, .. } in verdicts {
+                let reading = if name.is_empty() { String::new() } else { format!("[{name}] ") };
                 let why = verdict.why();
-                let _ = writeln!(text, "  {}{}{}", self.under(at), verdict.word(), if why.is_empty() { why } else { format!(": {why}") });
+                let _ = writeln!(text, "  {reading}{}{}", verdict.word(), if why.is_empty() { why } else { format!(": {why}") });
             }
         }
         text
-    }
-
-    /// The name of a reading before its verdict.
-    fn under(&self, at: usize) -> String {
-        let name = self.findings.as_ref().ok().and_then(|f| f.readings.get(at)).map_or("", |reading| reading.name.as_str());
-        if name.is_empty() { String::new() } else { format!("[{name}] ") }
     }
 
     /// Write the numbers, the figures' points, the verdicts and the page into a folder.
@@ -139,10 +134,8 @@ impl Reproduction {
     fn claims_csv(&self) -> String {
         let mut csv = "claim,reading,verdict,why\n".to_owned();
         for (claim, verdicts) in &self.judged {
-            for (at, verdict) in verdicts.iter().enumerate() {
-                let reading = self.under(at);
-                let reading = reading.trim_end().trim_matches(['[', ']']);
-                let _ = writeln!(csv, "{},{},{},{}", quoted(&claim.id), quoted(reading), verdict.word(), quoted(&verdict.why()));
+            for Judged { name, verdict, .. } in verdicts {
+                let _ = writeln!(csv, "{},{},{},{}", quoted(&claim.id), quoted(name), verdict.word(), quoted(&verdict.why()));
             }
         }
         csv
@@ -183,10 +176,10 @@ impl Reproduction {
                 thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" } th.text { "Why" } } }
                 tbody {
                     @for (claim, verdicts) in &self.judged {
-                        @for (at, verdict) in verdicts.iter().enumerate() {
+                        @for (at, Judged { name, verdict, .. }) in verdicts.iter().enumerate() {
                             tr {
                                 td.text { @if at == 0 { (claim.says) " " span.soft { "(" (claim.source) ")" } } }
-                                td.text { (self.under(at).trim_end().trim_matches(['[', ']'])) }
+                                td.text { (name) }
                                 td.good[*verdict == Verdict::Holds].bad[matches!(verdict, Verdict::Fails(_))] { (verdict.word()) }
                                 td.text { (verdict.why()) }
                             }

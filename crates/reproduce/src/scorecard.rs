@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use crate::claim::{Claim, Verdict, with_error};
+use crate::claim::{Claim, Judged, Verdict, with_error};
 use crate::output::Reproduction;
 
 /// A claim shows at most so many numbers.
@@ -34,16 +34,15 @@ pub fn markdown(all: &[Reproduction], command: &str) -> String {
             text.push_str("| claim | reading | verdict | numbers |\n|---|---|---|---|\n");
         }
         for (claim, verdicts) in &one.judged {
-            for (at, verdict) in verdicts.iter().enumerate() {
-                let reading = one.findings.as_ref().ok().map_or("", |f| f.readings[at].name.as_str());
+            for (at, judged) in verdicts.iter().enumerate() {
                 let says = if at == 0 { format!("{} ({})", claim.says, claim.source) } else { String::new() };
                 let _ = writeln!(
                     text,
                     "| {} | {} | {} | {} |",
                     cell(&says),
-                    cell(reading),
-                    verdict.word(),
-                    cell(&evidence(one, at, claim, verdict))
+                    cell(&judged.name),
+                    judged.verdict.word(),
+                    cell(&evidence(one, claim, judged))
                 );
             }
         }
@@ -78,12 +77,12 @@ fn section(one: &Reproduction) -> Markup {
                     thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" } th.text { "Numbers" } } }
                     tbody {
                         @for (claim, verdicts) in &one.judged {
-                            @for (at, verdict) in verdicts.iter().enumerate() {
+                            @for (at, judged) in verdicts.iter().enumerate() {
                                 tr {
                                     td.text { @if at == 0 { (claim.says) } }
-                                    td.text { @if let Ok(findings) = &one.findings { (findings.readings[at].name) } }
-                                    td.good[*verdict == Verdict::Holds].bad[matches!(verdict, Verdict::Fails(_))] { (verdict.word()) }
-                                    td.text { (evidence(one, at, claim, verdict)) }
+                                    td.text { (judged.name) }
+                                    td.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict, Verdict::Fails(_))] { (judged.verdict.word()) }
+                                    td.text { (evidence(one, claim, judged)) }
                                 }
                             }
                         }
@@ -96,24 +95,25 @@ fn section(one: &Reproduction) -> Markup {
 
 /// How many claims hold, under the reading that we stand by.
 fn tally(all: &[Reproduction]) -> String {
-    let first: Vec<&'static str> = all.iter().flat_map(|one| &one.judged).filter_map(|(_, v)| v.first()).map(Verdict::word).collect();
+    let first: Vec<&'static str> =
+        all.iter().flat_map(|one| &one.judged).filter_map(|(_, v)| v.first()).map(|j| j.verdict.word()).collect();
     let count = |word: &str| first.iter().filter(|w| **w == word).count();
     let list = ["holds", "does not hold", "open", "not tested"].map(|word| format!("{word}: {}", count(word)));
     format!("Of {} claims, under the reading that we stand by, {}.", first.len(), list.join(", "))
 }
 
 /// The numbers that a verdict rests on.
-fn evidence(one: &Reproduction, reading: usize, claim: &Claim, verdict: &Verdict) -> String {
-    match (&one.findings, verdict) {
+fn evidence(one: &Reproduction, claim: &Claim, judged: &Judged) -> String {
+    match (&one.findings, &judged.verdict) {
         (_, Verdict::Untested(why)) => why.clone(),
-        (_, Verdict::Fails(_) | Verdict::Open(_)) => verdict.why(),
+        (_, Verdict::Fails(_) | Verdict::Open(_)) => judged.verdict.why(),
         (Err(why), _) => why.clone(),
         (Ok(findings), Verdict::Holds) => {
             let names = claim.names();
             let shown: Vec<String> = names
                 .iter()
                 .take(MOST_NUMBERS)
-                .filter_map(|name| findings.readings[reading].numbers.get(name))
+                .filter_map(|name| findings.readings[judged.reading].numbers.get(name))
                 .map(|n| format!("{} = {}", n.name, with_error(n.value, n.error)))
                 .collect();
             let rest = names.len().saturating_sub(MOST_NUMBERS);

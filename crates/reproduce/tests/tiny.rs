@@ -29,7 +29,7 @@ fn every_reproduction_runs_and_does_not_depend_on_threads() {
             continue;
         } // its data is elsewhere, or it cannot be run yet: the scorecard says so
         for (claim, verdicts) in &reproduction.judged {
-            let ours = &verdicts[0];
+            let ours = &verdicts[0].verdict;
             assert!(
                 !matches!(ours, Verdict::Untested(why) if why.contains("there is no number")),
                 "{}/{}: {ours:?}",
