@@ -45,6 +45,11 @@ pub enum Command {
     /// Run several samplers on one problem: errors against bits, gradients and seconds.
     #[command(after_help = "Example:\n  consilience compare lmc.toml qlsd.toml fald.toml --html compare.html")]
     Compare(CompareCommand),
+    /// Run the papers' experiments again and judge their claims; without a name, list them.
+    #[command(
+        after_help = "Example:\n  consilience reproduce                       what there is, and what it costs\n  consilience reproduce toy-gaussian --quick\n  consilience reproduce all --quick --as-published\n\nCtrl-C stops it; the same command goes on from there."
+    )]
+    Reproduce(ReproduceCommand),
     /// List the samplers and the built-in data.
     #[command(after_help = "Example:\n  consilience list")]
     List,
@@ -161,6 +166,49 @@ pub struct CompareCommand {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience reproduce`.
+#[derive(Debug, Arguments)]
+pub struct ReproduceCommand {
+    /// Which one, or `all`.
+    pub id: Option<String>,
+    /// A minute or so each [default]
+    #[arg(long, group = "size")]
+    pub quick: bool,
+    /// The paper's own size where that ends within an hour on two cores, else the largest that does.
+    #[arg(long, group = "size")]
+    pub hour: bool,
+    /// The paper's own size.
+    #[arg(long, group = "size")]
+    pub full: bool,
+    /// Seconds each: too small for verdicts, enough to see that it works.
+    #[arg(long, group = "size", hide = true)]
+    pub tiny: bool,
+    /// Show, too, what the authors' programs did, and what that does to the result.
+    #[arg(long)]
+    pub as_published: bool,
+    /// Do again what was finished before.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Use this seed instead of the experiment's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Use so many cores (0: all). The numbers do not depend on it.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Keep results in this folder [default: reproductions/SIZE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The folder that holds the data sets that are not built in, as NAME/FILE [default: the environment variable CONSILIENCE_DATA]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// With `all`: write the scorecard, as Markdown, to this file, too.
+    #[arg(long, value_name = "FILE")]
+    pub scorecard: Option<PathBuf>,
+    /// Print JSON instead of tables.
     #[arg(long)]
     pub json: bool,
 }

@@ -12,6 +12,7 @@ mod picture;
 mod predict;
 mod progress;
 mod report;
+mod reproduce;
 mod run;
 mod summary;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Some(Command::Predict(command)) => predict::predict(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
+        Some(Command::Reproduce(command)) => reproduce::reproduce(&command),
         Some(Command::List) => listing::list(),
         Some(Command::Data(command)) => data::data(&command),
         Some(Command::Fields) => listing::fields(),

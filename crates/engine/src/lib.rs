@@ -16,4 +16,4 @@ pub mod run;
 pub mod rundir;
 pub mod statistics;
 pub mod streamed;
-mod suggest;
+pub mod suggest;

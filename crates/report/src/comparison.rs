@@ -89,7 +89,7 @@ pub fn comparison(comparison: &Comparison) -> String {
         "table" => table(runs),
         _ => method(comparison),
     };
-    crate::page(&title, &opening, &COMPARISON_SECTIONS, section)
+    crate::sections(&title, &opening, &COMPARISON_SECTIONS, section)
 }
 
 /// A round number on an axis, without zeros at its end; from ten thousand on as a power of ten.

@@ -6,6 +6,7 @@ mod calibration;
 mod chains;
 mod comparison;
 mod facts;
+pub mod figure;
 mod influence;
 mod plot;
 mod posterior;
@@ -39,11 +40,24 @@ pub const SECTIONS: [(&str, &str); 12] = [
 /// The page of a run.
 pub fn html(record: &Record) -> String {
     let facts = Facts::new(record);
-    page(&title(record), &opening(&facts), &SECTIONS, |id| section(id, &facts))
+    sections(&title(record), &opening(&facts), &SECTIONS, |id| section(id, &facts))
 }
 
 /// A page of sections that are linked at its top.
-fn page(title: &str, opening: &Markup, sections: &[(&str, &str)], section: impl Fn(&str) -> Markup) -> String {
+fn sections(title: &str, opening: &Markup, sections: &[(&str, &str)], section: impl Fn(&str) -> Markup) -> String {
+    let body = html! {
+        header {
+            h1 { (title) }
+            (opening)
+            nav aria-label="Sections" { ul { @for (id, heading) in sections { li { a href={ "#" (id) } { (heading) } } } } }
+        }
+        main { @for (id, heading) in sections { section id=(id) { h2 { (heading) } (section(id)) } } }
+    };
+    page(title, &body)
+}
+
+/// A self-contained page with this title and body, in the look of all pages.
+pub fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -55,14 +69,7 @@ fn page(title: &str, opening: &Markup, sections: &[(&str, &str)], section: impl 
                 title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
-            body {
-                header {
-                    h1 { (title) }
-                    (opening)
-                    nav aria-label="Sections" { ul { @for (id, heading) in sections { li { a href={ "#" (id) } { (heading) } } } } }
-                }
-                main { @for (id, heading) in sections { section id=(id) { h2 { (heading) } (section(id)) } } }
-            }
+            body { (body) }
         }
     };
     page.into_string()

@@ -1,0 +1,159 @@
+//! Run the papers' experiments again, and judge their claims.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use consilience_engine::run::Progress;
+use consilience_engine::suggest::suggest;
+use consilience_reproduce::experiment::Trouble;
+use consilience_reproduce::output::Reproduction;
+use consilience_reproduce::runner::Work;
+use consilience_reproduce::{CATALOGUE, Entry, Size, scorecard};
+use serde_json::{Value, json};
+
+use crate::args::ReproduceCommand;
+use crate::output::{Failure, note, say};
+use crate::progress::with_progress;
+
+/// `consilience reproduce`.
+pub fn reproduce(command: &ReproduceCommand) -> Result<(), Failure> {
+    match command.id.as_deref() {
+        None => list(command.json),
+        Some("all") => all(command),
+        Some(id) => {
+            let entry = CATALOGUE.iter().find(|entry| entry.id == id).ok_or_else(|| {
+                let hint = suggest(id, CATALOGUE.iter().map(|entry| entry.id));
+                Failure::Other(format!("there is no reproduction `{id}`: {hint}"))
+            })?;
+            let done = one(command, entry, &Arc::new(Progress::default()))?;
+            let page = done.write(&folder(command).join(entry.id)).map_err(failure)?;
+            if command.json {
+                return say(&format!("{:#}\n", as_json(&done)));
+            }
+            say(&done.text())?;
+            say(&format!("\nthe figures are in {}\n", page.display()))
+        }
+    }
+}
+
+/// All of them, and the scorecard.
+fn all(command: &ReproduceCommand) -> Result<(), Failure> {
+    let progress = Arc::new(Progress::default());
+    let mut done = Vec::new();
+    for entry in CATALOGUE {
+        let reproduction = one(command, entry, &progress)?;
+        reproduction.write(&folder(command).join(entry.id)).map_err(failure)?;
+        if !command.json {
+            for (claim, verdicts) in &reproduction.judged {
+                let word = verdicts.first().map_or("not tested", |judged| judged.verdict.word());
+                say(&format!("{:<16} {word:<14} {}\n", entry.id, claim.says))?;
+            }
+        }
+        done.push(reproduction);
+    }
+    let how = format!("consilience reproduce all --{}{}", size(command).name(), if command.as_published { " --as-published" } else { "" });
+    let write = |file: &Path, text: String| std::fs::write(file, text).map_err(|e| Failure::Other(format!("{}: {e}", file.display())));
+    let page = folder(command).join("scorecard.html");
+    write(&page, scorecard::page(&done, &how))?;
+    let markdown = command.scorecard.clone().unwrap_or_else(|| folder(command).join("scorecard.md"));
+    write(&markdown, scorecard::markdown(&done, &how))?;
+    if command.json {
+        return say(&format!("{:#}\n", Value::from(done.iter().map(as_json).collect::<Vec<_>>())));
+    }
+    say(&format!("\nthe scorecard is in {} and {}\n", page.display(), markdown.display()))
+}
+
+fn one(command: &ReproduceCommand, entry: &'static Entry, progress: &Arc<Progress>) -> Result<Reproduction, Failure> {
+    let config = entry.config().map_err(Failure::Other)?;
+    let mut study = config.study(entry.paper.key, size(command));
+    study.published = command.as_published;
+    study.data = command.data.clone();
+    if let Some(seed) = command.seed {
+        study.seed = seed;
+    }
+    let cells = folder(command).join(entry.id).join("cells");
+    let left = match entry.experiment {
+        Some(experiment) => match Work::new(&study, experiment, &cells, command.fresh) {
+            Ok(work) => work.left(),
+            Err(Trouble::Data(_)) => 0, // said below
+            Err(trouble) => return Err(failure(trouble)),
+        },
+        None => 0,
+    };
+    progress.done.store(0, Ordering::Relaxed);
+    let threads = command.threads.unwrap_or(0);
+    let work = || Reproduction::run(entry, config, study, &cells, command.fresh, threads, progress);
+    with_progress(entry.id, left, progress, work).map_err(failure)
+}
+
+/// What there is, what it claims, what it costs.
+fn list(json: bool) -> Result<(), Failure> {
+    let configs = CATALOGUE.iter().map(|entry| Ok((entry, entry.config()?))).collect::<Result<Vec<_>, String>>().map_err(Failure::Other)?;
+    if json {
+        let row = |(entry, config): &(&Entry, consilience_reproduce::study::Config)| {
+            let minutes: serde_json::Map<String, Value> = config.minutes.iter().map(|(size, m)| (size.name().into(), json!(m))).collect();
+            json!({ "id": entry.id, "paper": entry.paper.key, "place": config.place, "claim": config.says, "minutes": minutes, "later": config.later, "data": config.data })
+        };
+        return say(&format!("{:#}\n", Value::from(configs.iter().map(row).collect::<Vec<_>>())));
+    }
+    let mut text = String::from("About how long each size takes on two cores, in minutes; `hour` is the largest that ends within one.\n");
+    let mut paper = "";
+    for (entry, config) in &configs {
+        if entry.paper.key != paper {
+            paper = entry.paper.key;
+            let _ = writeln!(text, "\n{}\n  {:<16} {:>6} {:>6} {:>6}  claim", entry.paper.title, "", "quick", "hour", "full");
+        }
+        let cost = |size| config.minutes.get(&size).map_or("-".into(), |m| brief(*m));
+        let costs = [Size::Quick, Size::Hour, Size::Full].map(cost);
+        let says = match &config.later {
+            Some(why) => format!("{} (not yet: {why})", config.says),
+            None if config.data.is_empty() => config.says.clone(),
+            None => format!("{} (data: {})", config.says, config.data.join(", ")),
+        };
+        let _ = writeln!(text, "  {:<16} {:>6} {:>6} {:>6}  {says}", entry.id, costs[0], costs[1], costs[2]);
+    }
+    text.push_str("\nExample:\n  consilience reproduce toy-gaussian --quick\n");
+    say(&text)
+}
+
+fn brief(minutes: f64) -> String {
+    if minutes < 1.0 { format!("{minutes:.1}") } else { format!("{minutes:.0}") }
+}
+
+fn size(command: &ReproduceCommand) -> Size {
+    match (command.tiny, command.hour, command.full) {
+        (true, _, _) => Size::Tiny,
+        (_, true, _) => Size::Hour,
+        (_, _, true) => Size::Full,
+        _ => Size::Quick,
+    }
+}
+
+fn folder(command: &ReproduceCommand) -> std::path::PathBuf {
+    command.out.clone().unwrap_or_else(|| Path::new("reproductions").join(size(command).name()))
+}
+
+fn as_json(done: &Reproduction) -> Value {
+    let number = |n: &consilience_reproduce::Number| json!({ "name": n.name, "value": n.value, "standard_error": n.error, "runs": n.runs, "paper": done.config.paper.get(&n.name) });
+    let readings = done.findings.iter().flat_map(|findings| &findings.readings);
+    let readings: Vec<Value> =
+        readings.map(|r| json!({ "name": r.name, "says": r.says, "numbers": r.numbers.iter().map(number).collect::<Vec<_>>() })).collect();
+    let verdicts = |list: &[consilience_reproduce::Judged]| -> Vec<Value> {
+        list.iter().map(|v| json!({ "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })).collect()
+    };
+    let claims: Vec<Value> = done
+        .judged
+        .iter()
+        .map(|(claim, list)| json!({ "id": claim.id, "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
+        .collect();
+    json!({ "id": done.entry.id, "size": done.study.size.name(), "papers_own_size": done.study.papers_own, "seed": done.study.seed, "readings": readings, "claims": claims, "not_run": done.findings.as_ref().err() })
+}
+
+fn failure(trouble: Trouble) -> Failure {
+    if matches!(trouble, Trouble::Stopped) {
+        note("\n");
+    }
+    Failure::Other(trouble.to_string())
+}

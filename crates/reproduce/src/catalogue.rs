@@ -1,0 +1,115 @@
+//! List every published table and figure, the ones that cannot be run yet too.
+
+use crate::claim::{self, Claim};
+use crate::experiment::Experiment;
+use crate::experiments;
+use crate::study::Config;
+
+/// A paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Its folder.
+    pub key: &'static str,
+    /// Who, what, where.
+    pub title: &'static str,
+    claims: &'static str,
+    /// Where we depart from it or from its program, and why.
+    pub deviations: &'static str,
+}
+
+impl Paper {
+    /// What it claims.
+    pub fn claims(&self) -> Result<Vec<Claim>, String> {
+        claim::read(self.claims).map_err(|error| format!("papers/{}/claims.toml: {error}", self.key))
+    }
+}
+
+/// A table or figure.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name.
+    pub id: &'static str,
+    /// Whose it is.
+    pub paper: &'static Paper,
+    config: &'static str,
+    /// How it is run; `None`: not yet.
+    pub experiment: Option<&'static dyn Experiment>,
+}
+
+impl Entry {
+    /// Its config.
+    pub fn config(&self) -> Result<Config, String> {
+        Config::read(self.config).map_err(|error| format!("papers/{}/{}.toml: {error}", self.paper.key, self.id))
+    }
+
+    /// What the paper claims with it.
+    pub fn claims(&self) -> Result<Vec<Claim>, String> {
+        Ok(self.paper.claims()?.into_iter().filter(|claim| claim.experiment == self.id).collect())
+    }
+}
+
+macro_rules! paper {
+    ($name:ident, $key:literal, $title:literal) => {
+        static $name: Paper = Paper {
+            key: $key,
+            title: $title,
+            claims: include_str!(concat!("../../../papers/", $key, "/claims.toml")),
+            deviations: include_str!(concat!("../../../papers/", $key, "/deviations.md")),
+        };
+    };
+}
+
+macro_rules! entry {
+    ($paper:ident, $key:literal, $id:literal, $experiment:expr) => {
+        Entry {
+            id: $id,
+            paper: &$paper,
+            config: include_str!(concat!("../../../papers/", $key, "/", $id, ".toml")),
+            experiment: $experiment,
+        }
+    };
+}
+
+paper!(
+    QLSD,
+    "qlsd",
+    "Vono, Plassier, Durmus, Dieuleveut, Moulines: QLSD, quantised Langevin stochastic dynamics for Bayesian federated learning (2022)"
+);
+
+paper!(ELF, "elf", "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional compression (2025)");
+
+/// Every published table and figure, paper by paper.
+pub static CATALOGUE: &[Entry] = &[
+    entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
+    entry!(ELF, "elf", "elf-logreg", Some(&experiments::elf_logreg::ElfLogreg)),
+];
+
+/// The table or figure of this name.
+pub fn find(id: &str) -> Option<&'static Entry> {
+    CATALOGUE.iter().find(|entry| entry.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::Size;
+
+    #[test]
+    fn every_file_can_be_read_and_fits() {
+        for entry in CATALOGUE {
+            let config = entry.config().unwrap();
+            assert_eq!(config.id, entry.id);
+            assert_eq!(config.later.is_some(), entry.experiment.is_none(), "{}", entry.id);
+            let claims = entry.claims().unwrap();
+            assert!(!claims.is_empty() || config.later.is_some(), "{} claims nothing", entry.id);
+            if entry.experiment.is_some() {
+                for size in [Size::Quick, Size::Hour, Size::Full] {
+                    assert!(config.minutes.contains_key(&size), "{}: how long does the size {} take?", entry.id, size.name());
+                }
+            }
+            for claim in entry.paper.claims().unwrap() {
+                assert!(find(&claim.experiment).is_some(), "claim {} is of no experiment", claim.id);
+            }
+        }
+    }
+}
