@@ -10,8 +10,8 @@ use consilience_core::sampler::exact::posterior;
 use consilience_engine::config::Config;
 use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::plan::Plan;
-use consilience_engine::pooled;
 use consilience_engine::problem::Problem;
+use consilience_engine::reference::{self, Settings};
 use consilience_engine::run::{Progress, sample};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ use crate::args::CompareCommand;
 use crate::output::{Failure, note, say};
 use crate::progress::with_progress;
 use crate::report::bytes;
+use crate::truth;
 
 /// How many draws the pooled reference has, in each of four chains, where the posterior is not known exactly.
 const REFERENCE_DRAWS: usize = 8000;
@@ -38,7 +39,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             note(&format!("warning: {}: {warning}\n", path.display()));
         }
         match &first {
-            None => first = Some((problem.statement.clone(), Truth::find(&config, &problem, &plan)?)),
+            None => first = Some((problem.statement.clone(), Truth::find(command, &config, &problem, &plan)?)),
             Some((statement, _)) => {
                 let mismatch = |e: consilience_core::protocol::Mismatch| {
                     Failure::Other(format!("{}: {e}\n  compare configs that state the same target", path.display()))
@@ -65,30 +66,33 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             seconds,
         });
     }
-    let reference = first.map_or("", |(_, truth)| truth.how);
-    say(&if command.json { to_json(&rows, reference) } else { to_text(&rows, reference) })
+    let reference = first.map_or_else(String::new, |(_, truth)| truth.how);
+    say(&if command.json { to_json(&rows, &reference) } else { to_text(&rows, &reference) })
 }
 
 /// What the posterior is, exactly or from pooled rows.
 struct Truth {
-    how: &'static str,
+    how: String,
     gaussian: Gaussian,
     sd: Vec<f64>,
 }
 
 impl Truth {
-    fn find(config: &Config, problem: &Problem, plan: &Plan) -> Result<Truth, Failure> {
+    fn find(command: &CompareCommand, config: &Config, problem: &Problem, plan: &Plan) -> Result<Truth, Failure> {
         let wrong = |e: &dyn std::fmt::Display| Failure::Other(format!("no reference could be made: {e}"));
         if let Ok(law) = posterior(&problem.target) {
             let gaussian = Gaussian::new(&law.mean, &law.covariance).map_err(|e| wrong(&e))?;
-            return Ok(Truth { how: "the exact posterior", sd: gaussian.sd(), gaussian });
+            return Ok(Truth { how: "the exact posterior".into(), sd: gaussian.sd(), gaussian });
         }
         let start = plan.findings.as_ref().map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
-        let reference = pooled::mala(&problem.target, &start, 4, REFERENCE_DRAWS, config.seed)
-            .ok_or_else(|| wrong(&"the Hessian of the pooled posterior is not positive definite; give it a Gaussian prior"))?;
+        let settings = Settings { chains: 4, draws: REFERENCE_DRAWS, seed: config.seed };
+        let reference = match truth::kept(problem, command.cache.as_deref()) {
+            Some(kept) => kept,
+            None => reference::mala(problem, &start, settings).map_err(|e| wrong(&e))?,
+        };
         let rows: Vec<f64> = reference.draws.rows().flatten().copied().collect();
         let gaussian = Gaussian::of_draws(&rows, problem.target.dim()).map_err(|e| wrong(&e))?;
-        Ok(Truth { how: "pooled rows (Metropolis-adjusted)", sd: gaussian.sd(), gaussian })
+        Ok(Truth { how: format!("pooled rows ({})", truth::describe(&reference)), sd: gaussian.sd(), gaussian })
     }
 
     /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians with these moments.

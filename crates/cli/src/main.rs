@@ -14,6 +14,7 @@ mod progress;
 mod report;
 mod run;
 mod summary;
+mod truth;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Report(command)) => page::report(&command),
         Some(Command::Predict(command)) => predict::predict(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
+        Some(Command::Truth(command)) => truth::truth(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::List) => listing::list(),
         Some(Command::Data(command)) => data::data(&command),

@@ -65,8 +65,8 @@ pub fn plan(plan: &Plan) -> String {
 pub struct Live {
     /// How many of its record's warnings were shown before it began.
     pub shown: usize,
-    /// The share of the reference's proposals that were accepted.
-    pub acceptance: Option<f64>,
+    /// How the reference was made.
+    pub reference: Option<String>,
     /// How many iterations all chains did.
     pub iterations: u64,
     /// The bits of the surveys, up and down.
@@ -163,10 +163,9 @@ impl<'a> Answer<'a> {
 
     fn distance(&self) -> String {
         let Some([mean, sd, error]) = self.distances() else { return String::new() };
-        let accepted =
-            self.live.and_then(|live| live.acceptance).map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
+        let how = self.live.and_then(|live| live.reference.as_ref()).map_or_else(String::new, |how| format!(" ({how})"));
         format!(
-            "\nPooled: the same posterior from all rows in one place (Metropolis-adjusted{accepted}). Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
+            "\nPooled: the same posterior from all rows in one place{how}. Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
             100.0 * sd
         )
     }

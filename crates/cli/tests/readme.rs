@@ -54,7 +54,9 @@ fn commands_run() {
     let commands: Vec<&str> = all.lines().filter(|line| line.starts_with("consilience ")).collect();
     assert!(commands.len() >= 5);
     for command in commands {
-        let shell = std::process::Command::new("sh").args(["-c", command]).current_dir(&folder).env("PATH", &path).output().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", command]).current_dir(&folder).env("PATH", &path).env("CONSILIENCE_CACHE", folder.join("cache"));
+        let shell = shell.output().unwrap();
         assert!(shell.status.success(), "{command}: {}", String::from_utf8_lossy(&shell.stderr));
         if let Some((_, file)) = command.split_once("> ") {
             let text = std::fs::read_to_string(folder.join(file)).unwrap();

@@ -9,6 +9,7 @@ pub mod pooled;
 pub mod predict;
 pub mod problem;
 pub mod record;
+pub mod reference;
 pub mod run;
 pub mod rundir;
 pub mod statistics;

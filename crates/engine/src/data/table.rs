@@ -4,6 +4,7 @@ use std::io::Read;
 
 use thiserror::Error;
 
+use super::formats::At;
 use super::{ColumnSpec, Kind, Schema};
 use crate::suggest::did_you_mean;
 
@@ -107,6 +108,14 @@ pub enum Column {
 }
 
 impl Column {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        match self {
+            Column::Number(cells) => cells.len(),
+            Column::Category(category) => category.cells.len(),
+        }
+    }
+
     /// How many values are missing.
     pub fn missing(&self) -> usize {
         match self {
@@ -130,7 +139,7 @@ pub struct Table {
     file: String,
     specs: Vec<ColumnSpec>,
     columns: Vec<Column>,
-    lines: Vec<u64>,
+    lines: Vec<At>,
 }
 
 impl Table {
@@ -191,12 +200,27 @@ impl Table {
                     expected: format!("{expected}; write a missing value as {}", marks(schema)),
                 })?;
             }
-            lines.push(line);
+            lines.push(At::Line(line));
         }
         if lines.is_empty() {
             return Err(TableError::Empty { file: file.into() });
         }
         Ok(Table { file: file.into(), specs: schema.columns.clone(), columns, lines })
+    }
+
+    /// A table from its columns, all equally long, of a file that has rows and no lines.
+    pub(crate) fn from_columns(file: &str, specs: Vec<ColumnSpec>, columns: Vec<Column>) -> Result<Self, TableError> {
+        let rows = columns.first().map_or(0, Column::rows);
+        if rows == 0 {
+            return Err(TableError::Empty { file: file.into() });
+        }
+        if let Some(spec) =
+            specs.iter().enumerate().find(|(k, spec)| specs[..*k].iter().any(|other| other.name == spec.name)).map(|(_, spec)| spec)
+        {
+            return Err(TableError::Twice { file: file.into(), line: 1, column: spec.name.clone() });
+        }
+        debug_assert!(columns.iter().all(|column| column.rows() == rows), "columns of one table are equally long");
+        Ok(Table { file: file.into(), specs, columns, lines: (1..=rows as u64).map(At::Row).collect() })
     }
 
     /// The name of the file that the rows came from.
@@ -209,8 +233,8 @@ impl Table {
         self.lines.len()
     }
 
-    /// The line of the file that a row came from.
-    pub(crate) fn line(&self, row: usize) -> u64 {
+    /// Where in the file a row came from.
+    pub(crate) fn place(&self, row: usize) -> At {
         self.lines[row]
     }
 
@@ -230,23 +254,29 @@ impl Table {
         if parts == 0 || parts > rows {
             return Err(TableError::Parts { file: self.file.clone(), rows, parts });
         }
-        Ok((0..parts)
+        Ok((0..parts as u64)
             .map(|part| {
-                let range = part * rows / parts..(part + 1) * rows / parts;
-                let cut = |column: &Column| match column {
-                    Column::Number(cells) => Column::Number(cells[range.clone()].to_vec()),
-                    Column::Category(category) => {
-                        Column::Category(Category { levels: category.levels.clone(), cells: category.cells[range.clone()].to_vec() })
-                    }
-                };
-                Table {
-                    file: self.file.clone(),
-                    specs: self.specs.clone(),
-                    columns: self.columns.iter().map(cut).collect(),
-                    lines: self.lines[range.clone()].to_vec(),
-                }
+                let bound = |part: u64| (part * rows as u64 / parts as u64) as u32;
+                self.select(&(bound(part)..bound(part + 1)).collect::<Vec<_>>())
             })
             .collect())
+    }
+
+    /// The table of some rows, in this order.
+    pub fn select(&self, rows: &[u32]) -> Table {
+        let places = || rows.iter().map(|row| *row as usize);
+        let pick = |column: &Column| match column {
+            Column::Number(cells) => Column::Number(places().map(|row| cells[row]).collect()),
+            Column::Category(category) => {
+                Column::Category(Category { levels: category.levels.clone(), cells: places().map(|row| category.cells[row]).collect() })
+            }
+        };
+        Table {
+            file: self.file.clone(),
+            specs: self.specs.clone(),
+            columns: self.columns.iter().map(pick).collect(),
+            lines: places().map(|row| self.lines[row]).collect(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Infer what the columns of a CSV file are, and turn a table into features and labels.
 
-use super::{At, FormatError, Labels};
+use super::{FormatError, Labels};
 use crate::data::dataset::{Dataset, Features};
 use crate::data::{Category, Column, ColumnSpec, Schema, Table, TableError};
 use crate::suggest::did_you_mean;
@@ -51,12 +51,11 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
         hint: did_you_mean(response, names()),
         header: names().collect::<Vec<_>>().join(", "),
     })?;
-    let missing =
-        |row: usize, column: &str| FormatError::Missing { file: file.into(), at: At::Line(table.line(row)), column: column.into() };
+    let missing = |row: usize, column: &str| FormatError::Missing { file: file.into(), at: table.place(row), column: column.into() };
     let (labels, classes) = match target {
         Column::Number(cells) => {
             let raw = cells.iter().enumerate().map(|(row, y)| y.ok_or_else(|| missing(row, response))).collect::<Result<_, _>>()?;
-            labels.apply(raw, file, |row| At::Line(table.line(row)))?
+            labels.apply(raw, file, |row| table.place(row))?
         }
         Column::Category(Category { levels, cells }) => {
             let class = |(row, y): (usize, &Option<usize>)| y.map(|k| k as f64).ok_or_else(|| missing(row, response));
@@ -80,7 +79,7 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
                     let row = cells.iter().position(|c| *c == Some(MOST_LEVELS)).unwrap_or(0);
                     let expected = format!("one of at most {MOST_LEVELS} levels: is it a name or a number with a typing error?");
                     let found = levels[MOST_LEVELS].clone();
-                    return Err(FormatError::Field { file: file.into(), at: At::Line(table.line(row)), found, expected });
+                    return Err(FormatError::Field { file: file.into(), at: table.place(row), found, expected });
                 }
                 for (k, level) in levels.iter().enumerate().skip(1) {
                     columns.push(if levels == &["0", "1"] { spec.name.clone() } else { format!("{}: {level}", spec.name) });
