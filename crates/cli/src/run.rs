@@ -107,7 +107,9 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
             Err(why) => left_out = Some(why),
         }
     }
+    let held_out = problem.held_out.as_ref().and_then(|rows| rows.score(&outcome.draws).ok().flatten());
     let live = Live {
+        held_out,
         shown: plan.warnings.len(),
         reference: reference.as_ref().map(truth::describe),
         iterations: outcome.iterations,

@@ -38,10 +38,12 @@ fn configs_run() {
 fn commands_run() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(folder.join("examples")).unwrap();
-    for example in std::fs::read_dir(root().join("examples")).unwrap() {
-        let example = example.unwrap();
-        std::fs::copy(example.path(), folder.join("examples").join(example.file_name())).unwrap();
+    for part in ["examples", "data/heart-disease", "data/titanic"] {
+        std::fs::create_dir_all(folder.join(part)).unwrap();
+        for file in std::fs::read_dir(root().join(part)).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), folder.join(part).join(file.file_name())).unwrap();
+        }
     }
     for text in [blocks("toml"), blocks("csv")].concat() {
         let name = text.lines().next().unwrap().trim_start_matches("# ");

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod data;
 pub mod draws;
+pub mod held_out;
 pub mod numbers;
 pub mod plan;
 pub mod pooled;

@@ -248,6 +248,41 @@ impl Table {
         self.specs.iter().zip(&self.columns).find(|(spec, _)| spec.name == name)
     }
 
+    /// The table without a column.
+    pub fn without(&self, column: &str) -> Table {
+        let keep = |k: &usize| self.specs[*k].name != column;
+        let (specs, columns) = (0..self.specs.len()).filter(keep).map(|k| (self.specs[k].clone(), self.columns[k].clone())).unzip();
+        Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() }
+    }
+
+    /// The table with the columns and the kinds of a schema: zeros and ones become numbers where others have other numbers.
+    pub fn with_kinds(&self, schema: &Schema) -> Result<Table, TableError> {
+        let (mut specs, mut columns) = (Vec::new(), Vec::new());
+        for wanted in &schema.columns {
+            let Some((spec, column)) = self.column(&wanted.name) else { continue };
+            let numbers = |category: &Category| category.cells.iter().map(|cell| cell.map(|level| level as f64)).collect();
+            columns.push(match (&wanted.kind, &spec.kind, column) {
+                (Kind::Number, Kind::Binary, Column::Category(category)) => Column::Number(numbers(category)),
+                (wanted_kind, kind, column)
+                    if std::mem::discriminant(wanted_kind) == std::mem::discriminant(kind) || column.missing() == self.rows() =>
+                {
+                    column.clone()
+                }
+                (_, _, column) => {
+                    let row = (0..self.rows()).find(|row| !column.is_missing(*row)).unwrap_or(0);
+                    let line = match self.lines[row] {
+                        At::Line(at) | At::Row(at) | At::Byte(at) => at,
+                    };
+                    let found = "a number".into();
+                    let expected = "a word, as other sites have them in this column: write it alike at all sites".into();
+                    return Err(TableError::Field { file: self.file.clone(), line, column: wanted.name.clone(), found, expected });
+                }
+            });
+            specs.push(wanted.clone());
+        }
+        Ok(Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() })
+    }
+
     /// Cut the rows, in their order, into parts whose sizes differ by one at most.
     pub fn split(&self, parts: usize) -> Result<Vec<Table>, TableError> {
         let rows = self.rows();

@@ -13,14 +13,20 @@ pub fn from_spaces(text: &str) -> String {
     text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(",") + "\n").collect()
 }
 
+/// What stands between two fields: of comma, semicolon and tab the one that the first line has most of, a comma if it has none.
+pub(super) fn separator(text: &str) -> u8 {
+    let first = text.lines().next().unwrap_or("");
+    *b"\t;,".iter().max_by_key(|s| first.bytes().filter(|b| b == *s).count()).unwrap_or(&b',')
+}
+
 /// The schema of a file with a header: columns of numbers are numbers (of zeros and ones, binary), others categories; `?`, `NA` and
 /// an empty field mean "missing".
 pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
-    let separator = *b",;\t".iter().max_by_key(|s| text.lines().next().unwrap_or("").bytes().filter(|b| b == *s).count()).unwrap_or(&b',');
+    let separator = separator(text);
     let mut reader = ::csv::ReaderBuilder::new().trim(::csv::Trim::All).flexible(true).delimiter(separator).from_reader(text.as_bytes());
     let unreadable = |error: ::csv::Error| TableError::Unreadable { file: file.into(), line: 1, problem: error.to_string() };
     let header = reader.headers().map_err(unreadable)?.clone();
-    let (mut number, mut binary, mut any) = (vec![true; header.len()], vec![true; header.len()], vec![false; header.len()]);
+    let (mut number, mut binary) = (vec![true; header.len()], vec![true; header.len()]);
     let missing = Schema::new(Vec::new()).missing;
     for record in reader.records() {
         for (k, field) in record.map_err(unreadable)?.iter().enumerate().take(header.len()) {
@@ -28,11 +34,11 @@ pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
                 let value = field.parse::<f64>().ok().filter(|v| v.is_finite());
                 number[k] &= value.is_some();
                 binary[k] &= value.is_some_and(|v| v == 0.0 || v == 1.0);
-                any[k] = true;
             }
         }
     }
-    let spec = |(k, name): (usize, &str)| match (number[k] && any[k], binary[k]) {
+    // A column of which nothing is there may be of any kind: binary gives way to what other files have.
+    let spec = |(k, name): (usize, &str)| match (number[k], binary[k]) {
         (true, true) => ColumnSpec::binary(name),
         (true, false) => ColumnSpec::number(name),
         (false, _) => ColumnSpec::category(name),

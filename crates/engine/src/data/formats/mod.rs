@@ -19,7 +19,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-pub use file::open;
+pub use file::{DataFile, FORMATS, Format, open};
 pub use packed::{read, unpack};
 
 /// Where in a file.

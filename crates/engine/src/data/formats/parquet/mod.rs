@@ -8,6 +8,7 @@ mod page;
 mod thrift;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use self::page::{Physical, Values};
 use self::thrift::{Reader, Value};
@@ -214,9 +215,9 @@ fn column(leaf: &Leaf, cells: Cells, file: &str) -> Result<(ColumnSpec, Column),
         Values::Words(words) => {
             let (mut levels, mut places) = (Vec::new(), BTreeMap::new());
             let mut words = words.into_iter();
-            let mut place = |word: String| {
+            let mut place = |word: Arc<str>| {
                 *places.entry(word).or_insert_with_key(|word| {
-                    levels.push(word.clone());
+                    levels.push(word.to_string());
                     levels.len() - 1
                 })
             };

@@ -1,5 +1,7 @@
 //! Decode the values of a page: which are there, and what they are.
 
+use std::sync::Arc;
+
 use super::thrift::Reader;
 
 /// How a column's values are stored.
@@ -17,7 +19,8 @@ pub(super) enum Physical {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Values {
     Numbers(Vec<f64>),
-    Words(Vec<String>),
+    /// A word of the dictionary is there once, however often it is referred to.
+    Words(Vec<Arc<str>>),
 }
 
 impl Values {
@@ -124,7 +127,7 @@ pub(super) fn plain(bytes: &[u8], physical: Physical, count: usize) -> Result<Va
                 let size = four(reader.take(4).map_err(|_| short())?) as usize;
                 let word =
                     std::str::from_utf8(reader.take(size).map_err(|_| short())?).map_err(|_| "a word is not UTF-8 text".to_owned())?;
-                words.push(word.to_owned());
+                words.push(word.into());
             }
             Values::Words(words)
         }
