@@ -270,7 +270,7 @@ pub enum DataAction {
 /// How a data set is dealt to clients.
 #[derive(Debug, Arguments)]
 pub struct DealOptions {
-    /// The data set: a name, or a file ending in .csv, .npy, .npz or .svm (.gz or .xz behind it is fine).
+    /// The data set: a name, or a file ending in .csv, .parquet, .npy, .npz, .svm, .bin or .cols (.gz or .xz behind it is fine).
     pub name: String,
     /// The column of the labels, where it is a CSV file of your own [default: the last].
     #[arg(long, value_name = "COLUMN")]

@@ -270,7 +270,7 @@ mod tests {
             let error = opened(name, bytes, response).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         };
-        says("a.txt", b"x", None, "the ending .txt");
+        says("a.doc", b"x", None, "the ending .doc");
         says("a.csv", b"a,b\n1,2\n", Some("c"), "no column `c`");
         says("a.npy", &npy_file("|u1", "(2,)", &[1, 2]), None, "a table of two columns");
         says("a.npz", b"PKxx", None, "PK");
