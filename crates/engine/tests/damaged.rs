@@ -9,8 +9,11 @@ use consilience_engine::data::{Dataset, Table};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, RngAlgorithm, TestRng, TestRunner};
 
+/// What a reader does with bytes.
+type Read = fn(&[u8]) -> Result<(), String>;
+
 /// Every reader by its name: a sound file for it, and what it does with bytes.
-fn readers() -> Vec<(&'static str, Vec<u8>, fn(&[u8]) -> Result<(), String>)> {
+fn readers() -> Vec<(&'static str, Vec<u8>, Read)> {
     let text = b"age;sex;dose;ill\n41;f;0.5;no\n63;m;1.5;yes\n57;m;?;no\n39;f;2;yes\n".to_vec();
     let numbers = b"age,dose,ill\n41,0.5,0\n63,1.5,1\n57,2,0\n39,2,1\n".to_vec();
     let sparse = b"-1 1:1 3:0.5\n+1 2:-2 # a remark\n\n+1 1:4\n-1\n".to_vec();
@@ -26,7 +29,6 @@ fn readers() -> Vec<(&'static str, Vec<u8>, fn(&[u8]) -> Result<(), String>)> {
     let gz = encoder.finish().unwrap();
     let mut xz = Vec::new();
     lzma_rs::xz_compress(&mut &numbers[..], &mut xz).unwrap();
-    let checked = |bytes: Vec<u8>| bytes;
     vec![
         ("csv", text, |b| table(&csv_table(b)?)),
         ("csv of numbers", numbers, |b| sound(csv::parse(utf8(b)?, "f", "ill", &Labels::Found(2)))),
@@ -39,7 +41,7 @@ fn readers() -> Vec<(&'static str, Vec<u8>, fn(&[u8]) -> Result<(), String>)> {
         }),
         ("cifar", record, |b| sound(cifar::parse(b, "f", &["a", "b"]))),
         ("covtype", forest, |b| sound(covtype::parse(b, "f", &["a", "b"]))),
-        ("npy", checked(inner), |b| {
+        ("npy", inner, |b| {
             npy::parse(b, "f").map(|a| assert_eq!(a.shape.iter().product::<usize>(), a.cells.len())).map_err(|e| e.to_string())
         }),
         ("npz", array, |b| {
@@ -103,7 +105,7 @@ fn most(name: &str, size: usize) -> u64 {
     (if packed { 3 * (64 << 20) } else { 1 << 16 }) + 400 * size as u64
 }
 
-fn check(name: &str, bytes: &[u8], read: fn(&[u8]) -> Result<(), String>) {
+fn check(name: &str, bytes: &[u8], read: Read) {
     let used = measure(|| drop(read(bytes)));
     assert!(used.bytes_max <= most(name, bytes.len()), "{name}: {} bytes of memory for a file of {}", used.bytes_max, bytes.len());
 }
