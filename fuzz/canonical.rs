@@ -38,3 +38,13 @@ pub fn check(code: Code, data: &[u8]) {
         assert!(message.levels().len() <= dimension && message.indices().len() <= dimension && message.values().len() <= dimension);
     }
 }
+
+/// Check that a data set that was read is sound: finite features in their columns, labels within the classes.
+pub fn sound(data: &consilience_engine::data::Dataset) {
+    assert!(data.rows() > 0 && !data.columns.is_empty());
+    let classes = data.classes.as_ref().map_or(f64::INFINITY, |classes| classes.len() as f64);
+    assert!(data.labels.iter().all(|label| label.is_finite() && *label < classes));
+    for row in 0..data.rows() {
+        assert!(data.entries(row).iter().all(|(column, value)| (*column as usize) < data.columns.len() && value.is_finite()));
+    }
+}

@@ -42,6 +42,11 @@ pub enum Command {
     /// Print the exact law of a sampler on a Gaussian target: its bias at this step, without sampling.
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
+    /// Sample the posterior from pooled rows, as a federation may not: the reference, by one method or several that must agree.
+    #[command(
+        after_help = "Example:\n  consilience truth run.toml\n  consilience truth run.toml --method nuts --json\n\nReferences are kept under the hash of the target; `run`, `compare` and the main job use what is kept (NUTS first)."
+    )]
+    Truth(TruthCommand),
     /// Run several samplers on one problem: errors against bits, gradients and seconds.
     #[command(after_help = "Example:\n  consilience compare lmc.toml qlsd.toml fald.toml --html compare.html")]
     Compare(CompareCommand),
@@ -91,6 +96,9 @@ pub struct RunOptions {
     /// Keep the run in this folder: config, draws that ArviZ opens, ledger, log. The main job keeps its own in runs/heart-disease-SEED, with a number appended where that is taken.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Look for a kept reference here [default: the environment variable CONSILIENCE_CACHE, else the platform's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
 }
 
 /// `consilience run`.
@@ -146,6 +154,34 @@ pub struct ExactCommand {
     pub json: bool,
 }
 
+/// `consilience truth`.
+#[derive(Debug, Arguments)]
+pub struct TruthCommand {
+    /// The config; its sampler does not matter.
+    pub config: PathBuf,
+    /// How: nuts, mala or lmc (a long run, biased by its small step), or several with commas between [default: all].
+    #[arg(long, value_name = "METHOD", value_delimiter = ',')]
+    pub method: Vec<String>,
+    /// How many chains.
+    #[arg(long, default_value_t = 4)]
+    pub chains: usize,
+    /// How many draws each chain keeps [default: 1000 of nuts, 4000 of mala and lmc].
+    #[arg(long)]
+    pub draws: Option<usize>,
+    /// Use this seed instead of the config's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Make the references again, whether they are kept or not.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Keep references here [default: the environment variable CONSILIENCE_CACHE, else the platform's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `consilience new`.
 #[derive(Debug, Arguments)]
 pub struct NewCommand {
@@ -165,6 +201,9 @@ pub struct CompareCommand {
     /// Write one self-contained HTML page with plots to this file too.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Look for a kept reference here [default: the environment variable CONSILIENCE_CACHE, else the platform's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -282,7 +321,7 @@ pub enum DataAction {
 /// How a data set is dealt to clients.
 #[derive(Debug, Arguments)]
 pub struct DealOptions {
-    /// The data set: a name, or a file ending in .csv, .npy, .npz or .svm (.gz or .xz behind it is fine).
+    /// The data set: a name, or a file ending in .csv, .parquet, .npy, .npz, .svm, .bin or .cols (.gz or .xz behind it is fine).
     pub name: String,
     /// The column of the labels, where it is a CSV file of your own [default: the last].
     #[arg(long, value_name = "COLUMN")]

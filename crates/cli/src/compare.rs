@@ -11,8 +11,8 @@ use consilience_engine::config::Config;
 use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::growth::growth;
 use consilience_engine::plan::Plan;
-use consilience_engine::pooled;
 use consilience_engine::problem::Problem;
+use consilience_engine::reference::{self, Settings};
 use consilience_engine::run::{Progress, sample};
 use consilience_report::{Comparison, Contender, comparison};
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use crate::args::CompareCommand;
 use crate::output::{Failure, note, say};
 use crate::progress::with_progress;
 use crate::report::bytes;
+use crate::truth;
 
 /// How many draws the pooled reference has, in each of four chains, where the posterior is not known exactly.
 const REFERENCE_DRAWS: usize = 8000;
@@ -42,7 +43,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             note(&format!("warning: {}: {warning}\n", path.display()));
         }
         match &first {
-            None => first = Some((problem.statement.clone(), Truth::find(&config, &problem, &plan)?)),
+            None => first = Some((problem.statement.clone(), Truth::find(command, &config, &problem, &plan)?)),
             Some((statement, _)) => {
                 let mismatch = |e: consilience_core::protocol::Mismatch| {
                     Failure::Other(format!("{}: {e}\n  compare configs that state the same target", path.display()))
@@ -72,7 +73,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
         });
     }
     let Some((_, truth)) = first else { return Ok(()) };
-    let all = Comparison { reference: truth.how.into(), reference_error: truth.error, size, runs: rows };
+    let all = Comparison { reference: truth.how, reference_error: truth.error, size, runs: rows };
     if let Some(file) = &command.html {
         let failed = |error: std::io::Error| Failure::Other(format!("the page cannot be written to {}: {error}", file.display()));
         std::fs::write(file, comparison(&all)).map_err(failed)?;
@@ -86,7 +87,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
 
 /// What the posterior is, exactly or from pooled rows.
 struct Truth {
-    how: &'static str,
+    how: String,
     gaussian: Gaussian,
     sd: Vec<f64>,
     /// The root mean square Monte Carlo error of its means, in standard deviations; none where it is exact.
@@ -94,15 +95,18 @@ struct Truth {
 }
 
 impl Truth {
-    fn find(config: &Config, problem: &Problem, plan: &Plan) -> Result<Truth, Failure> {
+    fn find(command: &CompareCommand, config: &Config, problem: &Problem, plan: &Plan) -> Result<Truth, Failure> {
         let wrong = |e: &dyn std::fmt::Display| Failure::Other(format!("no reference could be made: {e}"));
         if let Ok(law) = posterior(&problem.target) {
             let gaussian = Gaussian::new(&law.mean, &law.covariance).map_err(|e| wrong(&e))?;
-            return Ok(Truth { how: "the exact posterior", sd: gaussian.sd(), gaussian, error: None });
+            return Ok(Truth { how: "the exact posterior".into(), sd: gaussian.sd(), gaussian, error: None });
         }
         let start = plan.findings.as_ref().map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
-        let reference = pooled::mala(&problem.target, &start, 4, REFERENCE_DRAWS, config.seed)
-            .ok_or_else(|| wrong(&"the Hessian of the pooled posterior is not positive definite; give it a Gaussian prior"))?;
+        let settings = Settings { chains: 4, draws: REFERENCE_DRAWS, seed: config.seed };
+        let reference = match truth::kept(problem, command.cache.as_deref()) {
+            Some(kept) => kept,
+            None => reference::mala(problem, &start, settings).map_err(|e| wrong(&e))?,
+        };
         let rows: Vec<f64> = reference.draws.rows().flatten().copied().collect();
         let gaussian = Gaussian::of_draws(&rows, problem.target.dim()).map_err(|e| wrong(&e))?;
         let sd = gaussian.sd();
@@ -111,7 +115,12 @@ impl Truth {
             Chains::flat(&all, reference.draws.chains()).map_or(f64::NAN, |chains| (mcse_mean(&chains) / sd[k]).powi(2))
         };
         let error = ((0..sd.len()).map(square).sum::<f64>() / sd.len() as f64).sqrt();
-        Ok(Truth { how: "pooled rows (Metropolis-adjusted)", sd, gaussian, error: Some(error).filter(|e| e.is_finite()) })
+        Ok(Truth {
+            how: format!("pooled rows ({})", truth::describe(&reference)),
+            sd,
+            gaussian,
+            error: Some(error).filter(|e| e.is_finite()),
+        })
     }
 
     /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians with these moments.

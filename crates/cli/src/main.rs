@@ -15,6 +15,7 @@ mod report;
 mod reproduce;
 mod run;
 mod summary;
+mod truth;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Some(Command::Report(command)) => page::report(&command),
         Some(Command::Predict(command)) => predict::predict(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
+        Some(Command::Truth(command)) => truth::truth(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::Reproduce(command)) => reproduce::reproduce(&command),
         Some(Command::List) => listing::list(),

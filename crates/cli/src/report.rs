@@ -10,6 +10,7 @@ use consilience_core::sampler::Recipe;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
 use consilience_engine::draws::{Draws, Streamed};
+use consilience_engine::held_out::Scores;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
@@ -66,8 +67,10 @@ pub fn plan(plan: &Plan) -> String {
 pub struct Live {
     /// How many of its record's warnings were shown before it began.
     pub shown: usize,
-    /// The share of the reference's proposals that were accepted.
-    pub acceptance: Option<f64>,
+    /// How the reference was made.
+    pub reference: Option<String>,
+    /// How well rows that were held out are predicted.
+    pub held_out: Option<Scores>,
     /// How many iterations all chains did.
     pub iterations: u64,
     /// The bits of the surveys, up and down.
@@ -114,6 +117,7 @@ impl<'a> Answer<'a> {
             text.push_str(&table(&self.record.parameters, &self.summaries, self.reference.as_deref()));
         } // else a warning says where the draws are, and what computes the table
         text.push_str(&self.distance());
+        text.push_str(&self.held_out());
         text.push_str(&self.sent());
         if let Some(path) = self.live.and_then(|live| live.draws.as_ref()) {
             let _ = writeln!(text, "The draws are in {}.", path.display());
@@ -136,12 +140,18 @@ impl<'a> Answer<'a> {
 
     fn distance(&self) -> String {
         let Some([mean, sd, error]) = self.distances() else { return String::new() };
-        let accepted =
-            self.live.and_then(|live| live.acceptance).map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
+        let how = self.live.and_then(|live| live.reference.as_ref()).map_or_else(String::new, |how| format!(" ({how})"));
         format!(
-            "\nPooled: the same posterior from all rows in one place (Metropolis-adjusted{accepted}). Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
+            "\nPooled: the same posterior from all rows in one place{how}. Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
             100.0 * sd
         )
+    }
+
+    fn held_out(&self) -> String {
+        let Some(scores) = self.live.and_then(|live| live.held_out) else { return String::new() };
+        let each = [("accuracy", scores.accuracy), ("Brier score", scores.brier), ("root mean square error", scores.root_mean_square)];
+        let each: Vec<String> = each.iter().filter_map(|(name, score)| score.map(|score| format!("{name} {score:.3}, "))).collect();
+        format!("\nHeld out: {} rows; {}minus log-likelihood {:.3} a row.\n", scores.rows, each.concat(), scores.negative_log_likelihood)
     }
 
     fn sent(&self) -> String {
@@ -274,6 +284,10 @@ impl<'a> Answer<'a> {
             bits["paper_up"] = json!(live.published);
             (bits["survey_up"], bits["survey_down"]) = (json!(live.survey.0), json!(live.survey.1));
             (bits["moments_up"], bits["moments_down"]) = (json!(live.moments.0), json!(live.moments.1));
+            value["held_out"] = json!(live.held_out.map(|scores| json!({
+                "rows": scores.rows, "negative_log_likelihood": number(scores.negative_log_likelihood),
+                "accuracy": scores.accuracy, "brier": scores.brier, "root_mean_square": scores.root_mean_square,
+            })));
             value["run_directory"] = json!(live.folder.as_ref().map(|path| path.display().to_string()));
         }
         format!("{value:#}\n")

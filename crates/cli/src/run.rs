@@ -9,9 +9,9 @@ use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{MOST_HELD, Sinks};
 use consilience_engine::influence::Influence;
 use consilience_engine::plan::Plan;
-use consilience_engine::pooled::{self, Reference};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::reference::{self, Reference, Settings};
 use consilience_engine::run::{Outcome, Progress, sample};
 use consilience_engine::rundir;
 use consilience_engine::statistics::log_density;
@@ -23,6 +23,7 @@ use crate::output::{Failure, note, say};
 use crate::page;
 use crate::progress::with_progress;
 use crate::report::{self, Answer, Live};
+use crate::truth;
 
 /// How many draws the pooled reference has, in each of as many chains.
 const REFERENCE_DRAWS: usize = 4000;
@@ -100,10 +101,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
         created: clock::utc(SystemTime::now()),
         seconds: started.elapsed().as_secs_f64(),
     };
-    let reference: Option<Reference> = match &plan.findings {
-        Some(found) if with_reference => pooled::mala(&problem.target, &found.optimum, config.run.chains, REFERENCE_DRAWS, config.seed),
-        _ => None,
-    };
+    let reference = find_reference(config, options, &problem, &plan, with_reference);
     let mut left_out = None;
     if place.is_some() {
         match log_density(&problem.target, &outcome.draws) {
@@ -111,9 +109,11 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
             Err(why) => left_out = Some(why),
         }
     }
+    let held_out = problem.held_out.as_ref().and_then(|rows| rows.score(&outcome.draws).ok().flatten());
     let live = Live {
+        held_out,
         shown: plan.warnings.len(),
-        acceptance: reference.as_ref().map(|r| r.acceptance),
+        reference: reference.as_ref().map(truth::describe),
         iterations: outcome.iterations,
         survey: plan.survey_bits(),
         moments: problem.moments_bits,
@@ -136,8 +136,8 @@ fn judge(problem: &Problem, record: &mut Record) {
     if record.draws.length() == 0 {
         return; // on disk alone, which is said elsewhere
     }
-    let held_out = None; // no config can hold out rows yet
-    match Calibration::new(&problem.target.clients, held_out, &record.draws) {
+    let held_out = problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
+    match Calibration::new(&problem.target.clients, held_out.as_ref().map(|rows| &rows[..]), &record.draws) {
         Ok(calibration) => record.calibration = calibration,
         Err(why) => record.warnings.push(why),
     }
@@ -145,6 +145,15 @@ fn judge(problem: &Problem, record: &mut Record) {
         Ok(influence) => record.influence = Some(influence),
         Err(why) => record.warnings.push(why),
     }
+}
+
+/// The reference that is kept for this target; else, for the main job, one by MALA.
+fn find_reference(config: &Config, options: &RunOptions, problem: &Problem, plan: &Plan, make: bool) -> Option<Reference> {
+    if let Some(kept) = truth::kept(problem, options.cache.as_deref()) {
+        return Some(kept);
+    }
+    let found = plan.findings.as_ref().filter(|_| make)?;
+    reference::mala(problem, &found.optimum, Settings { chains: config.run.chains, draws: REFERENCE_DRAWS, seed: config.seed }).ok()
 }
 
 /// Write the run directory, and show the answer whether that worked or not.

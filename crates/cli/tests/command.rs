@@ -15,7 +15,7 @@ fn consilience(arguments: &[&str]) -> Output {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
-    command.args(arguments).stdin(Stdio::null());
+    command.args(arguments).env("CONSILIENCE_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-cache")).stdin(Stdio::null());
     command
 }
 

@@ -38,10 +38,12 @@ fn configs_run() {
 fn commands_run() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(folder.join("examples")).unwrap();
-    for example in std::fs::read_dir(root().join("examples")).unwrap() {
-        let example = example.unwrap();
-        std::fs::copy(example.path(), folder.join("examples").join(example.file_name())).unwrap();
+    for part in ["examples", "data/heart-disease", "data/titanic"] {
+        std::fs::create_dir_all(folder.join(part)).unwrap();
+        for file in std::fs::read_dir(root().join(part)).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), folder.join(part).join(file.file_name())).unwrap();
+        }
     }
     for text in [blocks("toml"), blocks("csv")].concat() {
         let name = text.lines().next().unwrap().trim_start_matches("# ");
@@ -54,7 +56,9 @@ fn commands_run() {
     let commands: Vec<&str> = all.lines().filter(|line| line.starts_with("consilience ")).collect();
     assert!(commands.len() >= 5);
     for command in commands {
-        let shell = std::process::Command::new("sh").args(["-c", command]).current_dir(&folder).env("PATH", &path).output().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", command]).current_dir(&folder).env("PATH", &path).env("CONSILIENCE_CACHE", folder.join("cache"));
+        let shell = shell.output().unwrap();
         assert!(shell.status.success(), "{command}: {}", String::from_utf8_lossy(&shell.stderr));
         if let Some((_, file)) = command.split_once("> ") {
             let text = std::fs::read_to_string(folder.join(file)).unwrap();

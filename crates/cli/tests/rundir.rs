@@ -24,7 +24,13 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn consilience(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_consilience")).args(arguments).current_dir(folder).stdin(Stdio::null()).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_consilience"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("CONSILIENCE_CACHE", folder.join("no-cache"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 fn succeed(folder: &Path, arguments: &[&str]) -> String {

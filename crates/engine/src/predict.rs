@@ -95,7 +95,10 @@ impl<'a> Predictor<'a> {
         let (kind, intercept) = match &config.target.model {
             ModelConfig::Builtin(_) => (RowsModel::Logistic, record.parameters.first().is_some_and(|name| name == "intercept")),
             ModelConfig::Named(named) => (named.kind, named.intercept),
-            ModelConfig::Gaussian(_) => return none("gaussian"),
+            ModelConfig::Own(own) => {
+                (own.kind, record.parameters.first().is_some_and(|name| own.intercept && name.starts_with("intercept")))
+            }
+            ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
             ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
         };
         let response = match kind {

@@ -1,5 +1,9 @@
 //! Build the target that a config states, and check it against its data.
 
+mod own;
+
+pub(crate) use own::model;
+
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
@@ -13,6 +17,7 @@ use crate::config::{
     Cells, Config, ConfigError, GaussianClient, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsClient, RowsModel,
 };
 use crate::data::{builtin, catalogue, partition};
+use crate::held_out::HeldOut;
 use crate::numbers::{self, Numbers};
 use crate::suggest::suggest;
 
@@ -31,6 +36,8 @@ pub struct Problem {
     pub notes: Vec<String>,
     /// What the exchange of moments cost before sampling, in bits up and down.
     pub moments_bits: (u64, u64),
+    /// Rows that no client learns from, if the config holds any out.
+    pub held_out: Option<HeldOut>,
 }
 
 impl Problem {
@@ -39,6 +46,8 @@ impl Problem {
         let mut problem = match &config.target.model {
             ModelConfig::Builtin(name) => from_builtin(config, name)?,
             ModelConfig::Named(named) => from_catalogue(config, named)?,
+            ModelConfig::Own(own) => own::build(config, own)?,
+            ModelConfig::Generated(toy) => own::generate(config, toy)?,
             ModelConfig::Gaussian(clients) => from_gaussians(config, clients)?,
             ModelConfig::Rows { kind, intercept, clients } => from_rows(config, *kind, *intercept, clients)?,
         };
@@ -64,6 +73,7 @@ fn from_builtin(config: &Config, name: &str) -> Result<Problem, ConfigError> {
         statement: Statement::new::<&str, &str>([]),
         notes: federation.notes,
         moments_bits: (federation.exchanged_bits_up, federation.exchanged_bits_down),
+        held_out: None,
     })
 }
 
@@ -114,6 +124,7 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
         statement: Statement::new::<&str, &str>([]),
         notes,
         moments_bits: (moments, moments),
+        held_out: None,
     })
 }
 
@@ -146,6 +157,7 @@ fn from_gaussians(config: &Config, clients: &[GaussianClient]) -> Result<Problem
         statement: Statement::new::<&str, &str>([]),
         notes: Vec::new(),
         moments_bits: (0, 0),
+        held_out: None,
     })
 }
 
@@ -181,6 +193,7 @@ fn from_rows(config: &Config, kind: RowsModel, intercept: bool, clients: &[RowsC
         statement: Statement::new::<&str, &str>([]),
         notes: Vec::new(),
         moments_bits: (0, 0),
+        held_out: None,
     })
 }
 
@@ -269,6 +282,11 @@ fn state(config: &Config, problem: &Problem) -> Statement {
     let model = match &config.target.model {
         ModelConfig::Builtin(name) => format!("logistic regression on {name}"),
         ModelConfig::Named(named) => format!("{:?}, intercept {}, on {}", named.kind, named.intercept, named.name),
+        ModelConfig::Own(own) => {
+            let formula = own.formula.as_ref().map_or_else(|| format!("intercept {}", own.intercept), |formula| format!("by {formula}"));
+            format!("{:?}, {formula}", own.kind)
+        }
+        ModelConfig::Generated(toy) => format!("{:?}", toy.what),
         ModelConfig::Gaussian(_) => "gaussian".into(),
         ModelConfig::Rows { kind, intercept, .. } => format!("{kind:?}, intercept {intercept}"),
     };

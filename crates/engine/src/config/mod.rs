@@ -2,6 +2,7 @@
 
 pub mod fields;
 mod named;
+mod own;
 mod reader;
 mod resolved;
 mod sampler;
@@ -14,6 +15,7 @@ use consilience_core::step::Schedule;
 use toml::de::DeTable;
 
 pub use named::NamedData;
+pub use own::{Generated, OwnData, OwnSource};
 pub use reader::ConfigError;
 use reader::{Document, Section, Value};
 
@@ -65,6 +67,10 @@ pub enum ModelConfig {
     Builtin(String),
     /// A data set of the catalogue, dealt to clients.
     Named(NamedData),
+    /// Files of one's own, or generated rows.
+    Own(Box<OwnData>),
+    /// A toy target that is generated.
+    Generated(Generated),
     /// Gaussian clients.
     Gaussian(Vec<GaussianClient>),
     /// Clients with rows.
@@ -241,6 +247,8 @@ impl Config {
         let clients = match &target.model {
             ModelConfig::Builtin(_) => None,
             ModelConfig::Named(named) => named.clients,
+            ModelConfig::Own(own) => own.clients(),
+            ModelConfig::Generated(toy) => Some(toy.clients),
             ModelConfig::Gaussian(clients) => Some(clients.len()),
             ModelConfig::Rows { clients, .. } => Some(clients.len()),
         };

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use super::{Config, Start};
 
 /// Fields of a client that may name a file.
-const FILES: [&str; 4] = ["file", "rows", "precision", "covariance"];
+const FILES: [&str; 5] = ["file", "label_file", "rows", "precision", "covariance"];
 
 impl Config {
     /// This config as TOML, with the step that was found, every number of the run stated, and files by their full names. A whole number beyond TOML's range becomes a
@@ -43,11 +43,14 @@ impl Config {
                 }
             }
         }
-        if let Some(Value::Table(data)) = top.get_mut("data")
-            && let Some(folder) = data.get_mut("folder")
-            && let Some(name) = folder.as_str()
-        {
-            *folder = full(&self.source.folder.join(name));
+        if let Some(Value::Table(data)) = top.get_mut("data") {
+            for key in ["folder", "file", "label_file"] {
+                if let Some(file) = data.get_mut(key)
+                    && let Some(name) = file.as_str()
+                {
+                    *file = full(&self.source.folder.join(name));
+                }
+            }
         }
         top.to_string()
     }

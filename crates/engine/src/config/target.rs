@@ -3,7 +3,7 @@
 use super::reader::{ConfigError, Section, Value};
 use super::{
     Cells, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
-    optional, place,
+    optional, own, place,
 };
 use crate::suggest::suggest;
 
@@ -16,7 +16,7 @@ pub(super) enum ModelName {
     Softmax,
 }
 
-const MODELS: &[(&str, ModelName)] = &[
+pub(super) const MODELS: &[(&str, ModelName)] = &[
     ("gaussian", ModelName::Gaussian),
     ("isotropic", ModelName::Isotropic),
     ("linear", ModelName::Linear),
@@ -29,10 +29,14 @@ pub(super) fn read_target(top: &Section<'_>, source: &Source) -> Result<TargetCo
     if let Some(section) = data.as_ref().filter(|section| section.get("name").is_some()) {
         return named::read_target(top, section, source);
     }
+    if own::is_meant(top, data.as_ref())? {
+        return own::read_target(top, data.as_ref(), source);
+    }
     let builtin = match data {
         None => None,
         Some(section) => {
-            let fix = "name a built-in data set, e.g. builtin = \"heart-disease\", or one of the catalogue, e.g. name = \"a9a\"";
+            let fix =
+                "say where the data is: builtin = \"heart-disease\", name = \"a9a\", file = \"all.csv\" or generate = \"synthetic(1, 1)\"";
             let name = section.need("builtin", fix)?;
             let known = crate::data::builtin::names();
             let word = name.text("the name of a built-in data set")?;
@@ -112,7 +116,15 @@ fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source
         let read = |(i, v): (usize, &Value<'_>)| read_gaussian_client(i, &v.section()?, source);
         return Ok(ModelConfig::Gaussian(list.iter().enumerate().map(read).collect::<Result<_, _>>()?));
     }
-    let kind = match model {
+    let kind = read_kind(section, model)?;
+    let intercept = kind != RowsModel::Isotropic && optional(section.get("intercept"), boolean)?.unwrap_or(true);
+    let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, kind);
+    Ok(ModelConfig::Rows { kind, intercept, clients: list.iter().enumerate().map(read).collect::<Result<_, _>>()? })
+}
+
+/// A model of rows with its settings.
+pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsModel, ConfigError> {
+    Ok(match model {
         ModelName::Linear => RowsModel::Linear { noise_variance: optional(section.get("noise_variance"), Value::positive)?.unwrap_or(1.0) },
         ModelName::Logistic => RowsModel::Logistic,
         ModelName::Softmax => {
@@ -120,10 +132,7 @@ fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source
             RowsModel::Softmax { classes: classes as usize }
         }
         ModelName::Gaussian | ModelName::Isotropic => RowsModel::Isotropic,
-    };
-    let intercept = kind != RowsModel::Isotropic && optional(section.get("intercept"), boolean)?.unwrap_or(true);
-    let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, kind);
-    Ok(ModelConfig::Rows { kind, intercept, clients: list.iter().enumerate().map(read).collect::<Result<_, _>>()? })
+    })
 }
 
 fn client_name(i: usize, section: &Section<'_>) -> Result<String, ConfigError> {

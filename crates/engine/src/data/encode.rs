@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
+use super::formats::At;
 use super::{Category, CellRule, Coding, Column, ColumnSpec, Kind, Missing, Moments, Plan, Response, SiteData, Table, Term};
 use crate::suggest::did_you_mean;
 
@@ -52,12 +53,12 @@ pub enum EncodeError {
         fix: &'static str,
     },
     /// A missing value where none is allowed.
-    #[error("{file}, line {line}, column `{column}`: the value is missing: {fix}")]
+    #[error("{file}, {at}, column `{column}`: the value is missing: {fix}")]
     MissingValue {
         /// The file.
         file: String,
-        /// The line, from 1.
-        line: u64,
+        /// Where.
+        at: At,
         /// The column.
         column: String,
         /// What to do.
@@ -233,7 +234,7 @@ pub(crate) fn lookup<'a>(table: &'a Table, column: &str) -> Result<(&'a ColumnSp
 }
 
 fn missing(table: &Table, row: usize, column: &str, fix: &'static str) -> EncodeError {
-    EncodeError::MissingValue { file: table.file().into(), line: table.line(row), column: column.into(), fix }
+    EncodeError::MissingValue { file: table.file().into(), at: table.place(row), column: column.into(), fix }
 }
 
 #[cfg(test)]

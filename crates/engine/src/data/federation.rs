@@ -3,7 +3,7 @@
 use consilience_core::error::DataError;
 use consilience_core::model::{Design, Family, Glm};
 
-use super::{EncodeError, MomentLedger, Plan, Table, combine, encode, summarise};
+use super::{EncodeError, MomentLedger, Moments, Plan, Table, combine, encode, summarise};
 
 /// One site's rows as numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +50,7 @@ pub struct Federation {
     pub exchanged_bits_up: u64,
     /// How many bits they received for it, all together.
     pub exchanged_bits_down: u64,
+    moments: Moments,
 }
 
 impl Federation {
@@ -62,10 +63,22 @@ impl Federation {
             name: name.into(),
             parameters: moments.columns.iter().map(|column| column.name.clone()).collect(),
             sites: sites.iter().map(|(site, table)| encode(site, table, plan, &moments)).collect::<Result<_, _>>()?,
-            notes: moments.notes,
+            notes: moments.notes.clone(),
+            moments: moments.clone(),
             exchanged_bits_up: ledger.up,
             exchanged_bits_down: ledger.down,
         })
+    }
+
+    /// Encode more rows of the same sites by the moments that are agreed on, as rows of one table.
+    pub fn encode_more(&self, sites: &[(String, Table)], plan: &Plan) -> Result<SiteData, EncodeError> {
+        let mut all = SiteData { name: self.name.clone(), cells: Vec::new(), columns: self.dim(), response: Vec::new() };
+        for (site, table) in sites {
+            let more = encode(site, table, plan, &self.moments)?;
+            all.cells.extend(more.cells);
+            all.response.extend(more.response);
+        }
+        Ok(all)
     }
 
     /// How many parameters there are.

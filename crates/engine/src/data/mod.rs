@@ -26,6 +26,7 @@ mod schema;
 mod table;
 
 pub use dataset::{Dataset, Features, Groups};
+pub(crate) use encode::response;
 pub use encode::{EncodeError, encode};
 pub use federation::{Federation, SiteData};
 pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};

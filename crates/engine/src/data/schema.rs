@@ -98,6 +98,27 @@ impl Schema {
         Schema { separator, ..self }
     }
 
+    /// What several files agree on: a column is of numbers where any has other numbers than 0 and 1 in it, and of words where any has words. Columns that not all have are left out.
+    pub fn common(all: &[Schema]) -> Schema {
+        let Some((first, rest)) = all.split_first() else { return Schema::new(Vec::new()) };
+        let weight = |kind: &Kind| match kind {
+            Kind::Binary => 0,
+            Kind::Number => 1,
+            Kind::Category { .. } => 2,
+        };
+        let join = |spec: &ColumnSpec| {
+            let mut joined = spec.clone();
+            for schema in rest {
+                let other = schema.column(&spec.name)?;
+                if weight(&other.kind) > weight(&joined.kind) {
+                    joined = other.clone();
+                }
+            }
+            Some(joined)
+        };
+        Schema { columns: first.columns.iter().filter_map(join).collect(), ..first.clone() }
+    }
+
     /// The column of this name.
     pub fn column(&self, name: &str) -> Option<&ColumnSpec> {
         self.columns.iter().find(|column| column.name == name)

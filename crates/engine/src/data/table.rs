@@ -4,6 +4,7 @@ use std::io::Read;
 
 use thiserror::Error;
 
+use super::formats::At;
 use super::{ColumnSpec, Kind, Schema};
 use crate::suggest::did_you_mean;
 
@@ -107,6 +108,14 @@ pub enum Column {
 }
 
 impl Column {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        match self {
+            Column::Number(cells) => cells.len(),
+            Column::Category(category) => category.cells.len(),
+        }
+    }
+
     /// How many values are missing.
     pub fn missing(&self) -> usize {
         match self {
@@ -130,7 +139,7 @@ pub struct Table {
     file: String,
     specs: Vec<ColumnSpec>,
     columns: Vec<Column>,
-    lines: Vec<u64>,
+    lines: Vec<At>,
 }
 
 impl Table {
@@ -191,12 +200,27 @@ impl Table {
                     expected: format!("{expected}; write a missing value as {}", marks(schema)),
                 })?;
             }
-            lines.push(line);
+            lines.push(At::Line(line));
         }
         if lines.is_empty() {
             return Err(TableError::Empty { file: file.into() });
         }
         Ok(Table { file: file.into(), specs: schema.columns.clone(), columns, lines })
+    }
+
+    /// A table from its columns, all equally long, of a file that has rows and no lines.
+    pub(crate) fn from_columns(file: &str, specs: Vec<ColumnSpec>, columns: Vec<Column>) -> Result<Self, TableError> {
+        let rows = columns.first().map_or(0, Column::rows);
+        if rows == 0 {
+            return Err(TableError::Empty { file: file.into() });
+        }
+        if let Some(spec) =
+            specs.iter().enumerate().find(|(k, spec)| specs[..*k].iter().any(|other| other.name == spec.name)).map(|(_, spec)| spec)
+        {
+            return Err(TableError::Twice { file: file.into(), line: 1, column: spec.name.clone() });
+        }
+        debug_assert!(columns.iter().all(|column| column.rows() == rows), "columns of one table are equally long");
+        Ok(Table { file: file.into(), specs, columns, lines: (1..=rows as u64).map(At::Row).collect() })
     }
 
     /// The name of the file that the rows came from.
@@ -209,8 +233,8 @@ impl Table {
         self.lines.len()
     }
 
-    /// The line of the file that a row came from.
-    pub(crate) fn line(&self, row: usize) -> u64 {
+    /// Where in the file a row came from.
+    pub(crate) fn place(&self, row: usize) -> At {
         self.lines[row]
     }
 
@@ -224,29 +248,70 @@ impl Table {
         self.specs.iter().zip(&self.columns).find(|(spec, _)| spec.name == name)
     }
 
+    /// The table without a column.
+    pub fn without(&self, column: &str) -> Table {
+        let keep = |k: &usize| self.specs[*k].name != column;
+        let (specs, columns) = (0..self.specs.len()).filter(keep).map(|k| (self.specs[k].clone(), self.columns[k].clone())).unzip();
+        Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() }
+    }
+
+    /// The table with the columns and the kinds of a schema: zeros and ones become numbers where others have other numbers.
+    pub fn with_kinds(&self, schema: &Schema) -> Result<Table, TableError> {
+        let (mut specs, mut columns) = (Vec::new(), Vec::new());
+        for wanted in &schema.columns {
+            let Some((spec, column)) = self.column(&wanted.name) else { continue };
+            let numbers = |category: &Category| category.cells.iter().map(|cell| cell.map(|level| level as f64)).collect();
+            columns.push(match (&wanted.kind, &spec.kind, column) {
+                (Kind::Number, Kind::Binary, Column::Category(category)) => Column::Number(numbers(category)),
+                (wanted_kind, kind, column)
+                    if std::mem::discriminant(wanted_kind) == std::mem::discriminant(kind) || column.missing() == self.rows() =>
+                {
+                    column.clone()
+                }
+                (_, _, column) => {
+                    let row = (0..self.rows()).find(|row| !column.is_missing(*row)).unwrap_or(0);
+                    let line = match self.lines[row] {
+                        At::Line(at) | At::Row(at) | At::Byte(at) => at,
+                    };
+                    let found = "a number".into();
+                    let expected = "a word, as other sites have them in this column: write it alike at all sites".into();
+                    return Err(TableError::Field { file: self.file.clone(), line, column: wanted.name.clone(), found, expected });
+                }
+            });
+            specs.push(wanted.clone());
+        }
+        Ok(Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() })
+    }
+
     /// Cut the rows, in their order, into parts whose sizes differ by one at most.
     pub fn split(&self, parts: usize) -> Result<Vec<Table>, TableError> {
         let rows = self.rows();
         if parts == 0 || parts > rows {
             return Err(TableError::Parts { file: self.file.clone(), rows, parts });
         }
-        Ok((0..parts)
+        Ok((0..parts as u64)
             .map(|part| {
-                let range = part * rows / parts..(part + 1) * rows / parts;
-                let cut = |column: &Column| match column {
-                    Column::Number(cells) => Column::Number(cells[range.clone()].to_vec()),
-                    Column::Category(category) => {
-                        Column::Category(Category { levels: category.levels.clone(), cells: category.cells[range.clone()].to_vec() })
-                    }
-                };
-                Table {
-                    file: self.file.clone(),
-                    specs: self.specs.clone(),
-                    columns: self.columns.iter().map(cut).collect(),
-                    lines: self.lines[range.clone()].to_vec(),
-                }
+                let bound = |part: u64| (part * rows as u64 / parts as u64) as u32;
+                self.select(&(bound(part)..bound(part + 1)).collect::<Vec<_>>())
             })
             .collect())
+    }
+
+    /// The table of some rows, in this order.
+    pub fn select(&self, rows: &[u32]) -> Table {
+        let places = || rows.iter().map(|row| *row as usize);
+        let pick = |column: &Column| match column {
+            Column::Number(cells) => Column::Number(places().map(|row| cells[row]).collect()),
+            Column::Category(category) => {
+                Column::Category(Category { levels: category.levels.clone(), cells: places().map(|row| category.cells[row]).collect() })
+            }
+        };
+        Table {
+            file: self.file.clone(),
+            specs: self.specs.clone(),
+            columns: self.columns.iter().map(pick).collect(),
+            lines: places().map(|row| self.lines[row]).collect(),
+        }
     }
 }
 

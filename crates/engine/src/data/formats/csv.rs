@@ -1,6 +1,6 @@
 //! Infer what the columns of a CSV file are, and turn a table into features and labels.
 
-use super::{At, FormatError, Labels};
+use super::{FormatError, Labels};
 use crate::data::dataset::{Dataset, Features};
 use crate::data::{Category, Column, ColumnSpec, Schema, Table, TableError};
 use crate::suggest::did_you_mean;
@@ -13,14 +13,20 @@ pub fn from_spaces(text: &str) -> String {
     text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(",") + "\n").collect()
 }
 
+/// What stands between two fields: of comma, semicolon and tab the one that the first line has most of, a comma if it has none.
+pub(super) fn separator(text: &str) -> u8 {
+    let first = text.lines().next().unwrap_or("");
+    *b"\t;,".iter().max_by_key(|s| first.bytes().filter(|b| b == *s).count()).unwrap_or(&b',')
+}
+
 /// The schema of a file with a header: columns of numbers are numbers (of zeros and ones, binary), others categories; `?`, `NA` and
 /// an empty field mean "missing".
 pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
-    let separator = *b",;\t".iter().max_by_key(|s| text.lines().next().unwrap_or("").bytes().filter(|b| b == *s).count()).unwrap_or(&b',');
+    let separator = separator(text);
     let mut reader = ::csv::ReaderBuilder::new().trim(::csv::Trim::All).flexible(true).delimiter(separator).from_reader(text.as_bytes());
     let unreadable = |error: ::csv::Error| TableError::Unreadable { file: file.into(), line: 1, problem: error.to_string() };
     let header = reader.headers().map_err(unreadable)?.clone();
-    let (mut number, mut binary, mut any) = (vec![true; header.len()], vec![true; header.len()], vec![false; header.len()]);
+    let (mut number, mut binary) = (vec![true; header.len()], vec![true; header.len()]);
     let missing = Schema::new(Vec::new()).missing;
     for record in reader.records() {
         for (k, field) in record.map_err(unreadable)?.iter().enumerate().take(header.len()) {
@@ -28,11 +34,11 @@ pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
                 let value = field.parse::<f64>().ok().filter(|v| v.is_finite());
                 number[k] &= value.is_some();
                 binary[k] &= value.is_some_and(|v| v == 0.0 || v == 1.0);
-                any[k] = true;
             }
         }
     }
-    let spec = |(k, name): (usize, &str)| match (number[k] && any[k], binary[k]) {
+    // A column of which nothing is there may be of any kind: binary gives way to what other files have.
+    let spec = |(k, name): (usize, &str)| match (number[k], binary[k]) {
         (true, true) => ColumnSpec::binary(name),
         (true, false) => ColumnSpec::number(name),
         (false, _) => ColumnSpec::category(name),
@@ -51,12 +57,11 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
         hint: did_you_mean(response, names()),
         header: names().collect::<Vec<_>>().join(", "),
     })?;
-    let missing =
-        |row: usize, column: &str| FormatError::Missing { file: file.into(), at: At::Line(table.line(row)), column: column.into() };
+    let missing = |row: usize, column: &str| FormatError::Missing { file: file.into(), at: table.place(row), column: column.into() };
     let (labels, classes) = match target {
         Column::Number(cells) => {
             let raw = cells.iter().enumerate().map(|(row, y)| y.ok_or_else(|| missing(row, response))).collect::<Result<_, _>>()?;
-            labels.apply(raw, file, |row| At::Line(table.line(row)))?
+            labels.apply(raw, file, |row| table.place(row))?
         }
         Column::Category(Category { levels, cells }) => {
             let class = |(row, y): (usize, &Option<usize>)| y.map(|k| k as f64).ok_or_else(|| missing(row, response));
@@ -80,7 +85,7 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
                     let row = cells.iter().position(|c| *c == Some(MOST_LEVELS)).unwrap_or(0);
                     let expected = format!("one of at most {MOST_LEVELS} levels: is it a name or a number with a typing error?");
                     let found = levels[MOST_LEVELS].clone();
-                    return Err(FormatError::Field { file: file.into(), at: At::Line(table.line(row)), found, expected });
+                    return Err(FormatError::Field { file: file.into(), at: table.place(row), found, expected });
                 }
                 for (k, level) in levels.iter().enumerate().skip(1) {
                     columns.push(if levels == &["0", "1"] { spec.name.clone() } else { format!("{}: {level}", spec.name) });

@@ -12,13 +12,14 @@ pub mod libsvm;
 pub mod npy;
 pub mod npz;
 mod packed;
+pub mod parquet;
 mod xz;
 
 use std::fmt;
 
 use thiserror::Error;
 
-pub use file::open;
+pub use file::{DataFile, FORMATS, Format, open};
 pub use packed::{read, unpack};
 
 /// Where in a file.
@@ -26,6 +27,8 @@ pub use packed::{read, unpack};
 pub enum At {
     /// A line, from 1.
     Line(u64),
+    /// A row of a file that has no lines, from 1.
+    Row(u64),
     /// A byte, from 0.
     Byte(u64),
 }
@@ -34,6 +37,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             At::Line(line) => write!(f, "line {line}"),
+            At::Row(row) => write!(f, "row {row}"),
             At::Byte(byte) => write!(f, "byte {byte}"),
         }
     }
@@ -57,7 +61,7 @@ pub enum FormatError {
         file: String,
         /// Where.
         at: At,
-        /// `gz` or `xz`, or `zip`.
+        /// `gz`, `xz`, `zip` or `Parquet`.
         format: &'static str,
         /// What the decoder said.
         problem: String,

@@ -6,6 +6,7 @@ pub mod contiguous;
 pub mod dirichlet;
 pub mod dominant;
 mod gamma;
+mod generator;
 pub mod iid;
 pub mod natural;
 pub mod power_law;
@@ -21,6 +22,7 @@ use thiserror::Error;
 
 use super::Dataset;
 pub use gamma::Gammas;
+pub use generator::{GENERATORS, Generator, GeneratorError};
 pub use scheme::{SCHEMES, Scheme, SchemeError};
 
 /// Which rows each client has, ascending.
@@ -159,8 +161,19 @@ pub fn subset(rows: usize, keep: usize, seed: Seed) -> Vec<u32> {
     all
 }
 
+/// A uniform set of `held` rows to test on, in the file's order: another one for each `place`.
+pub fn held_out(rows: usize, held: usize, seed: Seed, place: u64) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..rows as u32).collect();
+    shuffle(&mut all, &mut stream(seed, HELD_OUT + place));
+    all.truncate(held);
+    all.sort_unstable();
+    all
+}
+
 /// The address of subsets, apart from those of the schemes.
 const SUBSET: u64 = 1 << 40;
+/// The address of rows to test on, apart from those.
+const HELD_OUT: u64 = 1 << 41;
 
 fn stream(seed: Seed, place: u64) -> Stream {
     seed.stream(Purpose::Data, SERVER, place)

@@ -27,7 +27,7 @@ fn columns_are_found_by_name_and_codes_by_value() {
     assert_eq!(table.column("pain").unwrap().1, &Column::Category(pain));
     let (_, ill) = table.column("ill").unwrap();
     assert_eq!((ill.missing(), ill.is_missing(2), ill.is_missing(0)), (1, true, false));
-    assert_eq!(table.line(2), 4);
+    assert_eq!(table.place(2), At::Line(4));
     assert!(table.column("extra").is_none());
 }
 
@@ -36,9 +36,9 @@ fn another_separator_and_no_header() {
     let schema = Schema::new(vec![ColumnSpec::number("a"), ColumnSpec::category("b")]).without_header().separated_by(b';');
     let table = Table::parse("1;x\n\n2;y\n", "b.txt", &schema).unwrap();
     assert_eq!(table.column("a").unwrap().1, &Column::Number(vec![Some(1.0), Some(2.0)]));
-    assert_eq!(table.line(1), 3);
+    assert_eq!(table.place(1), At::Line(3));
     let windows = Table::parse("1;x\r\n2;y\r\n\r\n3;\"two\nlines\"\r\n4;y\r\n", "b.txt", &schema).unwrap();
-    assert_eq!((0..4).map(|row| windows.line(row)).collect::<Vec<_>>(), [1, 2, 4, 6]);
+    assert_eq!((0..4).map(|row| windows.place(row)).collect::<Vec<_>>(), [1, 2, 4, 6].map(At::Line));
     let wrong = Table::parse("1,x\n", "b.txt", &schema).unwrap_err().to_string();
     assert_eq!(wrong, "b.txt, line 1: 1 fields where 2 are expected: check the separator and the line's end");
 }
@@ -81,7 +81,7 @@ fn a_split_keeps_every_row_in_order() {
     let values = |part: &Table| part.column("a").unwrap().1.clone();
     assert_eq!(parts.iter().map(Table::rows).collect::<Vec<_>>(), [1, 2, 2]);
     assert_eq!(values(&parts[1]), Column::Number(vec![Some(2.0), Some(3.0)]));
-    assert_eq!(parts[2].line(1), 5);
+    assert_eq!(parts[2].place(1), At::Line(5));
     assert_eq!(table.split(6).unwrap_err().to_string(), "b.txt: 5 rows cannot be split into 6 sites: ask for 1 to 5");
     assert!(table.split(0).is_err());
 }

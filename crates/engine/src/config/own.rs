@@ -1,0 +1,271 @@
+//! Read targets on data of your own: files in any format, one a site or one to be dealt, with or without a formula; and generated data.
+
+use std::path::Path;
+
+use super::reader::{ConfigError, Section, Value};
+use super::target::{MODELS, ModelName, read_kind, read_prior};
+use super::{ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place};
+use crate::data::formats::{DataFile, FORMATS, Format};
+use crate::data::partition::{Generator, Scheme, synthetic};
+
+/// Data of your own and what is modelled.
+#[derive(Clone, Debug)]
+pub struct OwnData {
+    /// Where the rows come from.
+    pub source: OwnSource,
+    /// `response ~ terms`: which columns explain what.
+    pub formula: Option<String>,
+    /// Linear, logistic or softmax regression.
+    pub kind: RowsModel,
+    /// Whether a column of ones is put first; a formula says so itself.
+    pub intercept: bool,
+    /// The values of the labels, in the order of the classes.
+    pub labels: Option<Vec<f64>>,
+    /// Whether columns are divided by their greatest absolute value.
+    pub scale: bool,
+    /// The share of the rows that is held out, to test on.
+    pub test: Option<f64>,
+    /// The seed of everything random about the data, if not the config's own.
+    pub seed: Option<u64>,
+    /// Where the table stands.
+    pub place: Place,
+}
+
+/// Where rows come from.
+#[derive(Clone, Debug)]
+pub enum OwnSource {
+    /// One file, dealt to clients.
+    File {
+        /// The file.
+        file: DataFile,
+        /// How many clients; the groups of a natural scheme if it is not said.
+        clients: Option<usize>,
+        /// How rows are dealt.
+        scheme: Scheme,
+        /// A random subset of so many rows.
+        rows: Option<usize>,
+    },
+    /// One file for each client.
+    Sites(Vec<(String, DataFile)>),
+    /// SYNTHETIC(alpha, beta).
+    Synthetic(synthetic::Settings),
+}
+
+impl OwnData {
+    /// How many clients there are, where that is known before the data is read.
+    pub fn clients(&self) -> Option<usize> {
+        match &self.source {
+            OwnSource::File { clients, .. } => *clients,
+            OwnSource::Sites(sites) => Some(sites.len()),
+            OwnSource::Synthetic(settings) => Some(settings.clients),
+        }
+    }
+}
+
+/// A toy target that is generated.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// What is generated.
+    pub what: Generator,
+    /// How many clients.
+    pub clients: usize,
+    /// How many dimensions.
+    pub dim: usize,
+    /// The seed, if not the config's own.
+    pub seed: Option<u64>,
+    /// Where the table stands.
+    pub place: Place,
+}
+
+/// Whether a config means data of its own: it says so in `[data]`, has a formula, or has clients' files that are not plain numbers.
+pub(super) fn is_meant(top: &Section<'_>, data: Option<&Section<'_>>) -> Result<bool, ConfigError> {
+    let clients = top.get("client").filter(|v| v.value.is_array());
+    if let Some(data) = data {
+        let named = data.get("builtin").is_some() || data.get("name").is_some();
+        return Ok(data.get("file").is_some() || data.get("generate").is_some() || (clients.is_some() && !named));
+    }
+    if let Some(target) = top.get("target").filter(|v| v.value.is_table())
+        && target.section()?.get("formula").is_some()
+    {
+        return Ok(true);
+    }
+    let unusual = |v: &Value<'_>| -> Result<bool, ConfigError> {
+        if !v.value.is_table() {
+            return Ok(false);
+        }
+        let section = v.section()?;
+        let numbers = |file: Value<'_>| {
+            file.value.as_str().is_none_or(|name| {
+                DataFile::new(name).format().is_ok_and(|f| f != Format::Csv) || name.ends_with(".gz") || name.ends_with(".xz")
+            })
+        };
+        Ok(section.get("file").is_some_and(|file| file.value.as_str().is_some() && numbers(file)))
+    };
+    clients
+        .map_or(Ok(false), |clients| clients.list("a list of [[client]] tables")?.iter().try_fold(false, |any, v| Ok(any || unusual(v)?)))
+}
+
+/// The target of such a config.
+pub(super) fn read_target(top: &Section<'_>, data: Option<&Section<'_>>, source: &Source) -> Result<TargetConfig, ConfigError> {
+    let target = top.get("target").map(|value| value.section()).transpose()?;
+    let target = target.as_ref();
+    let clients = top.get("client");
+    if let (Some(data), Some(_)) = (data, &clients)
+        && (data.get("file").is_some() || data.get("generate").is_some())
+    {
+        return Err(top.error("client", "there are clients and a data set", "remove either the [[client]] tables or file in [data]"));
+    }
+    let get = |key: &'static str| data.and_then(|data| data.get(key));
+    let here = data.or(target).map_or(Place { line: 1, field: "target".into() }, place);
+    let seed = optional(get("seed"), |v| v.whole(0))?;
+    let generator = optional(get("generate"), |v| {
+        let text = v.text("what is generated, such as \"synthetic(1, 1)\"")?;
+        text.parse::<Generator>().map_err(|e| v.error(e.to_string(), "see `consilience fields`"))
+    })?;
+    let whole = |key: &'static str| Ok::<_, ConfigError>(optional(get(key), |v| v.whole(1))?.map(|n| n as usize));
+    let (model, usual_prior) = match generator {
+        Some(what @ (Generator::QlsdToy | Generator::FaldToy | Generator::FaLdToy(_))) => {
+            let (clients, dim) = what.usual_size();
+            let dim = if matches!(what, Generator::FaLdToy(_)) { dim } else { whole("columns")?.unwrap_or(dim) };
+            let toy = Generated { what, clients: whole("clients")?.unwrap_or(clients), dim, seed, place: here };
+            (ModelConfig::Generated(toy), PriorConfig::Flat)
+        }
+        generator => {
+            let scale = optional(get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?.unwrap_or(true);
+            let test = optional(get("test"), |v| {
+                let share = v.fraction(false)?;
+                if share < 1.0 { Ok(share) } else { Err(v.error("nothing is left to learn from", "use a share below 1, such as 0.2")) }
+            })?;
+            let labels = optional(get("labels"), Value::numbers)?;
+            let formula = target.and_then(|target| target.get("formula"));
+            let formula = optional(formula, |v| Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned()))?;
+            let (kind, intercept) = match (&generator, target) {
+                (Some(Generator::Synthetic(..)), target) => {
+                    let classes = target.and_then(|target| target.get("classes"));
+                    let classes = optional(classes, |v| v.whole(2))?.unwrap_or(10) as usize;
+                    optional(target.and_then(|target| target.get("model")), |v| v.choice(&[("softmax", ())]))?;
+                    (RowsModel::Softmax { classes }, read_intercept(target)?)
+                }
+                (_, Some(target)) => {
+                    (read_model(target, formula.as_deref())?, if formula.is_some() { true } else { read_intercept(Some(target))? })
+                }
+                (_, None) => {
+                    return Err(top.error("target", "it is not set", "add a table [target] with a model, e.g. model = \"logistic\""));
+                }
+            };
+            let source = match generator {
+                Some(Generator::Synthetic(alpha, beta)) => {
+                    let RowsModel::Softmax { classes } = kind else { unreachable!("it was made softmax") };
+                    let usual = synthetic::Settings::new(alpha, beta);
+                    let (clients, dim) = (whole("clients")?.unwrap_or(usual.clients), whole("columns")?.unwrap_or(usual.dim));
+                    OwnSource::Synthetic(synthetic::Settings { clients, dim, classes, ..usual })
+                }
+                _ => read_files(data, clients, source, formula.is_some())?,
+            };
+            let own = OwnData { source, formula, kind, intercept, labels, scale, test, seed, place: here };
+            (ModelConfig::Own(Box::new(own)), PriorConfig::Gaussian(vec![6.25]))
+        }
+    };
+    let usual_prior =
+        if data.is_none() && !matches!(&model, ModelConfig::Own(own) if own.formula.is_some()) { PriorConfig::Flat } else { usual_prior };
+    let temperature = optional(target.and_then(|target| target.get("temperature")), Value::positive)?.unwrap_or(1.0);
+    let (prior, placement) = match target.and_then(|target| target.get("prior")) {
+        Some(prior) => read_prior(&prior.section()?)?,
+        None => (usual_prior, PlacementConfig::Default),
+    };
+    target.map_or(Ok(()), Section::finish)?;
+    data.map_or(Ok(()), Section::finish)?;
+    Ok(TargetConfig { model, temperature, prior, placement })
+}
+
+fn read_intercept(target: Option<&Section<'_>>) -> Result<bool, ConfigError> {
+    Ok(optional(target.and_then(|target| target.get("intercept")), boolean)?.unwrap_or(true))
+}
+
+/// The model as stated; a formula alone means logistic regression if it compares, else linear.
+fn read_model(target: &Section<'_>, formula: Option<&str>) -> Result<RowsModel, ConfigError> {
+    let compares = formula.map(|formula| formula.split('~').next().is_some_and(|left| left.contains('>') || left.contains("==")));
+    let model = match (target.get("model"), compares) {
+        (None, Some(true)) => ModelName::Logistic,
+        (None, Some(false)) => ModelName::Linear,
+        (None, None) => target.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?,
+        (Some(value), _) => {
+            let model = value.choice(MODELS)?;
+            let fits = matches!(model, ModelName::Linear | ModelName::Logistic) || (model == ModelName::Softmax && formula.is_none());
+            if !fits {
+                return Err(value.error(
+                    "this model does not go with files of your own, or not with a formula",
+                    "use \"linear\" or \"logistic\", without a formula also \"softmax\"",
+                ));
+            }
+            model
+        }
+    };
+    read_kind(target, model)
+}
+
+/// One file to be dealt, or one for each client.
+fn read_files(data: Option<&Section<'_>>, clients: Option<Value<'_>>, source: &Source, formula: bool) -> Result<OwnSource, ConfigError> {
+    let get = |key: &'static str| data.and_then(|data| data.get(key));
+    let words: Vec<(&'static str, Format)> = FORMATS.iter().map(|(word, format, _)| (*word, *format)).collect();
+    let format = optional(get("format"), |v| v.choice(&words))?;
+    let columns = optional(get("columns"), |v| v.whole(1))?.map(|n| n as usize);
+    let header = optional(get("header"), |v| v.list("a list of names")?.iter().map(|name| Ok(name.text("a name")?.to_owned())).collect())?;
+    let read = |section: &Section<'_>, response: Option<String>| -> Result<DataFile, ConfigError> {
+        let join = |v: &Value<'_>| Ok::<_, ConfigError>(source.folder.join(v.text("the name of a file")?));
+        let name = section.need("file", "give the file with the rows, e.g. file = \"basel.csv\"")?;
+        let own = section.get("response");
+        if let (Some(response), true) = (&own, formula) {
+            return Err(response.error("the formula names the response already", "remove it"));
+        }
+        let response = optional(own, |v| Ok(v.text("the name of a column")?.to_owned()))?.or(response);
+        let label_file = optional(section.get("label_file"), join)?;
+        let file = DataFile { path: join(&name)?, label_file, format, response, columns, header: header.clone() };
+        let known = file.format().map_err(|e| name.error(e.to_string(), "rename the file, or state format = \"csv\" in [data]"))?;
+        if formula && !matches!(known, Format::Csv | Format::Parquet) {
+            return Err(name.error("a formula needs columns with names, which this format has not", "use a CSV or Parquet file"));
+        }
+        if known == Format::Idx && file.label_file.is_none() {
+            return Err(section.error("label_file", "it is not set", "idx files have their labels in a file of their own: name it"));
+        }
+        Ok(file)
+    };
+    let Some(data) = data.filter(|data| data.get("file").is_some()) else {
+        let shared = optional(get("response"), |v| Ok(v.text("the name of a column")?.to_owned()))?;
+        let fix = "add one [[client]] table for each client, or file = \"all.csv\" to [data]";
+        let Some(list) = clients else {
+            return Err(ConfigError {
+                file: source.file.clone(),
+                line: 1,
+                field: "client".into(),
+                problem: "there are no clients".into(),
+                fix: fix.into(),
+            });
+        };
+        let mut sites = Vec::new();
+        for (k, value) in list.list("a list of [[client]] tables")?.iter().enumerate() {
+            let section = value.section()?;
+            let stem = |path: &Path| {
+                path.file_name().map_or_else(String::new, |name| name.to_string_lossy().split('.').next().unwrap_or("").to_owned())
+            };
+            let name = optional(section.get("name"), |v| v.text("a name"))?.map(str::to_owned);
+            let file = read(&section, shared.clone())?;
+            section.finish()?;
+            let usual = Some(stem(&file.path)).filter(|stem| !stem.is_empty() && sites.iter().all(|(known, _)| known != stem));
+            sites.push((name.or(usual).unwrap_or_else(|| format!("client {}", k + 1)), file));
+        }
+        return Ok(OwnSource::Sites(sites));
+    };
+    let file = read(data, None)?;
+    let clients = optional(data.get("clients"), |v| v.whole(1))?.map(|n| n as usize);
+    let scheme = optional(data.get("scheme"), |v| {
+        let text = v.text("a scheme, such as \"iid\"")?;
+        text.parse::<Scheme>().map_err(|e| v.error(e.to_string(), "see `consilience data split --help`"))
+    })?;
+    let scheme = scheme.unwrap_or(Scheme::Iid);
+    if clients.is_none() && !matches!(scheme, Scheme::Natural(_)) {
+        return Err(data.error("clients", "it is not set", "say how many clients there are, e.g. clients = 20"));
+    }
+    let rows = optional(data.get("rows"), |v| v.whole(1))?.map(|n| n as usize);
+    Ok(OwnSource::File { file, clients, scheme, rows })
+}

@@ -1,0 +1,139 @@
+//! Score the posterior predictive on rows that were held out.
+
+use std::sync::Arc;
+
+use consilience_core::error::DataError;
+use consilience_core::lanes::{exp, ln, sigmoid};
+use consilience_core::measure::{Predictive, PredictiveError};
+use consilience_core::model::{Design, Potential};
+
+use crate::config::RowsModel;
+use crate::draws::Draws;
+
+/// At most so many draws are averaged: more change a score by less than its rows do.
+const MOST_DRAWS: usize = 500;
+
+/// Rows that no client learns from.
+#[derive(Clone, Debug)]
+pub struct HeldOut {
+    /// Their features, encoded as the clients' own.
+    pub design: Design,
+    /// Their labels.
+    pub labels: Vec<f64>,
+    /// What they are a test of.
+    pub kind: RowsModel,
+}
+
+/// How well held-out rows are predicted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// How many rows there are.
+    pub rows: usize,
+    /// The mean of minus the log of the predictive probability, or density, of what was observed.
+    pub negative_log_likelihood: f64,
+    /// The share of rows whose most probable class is theirs; none in regression.
+    pub accuracy: Option<f64>,
+    /// The mean squared distance of the predicted probabilities to what was observed; none in regression.
+    pub brier: Option<f64>,
+    /// The root of the mean squared error of the predicted mean; none with classes.
+    pub root_mean_square: Option<f64>,
+}
+
+impl HeldOut {
+    /// The rows as a model of their own, as the clients' rows are.
+    pub fn potential(&self) -> Result<Arc<dyn Potential>, DataError> {
+        crate::problem::model(self.design.clone(), self.labels.clone(), self.kind)
+    }
+
+    /// Average over the draws what each of them says of every row, and score the average.
+    pub fn score(&self, draws: &Draws) -> Result<Option<Scores>, PredictiveError> {
+        let total = draws.chains() * draws.length();
+        if total == 0 {
+            return Ok(None);
+        }
+        let every = total.div_ceil(MOST_DRAWS);
+        let used: Vec<&[f64]> = draws.rows().step_by(every).collect();
+        let share = 1.0 / used.len() as f64;
+        let (rows, d) = (self.labels.len(), self.design.columns());
+        let classes = match self.kind {
+            RowsModel::Linear { noise_variance } => return Ok(Some(self.regression(&used, noise_variance))),
+            RowsModel::Softmax { classes } => classes,
+            RowsModel::Logistic | RowsModel::Isotropic => 2,
+        };
+        let mut probabilities = vec![0.0; rows * classes];
+        let mut scores = vec![0.0; classes];
+        for draw in used {
+            for (row, mean) in probabilities.chunks_exact_mut(classes).enumerate() {
+                if let RowsModel::Softmax { .. } = self.kind {
+                    for (score, parameters) in scores.iter_mut().zip(draw.chunks_exact(d)) {
+                        *score = self.design.row_dot(row, parameters);
+                    }
+                    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    scores.iter_mut().for_each(|score| *score = exp(*score - most));
+                    let sum: f64 = scores.iter().sum();
+                    mean.iter_mut().zip(&scores).for_each(|(mean, score)| *mean += share * score / sum);
+                } else {
+                    let p = sigmoid(self.design.row_dot(row, draw));
+                    mean[0] += share * (1.0 - p);
+                    mean[1] += share * p;
+                }
+            }
+        }
+        let labels: Vec<usize> = self.labels.iter().map(|label| *label as usize).collect();
+        let predictive = Predictive::new(&probabilities, classes)?;
+        Ok(Some(Scores {
+            rows,
+            negative_log_likelihood: predictive.negative_log_likelihood(&labels)?,
+            accuracy: Some(predictive.accuracy(&labels)?),
+            brier: Some(predictive.brier(&labels)?),
+            root_mean_square: None,
+        }))
+    }
+
+    /// The predictive density of a response is a mixture of normals, one for each draw.
+    fn regression(&self, draws: &[&[f64]], variance: f64) -> Scores {
+        let n = draws.len() as f64;
+        let (mut loss, mut squares) = (0.0, 0.0);
+        for (row, y) in self.labels.iter().enumerate() {
+            let means: Vec<f64> = draws.iter().map(|draw| self.design.row_dot(row, draw)).collect();
+            let exponents: Vec<f64> = means.iter().map(|mean| -(y - mean) * (y - mean) / (2.0 * variance)).collect();
+            let most = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = exponents.iter().map(|e| exp(e - most)).sum();
+            loss -= most + ln(sum / n) - 0.5 * ln(std::f64::consts::TAU * variance);
+            let error = y - means.iter().sum::<f64>() / n;
+            squares += error * error;
+        }
+        let rows = self.labels.len();
+        let root_mean_square = Some((squares / rows as f64).sqrt());
+        Scores { rows, negative_log_likelihood: loss / rows as f64, accuracy: None, brier: None, root_mean_square }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(kind: RowsModel, labels: Vec<f64>) -> HeldOut {
+        HeldOut { design: Design::dense(vec![1.0, 0.0, 1.0, 2.0, 1.0, -1.0], 2).unwrap(), labels, kind }
+    }
+
+    #[test]
+    fn scores_are_those_of_the_averaged_prediction() {
+        let draws = Draws::from_chains(vec![vec![0.0, 1.0, 0.0, 1.0], vec![0.0, 0.0, 0.0, 0.0]], 2);
+        let p = |z: f64| 0.5 * (1.0 / (1.0 + (-z).exp()) + 0.5);
+        let scores = held(RowsModel::Logistic, vec![1.0, 1.0, 1.0]).score(&draws).unwrap().unwrap();
+        let expected = -(0.5f64.ln() + p(2.0).ln() + p(-1.0).ln()) / 3.0;
+        assert!((scores.negative_log_likelihood - expected).abs() < 1e-12 && scores.rows == 3);
+        // Two classes of a softmax model with opposite halves of the parameters say the same.
+        let halves = Draws::from_chains(vec![vec![0.0, -0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0]], 4);
+        let same = held(RowsModel::Softmax { classes: 2 }, vec![1.0, 1.0, 1.0]).score(&halves).unwrap().unwrap();
+        assert!((same.negative_log_likelihood - expected).abs() < 1e-12 && same.brier.is_some());
+        let scores = held(RowsModel::Linear { noise_variance: 4.0 }, vec![0.5, 1.0, 0.0]).score(&draws).unwrap().unwrap();
+        assert!((scores.root_mean_square.unwrap() - ((0.25f64 + 0.0 + 0.25) / 3.0).sqrt()).abs() < 1e-12);
+        let density = |y: f64, m: f64| (-(y - m) * (y - m) / 8.0).exp() / (std::f64::consts::TAU * 4.0).sqrt();
+        let mixture = |y: f64, m: f64| (0.5 * (density(y, m) + density(y, 0.0))).ln();
+        let expected = -(mixture(0.5, 0.0) + mixture(1.0, 2.0) + mixture(0.0, -1.0)) / 3.0;
+        assert!((scores.negative_log_likelihood - expected).abs() < 1e-12);
+        assert_eq!(held(RowsModel::Logistic, vec![1.0; 3]).score(&Draws::new(2)).unwrap(), None);
+    }
+}

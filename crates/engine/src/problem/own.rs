@@ -1,0 +1,422 @@
+//! Build the target of data of one's own: read, hold rows out, deal, agree on labels and scales.
+
+use std::sync::Arc;
+
+use consilience_core::error::DataError;
+use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Softmax};
+use consilience_core::protocol::Statement;
+use consilience_core::rng::Seed;
+
+use super::{Problem, assemble};
+use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource, RowsModel};
+use crate::data::formats::{At, DataFile, Format, FormatError};
+use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
+use crate::data::{Dataset, Features, Federation, Schema, Table, formula};
+use crate::held_out::HeldOut;
+
+/// A problem and its fix.
+type Complaint = (String, &'static str);
+
+const READ: &str = "correct the file, or how [data] says it is to be read";
+const DEAL: &str = "correct clients, scheme, rows or test in [data]";
+const FORMULA: &str = "correct target.formula, or the files' columns";
+
+/// The problem of a config with data of its own.
+pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigError> {
+    let complain = |(problem, fix): Complaint| config.source.complain(&own.place, problem, fix);
+    let seed = Seed::new(own.seed.unwrap_or(config.seed));
+    let sites = match &own.formula {
+        Some(formula) => by_formula(own, formula, seed).map_err(complain)?,
+        None => by_columns(own, seed).map_err(complain)?,
+    };
+    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    for (name, design, labels) in sites.clients {
+        let model = model(design, labels, own.kind);
+        clients.push(model.map_err(|e| complain((format!("client \"{name}\": {e}"), "use another scheme, or fewer clients")))?);
+    }
+    let parameters = match own.kind {
+        RowsModel::Softmax { classes } => {
+            let class = |k: usize| sites.classes.as_ref().and_then(|names| names.get(k).cloned()).unwrap_or_else(|| k.to_string());
+            (0..classes)
+                .flat_map(|k| sites.columns.iter().map(move |column| format!("{column}[{}]", class(k))).collect::<Vec<_>>())
+                .collect()
+        }
+        _ => sites.columns,
+    };
+    Ok(Problem {
+        target: assemble(config, clients, parameters.len())?,
+        parameters,
+        clients: sites.names,
+        statement: Statement::new::<&str, &str>([]),
+        notes: sites.notes,
+        moments_bits: sites.bits,
+        held_out: sites.held_out,
+    })
+}
+
+/// The problem of a toy that is generated.
+pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, ConfigError> {
+    let complain = |e: DataError| config.source.complain(&toy.place, e.to_string(), "use other sizes");
+    let seed = Seed::new(toy.seed.unwrap_or(config.seed));
+    let gaussian = |mean: Vec<f64>, covariance: &[f64]| -> Result<Arc<dyn Potential>, DataError> {
+        Ok(Arc::new(Gaussian::from_covariance(mean, covariance)?))
+    };
+    let clients: Result<Vec<Arc<dyn Potential>>, DataError> = match toy.what {
+        Generator::QlsdToy => {
+            let rows = toy_qlsd::make(toy.clients, toy.dim, seed).into_iter();
+            rows.map(|cells| Ok(Arc::new(Isotropic::new(cells, toy.dim)?) as Arc<dyn Potential>)).collect()
+        }
+        Generator::FaLdToy(alpha) => {
+            toy_fa_ld::make(toy.clients, alpha, seed).into_iter().map(|mean| gaussian(mean.to_vec(), &toy_fa_ld::COVARIANCE)).collect()
+        }
+        Generator::FaldToy | Generator::Synthetic(..) => {
+            toy_fald::make(toy.clients, toy.dim, seed).into_iter().map(|(mean, covariance)| gaussian(mean, &covariance)).collect()
+        }
+    };
+    let clients = clients.map_err(complain)?;
+    Ok(Problem {
+        parameters: (1..=toy.dim).map(|k| format!("x{k}")).collect(),
+        clients: (1..=clients.len()).map(|k| format!("client {k}")).collect(),
+        target: assemble(config, clients, toy.dim)?,
+        statement: Statement::new::<&str, &str>([]),
+        notes: Vec::new(),
+        moments_bits: (0, 0),
+        held_out: None,
+    })
+}
+
+/// What sites know, as numbers.
+struct Sites {
+    /// Name, design and labels of each client.
+    clients: Vec<(String, Design, Vec<f64>)>,
+    names: Vec<String>,
+    columns: Vec<String>,
+    classes: Option<Vec<String>>,
+    notes: Vec<String>,
+    bits: (u64, u64),
+    held_out: Option<HeldOut>,
+}
+
+/// The model of some rows.
+pub(crate) fn model(design: Design, labels: Vec<f64>, kind: RowsModel) -> Result<Arc<dyn Potential>, DataError> {
+    Ok(match kind {
+        RowsModel::Softmax { classes } => Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?),
+        RowsModel::Linear { noise_variance } => Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance })?),
+        RowsModel::Logistic | RowsModel::Isotropic => Arc::new(Glm::new(design, labels, Family::Bernoulli)?),
+    })
+}
+
+/// Which rows of `rows` are learnt from and which are held out; at least one is learnt from.
+fn hold_out(rows: usize, share: Option<f64>, seed: Seed, place: u64) -> (Vec<u32>, Vec<u32>) {
+    let held = share.map_or(0, |share| ((share * rows as f64).round() as usize).min(rows.saturating_sub(1)));
+    let test = partition::held_out(rows, held, seed, place);
+    let learn = (0..rows as u32).filter(|row| test.binary_search(row).is_err()).collect();
+    (learn, test)
+}
+
+/// Rows that were to be held out must be there.
+fn check_held_out(own: &OwnData, tests: usize) -> Result<(), Complaint> {
+    match own.test {
+        Some(share) if tests == 0 => Err((format!("{share} of every site's rows is less than one row to test on"), DEAL)),
+        _ => Ok(()),
+    }
+}
+
+/// Columns as they are, perhaps scaled; labels as they are, or in the order of the classes.
+fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
+    let mut notes = Vec::new();
+    let read = |e: FormatError| (e.to_string(), READ);
+    let mut parts: Vec<(String, Dataset, Vec<u32>)> = Vec::new();
+    let mut tests: Vec<Dataset> = Vec::new();
+    match &own.source {
+        OwnSource::Sites(sites) => {
+            let mut all = Vec::new();
+            for (name, file) in sites {
+                all.push((name.clone(), file.dataset(None).map_err(read)?, file));
+            }
+            agree_on_columns(&mut all)?;
+            let classes = agree_on_labels(own, all.iter_mut().map(|(_, data, file)| (data, file.path.display().to_string())), &mut notes)?;
+            for (k, (name, mut data, _)) in all.into_iter().enumerate() {
+                data.classes.clone_from(&classes);
+                let (learn, test) = hold_out(data.rows(), own.test, seed, k as u64);
+                tests.extend((!test.is_empty()).then(|| data.select(&test)));
+                parts.push((name, data, learn));
+            }
+        }
+        OwnSource::File { file, clients, scheme, rows } => {
+            let (mut data, scheme) = read_to_deal(file, scheme).map_err(read)?;
+            data.classes = agree_on_labels(own, std::iter::once((&mut data, file.path.display().to_string())), &mut notes)?;
+            if let Some(rows) = rows.filter(|rows| *rows < data.rows()) {
+                notes.push(format!("A random subset of {rows} of {} rows.", data.rows()));
+                data = data.select(&partition::subset(data.rows(), rows, seed));
+            }
+            deal(own, data, &scheme, *clients, seed, &mut parts, &mut tests, &mut notes)?;
+        }
+        OwnSource::Synthetic(settings) => {
+            let data = synthetic::make(*settings, seed);
+            deal(own, data, &Scheme::Natural(None), None, seed, &mut parts, &mut tests, &mut notes)?;
+        }
+    }
+    check_held_out(own, tests.len())?;
+    let Some((_, first, _)) = parts.first() else { return Err(("there are no clients".into(), DEAL)) };
+    let (columns, classes) = (first.columns.clone(), first.classes.clone());
+    let mut divisors = vec![1.0f64; columns.len()];
+    if own.scale {
+        let greatest: Vec<Vec<f64>> = parts.iter().map(|(_, data, rows)| data.select(rows).greatest()).collect();
+        divisors = (0..columns.len()).map(|k| greatest.iter().map(|of_site| of_site[k]).fold(0.0, f64::max)).collect();
+    }
+    let scaled = divisors.iter().filter(|divisor| **divisor != 1.0).count();
+    if scaled > 0 {
+        notes.push(format!("{scaled} columns are divided by their greatest absolute value."));
+    }
+    let bits = if scaled > 0 { 64 * (parts.len() * columns.len()) as u64 } else { 0 };
+    let design = |data: &Dataset, rows: &[u32], who: &str| {
+        data.design(rows, own.intercept, &divisors).map_err(|e| (format!("{who}: {e}"), "use another scheme, or fewer clients"))
+    };
+    let held_out = match hold_together(&tests) {
+        None => None,
+        Some(test) => {
+            notes.push(format!("{} rows are held out, to test on.", test.rows()));
+            let all: Vec<u32> = (0..test.rows() as u32).collect();
+            Some(HeldOut { design: design(&test, &all, "the rows held out")?, labels: test.labels, kind: own.kind })
+        }
+    };
+    let mut clients = Vec::new();
+    for (name, data, rows) in &parts {
+        clients.push((name.clone(), design(data, rows, name)?, data.labels_of(rows)));
+    }
+    let names = parts.into_iter().map(|(name, _, _)| name).collect();
+    let columns = own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
+    Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out })
+}
+
+/// The rows of one file, and the scheme that deals them. A column of names or numbers that deals the rows of a table is no feature.
+fn read_to_deal(file: &DataFile, scheme: &Scheme) -> Result<(Dataset, Scheme), FormatError> {
+    match scheme {
+        Scheme::Natural(Some(column)) if matches!(file.format()?, Format::Csv | Format::Parquet) => {
+            let groups = file.groups(column)?;
+            Ok((Dataset { groups: Some(groups), ..file.dataset(Some(column))? }, Scheme::Natural(None)))
+        }
+        _ => Ok((file.dataset(None)?, scheme.clone())),
+    }
+}
+
+/// Hold rows out, then deal the others.
+#[allow(clippy::too_many_arguments)] // one step of `by_columns`, taken out for its two callers
+fn deal(
+    own: &OwnData,
+    data: Dataset,
+    scheme: &Scheme,
+    clients: Option<usize>,
+    seed: Seed,
+    parts: &mut Vec<(String, Dataset, Vec<u32>)>,
+    tests: &mut Vec<Dataset>,
+    notes: &mut Vec<String>,
+) -> Result<(), Complaint> {
+    let (learn, test) = hold_out(data.rows(), own.test, seed, 0);
+    tests.extend((!test.is_empty()).then(|| data.select(&test)));
+    let data = if test.is_empty() { data } else { data.select(&learn) };
+    let dealt = partition::split(&data, scheme, clients, seed).map_err(|e| (e.to_string(), DEAL))?;
+    notes.push(format!("{} rows dealt to {} clients by {scheme}.", data.rows(), dealt.rows.len()));
+    for (name, rows) in dealt.names.into_iter().zip(dealt.rows) {
+        let mine = data.select(&rows);
+        let all = (0..mine.rows() as u32).collect();
+        parts.push((name, mine, all));
+    }
+    Ok(())
+}
+
+/// All sites must have the same columns; sparse files may differ in the greatest one that they use.
+fn agree_on_columns(all: &mut [(String, Dataset, &DataFile)]) -> Result<(), Complaint> {
+    let widest = all.iter().filter(|(_, data, _)| data.is_sparse()).map(|(_, data, _)| data.columns.clone()).max_by_key(Vec::len);
+    for (_, data, file) in all.iter_mut() {
+        if let Some(widest) = widest.as_ref().filter(|_| data.is_sparse() && file.columns.is_none()) {
+            data.columns.clone_from(widest);
+        }
+    }
+    let Some((first, rest)) = all.split_first() else { return Ok(()) };
+    let listed = |columns: &[String]| {
+        let more = if columns.len() > 12 { format!(" and {} more", columns.len() - 12) } else { String::new() };
+        format!("{}{more}", columns.iter().take(12).cloned().collect::<Vec<_>>().join(", "))
+    };
+    for (name, data, _) in rest {
+        if data.columns != first.1.columns {
+            let (found, expected) = (listed(&data.columns), listed(&first.1.columns));
+            let problem = format!("client \"{name}\": its columns are {found}, those of client \"{}\" {expected}", first.0);
+            return Err((problem, "all clients must have the same columns; a formula agrees on the levels of words"));
+        }
+    }
+    Ok(())
+}
+
+/// Make labels class numbers, alike at all sites, and name the classes.
+fn agree_on_labels<'a>(
+    own: &OwnData,
+    all: impl Iterator<Item = (&'a mut Dataset, String)>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Vec<String>>, Complaint> {
+    let mut all: Vec<(&mut Dataset, String)> = all.collect();
+    let classes = match own.kind {
+        RowsModel::Softmax { classes } => classes,
+        RowsModel::Logistic | RowsModel::Isotropic => 2,
+        RowsModel::Linear { .. } => {
+            if let Some((data, file)) = all.iter().find(|(data, _)| data.classes.is_some()) {
+                let word = data.classes.iter().flatten().next().cloned().unwrap_or_default();
+                return Err((format!("{file}: the response `{word}` is no number"), "name another response, or use model = \"logistic\""));
+            }
+            return Ok(None);
+        }
+    };
+    if all.iter().any(|(data, _)| data.classes.is_some()) {
+        return agree_on_words(&mut all, classes, notes).map(Some);
+    }
+    let plain: Vec<f64> = (0..classes).map(|k| k as f64).collect();
+    let mut found: Vec<f64> = all.iter().flat_map(|(data, _)| data.labels.iter().copied()).collect();
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    let values = match &own.labels {
+        Some(stated) => stated.clone(),
+        None if found.iter().all(|label| plain.contains(label)) || found.len() > classes => plain.clone(),
+        None => found,
+    };
+    if values.len() != classes {
+        return Err((format!("{} labels for {classes} classes", values.len()), "state data.labels, one value for each class"));
+    }
+    for (data, file) in &mut all {
+        for row in 0..data.labels.len() {
+            let label = data.labels[row];
+            data.labels[row] = values.iter().position(|value| *value == label).map(|k| k as f64).ok_or_else(|| {
+                let allowed = format!("use one of {}", values.iter().map(f64::to_string).collect::<Vec<_>>().join(", "));
+                let error = FormatError::Label { file: file.clone(), at: At::Row(row as u64 + 1), found: label, allowed };
+                (error.to_string(), "correct the row, or state data.labels or target.classes")
+            })?;
+        }
+    }
+    if values != plain {
+        let pairs: Vec<String> = values.iter().enumerate().map(|(k, value)| format!("{value} is class {k}")).collect();
+        notes.push(format!("Labels: {}.", pairs.join(", ")));
+    }
+    Ok(Some(values.iter().map(f64::to_string).collect()))
+}
+
+/// Words as labels: the classes are the words of all sites in the order of the alphabet.
+fn agree_on_words(all: &mut [(&mut Dataset, String)], classes: usize, notes: &mut Vec<String>) -> Result<Vec<String>, Complaint> {
+    let mut words: Vec<String> = all.iter().flat_map(|(data, _)| data.classes.iter().flatten().cloned()).collect();
+    words.sort();
+    words.dedup();
+    if let Some((_, file)) = all.iter().find(|(data, _)| data.classes.is_none()) {
+        return Err((format!("{file}: its labels are numbers, those of other clients words"), "write all labels alike"));
+    }
+    if words.len() != classes {
+        let problem = format!(
+            "{} different labels ({}) for {classes} classes",
+            words.len(),
+            words.iter().take(8).cloned().collect::<Vec<_>>().join(", ")
+        );
+        return Err((problem, "name the right response, set target.classes, or write a formula such as ill == yes ~ age"));
+    }
+    for (data, _) in all.iter_mut() {
+        let places: Vec<f64> = data.classes.iter().flatten().map(|word| words.binary_search(word).unwrap_or_default() as f64).collect();
+        data.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+    }
+    let pairs: Vec<String> = words.iter().enumerate().map(|(k, word)| format!("{word} is class {k}")).collect();
+    notes.push(format!("Labels: {}.", pairs.join(", ")));
+    Ok(words)
+}
+
+/// The rows that all sites hold out, as one data set.
+fn hold_together(tests: &[Dataset]) -> Option<Dataset> {
+    let mut all = tests.first()?.clone();
+    for more in &tests[1..] {
+        match (&mut all.features, &more.features) {
+            (Features::Dense(cells), Features::Dense(more)) => cells.extend_from_slice(more),
+            (Features::Bytes { cells, .. }, Features::Bytes { cells: more, .. }) => cells.extend_from_slice(more),
+            (Features::Sparse { starts, columns, values }, Features::Sparse { starts: s, columns: c, values: v }) => {
+                let before = columns.len();
+                starts.extend(s.iter().skip(1).map(|start| start + before));
+                columns.extend_from_slice(c);
+                values.extend_from_slice(v);
+            }
+            _ => continue, // a site in another format is not tested on
+        }
+        all.labels.extend_from_slice(&more.labels);
+    }
+    Some(all)
+}
+
+/// Columns by a formula: sites agree on kinds, levels, means and deviations by exchanging sums.
+fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complaint> {
+    let read = |e: FormatError| (e.to_string(), READ);
+    let encode = |e: crate::data::EncodeError| (e.to_string(), FORMULA);
+    let (mut sites, schema): (Vec<(String, Table)>, Schema) = match &own.source {
+        OwnSource::Synthetic(_) => return Err(("generated data has no columns with names".into(), "remove target.formula")),
+        OwnSource::Sites(files) => {
+            let schemas = files.iter().map(|(_, file)| file.schema()).collect::<Result<Vec<_>, _>>().map_err(read)?;
+            let schema = Schema::common(&schemas);
+            let table = |(name, file): &(String, DataFile)| Ok((name.clone(), file.table(Some(&schema))?.with_kinds(&schema)?));
+            (files.iter().map(table).collect::<Result<_, FormatError>>().map_err(read)?, schema)
+        }
+        OwnSource::File { file, clients, scheme, rows } => {
+            let schema = file.schema().map_err(read)?;
+            let mut table = file.table(Some(&schema)).map_err(read)?;
+            let kept = rows.filter(|rows| *rows < table.rows()).map(|rows| partition::subset(table.rows(), rows, seed));
+            if let Some(kept) = &kept {
+                table = table.select(kept);
+            }
+            let plan = formula::parse(formula, &schema).map_err(|e| (e.to_string(), FORMULA))?;
+            let labels = crate::data::response(&table, &plan.response).map_err(encode)?;
+            let classes = (!matches!(plan.response, crate::data::Response::Value { .. })).then(|| vec!["0".into(), "1".into()]);
+            let (scheme, groups) = match scheme {
+                Scheme::Natural(Some(column)) => {
+                    let mut groups = file.groups(column).map_err(read)?;
+                    if let Some(kept) = &kept {
+                        groups.rows = kept.iter().map(|row| groups.rows[*row as usize]).collect();
+                    }
+                    (Scheme::Natural(None), Some(groups))
+                }
+                other => (other.clone(), None),
+            };
+            let labelled = Dataset { features: Features::Dense(Vec::new()), labels, classes, columns: Vec::new(), groups };
+            let dealt = partition::split(&labelled, &scheme, *clients, seed).map_err(|e| (e.to_string(), DEAL))?;
+            (dealt.names.into_iter().zip(dealt.rows.iter().map(|rows| table.select(rows))).collect(), schema)
+        }
+    };
+    let plan = formula::parse(formula, &schema).map_err(|e| (e.to_string(), FORMULA))?;
+    let mut tests = Vec::new();
+    for (k, (name, table)) in sites.iter_mut().enumerate() {
+        let (learn, test) = hold_out(table.rows(), own.test, seed, k as u64);
+        if !test.is_empty() {
+            tests.push((name.clone(), table.select(&test)));
+            *table = table.select(&learn);
+        }
+    }
+    check_held_out(own, tests.len())?;
+    let federation = Federation::new(formula, &sites, &plan).map_err(encode)?;
+    let held_out = if tests.is_empty() {
+        None
+    } else {
+        let rows = federation.encode_more(&tests, &plan).map_err(encode)?;
+        let complain = |e: DataError| (format!("the rows held out: {e}"), READ);
+        Some(HeldOut { design: Design::dense(rows.cells, rows.columns).map_err(complain)?, labels: rows.response, kind: own.kind })
+    };
+    let mut notes = federation.notes.clone();
+    if let Some(held) = &held_out {
+        notes.push(format!("{} rows are held out, to test on.", held.labels.len()));
+    }
+    // Every site says of every column what kind it is, and hears what all agreed on: a byte each.
+    let kinds = 8 * (schema.columns.len() * sites.len()) as u64;
+    let mut clients = Vec::new();
+    for site in federation.sites {
+        let design = Design::dense(site.cells, site.columns).map_err(|e| (format!("client \"{}\": {e}", site.name), READ))?;
+        clients.push((site.name, design, site.response));
+    }
+    Ok(Sites {
+        names: clients.iter().map(|(name, _, _)| name.clone()).collect(),
+        clients,
+        columns: federation.parameters,
+        classes: None,
+        notes,
+        bits: (federation.exchanged_bits_up + kinds, federation.exchanged_bits_down + kinds),
+        held_out,
+    })
+}

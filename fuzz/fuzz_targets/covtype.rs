@@ -1,0 +1,9 @@
+#![no_main]
+use consilience_engine::data::formats::covtype;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(read) = covtype::parse(data, "f", &["a", "b", "c"]) {
+        consilience_fuzz::sound(&read);
+    }
+});
