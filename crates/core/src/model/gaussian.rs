@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use super::{Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
-use crate::lanes::vectorised;
+use crate::lanes::{vectorised, wide};
 use crate::linalg::{add_scaled, dot, subtract};
 
 /// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
@@ -137,6 +137,15 @@ impl Isotropic {
     }
 }
 
+wide! {
+    /// `out += scale (n (x - z))`.
+    fn add_scaled_difference<'a>(x: &'a [f64], z: &'a [f64], n: f64, scale: f64, out: &'a mut [f64]) -> () {
+        for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
+            *out += scale * (n * (x - z));
+        }
+    }
+}
+
 impl Potential for Isotropic {
     fn dim(&self) -> usize {
         self.dim
@@ -177,10 +186,11 @@ impl Potential for Isotropic {
     }
 
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        let n = rows.count(self.rows) as f64; // whatever the rows are: they cancel
-        for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
-            *out += scale * (n * (x - z));
-        }
+        add_scaled_difference(x, z, rows.count(self.rows) as f64, scale, out); // whatever the rows are: they cancel
+    }
+
+    fn differences_ignore_rows(&self) -> bool {
+        true
     }
 
     fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {

@@ -243,16 +243,16 @@ impl Client {
     /// The gradient estimate at the position, by the oracle.
     fn estimate(&mut self, round: u64) {
         let (private, id) = (self.private, self.site.id());
-        self.site.draw_batch(|| private.stream(Purpose::Batch, id, round));
+        let batch = || private.stream(Purpose::Batch, id, round);
         match &self.oracle {
-            Oracle::Plain => self.site.estimate(&self.position, &mut self.gradient),
+            Oracle::Plain => self.site.estimate(&self.position, batch, &mut self.gradient),
             Oracle::FixedPoint(_) => {
                 self.gradient.fill(0.0);
-                self.site.add_difference(&self.position, &self.reference, 1.0, &mut self.gradient);
+                self.site.add_difference(&self.position, &self.reference, 1.0, batch, &mut self.gradient);
             }
             Oracle::Svrg { .. } => {
                 self.gradient.copy_from_slice(&self.anchor);
-                self.site.add_difference(&self.position, &self.reference, 1.0, &mut self.gradient);
+                self.site.add_difference(&self.position, &self.reference, 1.0, batch, &mut self.gradient);
             }
         }
     }
