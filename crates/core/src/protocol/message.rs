@@ -94,7 +94,7 @@ pub enum Payload<'a> {
         /// The symbols.
         message: &'a Message,
         /// How they are written.
-        channel: Channel,
+        channel: &'a Channel,
     },
 }
 
@@ -148,14 +148,17 @@ impl Sender {
         if self.refused {
             Payload::Plain(&self.values, Precision::F64)
         } else {
-            Payload::Coded { values: &self.values, message: &self.message, channel: self.channel }
+            Payload::Coded { values: &self.values, message: &self.message, channel: &self.channel }
         }
     }
 
-    fn compress(&mut self, v: &[f64], stream: Stream) -> Result<(), CompressError> {
-        self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
-        let mut shared = stream;
-        self.message.dequantise(&mut shared, &mut self.values)
+    fn compress(&mut self, v: &[f64], mut stream: Stream) -> Result<(), CompressError> {
+        if self.channel.compressor().needs_shared_stream() {
+            self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
+        } else {
+            self.channel.quantise(v, &mut stream, &mut self.message)?; // the receiver draws nothing: no need to start again
+        }
+        self.message.dequantise(&mut stream, &mut self.values)
     }
 }
 
