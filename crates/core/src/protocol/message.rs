@@ -134,7 +134,7 @@ impl Sender {
     /// Compress `v` with the random numbers of `stream`.
     ///
     /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it is, for the receiver to refuse by name.
-    pub fn send(&mut self, v: &[f64], stream: Stream) -> Payload<'_> {
+    pub fn send(&mut self, v: &[f64], stream: &mut Stream) -> Payload<'_> {
         self.refused = self.compress(v, stream).is_err();
         if self.refused {
             self.values.copy_from_slice(v);
@@ -152,13 +152,13 @@ impl Sender {
         }
     }
 
-    fn compress(&mut self, v: &[f64], mut stream: Stream) -> Result<(), CompressError> {
+    fn compress(&mut self, v: &[f64], stream: &mut Stream) -> Result<(), CompressError> {
         if self.channel.compressor().needs_shared_stream() {
             self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
         } else {
-            self.channel.quantise(v, &mut stream, &mut self.message)?; // the receiver draws nothing: no need to start again
+            self.channel.quantise(v, stream, &mut self.message)?; // the receiver draws nothing: no need to start again
         }
-        self.message.dequantise(&mut stream, &mut self.values)
+        self.message.dequantise(stream, &mut self.values)
     }
 }
 

@@ -168,7 +168,7 @@ pub(super) fn write<S: BitSink>(integer: Integer, layout: Layout, levels: &[i32]
 /// The number of bits that [`write`] would write.
 pub(super) fn length(integer: Integer, layout: Layout, max: u32, levels: &[i32]) -> u64 {
     match layout {
-        Layout::Dense => Integer::DENSE[integer as usize].total(levels, max),
+        Layout::Dense => Integer::DENSE[integer as usize].total(levels, (max + 1).ilog2() as usize),
         Layout::Sparse => {
             let (mut bits, mut next) = (0, 0);
             for (place, level) in levels.iter().enumerate().filter(|(_, level)| **level != 0) {

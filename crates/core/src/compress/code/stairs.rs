@@ -1,11 +1,11 @@
-//! Add up the lengths of levels where a length rises with `|l|` at few places, sixteen levels at a time.
+//! Add up the lengths of levels where a length rises with `|l|` at few places, many levels at a time.
 
 use crate::lanes::wide;
 
 /// More places than any code has: one for each bit of a level, or for each bit of the longest word.
 const MOST: usize = 48;
-/// Levels worked on at once.
-const ABREAST: usize = 16;
+/// Levels worked on at once: four of the widest registers.
+const ABREAST: usize = 64;
 
 /// A length as a function of `|l|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,42 +33,40 @@ impl Stairs {
         }
     }
 
-    /// The sum of the lengths of `levels`, none of which is beyond `max` in absolute value.
-    pub(super) fn total(&self, levels: &[i32], max: u32) -> u64 {
+    /// The sum of the lengths of `levels`, none of which is beyond the first `steps` steps.
+    pub(super) fn total(&self, levels: &[i32], steps: usize) -> u64 {
         const PART: usize = 1 << 16; // sums of a part fit 32 bits
-        let used = self.from[..self.count].partition_point(|from| *from <= max);
-        let rises: i64 = levels.chunks(PART).map(|part| i64::from(rises(&self.from[..used], &self.by[..used], part))).sum();
+        let rises: i64 = levels.chunks(PART).map(|part| i64::from(rises(&self.from[..steps], &self.by[..steps], part))).sum();
         (u64::from(self.ground) * levels.len() as u64).wrapping_add_signed(rises)
+    }
+
+    /// How many steps there are.
+    pub(super) fn steps(&self) -> usize {
+        self.count
     }
 }
 
 wide! {
     /// The sum over all levels and steps of `by`, where `|l|` is at least `from`.
     fn rises<'a>(from: &'a [u32], by: &'a [i32], levels: &'a [i32]) -> i32 {
-        let mut sums = [0; ABREAST];
-        let (whole, rest) = levels.as_chunks::<ABREAST>();
-        for sixteen in whole {
-            climb(from, by, sixteen, &mut sums);
+        let mut sum = 0;
+        for abreast in levels.chunks(ABREAST) {
+            let mut sizes = [0; ABREAST]; // a zero climbs nothing
+            for (size, level) in sizes.iter_mut().zip(abreast) {
+                *size = level.unsigned_abs();
+            }
+            for (&from, &by) in from.iter().zip(by) {
+                sum += by * sizes.iter().map(|size| i32::from(*size >= from)).sum::<i32>();
+            }
         }
-        if !rest.is_empty() {
-            let mut last = [0; ABREAST]; // a zero climbs nothing
-            last[..rest.len()].copy_from_slice(rest);
-            climb(from, by, &last, &mut sums);
-        }
-        sums.iter().sum()
+        sum
     }
 }
 
-#[inline(always)]
-fn climb(from: &[u32], by: &[i32], levels: &[i32; ABREAST], sums: &mut [i32; ABREAST]) {
-    let mut sizes = [0; ABREAST];
-    for lane in 0..ABREAST {
-        sizes[lane] = levels[lane].unsigned_abs();
-    }
-    for (from, by) in from.iter().zip(by) {
-        for lane in 0..ABREAST {
-            sums[lane] += if sizes[lane] >= *from { *by } else { 0 };
-        }
+wide! {
+    /// The largest `|l|`.
+    pub(super) fn largest<'a>(levels: &'a [i32]) -> u32 {
+        levels.iter().fold(0, |top, level| level.unsigned_abs().max(top))
     }
 }
 
@@ -84,10 +82,10 @@ mod tests {
         }
         let length =
             |size: u32| [(1, 2), (2, -1), (5, 4), (10, 7)].iter().fold(3, |sum, (from, by)| sum + if size >= *from { *by } else { 0 });
-        for n in [0, 1, 15, 16, 17, 40, 70_000] {
+        for n in [0, 1, 63, 64, 65, 140, 70_000] {
             let levels: Vec<i32> = (0..n).map(|k: i32| (k * 7 % 13) * if k % 2 == 0 { 1 } else { -1 }).collect();
             let one_by_one: i32 = levels.iter().map(|level| length(level.unsigned_abs())).sum();
-            assert_eq!(stairs.total(&levels, 12), one_by_one as u64, "{n}");
+            assert_eq!(stairs.total(&levels, stairs.steps()), one_by_one as u64, "{n}");
         }
     }
 }
