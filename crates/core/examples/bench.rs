@@ -12,7 +12,6 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // it is a program that prints and may panic
 
 use std::collections::BTreeMap;
-use std::hint::black_box;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -270,7 +269,7 @@ fn time_chains(arguments: &Arguments, recipe: &Recipe, target: &Target, centre: 
 
 /// The best wall time and the best CPU time of one call, after one that is not timed.
 fn best_of(arguments: &Arguments, mut call: impl FnMut()) -> (f64, f64) {
-    black_box(call());
+    call();
     let (mut wall, mut cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..arguments.get("repeats", 15) {
         let (start, before) = (Instant::now(), cpu_seconds());

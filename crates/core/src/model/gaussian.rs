@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use super::{Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
-use crate::lanes::{F8, LANES, vectorised, wide};
+use crate::lanes::{F8, LANES, wide};
 use crate::linalg::{add_scaled, dot, subtract};
 
 /// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
@@ -161,9 +161,28 @@ impl Isotropic {
         }
         Ok(Isotropic { dim, rows: cells.len() / dim, cells, sum })
     }
+}
 
-    fn row(&self, row: usize) -> &[f64] {
-        &self.cells[row * self.dim..(row + 1) * self.dim]
+wide! {
+    /// The sum of these rows, in their order; eight columns at a time stay in a register.
+    fn add_up<'a>(cells: &'a [f64], rows: &'a [u32], sum: &'a mut [f64]) -> () {
+        let d = sum.len();
+        let (blocks, rest) = sum.as_chunks_mut::<LANES>();
+        let first_left = blocks.len() * LANES;
+        for (block, out) in blocks.iter_mut().enumerate() {
+            let mut sums = [0.0; LANES];
+            for row in rows {
+                if let Some(eight) = cells[*row as usize * d + block * LANES..].first_chunk::<LANES>() {
+                    for lane in 0..LANES {
+                        sums[lane] += eight[lane];
+                    }
+                }
+            }
+            *out = sums;
+        }
+        for (column, out) in (first_left..).zip(rest) {
+            *out = rows.iter().fold(0.0, |sum, row| sum + cells[*row as usize * d + column]);
+        }
     }
 }
 
@@ -196,23 +215,18 @@ impl Potential for Isotropic {
 
     fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
         // sum_j (x - y_j) = n x - sum_j y_j: one subtraction for all rows, the sum known beforehand for all of them.
-        vectorised(|| {
-            let sum = match rows {
-                Rows::Some(some) if some.len() < self.rows => {
-                    let sum = &mut scratch[..self.dim];
-                    sum.fill(0.0);
-                    for row in some {
-                        add_scaled(1.0, self.row(*row as usize), sum);
-                    }
-                    &*sum
-                }
-                _ => &self.sum,
-            };
-            let n = rows.count(self.rows) as f64;
-            for ((out, x), y) in out.iter_mut().zip(x).zip(sum) {
-                *out += scale * (n * x - y);
+        let sum = match rows {
+            Rows::Some(some) if some.len() < self.rows => {
+                let sum = &mut scratch[..self.dim];
+                add_up(&self.cells, some, sum);
+                &*sum
             }
-        });
+            _ => &self.sum,
+        };
+        let n = rows.count(self.rows) as f64;
+        for ((out, x), y) in out.iter_mut().zip(x).zip(sum) {
+            *out += scale * (n * x - y);
+        }
     }
 
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
