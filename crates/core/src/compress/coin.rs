@@ -4,7 +4,7 @@
 //! sent. Here the word decides unless it falls into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
-use crate::lanes::{F8, Kernel, LANES, W8, exact_f64, run_vectorised};
+use crate::lanes::{Kernel, LANES, exact_f64, run_vectorised};
 use crate::rng::Stream;
 
 /// 2^32.
@@ -12,6 +12,8 @@ pub(super) const WORD: f64 = 4_294_967_296.0;
 
 /// Coordinates for which random words are drawn at once.
 const CHUNK: usize = 512;
+/// From here on the compiler's own blocks are faster than blocks of eight, whose remainder is what costs in short vectors.
+const LONG: usize = 8 * LANES;
 
 /// Levels to round to.
 pub(super) trait Grid: Copy {
@@ -51,18 +53,30 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
     fn run(self) -> bool {
         let Rounding { values, words, out, grid } = self;
         let mut tied = [false; LANES];
-        let blocks = values.as_chunks().0.iter().zip(words.as_chunks().0);
-        for ((values, words), out) in blocks.zip(out.as_chunks_mut().0) {
-            round_eight(values, words, out, grid, &mut tied);
+        if values.len() >= LONG {
+            let mut any = false;
+            for ((value, word), level) in values.iter().zip(words).zip(out) {
+                let (mut one, mut ties) = ([0], [false]);
+                round_lanes(&[*value], &[*word], &mut one, grid, &mut ties);
+                *level = one[0];
+                any |= ties[0];
+            }
+            return any;
         }
-        if let (Some(values), Some(words), Some(out)) = (values.last_chunk(), words.last_chunk(), out.last_chunk_mut()) {
-            round_eight(values, words, out, grid, &mut tied); // some of them once more, which changes nothing
+        let blocks = values.as_chunks::<LANES>().0.iter().zip(words.as_chunks::<LANES>().0);
+        for ((values, words), out) in blocks.zip(out.as_chunks_mut::<LANES>().0) {
+            round_lanes(values, words, out, grid, &mut tied);
+        }
+        if let (Some(values), Some(words), Some(out)) =
+            (values.last_chunk::<LANES>(), words.last_chunk::<LANES>(), out.last_chunk_mut::<LANES>())
+        {
+            round_lanes(values, words, out, grid, &mut tied); // some of them once more, which changes nothing
         } else {
             // A zero has no chance, and the largest word does not fall into cell 0.
             let (mut few, mut few_words, mut levels) = ([0.0; LANES], [u32::MAX; LANES], [0; LANES]);
             few[..values.len()].copy_from_slice(values);
             few_words[..values.len()].copy_from_slice(words);
-            round_eight(&few, &few_words, &mut levels, grid, &mut tied);
+            round_lanes(&few, &few_words, &mut levels, grid, &mut tied);
             out.copy_from_slice(&levels[..values.len()]);
         }
         tied != [false; LANES]
@@ -70,9 +84,9 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
 }
 
 #[inline(always)]
-fn round_eight<G: Grid>(values: &F8, words: &W8, out: &mut [i32; LANES], grid: G, tied: &mut [bool; LANES]) {
+fn round_lanes<G: Grid, const N: usize>(values: &[f64; N], words: &[u32; N], out: &mut [i32; N], grid: G, tied: &mut [bool; N]) {
     const INTEGER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it leaves an integer in the low bits
-    for lane in 0..LANES {
+    for lane in 0..N {
         let (below, chance) = grid.locate(values[lane].abs());
         let (cell, word) = (floor(chance), exact_f64(u64::from(words[lane])));
         let up = if word < cell { 1.0 } else { 0.0 };
