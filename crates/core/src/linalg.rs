@@ -1,6 +1,6 @@
 //! Add and multiply vectors in one fixed order, so that sums have the same bits for any width of register.
 
-use crate::lanes::LANES;
+use crate::lanes::{LANES, wide};
 
 /// The inner product of `a` and `b`, summed in eight interleaved parts.
 #[inline(always)]
@@ -27,6 +27,13 @@ pub fn add_scaled(scale: f64, x: &[f64], y: &mut [f64]) {
     debug_assert_eq!(x.len(), y.len());
     for (target, value) in y.iter_mut().zip(x) {
         *target += scale * value;
+    }
+}
+
+wide! {
+    /// `y += scale * x`, for callers that are not compiled for wide registers themselves.
+    pub fn accumulate<'a>(scale: f64, x: &'a [f64], y: &'a mut [f64]) -> () {
+        add_scaled(scale, x, y);
     }
 }
 

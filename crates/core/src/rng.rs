@@ -127,16 +127,23 @@ impl Stream {
     pub fn words(&mut self, out: &mut [u32]) {
         let mut out = out;
         while !out.is_empty() {
-            if self.used == WORDS {
-                self.refill();
-            }
-            let ready = &self.buffer.as_flattened()[self.used..];
-            let n = ready.len().min(out.len());
-            let (now, later) = out.split_at_mut(n);
-            now.copy_from_slice(&ready[..n]);
-            self.used += n;
+            let ready = self.at_most(out.len());
+            let (now, later) = out.split_at_mut(ready.len());
+            now.copy_from_slice(ready);
             out = later;
         }
+    }
+
+    /// The next words, where they stand: `most` of them or, at the end of what was made together, fewer.
+    #[inline]
+    pub fn at_most(&mut self, most: usize) -> &[u32] {
+        if self.used == WORDS {
+            self.refill();
+        }
+        let ready = &self.buffer.as_flattened()[self.used..];
+        let ready = &ready[..ready.len().min(most)];
+        self.used += ready.len();
+        ready
     }
 
     /// A number uniform in [0, 1), a multiple of 2^-53.

@@ -172,15 +172,9 @@ impl Site {
         self.prior.add_hessian_vector(v, self.prior_weight, out);
     }
 
-    /// Draw the minibatch that [`Site::estimate`] and [`Site::add_difference`] use: a uniform subset, without replacement.
-    pub fn draw_batch(&mut self, stream: impl FnOnce() -> Stream) {
-        if !self.chosen.is_empty() {
-            self.subsets.draw(self.potential.rows() as u32, &mut stream(), &mut self.chosen);
-        }
-    }
-
-    /// `(N/n) sum_{j in S} grad U_ij(x)` and the prior's share, into `out`.
-    pub fn estimate(&mut self, x: &[f64], out: &mut [f64]) {
+    /// `(N/n) sum_{j in S} grad U_ij(x)` and the prior's share, into `out`; the minibatch `S` is a uniform subset, without replacement.
+    pub fn estimate(&mut self, x: &[f64], batch: impl FnOnce() -> Stream, out: &mut [f64]) {
+        self.draw_batch(batch);
         out.fill(0.0);
         let rows = if self.chosen.is_empty() { Rows::All } else { Rows::Some(&self.chosen) };
         self.potential.add_gradient(x, rows, self.inflation(), out, &mut self.scratch);
@@ -188,8 +182,11 @@ impl Site {
         self.rows_evaluated += self.batch as u64;
     }
 
-    /// `out += scale ((N/n) sum_{j in S} [grad U_ij(x) - grad U_ij(z)]` and the same of the prior's share`)`.
-    pub fn add_difference(&mut self, x: &[f64], z: &[f64], scale: f64, out: &mut [f64]) {
+    /// `out += scale ((N/n) sum_{j in S} [grad U_ij(x) - grad U_ij(z)]` and the same of the prior's share`)`, with one minibatch `S` for both.
+    pub fn add_difference(&mut self, x: &[f64], z: &[f64], scale: f64, batch: impl FnOnce() -> Stream, out: &mut [f64]) {
+        if !self.potential.differences_ignore_rows() {
+            self.draw_batch(batch); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
+        }
         let rows = if self.chosen.is_empty() { Rows::All } else { Rows::Some(&self.chosen) };
         let scale_of_rows = scale * self.inflation();
         self.potential.add_gradient_difference(x, z, rows, scale_of_rows, out, &mut self.scratch);
@@ -197,6 +194,12 @@ impl Site {
             self.prior.add_gradient_difference(x, z, scale * self.prior_weight, out);
         }
         self.rows_evaluated += 2 * self.batch as u64;
+    }
+
+    fn draw_batch(&mut self, stream: impl FnOnce() -> Stream) {
+        if !self.chosen.is_empty() {
+            self.subsets.draw(self.potential.rows() as u32, &mut stream(), &mut self.chosen);
+        }
     }
 
     /// `N/n`: what makes a sum over a minibatch stand for the sum over all rows.

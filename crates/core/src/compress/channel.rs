@@ -1,6 +1,6 @@
 //! Join a compressor and a code for vectors of one length, and choose the code.
 
-use super::code::{Code, CodeError, Integer, Layout};
+use super::code::{Book, Code, CodeError, Integer, Layout};
 use super::message::{Message, Symbols};
 use super::spec::SpecError;
 use super::{CompressError, Compressor};
@@ -25,6 +25,7 @@ pub enum CodeChoice {
 pub struct Channel {
     compressor: Compressor,
     code: Code,
+    book: Book,
     dimension: usize,
 }
 
@@ -37,7 +38,7 @@ impl Channel {
             CodeChoice::Elias => Code::Elias(Integer::Omega, published_layout(compressor, dimension)),
             CodeChoice::Auto => shortest(compressor, dimension),
         };
-        Ok(Channel { compressor, code, dimension })
+        Ok(Channel { compressor, code, book: code.book(compressor, dimension), dimension })
     }
 
     /// The compressor.
@@ -65,17 +66,17 @@ impl Channel {
 
     /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte is filled up.
     pub fn encode(&self, message: &Message, out: &mut Vec<u8>) -> u64 {
-        self.code.encode(message, out)
+        self.code.encode_with(&self.book, message, out)
     }
 
     /// The number of bits that [`encode`](Self::encode) would write.
     pub fn length_bits(&self, message: &Message) -> u64 {
-        self.code.length_bits(message)
+        self.code.length_with(&self.book, message)
     }
 
     /// Read a message; bytes that no message of this channel is encoded to are refused.
     pub fn decode(&self, bytes: &[u8], message: &mut Message) -> Result<(), CodeError> {
-        self.code.decode(bytes, self.compressor, self.dimension, message)
+        self.code.decode_with(&self.book, bytes, self.compressor, self.dimension, message)
     }
 }
 
@@ -90,25 +91,27 @@ fn published_layout(compressor: Compressor, dimension: usize) -> Layout {
 /// The code whose encodings of a few Gaussian vectors are shortest in all; among equals the simplest.
 fn shortest(compressor: Compressor, dimension: usize) -> Code {
     const PROBED: usize = 4096;
-    let mut candidates = vec![(Code::Fixed, 0)];
+    let candidate = |code: Code| (code, code.book(compressor, dimension), 0);
+    let mut candidates = vec![candidate(Code::Fixed)];
     if !matches!(compressor.operator.symbols(), Symbols::Numbers(_)) {
         for integer in [Integer::Gamma, Integer::Delta, Integer::Omega] {
-            candidates.push((Code::Elias(integer, Layout::Sparse), 0));
-            candidates.push((Code::Elias(integer, Layout::Dense), 0));
+            candidates.push(candidate(Code::Elias(integer, Layout::Sparse)));
+            candidates.push(candidate(Code::Elias(integer, Layout::Dense)));
         }
-        candidates.push((Code::Entropy, 0));
+        candidates.push(candidate(Code::Huffman));
+        candidates.push(candidate(Code::Entropy));
         let (mut v, mut message) = (vec![0.0; dimension], Message::new());
         for round in 0..(PROBED / dimension.max(1)).clamp(1, 64) as u64 {
             Seed::new(0).stream(Purpose::Data, SERVER, round).normals(&mut v);
             // Normals are finite and small: no quantiser refuses them but `layered`, where sigma is absurdly small.
             if compressor.quantise(&v, &mut Seed::new(0).stream(Purpose::Compress, SERVER, round), &mut message).is_ok() {
-                for (code, bits) in &mut candidates {
-                    *bits += code.length_bits(&message);
+                for (code, book, bits) in &mut candidates {
+                    *bits += code.length_with(book, &message);
                 }
             }
         }
     }
-    candidates.into_iter().min_by_key(|(_, bits)| *bits).map_or(Code::Fixed, |(code, _)| code)
+    candidates.into_iter().min_by_key(|(_, _, bits)| *bits).map_or(Code::Fixed, |(code, _, _)| code)
 }
 
 /// The text that [`CodeChoice::from_str`] reads back.
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn choices_are_read_back() {
-        for text in ["auto", "elias", "fixed", "entropy", "elias(omega, dense)", "elias(gamma, sparse)", "elias(delta, dense)"] {
+        for text in ["auto", "elias", "fixed", "huffman", "entropy", "elias(omega, dense)", "elias(gamma, sparse)", "elias(delta, dense)"] {
             assert_eq!(text.parse::<CodeChoice>().unwrap().to_string(), text);
         }
         for text in ["", "elias()", "elias(omega)", "elias(omega, thick)", "fixed(3)", "range"] {

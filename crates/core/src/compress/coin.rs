@@ -4,7 +4,7 @@
 //! sent. Here the word decides unless it falls into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
-use crate::lanes::{Kernel, exact_f64, run_vectorised};
+use crate::lanes::{Kernel, LANES, exact_f64, run_vectorised};
 use crate::rng::Stream;
 
 /// 2^32.
@@ -12,6 +12,8 @@ pub(super) const WORD: f64 = 4_294_967_296.0;
 
 /// Coordinates for which random words are drawn at once.
 const CHUNK: usize = 512;
+/// From here on the compiler's own blocks are faster than blocks of eight, whose remainder is what costs in short vectors.
+const LONG: usize = 8 * LANES;
 
 /// Levels to round to.
 pub(super) trait Grid: Copy {
@@ -21,13 +23,18 @@ pub(super) trait Grid: Copy {
 
 /// Round every coordinate at random to one of its two neighbouring levels, with its sign.
 pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &mut [i32], grid: G) {
-    let mut words = [0; CHUNK];
     for (values, out) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)) {
-        let words = &mut words[..values.len()];
-        stream.words(words);
-        let tied = run_vectorised(Rounding { values, words, out, grid });
-        if tied {
-            settle(values, words, out, grid, stream);
+        let ready = stream.at_most(values.len());
+        let made = ready.len();
+        // Words are copied only where more of them are needed.
+        if made < values.len() || run_vectorised(Rounding { values, words: ready, out, grid }) {
+            let mut words = [0; CHUNK];
+            words[..made].copy_from_slice(ready);
+            stream.words(&mut words[made..values.len()]);
+            let words = &words[..values.len()];
+            if run_vectorised(Rounding { values, words, out, grid }) {
+                settle(values, words, out, grid, stream);
+            }
         }
     }
 }
@@ -44,16 +51,47 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
     type Output = bool;
     #[inline(always)]
     fn run(self) -> bool {
-        const INTEGER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it leaves an integer in the low bits
-        let mut tied = false;
-        for ((x, word), level) in self.values.iter().zip(self.words).zip(self.out) {
-            let (below, chance) = self.grid.locate(x.abs());
-            let (cell, word) = (floor(chance), exact_f64(u64::from(*word)));
-            let up = if word < cell { 1.0 } else { 0.0 };
-            tied |= word == cell;
-            *level = ((below + up).copysign(*x) + INTEGER).to_bits() as i32;
+        let Rounding { values, words, out, grid } = self;
+        let mut tied = [false; LANES];
+        if values.len() >= LONG {
+            let mut any = false;
+            for ((value, word), level) in values.iter().zip(words).zip(out) {
+                let (mut one, mut ties) = ([0], [false]);
+                round_lanes(&[*value], &[*word], &mut one, grid, &mut ties);
+                *level = one[0];
+                any |= ties[0];
+            }
+            return any;
         }
-        tied
+        let blocks = values.as_chunks::<LANES>().0.iter().zip(words.as_chunks::<LANES>().0);
+        for ((values, words), out) in blocks.zip(out.as_chunks_mut::<LANES>().0) {
+            round_lanes(values, words, out, grid, &mut tied);
+        }
+        if let (Some(values), Some(words), Some(out)) =
+            (values.last_chunk::<LANES>(), words.last_chunk::<LANES>(), out.last_chunk_mut::<LANES>())
+        {
+            round_lanes(values, words, out, grid, &mut tied); // some of them once more, which changes nothing
+        } else {
+            // A zero has no chance, and the largest word does not fall into cell 0.
+            let (mut few, mut few_words, mut levels) = ([0.0; LANES], [u32::MAX; LANES], [0; LANES]);
+            few[..values.len()].copy_from_slice(values);
+            few_words[..values.len()].copy_from_slice(words);
+            round_lanes(&few, &few_words, &mut levels, grid, &mut tied);
+            out.copy_from_slice(&levels[..values.len()]);
+        }
+        tied != [false; LANES]
+    }
+}
+
+#[inline(always)]
+fn round_lanes<G: Grid, const N: usize>(values: &[f64; N], words: &[u32; N], out: &mut [i32; N], grid: G, tied: &mut [bool; N]) {
+    const INTEGER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it leaves an integer in the low bits
+    for lane in 0..N {
+        let (below, chance) = grid.locate(values[lane].abs());
+        let (cell, word) = (floor(chance), exact_f64(u64::from(words[lane])));
+        let up = if word < cell { 1.0 } else { 0.0 };
+        tied[lane] |= word == cell;
+        out[lane] = ((below + up).copysign(values[lane]) + INTEGER).to_bits() as i32;
     }
 }
 

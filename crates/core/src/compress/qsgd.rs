@@ -7,7 +7,7 @@
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
 use super::{CompressError, largest};
-use crate::lanes::{Kernel, LANES, run_vectorised};
+use crate::lanes::{LANES, wide};
 use crate::rng::Stream;
 
 /// `min(d/s^2, sqrt(d)/s)`.
@@ -52,24 +52,35 @@ pub(super) fn dequantise(levels: u32, rest: &mut Rest<'_>, out: &mut [f64]) {
         return out.fill(0.0);
     }
     let step = f64::from(norm) / f64::from(levels);
-    let sent = take(&mut rest.levels, out.len());
-    for (x, level) in out.iter_mut().zip(sent) {
-        *x = f64::from(*level) * step;
+    multiply(take(&mut rest.levels, out.len()), step, out);
+}
+
+wide! {
+    fn multiply<'a>(levels: &'a [i32], step: f64, out: &'a mut [f64]) -> () {
+        let (levels, levels_left) = levels.as_chunks::<LANES>();
+        let (out, out_left) = out.as_chunks_mut::<LANES>();
+        for (eight, out) in levels.iter().zip(out) {
+            for lane in 0..LANES {
+                out[lane] = f64::from(eight[lane]) * step;
+            }
+        }
+        for (level, out) in levels_left.iter().zip(out_left) {
+            *out = f64::from(*level) * step;
+        }
     }
 }
 
 /// The Euclidean norm, rounded up to 32 bits: 0 for zeros alone. Nothing overflows or is lost on the way.
 fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
     const HUGE: f64 = 1e100;
-    let (up, down) = (2f64.powi(600), 2f64.powi(-600));
-    let top = largest(v, first)?;
-    let (scale, back) = match top {
-        _ if top > HUGE => (down, up),
-        _ if top < 1.0 / HUGE => (up, down),
-        _ => (1.0, 1.0),
+    let (top, plain) = sizes(v, 1.0);
+    let norm = if (1.0 / HUGE..=HUGE).contains(&top) {
+        plain.sqrt()
+    } else {
+        let (up, down) = (2f64.powi(600), 2f64.powi(-600));
+        let (scale, back) = if largest(v, first)? > HUGE { (down, up) } else { (up, down) };
+        sizes(v, scale).1.sqrt() * back
     };
-    let squares = run_vectorised(Squares { v, scale });
-    let norm = squares.sqrt() * back;
     let near = norm as f32;
     let rounded = if f64::from(near) < norm { near.next_up() } else { near };
     if rounded.is_infinite() {
@@ -78,28 +89,24 @@ fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
     Ok(rounded)
 }
 
-/// The sum of the squares, in eight sums.
-struct Squares<'a> {
-    v: &'a [f64],
-    scale: f64,
-}
-
-impl Kernel for Squares<'_> {
-    type Output = f64;
-    #[inline(always)]
-    fn run(self) -> f64 {
-        let mut sums = [0.0; LANES];
-        let whole = self.v.chunks_exact(LANES);
-        for (lane, x) in whole.remainder().iter().enumerate() {
-            sums[lane] = (x * self.scale) * (x * self.scale);
+wide! {
+    /// The largest absolute value, infinite where a coordinate is not finite, and the sum of the squares of `scale v`, in eight sums.
+    fn sizes<'a>(v: &'a [f64], scale: f64) -> (f64, f64) {
+        let (mut top, mut sums) = ([0.0; LANES], [0.0; LANES]);
+        let (whole, rest) = v.as_chunks::<LANES>();
+        for (lane, x) in rest.iter().enumerate() {
+            top[lane] = if x.is_finite() { x.abs() } else { f64::INFINITY };
+            sums[lane] = (x * scale) * (x * scale);
         }
         for eight in whole {
             for lane in 0..LANES {
-                let x = eight[lane] * self.scale;
+                let (x, size) = (eight[lane] * scale, eight[lane].abs());
                 sums[lane] += x * x;
+                let size = if size < f64::INFINITY { size } else { f64::INFINITY }; // NaN too
+                top[lane] = if size > top[lane] { size } else { top[lane] };
             }
         }
-        sums.into_iter().sum()
+        (top.into_iter().fold(0.0, f64::max), sums.into_iter().sum())
     }
 }
 

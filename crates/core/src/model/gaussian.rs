@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use super::{Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
-use crate::lanes::vectorised;
+use crate::lanes::{F8, LANES, wide};
 use crate::linalg::{add_scaled, dot, subtract};
 
 /// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
@@ -84,15 +84,7 @@ impl Potential for Gaussian {
         if rows.count(1) == 0 {
             return;
         }
-        let d = self.dim();
-        let moved = &mut scratch[..d];
-        vectorised(|| {
-            subtract(x, z, moved);
-            // Symmetric: column by column, which needs no sums across a register.
-            for (column, by) in self.precision.chunks_exact(d).zip(&*moved) {
-                add_scaled(scale * by, column, out);
-            }
-        });
+        add_product(&self.precision, x, z, scale, out, &mut scratch[..self.dim()]);
     }
 
     fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
@@ -110,6 +102,44 @@ impl Potential for Gaussian {
         let shift = (0..d).map(|i| dot(&self.precision[i * d..(i + 1) * d], &self.mean)).collect();
         Some(Quadratic { precision: self.precision.clone(), shift, spread: Spread::None })
     }
+}
+
+wide! {
+    /// `out += scale * matrix (x - z)`; the matrix is symmetric.
+    fn add_product<'a>(matrix: &'a [f64], x: &'a [f64], z: &'a [f64], scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
+        let d = moved.len();
+        subtract(x, z, moved);
+        // Column by column, which needs no sums across a register; eight rows at a time stay in one.
+        let (blocks, rest) = out.as_chunks_mut::<LANES>();
+        let first_left = blocks.len() * LANES;
+        for (block, sums) in blocks.iter_mut().enumerate() {
+            *sums = eight_rows(&matrix[block * LANES..], d, moved, scale, *sums);
+        }
+        // Behind the last rows stands the next column, but for the last; nobody reads what that adds.
+        let (last, before) = (d - 1, if first_left > 0 { d - 1 } else { 0 });
+        if !rest.is_empty() {
+            let mut sums = [0.0; LANES];
+            sums[..rest.len()].copy_from_slice(rest);
+            let sums = eight_rows(&matrix[first_left..], d, &moved[..before], scale, sums);
+            rest.copy_from_slice(&sums[..rest.len()]);
+        }
+        for column in before..=last {
+            add_scaled(scale * moved[column], &matrix[column * d + first_left..(column + 1) * d], rest);
+        }
+    }
+}
+
+/// `sums + scale * (eight rows of a matrix) v`, column by column; columns begin `stride` apart.
+#[inline(always)]
+fn eight_rows(matrix: &[f64], stride: usize, v: &[f64], scale: f64, sums: F8) -> F8 {
+    let mut sums = sums;
+    for (column, by) in v.iter().enumerate() {
+        let (Some(eight), by) = (matrix[column * stride..].first_chunk::<LANES>(), scale * by) else { return sums };
+        for lane in 0..LANES {
+            sums[lane] += by * eight[lane];
+        }
+    }
+    sums
 }
 
 /// `U_i(x) = sum_j norm(x - y_j)^2 / 2` over the client's rows `y_j`: QLSD sec. 4, the toy Gaussian.
@@ -131,9 +161,37 @@ impl Isotropic {
         }
         Ok(Isotropic { dim, rows: cells.len() / dim, cells, sum })
     }
+}
 
-    fn row(&self, row: usize) -> &[f64] {
-        &self.cells[row * self.dim..(row + 1) * self.dim]
+wide! {
+    /// The sum of these rows, in their order; eight columns at a time stay in a register.
+    fn add_up<'a>(cells: &'a [f64], rows: &'a [u32], sum: &'a mut [f64]) -> () {
+        let d = sum.len();
+        let (blocks, rest) = sum.as_chunks_mut::<LANES>();
+        let first_left = blocks.len() * LANES;
+        for (block, out) in blocks.iter_mut().enumerate() {
+            let mut sums = [0.0; LANES];
+            for row in rows {
+                if let Some(eight) = cells[*row as usize * d + block * LANES..].first_chunk::<LANES>() {
+                    for lane in 0..LANES {
+                        sums[lane] += eight[lane];
+                    }
+                }
+            }
+            *out = sums;
+        }
+        for (column, out) in (first_left..).zip(rest) {
+            *out = rows.iter().fold(0.0, |sum, row| sum + cells[*row as usize * d + column]);
+        }
+    }
+}
+
+wide! {
+    /// `out += scale (n (x - z))`.
+    fn add_scaled_difference<'a>(x: &'a [f64], z: &'a [f64], n: f64, scale: f64, out: &'a mut [f64]) -> () {
+        for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
+            *out += scale * (n * (x - z));
+        }
     }
 }
 
@@ -157,30 +215,26 @@ impl Potential for Isotropic {
 
     fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
         // sum_j (x - y_j) = n x - sum_j y_j: one subtraction for all rows, the sum known beforehand for all of them.
-        vectorised(|| {
-            let sum = match rows {
-                Rows::Some(some) if some.len() < self.rows => {
-                    let sum = &mut scratch[..self.dim];
-                    sum.fill(0.0);
-                    for row in some {
-                        add_scaled(1.0, self.row(*row as usize), sum);
-                    }
-                    &*sum
-                }
-                _ => &self.sum,
-            };
-            let n = rows.count(self.rows) as f64;
-            for ((out, x), y) in out.iter_mut().zip(x).zip(sum) {
-                *out += scale * (n * x - y);
+        let sum = match rows {
+            Rows::Some(some) if some.len() < self.rows => {
+                let sum = &mut scratch[..self.dim];
+                add_up(&self.cells, some, sum);
+                &*sum
             }
-        });
+            _ => &self.sum,
+        };
+        let n = rows.count(self.rows) as f64;
+        for ((out, x), y) in out.iter_mut().zip(x).zip(sum) {
+            *out += scale * (n * x - y);
+        }
     }
 
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        let n = rows.count(self.rows) as f64; // whatever the rows are: they cancel
-        for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
-            *out += scale * (n * (x - z));
-        }
+        add_scaled_difference(x, z, rows.count(self.rows) as f64, scale, out); // whatever the rows are: they cancel
+    }
+
+    fn differences_ignore_rows(&self) -> bool {
+        true
     }
 
     fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {

@@ -85,6 +85,11 @@ pub trait Potential: Send + Sync + std::fmt::Debug {
     /// `out += scale * hess U_i(x) v`.
     fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]);
 
+    /// Whether [`Potential::add_gradient_difference`] gives the same bits for any rows, as long as they are equally many: nobody need draw them then.
+    fn differences_ignore_rows(&self) -> bool {
+        false
+    }
+
     /// A Lipschitz constant of `grad U_ij`, the same for every `x`.
     fn row_smoothness(&self, row: usize) -> f64;
 
@@ -266,6 +271,23 @@ pub(crate) mod tests {
             model.add_gradient_difference(&x, &x, Rows::All, 3.0, &mut nothing, &mut scratch);
             assert!(nothing.iter().all(|v| *v == 0.0), "{model:?}");
         }
+    }
+
+    #[test]
+    fn who_ignores_rows_says_so() {
+        let mut seen = 0;
+        for model in zoo() {
+            let (x, z) = (normals(9, model.dim()), normals(10, model.dim()));
+            let difference = |row: u32| {
+                let mut out = vec![0.0; model.dim()];
+                model.add_gradient_difference(&x, &z, Rows::Some(&[row]), 2.0, &mut out, &mut vec![0.0; model.scratch()]);
+                out
+            };
+            let alike = (1..model.rows() as u32).all(|row| difference(row) == difference(0));
+            assert!(model.rows() == 1 || alike == model.differences_ignore_rows(), "{model:?}");
+            seen += usize::from(model.differences_ignore_rows());
+        }
+        assert!(seen > 0);
     }
 
     #[test]

@@ -153,6 +153,10 @@ impl Potential for Whitened {
         self.coordinates.add_pulled_back(image, scale, out);
     }
 
+    fn differences_ignore_rows(&self) -> bool {
+        self.inner.differences_ignore_rows()
+    }
+
     fn row_smoothness(&self, row: usize) -> f64 {
         let stretch = DMatrix::from_row_slice(self.dim(), self.dim(), &self.coordinates.matrix).singular_values().max();
         let prior = self.prior_weight * self.prior.curvature().0 / self.rows() as f64;

@@ -94,7 +94,7 @@ pub enum Payload<'a> {
         /// The symbols.
         message: &'a Message,
         /// How they are written.
-        channel: Channel,
+        channel: &'a Channel,
     },
 }
 
@@ -134,7 +134,7 @@ impl Sender {
     /// Compress `v` with the random numbers of `stream`.
     ///
     /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it is, for the receiver to refuse by name.
-    pub fn send(&mut self, v: &[f64], stream: Stream) -> Payload<'_> {
+    pub fn send(&mut self, v: &[f64], stream: &mut Stream) -> Payload<'_> {
         self.refused = self.compress(v, stream).is_err();
         if self.refused {
             self.values.copy_from_slice(v);
@@ -148,14 +148,17 @@ impl Sender {
         if self.refused {
             Payload::Plain(&self.values, Precision::F64)
         } else {
-            Payload::Coded { values: &self.values, message: &self.message, channel: self.channel }
+            Payload::Coded { values: &self.values, message: &self.message, channel: &self.channel }
         }
     }
 
-    fn compress(&mut self, v: &[f64], stream: Stream) -> Result<(), CompressError> {
-        self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
-        let mut shared = stream;
-        self.message.dequantise(&mut shared, &mut self.values)
+    fn compress(&mut self, v: &[f64], stream: &mut Stream) -> Result<(), CompressError> {
+        if self.channel.compressor().needs_shared_stream() {
+            self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
+        } else {
+            self.channel.quantise(v, stream, &mut self.message)?; // the receiver draws nothing: no need to start again
+        }
+        self.message.dequantise(stream, &mut self.values)
     }
 }
 

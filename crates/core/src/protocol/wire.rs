@@ -32,8 +32,8 @@ impl Format {
         Format { dim, precision, up: Vec::new(), down: None, public: Seed::new(0) }
     }
 
-    fn up_of(&self, client: ClientId) -> Option<Channel> {
-        self.up.get(client.index()).copied().flatten()
+    fn up_of(&self, client: ClientId) -> Option<&Channel> {
+        self.up.get(client.index())?.as_ref()
     }
 }
 
@@ -175,7 +175,7 @@ pub struct OrderBuffer {
 
 impl OrderBuffer {
     /// Read an order in a format (surveys always use 64 bits).
-    pub fn decode(&mut self, bytes: &[u8], format: &Format) -> Result<Order<'_>, WireError> {
+    pub fn decode<'a>(&'a mut self, bytes: &[u8], format: &'a Format) -> Result<Order<'a>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let first = reader.byte()?;
         let flags = first & !7;
@@ -204,7 +204,7 @@ impl OrderBuffer {
         if flags & HAS_CONTROL != 0 {
             reader.vector(format.dim, precision, &mut self.control)?;
         }
-        let coded = match format.down {
+        let coded = match &format.down {
             Some(channel) if flags & POSITION_IS_CODED != 0 => Some(channel),
             None if flags & POSITION_IS_CODED != 0 => return Err(unknown("set of vectors: nothing is compressed on this way")),
             _ => None,
@@ -243,7 +243,7 @@ pub struct ReplyBuffer {
 
 impl ReplyBuffer {
     /// Read a client's reply to an order with this task.
-    pub fn decode(&mut self, bytes: &[u8], task: Task, format: &Format, from: ClientId) -> Result<Reply<'_>, WireError> {
+    pub fn decode<'a>(&'a mut self, bytes: &[u8], task: Task, format: &'a Format, from: ClientId) -> Result<Reply<'a>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let code = reader.byte()?;
         let Some(kind) = Kind::ALL.into_iter().find(|k| *k as u8 == code) else {
@@ -360,7 +360,7 @@ impl<'a> Reader<'a> {
     /// A compressed vector: all the bytes that are left.
     fn coded(
         &mut self,
-        channel: Channel,
+        channel: &Channel,
         format: &Format,
         from: ClientId,
         round: u64,
@@ -414,7 +414,8 @@ mod tests {
                 .iter().flatten().map(Payload::bits).sum::<u64>();
             prop_assert_eq!(bytes.len() as u64 * 8, order_header_bits(&order) + vectors_bits);
             let mut buffer = OrderBuffer::default();
-            let back = buffer.decode(&bytes, &Format::plain(3, precision)).unwrap();
+            let format = Format::plain(3, precision);
+            let back = buffer.decode(&bytes, &format).unwrap();
             prop_assert_eq!(format!("{back:?}"), format!("{order:?}"));
 
             let answer: Vec<f64> = values.iter().copied().cycle().take(task.answer_len(3)).collect();
@@ -424,7 +425,8 @@ mod tests {
             encode_reply(&reply, &mut bytes);
             prop_assert_eq!(bytes.len() as u64 * 8, reply_header_bits(&reply) + reply.payload.bits());
             let mut buffer = ReplyBuffer::default();
-            let back = buffer.decode(&bytes, task, &Format::plain(3, precision), ClientId(0)).unwrap();
+            let format = Format::plain(3, precision);
+            let back = buffer.decode(&bytes, task, &format, ClientId(0)).unwrap();
             prop_assert_eq!(format!("{back:?}"), format!("{reply:?}"));
         }
 
@@ -453,7 +455,7 @@ mod tests {
             which in 0..5usize,
         ) {
             let compressor = ["qsgd(3)", "natural", "rand_k(1)", "top_k(2)", "layered(0.5)"][which].parse().unwrap();
-            for code in ["fixed", "elias", "entropy"] {
+            for code in ["fixed", "elias", "huffman", "entropy"] {
                 let channel = Channel::new(compressor, code.parse().unwrap(), 3).unwrap();
                 let format = Format { up: vec![Some(channel)], down: Some(channel), ..Format::plain(3, Precision::F32) };
                 let mut buffer = OrderBuffer::default();

@@ -349,17 +349,17 @@ impl Client {
     fn step(&mut self, k: u64) {
         self.renew_reference(k);
         let (private, id) = (self.keys.private, self.site.id());
-        self.site.draw_batch(|| private.stream(Purpose::Batch, id, k));
+        let batch = || private.stream(Purpose::Batch, id, k);
         match &self.reference {
             None => {
-                self.site.estimate(&self.x, &mut self.drift);
+                self.site.estimate(&self.x, batch, &mut self.drift);
                 for g in &mut self.drift {
                     *g *= self.inverse_weight;
                 }
             }
             Some(control) => {
                 self.drift.copy_from_slice(&control.gradient);
-                self.site.add_difference(&self.x, &control.point, self.inverse_weight, &mut self.drift);
+                self.site.add_difference(&self.x, &control.point, self.inverse_weight, batch, &mut self.drift);
             }
         }
         self.draw_noise(k);

@@ -26,7 +26,7 @@ impl Outlet {
     pub(super) fn send<'a>(&'a mut self, kind: Kind, vector: &'a mut [f64], round: u64) -> Reply<'a> {
         let seed = if self.shared_stream { self.keys.public } else { self.keys.private };
         let payload = match &mut self.sender {
-            Some(sender) => sender.send(vector, seed.stream(Purpose::Compress, self.id, round)),
+            Some(sender) => sender.send(vector, &mut seed.stream(Purpose::Compress, self.id, round)),
             None => {
                 self.precision.round(vector);
                 Payload::Plain(vector, self.precision)

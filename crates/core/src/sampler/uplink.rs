@@ -16,7 +16,7 @@ use super::participation::Roll;
 use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
 use super::{Keys, Sampler};
 use crate::error::DataError;
-use crate::linalg::{add_scaled, norm_squared, subtract};
+use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed};
@@ -100,7 +100,7 @@ impl Server {
         match &mut self.down {
             Some(sender) if self.round > 0 => {
                 subtract(&self.x, &self.sent, &mut self.increment);
-                let v = sender.send(&self.increment, self.public.stream(Purpose::Compress, SERVER, self.round));
+                let v = sender.send(&self.increment, &mut self.public.stream(Purpose::Compress, SERVER, self.round));
                 add_scaled(1.0, v.values(), &mut self.sent); // ELF Alg. 2: w <- w + Q(x - w)
             }
             _ => {
@@ -159,10 +159,10 @@ impl Exchange for Server {
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
         let g = reply.payload.values();
-        add_scaled(self.roll.weight(from), g, &mut self.weighted);
+        accumulate(self.roll.weight(from), g, &mut self.weighted);
         if let Some(alpha) = self.memory_rate {
             let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha }; // what starts a memory is taken over whole
-            add_scaled(rate, g, &mut self.absorbed);
+            accumulate(rate, g, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
     }
@@ -243,16 +243,16 @@ impl Client {
     /// The gradient estimate at the position, by the oracle.
     fn estimate(&mut self, round: u64) {
         let (private, id) = (self.private, self.site.id());
-        self.site.draw_batch(|| private.stream(Purpose::Batch, id, round));
+        let batch = || private.stream(Purpose::Batch, id, round);
         match &self.oracle {
-            Oracle::Plain => self.site.estimate(&self.position, &mut self.gradient),
+            Oracle::Plain => self.site.estimate(&self.position, batch, &mut self.gradient),
             Oracle::FixedPoint(_) => {
                 self.gradient.fill(0.0);
-                self.site.add_difference(&self.position, &self.reference, 1.0, &mut self.gradient);
+                self.site.add_difference(&self.position, &self.reference, 1.0, batch, &mut self.gradient);
             }
             Oracle::Svrg { .. } => {
                 self.gradient.copy_from_slice(&self.anchor);
-                self.site.add_difference(&self.position, &self.reference, 1.0, &mut self.gradient);
+                self.site.add_difference(&self.position, &self.reference, 1.0, batch, &mut self.gradient);
             }
         }
     }

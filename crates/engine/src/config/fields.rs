@@ -209,7 +209,7 @@ pub const FIELDS: &[Field] = &[
     field(
         "sampler",
         "code",
-        "\"auto\", \"fixed\", \"elias\", \"entropy\"",
+        "\"auto\", \"fixed\", \"elias\", \"huffman\", \"entropy\"",
         "auto",
         "how compressed vectors are written; auto takes the shortest",
     ),

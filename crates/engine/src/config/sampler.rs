@@ -46,7 +46,8 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
     settings.compress_down = optional(section.get("compress_down"), read_compressor)?;
     settings.code = optional(section.get("code"), |v| {
         let text = v.text("the name of a code")?;
-        text.parse().map_err(|_| v.error(format!("\"{text}\" is no code"), "use \"auto\", \"fixed\", \"elias\" or \"entropy\""))
+        text.parse()
+            .map_err(|_| v.error(format!("\"{text}\" is no code"), "use \"auto\", \"fixed\", \"elias\", \"huffman\" or \"entropy\""))
     })?;
     settings.restart = optional(section.get("restart"), |v| v.fraction(false))?;
     let precondition = optional(section.get("precondition"), boolean)?.unwrap_or(false);

@@ -6,6 +6,7 @@
 use super::super::spec::{SpecError, unknown};
 use super::CodeError;
 use super::bits::{BitReader, BitSink};
+use super::stairs::Stairs;
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,9 +31,50 @@ pub enum Layout {
 }
 
 impl Integer {
+    /// The lengths of the integers of 1, 2, ... bits: that is all they depend on.
+    const LENGTHS: [[u8; 64]; 3] = {
+        let mut table = [[0; 64]; 3];
+        let mut bits = 0;
+        while bits < 64 {
+            table[0][bits] = 2 * bits as u8 + 1;
+            table[1][bits] = bits as u8 + 2 * (bits + 1).ilog2() as u8 + 1;
+            let (mut omega, mut rest) = (1, bits);
+            while rest > 0 {
+                omega += rest as u8 + 1;
+                rest = rest.ilog2() as usize;
+            }
+            table[2][bits] = omega;
+            bits += 1;
+        }
+        table
+    };
+
+    /// The length of a level in the dense layout.
+    const DENSE: [Stairs; 3] = {
+        let mut table = [Stairs::new(1); 3];
+        let mut code = 0;
+        while code < 3 {
+            let mut bits = 1;
+            while bits < 31 {
+                let sign = (bits == 1) as i32;
+                let rise = Self::LENGTHS[code][bits] as i32 - Self::LENGTHS[code][bits - 1] as i32;
+                table[code].rise((1 << bits) - 1, rise + sign); // |l| + 1 has one bit more from here on
+                bits += 1;
+            }
+            code += 1;
+        }
+        table
+    };
+
+    /// How many bits [`Integer::put`] writes.
+    #[inline(always)]
+    pub(super) fn length(self, n: u64) -> u64 {
+        u64::from(Self::LENGTHS[self as usize][n.ilog2() as usize])
+    }
+
     /// Write `n >= 1`.
     #[inline]
-    fn put<S: BitSink>(self, n: u64, sink: &mut S) {
+    pub(super) fn put<S: BitSink>(self, n: u64, sink: &mut S) {
         let bits = n.ilog2();
         match self {
             Integer::Gamma => {
@@ -61,7 +103,7 @@ impl Integer {
 
     /// Read an integer of at most 63 bits.
     #[inline]
-    fn get(self, source: &mut BitReader<'_>) -> Result<u64, CodeError> {
+    pub(super) fn get(self, source: &mut BitReader<'_>) -> Result<u64, CodeError> {
         match self {
             Integer::Gamma => {
                 let bits = source.zeros(62, CodeError::Integer)?;
@@ -120,6 +162,21 @@ pub(super) fn write<S: BitSink>(integer: Integer, layout: Layout, levels: &[i32]
     }
     if layout == Layout::Sparse && distance > 1 {
         integer.put(distance, sink);
+    }
+}
+
+/// The number of bits that [`write`] would write.
+pub(super) fn length(integer: Integer, layout: Layout, max: u32, levels: &[i32]) -> u64 {
+    match layout {
+        Layout::Dense => Integer::DENSE[integer as usize].total(levels, (max + 1).ilog2() as usize),
+        Layout::Sparse => {
+            let (mut bits, mut next) = (0, 0);
+            for (place, level) in levels.iter().enumerate().filter(|(_, level)| **level != 0) {
+                bits += integer.length((place + 1 - next) as u64) + 1 + integer.length(u64::from(level.unsigned_abs()));
+                next = place + 1;
+            }
+            bits + if next < levels.len() { integer.length((levels.len() + 1 - next) as u64) } else { 0 }
+        }
     }
 }
 

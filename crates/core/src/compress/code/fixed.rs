@@ -16,6 +16,11 @@ pub(super) fn write<S: BitSink>(max: u32, levels: &[i32], sink: &mut S) {
     }
 }
 
+/// The number of bits that [`write`] would write.
+pub(super) fn length(max: u32, levels: &[i32]) -> u64 {
+    u64::from(width(2 * u64::from(max) + 1)) * levels.len() as u64
+}
+
 pub(super) fn read(max: u32, source: &mut BitReader<'_>, levels: &mut [i32]) -> Result<(), CodeError> {
     let bits = width(2 * u64::from(max) + 1);
     for (place, level) in levels.iter_mut().enumerate() {

@@ -5,18 +5,20 @@
 //! more memory is taken than the agreed length needs. The envelope also knows how many bytes the payload has: the range coder leaves its
 //! trailing zeros out (a bit or two less than a code that says itself where it ends).
 //!
-//! | symbols | `fixed` | `elias(integer, layout)` | `entropy` |
-//! |---|---|---|---|
-//! | levels | `ceil(log2(2s + 1))` bits each | `[alistarh17]`: dense, or zeros as run lengths | adaptive range coder |
-//! | kept indices | `ceil(log2 d)` bits each | gaps | Golomb-coded gaps, near `log2 C(d, k)` |
-//! | numbers, norms | 32 or 64 bits | the same | the same |
+//! | symbols | `fixed` | `elias(integer, layout)` | `huffman` | `entropy` |
+//! |---|---|---|---|---|
+//! | levels | `ceil(log2(2s + 1))` bits each | `[alistarh17]`: dense, or zeros as run lengths | the law of Gaussian vectors | adaptive range coder |
+//! | kept indices | `ceil(log2 d)` bits each | gaps | as `entropy` | Golomb-coded gaps, near `log2 C(d, k)` |
+//! | numbers, norms | 32 or 64 bits | the same | the same | the same |
 
 mod bits;
 mod elias;
 mod entropy;
 mod fixed;
 mod gaps;
+mod huffman;
 mod range;
+mod stairs;
 
 pub use elias::{Integer, Layout};
 
@@ -24,6 +26,7 @@ use super::message::{Message, Symbols};
 use super::spec::{SpecError, call, unknown};
 use super::{Compressor, Precision};
 use bits::{BitReader, BitSink, BitWriter, Counter};
+pub(super) use huffman::Book;
 use std::fmt;
 use std::str::FromStr;
 
@@ -34,6 +37,8 @@ pub enum Code {
     Fixed,
     /// Integers in one of Elias's codes.
     Elias(Integer, Layout),
+    /// Levels in Huffman's code for Gaussian vectors, indices by Golomb-coded gaps.
+    Huffman,
     /// Levels by an adaptive range coder, indices by Golomb-coded gaps.
     Entropy,
 }
@@ -99,19 +104,52 @@ pub enum CodeError {
 impl Code {
     /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte is filled up.
     pub fn encode(self, message: &Message, out: &mut Vec<u8>) -> u64 {
-        let mut sink = BitWriter::new(out);
-        self.write(message, &mut sink);
-        sink.finish()
+        self.encode_with(&self.book(message.compressor, message.dimension), message, out)
     }
 
     /// The number of bits that [`encode`](Self::encode) would write.
     pub fn length_bits(self, message: &Message) -> u64 {
-        let mut sink = Counter::default();
-        self.write(message, &mut sink);
+        self.length_with(&self.book(message.compressor, message.dimension), message)
+    }
+
+    /// Read the message of a vector of `dimension` coordinates that `compressor` made. What `message` held before is gone; its memory is reused.
+    ///
+    /// On an error the message holds nothing useful.
+    pub fn decode(self, bytes: &[u8], compressor: Compressor, dimension: usize, message: &mut Message) -> Result<(), CodeError> {
+        compressor.check(dimension)?;
+        self.decode_with(&self.book(compressor, dimension), bytes, compressor, dimension, message)
+    }
+
+    /// What the code needs to know beyond its name: a [`super::Channel`] computes it once.
+    pub(super) fn book(self, compressor: Compressor, dimension: usize) -> Book {
+        if self == Code::Huffman { Book::new(compressor, dimension) } else { Book::NONE }
+    }
+
+    pub(super) fn encode_with(self, book: &Book, message: &Message, out: &mut Vec<u8>) -> u64 {
+        let mut sink = BitWriter::new(out);
+        self.write(book, message, &mut sink);
         sink.finish()
     }
 
-    fn write<S: BitSink>(self, message: &Message, sink: &mut S) {
+    /// Counts the levels of the codes that samplers use most without a pass through the writer.
+    pub(super) fn length_with(self, book: &Book, message: &Message) -> u64 {
+        let Symbols::Levels { max, .. } = message.compressor.operator.symbols() else { return self.count(book, message) };
+        32 * message.scales.len() as u64
+            + match self {
+                Code::Fixed => fixed::length(max, &message.levels),
+                Code::Elias(integer, layout) => elias::length(integer, layout, max, &message.levels),
+                Code::Huffman => book.length(&message.levels),
+                Code::Entropy => return self.count(book, message),
+            }
+    }
+
+    fn count(self, book: &Book, message: &Message) -> u64 {
+        let mut sink = Counter::default();
+        self.write(book, message, &mut sink);
+        sink.finish()
+    }
+
+    fn write<S: BitSink>(self, book: &Book, message: &Message, sink: &mut S) {
         match message.compressor.operator.symbols() {
             Symbols::Numbers(precision) => write_numbers(precision, &message.values, sink),
             Symbols::Levels { max, norms: _ } => {
@@ -121,6 +159,7 @@ impl Code {
                 match self {
                     Code::Fixed => fixed::write(max, &message.levels, sink),
                     Code::Elias(integer, layout) => elias::write(integer, layout, &message.levels, sink),
+                    Code::Huffman => book.write(&message.levels, sink),
                     Code::Entropy => entropy::write(message.compressor, message.dimension, &message.levels, sink),
                 }
             }
@@ -131,7 +170,7 @@ impl Code {
                     match self {
                         Code::Fixed => fixed::write_indices(length, block, sink),
                         Code::Elias(integer, _) => elias::write_indices(integer, block, sink),
-                        Code::Entropy => gaps::write(length, block, sink),
+                        Code::Huffman | Code::Entropy => gaps::write(length, block, sink),
                     }
                     indices = rest;
                 }
@@ -140,11 +179,14 @@ impl Code {
         }
     }
 
-    /// Read the message of a vector of `dimension` coordinates that `compressor` made. What `message` held before is gone; its memory is reused.
-    ///
-    /// On an error the message holds nothing useful.
-    pub fn decode(self, bytes: &[u8], compressor: Compressor, dimension: usize, message: &mut Message) -> Result<(), CodeError> {
-        compressor.check(dimension)?;
+    pub(super) fn decode_with(
+        self,
+        book: &Book,
+        bytes: &[u8],
+        compressor: Compressor,
+        dimension: usize,
+        message: &mut Message,
+    ) -> Result<(), CodeError> {
         message.start(compressor, dimension);
         let mut source = BitReader::new(bytes);
         match compressor.operator.symbols() {
@@ -155,6 +197,7 @@ impl Code {
                 match self {
                     Code::Fixed => fixed::read(max, &mut source, &mut message.levels)?,
                     Code::Elias(integer, layout) => elias::read(integer, layout, max, &mut source, &mut message.levels)?,
+                    Code::Huffman => book.read(&mut source, &mut message.levels)?,
                     Code::Entropy => return entropy::read(compressor, dimension, source.rest(), &mut message.levels),
                 }
             }
@@ -166,7 +209,7 @@ impl Code {
                     match self {
                         Code::Fixed => fixed::read_indices(length, &mut source, block),
                         Code::Elias(integer, _) => elias::read_indices(integer, length, &mut source, block),
-                        Code::Entropy => gaps::read(length, &mut source, block),
+                        Code::Huffman | Code::Entropy => gaps::read(length, &mut source, block),
                     }
                     .map_err(|error| match error {
                         CodeError::Index { place } => CodeError::Index { place: start + place },
@@ -217,7 +260,7 @@ fn read_norms(compressor: Compressor, dimension: usize, source: &mut BitReader<'
     Ok(live)
 }
 
-const CODES: &str = "fixed, elias(gamma|delta|omega, sparse|dense), entropy";
+const CODES: &str = "fixed, elias(gamma|delta|omega, sparse|dense), huffman, entropy";
 
 /// The text that [`Code::from_str`] reads back.
 impl fmt::Display for Code {
@@ -225,6 +268,7 @@ impl fmt::Display for Code {
         match self {
             Code::Fixed => f.write_str("fixed"),
             Code::Elias(integer, layout) => write!(f, "elias({integer}, {layout})"),
+            Code::Huffman => f.write_str("huffman"),
             Code::Entropy => f.write_str("entropy"),
         }
     }
@@ -238,6 +282,7 @@ impl FromStr for Code {
         let (name, arguments) = call(text).ok_or_else(|| unknown(text, CODES))?;
         match (name, arguments.as_slice()) {
             ("fixed", []) => Ok(Code::Fixed),
+            ("huffman", []) => Ok(Code::Huffman),
             ("entropy", []) => Ok(Code::Entropy),
             ("elias", [integer, layout]) => Ok(Code::Elias(integer.parse()?, layout.parse()?)),
             _ => Err(unknown(text, CODES)),

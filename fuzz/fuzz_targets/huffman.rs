@@ -1,0 +1,5 @@
+#![no_main]
+use consilience_core::compress::code::Code;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| consilience_fuzz::check(Code::Huffman, data));
