@@ -1,3 +1,7 @@
 //! One file for each published table or figure.
 
+pub mod fald_complexity;
+pub mod fald_gaussian;
+pub mod fald_lowerbound;
+pub mod titanic;
 pub mod toy_gaussian;
