@@ -130,7 +130,7 @@ impl Data {
         };
         let (batch, step) = (Batch::Rows(setting.batch), Schedule::Constant(gamma));
         match sampler {
-            "lsd" => Recipe::Uplink(Uplink::sgld(step.scaled(1.0 / b as f64), batch)),
+            "lsd" | "reference" => Recipe::Uplink(Uplink::sgld(step.scaled(1.0 / b as f64), batch)),
             "fald" => Recipe::Local(Local::fald(step, b, 0.0, p, batch)),
             _ => Recipe::Local(Local::vr_fald_star(step, b, 0.0, p, p, batch)),
         }
@@ -226,17 +226,19 @@ impl Experiment for Titanic {
         let way = [Way::Once, Way::Formula, Way::Program].into_iter().find(|w| w.name() == way).ok_or_else(unknown)?;
         let data = Data::new(&setting, way, study.seed)?;
         let (target, truth) = data.targets(way)?;
-        if sampler == "reference" {
+        if sampler == "reference" && way != Way::Program {
             let reference = pooled::mala(&truth, &mode(&truth)?, 1, setting.reference, study.seed)
                 .ok_or_else(|| Trouble::Other("the posterior is improper".into()))?;
             progress.done.fetch_add(setting.iterations, Ordering::Relaxed);
             return data.look(&reference.draws.rows().flatten().copied().collect::<Vec<_>>(), &truth);
         }
-        let sampled = if sampler == "lsd" { &truth } else { &target }; // the program's LSD has the prior once
+        // The program's reference is LSD itself; its LSD has the prior once.
+        let own_prior = matches!(sampler, "lsd" | "reference");
+        let sampled = if own_prior { &truth } else { &target };
         let recipe = data.recipe(&setting, way, sampler);
-        let index = run.parse().map_err(|_| unknown())?;
+        let index = if sampler == "reference" { setting.runs } else { run.parse().map_err(|_| unknown())? };
         let chain = Chain { recipe: &recipe, target: sampled, start: &mode(sampled)?, seed: study.seed, index };
-        let every = if sampler == "lsd" { (1.0 / setting.sync) as u64 } else { 1 }; // as many draws of each
+        let every = if own_prior { (1.0 / setting.sync) as u64 } else { 1 }; // as many draws of each
         let mut draws = Vec::new();
         chain.walk(setting.iterations, progress, |iteration, x, _| {
             if iteration > setting.iterations / 10 && iteration.is_multiple_of(every) {
@@ -249,6 +251,11 @@ impl Experiment for Titanic {
     fn conclude(&self, study: &Study, found: &Found) -> Result<Findings, Trouble> {
         let setting: Setting = study.setting()?;
         let mut findings = Findings::default();
+        findings.notes.push(
+            "No reading gives the printed table. With --as-published the program's own comes nearest: only there, with the row's number as a feature, do samplers and reference disagree about \
+             labels. Without it passengers differ in class, age and sex alone, which makes 14 kinds, and FALD's error does not reach any label."
+                .into(),
+        );
         for way in Way::all(study) {
             let data = Data::new(&setting, *way, study.seed)?;
             let numbers = compare(&setting, *way, &data, found)?;
@@ -267,7 +274,7 @@ impl Experiment for Titanic {
                 Way::Formula => Reading::other("prior in every client", "every client adds norm(x)^2, as the formula of section 10.2 has it: a prior of precision 20 in all", numbers),
                 Way::Program => Reading::published(
                     "the program",
-                    "the row's number as a feature, no intercept; every client adds the whole prior, LSD adds it once; steps b gamma and gamma; p = 1/10",
+                    "the row's number as a feature, no intercept; every client adds the whole prior, LSD adds it once; steps b gamma and gamma; p = 1/10; the reference is another run of LSD",
                     numbers,
                 ),
             });

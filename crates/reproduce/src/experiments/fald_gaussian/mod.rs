@@ -135,6 +135,11 @@ impl Toy {
 }
 
 impl Setting {
+    /// A law costs about as much as so many iterations.
+    fn law_cost(&self) -> u64 {
+        (self.clients * self.dim).pow(2) as u64 / 500
+    }
+
     /// The table's columns.
     fn columns(&self) -> impl Iterator<Item = (f64, f64)> {
         self.sync.iter().flat_map(|p| self.steps.iter().map(|step| (*p, *step)))
@@ -151,7 +156,7 @@ impl Experiment for FaldGaussian {
         let mut cells = Vec::new();
         for scale in Scale::all(study).iter().map(|s| s.name()) {
             for (sampler, ..) in SAMPLERS {
-                let law = setting.clients as u64 * 10; // a law costs about as much as so many iterations
+                let law = setting.law_cost();
                 cells.extend(setting.columns().map(|(p, step)| Cell::new(format!("law|{scale}|{sampler}|{p}|{step}"), law)));
                 cells.push(Cell::new(format!("law|{scale}|{sampler}|{}|figure", setting.figure_sync), law));
                 cells.extend((0..setting.runs).map(|run| Cell::new(format!("run|{scale}|{sampler}|{run}"), setting.iterations)));
@@ -172,7 +177,7 @@ impl Experiment for FaldGaussian {
                 let step = if step == "figure" { setting.figure_step } else { p * number(step)? };
                 let walk = toy.walk(scale(scale_name), step, p, shared_by(sampler));
                 let (bias, variance) = toy.errors(sampler, walk, 0.9 * setting.table_iterations)?;
-                progress.done.fetch_add(setting.clients as u64 * 10, Ordering::Relaxed);
+                progress.done.fetch_add(setting.law_cost(), Ordering::Relaxed);
                 Ok(Values::from([("bias".into(), vec![bias]), ("variance".into(), vec![variance])]))
             }
             ["run", scale_name, sampler, run] => {
@@ -194,7 +199,9 @@ impl Experiment for FaldGaussian {
                         so_far.push(sum / draws);
                     }
                 })?;
-                Ok(Values::from([("square".into(), so_far), ("last".into(), vec![sum / f64::max(draws, 1.0)])]))
+                let last = sum / f64::max(draws, 1.0);
+                so_far.resize(NOTED as usize, last); // the last draw may lie before the end
+                Ok(Values::from([("square".into(), so_far), ("last".into(), vec![last])]))
             }
             _ => Err(unknown()),
         }
@@ -218,29 +225,32 @@ impl Experiment for FaldGaussian {
                     let column = format!("{sampler}/{p}/{step}");
                     numbers.push(Number::exact(format!("mse/{column}"), bias * bias + variance));
                     numbers.push(Number::exact(format!("squared bias/{column}"), bias * bias));
-                    numbers.push(Number::exact(format!("relative bias/{column}"), bias / truth));
                 }
                 let runs = |what: &str| -> Result<Vec<&[f64]>, Trouble> {
                     (0..setting.runs).map(|run| found.list(&format!("run|{}|{sampler}|{run}", scale.name()), what)).collect()
                 };
-                let (bias, _) = errors(setting.figure_sync, "figure")?;
+                let (bias, variance) = errors(setting.figure_sync, "figure")?;
+                let variance = variance * setting.table_iterations / setting.iterations as f64;
+                let squares = |runs: &[f64]| -> Vec<f64> { runs.iter().map(|estimate| (estimate - truth).powi(2)).collect() };
+                numbers.push(Number::exact(format!("figure's last mse/computed/{sampler}"), bias * bias + variance));
+                numbers.push(Number::mean(format!("figure's last mse/sampled/{sampler}"), &squares(&runs("last")?.concat())));
                 numbers.push(Number::exact(format!("second moment/exact/{sampler}"), truth + bias));
                 numbers.push(Number::mean(format!("second moment/sampled/{sampler}"), &runs("last")?.concat()));
                 let lists = runs("square")?;
                 let burn_in = setting.iterations / 10;
                 let point = |k: usize| -> Result<Point, Trouble> {
-                    let estimates: Vec<f64> = lists.iter().filter_map(|list| list.get(k).copied()).collect();
+                    let estimates: Vec<f64> = lists.iter().map(|list| list[k]).collect();
                     let error = mean_squared_error(&estimates, truth).map_err(|e| Trouble::Other(e.to_string()))?;
                     let x = burn_in + (setting.iterations - burn_in) * (k as u64 + 1) / NOTED;
                     Ok(Point { x: x as f64, y: error.value, error: if setting.runs > 1 { error.error_bar } else { 0.0 } })
                 };
-                let noted = lists.iter().map(|list| list.len()).min().unwrap_or(0);
-                let points = (0..noted).map(point).collect::<Result<_, _>>()?;
+                let points = (0..NOTED as usize).map(point).collect::<Result<_, _>>()?;
                 curves.push(Series { name: label.into(), mark: Mark::LineAndPoints, colour: at, points });
                 let level = |x: u64| Point { x: x as f64, y: bias * bias, error: 0.0 };
                 let points = vec![level(burn_in), level(setting.iterations)];
                 curves.push(Series { name: format!("{label}: without end"), mark: Mark::Dashes, colour: at, points });
             }
+            numbers.push(Number::exact("second moment/posterior", truth));
             let with = if *scale == Scale::Printed { "" } else { ", with steps times b" };
             findings.figures.push(Figure {
                 title: format!("Figure 2: mean squared error{with}, p = {}", setting.figure_sync),
