@@ -47,6 +47,18 @@ struct Setting {
     reference: usize,
 }
 
+impl Setting {
+    /// One draw of LSD is kept of so many: as often as clients synchronise.
+    fn thinning(&self) -> u64 {
+        (1.0 / self.sync) as u64
+    }
+
+    /// The iterations of the program's reference.
+    fn long_run(&self) -> u64 {
+        self.reference as u64 * self.thinning()
+    }
+}
+
 /// What is ambiguous about the posterior.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -210,8 +222,10 @@ impl Experiment for Titanic {
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble> {
         let setting: Setting = study.setting()?;
         let mut cells = Vec::new();
-        for way in Way::all(study).iter().map(|way| way.name()) {
-            cells.push(Cell::new(format!("{way}|reference|0"), setting.iterations));
+        for way in Way::all(study) {
+            let cost = if *way == Way::Program { setting.long_run() } else { setting.iterations };
+            let way = way.name();
+            cells.push(Cell::new(format!("{way}|reference|0"), cost));
             for (sampler, _) in SAMPLERS {
                 cells.extend((0..setting.runs).map(|run| Cell::new(format!("{way}|{sampler}|{run}"), setting.iterations)));
             }
@@ -238,10 +252,11 @@ impl Experiment for Titanic {
         let recipe = data.recipe(&setting, way, sampler);
         let index = if sampler == "reference" { setting.runs } else { run.parse().map_err(|_| unknown())? };
         let chain = Chain { recipe: &recipe, target: sampled, start: &mode(sampled)?, seed: study.seed, index };
-        let every = if own_prior { (1.0 / setting.sync) as u64 } else { 1 }; // as many draws of each
+        let every = if own_prior { setting.thinning() } else { 1 }; // as many draws of each
+        let iterations = if sampler == "reference" { setting.long_run() } else { setting.iterations };
         let mut draws = Vec::new();
-        chain.walk(setting.iterations, progress, |iteration, x, _| {
-            if iteration > setting.iterations / 10 && iteration.is_multiple_of(every) {
+        chain.walk(iterations, progress, |iteration, x, _| {
+            if iteration > iterations / 10 && iteration.is_multiple_of(every) {
                 draws.extend_from_slice(x);
             }
         })?;
