@@ -77,11 +77,22 @@ paper!(
 );
 
 paper!(ELF, "elf", "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional compression (2025)");
+paper!(
+    FALD,
+    "fald",
+    "Plassier, Durmus, Moulines: Federated averaging Langevin dynamics, toward a unified theory and new algorithms (2023)"
+);
 
 /// Every published table and figure, paper by paper.
 pub static CATALOGUE: &[Entry] = &[
     entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
     entry!(ELF, "elf", "elf-logreg", Some(&experiments::elf_logreg::ElfLogreg)),
+    entry!(FALD, "fald", "fald-complexity", Some(&experiments::fald_complexity::FaldComplexity)),
+    entry!(FALD, "fald", "fald-gaussian", Some(&experiments::fald_gaussian::FaldGaussian)),
+    entry!(FALD, "fald", "fald-lowerbound", Some(&experiments::fald_lowerbound::FaldLowerBound)),
+    entry!(FALD, "fald", "titanic", Some(&experiments::titanic::Titanic)),
+    entry!(FALD, "fald", "fald-lenet", None),
+    entry!(FALD, "fald", "fald-resnet", None),
 ];
 
 /// The table or figure of this name.

@@ -1,4 +1,8 @@
 //! One file for each published table or figure.
 
 pub mod elf_logreg;
+pub mod fald_complexity;
+pub mod fald_gaussian;
+pub mod fald_lowerbound;
+pub mod titanic;
 pub mod toy_gaussian;
