@@ -147,6 +147,8 @@ fn parties_that_restart_at_any_point_sample_the_same_chain() {
         while draws.len() < DRAWS {
             if dice.below(3) == 0 {
                 parties.restart(dice.below(4));
+                let all = parties.clients.iter().enumerate();
+                all.for_each(|(i, c)| parties.server.welcome(ClientId(i as u32), c.answered()).unwrap());
             }
             match parties.server.poll() {
                 Some(Output::Send { to, bytes }) => {
@@ -312,4 +314,29 @@ fn a_server_refuses_vectors_beyond_its_limit() {
     let before = save(&mut parties.server);
     assert!(matches!(parties.server.handle(to, &answer), Err(Refusal::TooLarge { norm, most: 1e-3, .. }) if norm > 1e-3));
     assert_eq!(save(&mut parties.server), before);
+}
+
+#[test]
+fn whoever_lost_its_last_answers_is_noticed_when_it_comes_back() {
+    let lmc = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
+    let mut parties = Parties::new(&lmc);
+    let mut states = Vec::new();
+    for _ in 0..3 {
+        states.push((save(&mut parties.server), save(&mut parties.clients[0])));
+        while let Some(output) = parties.server.poll() {
+            let Output::Send { to, bytes } = output else { break };
+            let mut answer = Vec::new();
+            parties.clients[to.index()].handle(&bytes, &mut answer).unwrap();
+            parties.server.handle(to, &answer).unwrap();
+        }
+    }
+    let from = ClientId(0);
+    assert_eq!(parties.server.welcome(from, 3), Ok(()));
+    restore(&mut parties.clients[0], &states[2].1).unwrap();
+    assert_eq!(parties.clients[0].answered(), 2);
+    assert_eq!(parties.server.welcome(from, 2), Err(Refusal::ClientForgot { from, has: 2, needs: 3 }));
+    restore(&mut parties.server, &states[2].0).unwrap(); // its last order may have been answered
+    assert_eq!((parties.server.welcome(from, 2), parties.server.welcome(from, 3)), (Ok(()), Ok(())));
+    restore(&mut parties.server, &states[1].0).unwrap();
+    assert_eq!(parties.server.welcome(from, 3), Err(Refusal::ServerForgot { from, has: 3, most: 2 }));
 }

@@ -85,6 +85,32 @@ pub enum Refusal {
         /// The limit.
         most: f64,
     },
+    /// A client comes back without having kept all of its answers.
+    #[error(
+        "client {} remembers {has} answers, where {needs} have arrived here: it has lost what it wrote down. Give it back its state, or start the run anew",
+        .from.0
+    )]
+    ClientForgot {
+        /// Who.
+        from: ClientId,
+        /// How many it remembers.
+        has: u64,
+        /// How many arrived.
+        needs: u64,
+    },
+    /// A client has answered more than was asked.
+    #[error(
+        "client {} has given {has} answers, where {most} are possible: the server has lost what it wrote down, or the client is of another run. Give the server back its state, or start the run anew",
+        .from.0
+    )]
+    ServerForgot {
+        /// Who.
+        from: ClientId,
+        /// How many answers it gave.
+        has: u64,
+        /// How many can have been asked for.
+        most: u64,
+    },
 }
 
 /// Why a client refused an order. Nothing changed.
@@ -156,6 +182,8 @@ pub struct Server<E> {
     waiting: BTreeMap<ClientId, Vec<u8>>,
     /// How many of the cohort are folded in.
     folded: usize,
+    /// How many answers each client gave, in all.
+    answers: Vec<u64>,
     stage: Stage,
     buffer: ReplyBuffer,
     ledger: Ledger,
@@ -175,6 +203,7 @@ impl<E: Exchange> Server<E> {
             round: 0,
             waiting: BTreeMap::new(),
             folded: 0,
+            answers: vec![0; clients],
             stage: Stage::Opening,
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
@@ -190,6 +219,18 @@ impl<E: Exchange> Server<E> {
     /// Check that a client means the same target.
     pub fn greet(&self, theirs: &Statement, who: &str) -> Result<(), Mismatch> {
         self.statement.check(theirs, who)
+    }
+
+    /// Check that a client which comes (back) with so many answers given has forgotten nothing, and neither have we. Where either lost its last state unnoticed, the chain would
+    /// silently become another.
+    pub fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
+        let Some(needs) = self.answers.get(from.index()).copied() else { return Err(Refusal::NotAsked { from, round: self.round }) };
+        let asked = self.stage != Stage::Ended && self.machine.cohort()[self.folded..].contains(&from) && !self.waiting.contains_key(&from);
+        let most = needs + u64::from(asked);
+        if answered < needs {
+            return Err(Refusal::ClientForgot { from, has: answered, needs });
+        }
+        if answered > most { Err(Refusal::ServerForgot { from, has: answered, most }) } else { Ok(()) }
     }
 
     /// Take in the answer of a client.
@@ -211,6 +252,7 @@ impl<E: Exchange> Server<E> {
         if norm > self.most {
             return Err(Refusal::TooLarge { from, round, norm, most: self.most });
         }
+        self.answers[from.index()] += 1;
         if turn > self.folded {
             self.waiting.insert(from, bytes.to_vec());
             return Ok(());
@@ -299,6 +341,7 @@ impl<E: Exchange> State for Server<E> {
         self.stage = [Stage::Opening, Stage::Open, Stage::Ended][stage];
         visit.below("the answers folded in", &mut self.folded, self.machine.cohort().len())?;
         visit.number("the round", &mut self.round)?;
+        visit.numbers("the answers of each client", &mut self.answers)?;
         self.ledger.state(visit)?;
         let mut waiting: Vec<(ClientId, Vec<u8>)> = std::mem::take(&mut self.waiting).into_iter().collect();
         let mut count = waiting.len();
@@ -353,6 +396,7 @@ pub struct Client<D> {
     answer: Vec<u8>,
     /// The first round whose random numbers are unused.
     unused: u64,
+    answered: u64,
 }
 
 /// What became of an order.
@@ -370,7 +414,7 @@ const MOST_ROUNDS: u64 = 1 << 56;
 impl<D: Device> Client<D> {
     /// A client that reads and writes in this format.
     pub fn new(device: D, format: Format) -> Self {
-        Client { device, format, buffer: OrderBuffer::default(), last: None, order: Vec::new(), answer: Vec::new(), unused: 0 }
+        Client { device, format, buffer: OrderBuffer::default(), last: None, order: Vec::new(), answer: Vec::new(), unused: 0, answered: 0 }
     }
 
     /// Do what an order asks; append the answer to `out`.
@@ -396,6 +440,7 @@ impl<D: Device> Client<D> {
             return Err(OrderRefusal::Unfit { task: order.task });
         }
         (self.last, self.unused) = (Some(place), order.end());
+        self.answered += 1;
         let reply = self.device.answer(&order);
         self.answer.clear();
         encode_reply(&reply, &mut self.answer);
@@ -408,6 +453,11 @@ impl<D: Device> Client<D> {
     /// The device that answers.
     pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// How many orders were answered: what a client says when it comes back ([`Server::welcome`]).
+    pub fn answered(&self) -> u64 {
+        self.answered
     }
 
     /// The round of the last order that was answered.
@@ -425,6 +475,7 @@ impl<D: Device> State for Client<D> {
         visit.below("the last order's rank", &mut rank, 1)?;
         self.last = round.map(|round| (round, rank as u8));
         visit.number("the first unused round", &mut self.unused)?;
+        visit.number("the orders answered", &mut self.answered)?;
         visit.bytes("the last order", &mut self.order)?;
         visit.bytes("the last answer", &mut self.answer)
     }
