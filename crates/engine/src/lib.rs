@@ -12,4 +12,5 @@ pub mod record;
 pub mod run;
 pub mod rundir;
 pub mod statistics;
+pub mod store;
 mod suggest;
