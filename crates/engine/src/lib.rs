@@ -1,5 +1,6 @@
 //! The in-process engine: configs, data, plans and runs around the pure core.
 
+pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod draws;

@@ -23,6 +23,7 @@ mod party;
 mod simulated;
 mod snapshots;
 
+pub(crate) use disk::sync_folder;
 pub use disk::{Disk, Folder};
 pub use journal::{Journal, Replay};
 pub use log::Log;
