@@ -15,3 +15,4 @@ pub mod rundir;
 pub mod statistics;
 pub mod store;
 mod suggest;
+pub mod world;
