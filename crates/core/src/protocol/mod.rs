@@ -32,6 +32,11 @@ pub trait Exchange: State + Send {
 
     /// Finish this exchange and prepare the next.
     fn advance(&mut self) -> Event;
+
+    /// Whether it may be finished without everybody's answer.
+    fn is_elastic(&self) -> bool {
+        false
+    }
 }
 
 /// What an exchange led to.
@@ -87,6 +92,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
 
     fn advance(&mut self) -> Event {
         (**self).advance()
+    }
+
+    fn is_elastic(&self) -> bool {
+        (**self).is_elastic()
     }
 }
 

@@ -182,8 +182,9 @@ pub struct Server<E> {
     waiting: BTreeMap<ClientId, Vec<u8>>,
     /// How many of the cohort are folded in.
     folded: usize,
-    /// How many answers each client gave, in all.
+    /// How many answers each client gave, and how many orders it got, in all.
     answers: Vec<u64>,
+    asked: Vec<u64>,
     stage: Stage,
     buffer: ReplyBuffer,
     ledger: Ledger,
@@ -204,6 +205,7 @@ impl<E: Exchange> Server<E> {
             waiting: BTreeMap::new(),
             folded: 0,
             answers: vec![0; clients],
+            asked: vec![0; clients],
             stage: Stage::Opening,
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
@@ -225,8 +227,9 @@ impl<E: Exchange> Server<E> {
     /// silently become another.
     pub fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
         let Some(needs) = self.answers.get(from.index()).copied() else { return Err(Refusal::NotAsked { from, round: self.round }) };
-        let asked = self.stage != Stage::Ended && self.machine.cohort()[self.folded..].contains(&from) && !self.waiting.contains_key(&from);
-        let most = needs + u64::from(asked);
+        // Orders that are still to be written may have been sent before a restart.
+        let opening = self.stage == Stage::Opening && self.machine.cohort().contains(&from);
+        let most = self.asked[from.index()] + u64::from(opening);
         if answered < needs {
             return Err(Refusal::ClientForgot { from, has: answered, needs });
         }
@@ -270,6 +273,26 @@ impl<E: Exchange> Server<E> {
             self.folded += 1;
         }
         Ok(())
+    }
+
+    /// Wait no longer in this round, and say who is absent: the chain goes on without them. Only where the recipe allows it ([`Exchange::is_elastic`]); elsewhere, or with no round open,
+    /// nothing changes.
+    pub fn close(&mut self) -> Option<Vec<ClientId>> {
+        if self.stage != Stage::Open || !self.machine.is_elastic() {
+            return None;
+        }
+        let absent = self.outstanding().collect();
+        while let Some(next) = self.machine.cohort().get(self.folded).copied() {
+            if let Some(bytes) = self.waiting.remove(&next)
+                && let Ok(reply) = self.buffer.decode(&bytes, self.task, &self.format, next)
+            {
+                self.ledger.up(next, &reply);
+                self.machine.absorb(next, &reply);
+            }
+            self.folded += 1;
+        }
+        self.outbox.clear(); // orders that never left
+        Some(absent)
     }
 
     /// The next thing to do; `None`: wait for answers.
@@ -320,6 +343,7 @@ impl<E: Exchange> Server<E> {
             let order = self.machine.order(*to);
             (self.task, self.round) = (order.task, order.round);
             self.ledger.down(*to, &order);
+            self.asked[to.index()] += 1;
             let mut bytes = Vec::new();
             encode_order(&order, &mut bytes);
             self.outbox.push_back(Output::Send { to: *to, bytes });
@@ -342,6 +366,7 @@ impl<E: Exchange> State for Server<E> {
         visit.below("the answers folded in", &mut self.folded, self.machine.cohort().len())?;
         visit.number("the round", &mut self.round)?;
         visit.numbers("the answers of each client", &mut self.answers)?;
+        visit.numbers("the orders to each client", &mut self.asked)?;
         self.ledger.state(visit)?;
         let mut waiting: Vec<(ClientId, Vec<u8>)> = std::mem::take(&mut self.waiting).into_iter().collect();
         let mut count = waiting.len();
