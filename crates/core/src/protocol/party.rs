@@ -326,6 +326,13 @@ impl<E: Exchange> Server<E> {
         Some(bytes)
     }
 
+    /// Have [`Server::poll`] give all orders again that were not answered.
+    pub fn repeat(&mut self) {
+        let outstanding: Vec<ClientId> = self.outstanding().collect();
+        let again = |to| Some(Output::Send { to, bytes: self.again(to)? });
+        self.outbox = outstanding.into_iter().filter_map(again).collect();
+    }
+
     /// The exchange that is carried.
     pub fn machine(&self) -> &E {
         &self.machine
@@ -380,7 +387,6 @@ impl<E: Exchange> State for Server<E> {
         }
         self.waiting = waiting.into_iter().collect();
         if visit.restores() {
-            self.outbox.clear();
             self.reopen()?;
         }
         Ok(())
@@ -400,12 +406,7 @@ impl<E: Exchange> Server<E> {
                 return Err(SnapshotError::Value { what: "a client that waits", found: u64::from(from.0) });
             }
         }
-        let outstanding: Vec<ClientId> = self.outstanding().collect();
-        for to in outstanding {
-            if let Some(bytes) = self.again(to) {
-                self.outbox.push_back(Output::Send { to, bytes });
-            }
-        }
+        self.repeat();
         Ok(())
     }
 }

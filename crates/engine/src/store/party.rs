@@ -110,6 +110,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         let mut draws = 0;
         let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
         let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
+        server.repeat(); // whether the orders of the open round ever left is not known
         Ok((DurableServer { server, journal, draws, round: Vec::new(), closed: false }, warnings))
     }
 
