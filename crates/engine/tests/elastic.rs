@@ -28,11 +28,11 @@ fn open(disk: &Simulated, draws: &mut Vec<Vec<f64>>) -> DurableServer<Simulated,
     let keys = Keys::simulation(Seed::new(1), 0);
     let machine = recipe.server(&target, &[0.3, 0.3], keys).unwrap();
     let fresh = Server::new(machine, Statement::new([("a", "b")]), 3, recipe.format(&target, keys).unwrap());
-    let again = |number: u64, machine: &Box<dyn Sampler>| {
+    let opened = DurableServer::open(disk.clone(), fresh, |number, machine| {
         let draw = machine.position().to_vec();
         if number < draws.len() as u64 { assert_eq!(draws[number as usize], draw) } else { draws.push(draw) }
-    };
-    DurableServer::open(disk.clone(), fresh, again).unwrap().0
+    });
+    opened.unwrap().0
 }
 
 /// Who answers is a function of the round, so that runs with and without power cuts have the same log.

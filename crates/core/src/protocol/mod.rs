@@ -3,13 +3,15 @@
 mod ledger;
 mod message;
 mod party;
+mod refusal;
 mod statement;
 pub mod wire;
 
 pub use crate::compress::Precision;
 pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
-pub use party::{Answered, Client, OrderRefusal, Output, Refusal, Server};
+pub use party::{Answered, Client, Output, Server};
+pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Mismatch, Statement};
 pub use wire::Format;
 
