@@ -7,6 +7,7 @@ mod data;
 mod exact;
 mod listing;
 mod output;
+mod pace;
 mod page;
 mod picture;
 mod predict;

@@ -1,6 +1,7 @@
 //! The in-process engine: configs, data, plans and runs around the pure core.
 
 pub mod calibration;
+pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod draws;
@@ -17,5 +18,7 @@ pub mod reference;
 pub mod run;
 pub mod rundir;
 pub mod statistics;
+pub mod store;
 pub mod streamed;
 pub mod suggest;
+pub mod world;

@@ -3,23 +3,26 @@
 mod ledger;
 mod message;
 mod party;
+mod refusal;
 mod statement;
 pub mod wire;
 
 pub use crate::compress::Precision;
 pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
-pub use party::{Client, Output, Refusal, Server};
+pub use party::{Answered, Client, Output, Server};
+pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Mismatch, Statement};
 pub use wire::Format;
 
 use crate::rng::ClientId;
+use crate::snapshot::State;
 
 /// The server's side of any exchange: a sampler, or a survey of the target before sampling.
 ///
 /// One exchange: ask everybody in [`Exchange::cohort`] with its [`Exchange::order`], fold every answer with [`Exchange::absorb`] *in the order of
 /// the cohort* (float addition is not associative), then [`Exchange::advance`].
-pub trait Exchange: Send {
+pub trait Exchange: State + Send {
     /// Whom this exchange asks, in ascending order.
     fn cohort(&self) -> &[ClientId];
 
@@ -31,6 +34,11 @@ pub trait Exchange: Send {
 
     /// Finish this exchange and prepare the next.
     fn advance(&mut self) -> Event;
+
+    /// Whether it may be finished without everybody's answer.
+    fn is_elastic(&self) -> bool {
+        false
+    }
 }
 
 /// What an exchange led to.
@@ -47,7 +55,10 @@ pub enum Event {
 }
 
 /// The client's side of any exchange.
-pub trait Device: Send {
+pub trait Device: State + Send {
+    /// Whether this is an order for this device: a task of its own, with the vectors that it needs. [`Device::answer`] may panic on any other.
+    fn accepts(&self, order: &Order<'_>) -> bool;
+
     /// Do what is asked and say the result.
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_>;
 
@@ -84,9 +95,17 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
     fn advance(&mut self) -> Event {
         (**self).advance()
     }
+
+    fn is_elastic(&self) -> bool {
+        (**self).is_elastic()
+    }
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        (**self).accepts(order)
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         (**self).answer(order)
     }

@@ -1,15 +1,20 @@
 //! Speak bytes: the server and a client as state machines that eat messages and produce messages.
 //!
 //! Answers may come in any order; they are folded in the order of the cohort, so the chain does not depend on it. A refusal is a value and changes nothing.
+//!
+//! Messages may be lost, doubled, reordered and replayed. The server gives an order again, in the same bytes, as often as it is asked to ([`Server::again`]); the client gives the
+//! answer to its last order again, in the same bytes, without computing anything. It never answers two different orders with the same random numbers: the same noise on
+//! another point would give away the difference of the gradients.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thiserror::Error;
-
+use super::refusal::{OrderRefusal, Refusal};
 use super::statement::Mismatch;
-use super::wire::{OrderBuffer, ReplyBuffer, WireError, encode_order, encode_reply};
+use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
 use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
+use crate::linalg::norm_squared;
 use crate::rng::ClientId;
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// What the server wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,47 +28,6 @@ pub enum Output {
     },
     /// An exchange is complete.
     Happened(Event),
-}
-
-/// Why a message was refused. Nothing changed.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum Refusal {
-    /// The sender was not asked in this round.
-    #[error("client {} was not asked in round {round}", .from.0)]
-    NotAsked {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-    },
-    /// The sender has answered already.
-    #[error("client {} has answered round {round} already", .from.0)]
-    Twice {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-    },
-    /// The answer is to another round.
-    #[error("client {} answers round {found}, where round {round} is open", .from.0)]
-    WrongRound {
-        /// Who.
-        from: ClientId,
-        /// The round of the answer.
-        found: u64,
-        /// The current round.
-        round: u64,
-    },
-    /// The bytes are not a message.
-    #[error("the message of client {} in round {round} is refused: {why}", .from.0)]
-    Malformed {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-        /// What is wrong with it.
-        why: WireError,
-    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +53,14 @@ pub struct Server<E> {
     waiting: BTreeMap<ClientId, Vec<u8>>,
     /// How many of the cohort are folded in.
     folded: usize,
+    /// How many answers each client gave, and how many orders it got, in all.
+    answers: Vec<u64>,
+    asked: Vec<u64>,
     stage: Stage,
     buffer: ReplyBuffer,
     ledger: Ledger,
+    /// The largest norm that an answer may have.
+    most: f64,
 }
 
 impl<E: Exchange> Server<E> {
@@ -106,15 +75,36 @@ impl<E: Exchange> Server<E> {
             round: 0,
             waiting: BTreeMap::new(),
             folded: 0,
+            answers: vec![0; clients],
+            asked: vec![0; clients],
             stage: Stage::Opening,
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
+            most: f64::INFINITY,
         }
+    }
+
+    /// The same server that refuses answers with a larger Euclidean norm than this.
+    pub fn limited(self, most: f64) -> Self {
+        Server { most, ..self }
     }
 
     /// Check that a client means the same target.
     pub fn greet(&self, theirs: &Statement, who: &str) -> Result<(), Mismatch> {
         self.statement.check(theirs, who)
+    }
+
+    /// Check that a client which comes (back) with so many answers given has forgotten nothing, and neither have we. Where either lost its last state unnoticed, the chain would
+    /// silently become another.
+    pub fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
+        let Some(needs) = self.answers.get(from.index()).copied() else { return Err(Refusal::NotAsked { from, round: self.round }) };
+        // Orders that are still to be written may have been sent before a restart.
+        let opening = self.stage == Stage::Opening && self.machine.cohort().contains(&from);
+        let most = self.asked[from.index()] + u64::from(opening);
+        if answered < needs {
+            return Err(Refusal::ClientForgot { from, has: answered, needs });
+        }
+        if answered > most { Err(Refusal::ServerForgot { from, has: answered, most }) } else { Ok(()) }
     }
 
     /// Take in the answer of a client.
@@ -132,6 +122,11 @@ impl<E: Exchange> Server<E> {
         if reply.round != round {
             return Err(Refusal::WrongRound { from, found: reply.round, round });
         }
+        let norm = norm_squared(reply.payload.values()).sqrt();
+        if norm > self.most {
+            return Err(Refusal::TooLarge { from, round, norm, most: self.most });
+        }
+        self.answers[from.index()] += 1;
         if turn > self.folded {
             self.waiting.insert(from, bytes.to_vec());
             return Ok(());
@@ -151,6 +146,26 @@ impl<E: Exchange> Server<E> {
         Ok(())
     }
 
+    /// Wait no longer in this round, and say who is absent: the chain goes on without them. Only where the recipe allows it ([`Exchange::is_elastic`]); elsewhere, or with no round open,
+    /// nothing changes.
+    pub fn close(&mut self) -> Option<Vec<ClientId>> {
+        if self.stage != Stage::Open || !self.machine.is_elastic() {
+            return None;
+        }
+        let absent = self.outstanding().collect();
+        while let Some(next) = self.machine.cohort().get(self.folded).copied() {
+            if let Some(bytes) = self.waiting.remove(&next)
+                && let Ok(reply) = self.buffer.decode(&bytes, self.task, &self.format, next)
+            {
+                self.ledger.up(next, &reply);
+                self.machine.absorb(next, &reply);
+            }
+            self.folded += 1;
+        }
+        self.outbox.clear(); // orders that never left
+        Some(absent)
+    }
+
     /// The next thing to do; `None`: wait for answers.
     pub fn poll(&mut self) -> Option<Output> {
         if self.stage == Stage::Opening {
@@ -163,8 +178,30 @@ impl<E: Exchange> Server<E> {
             return None;
         }
         let event = self.machine.advance(); // everybody has answered, or nobody was asked
+        self.folded = 0;
         self.stage = if matches!(event, Event::Nothing | Event::Draw) { Stage::Opening } else { Stage::Ended };
         Some(Output::Happened(event))
+    }
+
+    /// Whose answers are awaited.
+    pub fn outstanding(&self) -> impl Iterator<Item = ClientId> {
+        let awaited = if self.stage == Stage::Open { &self.machine.cohort()[self.folded..] } else { &[] };
+        awaited.iter().copied().filter(|id| !self.waiting.contains_key(id))
+    }
+
+    /// The order that a client has not answered yet, in the same bytes as before. It is not counted again.
+    pub fn again(&self, to: ClientId) -> Option<Vec<u8>> {
+        self.outstanding().find(|id| *id == to)?;
+        let mut bytes = Vec::new();
+        encode_order(&self.machine.order(to), &mut bytes);
+        Some(bytes)
+    }
+
+    /// Have [`Server::poll`] give all orders again that were not answered.
+    pub fn repeat(&mut self) {
+        let outstanding: Vec<ClientId> = self.outstanding().collect();
+        let again = |to| Some(Output::Send { to, bytes: self.again(to)? });
+        self.outbox = outstanding.into_iter().filter_map(again).collect();
     }
 
     /// The exchange that is carried.
@@ -184,6 +221,7 @@ impl<E: Exchange> Server<E> {
             let order = self.machine.order(*to);
             (self.task, self.round) = (order.task, order.round);
             self.ledger.down(*to, &order);
+            self.asked[to.index()] += 1;
             let mut bytes = Vec::new();
             encode_order(&order, &mut bytes);
             self.outbox.push_back(Output::Send { to: *to, bytes });
@@ -191,24 +229,152 @@ impl<E: Exchange> Server<E> {
     }
 }
 
+/// A server that is restored in the middle of an exchange sends all orders again that were not answered.
+impl<E: Exchange> State for Server<E> {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("the server's side of the protocol")?;
+        self.machine.state(visit)?;
+        let mut stage = match self.stage {
+            Stage::Opening => 0,
+            Stage::Open => 1,
+            Stage::Ended => 2,
+        };
+        visit.below("the stage", &mut stage, 2)?;
+        self.stage = [Stage::Opening, Stage::Open, Stage::Ended][stage];
+        visit.below("the answers folded in", &mut self.folded, self.machine.cohort().len())?;
+        visit.number("the round", &mut self.round)?;
+        visit.numbers("the answers of each client", &mut self.answers)?;
+        visit.numbers("the orders to each client", &mut self.asked)?;
+        self.ledger.state(visit)?;
+        let mut waiting: Vec<(ClientId, Vec<u8>)> = std::mem::take(&mut self.waiting).into_iter().collect();
+        let mut count = waiting.len();
+        visit.below("the answers that wait", &mut count, self.machine.cohort().len())?;
+        waiting.resize_with(count, || (ClientId(0), Vec::new()));
+        for (id, bytes) in &mut waiting {
+            let mut number = id.0 as usize;
+            visit.below("a client that waits", &mut number, u32::MAX as usize)?;
+            id.0 = number as u32;
+            visit.bytes("an answer that waits", bytes)?;
+        }
+        self.waiting = waiting.into_iter().collect();
+        if visit.restores() {
+            self.reopen()?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: Exchange> Server<E> {
+    /// Take up an open exchange after a restart.
+    fn reopen(&mut self) -> Result<(), SnapshotError> {
+        if let (Stage::Open, Some(first)) = (self.stage, self.machine.cohort().first()) {
+            let order = self.machine.order(*first);
+            (self.task, self.round) = (order.task, order.round);
+        }
+        for (from, bytes) in &self.waiting {
+            let asked = self.machine.cohort()[self.folded..].contains(from);
+            if !asked || self.buffer.decode(bytes, self.task, &self.format, *from).is_err() {
+                return Err(SnapshotError::Value { what: "a client that waits", found: u64::from(from.0) });
+            }
+        }
+        self.repeat();
+        Ok(())
+    }
+}
+
 /// A client's side of the protocol around any device.
+#[derive(Debug)]
 pub struct Client<D> {
     device: D,
     format: Format,
     buffer: OrderBuffer,
+    /// The last order, where it stands, and the answer to it.
+    last: Option<(u64, u8)>,
+    order: Vec<u8>,
+    answer: Vec<u8>,
+    /// The first round whose random numbers are unused.
+    unused: u64,
+    answered: u64,
 }
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It was new, and the device moved on.
+    Anew,
+    /// It was the last one once more, and the answer is the same.
+    Again,
+}
+
+/// Rounds have random numbers below this.
+const MOST_ROUNDS: u64 = 1 << 56;
 
 impl<D: Device> Client<D> {
     /// A client that reads and writes in this format.
     pub fn new(device: D, format: Format) -> Self {
-        Client { device, format, buffer: OrderBuffer::default() }
+        Client { device, format, buffer: OrderBuffer::default(), last: None, order: Vec::new(), answer: Vec::new(), unused: 0, answered: 0 }
     }
 
     /// Do what an order asks; append the answer to `out`.
-    pub fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Answered, OrderRefusal> {
+        if self.last.is_some() && self.order == bytes {
+            out.extend_from_slice(&self.answer);
+            return Ok(Answered::Again);
+        }
         let order = self.buffer.decode(bytes, &self.format)?;
+        let (place, found) = (order.place(), order.round);
+        match self.last {
+            Some(last) if place == last => return Err(OrderRefusal::Changed { round: found }),
+            Some(last) if place < last => return Err(OrderRefusal::Old { found, last: last.0 }),
+            _ => {}
+        }
+        if found < self.unused {
+            return Err(OrderRefusal::Used { found, used: self.unused });
+        }
+        if order.end() > MOST_ROUNDS {
+            return Err(OrderRefusal::Beyond { end: order.end() });
+        }
+        if !self.device.accepts(&order) {
+            return Err(OrderRefusal::Unfit { task: order.task });
+        }
+        (self.last, self.unused) = (Some(place), order.end());
+        self.answered += 1;
         let reply = self.device.answer(&order);
-        encode_reply(&reply, out);
-        Ok(())
+        self.answer.clear();
+        encode_reply(&reply, &mut self.answer);
+        self.order.clear();
+        self.order.extend_from_slice(bytes);
+        out.extend_from_slice(&self.answer);
+        Ok(Answered::Anew)
+    }
+
+    /// The device that answers.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// How many orders were answered: what a client says when it comes back ([`Server::welcome`]).
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The round of the last order that was answered.
+    pub fn last_round(&self) -> Option<u64> {
+        self.last.map(|(round, _)| round)
+    }
+}
+
+impl<D: Device> State for Client<D> {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client's side of the protocol")?;
+        self.device.state(visit)?;
+        let (mut round, mut rank) = (self.last.map(|l| l.0), self.last.map_or(0, |l| usize::from(l.1)));
+        visit.option("the last round", &mut round)?;
+        visit.below("the last order's rank", &mut rank, 1)?;
+        self.last = round.map(|round| (round, rank as u8));
+        visit.number("the first unused round", &mut self.unused)?;
+        visit.number("the orders answered", &mut self.answered)?;
+        visit.bytes("the last order", &mut self.order)?;
+        visit.bytes("the last answer", &mut self.answer)
     }
 }

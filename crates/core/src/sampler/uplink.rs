@@ -11,8 +11,9 @@
 //! away when the reference point moved is sent that point when it comes back; with the fixed point oracle the server adds the gradient at `x*`
 //! that is left, so that the drift is unbiased however well `x*` was found, and wherever the prior is applied.
 
+use super::attendance::Attendance;
 use super::outlet::Outlet;
-use super::participation::Roll;
+use super::participation::{Participation, Roll};
 use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
 use super::{Keys, Sampler};
 use crate::error::DataError;
@@ -20,6 +21,7 @@ use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed};
+use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Placement, Site, Target};
 
@@ -55,6 +57,8 @@ pub struct Server {
     weighted: Vec<f64>,
     absorbed: Vec<f64>,
     noise: Vec<f64>,
+    /// Who answers, where clients may stay away.
+    attendance: Option<Attendance>,
 }
 
 impl Server {
@@ -85,6 +89,7 @@ impl Server {
             weighted: vec![0.0; d],
             absorbed: vec![0.0; d],
             noise: vec![0.0; d],
+            attendance: if let Participation::Elastic(p) = &recipe.participation { Some(Attendance::new(p, d)) } else { None },
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
             server.reference.copy_from_slice(&anchor.point);
@@ -165,9 +170,19 @@ impl Exchange for Server {
             accumulate(rate, g, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
+        if let Some(attendance) = &mut self.attendance {
+            attendance.note(from, g);
+        }
+    }
+
+    fn is_elastic(&self) -> bool {
+        self.roll.is_elastic()
     }
 
     fn advance(&mut self) -> Event {
+        if let Some(attendance) = &mut self.attendance {
+            attendance.end_round();
+        }
         add_scaled(1.0, &self.absorbed, &mut self.memory);
         let drift = &mut self.weighted;
         if let Oracle::FixedPoint(anchor) = &self.oracle {
@@ -192,6 +207,40 @@ impl Sampler for Server {
 
     fn iteration(&self) -> u64 {
         self.round
+    }
+
+    fn attendance(&self) -> Option<&Attendance> {
+        self.attendance.as_ref()
+    }
+}
+
+impl State for Server {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a server of family A")?;
+        visit.number("the round", &mut self.round)?;
+        visit.flag("whether memories start anew", &mut self.restarting)?;
+        visit.vector("the parameter", &mut self.x)?;
+        visit.vector("the parameter as sent", &mut self.sent)?;
+        if let Some(down) = self.down.as_mut().filter(|_| self.round > 0) {
+            down.state(visit)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+            visit.vector("what the memory will absorb", &mut self.absorbed)?;
+        }
+        if let Oracle::Svrg { .. } = self.oracle {
+            visit.vector("the reference point", &mut self.reference)?;
+        }
+        visit.number("how often the reference point was set", &mut self.version)?;
+        visit.numbers("which reference point each client has", &mut self.seen)?;
+        visit.vector("the answers so far", &mut self.weighted)?;
+        if let Some(attendance) = &mut self.attendance {
+            attendance.state(visit)?;
+        }
+        if visit.restores() {
+            self.roll.call(self.public, self.round);
+        }
+        Ok(())
     }
 }
 
@@ -259,6 +308,10 @@ impl Client {
 }
 
 impl Device for Client {
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        order.task == Task::Estimate && order.position.is_some()
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         let round = order.round;
         match &order.position {
@@ -298,5 +351,24 @@ impl Device for Client {
 
     fn rows_evaluated(&self) -> u64 {
         self.site.rows_evaluated()
+    }
+}
+
+impl State for Client {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client of family A")?;
+        self.site.state(visit)?;
+        visit.flag("whether the memory has started", &mut self.started)?;
+        visit.vector("the position", &mut self.position)?;
+        if !matches!(self.oracle, Oracle::Plain) {
+            visit.vector("the reference point", &mut self.reference)?;
+        }
+        if let Oracle::Svrg { .. } = self.oracle {
+            visit.vector("the gradient at the reference point", &mut self.anchor)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+        }
+        Ok(())
     }
 }
