@@ -77,7 +77,12 @@ paper!(
 );
 
 /// Every published table and figure, paper by paper.
-pub static CATALOGUE: &[Entry] = &[entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian))];
+pub static CATALOGUE: &[Entry] = &[
+    entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
+    entry!(QLSD, "qlsd", "toy-stepsize", Some(&experiments::toy_stepsize::ToyStepsize)),
+    entry!(QLSD, "qlsd", "bias-orders", Some(&experiments::bias_orders::BiasOrders)),
+    entry!(QLSD, "qlsd", "memory", Some(&experiments::memory::Memory)),
+];
 
 /// The table or figure of this name.
 pub fn find(id: &str) -> Option<&'static Entry> {
