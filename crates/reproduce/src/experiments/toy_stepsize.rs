@@ -258,7 +258,7 @@ impl Experiment for ToyStepsize {
                 ),
                 "Figure 1 (right) of the paper's first version prints the slope 1.09 +- 0.07 without saying of which line; a trade-off at equal error falls, so `slope` is minus the exponent of the step as a power of omega.".into(),
                 format!(
-                    "If the client's gradient at x* is not subtracted, sum_i norm(grad U_i(x*))^2 = {:.3e} enters, and the step falls as 1/omega from omega of about {:.0e} on.",
+                    "If the client's gradient at x* is not subtracted, sum_i norm(grad U_i(x*))^2 = {:.3e} enters, and the step falls as 1/omega from omega of about {:.0e} on: above 0.001 the points of qsgd lie along a line of slope about 1.1, which the printed 1.09 may be.",
                     moments.discrepancy,
                     (1.0 + setting.excess) * moments.rows * moments.dim / moments.discrepancy
                 ),
