@@ -93,6 +93,14 @@ pub static CATALOGUE: &[Entry] = &[
     entry!(FALD, "fald", "titanic", Some(&experiments::titanic::Titanic)),
     entry!(FALD, "fald", "fald-lenet", None),
     entry!(FALD, "fald", "fald-resnet", None),
+    entry!(QLSD, "qlsd", "toy-stepsize", Some(&experiments::toy_stepsize::ToyStepsize)),
+    entry!(QLSD, "qlsd", "bias-orders", Some(&experiments::bias_orders::BiasOrders)),
+    entry!(QLSD, "qlsd", "memory", Some(&experiments::memory::Memory)),
+    entry!(QLSD, "qlsd", "logreg-femnist", Some(&experiments::logreg::LogReg::AgainstLsd)),
+    entry!(QLSD, "qlsd", "logreg-covtype", Some(&experiments::logreg::LogReg::AgainstMala)),
+    entry!(QLSD, "qlsd", "mlp-mnist", None),
+    entry!(QLSD, "qlsd", "lenet-mnist", None),
+    entry!(QLSD, "qlsd", "resnet-cifar", None),
 ];
 
 /// The table or figure of this name.

@@ -8,6 +8,7 @@ pub mod chain;
 pub mod claim;
 pub mod experiment;
 mod experiments;
+pub mod fit;
 pub mod number;
 pub mod output;
 pub mod runner;

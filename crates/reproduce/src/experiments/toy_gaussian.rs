@@ -23,6 +23,9 @@ use crate::study::Study;
 /// At so many points of each run the mean so far is noted, for the figure.
 const NOTED: u64 = 12;
 
+/// QLSD* whose clients compress their gradients with what is left of them at x*.
+const KEPT: &str = "kept*";
+
 /// QLSD, Figure 1.
 pub struct ToyGaussian;
 
@@ -48,19 +51,23 @@ impl Setting {
         let of = |name: &'static str| self.bits.iter().map(move |bits| format!("{name}/{bits}"));
         std::iter::once("lsd*".to_owned()).chain(of("qlsd*")).chain(of("qlsd#")).collect()
     }
+
+    /// What the authors' notebook has in place of QLSD*.
+    fn published(&self) -> Vec<String> {
+        self.bits.iter().map(|bits| format!("{KEPT}/{bits}")).collect()
+    }
 }
 
 /// The target, and where its mean is.
-struct Toy {
-    target: Target,
-    rows: f64,
-    optimum: Vec<f64>,
+pub(super) struct Toy {
+    pub(super) target: Target,
+    pub(super) rows: f64,
+    pub(super) optimum: Vec<f64>,
 }
 
 impl Toy {
-    fn new(setting: &Setting, seed: u64) -> Result<Self, Trouble> {
-        let d = setting.dim;
-        let data = toy_qlsd::make(setting.clients, d, Seed::new(seed));
+    pub(super) fn new(clients: usize, d: usize, seed: u64) -> Result<Self, Trouble> {
+        let data = toy_qlsd::make(clients, d, Seed::new(seed));
         let rows = data.iter().map(|cells| cells.len() / d).sum::<usize>() as f64;
         let mut optimum = vec![0.0; d];
         for row in data.iter().flat_map(|cells| cells.chunks_exact(d)) {
@@ -76,16 +83,23 @@ impl Toy {
         let step = Schedule::Constant(setting.step_times_rows / self.rows);
         let batch = Batch::Fraction(setting.batch);
         let levels = name.split_once('/').and_then(|(_, bits)| bits.parse().ok()).map_or(1, |bits: u32| 1 << bits);
-        let mut anchor = Anchor { point: self.optimum.clone(), residual: vec![0.0; self.optimum.len()] };
-        Precision::F32.round(&mut anchor.point); // as it is sent; what is left of the gradient there is the server's to add
-        self.target.gradient(&anchor.point, &mut anchor.residual);
+        let anchor = self.anchor();
         let up = Compressor::qsgd(levels);
         let recipe = match name.split('/').next() {
             Some("qlsd*") => Uplink::qlsd_star(step, batch, anchor, up),
             Some("qlsd#") => Uplink::qlsd(step, batch, up),
+            Some(KEPT) => Uplink::qlsd(step, Batch::Full, up), // the control variates leave no minibatch noise on this target
             _ => Uplink::lsd_star(step, batch, anchor),
         };
         Recipe::Uplink(Uplink { code, ..recipe })
+    }
+
+    /// The fixed point of the control variates: the mean, as it is sent; what is left of the gradient there is the server's to add.
+    pub(super) fn anchor(&self) -> Anchor {
+        let mut anchor = Anchor { point: self.optimum.clone(), residual: vec![0.0; self.optimum.len()] };
+        Precision::F32.round(&mut anchor.point);
+        self.target.gradient(&anchor.point, &mut anchor.residual);
+        anchor
     }
 
     /// `E norm(x)` under the posterior N(m, I/N), by `E sqrt(Y) = (1/(2 sqrt(pi))) int (1 - E exp(-t Y)) t^(-3/2) dt`, with `t = e^u` and the trapezoidal rule.
@@ -111,12 +125,13 @@ impl Experiment for ToyGaussian {
         let setting: Setting = study.setting()?;
         let runs = |name: String| (0..setting.runs).map(move |run| Cell::new(format!("{name}|{run}"), setting.iterations));
         let codes = setting.bits.iter().map(|bits| Cell::new(format!("qlsd*/{bits}|elias"), setting.code_iterations()));
-        Ok(setting.instances().into_iter().flat_map(runs).chain(codes).collect())
+        let published = if study.published { setting.published() } else { Vec::new() };
+        Ok(setting.instances().into_iter().chain(published).flat_map(runs).chain(codes).collect())
     }
 
     fn run(&self, study: &Study, cell: &str, progress: &Progress) -> Result<Values, Trouble> {
         let setting: Setting = study.setting()?;
-        let toy = Toy::new(&setting, study.seed)?;
+        let toy = Toy::new(setting.clients, setting.dim, study.seed)?;
         let Some((name, run)) = cell.split_once('|') else { return Err(Trouble::Other(format!("no such cell: {cell}"))) };
         let start = vec![0.0; setting.dim];
         if run == "elias" {
@@ -157,7 +172,7 @@ impl Experiment for ToyGaussian {
 
     fn conclude(&self, study: &Study, found: &Found) -> Result<Findings, Trouble> {
         let setting: Setting = study.setting()?;
-        let toy = Toy::new(&setting, study.seed)?;
+        let toy = Toy::new(setting.clients, setting.dim, study.seed)?;
         let truth = toy.mean_norm();
         let (mut numbers, mut series) = (Numbers::new(), Vec::new());
         let mut counted = Numbers::new();
@@ -191,6 +206,18 @@ impl Experiment for ToyGaussian {
         let by_bound = of(&numbers, "mse/").into_iter().chain(counted.iter().cloned()).collect();
         let of_x = of(&numbers, "square/").into_iter().map(|n| Number { name: n.name.replace("square/", "mse/"), ..n });
         let of_x = of_x.chain(of(&numbers, "bits/")).collect();
+        // Its QLSD* in place of ours; the others stay.
+        let mut kept: Numbers = numbers.iter().filter(|n| !n.name.starts_with("elias/")).cloned().collect();
+        for bits in setting.bits.iter().filter(|_| study.published) {
+            let of = |what: &str| -> Result<Vec<f64>, Trouble> {
+                (0..setting.runs).map(|run| Ok(*found.list(&format!("{KEPT}/{bits}|{run}"), what)?.last().unwrap_or(&f64::NAN))).collect()
+            };
+            let norms = of("norm")?;
+            kept.push(Number::mean(format!("mse/qlsd*/{bits}"), &norms.iter().map(|norm| (norm - truth).powi(2)).collect::<Vec<_>>()));
+            kept.push(Number::mean(format!("bias/qlsd*/{bits}"), &norms.iter().map(|norm| norm - truth).collect::<Vec<_>>()));
+            kept.push(Number::mean(format!("square/qlsd*/{bits}"), &of("square")?));
+            kept.push(Number::mean(format!("bits/qlsd*/{bits}"), &of("bits")?));
+        }
         let rows = toy.rows;
         Ok(Findings {
             readings: vec![
@@ -204,6 +231,11 @@ impl Experiment for ToyGaussian {
                     "error of x",
                     "the squared error of the mean of x, which the authors' notebook plots, in place of that of norm(x)",
                     of_x,
+                ),
+                Reading::published(
+                    "gradient at x* kept",
+                    "QLSD* does not subtract a client's gradient at x* before it compresses, as in the authors' notebook: heterogeneity then makes its noise, as it makes that of QLSD#",
+                    kept,
                 ),
             ],
             figures: vec![Figure {
