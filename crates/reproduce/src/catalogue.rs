@@ -76,8 +76,15 @@ paper!(
     "Vono, Plassier, Durmus, Dieuleveut, Moulines: QLSD, quantised Langevin stochastic dynamics for Bayesian federated learning (2022)"
 );
 
+paper!(FA_LD, "fa-ld", "Deng, Ma, Song, Zhang, Lin: On convergence of federated averaging Langevin dynamics (2021)");
+
 /// Every published table and figure, paper by paper.
-pub static CATALOGUE: &[Entry] = &[entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian))];
+pub static CATALOGUE: &[Entry] = &[
+    entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
+    entry!(FA_LD, "fa-ld", "fald-k", Some(&experiments::fald_k::FaldK)),
+    entry!(FA_LD, "fa-ld", "fald-hetero", Some(&experiments::fald_hetero::FaldHetero)),
+    entry!(FA_LD, "fa-ld", "fald-privacy", None),
+];
 
 /// The table or figure of this name.
 pub fn find(id: &str) -> Option<&'static Entry> {

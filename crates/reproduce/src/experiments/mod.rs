@@ -1,3 +1,6 @@
 //! One file for each published table or figure.
 
+pub mod fa_ld;
+pub mod fald_hetero;
+pub mod fald_k;
 pub mod toy_gaussian;
