@@ -83,6 +83,8 @@ pub static CATALOGUE: &[Entry] = &[
     entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
     entry!(FA_LD, "fa-ld", "fald-k", Some(&experiments::fald_k::FaldK)),
     entry!(FA_LD, "fa-ld", "fald-hetero", Some(&experiments::fald_hetero::FaldHetero)),
+    entry!(FA_LD, "fa-ld", "fald-partial", Some(&experiments::fald_partial::FaldPartial)),
+    entry!(FA_LD, "fa-ld", "fald-mnist", Some(&experiments::fald_mnist::FALD_MNIST)),
     entry!(FA_LD, "fa-ld", "fald-privacy", None),
 ];
 
