@@ -312,7 +312,7 @@ impl Experiment for FaldMnist {
                 setting.rounds, setting.rows, setting.batch, setting.pool
             ),
             "Which K is best depends on the budget. The data is dealt at random, so local steps hardly drift apart, and while chains are still on their way more local steps are simply more steps: with few rounds the largest K is best in \
-             every score that is not yet at its end. The paper's optima of 10 and 20 come from budgets at which all K > 1 differ in the third digit."
+             every score that is not yet at its end."
                 .into(),
         ];
         let stands_in: Vec<String> =
