@@ -42,8 +42,8 @@ struct Setting {
     batch: usize,
     /// The numbers of local steps.
     steps: Vec<u64>,
-    /// For each data set the steps `eta`, times the number of rows, among which the best is taken.
-    rates: BTreeMap<String, Vec<f64>>,
+    /// For each data set and each number of local steps the steps `eta`, times the number of rows, among which the best is taken.
+    rates: BTreeMap<String, Vec<Vec<f64>>>,
     rounds: u64,
     /// A draw is taken every so many rounds.
     every: u64,
@@ -67,8 +67,10 @@ const FIGURES: [(&str, &str); 2] = [("cold", "Figure 3"), ("warm", "Figure 4")];
 const BINS: usize = 15;
 
 impl Setting {
-    fn rates(&self, set: &str) -> &[f64] {
-        self.rates.get(set).map_or(&[], Vec::as_slice)
+    /// The numbers of local steps, each with its rates.
+    fn rates(&self, set: &str) -> impl Iterator<Item = (u64, &[f64])> {
+        let rates = self.rates.get(set).map_or(&[][..], Vec::as_slice);
+        self.steps.iter().copied().zip(rates.iter().map(Vec::as_slice))
     }
 }
 
@@ -217,7 +219,11 @@ impl Experiment for FaldMnist {
         }
         let mut cells = Vec::new();
         for set in setting.sets.keys() {
-            for (steps, rate) in setting.steps.iter().flat_map(|steps| setting.rates(set).iter().map(move |rate| (steps, rate))) {
+            if setting.rates(set).filter(|(_, rates)| !rates.is_empty()).count() != setting.steps.len() {
+                let problem = format!("{set} needs rates for each of {} numbers of local steps", setting.steps.len());
+                return Err(Trouble::Setting { paper: study.paper.clone(), id: study.id.clone(), problem });
+            }
+            for (steps, rate) in setting.rates(set).flat_map(|(steps, rates)| rates.iter().map(move |rate| (steps, rate))) {
                 cells.extend((0..setting.runs).map(|run| Cell::new(format!("{set}|{steps}|{rate}|{run}"), steps * setting.rounds)));
             }
         }
@@ -270,9 +276,10 @@ impl Experiment for FaldMnist {
         for set in setting.sets.keys() {
             for (figure, place) in FIGURES {
                 let tuned = tune(&setting, found, set, figure)?;
-                if setting.rates(set).len() > 1 {
-                    let rate = |(steps, rate): (&u64, &f64)| Number::exact(format!("rate/{set}/{figure}/{steps}"), *rate);
-                    setting.steps.iter().zip(&tuned).map(rate).for_each(|number| numbers.push(number));
+                for ((steps, rates), rate) in setting.rates(set).zip(&tuned) {
+                    if rates.len() > 1 {
+                        numbers.push(Number::exact(format!("rate/{set}/{figure}/{steps}"), *rate));
+                    }
                 }
                 for (score, more) in SCORES {
                     let mut series = Vec::new();
@@ -339,10 +346,10 @@ fn lists<'a>(
 
 /// For each number of local steps the rate with the best final Brier score, which rewards both accuracy and calibration.
 fn tune(setting: &Setting, found: &Found, set: &str, figure: &str) -> Result<Vec<f64>, Trouble> {
-    let one = |steps: &u64| -> Result<f64, Trouble> {
+    let one = |(steps, rates): (u64, &[f64])| -> Result<f64, Trouble> {
         let mut best = (f64::INFINITY, f64::NAN);
-        for rate in setting.rates(set) {
-            let lists = lists(setting, found, set, figure, "brier", *steps, *rate)?;
+        for rate in rates {
+            let lists = lists(setting, found, set, figure, "brier", steps, *rate)?;
             let last: Vec<f64> = lists.iter().filter_map(|list| list.last().copied()).collect();
             if mean(&last) < best.0 {
                 best = (mean(&last), *rate);
@@ -350,7 +357,7 @@ fn tune(setting: &Setting, found: &Found, set: &str, figure: &str) -> Result<Vec
         }
         Ok(best.1)
     };
-    setting.steps.iter().map(one).collect()
+    setting.rates(set).map(one).collect()
 }
 
 #[cfg(test)]
