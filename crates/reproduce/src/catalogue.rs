@@ -76,31 +76,39 @@ paper!(
     "Vono, Plassier, Durmus, Dieuleveut, Moulines: QLSD, quantised Langevin stochastic dynamics for Bayesian federated learning (2022)"
 );
 
-paper!(ELF, "elf", "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional compression (2025)");
 paper!(
     FALD,
     "fald",
     "Plassier, Durmus, Moulines: Federated averaging Langevin dynamics, toward a unified theory and new algorithms (2023)"
 );
 
+paper!(FA_LD, "fa-ld", "Deng, Ma, Song, Zhang, Lin: On convergence of federated averaging Langevin dynamics (2021)");
+
+paper!(ELF, "elf", "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional compression (2025)");
+
 /// Every published table and figure, paper by paper.
 pub static CATALOGUE: &[Entry] = &[
     entry!(QLSD, "qlsd", "toy-gaussian", Some(&experiments::toy_gaussian::ToyGaussian)),
-    entry!(ELF, "elf", "elf-logreg", Some(&experiments::elf_logreg::ElfLogreg)),
+    entry!(QLSD, "qlsd", "toy-stepsize", Some(&experiments::toy_stepsize::ToyStepsize)),
+    entry!(QLSD, "qlsd", "bias-orders", Some(&experiments::bias_orders::BiasOrders)),
+    entry!(QLSD, "qlsd", "logreg-femnist", Some(&experiments::logreg::LogReg::AgainstLsd)),
+    entry!(QLSD, "qlsd", "logreg-covtype", Some(&experiments::logreg::LogReg::AgainstMala)),
+    entry!(QLSD, "qlsd", "memory", Some(&experiments::memory::Memory)),
+    entry!(QLSD, "qlsd", "mlp-mnist", None),
+    entry!(QLSD, "qlsd", "lenet-mnist", None),
+    entry!(QLSD, "qlsd", "resnet-cifar", None),
     entry!(FALD, "fald", "fald-complexity", Some(&experiments::fald_complexity::FaldComplexity)),
     entry!(FALD, "fald", "fald-gaussian", Some(&experiments::fald_gaussian::FaldGaussian)),
     entry!(FALD, "fald", "fald-lowerbound", Some(&experiments::fald_lowerbound::FaldLowerBound)),
     entry!(FALD, "fald", "titanic", Some(&experiments::titanic::Titanic)),
     entry!(FALD, "fald", "fald-lenet", None),
     entry!(FALD, "fald", "fald-resnet", None),
-    entry!(QLSD, "qlsd", "toy-stepsize", Some(&experiments::toy_stepsize::ToyStepsize)),
-    entry!(QLSD, "qlsd", "bias-orders", Some(&experiments::bias_orders::BiasOrders)),
-    entry!(QLSD, "qlsd", "memory", Some(&experiments::memory::Memory)),
-    entry!(QLSD, "qlsd", "logreg-femnist", Some(&experiments::logreg::LogReg::AgainstLsd)),
-    entry!(QLSD, "qlsd", "logreg-covtype", Some(&experiments::logreg::LogReg::AgainstMala)),
-    entry!(QLSD, "qlsd", "mlp-mnist", None),
-    entry!(QLSD, "qlsd", "lenet-mnist", None),
-    entry!(QLSD, "qlsd", "resnet-cifar", None),
+    entry!(FA_LD, "fa-ld", "fald-k", Some(&experiments::fald_k::FaldK)),
+    entry!(FA_LD, "fa-ld", "fald-hetero", Some(&experiments::fald_hetero::FaldHetero)),
+    entry!(FA_LD, "fa-ld", "fald-partial", Some(&experiments::fald_partial::FaldPartial)),
+    entry!(FA_LD, "fa-ld", "fald-mnist", Some(&experiments::fald_mnist::FALD_MNIST)),
+    entry!(FA_LD, "fa-ld", "fald-privacy", None),
+    entry!(ELF, "elf", "elf-logreg", Some(&experiments::elf_logreg::ElfLogreg)),
 ];
 
 /// The table or figure of this name.

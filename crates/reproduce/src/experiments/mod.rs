@@ -1,12 +1,17 @@
 //! One file for each published table or figure.
 
+pub mod bias_orders;
 pub mod elf_logreg;
+pub mod fa_ld;
 pub mod fald_complexity;
 pub mod fald_gaussian;
+pub mod fald_hetero;
+pub mod fald_k;
 pub mod fald_lowerbound;
-pub mod titanic;
-pub mod bias_orders;
+pub mod fald_mnist;
+pub mod fald_partial;
 pub mod logreg;
 pub mod memory;
+pub mod titanic;
 pub mod toy_gaussian;
 pub mod toy_stepsize;
