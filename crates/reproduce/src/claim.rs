@@ -262,7 +262,7 @@ impl Comparison {
         let one = |n: &Number| format!("{} = {}", n.name, with_error(n.value, n.error));
         let list = known.iter().map(|n| one(n)).collect::<Vec<_>>().join(", ");
         match self.form {
-            Form::Difference { times } if times == 1.0 => format!("{list}: the first is not smaller"),
+            Form::Difference { times: 1.0 } => format!("{list}: the first is not smaller"),
             Form::Difference { times } => format!("{list}: the first is not below {times} times the second"),
             Form::Itself => format!("{list}: not {}", self.range()),
             Form::Ratio => format!("{list}: the ratio {} is not {}", with_error(value, error), self.range()),

@@ -1,0 +1,62 @@
+//! Every reproduction at its quick size still gives the verdicts that are recorded in papers/quick.csv (`BLESS=1` records them anew).
+//!
+//! Those that need data sets run where CONSILIENCE_DATA names their folder, and are named as skipped elsewhere.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and says what it skips
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use consilience_engine::run::Progress;
+use consilience_reproduce::output::Reproduction;
+use consilience_reproduce::{CATALOGUE, Entry, Size};
+
+/// Experiment, claim, reading.
+type Key = (String, String, String);
+
+fn verdicts(entry: &'static Entry) -> Vec<(Key, String)> {
+    let folder = std::env::temp_dir().join(format!("consilience-quick-{}-{}", std::process::id(), entry.id));
+    let config = entry.config().unwrap();
+    let mut study = config.study(entry.paper.key, Size::Quick);
+    study.published = true;
+    let done = Reproduction::run(entry, config, study, &folder, true, 0, &Progress::default());
+    let done = done.unwrap_or_else(|trouble| panic!("{}: {trouble}", entry.id));
+    std::fs::remove_dir_all(folder).unwrap();
+    let key = |claim: &str, reading: &str| (entry.id.to_owned(), claim.to_owned(), reading.to_owned());
+    let all = done.judged.iter().flat_map(|(claim, list)| list.iter().map(move |one| (claim, one)));
+    all.map(|(claim, one)| (key(&claim.id, &one.name), one.verdict.word().to_owned())).collect()
+}
+
+#[test]
+fn quick_verdicts_are_those_on_record() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/quick.csv");
+    let record = std::fs::read_to_string(&file).unwrap_or_default();
+    let split = |line: &str| -> (Key, String) {
+        let cells: Vec<&str> = line.split(',').collect();
+        ((cells[0].into(), cells[1].into(), cells[2].into()), cells[3].into())
+    };
+    let mut known: BTreeMap<Key, String> = record.lines().skip(1).map(split).collect();
+    let has_data = std::env::var_os("CONSILIENCE_DATA").is_some();
+    let mut wrong = Vec::new();
+    for entry in CATALOGUE.iter().filter(|entry| entry.experiment.is_some()) {
+        let needed = entry.config().unwrap().data;
+        if !needed.is_empty() && !has_data {
+            println!("skipped: {} needs {} (set CONSILIENCE_DATA)", entry.id, needed.join(", "));
+            continue;
+        }
+        let found = verdicts(entry);
+        for (key, verdict) in &found {
+            match known.get(key) {
+                Some(recorded) if recorded == verdict => {}
+                recorded => wrong.push(format!("{key:?}: {verdict}, on record {recorded:?}")),
+            }
+        }
+        known.retain(|key, _| key.0 != entry.id);
+        known.extend(found);
+    }
+    if std::env::var_os("BLESS").is_some() {
+        let lines: String = known.iter().map(|((id, claim, reading), verdict)| format!("{id},{claim},{reading},{verdict}\n")).collect();
+        std::fs::write(file, format!("experiment,claim,reading,verdict\n{lines}")).unwrap();
+        return;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
