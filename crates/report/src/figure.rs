@@ -7,7 +7,7 @@ use crate::scale::Scale;
 
 const WIDTH: f64 = 440.0;
 const HEIGHT: f64 = 280.0;
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = 8.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 34.0;

@@ -56,7 +56,7 @@ impl Scale {
         (0..=2 * wanted as u32)
             .map(|k| (first + f64::from(k)) * step)
             .take_while(|x| *x <= self.high)
-            .map(|x| (x, if (1e-4..1e6).contains(&step) || x == 0.0 { crate::words::decimals(x, places) } else { crate::words::number(x) }))
+            .map(|x| (x, if (1e-4..1e6).contains(&step) || x == 0.0 { crate::words::decimals(x, places) } else { plain(x) }))
             .collect()
     }
 
@@ -72,10 +72,15 @@ impl Scale {
     }
 }
 
-/// A round number without the zeros at its end.
+/// A round number without the zeros at its end; a power of ten without a factor of 1.
 fn plain(x: f64) -> String {
     let text = crate::words::number(x);
-    if text.contains('.') && !text.contains('·') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    let short = |digits: &str| if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits.to_owned() };
+    match text.split_once('·') {
+        None => short(&text),
+        Some((digits, power)) if short(digits) == "1" => power.to_owned(),
+        Some((digits, power)) => format!("{}·{power}", short(digits)),
+    }
 }
 
 /// The least and largest of the finite numbers.
@@ -112,5 +117,10 @@ mod tests {
         let scale = Scale::logarithmic([1.0, 1e4, 0.0, -3.0, f64::NAN], 0.0, 1.0).unwrap();
         assert_eq!(scale.ticks(5).into_iter().map(|t| t.0).collect::<Vec<_>>(), [1.0, 10.0, 100.0, 1e3, 1e4]);
         assert!(scale.at(0.0).is_finite() && scale.at(f64::NAN).is_finite());
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!([1e-4, 5e-5, 2.5e7, 0.5, 20.0].map(plain), ["10⁻⁴", "5·10⁻⁵", "2.5·10⁷", "0.5", "20"]);
     }
 }
