@@ -1,5 +1,6 @@
 //! The in-process engine: configs, data, plans and runs around the pure core.
 
+pub mod conductor;
 pub mod config;
 pub mod data;
 pub mod draws;
@@ -11,5 +12,6 @@ pub mod problem;
 pub mod record;
 pub mod run;
 pub mod rundir;
+pub mod site;
 pub mod statistics;
 mod suggest;

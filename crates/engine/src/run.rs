@@ -112,24 +112,29 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
         sinks.discard(run.chains);
         return Err(error);
     }
+    gather(plan, run, &sinks, finished.into_iter().flatten().collect(), progress.stop.load(Ordering::Relaxed))
+}
+
+/// Put the chains of a run together, wherever they ran.
+pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, interrupted: bool) -> Result<Outcome, RunError> {
+    let d = plan.target.dim();
     let mut outcome = Outcome {
         draws: Draws::new(d),
         statistics: Vec::new(),
         ledger: Ledger::new(plan.target.clients.len()),
         rows_evaluated: 0,
         iterations: 0,
-        interrupted: progress.stop.load(Ordering::Relaxed),
+        interrupted,
     };
     let (mut sunk, mut noted) = (Vec::new(), Vec::new());
-    let chains: Vec<Chain> = finished.into_iter().flatten().collect();
-    let least = if outcome.interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
+    let least = if interrupted { least_worth_keeping(chains.iter().map(|c| c.trail.kept).collect()) } else { 0 };
     for chain in chains {
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
         outcome.iterations += chain.iterations;
-        if chain.kept >= least {
-            sunk.push(chain.sink);
-            noted.push(chain.notes);
+        if chain.trail.kept >= least {
+            sunk.push(chain.trail.sink);
+            noted.push(chain.trail.notes);
         }
     }
     outcome.draws = sinks.close(sunk, d)?;
@@ -146,7 +151,7 @@ fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
 }
 
 /// What is recorded beside a draw.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Note {
     iteration: u64,
     bits_up: u64,
@@ -171,14 +176,77 @@ fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
     ]
 }
 
-struct Chain {
+/// What a chain leaves behind while it runs.
+#[derive(Debug)]
+pub struct Trail {
     sink: DrawSink,
     notes: Vec<Note>,
-    /// How many draws went there.
+    /// How many draws there were, and how many were kept.
+    draws: u64,
     kept: u64,
-    ledger: Ledger,
-    rows_evaluated: u64,
-    iterations: u64,
+    outward: Vec<f64>,
+}
+
+impl Trail {
+    /// A trail that keeps its draws there.
+    pub fn new(sink: DrawSink, dim: usize) -> Self {
+        Trail { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
+    }
+
+    /// Take note of what an exchange of chain `index` led to.
+    pub fn follow(
+        &mut self,
+        (plan, run, index): (&Plan, &RunConfig, usize),
+        event: Event,
+        server: &dyn Sampler,
+        participants: usize,
+        ledger: &Ledger,
+    ) -> Result<(), RunError> {
+        match event {
+            Event::Draw if server.iteration() > run.burn_in => {
+                if self.draws.is_multiple_of(run.thin) {
+                    self.kept += 1;
+                    if self.kept <= MOST_NOTED || matches!(self.sink, DrawSink::Memory(_)) {
+                        self.notes.push(Note {
+                            iteration: server.iteration(),
+                            bits_up: ledger.total(Direction::Up),
+                            bits_down: ledger.total(Direction::Down),
+                            participants,
+                        });
+                    }
+                    match &plan.coordinates {
+                        None => self.sink.push(server.position())?,
+                        Some(coordinates) => {
+                            coordinates.outward(server.position(), &mut self.outward);
+                            self.sink.push(&self.outward)?;
+                        }
+                    }
+                }
+                self.draws += 1;
+                Ok(())
+            }
+            Event::Diverged => Err(RunError::Diverged { chain: index + 1, iteration: server.iteration(), step: plan.step().largest() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The draws so far, row by row, where they are in memory.
+    pub fn so_far(&self) -> &[f64] {
+        if let DrawSink::Memory(draws) = &self.sink { draws } else { &[] }
+    }
+}
+
+/// A chain that has ended.
+#[derive(Debug)]
+pub struct Chain {
+    /// Its draws.
+    pub trail: Trail,
+    /// What it sent.
+    pub ledger: Ledger,
+    /// How many row gradients its clients evaluated.
+    pub rows_evaluated: u64,
+    /// How many iterations it did.
+    pub iterations: u64,
 }
 
 impl Chain {
@@ -187,7 +255,7 @@ impl Chain {
         run: &RunConfig,
         seed: u64,
         index: usize,
-        mut sink: DrawSink,
+        sink: DrawSink,
         spread: bool,
         progress: &Progress,
     ) -> Result<Chain, RunError> {
@@ -197,9 +265,8 @@ impl Chain {
         let mut clients: Vec<Box<dyn Device>> =
             (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect::<Result<_, _>>()?;
         let mut ledger = Ledger::new(b);
-        let mut outward = vec![0.0; plan.target.dim()];
-        let (mut exchanges, mut draws, mut kept, mut reported) = (0u64, 0u64, 0u64, 0u64);
-        let mut notes = Vec::new();
+        let mut trail = Trail::new(sink, plan.target.dim());
+        let (mut exchanges, mut reported) = (0u64, 0u64);
         while server.iteration() < run.iterations {
             let participants = server.cohort().len();
             let event = if spread {
@@ -207,33 +274,7 @@ impl Chain {
             } else {
                 exchange(&mut *server, &mut clients, &mut ledger)
             };
-            match event {
-                Event::Draw if server.iteration() > run.burn_in => {
-                    if draws.is_multiple_of(run.thin) {
-                        kept += 1;
-                        if kept <= MOST_NOTED || matches!(sink, DrawSink::Memory(_)) {
-                            notes.push(Note {
-                                iteration: server.iteration(),
-                                bits_up: ledger.total(Direction::Up),
-                                bits_down: ledger.total(Direction::Down),
-                                participants,
-                            });
-                        }
-                        match &plan.coordinates {
-                            None => sink.push(server.position())?,
-                            Some(coordinates) => {
-                                coordinates.outward(server.position(), &mut outward);
-                                sink.push(&outward)?;
-                            }
-                        }
-                    }
-                    draws += 1;
-                }
-                Event::Diverged => {
-                    return Err(RunError::Diverged { chain: index + 1, iteration: server.iteration(), step: plan.step().largest() });
-                }
-                _ => {}
-            }
+            trail.follow((plan, run, index), event, &*server, participants, &ledger)?;
             exchanges += 1;
             if exchanges.is_multiple_of(PATIENCE) {
                 let now = server.iteration().min(run.iterations);
@@ -246,7 +287,7 @@ impl Chain {
         }
         let iterations = server.iteration();
         progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        Ok(Chain { sink, notes, kept, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
+        Ok(Chain { trail, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
     }
 }
 

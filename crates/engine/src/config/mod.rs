@@ -132,6 +132,8 @@ pub enum Cells {
     Inline(Vec<f64>, usize),
     /// In a CSV file.
     File(PathBuf),
+    /// With the client alone, which brings them when it joins.
+    Elsewhere,
 }
 
 /// A field's place in the config.

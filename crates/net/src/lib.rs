@@ -1,0 +1,1 @@
+//! Carry the protocol over gRPC.
