@@ -55,7 +55,8 @@ impl Problem {
     pub fn of_site(config: &Config, site: &LocalSite, agreement: &Agreement) -> Result<Problem, ConfigError> {
         let clients = names(config)?;
         let dim = agreement.parameters.len();
-        let mut potentials: Vec<Arc<dyn Potential>> = vec![Arc::new(Absent::new(dim, 1)); clients.len()];
+        let absent: Arc<dyn Potential> = Arc::new(Absent::new(dim, 1));
+        let mut potentials: Vec<Arc<dyn Potential>> = clients.iter().map(|_| Arc::clone(&absent)).collect();
         potentials[site.index()] = site.potential(config, agreement)?;
         let rows = potentials.iter().map(|potential| potential.rows() as u64).collect();
         Problem::assemble(config, potentials, Agreed { agreement: agreement.clone(), rows, notes: Vec::new(), moments_bits: (0, 0) })
