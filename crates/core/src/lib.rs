@@ -12,6 +12,7 @@ pub mod model;
 pub mod protocol;
 pub mod rng;
 pub mod sampler;
+pub mod snapshot;
 pub mod step;
 pub mod survey;
 pub mod target;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::DataError;
 use crate::model::{Coordinates, Potential, Prior, Rows, Whitened};
 use crate::rng::{ClientId, Stream, Subsets};
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// `pi(x) ~ exp(-U(x) / T)` with `U = U_0 + sum_i U_i`.
 #[derive(Clone, Debug)]
@@ -208,5 +209,11 @@ impl Site {
         if self.prior_weight > 0.0 {
             self.prior.add_gradient(x, self.prior_weight, out);
         }
+    }
+}
+
+impl State for Site {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.number("the row gradients evaluated", &mut self.rows_evaluated)
     }
 }

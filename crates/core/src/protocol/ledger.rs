@@ -2,6 +2,7 @@
 
 use super::message::{Order, Reference, Reply};
 use crate::rng::ClientId;
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// What a vector on the wire is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,5 +132,15 @@ impl Ledger {
             mine[0] += theirs[0];
             mine[1] += theirs[1];
         }
+    }
+}
+
+impl State for Ledger {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a ledger")?;
+        visit.numbers("the ledger's bits", self.bits.as_flattened_mut())?;
+        visit.numbers("the ledger's vectors", self.vectors.as_flattened_mut())?;
+        visit.numbers("the ledger's messages", &mut self.messages)?;
+        visit.numbers("the ledger's clients", self.per_client.as_flattened_mut())
     }
 }

@@ -3,6 +3,7 @@
 use super::ledger::Kind;
 use crate::compress::{Channel, CompressError, Compressor, Message, Operator, Precision};
 use crate::rng::Stream;
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// What an order asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,23 @@ pub struct Order<'a> {
     pub reference: Reference<'a>,
     /// The sum of all clients' gradients at the reference point, and the first iteration that uses both.
     pub control: Option<(Payload<'a>, u64)>,
+}
+
+impl Order<'_> {
+    /// Where this order stands among all that one client gets in one exchange after another: every next one is greater. (In family B the gradient at a new reference point
+    /// and the walk that follows share a round.)
+    pub fn place(&self) -> (u64, u8) {
+        (self.round, u8::from(self.task != Task::Gradient))
+    }
+
+    /// The first round whose random numbers this order leaves unused.
+    pub fn end(&self) -> u64 {
+        self.round.saturating_add(match self.task {
+            Task::Estimate => 1,
+            Task::Walk { steps } | Task::WalkAndShow { steps } => steps,
+            Task::Gradient | Task::Value | Task::HessianVector | Task::Curvature => 0,
+        })
+    }
 }
 
 /// What happens to a client's reference point.
@@ -156,6 +174,26 @@ impl Sender {
         self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
         let mut shared = stream;
         self.message.dequantise(&mut shared, &mut self.values)
+    }
+}
+
+/// The last vector, so that it can be sent once more.
+impl State for Sender {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.flag("whether the last vector went uncompressed", &mut self.refused)?;
+        visit.vector("the last vector", &mut self.values)?;
+        if self.refused {
+            return Ok(());
+        }
+        let mut symbols = Vec::new();
+        if !visit.restores() {
+            self.channel.encode(&self.message, &mut symbols);
+        }
+        visit.bytes("the last vector's symbols", &mut symbols)?;
+        if visit.restores() && self.channel.decode(&symbols, &mut self.message).is_err() {
+            return Err(SnapshotError::Value { what: "the length of the last vector's symbols", found: symbols.len() as u64 });
+        }
+        Ok(())
     }
 }
 

@@ -9,17 +9,18 @@ pub mod wire;
 pub use crate::compress::Precision;
 pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
-pub use party::{Client, Output, Refusal, Server};
+pub use party::{Answered, Client, OrderRefusal, Output, Refusal, Server};
 pub use statement::{Mismatch, Statement};
 pub use wire::Format;
 
 use crate::rng::ClientId;
+use crate::snapshot::State;
 
 /// The server's side of any exchange: a sampler, or a survey of the target before sampling.
 ///
 /// One exchange: ask everybody in [`Exchange::cohort`] with its [`Exchange::order`], fold every answer with [`Exchange::absorb`] *in the order of
 /// the cohort* (float addition is not associative), then [`Exchange::advance`].
-pub trait Exchange: Send {
+pub trait Exchange: State + Send {
     /// Whom this exchange asks, in ascending order.
     fn cohort(&self) -> &[ClientId];
 
@@ -47,7 +48,10 @@ pub enum Event {
 }
 
 /// The client's side of any exchange.
-pub trait Device: Send {
+pub trait Device: State + Send {
+    /// Whether this is an order for this device: a task of its own, with the vectors that it needs. [`Device::answer`] may panic on any other.
+    fn accepts(&self, order: &Order<'_>) -> bool;
+
     /// Do what is asked and say the result.
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_>;
 
@@ -87,6 +91,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        (**self).accepts(order)
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         (**self).answer(order)
     }

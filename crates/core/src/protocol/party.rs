@@ -1,6 +1,10 @@
 //! Speak bytes: the server and a client as state machines that eat messages and produce messages.
 //!
 //! Answers may come in any order; they are folded in the order of the cohort, so the chain does not depend on it. A refusal is a value and changes nothing.
+//!
+//! Messages may be lost, doubled, reordered and replayed. The server gives an order again, in the same bytes, as often as it is asked to ([`Server::again`]); the client gives the
+//! answer to its last order again, in the same bytes, without computing anything. It never answers two different orders with the same random numbers: the same noise on
+//! another point would give away the difference of the gradients.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +13,9 @@ use thiserror::Error;
 use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, WireError, encode_order, encode_reply};
 use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
+use crate::linalg::norm_squared;
 use crate::rng::ClientId;
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// What the server wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +70,93 @@ pub enum Refusal {
         /// What is wrong with it.
         why: WireError,
     },
+    /// The vector is longer than was agreed on.
+    #[error(
+        "the answer of client {} in round {round} has the norm {norm:.3e}, above the limit {most:.3e}: its data or its model is not what was agreed on, or the limit is too low",
+        .from.0
+    )]
+    TooLarge {
+        /// Who.
+        from: ClientId,
+        /// The current round.
+        round: u64,
+        /// The norm of its vector.
+        norm: f64,
+        /// The limit.
+        most: f64,
+    },
+    /// A client comes back without having kept all of its answers.
+    #[error(
+        "client {} remembers {has} answers, where {needs} have arrived here: it has lost what it wrote down. Give it back its state, or start the run anew",
+        .from.0
+    )]
+    ClientForgot {
+        /// Who.
+        from: ClientId,
+        /// How many it remembers.
+        has: u64,
+        /// How many arrived.
+        needs: u64,
+    },
+    /// A client has answered more than was asked.
+    #[error(
+        "client {} has given {has} answers, where {most} are possible: the server has lost what it wrote down, or the client is of another run. Give the server back its state, or start the run anew",
+        .from.0
+    )]
+    ServerForgot {
+        /// Who.
+        from: ClientId,
+        /// How many answers it gave.
+        has: u64,
+        /// How many can have been asked for.
+        most: u64,
+    },
+}
+
+/// Why a client refused an order. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum OrderRefusal {
+    /// The bytes are not a message.
+    #[error("the order is refused: {0}")]
+    Malformed(#[from] WireError),
+    /// The order is older than the last one that was answered.
+    #[error("the order is for round {found}, where round {last} is answered already: it is late, or replayed")]
+    Old {
+        /// The round of the order.
+        found: u64,
+        /// The round of the last one.
+        last: u64,
+    },
+    /// A second order stands in the place of the one that was answered.
+    #[error(
+        "this is another order for round {round}, which is answered already: the same noise on another point would give away the difference of the gradients"
+    )]
+    Changed {
+        /// The round.
+        round: u64,
+    },
+    /// The order would use random numbers a second time.
+    #[error(
+        "the order is for round {found}, where the noise up to round {used} is used already: the same noise on another point would give away the difference of the gradients"
+    )]
+    Used {
+        /// The round of the order.
+        found: u64,
+        /// The first round that is not used.
+        used: u64,
+    },
+    /// A round beyond all that have random numbers.
+    #[error("the order asks for rounds up to {end}: there are random numbers for those below 2^56")]
+    Beyond {
+        /// Where it would end.
+        end: u64,
+    },
+    /// A task that this client does not have, or a vector is missing.
+    #[error("the order asks for what this sampler's clients do not give ({task:?}), or lacks a vector")]
+    Unfit {
+        /// The task.
+        task: Task,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +182,13 @@ pub struct Server<E> {
     waiting: BTreeMap<ClientId, Vec<u8>>,
     /// How many of the cohort are folded in.
     folded: usize,
+    /// How many answers each client gave, in all.
+    answers: Vec<u64>,
     stage: Stage,
     buffer: ReplyBuffer,
     ledger: Ledger,
+    /// The largest norm that an answer may have.
+    most: f64,
 }
 
 impl<E: Exchange> Server<E> {
@@ -106,15 +203,34 @@ impl<E: Exchange> Server<E> {
             round: 0,
             waiting: BTreeMap::new(),
             folded: 0,
+            answers: vec![0; clients],
             stage: Stage::Opening,
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
+            most: f64::INFINITY,
         }
+    }
+
+    /// The same server that refuses answers with a larger Euclidean norm than this.
+    pub fn limited(self, most: f64) -> Self {
+        Server { most, ..self }
     }
 
     /// Check that a client means the same target.
     pub fn greet(&self, theirs: &Statement, who: &str) -> Result<(), Mismatch> {
         self.statement.check(theirs, who)
+    }
+
+    /// Check that a client which comes (back) with so many answers given has forgotten nothing, and neither have we. Where either lost its last state unnoticed, the chain would
+    /// silently become another.
+    pub fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
+        let Some(needs) = self.answers.get(from.index()).copied() else { return Err(Refusal::NotAsked { from, round: self.round }) };
+        let asked = self.stage != Stage::Ended && self.machine.cohort()[self.folded..].contains(&from) && !self.waiting.contains_key(&from);
+        let most = needs + u64::from(asked);
+        if answered < needs {
+            return Err(Refusal::ClientForgot { from, has: answered, needs });
+        }
+        if answered > most { Err(Refusal::ServerForgot { from, has: answered, most }) } else { Ok(()) }
     }
 
     /// Take in the answer of a client.
@@ -132,6 +248,11 @@ impl<E: Exchange> Server<E> {
         if reply.round != round {
             return Err(Refusal::WrongRound { from, found: reply.round, round });
         }
+        let norm = norm_squared(reply.payload.values()).sqrt();
+        if norm > self.most {
+            return Err(Refusal::TooLarge { from, round, norm, most: self.most });
+        }
+        self.answers[from.index()] += 1;
         if turn > self.folded {
             self.waiting.insert(from, bytes.to_vec());
             return Ok(());
@@ -163,8 +284,23 @@ impl<E: Exchange> Server<E> {
             return None;
         }
         let event = self.machine.advance(); // everybody has answered, or nobody was asked
+        self.folded = 0;
         self.stage = if matches!(event, Event::Nothing | Event::Draw) { Stage::Opening } else { Stage::Ended };
         Some(Output::Happened(event))
+    }
+
+    /// Whose answers are awaited.
+    pub fn outstanding(&self) -> impl Iterator<Item = ClientId> {
+        let awaited = if self.stage == Stage::Open { &self.machine.cohort()[self.folded..] } else { &[] };
+        awaited.iter().copied().filter(|id| !self.waiting.contains_key(id))
+    }
+
+    /// The order that a client has not answered yet, in the same bytes as before. It is not counted again.
+    pub fn again(&self, to: ClientId) -> Option<Vec<u8>> {
+        self.outstanding().find(|id| *id == to)?;
+        let mut bytes = Vec::new();
+        encode_order(&self.machine.order(to), &mut bytes);
+        Some(bytes)
     }
 
     /// The exchange that is carried.
@@ -191,24 +327,156 @@ impl<E: Exchange> Server<E> {
     }
 }
 
+/// A server that is restored in the middle of an exchange sends all orders again that were not answered.
+impl<E: Exchange> State for Server<E> {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("the server's side of the protocol")?;
+        self.machine.state(visit)?;
+        let mut stage = match self.stage {
+            Stage::Opening => 0,
+            Stage::Open => 1,
+            Stage::Ended => 2,
+        };
+        visit.below("the stage", &mut stage, 2)?;
+        self.stage = [Stage::Opening, Stage::Open, Stage::Ended][stage];
+        visit.below("the answers folded in", &mut self.folded, self.machine.cohort().len())?;
+        visit.number("the round", &mut self.round)?;
+        visit.numbers("the answers of each client", &mut self.answers)?;
+        self.ledger.state(visit)?;
+        let mut waiting: Vec<(ClientId, Vec<u8>)> = std::mem::take(&mut self.waiting).into_iter().collect();
+        let mut count = waiting.len();
+        visit.below("the answers that wait", &mut count, self.machine.cohort().len())?;
+        waiting.resize_with(count, || (ClientId(0), Vec::new()));
+        for (id, bytes) in &mut waiting {
+            let mut number = id.0 as usize;
+            visit.below("a client that waits", &mut number, u32::MAX as usize)?;
+            id.0 = number as u32;
+            visit.bytes("an answer that waits", bytes)?;
+        }
+        self.waiting = waiting.into_iter().collect();
+        if visit.restores() {
+            self.outbox.clear();
+            self.reopen()?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: Exchange> Server<E> {
+    /// Take up an open exchange after a restart.
+    fn reopen(&mut self) -> Result<(), SnapshotError> {
+        if let (Stage::Open, Some(first)) = (self.stage, self.machine.cohort().first()) {
+            let order = self.machine.order(*first);
+            (self.task, self.round) = (order.task, order.round);
+        }
+        for (from, bytes) in &self.waiting {
+            let asked = self.machine.cohort()[self.folded..].contains(from);
+            if !asked || self.buffer.decode(bytes, self.task, &self.format, *from).is_err() {
+                return Err(SnapshotError::Value { what: "a client that waits", found: u64::from(from.0) });
+            }
+        }
+        let outstanding: Vec<ClientId> = self.outstanding().collect();
+        for to in outstanding {
+            if let Some(bytes) = self.again(to) {
+                self.outbox.push_back(Output::Send { to, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A client's side of the protocol around any device.
 pub struct Client<D> {
     device: D,
     format: Format,
     buffer: OrderBuffer,
+    /// The last order, where it stands, and the answer to it.
+    last: Option<(u64, u8)>,
+    order: Vec<u8>,
+    answer: Vec<u8>,
+    /// The first round whose random numbers are unused.
+    unused: u64,
+    answered: u64,
 }
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It was new, and the device moved on.
+    Anew,
+    /// It was the last one once more, and the answer is the same.
+    Again,
+}
+
+/// Rounds have random numbers below this.
+const MOST_ROUNDS: u64 = 1 << 56;
 
 impl<D: Device> Client<D> {
     /// A client that reads and writes in this format.
     pub fn new(device: D, format: Format) -> Self {
-        Client { device, format, buffer: OrderBuffer::default() }
+        Client { device, format, buffer: OrderBuffer::default(), last: None, order: Vec::new(), answer: Vec::new(), unused: 0, answered: 0 }
     }
 
     /// Do what an order asks; append the answer to `out`.
-    pub fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Answered, OrderRefusal> {
+        if self.last.is_some() && self.order == bytes {
+            out.extend_from_slice(&self.answer);
+            return Ok(Answered::Again);
+        }
         let order = self.buffer.decode(bytes, &self.format)?;
+        let (place, found) = (order.place(), order.round);
+        match self.last {
+            Some(last) if place == last => return Err(OrderRefusal::Changed { round: found }),
+            Some(last) if place < last => return Err(OrderRefusal::Old { found, last: last.0 }),
+            _ => {}
+        }
+        if found < self.unused {
+            return Err(OrderRefusal::Used { found, used: self.unused });
+        }
+        if order.end() > MOST_ROUNDS {
+            return Err(OrderRefusal::Beyond { end: order.end() });
+        }
+        if !self.device.accepts(&order) {
+            return Err(OrderRefusal::Unfit { task: order.task });
+        }
+        (self.last, self.unused) = (Some(place), order.end());
+        self.answered += 1;
         let reply = self.device.answer(&order);
-        encode_reply(&reply, out);
-        Ok(())
+        self.answer.clear();
+        encode_reply(&reply, &mut self.answer);
+        self.order.clear();
+        self.order.extend_from_slice(bytes);
+        out.extend_from_slice(&self.answer);
+        Ok(Answered::Anew)
+    }
+
+    /// The device that answers.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// How many orders were answered: what a client says when it comes back ([`Server::welcome`]).
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The round of the last order that was answered.
+    pub fn last_round(&self) -> Option<u64> {
+        self.last.map(|(round, _)| round)
+    }
+}
+
+impl<D: Device> State for Client<D> {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client's side of the protocol")?;
+        self.device.state(visit)?;
+        let (mut round, mut rank) = (self.last.map(|l| l.0), self.last.map_or(0, |l| usize::from(l.1)));
+        visit.option("the last round", &mut round)?;
+        visit.below("the last order's rank", &mut rank, 1)?;
+        self.last = round.map(|round| (round, rank as u8));
+        visit.number("the first unused round", &mut self.unused)?;
+        visit.number("the orders answered", &mut self.answered)?;
+        visit.bytes("the last order", &mut self.order)?;
+        visit.bytes("the last answer", &mut self.answer)
     }
 }

@@ -21,6 +21,7 @@ use crate::error::DataError;
 use crate::linalg::{add_scaled, norm_squared};
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
+use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Site, Target};
 
@@ -156,9 +157,13 @@ impl Server {
     }
 
     fn ask_sharers(&mut self) {
+        self.gather_cohort();
+        self.sum.fill(0.0);
+    }
+
+    fn gather_cohort(&mut self) {
         self.cohort.clear();
         self.cohort.extend((0..self.shares.len()).filter(|c| self.shares[*c] > 0.0).map(|c| ClientId(c as u32)));
-        self.sum.fill(0.0);
     }
 
     fn plain<'a>(&self, values: &'a [f64]) -> Payload<'a> {
@@ -247,6 +252,48 @@ impl Sampler for Server {
 
     fn iteration(&self) -> u64 {
         self.iteration
+    }
+}
+
+impl State for Server {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a server of family B")?;
+        visit.number("the iteration", &mut self.iteration)?;
+        self.phase.state(visit)?;
+        visit.vector("the mean", &mut self.x)?;
+        visit.flag("whether the mean is news", &mut self.x_is_news)?;
+        if self.reference_coin.is_some() {
+            visit.vector("the reference point", &mut self.reference)?;
+            visit.vector("the gradient at the reference point", &mut self.control)?;
+            visit.option("the first iteration with that gradient", &mut self.control_is_news)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+        }
+        visit.vector("what each answer counts for", &mut self.shares)?;
+        visit.vector("the answers so far", &mut self.sum)?;
+        if visit.restores() {
+            self.gather_cohort();
+        }
+        Ok(())
+    }
+}
+
+impl State for Phase {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        let (mut which, mut number) = match *self {
+            Phase::WalkToAverage { steps } => (0, steps),
+            Phase::WalkToReference { steps } => (1, steps),
+            Phase::Refer { from } => (2, from),
+        };
+        visit.below("the phase", &mut which, 2)?;
+        visit.number("the phase's number", &mut number)?;
+        *self = match which {
+            0 => Phase::WalkToAverage { steps: number },
+            1 => Phase::WalkToReference { steps: number },
+            _ => Phase::Refer { from: number },
+        };
+        Ok(())
     }
 }
 
@@ -384,6 +431,17 @@ impl Client {
 }
 
 impl Device for Client {
+    /// A gradient has no noise of ours: it is given only where the recipe has control variates.
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        let kept_position = |payload: &Payload<'_>| matches!(payload, Payload::Plain(..));
+        let ours = match order.task {
+            Task::Walk { .. } => true,
+            Task::WalkAndShow { .. } | Task::Gradient => self.reference.is_some(),
+            _ => false,
+        };
+        ours && order.position.as_ref().is_none_or(kept_position)
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         self.renew_reference(order.round); // before a point that moves again takes its place
         if let Some(position) = &order.position {
@@ -425,5 +483,24 @@ impl Device for Client {
 
     fn rows_evaluated(&self) -> u64 {
         self.site.rows_evaluated()
+    }
+}
+
+impl State for Client {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client of family B")?;
+        self.site.state(visit)?;
+        visit.vector("the position", &mut self.x)?;
+        if self.memory_rate.is_some() {
+            visit.optional_vector("the memory", &mut self.memory, self.x.len())?;
+        }
+        if let Some(control) = &mut self.reference {
+            visit.vector("the reference point", &mut control.point)?;
+            visit.vector("the gradient there", &mut control.gradient)?;
+            visit.vector("the next reference point", &mut self.next.point)?;
+            visit.vector("the gradient at the next one", &mut self.next.gradient)?;
+            visit.option("when the next one is used", &mut self.next_from)?;
+        }
+        Ok(())
     }
 }

@@ -20,6 +20,7 @@ use crate::linalg::{add_scaled, norm_squared, subtract};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed};
+use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Placement, Site, Target};
 
@@ -195,6 +196,33 @@ impl Sampler for Server {
     }
 }
 
+impl State for Server {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a server of family A")?;
+        visit.number("the round", &mut self.round)?;
+        visit.flag("whether memories start anew", &mut self.restarting)?;
+        visit.vector("the parameter", &mut self.x)?;
+        visit.vector("the parameter as sent", &mut self.sent)?;
+        if let Some(down) = self.down.as_mut().filter(|_| self.round > 0) {
+            down.state(visit)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+            visit.vector("what the memory will absorb", &mut self.absorbed)?;
+        }
+        if let Oracle::Svrg { .. } = self.oracle {
+            visit.vector("the reference point", &mut self.reference)?;
+        }
+        visit.number("how often the reference point was set", &mut self.version)?;
+        visit.numbers("which reference point each client has", &mut self.seen)?;
+        visit.vector("the answers so far", &mut self.weighted)?;
+        if visit.restores() {
+            self.roll.call(self.public, self.round);
+        }
+        Ok(())
+    }
+}
+
 /// A client of family A.
 #[derive(Debug)]
 pub struct Client {
@@ -259,6 +287,10 @@ impl Client {
 }
 
 impl Device for Client {
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        order.task == Task::Estimate && order.position.is_some()
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         let round = order.round;
         match &order.position {
@@ -298,5 +330,24 @@ impl Device for Client {
 
     fn rows_evaluated(&self) -> u64 {
         self.site.rows_evaluated()
+    }
+}
+
+impl State for Client {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client of family A")?;
+        self.site.state(visit)?;
+        visit.flag("whether the memory has started", &mut self.started)?;
+        visit.vector("the position", &mut self.position)?;
+        if !matches!(self.oracle, Oracle::Plain) {
+            visit.vector("the reference point", &mut self.reference)?;
+        }
+        if let Oracle::Svrg { .. } = self.oracle {
+            visit.vector("the gradient at the reference point", &mut self.anchor)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+        }
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use crate::linalg::{add_scaled, dot, norm_squared};
 use crate::model::Prior;
 use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Stream};
+use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Placement, Target};
 
 /// How many products are asked for at the most.
@@ -246,5 +247,59 @@ impl Exchange for LocalCurvature {
 
     fn advance(&mut self) -> Event {
         Event::Done
+    }
+}
+
+impl State for Lanczos {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        let dim = self.basis.first().map_or(0, Vec::len);
+        visit.growing("the basis", &mut self.basis, dim, MOST_PRODUCTS)?;
+        for (what, list) in [("the diagonal", &mut self.diagonal), ("the entries beside it", &mut self.beside)] {
+            let mut count = list.len();
+            visit.below(what, &mut count, MOST_PRODUCTS)?;
+            list.resize(count, 0.0);
+            visit.vector(what, list)?;
+        }
+        visit.float("the smallest eigenvalue", &mut self.extremes.0)?;
+        visit.float("the largest eigenvalue", &mut self.extremes.1)?;
+        visit.flag("whether both ends are known", &mut self.done)?;
+        let products = self.diagonal.len();
+        if self.basis.len() != products + usize::from(!self.done) || self.beside.len() + 1 != self.basis.len() {
+            return Err(SnapshotError::Value { what: "the length of the diagonal", found: products as u64 });
+        }
+        Ok(())
+    }
+}
+
+impl State for Curvature {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a survey of curvature")?;
+        visit.number("the round", &mut self.round)?;
+        visit.vector("the point", &mut self.point)?;
+        self.lanczos.state(visit)?;
+        visit.vector("the answers so far", &mut self.sum)
+    }
+}
+
+impl State for Hessian {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a survey of the Hessian")?;
+        let d = self.point.len();
+        visit.below("the column", &mut self.column, d)?;
+        visit.vector("the point", &mut self.point)?;
+        visit.vector("the columns", &mut self.columns)?;
+        if visit.restores() {
+            self.unit.fill(0.0);
+            self.unit.iter_mut().skip(self.column).take(1).for_each(|one| *one = 1.0);
+        }
+        Ok(())
+    }
+}
+
+impl State for LocalCurvature {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a survey of the clients' curvature")?;
+        visit.vector("the point", &mut self.point)?;
+        visit.vector("the answers so far", &mut self.largest)
     }
 }

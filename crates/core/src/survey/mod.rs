@@ -8,6 +8,7 @@ pub use optimum::{Evaluate, Optimum};
 
 use crate::protocol::{Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task, exchange};
 use crate::rng::{ClientId, Purpose, Seed};
+use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
 
 /// A client that answers the questions of a survey.
@@ -32,7 +33,19 @@ impl Client {
     }
 }
 
+impl State for Client {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client of a survey")?;
+        self.site.state(visit)?;
+        visit.vector("the reference point", &mut self.reference)
+    }
+}
+
 impl Device for Client {
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        order.task.is_survey() && matches!(order.position, Some(Payload::Plain(..)))
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         let d = self.reference.len();
         let x = order.position.as_ref().map_or(&[][..], Payload::values);

@@ -5,6 +5,7 @@ use crate::linalg::{add_scaled, dot, norm_squared};
 use crate::model::Prior;
 use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
 use crate::rng::ClientId;
+use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Placement, Target};
 
 const HISTORY: usize = 12;
@@ -200,5 +201,37 @@ impl Exchange for Optimum {
         }
         self.next_point();
         Event::Nothing
+    }
+}
+
+impl State for Evaluate {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a sum of values and gradients")?;
+        visit.number("the round", &mut self.round)?;
+        visit.vector("the point", &mut self.point)?;
+        visit.vector("the answers so far", &mut self.sum)
+    }
+}
+
+impl State for Optimum {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a search for the optimum")?;
+        self.ask.state(visit)?;
+        visit.float("the tolerance", &mut self.tolerance)?;
+        visit.vector("the best point", &mut self.point)?;
+        visit.float("its value", &mut self.value)?;
+        visit.vector("its gradient", &mut self.gradient)?;
+        visit.vector("the direction", &mut self.direction)?;
+        visit.float("the stride", &mut self.stride)?;
+        let mut pairs = self.history.len();
+        visit.below("the history", &mut pairs, HISTORY)?;
+        let d = self.point.len();
+        self.history.resize_with(pairs, || (vec![0.0; d], vec![0.0; d]));
+        for (moved, change) in &mut self.history {
+            visit.vector("a move", moved)?;
+            visit.vector("a change of the gradient", change)?;
+        }
+        visit.number("the exchanges", &mut self.exchanges)?;
+        visit.flag("whether it has converged", &mut self.converged)
     }
 }
