@@ -1,1 +1,8 @@
-//! Carry the protocol over gRPC.
+//! Carry the protocol over gRPC: one bidirectional stream a client, TLS with certificates on both sides, the same bytes as in one process.
+
+pub mod certs;
+pub mod door;
+pub mod frame;
+pub mod hub;
+pub mod status;
+pub mod talk;
