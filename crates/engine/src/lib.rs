@@ -14,4 +14,5 @@ pub mod run;
 pub mod rundir;
 pub mod site;
 pub mod statistics;
+pub mod store;
 mod suggest;

@@ -386,6 +386,7 @@ impl<E: Exchange> Server<E> {
 }
 
 /// A client's side of the protocol around any device.
+#[derive(Debug)]
 pub struct Client<D> {
     device: D,
     format: Format,

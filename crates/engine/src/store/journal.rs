@@ -1,0 +1,125 @@
+//! Remember a party by its last snapshot and the log of what came after it.
+//!
+//! Generation `g` is the snapshot `NAME.g` and the log `NAME.log.g` of what happened since. The last two generations are kept, so that a damaged snapshot costs time and nothing else: the older one and
+//! both logs lead to the same state. Generation 0 has no snapshot: a party starts from what its recipe says.
+
+use super::snapshots::Snapshots;
+use super::{Disk, Log, StoreError};
+use consilience_core::snapshot::{State, restore, save};
+
+/// A party that can do again what is written in its log.
+pub trait Replay: State {
+    /// Do what a record says; the text says why that cannot be.
+    fn replay(&mut self, record: &[u8]) -> Result<(), String>;
+}
+
+/// A log is begun anew when it is this many times as long as the last snapshot.
+const GROWTH: u64 = 4;
+/// A log shorter than this is never worth a snapshot.
+const LEAST: u64 = 1 << 20;
+
+/// The memory of one party on one disk.
+#[derive(Debug)]
+pub struct Journal<D> {
+    disk: D,
+    name: String,
+    snapshots: Snapshots,
+    generation: u64,
+    log: Log,
+    snapshot_length: u64,
+    /// Whether the disk has failed: what it holds is unknown then, until it is read again.
+    broken: bool,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Bring a fresh party to where it was. The texts say what was damaged and could be done without.
+    pub fn open<P: Replay + ?Sized>(mut disk: D, name: &str, party: &mut P) -> Result<(Self, Vec<String>), StoreError> {
+        let snapshots = Snapshots::new(name);
+        let newest = snapshots.numbers(&disk)?.last().copied().unwrap_or(0);
+        let (found, warnings) = snapshots.newest(&disk)?;
+        let (mut generation, mut first, mut snapshot_length) = (0, 0, 0);
+        if let Some(found) = found {
+            let file = snapshots.file(found.number);
+            let Some((count, state)) = found.payload.split_first_chunk::<8>() else {
+                return Err(StoreError::damaged(&file, 0, "it has no record count"));
+            };
+            restore(party, state).map_err(|error| StoreError::Unfit { file, problem: error.to_string() })?;
+            (generation, first, snapshot_length) = (found.number, u64::from_le_bytes(*count), state.len() as u64);
+        }
+        if newest > generation + 1 {
+            return Err(StoreError::Missing { file: snapshots.file(generation + 1) });
+        }
+        loop {
+            let file = log_file(name, generation);
+            let (log, records) = Log::open(&mut disk, &file, first)?;
+            for (k, record) in records.iter().enumerate() {
+                let number = first + k as u64;
+                party
+                    .replay(record)
+                    .map_err(|problem| StoreError::Unfit { file: file.clone(), problem: format!("record {number}: {problem}") })?;
+            }
+            if generation == newest {
+                return Ok((Journal { disk, name: name.to_owned(), snapshots, generation, log, snapshot_length, broken: false }, warnings));
+            }
+            first = log.next();
+            generation += 1;
+        }
+    }
+
+    /// Write a record down, durable on return.
+    pub fn commit(&mut self, record: &[u8]) -> Result<(), StoreError> {
+        self.whole()?;
+        self.broken = true;
+        self.log.commit(&mut self.disk, record)?;
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Whether the log has grown so long that a snapshot is worth its while.
+    pub fn is_long(&self) -> bool {
+        self.log.length() > LEAST.max(GROWTH * self.snapshot_length)
+    }
+
+    /// Save the party and begin the log anew.
+    pub fn checkpoint<P: State + ?Sized>(&mut self, party: &mut P) -> Result<(), StoreError> {
+        self.whole()?;
+        self.broken = true;
+        let state = save(party);
+        self.snapshot_length = state.len() as u64;
+        let next = self.log.next();
+        let payload = [&next.to_le_bytes()[..], &state].concat();
+        self.snapshots.save(&mut self.disk, self.generation + 1, &payload)?;
+        self.generation += 1;
+        self.log = Log::open(&mut self.disk, &log_file(&self.name, self.generation), next)?.0;
+        let names = self.disk.list().map_err(StoreError::at(&self.name))?;
+        let oldest = log_file(&self.name, self.generation - 1);
+        for file in names.iter().filter(|file| file.starts_with(&format!("{}.log.", self.name)) && **file < oldest) {
+            self.disk.remove(file).map_err(StoreError::at(file))?;
+        }
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Whether the disk has done all that was asked of it so far.
+    pub fn whole(&self) -> Result<(), StoreError> {
+        if !self.broken {
+            return Ok(());
+        }
+        let error = std::io::Error::other("the disk has failed before: what it holds must be read again first");
+        Err(StoreError::Io { file: self.name.clone(), error })
+    }
+
+    /// The disk that it writes to.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// How many records were written in all.
+    pub fn records(&self) -> u64 {
+        self.log.next()
+    }
+}
+
+fn log_file(name: &str, generation: u64) -> String {
+    format!("{name}.log.{generation:012}")
+}

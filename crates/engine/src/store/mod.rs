@@ -1,0 +1,93 @@
+//! Keep state so that it survives a power cut at any instruction.
+//!
+//! | | |
+//! |---|---|
+//! | [`Disk`] | what a disk can do; [`Folder`] does it, [`Simulated`] does it until the power fails |
+//! | [`Log`] | an append-only file of records, each durable before the next is written |
+//! | [`Snapshots`] | whole states, the last two of them |
+//! | [`Journal`] | a snapshot and the log of what came after it: a party's memory |
+//! | [`DurableServer`], [`DurableClient`] | the parties of the protocol, who write down what they say before they say it |
+//!
+//! **What is written down, and why that.** A client's answer is a function of its state, the order and its private seed, so the seed (once) and the orders (each before its answer
+//! leaves) would be enough to compute every answer again. The answers are logged beside the orders all the same: computed on another kind of processor they could differ in the last bit, and
+//! a second answer that differs, however little, is a second answer. The log is what makes it safe to be asked twice; a reservation of rounds ahead would be cheaper, but a client that lost
+//! the orders behind it could neither go on with the chain nor tell a repeated order from a changed one. The server logs the answers of a round before it opens the next,
+//! since an order for the next round tells clients that they may forget the last. That is one sync a round on either side.
+//!
+//! A simulation needs none of this: what is lost is computed again. It takes snapshots now and then.
+
+mod disk;
+mod journal;
+mod log;
+mod party;
+mod simulated;
+mod snapshots;
+
+pub use disk::{Disk, Folder};
+pub use journal::{Journal, Replay};
+pub use log::Log;
+pub use party::{DurableClient, DurableServer, Silence, private_seed};
+pub use simulated::{Faults, Simulated};
+pub use snapshots::{Found, Snapshots};
+
+use thiserror::Error;
+
+/// Why state cannot be kept or found again.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The disk does not do what is asked.
+    #[error("{file}: {error}. Free some space or mend the disk, and start again: what was written down before is safe")]
+    Io {
+        /// The file.
+        file: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A file is not as it was written.
+    #[error(
+        "{file} is damaged at byte {at}: {problem}. It was complete once, so this is no power cut: restore it from a copy, or start the run anew"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where.
+        at: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A file that should be there is not.
+    #[error("{file} is missing: restore it from a copy, or start the run anew")]
+    Missing {
+        /// The file.
+        file: String,
+    },
+    /// A file holds the state of something else.
+    #[error("{file} does not fit: {problem}")]
+    Unfit {
+        /// The file.
+        file: String,
+        /// Why not.
+        problem: String,
+    },
+    /// A secret that others can read.
+    #[error(
+        "{file} can be read by others (mode {mode:o}): whoever has it can compute this client's noise. Make a new one, or chmod 600 it if nobody has looked"
+    )]
+    Exposed {
+        /// The file.
+        file: String,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+impl StoreError {
+    fn at(file: &str) -> impl FnOnce(std::io::Error) -> StoreError {
+        let file = file.to_owned();
+        move |error| StoreError::Io { file, error }
+    }
+
+    fn damaged(file: &str, at: usize, problem: impl Into<String>) -> StoreError {
+        StoreError::Damaged { file: file.to_owned(), at: at as u64, problem: problem.into() }
+    }
+}

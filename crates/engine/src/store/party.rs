@@ -1,0 +1,216 @@
+//! Write down what a party says before it says it: a server and a client that survive.
+
+use consilience_core::protocol::{Answered, Client, Device, Event, Exchange, OrderRefusal, Output, Refusal, Server};
+use consilience_core::rng::{ClientId, Seed};
+use consilience_core::snapshot::{SnapshotError, State, Visit};
+use thiserror::Error;
+
+use super::journal::{Journal, Replay};
+use super::{Disk, StoreError};
+
+/// Why a durable client gave no answer.
+#[derive(Debug, Error)]
+pub enum Silence {
+    /// The order is refused; nothing changed.
+    #[error(transparent)]
+    Refused(#[from] OrderRefusal),
+    /// The answer could not be written down, so it was not given. Nothing more is, before the state is read again from disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A client whose answers are on disk before they leave.
+#[derive(Debug)]
+pub struct DurableClient<D, V> {
+    client: Client<V>,
+    journal: Journal<D>,
+    answer: Vec<u8>,
+    record: Vec<u8>,
+}
+
+impl<D: Disk, V: Device> DurableClient<D, V> {
+    /// Bring a fresh client to where it was. The texts say what was damaged and could be done without.
+    pub fn open(disk: D, mut client: Client<V>) -> Result<(Self, Vec<String>), StoreError> {
+        let (journal, warnings) = Journal::open(disk, "client", &mut client)?;
+        Ok((DurableClient { client, journal, answer: Vec::new(), record: Vec::new() }, warnings))
+    }
+
+    /// Do what an order asks; append the answer to `out` once it is durable.
+    pub fn handle(&mut self, order: &[u8], out: &mut Vec<u8>) -> Result<Answered, Silence> {
+        self.answer.clear();
+        let answered = self.client.handle(order, &mut self.answer)?;
+        if answered == Answered::Anew {
+            self.record.clear();
+            self.record.extend_from_slice(&(order.len() as u32).to_le_bytes());
+            self.record.extend_from_slice(order);
+            self.record.extend_from_slice(&self.answer);
+            self.journal.commit(&self.record)?;
+            if self.journal.is_long() {
+                self.journal.checkpoint(&mut self.client)?;
+            }
+        } else {
+            self.journal.whole()?;
+        }
+        out.extend_from_slice(&self.answer);
+        Ok(answered)
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client<V> {
+        &self.client
+    }
+
+    /// Save the state now, and begin the log anew.
+    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.journal.checkpoint(&mut self.client)
+    }
+}
+
+impl<V: Device> Replay for Client<V> {
+    fn replay(&mut self, record: &[u8]) -> Result<(), String> {
+        let Some((order, answer)) = split(record) else { return Err("it is too short".into()) };
+        let mut again = Vec::new();
+        match self.handle(order, &mut again) {
+            Ok(Answered::Anew) if again == answer => Ok(()),
+            Ok(Answered::Anew) => {
+                Err("the answer comes out differently than it was given: use the data, the config and the kind of processor that it was given with".into())
+            }
+            Ok(Answered::Again) => Err("it stands there twice".into()),
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+}
+
+/// A length and what it counts, and the rest.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// A server that writes down the answers of a round before it opens the next.
+#[derive(Debug)]
+pub struct DurableServer<D, E> {
+    server: Server<E>,
+    journal: Journal<D>,
+    draws: u64,
+    /// The answers of this round, as they will be written.
+    round: Vec<u8>,
+}
+
+impl<D: Disk, E: Exchange> DurableServer<D, E> {
+    /// Bring a fresh server to where it was. `on_draw` is told the number (from 0) and the state of every draw since the last checkpoint once more: whoever keeps draws must have kept those before.
+    pub fn open(disk: D, mut server: Server<E>, mut on_draw: impl FnMut(u64, &E)) -> Result<(Self, Vec<String>), StoreError> {
+        let mut draws = 0;
+        let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
+        let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
+        Ok((DurableServer { server, journal, draws, round: Vec::new() }, warnings))
+    }
+
+    /// Take in the answer of a client.
+    pub fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
+        self.server.handle(from, bytes)?;
+        self.round.extend_from_slice(&from.0.to_le_bytes());
+        self.round.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.round.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The next thing to do; `None`: wait for answers.
+    pub fn poll(&mut self) -> Result<Option<Output>, StoreError> {
+        if !self.round.is_empty() && self.server.outstanding().next().is_none() {
+            self.journal.commit(&self.round)?;
+            self.round.clear();
+        }
+        let output = self.server.poll();
+        self.draws += u64::from(output == Some(Output::Happened(Event::Draw)));
+        Ok(output)
+    }
+
+    /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this number, less one.
+    pub fn draws(&self) -> u64 {
+        self.draws
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server<E> {
+        &self.server
+    }
+
+    /// Whether a checkpoint is worth its while.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.journal.is_long()
+    }
+
+    /// Save the state and begin the log anew: between rounds or within one. Whoever keeps the draws must have made them durable.
+    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.journal.checkpoint(&mut Host { server: &mut self.server, draws: &mut self.draws, on_draw: &mut |_, _| {} })?;
+        self.round.clear(); // the snapshot has these answers
+        Ok(())
+    }
+}
+
+/// The server as its journal sees it.
+struct Host<'a, E> {
+    server: &'a mut Server<E>,
+    draws: &'a mut u64,
+    on_draw: &'a mut dyn FnMut(u64, &E),
+}
+
+impl<E: Exchange> Host<'_, E> {
+    /// Go on until answers are needed.
+    fn drain(&mut self) {
+        while let Some(output) = self.server.poll() {
+            if output == Output::Happened(Event::Draw) {
+                (self.on_draw)(*self.draws, self.server.machine());
+                *self.draws += 1;
+            }
+        }
+    }
+}
+
+impl<E: Exchange> State for Host<'_, E> {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        self.server.state(visit)?;
+        visit.number("the draws", self.draws)
+    }
+}
+
+impl<E: Exchange> Replay for Host<'_, E> {
+    fn replay(&mut self, record: &[u8]) -> Result<(), String> {
+        self.drain();
+        let mut rest = record;
+        while let Some((from, more)) = rest.split_first_chunk::<4>() {
+            let Some((bytes, more)) = split(more) else { return Err("it is too short".into()) };
+            let from = ClientId(u32::from_le_bytes(*from));
+            self.server.handle(from, bytes).map_err(|refusal| refusal.to_string())?;
+            rest = more;
+        }
+        if !rest.is_empty() || self.server.outstanding().next().is_some() {
+            return Err("it lacks an answer".into());
+        }
+        self.drain();
+        Ok(())
+    }
+}
+
+/// The seed of a client's own noise: made from the operating system's entropy where there is none, and durable before anybody uses it.
+pub fn private_seed(disk: &mut dyn Disk, entropy: impl FnOnce(&mut [u8; 32]) -> std::io::Result<()>) -> Result<Seed, StoreError> {
+    const FILE: &str = "private.seed";
+    if let Some(bytes) = disk.read(FILE).map_err(StoreError::at(FILE))? {
+        let mode = disk.mode(FILE).map_err(StoreError::at(FILE))?.unwrap_or(0o600);
+        if mode & 0o077 != 0 {
+            return Err(StoreError::Exposed { file: FILE.into(), mode });
+        }
+        return match bytes.split_first_chunk::<32>() {
+            Some((seed, checksum)) if checksum == crc32fast::hash(seed).to_le_bytes() => Ok(Seed::from_bytes(*seed)),
+            _ => Err(StoreError::damaged(FILE, 0, "its checksum is not that of its contents")),
+        };
+    }
+    if !disk.list().map_err(StoreError::at(FILE))?.is_empty() {
+        return Err(StoreError::Missing { file: FILE.into() }); // a new seed would be new noise for old rounds
+    }
+    let mut seed = [0; 32];
+    entropy(&mut seed).map_err(StoreError::at(FILE))?;
+    disk.replace(FILE, &[&seed[..], &crc32fast::hash(&seed).to_le_bytes()].concat()).map_err(StoreError::at(FILE))?;
+    Ok(Seed::from_bytes(seed))
+}
