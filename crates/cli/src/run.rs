@@ -45,7 +45,7 @@ pub fn run(command: &RunCommand) -> Result<(), Failure> {
 }
 
 /// Where the run directory goes.
-enum Place {
+pub enum Place {
     /// Where the user said: it is there in the end, or the command has failed.
     Asked(PathBuf),
     /// Where nobody said otherwise: if it cannot be written, that is no more than a pity.
@@ -53,7 +53,7 @@ enum Place {
 }
 
 impl Place {
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         match self {
             Place::Asked(path) | Place::Usual(path) => path,
         }
@@ -127,7 +127,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
 }
 
 /// Write the run directory, and show the answer whether that worked or not.
-fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Result<(), Failure> {
+pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Result<(), Failure> {
     let written = place.as_ref().map_or(Ok(()), |place| rundir::write(place.path(), record));
     if written.is_err() {
         live.folder = None;
@@ -158,7 +158,7 @@ fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Re
     }
 }
 
-fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
+pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     if let Some(seed) = options.seed {
         config.seed = seed;
     }

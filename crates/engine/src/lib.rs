@@ -16,3 +16,4 @@ pub mod site;
 pub mod statistics;
 pub mod store;
 mod suggest;
+pub mod trail;

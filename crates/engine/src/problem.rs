@@ -154,7 +154,7 @@ fn assemble(config: &Config, clients: Vec<Arc<dyn Potential>>, dim: usize) -> Re
 }
 
 /// The target in words. It names everything that parties must agree on, and nothing that only one of them may know.
-fn state(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
+pub fn state(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
     let model = match &config.target.model {
         ModelConfig::Builtin(name) => format!("logistic regression on {name}"),
         ModelConfig::Named(named) => format!("{:?}, intercept {}, on {}", named.kind, named.intercept, named.name),

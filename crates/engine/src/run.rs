@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use consilience_core::protocol::{Device, Direction, Event, Exchange, Ledger, Reply, exchange};
+use consilience_core::protocol::{Device, Event, Exchange, Ledger, Reply, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
@@ -13,14 +13,12 @@ use crate::config::RunConfig;
 use crate::draws::{DrawSink, Draws, Sinks};
 use crate::plan::Plan;
 use crate::record::Statistic;
+use crate::trail::{Trail, statistics};
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;
 /// How many exchanges pass between two looks at the clock and the stop sign.
 const PATIENCE: u64 = 64;
-/// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
-const MOST_NOTED: u64 = 4 << 20;
-
 /// What a run gave.
 #[derive(Debug)]
 pub struct Outcome {
@@ -148,92 +146,6 @@ pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, i
 fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
     kept.sort_unstable_by(|a, b| b.cmp(a));
     kept.iter().zip(1u64..).max_by_key(|(length, chains)| (*length * chains, *chains)).map_or(0, |(length, _)| *length)
-}
-
-/// What is recorded beside a draw.
-#[derive(Clone, Copy, Debug)]
-struct Note {
-    iteration: u64,
-    bits_up: u64,
-    bits_down: u64,
-    participants: usize,
-}
-
-/// What the chains recorded beside their first `length` draws.
-fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
-    if length == 0 || chains.iter().any(|notes| notes.len() < length) {
-        return Vec::new();
-    }
-    let of = |name: &str, read: fn(&Note) -> f64| Statistic {
-        name: name.into(),
-        values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
-    };
-    vec![
-        of("iteration", |n| n.iteration as f64),
-        of("bits_up", |n| n.bits_up as f64),
-        of("bits_down", |n| n.bits_down as f64),
-        of("participants", |n| n.participants as f64),
-    ]
-}
-
-/// What a chain leaves behind while it runs.
-#[derive(Debug)]
-pub struct Trail {
-    sink: DrawSink,
-    notes: Vec<Note>,
-    /// How many draws there were, and how many were kept.
-    draws: u64,
-    kept: u64,
-    outward: Vec<f64>,
-}
-
-impl Trail {
-    /// A trail that keeps its draws there.
-    pub fn new(sink: DrawSink, dim: usize) -> Self {
-        Trail { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
-    }
-
-    /// Take note of what an exchange of chain `index` led to.
-    pub fn follow(
-        &mut self,
-        (plan, run, index): (&Plan, &RunConfig, usize),
-        event: Event,
-        server: &dyn Sampler,
-        participants: usize,
-        ledger: &Ledger,
-    ) -> Result<(), RunError> {
-        match event {
-            Event::Draw if server.iteration() > run.burn_in => {
-                if self.draws.is_multiple_of(run.thin) {
-                    self.kept += 1;
-                    if self.kept <= MOST_NOTED || matches!(self.sink, DrawSink::Memory(_)) {
-                        self.notes.push(Note {
-                            iteration: server.iteration(),
-                            bits_up: ledger.total(Direction::Up),
-                            bits_down: ledger.total(Direction::Down),
-                            participants,
-                        });
-                    }
-                    match &plan.coordinates {
-                        None => self.sink.push(server.position())?,
-                        Some(coordinates) => {
-                            coordinates.outward(server.position(), &mut self.outward);
-                            self.sink.push(&self.outward)?;
-                        }
-                    }
-                }
-                self.draws += 1;
-                Ok(())
-            }
-            Event::Diverged => Err(RunError::Diverged { chain: index + 1, iteration: server.iteration(), step: plan.step().largest() }),
-            _ => Ok(()),
-        }
-    }
-
-    /// The draws so far, row by row, where they are in memory.
-    pub fn so_far(&self) -> &[f64] {
-        if let DrawSink::Memory(draws) = &self.sink { draws } else { &[] }
-    }
 }
 
 /// A chain that has ended.

@@ -89,8 +89,7 @@ pub fn name_of_site(site: &str) -> String {
 /// Whether a certificate, whose chain is verified already, is this site's.
 pub fn belongs_to(certificate: &CertificateDer<'_>, site: &str) -> bool {
     let Ok(name) = DnsName::try_from(name_of_site(site)) else { return false };
-    webpki::EndEntityCert::try_from(certificate)
-        .is_ok_and(|end| end.verify_is_valid_for_subject_name(&ServerName::DnsName(name)).is_ok())
+    webpki::EndEntityCert::try_from(certificate).is_ok_and(|end| end.verify_is_valid_for_subject_name(&ServerName::DnsName(name)).is_ok())
 }
 
 /// Bytes in hexadecimal.
@@ -178,7 +177,8 @@ pub(crate) fn write(file: &Path, bytes: &[u8], secret: bool) -> Result<(), CertE
 }
 
 fn readme(sites: &[String], server_names: &[String]) -> String {
-    let table: String = sites.iter().map(|site| format!("  {site}/      for the site \"{site}\", known as {}\n", name_of_site(site))).collect();
+    let table: String =
+        sites.iter().map(|site| format!("  {site}/      for the site \"{site}\", known as {}\n", name_of_site(site))).collect();
     format!(
         "Certificates for one federation, made by `consilience certs`. They are valid for {DAYS} days.\n\n\
          authority/  ca.pem, key.pem: whoever holds this key can make certificates for any party. Keep it off-line; nobody needs it to run.\n\

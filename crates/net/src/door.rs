@@ -185,7 +185,10 @@ async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usi
     }
     if version != VERSION {
         let version: String = version.chars().take(40).collect();
-        return Err((Some(client), format!("site \"{site}\" runs version {version}, the server version {VERSION}: install the same on both")));
+        return Err((
+            Some(client),
+            format!("site \"{site}\" runs version {version}, the server version {VERSION}: install the same on both"),
+        ));
     }
     Ok((client, stream))
 }

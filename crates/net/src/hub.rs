@@ -22,6 +22,8 @@ use crate::talk::{Ask, Tell};
 
 /// How long the conductor waits before it looks at the clock and the stop sign.
 const TICK: Duration = Duration::from_millis(200);
+/// How often the numbers that are shown are renewed.
+const LOOK: Duration = Duration::from_secs(1);
 /// After how many refused messages a connection is cut.
 const MOST_REFUSALS: u32 = 32;
 /// How often the log says who is waited for.
@@ -39,9 +41,60 @@ pub enum Broken {
     /// Somebody asked to stop.
     #[error("the run was stopped")]
     Stopped,
-    /// Whoever watched the exchanges gave up.
+    /// A party gave up.
     #[error("{0}")]
-    Watcher(Box<dyn std::error::Error + Send + Sync>),
+    Party(Complaint),
+}
+
+/// The server's side of one chain of exchanges.
+pub trait Party {
+    /// Take in the answer of a site.
+    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal>;
+
+    /// The next thing to do, if there is any before more answers come.
+    fn poll(&mut self) -> Result<Option<Output>, Complaint>;
+
+    /// Whether more exchanges are wanted.
+    fn goes_on(&self) -> bool;
+
+    /// Whether a site that has given so many answers can go on.
+    fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal>;
+
+    /// The order that a site has not answered yet.
+    fn again(&self, to: ClientId) -> Option<Vec<u8>>;
+
+    /// Say how all of them stand.
+    fn measure(parties: &[Self], status: &Status)
+    where
+        Self: Sized,
+    {
+        let _ = (parties, status);
+    }
+}
+
+/// Why a party gave up.
+pub type Complaint = Box<dyn std::error::Error + Send + Sync>;
+
+impl<E: Exchange + ?Sized> Party for Server<&mut E> {
+    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
+        Server::handle(self, from, bytes)
+    }
+
+    fn poll(&mut self) -> Result<Option<Output>, Complaint> {
+        Ok(Server::poll(self))
+    }
+
+    fn goes_on(&self) -> bool {
+        true // until it is done
+    }
+
+    fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
+        Server::welcome(self, from, answered)
+    }
+
+    fn again(&self, to: ClientId) -> Option<Vec<u8>> {
+        Server::again(self, to)
+    }
 }
 
 /// One step of what all sites are told, and what each answered.
@@ -134,41 +187,44 @@ impl Hub {
         Ok(self.script[step].answers.iter().flatten().cloned().collect())
     }
 
-    /// Carry exchanges until `watch` wants no more of any of them: it is told the chain, what happened, the machine and how many took part.
-    pub fn carry<E: Exchange>(
-        &mut self,
-        survey: bool,
-        servers: &mut [Server<E>],
-        mut watch: impl FnMut(usize, Happening, &mut Server<E>, usize) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Result<(), Broken> {
+    /// Carry exchanges until no party wants more.
+    pub fn carry<P: Party>(&mut self, survey: bool, parties: &mut [P]) -> Result<(), Broken> {
         let phase = self.phases;
         self.phases += 1;
         self.open = Some((phase, survey));
-        let mut running = vec![true; servers.len()];
+        let mut running = vec![true; parties.len()];
         for client in 0..self.places.len() {
             self.places[client].ready = false;
             self.ask_where(client);
         }
-        for chain in 0..servers.len() {
-            running[chain] = self.drain(phase, chain, &mut servers[chain], &mut watch)?;
+        for (chain, party) in parties.iter_mut().enumerate() {
+            running[chain] = party.goes_on() && self.drain(phase, chain, party)?;
         }
+        let mut measured = Instant::now();
         while running.iter().any(|runs| *runs) {
+            if measured.elapsed() > LOOK {
+                P::measure(parties, &self.status);
+                measured = Instant::now();
+            }
             match self.turn()? {
                 Turn::Nothing => {}
-                Turn::At(client, counts) => self.resume(phase, survey, client, &counts, servers, &running)?,
+                Turn::At(client, counts) => self.resume(phase, survey, client, &counts, parties, &running)?,
                 Turn::Message(client, frame) => {
                     let chain = frame.chain as usize;
                     if frame.phase != phase || !self.places[client].ready || !running.get(chain).is_some_and(|runs| *runs) {
-                        let (found, chains) = (frame.phase, servers.len());
-                        self.refuse(client, &format!("an answer in phase {found}, chain {chain}: phase {phase} with {chains} chains is open"));
+                        let (found, chains) = (frame.phase, parties.len());
+                        self.refuse(
+                            client,
+                            &format!("an answer in phase {found}, chain {chain}: phase {phase} with {chains} chains is open"),
+                        );
                         continue;
                     }
-                    match servers[chain].handle(ClientId(client as u32), &frame.body) {
+                    match parties[chain].handle(ClientId(client as u32), &frame.body) {
                         Err(refusal) => self.refuse(client, &refusal.to_string()),
                         Ok(()) => {
                             self.moved = Instant::now();
                             self.status.heard(client, frame.body.len());
-                            running[chain] = self.drain(phase, chain, &mut servers[chain], &mut watch)?;
+                            running[chain] = self.drain(phase, chain, &mut parties[chain])?;
                         }
                     }
                 }
@@ -179,16 +235,9 @@ impl Hub {
     }
 
     /// Do all that a machine wants done; `false`: it is wanted no more.
-    fn drain<E: Exchange>(
-        &mut self,
-        phase: u32,
-        chain: usize,
-        server: &mut Server<E>,
-        watch: &mut impl FnMut(usize, Happening, &mut Server<E>, usize) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Result<bool, Broken> {
+    fn drain<P: Party>(&mut self, phase: u32, chain: usize, party: &mut P) -> Result<bool, Broken> {
         loop {
-            let participants = server.machine().cohort().len();
-            match server.poll() {
+            match party.poll().map_err(Broken::Party)? {
                 None => return Ok(true),
                 Some(Output::Send { to, bytes }) => {
                     if self.places[to.index()].ready {
@@ -197,8 +246,8 @@ impl Hub {
                     }
                 }
                 Some(Output::Happened(event)) => {
-                    let goes_on = watch(chain, event, server, participants).map_err(Broken::Watcher)?;
-                    if !goes_on || matches!(event, Happening::Done | Happening::Diverged) {
+                    self.status.exchanged();
+                    if !party.goes_on() || matches!(event, Happening::Done | Happening::Diverged) {
                         return Ok(false);
                     }
                 }
@@ -207,21 +256,21 @@ impl Hub {
     }
 
     /// A site says how far it is: give it the orders that it has not answered.
-    fn resume<E: Exchange>(
+    fn resume<P: Party>(
         &mut self,
         phase: u32,
         survey: bool,
         client: usize,
         counts: &[u64],
-        servers: &[Server<E>],
+        parties: &[P],
         running: &[bool],
     ) -> Result<(), Broken> {
-        if counts.len() != servers.len() {
-            self.refuse(client, &format!("it counts {} chains, where there are {}", counts.len(), servers.len()));
+        if counts.len() != parties.len() {
+            self.refuse(client, &format!("it counts {} chains, where there are {}", counts.len(), parties.len()));
             return Ok(());
         }
-        for ((server, count), runs) in servers.iter().zip(counts).zip(running) {
-            if let (Err(refusal), true) = (server.welcome(ClientId(client as u32), *count), runs) {
+        for ((party, count), runs) in parties.iter().zip(counts).zip(running) {
+            if let (Err(refusal), true) = (party.welcome(ClientId(client as u32), *count), runs) {
                 if survey && matches!(refusal, Refusal::ClientForgot { .. }) {
                     return Err(Broken::Forgot(refusal));
                 }
@@ -230,8 +279,8 @@ impl Hub {
             }
         }
         self.places[client].ready = true;
-        for (chain, server) in servers.iter().enumerate().filter(|(chain, _)| running[*chain]) {
-            if let Some(bytes) = server.again(ClientId(client as u32)) {
+        for (chain, party) in parties.iter().enumerate().filter(|(chain, _)| running[*chain]) {
+            if let Some(bytes) = party.again(ClientId(client as u32)) {
                 self.status.asked(client, bytes.len());
                 self.send(client, Frame::message(phase, chain, bytes), true);
             }
@@ -327,7 +376,8 @@ impl Hub {
                 let slot = &mut self.script[step].answers[client];
                 match slot {
                     Some(before) if *before != told && !matches!(told, Tell::Finished(_)) => {
-                        let why = format!("site \"{}\" answers step {step} otherwise than before: has its data changed?", self.sites[client]);
+                        let why =
+                            format!("site \"{}\" answers step {step} otherwise than before: has its data changed?", self.sites[client]);
                         self.cut(client, &why);
                         return Ok(Turn::Nothing);
                     }
@@ -407,11 +457,10 @@ impl Conductor for Hub {
         let before = snapshot::save(survey);
         loop {
             let nothing = Statement::new::<&str, &str>([]);
-            let mut servers = [Server::new(&mut *survey, nothing, target.clients.len(), format.clone())];
-            let carried = self.carry(true, &mut servers, |_, _, _, _| Ok(true));
-            match carried {
+            let mut parties = [Server::new(&mut *survey, nothing, target.clients.len(), format.clone())];
+            match self.carry(true, &mut parties) {
                 Ok(()) => {
-                    ledger.merge(servers[0].ledger());
+                    ledger.merge(parties[0].ledger());
                     return Ok(());
                 }
                 Err(Broken::Forgot(why)) => {

@@ -265,10 +265,12 @@ impl View {
         gauge("rounds_total", "counter", "Exchanges of all chains so far.", &one(self.rounds as f64));
         gauge("rounds_per_second", "gauge", "Exchanges a second since sampling began.", &one(self.rate));
         gauge("uptime_seconds", "gauge", "Seconds since the server started.", &one(self.seconds));
-        gauge("bits_total", "counter", "Bits of the chains' messages.", &[
-            ("{direction=\"up\"}".into(), self.bits.0 as f64),
-            ("{direction=\"down\"}".into(), self.bits.1 as f64),
-        ]);
+        gauge(
+            "bits_total",
+            "counter",
+            "Bits of the chains' messages.",
+            &[("{direction=\"up\"}".into(), self.bits.0 as f64), ("{direction=\"down\"}".into(), self.bits.1 as f64)],
+        );
         if let Some(left) = self.left {
             gauge("seconds_left", "gauge", "Estimated seconds until the end.", &one(left));
         }

@@ -1,0 +1,142 @@
+//! Keep what a chain leaves behind while it runs: its draws, and what is recorded beside them.
+
+use consilience_core::protocol::{Direction, Event, Ledger};
+use consilience_core::sampler::Sampler;
+use consilience_core::snapshot::{SnapshotError, State, Visit};
+
+use crate::config::RunConfig;
+use crate::draws::DrawSink;
+use crate::plan::Plan;
+use crate::record::Statistic;
+use crate::run::RunError;
+
+/// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
+const MOST_NOTED: u64 = 4 << 20;
+
+/// What a chain leaves behind while it runs.
+#[derive(Debug)]
+pub struct Trail {
+    pub(crate) sink: DrawSink,
+    pub(crate) notes: Vec<Note>,
+    /// How many draws there were, and how many were kept.
+    draws: u64,
+    pub(crate) kept: u64,
+    outward: Vec<f64>,
+}
+
+impl Trail {
+    /// A trail that keeps its draws there.
+    pub fn new(sink: DrawSink, dim: usize) -> Self {
+        Trail { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
+    }
+
+    /// Take note of what an exchange of chain `index` led to.
+    pub fn follow(
+        &mut self,
+        (plan, run, index): (&Plan, &RunConfig, usize),
+        event: Event,
+        server: &dyn Sampler,
+        participants: usize,
+        ledger: &Ledger,
+    ) -> Result<(), RunError> {
+        match event {
+            Event::Draw if server.iteration() > run.burn_in => {
+                if self.draws.is_multiple_of(run.thin) {
+                    self.kept += 1;
+                    if self.kept <= MOST_NOTED || matches!(self.sink, DrawSink::Memory(_)) {
+                        self.notes.push(Note {
+                            iteration: server.iteration(),
+                            bits_up: ledger.total(Direction::Up),
+                            bits_down: ledger.total(Direction::Down),
+                            participants,
+                        });
+                    }
+                    match &plan.coordinates {
+                        None => self.sink.push(server.position())?,
+                        Some(coordinates) => {
+                            coordinates.outward(server.position(), &mut self.outward);
+                            self.sink.push(&self.outward)?;
+                        }
+                    }
+                }
+                self.draws += 1;
+                Ok(())
+            }
+            Event::Diverged => Err(RunError::Diverged { chain: index + 1, iteration: server.iteration(), step: plan.step().largest() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The draws so far, row by row, where they are in memory.
+    pub fn so_far(&self) -> &[f64] {
+        if let DrawSink::Memory(draws) = &self.sink { draws } else { &[] }
+    }
+}
+
+/// What is recorded beside a draw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    iteration: u64,
+    bits_up: u64,
+    bits_down: u64,
+    participants: usize,
+}
+
+/// What the chains recorded beside their first `length` draws.
+pub(crate) fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
+    if length == 0 || chains.iter().any(|notes| notes.len() < length) {
+        return Vec::new();
+    }
+    let of = |name: &str, read: fn(&Note) -> f64| Statistic {
+        name: name.into(),
+        values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
+    };
+    vec![
+        of("iteration", |n| n.iteration as f64),
+        of("bits_up", |n| n.bits_up as f64),
+        of("bits_down", |n| n.bits_down as f64),
+        of("participants", |n| n.participants as f64),
+    ]
+}
+
+/// Draws in memory; those that are streamed to disk are not saved here.
+impl State for Trail {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a chain's draws")?;
+        visit.number("the draws", &mut self.draws)?;
+        visit.number("the draws kept", &mut self.kept)?;
+        let mut bytes: Vec<u8> = self.so_far().iter().flat_map(|x| x.to_le_bytes()).collect();
+        visit.bytes("the draws kept", &mut bytes)?;
+        let mut noted: Vec<u8> = self.notes.iter().flat_map(|note| note.numbers().map(u64::to_le_bytes)).flatten().collect();
+        visit.bytes("what stands beside draws", &mut noted)?;
+        if visit.restores() {
+            self.notes = noted
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|n| u64::from_le_bytes(*n))
+                .collect::<Vec<_>>()
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(Note::from)
+                .collect();
+            let draws = bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect();
+            if let DrawSink::Memory(all) = &mut self.sink {
+                *all = draws;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Note {
+    fn numbers(&self) -> [u64; 4] {
+        [self.iteration, self.bits_up, self.bits_down, self.participants as u64]
+    }
+
+    fn from(numbers: &[u64; 4]) -> Note {
+        let [iteration, bits_up, bits_down, participants] = *numbers;
+        Note { iteration, bits_up, bits_down, participants: participants as usize }
+    }
+}
