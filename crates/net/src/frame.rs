@@ -14,8 +14,8 @@ pub const WORDS: u32 = 1;
 pub const MESSAGE: u32 = 2;
 /// The phase of words that belong to no step: greetings, questions where a site stands, farewells.
 pub const ASIDE: u32 = u32::MAX;
-/// The most bytes that words may have: agreeing on encodings, and coordinates of 500 parameters.
-pub const MOST_WORDS: usize = 16 << 20;
+/// The most bytes that a site's words may have: a summary of thousands of levels.
+pub const MOST_WORDS: usize = 4 << 20;
 
 /// One message of the stream.
 #[derive(Clone, PartialEq, prost::Message)]

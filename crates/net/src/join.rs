@@ -1,5 +1,6 @@
 //! Join a run: connect, work, and come back when the connection is lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,15 @@ use tonic_prost::ProstCodec;
 use tracing::{info, warn};
 
 use crate::certs::{Papers, is_loopback};
-use crate::frame::{Frame, PATH};
+use crate::frame::{Frame, PATH, WORDS};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
 /// The first wait after a lost connection, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 const CONNECTING: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Work up to this long is done where it is heard of.
+const SHORT: Duration = Duration::from_millis(5);
 /// The most bytes that the server may send at once.
 const MOST: usize = 256 << 20;
 
@@ -67,16 +70,17 @@ enum End {
 }
 
 /// Take part in a run until it is over; `true`: it came to its end.
-pub fn join(brings: Brings, options: &JoinOptions, stop: &AtomicBool) -> Result<bool, JoinError> {
+pub fn join(brings: Brings, options: &JoinOptions, stop: &Arc<AtomicBool>) -> Result<bool, JoinError> {
     let endpoint = endpoint(options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| JoinError::Setup(format!("no threads: {error}")))?;
-    let mut worker = Worker::new(brings);
-    // The work itself runs on a thread of the runtime, too: nothing crosses threads in a round.
-    runtime.block_on(async { persist(&endpoint, options, &mut worker, stop).await })
+    let (options, stop) = (options.clone(), Arc::clone(stop));
+    // As a task of the runtime the work is done on the thread that hears of it: nothing crosses threads in a round.
+    let work = runtime.spawn(async move { persist(&endpoint, &options, &mut Worker::new(brings), &stop).await });
+    runtime.block_on(work).unwrap_or_else(|failed| Err(JoinError::Setup(format!("this is a fault of the program: {failed}"))))
 }
 
 /// Connect again and again, as long as it makes sense.
@@ -93,6 +97,9 @@ pub async fn persist(endpoint: &Endpoint, options: &JoinOptions, worker: &mut Wo
                 }
                 let seconds = reached.elapsed().as_secs();
                 if options.patience.is_some_and(|patience| reached.elapsed() > patience) {
+                    if worker.has_finished() {
+                        return Ok(true); // only the farewell is missing
+                    }
                     return Err(JoinError::Away { server: options.server.clone(), seconds, why });
                 }
                 if !worked && wait == WAITS.1 {
@@ -161,6 +168,7 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
         Err(status) => return lost(causes(&status), false),
     };
     info!("connected");
+    let mut takes_long = true;
     loop {
         if stop.load(Ordering::Relaxed) {
             return Err(JoinError::Stopped);
@@ -172,7 +180,12 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
             Ok(Ok(None)) => return lost("the server closed the connection".into(), true),
             Ok(Err(status)) => return lost(causes(&status), true),
         };
-        match tokio::task::block_in_place(|| worker.handle(&frame)) {
+        // Work that takes long must not hold up the connection's own care; moving short work elsewhere would take longer than the work.
+        let since = Instant::now();
+        let done =
+            if takes_long || frame.kind == WORDS { tokio::task::block_in_place(|| worker.handle(&frame)) } else { worker.handle(&frame) };
+        takes_long = since.elapsed() > SHORT;
+        match done {
             Ok(Did::Over { finished }) => return Ok(End::Over { finished }),
             Ok(Did::Said(None)) => {}
             Ok(Did::Said(Some(frame))) => {

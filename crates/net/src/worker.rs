@@ -85,6 +85,7 @@ struct Run {
     is_there: bool,
     survey: Option<(u32, Client<survey::Client>)>,
     chains: Option<(Decision, Vec<Chain>)>,
+    finished: bool,
 }
 
 /// One chain at this site.
@@ -113,6 +114,11 @@ impl Worker {
     /// A site that brings this.
     pub fn new(brings: Brings) -> Worker {
         Worker { brings, run: None }
+    }
+
+    /// Whether the server has asked for the last count: all draws are there then.
+    pub fn has_finished(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.finished)
     }
 
     /// Its first words on every connection.
@@ -181,7 +187,8 @@ impl Worker {
         }
         let local = LocalSite::open(&config, welcome.index, self.brings.data.as_deref())?;
         info!(run = %welcome.run, sites = names.len(), "welcomed");
-        self.run = Some(Run { welcome, config, local, agreed: None, moved: None, is_there: false, survey: None, chains: None });
+        self.run =
+            Some(Run { welcome, config, local, agreed: None, moved: None, is_there: false, survey: None, chains: None, finished: false });
         Ok(())
     }
 
@@ -253,7 +260,10 @@ impl Run {
                 let chains = self.chains.as_ref().ok_or_else(|| SiteError::Disagree("the server did not say what is sampled".into()))?;
                 Tell::At(chains.1.iter().map(Chain::answered).collect())
             }
-            Ask::Finish => Tell::Finished(self.chains.iter().flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated)).collect()),
+            Ask::Finish => {
+                self.finished = true;
+                Tell::Finished(self.chains.iter().flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated)).collect())
+            }
             Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
         })
     }
