@@ -26,7 +26,9 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Sample the posterior that a config states.
-    #[command(after_help = "Example:\n  consilience run run.toml --json > summary.json")]
+    #[command(
+        after_help = "Example:\n  consilience run run.toml --json > summary.json\n  consilience run run.toml --out runs/mine\n  consilience run --resume runs/mine      after Ctrl-C, a kill or a power cut"
+    )]
     Run(RunCommand),
     /// Show the answer of a run directory again.
     #[command(after_help = "Example:\n  consilience run run.toml --out runs/mine && consilience summary runs/mine")]
@@ -107,7 +109,11 @@ pub struct RunOptions {
 #[derive(Debug, Arguments)]
 pub struct RunCommand {
     /// The config.
-    pub config: PathBuf,
+    #[arg(required_unless_present = "resume")]
+    pub config: Option<PathBuf>,
+    /// Continue the unfinished run of this folder, to the same draws as if it had never stopped.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "out", "seed", "iterations", "draws"])]
+    pub resume: Option<PathBuf>,
     /// How it runs.
     #[command(flatten)]
     pub options: RunOptions,

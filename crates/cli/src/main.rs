@@ -8,6 +8,7 @@ mod exact;
 mod listing;
 mod network;
 mod output;
+mod pace;
 mod page;
 mod picture;
 mod predict;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use consilience_engine::checkpoint::CheckpointError;
 use consilience_engine::config::ConfigError;
 use consilience_engine::run::RunError;
 use consilience_engine::rundir::RunDirError;
@@ -52,6 +53,12 @@ impl From<RunError> for Failure {
 
 impl From<RunDirError> for Failure {
     fn from(error: RunDirError) -> Self {
+        Failure::Other(error.to_string())
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
         Failure::Other(error.to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! Show how far a run is: a bar on a terminal, plain lines elsewhere; Ctrl-C stops it and keeps what was drawn.
+//! Show how far a run is: a bar on a terminal, plain lines elsewhere; Ctrl-C and SIGTERM stop it and keep what was drawn.
 
 use std::io::IsTerminal;
 use std::sync::Arc;

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use consilience_engine::checkpoint::{self, Checkpoint};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::pooled::{self, Reference};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
-use consilience_engine::run::{Outcome, Progress, sample};
+use consilience_engine::run::{Outcome, Progress, RunError, sample_kept};
 use consilience_engine::rundir;
 use consilience_engine::statistics::log_density;
 
@@ -18,6 +19,7 @@ use crate::args::{RunCommand, RunOptions};
 use crate::clock;
 use crate::listing::MAIN_JOB;
 use crate::output::{Failure, note, say};
+use crate::pace::Clocked;
 use crate::page;
 use crate::progress::with_progress;
 use crate::report::{self, Answer, Live};
@@ -39,7 +41,16 @@ pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
 
 /// `consilience run`.
 pub fn run(command: &RunCommand) -> Result<(), Failure> {
-    let mut config = Config::load(&command.config)?;
+    if let Some(dir) = &command.resume {
+        if !checkpoint::is_unfinished(dir) && rundir::read(dir).is_ok() {
+            return Err(Failure::Other(format!("{0} is finished: `consilience summary {0}` shows it", dir.display())));
+        }
+        let mut config = Config::parse(checkpoint::config_of(dir)?)?;
+        apply(&mut config, &command.options)?;
+        return perform(&config, &command.options, Some(Place::Begun(dir.clone())), false);
+    }
+    let Some(file) = &command.config else { return Err(Failure::Other("give a config, or --resume DIR".into())) };
+    let mut config = Config::load(file)?;
     apply(&mut config, &command.options)?;
     perform(&config, &command.options, command.options.out.clone().map(Place::Asked), false)
 }
@@ -48,6 +59,8 @@ pub fn run(command: &RunCommand) -> Result<(), Failure> {
 pub enum Place {
     /// Where the user said: it is there in the end, or the command has failed.
     Asked(PathBuf),
+    /// Where an unfinished run is.
+    Begun(PathBuf),
     /// Where nobody said otherwise: if it cannot be written, that is no more than a pity.
     Usual(PathBuf),
 }
@@ -55,7 +68,7 @@ pub enum Place {
 impl Place {
     pub fn path(&self) -> &Path {
         match self {
-            Place::Asked(path) | Place::Usual(path) => path,
+            Place::Asked(path) | Place::Begun(path) | Place::Usual(path) => path,
         }
     }
 }
@@ -85,14 +98,27 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     if !options.json {
         say(&report::plan(&plan))?;
     }
-    let sinks = match &config.draws {
-        None => Sinks::Memory,
-        Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone() },
+    let (pace, fingerprint) = (Clocked::default(), checkpoint::fingerprint(&plan, &config.run, config.seed));
+    let checkpoint = match &place {
+        Some(Place::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
+        Some(Place::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
+        Some(Place::Usual(_)) | None => None,
+    };
+    let file = config.draws.clone().map(|path| (path, problem.parameters.clone()));
+    let sinks = match (&checkpoint, file) {
+        (Some(checkpoint), file) => Sinks::Kept { folder: checkpoint.path().to_path_buf(), file },
+        (None, None) => Sinks::Memory,
+        (None, Some((path, parameters))) => Sinks::File { path, parameters },
     };
     let progress = Arc::new(Progress::default());
     let total = config.run.iterations.saturating_mul(config.run.chains as u64);
     let started = Instant::now();
-    let mut outcome: Outcome = with_progress("sampling", total, &progress, || sample(&plan, &config.run, config.seed, sinks, &progress))?;
+    let sampled =
+        with_progress("sampling", total, &progress, || sample_kept(&plan, &config.run, config.seed, sinks, &progress, checkpoint.as_ref()));
+    let mut outcome: Outcome = sampled.inspect_err(|error| abandon(error, place.as_ref()))?;
+    for warning in checkpoint.iter().flat_map(Checkpoint::warnings) {
+        note(&format!("warning: {warning}\n"));
+    }
     let made = Circumstances {
         version: env!("CARGO_PKG_VERSION").into(),
         created: clock::utc(SystemTime::now()),
@@ -137,6 +163,9 @@ pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -
     }
     let answer = Answer::new(record, Some(&live));
     let mut text = if json { answer.json() } else { answer.text() };
+    if let (Some(path), true) = (&live.folder, record.interrupted && live.folder.as_deref().is_some_and(checkpoint::is_unfinished)) {
+        note(&format!("`consilience run --resume {}` continues it\n", path.display()));
+    }
     if let (Some(path), false) = (&live.folder, json) {
         text.push_str(&format!(
             "The report is {}.\nThe run is in {1}: `consilience summary {1}` shows it again.\n",
@@ -158,6 +187,18 @@ pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -
     }
 }
 
+/// A run that failed: where it diverged, it would again, and nothing is left of it; otherwise it can go on.
+fn abandon(error: &RunError, place: Option<&Place>) {
+    let Some(dir) = place.map(Place::path).filter(|dir| checkpoint::is_unfinished(dir)) else { return };
+    if let RunError::Diverged { .. } = error {
+        let _ = std::fs::remove_dir_all(dir.join(checkpoint::FOLDER));
+        let _ = std::fs::remove_dir(dir); // unless something else is there
+    } else {
+        note(&format!("what was sampled is kept: `consilience run --resume {}` continues it\n", dir.display()));
+    }
+}
+
+/// Take over what the command line says.
 pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     if let Some(seed) = options.seed {
         config.seed = seed;

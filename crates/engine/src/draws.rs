@@ -1,9 +1,10 @@
 //! Keep draws in memory, or stream them to a file.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::Part;
 use crate::run::RunError;
 
 /// Draws of several chains, all equally long.
@@ -94,6 +95,13 @@ pub enum Sinks {
         /// The parameters' names.
         parameters: Vec<String>,
     },
+    /// Into files of a checkpoint, which outlive the run, and from there on as said.
+    Kept {
+        /// The checkpoint's folder.
+        folder: PathBuf,
+        /// A file for all of them, with the parameters' names; `None`: into memory.
+        file: Option<(PathBuf, Vec<String>)>,
+    },
 }
 
 /// Where one chain's draws go while it runs.
@@ -107,6 +115,15 @@ pub enum DrawSink {
         path: PathBuf,
         /// Its writer.
         writer: BufWriter<File>,
+    },
+    /// Into a file of a checkpoint, opened once it is known where the chain goes on.
+    Kept {
+        /// The checkpoint's folder.
+        folder: PathBuf,
+        /// The file, and its writer.
+        open: Option<(PathBuf, BufWriter<File>)>,
+        /// Whether all draws will be in memory in the end.
+        held: bool,
     },
 }
 
@@ -122,8 +139,53 @@ impl DrawSink {
                 let all = draw.iter().try_for_each(|x| writer.write_all(&x.to_le_bytes()));
                 all.map_err(|error| RunError::Write { file: path.display().to_string(), error })
             }
+            DrawSink::Kept { folder, .. } => {
+                Err(RunError::Write { file: folder.display().to_string(), error: std::io::ErrorKind::InvalidInput.into() })
+            }
         }
     }
+
+    /// Whether all draws are held in memory, now or in the end.
+    pub fn is_held(&self) -> bool {
+        match self {
+            DrawSink::Memory(_) => true,
+            DrawSink::Part { .. } => false,
+            DrawSink::Kept { held, .. } => *held,
+        }
+    }
+
+    /// Go on behind what a checkpoint has of this chain's draws.
+    pub(crate) fn go_on(&mut self, part: &Part) -> Result<(), RunError> {
+        if let DrawSink::Kept { folder, open, .. } = self {
+            let path = part.path(folder);
+            let file = open_at(&path, part.length).map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+            *open = Some((path, BufWriter::new(file)));
+        }
+        Ok(())
+    }
+
+    /// Keep a draw, and count it as part of a checkpoint.
+    pub(crate) fn keep(&mut self, draw: &[f64], part: &mut Part) -> Result<(), RunError> {
+        let DrawSink::Kept { open: Some((path, writer)), .. } = self else { return self.push(draw) };
+        let bytes: Vec<u8> = draw.iter().flat_map(|x| x.to_le_bytes()).collect();
+        part.add(&bytes);
+        writer.write_all(&bytes).map_err(|error| RunError::Write { file: path.display().to_string(), error })
+    }
+
+    /// Make durable what was kept.
+    pub(crate) fn sync(&mut self) -> Result<(), RunError> {
+        let DrawSink::Kept { open: Some((path, writer)), .. } = self else { return Ok(()) };
+        let synced = writer.flush().and_then(|()| writer.get_ref().sync_data());
+        synced.map_err(|error| RunError::Write { file: path.display().to_string(), error })
+    }
+}
+
+/// Open a file to go on at a length; what is behind it is cut off.
+pub(crate) fn open_at(path: &Path, length: u64) -> std::io::Result<File> {
+    let mut file = File::options().create(true).truncate(false).write(true).open(path)?;
+    file.set_len(length)?;
+    file.seek(SeekFrom::End(0))?;
+    Ok(file)
 }
 
 impl Sinks {
@@ -131,6 +193,9 @@ impl Sinks {
     pub fn open(&self, chains: usize, _dim: usize) -> Result<Vec<DrawSink>, RunError> {
         match self {
             Sinks::Memory => Ok((0..chains).map(|_| DrawSink::Memory(Vec::new())).collect()),
+            Sinks::Kept { folder, file } => {
+                Ok((0..chains).map(|_| DrawSink::Kept { folder: folder.clone(), open: None, held: file.is_none() }).collect())
+            }
             Sinks::File { path, .. } => (1..=chains)
                 .map(|chain| {
                     let path = part(path, chain);
@@ -143,27 +208,38 @@ impl Sinks {
 
     /// Put the chains together, in memory or as one file. Draws on disk are given back too, unless there are more than 256 MiB of them.
     pub fn close(&self, sinks: Vec<DrawSink>, dim: usize) -> Result<Draws, RunError> {
-        let Sinks::File { path, parameters } = self else {
-            let memory = |sink| if let DrawSink::Memory(all) = sink { all } else { Vec::new() };
-            return Ok(Draws::from_chains(sinks.into_iter().map(memory).collect(), dim));
-        };
         let at = |file: &Path| {
             let file = file.display().to_string();
             move |error| RunError::Write { file: file.clone(), error }
         };
         let mut parts = Vec::new();
+        let mut memory = Vec::new();
         for sink in sinks {
-            if let DrawSink::Part { path, mut writer } = sink {
-                writer.flush().map_err(at(&path))?;
-                parts.push(path);
+            match sink {
+                DrawSink::Memory(all) => memory.push(all),
+                DrawSink::Part { path, mut writer } | DrawSink::Kept { open: Some((path, mut writer)), .. } => {
+                    writer.flush().map_err(at(&path))?;
+                    parts.push(path);
+                }
+                DrawSink::Kept { open: None, .. } => {}
             }
         }
-        merge(path, &parts, parameters, dim).map_err(at(path))?;
-        let draws = read_back(&parts, dim).map_err(at(path))?;
-        for part in parts {
-            std::fs::remove_file(&part).map_err(at(&part))?;
+        match self {
+            Sinks::Memory => Ok(Draws::from_chains(memory, dim)),
+            Sinks::Kept { folder, file: None } => read_back(&parts, dim, u64::MAX).map_err(at(folder)),
+            Sinks::Kept { file: Some((path, parameters)), .. } => {
+                merge(path, &parts, parameters, dim).map_err(at(path))?;
+                read_back(&parts, dim, MOST_READ_BACK).map_err(at(path))
+            }
+            Sinks::File { path, parameters } => {
+                merge(path, &parts, parameters, dim).map_err(at(path))?;
+                let draws = read_back(&parts, dim, MOST_READ_BACK).map_err(at(path))?;
+                for part in parts {
+                    std::fs::remove_file(&part).map_err(at(&part))?;
+                }
+                Ok(draws)
+            }
         }
-        Ok(draws)
     }
 
     /// Remove the part files that are still there; a file that cannot be removed is no reason to fail.
@@ -174,13 +250,15 @@ impl Sinks {
     }
 }
 
-fn read_back(parts: &[PathBuf], dim: usize) -> std::io::Result<Draws> {
-    const MOST: u64 = 256 << 20;
+/// More draws than this, in bytes, are not read back from the file that they were streamed to.
+const MOST_READ_BACK: u64 = 256 << 20;
+
+fn read_back(parts: &[PathBuf], dim: usize, most: u64) -> std::io::Result<Draws> {
     let mut total = 0;
     for part in parts {
         total += std::fs::metadata(part)?.len();
     }
-    if total > MOST {
+    if total > most {
         return Ok(Draws::new(dim));
     }
     let read = |part: &PathBuf| Ok(std::fs::read(part)?.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect());

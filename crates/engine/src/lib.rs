@@ -1,5 +1,6 @@
 //! The in-process engine: configs, data, plans and runs around the pure core.
 
+pub mod checkpoint;
 pub mod conductor;
 pub mod config;
 pub mod data;
@@ -17,3 +18,4 @@ pub mod statistics;
 pub mod store;
 mod suggest;
 pub mod trail;
+pub mod world;

@@ -1,24 +1,30 @@
 //! Run chains on all cores. No number depends on how many cores there are: threads split chains, or the clients of a chain, never one sum.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use consilience_core::protocol::{Device, Event, Exchange, Ledger, Reply, exchange};
+use consilience_core::protocol::{Device, Direction, Event, Exchange, Ledger, Reply, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
 use thiserror::Error;
 
+use crate::checkpoint::{Checkpoint, Running};
 use crate::config::RunConfig;
-use crate::draws::{DrawSink, Draws, Sinks};
+use crate::draws::{DrawSink, Draws, Sinks, open_at};
 use crate::plan::Plan;
 use crate::record::Statistic;
-use crate::trail::{Trail, statistics};
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;
 /// How many exchanges pass between two looks at the clock and the stop sign.
 const PATIENCE: u64 = 64;
+/// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
+pub(crate) const MOST_NOTED: u64 = 4 << 20;
+
 /// What a run gave.
 #[derive(Debug)]
 pub struct Outcome {
@@ -63,6 +69,9 @@ pub enum RunError {
         /// Why not.
         error: std::io::Error,
     },
+    /// The run could not be saved.
+    #[error("the checkpoint cannot be written: {0}")]
+    Checkpoint(#[from] crate::store::StoreError),
     /// No threads could be had.
     #[error("{threads} threads cannot be started: {why}")]
     Threads {
@@ -84,6 +93,18 @@ pub struct Progress {
 
 /// Run all chains of a plan.
 pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &Progress) -> Result<Outcome, RunError> {
+    sample_kept(plan, run, seed, sinks, progress, None)
+}
+
+/// Run all chains of a plan from where a checkpoint has them, and save them there as they go. Its draws go to [`Sinks::Kept`] in its folder.
+pub fn sample_kept(
+    plan: &Plan,
+    run: &RunConfig,
+    seed: u64,
+    sinks: Sinks,
+    progress: &Progress,
+    checkpoint: Option<&Checkpoint<'_>>,
+) -> Result<Outcome, RunError> {
     let threads = if run.threads == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { run.threads };
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|why| RunError::Threads { threads, why: why.to_string() })?;
@@ -92,7 +113,7 @@ pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &
     let spread_clients = run.chains < threads && work >= WORTH_SPREADING;
     let failed: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
     let finished: Vec<Option<Chain>> = pool.install(|| {
-        let one = |(index, sink): (usize, DrawSink)| match Chain::run(plan, run, seed, index, sink, spread_clients, progress) {
+        let one = |(index, sink): (usize, DrawSink)| match Chain::run(plan, run, seed, index, sink, spread_clients, progress, checkpoint) {
             Ok(chain) => Some(chain),
             Err(error) => {
                 progress.stop.store(true, Ordering::Relaxed);
@@ -125,14 +146,14 @@ pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, i
         interrupted,
     };
     let (mut sunk, mut noted) = (Vec::new(), Vec::new());
-    let least = if interrupted { least_worth_keeping(chains.iter().map(|c| c.trail.kept).collect()) } else { 0 };
+    let least = if interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
     for chain in chains {
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
         outcome.iterations += chain.iterations;
-        if chain.trail.kept >= least {
-            sunk.push(chain.trail.sink);
-            noted.push(chain.trail.notes);
+        if chain.kept >= least {
+            sunk.push(chain.sink);
+            noted.push(chain.notes);
         }
     }
     outcome.draws = sinks.close(sunk, d)?;
@@ -148,58 +169,178 @@ fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
     kept.iter().zip(1u64..).max_by_key(|(length, chains)| (*length * chains, *chains)).map_or(0, |(length, _)| *length)
 }
 
+/// What is recorded beside a draw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) iteration: u64,
+    pub(crate) bits_up: u64,
+    pub(crate) bits_down: u64,
+    pub(crate) participants: usize,
+}
+
+/// What the chains recorded beside their first `length` draws.
+fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
+    if length == 0 || chains.iter().any(|notes| notes.len() < length) {
+        return Vec::new();
+    }
+    let of = |name: &str, read: fn(&Note) -> f64| Statistic {
+        name: name.into(),
+        values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
+    };
+    vec![
+        of("iteration", |n| n.iteration as f64),
+        of("bits_up", |n| n.bits_up as f64),
+        of("bits_down", |n| n.bits_down as f64),
+        of("participants", |n| n.participants as f64),
+    ]
+}
+
 /// A chain that has ended.
 #[derive(Debug)]
 pub struct Chain {
-    /// Its draws.
-    pub trail: Trail,
-    /// What it sent.
-    pub ledger: Ledger,
-    /// How many row gradients its clients evaluated.
-    pub rows_evaluated: u64,
-    /// How many iterations it did.
-    pub iterations: u64,
+    pub(crate) sink: DrawSink,
+    pub(crate) notes: Vec<Note>,
+    /// How many draws went there.
+    pub(crate) kept: u64,
+    pub(crate) ledger: Ledger,
+    pub(crate) rows_evaluated: u64,
+    pub(crate) iterations: u64,
 }
 
 impl Chain {
+    #[allow(clippy::too_many_arguments)] // what a run has, chain by chain
     fn run(
         plan: &Plan,
         run: &RunConfig,
         seed: u64,
         index: usize,
-        sink: DrawSink,
+        mut sink: DrawSink,
         spread: bool,
         progress: &Progress,
+        checkpoint: Option<&Checkpoint<'_>>,
     ) -> Result<Chain, RunError> {
         let keys = Keys::simulation(Seed::new(seed), index as u32);
         let b = plan.target.clients.len();
-        let mut server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
-        let mut clients: Vec<Box<dyn Device>> =
-            (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect::<Result<_, _>>()?;
-        let mut ledger = Ledger::new(b);
-        let mut trail = Trail::new(sink, plan.target.dim());
-        let (mut exchanges, mut reported) = (0u64, 0u64);
-        while server.iteration() < run.iterations {
-            let participants = server.cohort().len();
+        let server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
+        let clients = (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect::<Result<_, _>>()?;
+        let mut chain = Running::new(index + 1, server, clients);
+        if let Some(checkpoint) = checkpoint {
+            checkpoint.restore(index + 1, &mut chain)?;
+        }
+        let mut notes = Notes::open(checkpoint, &chain)?;
+        sink.go_on(&chain.draws_file)?;
+        let mut outward = vec![0.0; plan.target.dim()];
+        let mut reported = 0;
+        while chain.server.iteration() < run.iterations {
+            let participants = chain.server.cohort().len();
             let event = if spread {
-                exchange_spread(&mut *server, &mut clients, &mut ledger)
+                exchange_spread(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
             } else {
-                exchange(&mut *server, &mut clients, &mut ledger)
+                exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
             };
-            trail.follow((plan, run, index), event, &*server, participants, &ledger)?;
-            exchanges += 1;
-            if exchanges.is_multiple_of(PATIENCE) {
-                let now = server.iteration().min(run.iterations);
+            let iteration = chain.server.iteration();
+            match event {
+                Event::Draw if iteration > run.burn_in => {
+                    if chain.draws.is_multiple_of(run.thin) {
+                        chain.kept += 1;
+                        if chain.kept <= MOST_NOTED || sink.is_held() {
+                            let (bits_up, bits_down) = (chain.ledger.total(Direction::Up), chain.ledger.total(Direction::Down));
+                            notes.push(Note { iteration, bits_up, bits_down, participants }, &mut chain)?;
+                        }
+                        let draw = match &plan.coordinates {
+                            None => chain.server.position(),
+                            Some(coordinates) => {
+                                coordinates.outward(chain.server.position(), &mut outward);
+                                &outward
+                            }
+                        };
+                        sink.keep(draw, &mut chain.draws_file)?;
+                    }
+                    chain.draws += 1;
+                }
+                Event::Diverged => {
+                    return Err(RunError::Diverged { chain: index + 1, iteration, step: plan.step().largest() });
+                }
+                _ => {}
+            }
+            chain.exchanges += 1;
+            if chain.exchanges.is_multiple_of(PATIENCE) {
+                let now = iteration.min(run.iterations);
                 progress.done.fetch_add(now - reported, Ordering::Relaxed);
                 reported = now;
                 if progress.stop.load(Ordering::Relaxed) {
                     break;
                 }
+                if let Some(checkpoint) = checkpoint.filter(|c| c.is_due(index + 1)) {
+                    save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
+                }
             }
         }
-        let iterations = server.iteration();
+        if let Some(checkpoint) = checkpoint {
+            save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
+        }
+        let iterations = chain.server.iteration();
         progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        Ok(Chain { trail, ledger, rows_evaluated: clients.iter().map(|c| c.rows_evaluated()).sum(), iterations })
+        let rows_evaluated = chain.clients.iter().map(|c| c.rows_evaluated()).sum();
+        Ok(Chain { sink, notes: notes.all, kept: chain.kept, ledger: chain.ledger, rows_evaluated, iterations })
+    }
+}
+
+/// Save a chain: its draws and notes first, then the snapshot that counts on them.
+fn save(checkpoint: &Checkpoint<'_>, index: usize, chain: &mut Running, sink: &mut DrawSink, notes: &mut Notes) -> Result<(), RunError> {
+    sink.sync()?;
+    notes.sync()?;
+    Ok(checkpoint.save(index, chain)?)
+}
+
+/// The notes of a chain, in memory and, where there is a checkpoint, in a file.
+struct Notes {
+    all: Vec<Note>,
+    file: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl Notes {
+    /// Go on behind what a checkpoint has.
+    fn open(checkpoint: Option<&Checkpoint<'_>>, chain: &Running) -> Result<Self, RunError> {
+        let Some(checkpoint) = checkpoint else { return Ok(Notes { all: Vec::new(), file: None }) };
+        let path = chain.notes_file.path(checkpoint.path());
+        let opened = || -> std::io::Result<(Vec<Note>, File)> {
+            let file = open_at(&path, chain.notes_file.length)?;
+            let bytes = std::fs::read(&path)?;
+            Ok((bytes.as_chunks::<{ Note::BYTES }>().0.iter().map(Note::read).collect(), file))
+        };
+        let (all, file) = opened().map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+        Ok(Notes { all, file: Some((path, BufWriter::new(file))) })
+    }
+
+    fn push(&mut self, note: Note, chain: &mut Running) -> Result<(), RunError> {
+        self.all.push(note);
+        let Some((path, writer)) = &mut self.file else { return Ok(()) };
+        let bytes = note.bytes();
+        chain.notes_file.add(&bytes);
+        writer.write_all(&bytes).map_err(|error| RunError::Write { file: path.display().to_string(), error })
+    }
+
+    fn sync(&mut self) -> Result<(), RunError> {
+        let Some((path, writer)) = &mut self.file else { return Ok(()) };
+        let synced = writer.flush().and_then(|()| writer.get_ref().sync_data());
+        synced.map_err(|error| RunError::Write { file: path.display().to_string(), error })
+    }
+}
+
+impl Note {
+    pub(crate) const BYTES: usize = 32;
+
+    pub(crate) fn bytes(&self) -> [u8; Note::BYTES] {
+        let mut out = [0; Note::BYTES];
+        let numbers = [self.iteration, self.bits_up, self.bits_down, self.participants as u64];
+        out.chunks_exact_mut(8).zip(numbers).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
+        out
+    }
+
+    pub(crate) fn read(bytes: &[u8; Note::BYTES]) -> Note {
+        let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        Note { iteration: number(0), bits_up: number(8), bits_down: number(16), participants: number(24) as usize }
     }
 }
 

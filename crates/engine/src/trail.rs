@@ -7,20 +7,16 @@ use consilience_core::snapshot::{SnapshotError, State, Visit};
 use crate::config::RunConfig;
 use crate::draws::DrawSink;
 use crate::plan::Plan;
-use crate::record::Statistic;
-use crate::run::RunError;
-
-/// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
-const MOST_NOTED: u64 = 4 << 20;
+use crate::run::{Chain, MOST_NOTED, Note, RunError};
 
 /// What a chain leaves behind while it runs.
 #[derive(Debug)]
 pub struct Trail {
-    pub(crate) sink: DrawSink,
-    pub(crate) notes: Vec<Note>,
+    sink: DrawSink,
+    notes: Vec<Note>,
     /// How many draws there were, and how many were kept.
     draws: u64,
-    pub(crate) kept: u64,
+    kept: u64,
     outward: Vec<f64>,
 }
 
@@ -43,7 +39,7 @@ impl Trail {
             Event::Draw if server.iteration() > run.burn_in => {
                 if self.draws.is_multiple_of(run.thin) {
                     self.kept += 1;
-                    if self.kept <= MOST_NOTED || matches!(self.sink, DrawSink::Memory(_)) {
+                    if self.kept <= MOST_NOTED || self.sink.is_held() {
                         self.notes.push(Note {
                             iteration: server.iteration(),
                             bits_up: ledger.total(Direction::Up),
@@ -67,36 +63,15 @@ impl Trail {
         }
     }
 
+    /// The chain as it ended.
+    pub fn end(self, ledger: Ledger, rows_evaluated: u64, iterations: u64) -> Chain {
+        Chain { sink: self.sink, notes: self.notes, kept: self.kept, ledger, rows_evaluated, iterations }
+    }
+
     /// The draws so far, row by row, where they are in memory.
     pub fn so_far(&self) -> &[f64] {
         if let DrawSink::Memory(draws) = &self.sink { draws } else { &[] }
     }
-}
-
-/// What is recorded beside a draw.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Note {
-    iteration: u64,
-    bits_up: u64,
-    bits_down: u64,
-    participants: usize,
-}
-
-/// What the chains recorded beside their first `length` draws.
-pub(crate) fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
-    if length == 0 || chains.iter().any(|notes| notes.len() < length) {
-        return Vec::new();
-    }
-    let of = |name: &str, read: fn(&Note) -> f64| Statistic {
-        name: name.into(),
-        values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
-    };
-    vec![
-        of("iteration", |n| n.iteration as f64),
-        of("bits_up", |n| n.bits_up as f64),
-        of("bits_down", |n| n.bits_down as f64),
-        of("participants", |n| n.participants as f64),
-    ]
 }
 
 /// Draws in memory; those that are streamed to disk are not saved here.
@@ -107,36 +82,15 @@ impl State for Trail {
         visit.number("the draws kept", &mut self.kept)?;
         let mut bytes: Vec<u8> = self.so_far().iter().flat_map(|x| x.to_le_bytes()).collect();
         visit.bytes("the draws kept", &mut bytes)?;
-        let mut noted: Vec<u8> = self.notes.iter().flat_map(|note| note.numbers().map(u64::to_le_bytes)).flatten().collect();
+        let mut noted: Vec<u8> = self.notes.iter().flat_map(Note::bytes).collect();
         visit.bytes("what stands beside draws", &mut noted)?;
         if visit.restores() {
-            self.notes = noted
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|n| u64::from_le_bytes(*n))
-                .collect::<Vec<_>>()
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .map(Note::from)
-                .collect();
+            self.notes = noted.as_chunks::<{ Note::BYTES }>().0.iter().map(Note::read).collect();
             let draws = bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect();
             if let DrawSink::Memory(all) = &mut self.sink {
                 *all = draws;
             }
         }
         Ok(())
-    }
-}
-
-impl Note {
-    fn numbers(&self) -> [u64; 4] {
-        [self.iteration, self.bits_up, self.bits_down, self.participants as u64]
-    }
-
-    fn from(numbers: &[u64; 4]) -> Note {
-        let [iteration, bits_up, bits_down, participants] = *numbers;
-        Note { iteration, bits_up, bits_down, participants: participants as usize }
     }
 }

@@ -82,7 +82,7 @@ impl<'a> HostedChain<'a> {
     /// The chain as it ended.
     pub fn finish(self, rows_evaluated: u64) -> Chain {
         let iterations = self.host.server.machine().iteration();
-        Chain { ledger: self.host.server.ledger().clone(), trail: self.host.trail, rows_evaluated, iterations }
+        self.host.trail.end(self.host.server.ledger().clone(), rows_evaluated, iterations)
     }
 }
 

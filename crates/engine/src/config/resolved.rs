@@ -12,6 +12,19 @@ impl Config {
     /// This config as TOML, with the step that was found, every number of the run stated, and files by their full names. A whole number beyond TOML's range becomes a
     /// text, which [`Config::parse`] refuses.
     pub fn resolved(&self, step: Schedule) -> String {
+        let mut top = self.pinned_table();
+        if let (None, Schedule::Constant(step)) = (self.sampler.step, step) {
+            table(&mut top, "sampler").insert("step".into(), Value::Float(step));
+        }
+        top.to_string()
+    }
+
+    /// The same without the step: whoever runs it finds the step as this run did, and spends the same on it.
+    pub fn pinned(&self) -> String {
+        self.pinned_table().to_string()
+    }
+
+    fn pinned_table(&self) -> Table {
         let mut top: Table = self.source.text.parse().unwrap_or_default();
         top.insert("seed".into(), whole(self.seed));
         let run = table(&mut top, "run");
@@ -26,9 +39,6 @@ impl Config {
             Start::Point(point) => Value::Array(point.iter().map(|x| Value::Float(*x)).collect()),
         };
         run.insert("start".into(), start);
-        if let (None, Schedule::Constant(step)) = (self.sampler.step, step) {
-            table(&mut top, "sampler").insert("step".into(), Value::Float(step));
-        }
         if let Some(path) = &self.draws {
             table(&mut top, "output").insert("draws".into(), full(path));
         }
@@ -49,7 +59,7 @@ impl Config {
         {
             *folder = full(&self.source.folder.join(name));
         }
-        top.to_string()
+        top
     }
 }
 

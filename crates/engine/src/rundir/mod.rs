@@ -8,6 +8,7 @@
 //! | `ledger.json` | what was sent, in bits |
 //! | `run.json` | everything else |
 //! | `log.txt` | what happened, in sentences |
+//! | `checkpoint/` | what an unfinished run goes on from ([`crate::checkpoint`]) |
 //!
 //! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is called `age`, and not `parameters[age]`. (A slash in
 //! a name becomes an underscore, since names are paths; the attribute `long_name` has the parameter's own.) Beyond 256
@@ -24,8 +25,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::checkpoint;
 use crate::draws::Draws;
 use crate::record::{Record, Statistic};
+use crate::store::sync_folder;
 use files::{FORMAT, LedgerFile, RunFile};
 use zarr::{Cells, Group, Variable};
 
@@ -38,6 +41,12 @@ pub enum RunDirError {
     /// Something is there already.
     #[error("{} exists and is not an empty folder: nothing was overwritten. Choose another name, or remove it first", path.display())]
     Exists {
+        /// Where.
+        path: PathBuf,
+    },
+    /// An unfinished run is there.
+    #[error("{0} holds an unfinished run. `consilience run --resume {0}` continues it; remove the folder to begin anew", path.display())]
+    Unfinished {
         /// Where.
         path: PathBuf,
     },
@@ -78,6 +87,9 @@ impl RunDirError {
 
 /// Whether a run could be written here: nothing is there, or an empty folder.
 pub fn check(path: &Path) -> Result<(), RunDirError> {
+    if checkpoint::is_unfinished(path) {
+        return Err(RunDirError::Unfinished { path: path.to_path_buf() });
+    }
     match std::fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -89,6 +101,9 @@ pub fn check(path: &Path) -> Result<(), RunDirError> {
 
 /// Write a run. It is made under another name beside its place and then renamed: whoever stops it half way leaves no half run.
 pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
+    if checkpoint::is_unfinished(path) {
+        return finish(path, record);
+    }
     check(path)?;
     let Some(name) = path.file_name() else { return Err(RunDirError::Exists { path: path.to_path_buf() }) };
     let temporary = path.with_file_name(format!(".{}.{}.tmp", name.display(), std::process::id()));
@@ -104,6 +119,52 @@ pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
         let _ = std::fs::remove_dir_all(&temporary);
     }
     written
+}
+
+/// Write a run beside its checkpoint. `run.json` comes last, and only when all is durable does the checkpoint go (if the run was stopped before its end, it stays): whoever is stopped half way still
+/// has the checkpoint.
+fn finish(path: &Path, record: &Record) -> Result<(), RunDirError> {
+    const LAST: &str = "run.json";
+    let checkpoint = path.join(checkpoint::FOLDER);
+    let temporary = checkpoint.join("finished");
+    remove(&temporary)?;
+    fill(&temporary, record)?;
+    sync(&temporary)?;
+    remove(&path.join(LAST))?;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&temporary).map_err(RunDirError::at(&temporary))? {
+        names.push(entry.map_err(RunDirError::at(&temporary))?.file_name());
+    }
+    names.sort_by_key(|name| name == LAST);
+    for name in names {
+        let to = path.join(&name);
+        remove(&to)?;
+        std::fs::rename(temporary.join(&name), &to).map_err(RunDirError::at(&to))?;
+    }
+    sync_folder(path).map_err(RunDirError::at(path))?;
+    if record.interrupted { remove(&temporary) } else { remove(&checkpoint) }
+}
+
+/// Make a folder's files and names durable.
+fn sync(folder: &Path) -> Result<(), RunDirError> {
+    for entry in std::fs::read_dir(folder).map_err(RunDirError::at(folder))? {
+        let entry = entry.map_err(RunDirError::at(folder))?.path();
+        if entry.is_dir() {
+            sync(&entry)?;
+        } else {
+            std::fs::File::open(&entry).and_then(|file| file.sync_all()).map_err(RunDirError::at(&entry))?;
+        }
+    }
+    sync_folder(folder).map_err(RunDirError::at(folder))
+}
+
+/// Remove a file or a folder, if it is there.
+fn remove(path: &Path) -> Result<(), RunDirError> {
+    let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(RunDirError::at(path)(error)),
+        _ => Ok(()),
+    }
 }
 
 fn fill(folder: &Path, record: &Record) -> Result<(), RunDirError> {
@@ -177,6 +238,9 @@ fn statistics(statistics: &[Statistic], draws: &Draws) -> Vec<Variable> {
 /// Read a run.
 pub fn read(path: &Path) -> Result<Record, RunDirError> {
     let file = path.join("run.json");
+    if !file.is_file() && checkpoint::is_unfinished(path) {
+        return Err(RunDirError::Unfinished { path: path.to_path_buf() });
+    }
     if !file.is_file() {
         return Err(RunDirError::NotARun { path: path.to_path_buf() });
     }

@@ -29,6 +29,8 @@ pub struct Journal<D> {
     snapshot_length: u64,
     /// Whether the disk has failed: what it holds is unknown then, until it is read again.
     broken: bool,
+    /// Whether records are durable before anything is said.
+    synced: bool,
 }
 
 impl<D: Disk> Journal<D> {
@@ -59,18 +61,31 @@ impl<D: Disk> Journal<D> {
                     .map_err(|problem| StoreError::Unfit { file: file.clone(), problem: format!("record {number}: {problem}") })?;
             }
             if generation == newest {
-                return Ok((Journal { disk, name: name.to_owned(), snapshots, generation, log, snapshot_length, broken: false }, warnings));
+                return Ok((
+                    Journal { disk, name: name.to_owned(), snapshots, generation, log, snapshot_length, broken: false, synced: true },
+                    warnings,
+                ));
             }
             first = log.next();
             generation += 1;
         }
     }
 
+    /// Leave records to the operating system: the party then survives its own end at any instruction, but not that of the machine. What a power cut takes is noticed (a damaged log, or
+    /// [`consilience_core::protocol::Server::welcome`]), and not replaced.
+    pub fn without_sync(self) -> Self {
+        Journal { synced: false, ..self }
+    }
+
     /// Write a record down, durable on return.
     pub fn commit(&mut self, record: &[u8]) -> Result<(), StoreError> {
         self.whole()?;
         self.broken = true;
-        self.log.commit(&mut self.disk, record)?;
+        if self.synced {
+            self.log.commit(&mut self.disk, record)?;
+        } else {
+            self.log.append(&mut self.disk, record)?;
+        }
         self.broken = false;
         Ok(())
     }

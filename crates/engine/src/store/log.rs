@@ -38,6 +38,12 @@ impl Log {
 
     /// Write a record down. It is durable on return; if that fails, nothing may be said that depends on it.
     pub fn commit(&mut self, disk: &mut dyn Disk, payload: &[u8]) -> Result<(), StoreError> {
+        self.append(disk, payload)?;
+        disk.sync(&self.name).map_err(StoreError::at(&self.name))
+    }
+
+    /// Hand a record to the operating system: it survives the end of this process, but not a power cut.
+    pub fn append(&mut self, disk: &mut dyn Disk, payload: &[u8]) -> Result<(), StoreError> {
         if payload.len() > MOST {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("a record of {} bytes is too long", payload.len()));
             return Err(StoreError::Io { file: self.name.clone(), error });
@@ -49,7 +55,7 @@ impl Log {
         record.extend_from_slice(&crc32fast::hash(&record).to_le_bytes());
         record.extend_from_slice(payload);
         record.push(END);
-        disk.append(&self.name, &record).and_then(|()| disk.sync(&self.name)).map_err(StoreError::at(&self.name))?;
+        disk.append(&self.name, &record).map_err(StoreError::at(&self.name))?;
         self.next += 1;
         self.length += record.len() as u64;
         Ok(())

@@ -1,0 +1,88 @@
+//! Whatever the network loses and the power cuts, the chain is the one of a fair day. A failure names the seed that shows it again.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use std::sync::Arc;
+
+use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Settings};
+use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
+use consilience_core::step::Schedule;
+use consilience_core::target::{Placement, Target};
+use consilience_engine::world::{Chronicle, Setup, Until, Weather, run};
+
+fn target() -> Target {
+    let client = |i: usize| -> Arc<dyn Potential> {
+        let cells = (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
+        Arc::new(Isotropic::new(cells, 2).unwrap())
+    };
+    Target::new((0..3).map(client).collect(), Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0).unwrap()
+}
+
+/// Every row of the registry with all that it can be told.
+fn setups() -> Vec<(&'static str, Setup)> {
+    let busy = |row: &consilience_core::sampler::registry::Row| {
+        let has = |axis| row.axes.contains(&axis);
+        Settings {
+            batch: has(Axis::Batch).then_some(Batch::Rows(2)),
+            refresh_every: Some(5),
+            refresh_probability: Some(0.3),
+            participation: has(Axis::Participation).then(|| Participation::Bernoulli(vec![0.3, 0.6, 0.9])),
+            synchronise: (row.family == Family::Local).then_some(Synchronise::Randomly(0.3)),
+            ..Settings::default()
+        }
+    };
+    let setup = |row: &consilience_core::sampler::registry::Row| {
+        let anchor = row.needs_optimum.then(|| Anchor { point: vec![0.25, 0.5], residual: vec![0.1, -0.2] });
+        let recipe = row.recipe(Schedule::Constant(0.003), &busy(row), 3, 2, anchor);
+        let target = recipe.check(target()).unwrap();
+        Setup { recipe, target, start: vec![0.3, 0.3] }
+    };
+    REGISTRY.iter().map(|row| (row.name, setup(row))).collect()
+}
+
+fn add(all: &mut Chronicle, one: &Chronicle) {
+    all.draws += one.draws;
+    all.lost += one.lost;
+    all.doubled += one.doubled;
+    all.power_cuts += one.power_cuts;
+    all.refused += one.refused;
+}
+
+#[test]
+fn on_a_fair_day_nothing_is_lost() {
+    for (name, setup) in setups() {
+        let chronicle = run(&setup, Weather::FAIR, 1, Until::Draws(50)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!((chronicle.lost, chronicle.doubled, chronicle.power_cuts), (0, 0, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_bad_network_changes_nothing() {
+    let mut all = Chronicle::default();
+    for (name, setup) in setups() {
+        for seed in 0..3 {
+            add(&mut all, &run(&setup, Weather::ROUGH, seed, Until::Draws(200)).unwrap_or_else(|e| panic!("{name}: {e}")));
+        }
+    }
+    assert!(all.lost > 1000 && all.doubled > 1000 && all.refused > 1000, "{all:?}");
+}
+
+#[test]
+fn power_cuts_anywhere_change_nothing() {
+    let mut all = Chronicle::default();
+    for (name, setup) in setups() {
+        for seed in 0..4 {
+            add(&mut all, &run(&setup, Weather::FOUL, seed, Until::PowerCuts(25)).unwrap_or_else(|e| panic!("{name}: {e}")));
+        }
+    }
+    assert!(all.power_cuts >= 1500 && all.draws > 1500, "{all:?}");
+}
+
+#[test]
+fn one_seed_gives_one_world() {
+    let (_, setup) = &setups()[3];
+    let once = run(setup, Weather::FOUL, 9, Until::PowerCuts(20)).unwrap();
+    assert_eq!(once, run(setup, Weather::FOUL, 9, Until::PowerCuts(20)).unwrap());
+    assert_ne!(once, run(setup, Weather::FOUL, 10, Until::PowerCuts(20)).unwrap());
+}
