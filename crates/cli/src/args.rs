@@ -60,7 +60,7 @@ pub enum Command {
     Certs(CertsCommand),
     /// Serve a run: sites join it with rows of their own, and the server has none.
     #[command(
-        after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs certs/server --state state --out runs/mine --http 127.0.0.1:8080\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the sites' data is wrong; 3 a chain diverged or draws could not be written; 4 a site was away beyond the deadline, or does not take part; 130 stopped twice."
+        after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs certs/server --state state --out runs/mine --http 8080\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the sites' data is wrong; 3 a chain diverged or draws could not be written; 4 a site was away beyond the deadline, or does not take part; 130 stopped twice."
     )]
     Serve(ServeCommand),
     /// Join a run as one of its sites.
@@ -149,8 +149,8 @@ pub struct ServeCommand {
     /// Keep the state here, so that a server that dies goes on where it was.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Show the run at this address: / for people, /metrics for Prometheus. Anybody who can reach it can look.
-    #[arg(long, value_name = "ADDR")]
+    /// Show the run at this port of this machine, or at this address: / for people, /metrics for Prometheus. Anybody who can reach it can look.
+    #[arg(long, value_name = "PORT or ADDR", value_parser = http_address)]
     pub http: Option<std::net::SocketAddr>,
     /// Give up when nothing went forward for so many seconds [default: wait for ever]
     #[arg(long, value_name = "SECONDS")]
@@ -164,6 +164,12 @@ pub struct ServeCommand {
     /// How the run runs.
     #[command(flatten)]
     pub options: RunOptions,
+}
+
+/// A port of this machine, or an address.
+fn http_address(text: &str) -> Result<std::net::SocketAddr, String> {
+    let loopback = text.parse::<u16>().map(|port| (std::net::Ipv4Addr::LOCALHOST, port).into());
+    loopback.or_else(|_| text.parse()).map_err(|_| "give a port, such as 8080, or an address, such as 127.0.0.1:8080".to_owned())
 }
 
 /// `consilience join`.
