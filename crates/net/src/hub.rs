@@ -360,13 +360,10 @@ impl Hub {
         debug_assert_eq!(frame.kind, WORDS, "the door refuses other kinds");
         match told {
             Tell::Refused(why) => return Err(Lost(format!("site \"{}\" does not take part: {why}", self.sites[client])).into()),
-            Tell::At(counts) => {
-                let due = self.open.is_some_and(|(phase, _)| phase == frame.phase) && self.places[client].caught_up == self.script.len();
-                if due {
-                    return Ok(Turn::At(client, counts));
-                }
-                Ok::<(), Broken>(())?; // of a phase that is over
+            Tell::At(counts) if self.open.is_some_and(|(phase, _)| phase == frame.phase) && self.is_caught_up(client) => {
+                return Ok(Turn::At(client, counts));
             }
+            Tell::At(_) => {} // of a phase that is over
             told => {
                 let step = frame.phase as usize;
                 if step != self.places[client].caught_up || step >= self.script.len() {
@@ -391,9 +388,13 @@ impl Hub {
         Ok(Turn::Nothing)
     }
 
+    fn is_caught_up(&self, client: usize) -> bool {
+        self.places[client].caught_up == self.script.len()
+    }
+
     fn ask_where(&mut self, client: usize) {
         if let Some((phase, survey)) = self.open
-            && self.places[client].caught_up == self.script.len()
+            && self.is_caught_up(client)
         {
             self.send(client, Frame::words(ASIDE, &Ask::Where { phase, survey }), true);
         }
