@@ -11,7 +11,7 @@ use consilience_engine::run::Progress;
 use consilience_engine::rundir;
 use consilience_net::certs::{self as papers, Papers};
 use consilience_net::join::{JoinError, JoinOptions};
-use consilience_net::serve::{ServeError, ServeOptions, Stage};
+use consilience_net::serve::{ServeError, ServeOptions, Served, Stage};
 use consilience_net::status::Status;
 use consilience_net::worker::{Brings, SiteError};
 use consilience_net::{join as joining, log, serve as serving};
@@ -63,29 +63,39 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
     });
     let json = command.options.json;
     let over = AtomicBool::new(false);
+    let tell = |stage: Stage<'_>| match stage {
+        Stage::Listening(address) => note(&format!("listening on {address}\n")),
+        Stage::Showing(address) => note(&format!("look at http://{address}/, Prometheus at http://{address}/metrics\n")),
+        Stage::Agreed(problem) if !json => note(&report::opening(&config, problem)),
+        Stage::Planned(plan) => {
+            plan.warnings.iter().for_each(|warning| note(&format!("warning: {warning}\n")));
+            if !json {
+                note(&report::plan(plan));
+            }
+        }
+        Stage::Agreed(_) => {}
+    };
     let served = std::thread::scope(|scope| {
         scope.spawn(|| watch(&status, &over));
-        let served = serving::serve(&config, &options, &status, |stage| match stage {
-            Stage::Listening(address) => note(&format!("listening on {address}\n")),
-            Stage::Showing(address) => note(&format!("look at http://{address}/, Prometheus at http://{address}/metrics\n")),
-            Stage::Agreed(problem) if !json => note(&report::opening(&config, problem)),
-            Stage::Planned(plan) => {
-                plan.warnings.iter().for_each(|warning| note(&format!("warning: {warning}\n")));
-                if !json {
-                    note(&report::plan(plan));
-                }
-            }
-            Stage::Agreed(_) => {}
+        let served = serving::serve(&config, &options, &status, tell, |served| {
+            over.store(true, Ordering::Relaxed);
+            show(&config, served, place, json)
         });
         over.store(true, Ordering::Relaxed);
         served
     });
-    let served = served.map_err(|error| match error {
-        ServeError::Config(error) => Failure::Config(error),
-        ServeError::Run(error) => Failure::Run(error),
-        ServeError::Lost(lost) => Failure::Lost(lost.to_string()),
-        other => Failure::Other(other.to_string()),
-    })?;
+    served.unwrap_or_else(|error| {
+        Err(match error {
+            ServeError::Config(error) => Failure::Config(error),
+            ServeError::Run(error) => Failure::Run(error),
+            ServeError::Lost(lost) => Failure::Lost(lost.to_string()),
+            other => Failure::Other(other.to_string()),
+        })
+    })
+}
+
+/// Keep a run that was served, and show its answer.
+fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Result<(), Failure> {
     if place.is_some() {
         let text = config.resolved(served.plan.step());
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
@@ -101,7 +111,7 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
-    let mut record = Record::new(made, &config, &served.problem, &served.plan, served.outcome, None);
+    let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
     let judged = Answer::new(&record, Some(&live)).warnings();
     record.warnings.extend(judged);
     keep(&record, live, place, json)

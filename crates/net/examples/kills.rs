@@ -18,7 +18,7 @@ use consilience_engine::problem::Problem;
 use consilience_engine::run::{Progress, sample};
 use consilience_engine::site::names;
 use consilience_net::join::{JoinOptions, join};
-use consilience_net::serve::{ServeOptions, serve};
+use consilience_net::serve::{ServeOptions, Served, serve};
 use consilience_net::status::Status;
 use consilience_net::worker::Brings;
 
@@ -133,6 +133,9 @@ fn start(seed: u64, folder: &Path, address: &str, party: usize) -> Child {
 }
 
 fn server(seed: u64, folder: &Path, address: &str) {
+    if folder.join("draws").exists() {
+        return; // it was killed after all was done
+    }
     let config = config(seed);
     let options = ServeOptions {
         listen: address.parse().unwrap(),
@@ -143,11 +146,13 @@ fn server(seed: u64, folder: &Path, address: &str) {
         largest_norm: 1e12,
     };
     let status = Arc::new(Status::new(&names(&config).unwrap(), Arc::new(Progress::default())));
-    let served = serve(&config, &options, &status, |_| {}).unwrap();
-    let draws: Vec<u8> = served.outcome.draws.rows().flatten().flat_map(|x| x.to_le_bytes()).collect();
-    let part: PathBuf = folder.join("draws.tmp");
-    std::fs::write(&part, draws).unwrap();
-    std::fs::rename(&part, folder.join("draws")).unwrap();
+    let keep = |served: Served| {
+        let draws: Vec<u8> = served.outcome.draws.rows().flatten().flat_map(|x| x.to_le_bytes()).collect();
+        let part: PathBuf = folder.join("draws.tmp");
+        std::fs::write(&part, draws).unwrap();
+        std::fs::rename(&part, folder.join("draws")).unwrap();
+    };
+    serve(&config, &options, &status, |_| {}, keep).unwrap();
 }
 
 fn site(folder: &Path, address: &str, name: &str) {

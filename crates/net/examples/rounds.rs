@@ -77,11 +77,12 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
     let status = Arc::new(Status::new(&names(&config).unwrap(), Arc::new(Progress::default())));
     let (tell, told) = channel::channel();
     let serving = std::thread::spawn(move || {
-        serve(&config, &options, &status, |stage| {
+        let tell = |stage: Stage<'_>| {
             if let Stage::Listening(address) = stage {
                 tell.send(address.port()).unwrap();
             }
-        })
+        };
+        serve(&config, &options, &status, tell, |served| served)
     });
     let port = told.recv().unwrap();
     let all: Vec<String> = (0..clients).map(|k| format!("s{k}")).collect();

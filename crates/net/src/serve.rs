@@ -126,8 +126,14 @@ pub struct Served {
     pub seconds: f64,
 }
 
-/// Serve a run to its end.
-pub fn serve(config: &Config, options: &ServeOptions, status: &Arc<Status>, mut tell: impl FnMut(Stage<'_>)) -> Result<Served, ServeError> {
+/// Serve a run to its end. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
+pub fn serve<K>(
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    mut tell: impl FnMut(Stage<'_>),
+    keep: impl FnOnce(Served) -> K,
+) -> Result<K, ServeError> {
     let setup = |what: &str| {
         let what = what.to_owned();
         move |error: &dyn std::fmt::Display| ServeError::Setup(format!("{what}: {error}"))
@@ -185,12 +191,14 @@ pub fn serve(config: &Config, options: &ServeOptions, status: &Arc<Status>, mut 
 
     let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
     let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
-    hub.farewell(served.as_ref().is_ok_and(|served| !served.outcome.interrupted));
+    let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
+    let kept = served.map(keep);
+    hub.farewell(finished);
     drop(hub);
     let _ = over.send(());
     let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
     runtime.shutdown_timeout(LINGER);
-    served
+    kept
 }
 
 fn conduct(

@@ -258,7 +258,7 @@ fn without_certificates_only_this_machine_is_served() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let open = ServeOptions { listen: "0.0.0.0:0".parse().unwrap(), ..options() };
     let status = std::sync::Arc::new(consilience_net::status::Status::new(&[], std::sync::Arc::default()));
-    let error = consilience_net::serve::serve(&config, &open, &status, |_| {}).unwrap_err().to_string();
+    let error = consilience_net::serve::serve(&config, &open, &status, |_| {}, |served| served).unwrap_err().to_string();
     assert!(error.contains("not an address of this machine alone"), "{error}");
     let far = JoinOptions { server: "10.1.2.3:7461".into(), server_name: None, papers: None, patience: None };
     assert!(endpoint(&far).unwrap_err().to_string().contains("not on this machine"));

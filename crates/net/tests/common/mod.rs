@@ -71,11 +71,12 @@ pub fn start(config: &Config, options: ServeOptions) -> Serving {
     let (tell, told) = mpsc::channel();
     let (config, shared, wants_http) = (config.clone(), Arc::clone(&status), options.http.is_some());
     let thread = std::thread::spawn(move || {
-        serve(&config, &options, &shared, |stage| {
+        let tell = |stage: Stage<'_>| {
             if let Stage::Listening(address) | Stage::Showing(address) = stage {
                 let _ = tell.send(address);
             }
-        })
+        };
+        serve(&config, &options, &shared, tell, |served| served)
     });
     let address = told.recv().unwrap();
     Serving { address, http: wants_http.then(|| told.recv().unwrap()), status, thread }
