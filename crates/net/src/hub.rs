@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(1);
 /// After how many refused messages a connection is cut.
 const MOST_REFUSALS: u32 = 32;
+/// How long farewells may take.
+const LINGER: Duration = Duration::from_secs(3);
 /// How often the log says who is waited for.
 const REMINDER: Duration = Duration::from_secs(30);
 
@@ -288,12 +290,42 @@ impl Hub {
         Ok(())
     }
 
-    /// Tell everybody that it is over, and give the words a moment to leave.
+    /// Tell everybody that it is over. Whoever was cut off comes back for these words, so wait a moment: a site that misses them would look for the server for long.
     pub fn farewell(&mut self, finished: bool) {
+        let bye = Frame::words(ASIDE, &Ask::Bye { finished });
+        self.script.clear();
+        self.open = None;
+        let mut knows: Vec<bool> = self.places.iter().map(|place| place.link.is_none() && !finished).collect();
         for client in 0..self.places.len() {
-            self.send(client, Frame::words(ASIDE, &Ask::Bye { finished }), false);
-            self.places[client].link = None;
+            self.send(client, bye.clone(), true);
         }
+        let since = Instant::now();
+        while knows.iter().any(|known| !known) && since.elapsed() < LINGER {
+            match self.next() {
+                Some(Event::Joined { client, link }) => {
+                    self.places[client] = Place { link: Some(link), ..Place::default() };
+                    self.send(client, self.greetings[client].clone(), false);
+                    self.send(client, bye.clone(), true);
+                }
+                Some(Event::Heard { client, frame, .. })
+                    if matches!(frame.read(), Ok(Tell::Done | Tell::Refused(_))) && frame.phase == ASIDE =>
+                {
+                    knows[client] = true;
+                    self.places[client] = Place::default();
+                }
+                _ => {}
+            }
+        }
+        self.places.iter_mut().for_each(|place| place.link = None);
+    }
+
+    /// The next event, if one comes soon.
+    fn next(&mut self) -> Option<Event> {
+        if let Ok(event) = self.events.try_recv() {
+            return Some(event);
+        }
+        let events = &mut self.events;
+        self.handle.block_on(async { tokio::time::timeout(TICK, events.recv()).await.ok().flatten() })
     }
 
     /// The most bytes that a message may have from now on.
@@ -303,13 +335,7 @@ impl Hub {
 
     /// Wait for the next event and do what does not concern the open phase.
     fn turn(&mut self) -> Result<Turn, Broken> {
-        let event = match self.events.try_recv() {
-            Ok(event) => Some(event),
-            Err(_) => {
-                let events = &mut self.events;
-                self.handle.block_on(async { tokio::time::timeout(TICK, events.recv()).await.ok().flatten() })
-            }
-        };
+        let event = self.next();
         if self.status.progress.stop.load(Ordering::Relaxed) {
             return Err(Broken::Stopped);
         }

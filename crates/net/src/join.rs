@@ -9,7 +9,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{ClientTlsConfig, Endpoint};
-use tonic::{Code, Request};
+use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::{info, warn};
 
@@ -186,7 +186,11 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
             if takes_long || frame.kind == WORDS { tokio::task::block_in_place(|| worker.handle(&frame)) } else { worker.handle(&frame) };
         takes_long = since.elapsed() > SHORT;
         match done {
-            Ok(Did::Over { finished }) => return Ok(End::Over { finished }),
+            Ok(Did::Over { finished }) => {
+                let _ = to.send(Worker::farewell()).await;
+                settle(to, &mut inward).await;
+                return Ok(End::Over { finished });
+            }
             Ok(Did::Said(None)) => {}
             Ok(Did::Said(Some(frame))) => {
                 if to.send(frame).await.is_err() {
@@ -196,13 +200,18 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
             Err(error) => {
                 if !matches!(error, SiteError::Refused(_)) {
                     let _ = to.send(Worker::decline(&error)).await;
-                    drop(to);
-                    let _ = tokio::time::timeout(Duration::from_secs(2), async { while let Ok(Some(_)) = inward.message().await {} }).await;
+                    settle(to, &mut inward).await;
                 }
                 return Err(error.into());
             }
         }
     }
+}
+
+/// Give the last words a moment to arrive: the server closes the connection then.
+async fn settle(to: mpsc::Sender<Frame>, inward: &mut Streaming<Frame>) {
+    drop(to);
+    let _ = tokio::time::timeout(Duration::from_secs(2), async { while let Ok(Some(_)) = inward.message().await {} }).await;
 }
 
 /// An error with all that caused it.

@@ -41,7 +41,7 @@ pub enum Ask {
     },
     /// The chains have ended; say what they cost.
     Finish,
-    /// It is over. No answer is awaited.
+    /// It is over.
     Bye {
         /// Whether the run came to its end.
         finished: bool,

@@ -126,6 +126,11 @@ impl Worker {
         Frame::words(ASIDE, &Tell::Hello { version: VERSION.to_owned(), site: self.brings.site.clone() })
     }
 
+    /// Its last words, when the server has said that it is over.
+    pub fn farewell() -> Frame {
+        Frame::words(ASIDE, &Tell::Done)
+    }
+
     /// What a site says that takes no part.
     pub fn decline(error: &SiteError) -> Frame {
         Frame::words(ASIDE, &Tell::Refused(error.to_string()))

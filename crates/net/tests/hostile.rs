@@ -43,7 +43,11 @@ async fn misbehave(address: SocketAddr, site: &str, mut more: impl FnMut(&Frame)
     let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
     while let Ok(Some(frame)) = inward.message().await {
         match worker.handle(&frame).unwrap() {
-            Did::Over { finished } => return finished,
+            Did::Over { finished } => {
+                let _ = to.send(Worker::farewell()).await;
+                while let Ok(Some(_)) = inward.message().await {}
+                return finished;
+            }
             Did::Said(None) => {}
             Did::Said(Some(honest)) => {
                 for bad in more(&honest) {
