@@ -318,7 +318,7 @@ impl Findings {
             Recipe::Uplink(recipe) => {
                 let rarest = match &recipe.participation {
                     Participation::All => 1.0,
-                    Participation::Bernoulli(p) => p.iter().copied().fold(1.0, f64::min),
+                    Participation::Bernoulli(p) | Participation::Elastic(p) => p.iter().copied().fold(1.0, f64::min),
                     Participation::Fixed(size) => *size as f64 / self.local_smoothness.len() as f64,
                 };
                 CAUTION * rarest / (self.smoothness * self.loss(recipe))

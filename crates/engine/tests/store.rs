@@ -69,10 +69,7 @@ fn a_power_cut_before_any_step_of_the_disk_loses_nothing_that_was_acknowledged()
         for step in 0..whole.steps() {
             let disk = Simulated::new(seed * 10_000 + step, Faults::default());
             disk.fail_after(step);
-            let acknowledged = match live(&disk, 23) {
-                Ok(told) => told,
-                Err(_) => 0, // it failed while it was opened
-            };
+            let acknowledged = live(&disk, 23).unwrap_or(0); // it failed while it was opened
             disk.power_cut();
             let mut found = Sum::default();
             Journal::open(disk.clone(), "party", &mut found).unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));

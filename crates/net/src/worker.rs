@@ -90,7 +90,7 @@ struct Run {
 
 /// One chain at this site.
 enum Chain {
-    Fleeting(Client<Box<dyn Device>>),
+    Fleeting(Box<Client<Box<dyn Device>>>),
     Durable(Box<DurableClient<Folder, Box<dyn Device>>>),
 }
 
@@ -336,7 +336,7 @@ impl Run {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
             let client = Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
             chains.push(match &folder {
-                None => Chain::Fleeting(client),
+                None => Chain::Fleeting(Box::new(client)),
                 Some(folder) => {
                     let path = folder.join(format!("chain-{}", chain + 1));
                     let disk = Folder::open(&path).map_err(|error| StoreError::Io { file: path.display().to_string(), error })?;

@@ -3,13 +3,15 @@
 mod ledger;
 mod message;
 mod party;
+mod refusal;
 mod statement;
 pub mod wire;
 
 pub use crate::compress::Precision;
 pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
-pub use party::{Answered, Client, OrderRefusal, Output, Refusal, Server};
+pub use party::{Answered, Client, Output, Server};
+pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Mismatch, Statement};
 pub use wire::Format;
 
@@ -32,6 +34,11 @@ pub trait Exchange: State + Send {
 
     /// Finish this exchange and prepare the next.
     fn advance(&mut self) -> Event;
+
+    /// Whether it may be finished without everybody's answer.
+    fn is_elastic(&self) -> bool {
+        false
+    }
 }
 
 /// What an exchange led to.
@@ -88,6 +95,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
     fn advance(&mut self) -> Event {
         (**self).advance()
     }
+
+    fn is_elastic(&self) -> bool {
+        (**self).is_elastic()
+    }
 }
 
 impl<E: Exchange + ?Sized> Exchange for &mut E {
@@ -105,6 +116,10 @@ impl<E: Exchange + ?Sized> Exchange for &mut E {
 
     fn advance(&mut self) -> Event {
         (**self).advance()
+    }
+
+    fn is_elastic(&self) -> bool {
+        (**self).is_elastic()
     }
 }
 

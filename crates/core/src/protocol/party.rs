@@ -8,10 +8,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thiserror::Error;
-
+use super::refusal::{OrderRefusal, Refusal};
 use super::statement::Mismatch;
-use super::wire::{OrderBuffer, ReplyBuffer, WireError, encode_order, encode_reply};
+use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
 use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
 use crate::linalg::norm_squared;
 use crate::rng::ClientId;
@@ -29,134 +28,6 @@ pub enum Output {
     },
     /// An exchange is complete.
     Happened(Event),
-}
-
-/// Why a message was refused. Nothing changed.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum Refusal {
-    /// The sender was not asked in this round.
-    #[error("client {} was not asked in round {round}", .from.0)]
-    NotAsked {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-    },
-    /// The sender has answered already.
-    #[error("client {} has answered round {round} already", .from.0)]
-    Twice {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-    },
-    /// The answer is to another round.
-    #[error("client {} answers round {found}, where round {round} is open", .from.0)]
-    WrongRound {
-        /// Who.
-        from: ClientId,
-        /// The round of the answer.
-        found: u64,
-        /// The current round.
-        round: u64,
-    },
-    /// The bytes are not a message.
-    #[error("the message of client {} in round {round} is refused: {why}", .from.0)]
-    Malformed {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-        /// What is wrong with it.
-        why: WireError,
-    },
-    /// The vector is longer than was agreed on.
-    #[error(
-        "the answer of client {} in round {round} has the norm {norm:.3e}, above the limit {most:.3e}: its data or its model is not what was agreed on, or the limit is too low",
-        .from.0
-    )]
-    TooLarge {
-        /// Who.
-        from: ClientId,
-        /// The current round.
-        round: u64,
-        /// The norm of its vector.
-        norm: f64,
-        /// The limit.
-        most: f64,
-    },
-    /// A client comes back without having kept all of its answers.
-    #[error(
-        "client {} remembers {has} answers, where {needs} have arrived here: it has lost what it wrote down. Give it back its state, or start the run anew",
-        .from.0
-    )]
-    ClientForgot {
-        /// Who.
-        from: ClientId,
-        /// How many it remembers.
-        has: u64,
-        /// How many arrived.
-        needs: u64,
-    },
-    /// A client has answered more than was asked.
-    #[error(
-        "client {} has given {has} answers, where {most} are possible: the server has lost what it wrote down, or the client is of another run. Give the server back its state, or start the run anew",
-        .from.0
-    )]
-    ServerForgot {
-        /// Who.
-        from: ClientId,
-        /// How many answers it gave.
-        has: u64,
-        /// How many can have been asked for.
-        most: u64,
-    },
-}
-
-/// Why a client refused an order. Nothing changed.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum OrderRefusal {
-    /// The bytes are not a message.
-    #[error("the order is refused: {0}")]
-    Malformed(#[from] WireError),
-    /// The order is older than the last one that was answered.
-    #[error("the order is for round {found}, where round {last} is answered already: it is late, or replayed")]
-    Old {
-        /// The round of the order.
-        found: u64,
-        /// The round of the last one.
-        last: u64,
-    },
-    /// A second order stands in the place of the one that was answered.
-    #[error(
-        "this is another order for round {round}, which is answered already: the same noise on another point would give away the difference of the gradients"
-    )]
-    Changed {
-        /// The round.
-        round: u64,
-    },
-    /// The order would use random numbers a second time.
-    #[error(
-        "the order is for round {found}, where the noise up to round {used} is used already: the same noise on another point would give away the difference of the gradients"
-    )]
-    Used {
-        /// The round of the order.
-        found: u64,
-        /// The first round that is not used.
-        used: u64,
-    },
-    /// A round beyond all that have random numbers.
-    #[error("the order asks for rounds up to {end}: there are random numbers for those below 2^56")]
-    Beyond {
-        /// Where it would end.
-        end: u64,
-    },
-    /// A task that this client does not have, or a vector is missing.
-    #[error("the order asks for what this sampler's clients do not give ({task:?}), or lacks a vector")]
-    Unfit {
-        /// The task.
-        task: Task,
-    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +53,9 @@ pub struct Server<E> {
     waiting: BTreeMap<ClientId, Vec<u8>>,
     /// How many of the cohort are folded in.
     folded: usize,
-    /// How many answers each client gave, in all.
+    /// How many answers each client gave, and how many orders it got, in all.
     answers: Vec<u64>,
+    asked: Vec<u64>,
     stage: Stage,
     buffer: ReplyBuffer,
     ledger: Ledger,
@@ -204,6 +76,7 @@ impl<E: Exchange> Server<E> {
             waiting: BTreeMap::new(),
             folded: 0,
             answers: vec![0; clients],
+            asked: vec![0; clients],
             stage: Stage::Opening,
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
@@ -225,8 +98,9 @@ impl<E: Exchange> Server<E> {
     /// silently become another.
     pub fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
         let Some(needs) = self.answers.get(from.index()).copied() else { return Err(Refusal::NotAsked { from, round: self.round }) };
-        let asked = self.stage != Stage::Ended && self.machine.cohort()[self.folded..].contains(&from) && !self.waiting.contains_key(&from);
-        let most = needs + u64::from(asked);
+        // Orders that are still to be written may have been sent before a restart.
+        let opening = self.stage == Stage::Opening && self.machine.cohort().contains(&from);
+        let most = self.asked[from.index()] + u64::from(opening);
         if answered < needs {
             return Err(Refusal::ClientForgot { from, has: answered, needs });
         }
@@ -272,6 +146,26 @@ impl<E: Exchange> Server<E> {
         Ok(())
     }
 
+    /// Wait no longer in this round, and say who is absent: the chain goes on without them. Only where the recipe allows it ([`Exchange::is_elastic`]); elsewhere, or with no round open,
+    /// nothing changes.
+    pub fn close(&mut self) -> Option<Vec<ClientId>> {
+        if self.stage != Stage::Open || !self.machine.is_elastic() {
+            return None;
+        }
+        let absent = self.outstanding().collect();
+        while let Some(next) = self.machine.cohort().get(self.folded).copied() {
+            if let Some(bytes) = self.waiting.remove(&next)
+                && let Ok(reply) = self.buffer.decode(&bytes, self.task, &self.format, next)
+            {
+                self.ledger.up(next, &reply);
+                self.machine.absorb(next, &reply);
+            }
+            self.folded += 1;
+        }
+        self.outbox.clear(); // orders that never left
+        Some(absent)
+    }
+
     /// The next thing to do; `None`: wait for answers.
     pub fn poll(&mut self) -> Option<Output> {
         if self.stage == Stage::Opening {
@@ -303,6 +197,13 @@ impl<E: Exchange> Server<E> {
         Some(bytes)
     }
 
+    /// Have [`Server::poll`] give all orders again that were not answered.
+    pub fn repeat(&mut self) {
+        let outstanding: Vec<ClientId> = self.outstanding().collect();
+        let again = |to| Some(Output::Send { to, bytes: self.again(to)? });
+        self.outbox = outstanding.into_iter().filter_map(again).collect();
+    }
+
     /// The exchange that is carried.
     pub fn machine(&self) -> &E {
         &self.machine
@@ -320,6 +221,7 @@ impl<E: Exchange> Server<E> {
             let order = self.machine.order(*to);
             (self.task, self.round) = (order.task, order.round);
             self.ledger.down(*to, &order);
+            self.asked[to.index()] += 1;
             let mut bytes = Vec::new();
             encode_order(&order, &mut bytes);
             self.outbox.push_back(Output::Send { to: *to, bytes });
@@ -342,6 +244,7 @@ impl<E: Exchange> State for Server<E> {
         visit.below("the answers folded in", &mut self.folded, self.machine.cohort().len())?;
         visit.number("the round", &mut self.round)?;
         visit.numbers("the answers of each client", &mut self.answers)?;
+        visit.numbers("the orders to each client", &mut self.asked)?;
         self.ledger.state(visit)?;
         let mut waiting: Vec<(ClientId, Vec<u8>)> = std::mem::take(&mut self.waiting).into_iter().collect();
         let mut count = waiting.len();
@@ -355,7 +258,6 @@ impl<E: Exchange> State for Server<E> {
         }
         self.waiting = waiting.into_iter().collect();
         if visit.restores() {
-            self.outbox.clear();
             self.reopen()?;
         }
         Ok(())
@@ -375,12 +277,7 @@ impl<E: Exchange> Server<E> {
                 return Err(SnapshotError::Value { what: "a client that waits", found: u64::from(from.0) });
             }
         }
-        let outstanding: Vec<ClientId> = self.outstanding().collect();
-        for to in outstanding {
-            if let Some(bytes) = self.again(to) {
-                self.outbox.push_back(Output::Send { to, bytes });
-            }
-        }
+        self.repeat();
         Ok(())
     }
 }

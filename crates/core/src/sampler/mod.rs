@@ -1,5 +1,6 @@
 //! Run any sampler of the papers through one contract.
 
+mod attendance;
 pub mod exact;
 mod local;
 mod outlet;
@@ -8,6 +9,7 @@ mod recipe;
 pub mod registry;
 mod uplink;
 
+pub use attendance::{Attendance, Irregular};
 pub use participation::{Participation, Roll, Weighting};
 pub use recipe::{Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe, Synchronise, Uplink};
 
@@ -25,6 +27,11 @@ pub trait Sampler: Exchange {
 
     /// How many Langevin iterations are done. In family B these are local steps.
     fn iteration(&self) -> u64;
+
+    /// Who stayed away, where clients may.
+    fn attendance(&self) -> Option<&Attendance> {
+        None
+    }
 }
 
 /// The random numbers' keys: what everybody may know, and what a client keeps to itself. In a simulation one seed stands for all.
@@ -59,7 +66,13 @@ impl Recipe {
                 if let Oracle::Svrg { every: 0 } = recipe.oracle {
                     return refuse("the reference point", "it cannot move every 0 rounds: use at least 1".into());
                 }
-                Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
+                let roll = Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
+                if roll.is_elastic() && recipe.memory_rate.is_some() {
+                    return refuse(
+                        "elastic participation",
+                        "a client that answers too late has moved its memory, and the server's has not moved with it: use a sampler without memory".into(),
+                    );
+                }
                 check_compression(recipe, &target)?;
                 Ok(target)
             }

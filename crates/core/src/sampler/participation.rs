@@ -12,6 +12,9 @@ pub enum Participation {
     Bernoulli(Vec<f64>),
     /// A uniform subset of this size.
     Fixed(usize),
+    /// Everybody is asked, and whoever answers in time takes part: each client with this probability, as it is known or estimated. The chain is a function of the seed and of who
+    /// answered.
+    Elastic(Vec<f64>),
 }
 
 /// What the answer of an active client is multiplied by.
@@ -41,12 +44,15 @@ impl Roll {
         let refuse = |problem: String| Err(DataError::Weights { what: "participation", problem });
         match &participation {
             Participation::All => {}
-            Participation::Bernoulli(p) => {
+            Participation::Bernoulli(p) | Participation::Elastic(p) => {
                 if p.len() != clients {
                     return refuse(format!("{} probabilities for {clients} clients: there must be one for each", p.len()));
                 }
                 if let Some((i, p)) = p.iter().enumerate().find(|(_, p)| !(**p > 0.0 && **p <= 1.0)) {
                     return refuse(format!("client {i} takes part with probability {p}: it must be above 0 and at most 1"));
+                }
+                if weighting == Weighting::Ratio && matches!(participation, Participation::Elastic(_)) {
+                    return refuse("weights b/|A| are biased where clients drop out as they do: use weights 1/p".into());
                 }
                 if weighting == Weighting::Ratio && p.iter().any(|q| *q != p[0]) {
                     return refuse("weights b/|A| are biased when probabilities differ between clients: use weights 1/p".into());
@@ -73,7 +79,7 @@ impl Roll {
     pub fn call(&mut self, seed: Seed, round: u64) {
         let everybody = || (0..self.clients as u32).map(ClientId);
         match &self.participation {
-            Participation::All => {
+            Participation::All | Participation::Elastic(_) => {
                 if self.active.is_empty() {
                     self.active.extend(everybody());
                 }
@@ -97,12 +103,17 @@ impl Roll {
         }
     }
 
+    /// Whether a round may end without everybody's answer.
+    pub fn is_elastic(&self) -> bool {
+        matches!(self.participation, Participation::Elastic(_))
+    }
+
     /// The weight `omega_i` of an active client's answer.
     pub fn weight(&self, client: ClientId) -> f64 {
         match (&self.participation, self.weighting) {
             (Participation::All, _) => 1.0,
-            (_, Weighting::Ratio) => self.clients as f64 / self.active.len() as f64,
-            (Participation::Bernoulli(p), Weighting::InverseProbability) => 1.0 / p[client.index()],
+            (Participation::Bernoulli(_) | Participation::Fixed(_), Weighting::Ratio) => self.clients as f64 / self.active.len() as f64,
+            (Participation::Elastic(p), _) | (Participation::Bernoulli(p), Weighting::InverseProbability) => 1.0 / p[client.index()],
             (Participation::Fixed(size), Weighting::InverseProbability) => self.clients as f64 / *size as f64,
         }
     }
@@ -149,6 +160,8 @@ mod tests {
         assert!(refused(Participation::Bernoulli(vec![0.1, 0.0, 0.2]), Weighting::InverseProbability).contains("client 1"));
         assert!(refused(Participation::Bernoulli(vec![0.1]), Weighting::InverseProbability).contains("one for each"));
         assert!(refused(Participation::Fixed(4), Weighting::Ratio).contains("4 of 3"));
+        assert!(refused(Participation::Elastic(vec![0.5; 3]), Weighting::Ratio).contains("biased"));
+        assert!(refused(Participation::Elastic(vec![0.5, 0.0, 1.0]), Weighting::InverseProbability).contains("client 1"));
     }
 
     #[test]

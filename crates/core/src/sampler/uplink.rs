@@ -11,8 +11,9 @@
 //! away when the reference point moved is sent that point when it comes back; with the fixed point oracle the server adds the gradient at `x*`
 //! that is left, so that the drift is unbiased however well `x*` was found, and wherever the prior is applied.
 
+use super::attendance::Attendance;
 use super::outlet::Outlet;
-use super::participation::Roll;
+use super::participation::{Participation, Roll};
 use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
 use super::{Keys, Sampler};
 use crate::error::DataError;
@@ -56,6 +57,8 @@ pub struct Server {
     weighted: Vec<f64>,
     absorbed: Vec<f64>,
     noise: Vec<f64>,
+    /// Who answers, where clients may stay away.
+    attendance: Option<Attendance>,
 }
 
 impl Server {
@@ -86,6 +89,7 @@ impl Server {
             weighted: vec![0.0; d],
             absorbed: vec![0.0; d],
             noise: vec![0.0; d],
+            attendance: if let Participation::Elastic(p) = &recipe.participation { Some(Attendance::new(p, d)) } else { None },
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
             server.reference.copy_from_slice(&anchor.point);
@@ -166,9 +170,19 @@ impl Exchange for Server {
             add_scaled(rate, g, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
+        if let Some(attendance) = &mut self.attendance {
+            attendance.note(from, g);
+        }
+    }
+
+    fn is_elastic(&self) -> bool {
+        self.roll.is_elastic()
     }
 
     fn advance(&mut self) -> Event {
+        if let Some(attendance) = &mut self.attendance {
+            attendance.end_round();
+        }
         add_scaled(1.0, &self.absorbed, &mut self.memory);
         let drift = &mut self.weighted;
         if let Oracle::FixedPoint(anchor) = &self.oracle {
@@ -194,6 +208,10 @@ impl Sampler for Server {
     fn iteration(&self) -> u64 {
         self.round
     }
+
+    fn attendance(&self) -> Option<&Attendance> {
+        self.attendance.as_ref()
+    }
 }
 
 impl State for Server {
@@ -216,6 +234,9 @@ impl State for Server {
         visit.number("how often the reference point was set", &mut self.version)?;
         visit.numbers("which reference point each client has", &mut self.seen)?;
         visit.vector("the answers so far", &mut self.weighted)?;
+        if let Some(attendance) = &mut self.attendance {
+            attendance.state(visit)?;
+        }
         if visit.restores() {
             self.roll.call(self.public, self.round);
         }

@@ -100,6 +100,8 @@ pub struct DurableServer<D, E> {
     draws: u64,
     /// The answers of this round, as they will be written.
     round: Vec<u8>,
+    /// Whether the round was closed without some answers.
+    closed: bool,
 }
 
 impl<D: Disk, E: Exchange> DurableServer<D, E> {
@@ -108,7 +110,8 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         let mut draws = 0;
         let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
         let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
-        Ok((DurableServer { server, journal, draws, round: Vec::new() }, warnings))
+        server.repeat(); // whether the orders of the open round ever left is not known
+        Ok((DurableServer { server, journal, draws, round: Vec::new(), closed: false }, warnings))
     }
 
     /// The same server that survives its own end, but not that of the machine ([`Journal::without_sync`]).
@@ -127,13 +130,24 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
 
     /// The next thing to do; `None`: wait for answers.
     pub fn poll(&mut self) -> Result<Option<Output>, StoreError> {
-        if !self.round.is_empty() && self.server.outstanding().next().is_none() {
+        if (self.closed || !self.round.is_empty()) && self.server.outstanding().next().is_none() {
+            if self.closed {
+                self.round.extend_from_slice(&CLOSED.to_le_bytes());
+            }
             self.journal.commit(&self.round)?;
             self.round.clear();
+            self.closed = false;
         }
         let output = self.server.poll();
         self.draws += u64::from(output == Some(Output::Happened(Event::Draw)));
         Ok(output)
+    }
+
+    /// Wait no longer in this round, and say who is absent ([`Server::close`]). Who answered is written down: the chain is a function of the seed and of that.
+    pub fn close(&mut self) -> Option<Vec<ClientId>> {
+        let absent = self.server.close()?;
+        self.closed = true;
+        Some(absent)
     }
 
     /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this number, less one.
@@ -155,9 +169,13 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         self.journal.checkpoint(&mut Host { server: &mut self.server, draws: &mut self.draws, on_draw: &mut |_, _| {} })?;
         self.round.clear(); // the snapshot has these answers
+        self.closed = false;
         Ok(())
     }
 }
+
+/// What the record of a round that was closed without some answers ends with, where a client's number would be.
+const CLOSED: u32 = u32::MAX;
 
 /// The server as its journal sees it.
 struct Host<'a, E> {
@@ -190,8 +208,13 @@ impl<E: Exchange> Replay for Host<'_, E> {
         self.drain();
         let mut rest = record;
         while let Some((from, more)) = rest.split_first_chunk::<4>() {
-            let Some((bytes, more)) = split(more) else { return Err("it is too short".into()) };
             let from = ClientId(u32::from_le_bytes(*from));
+            if from.0 == CLOSED && more.is_empty() {
+                self.server.close();
+                rest = more;
+                break;
+            }
+            let Some((bytes, more)) = split(more) else { return Err("it is too short".into()) };
             self.server.handle(from, bytes).map_err(|refusal| refusal.to_string())?;
             rest = more;
         }

@@ -3,18 +3,18 @@
 //! Everything follows from one number, so whatever goes wrong can be seen again. Time is virtual. The parties are those of a deployment, [`DurableServer`] and [`DurableClient`], on
 //! [`Simulated`] disks; only the transport is this module's, and stands for any: a client says hello when it (re)connects, the server gives orders again that are not answered.
 
+mod fair;
 mod network;
 
 pub use network::Weather;
 
-use std::collections::BTreeMap;
-
-use consilience_core::protocol::{Client, Device, Event, Ledger, OrderRefusal, Output, Refusal, Server, Statement, exchange};
+use consilience_core::protocol::{Client, Device, Event, OrderRefusal, Output, Refusal, Server, Statement};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe, Sampler};
 use consilience_core::target::Target;
 
 use crate::store::{DurableClient, DurableServer, Faults, Silence, Simulated, StoreError, private_seed};
+use fair::FairDay;
 use network::{Agenda, Dice};
 
 /// The server asks again after so many ticks.
@@ -101,54 +101,7 @@ struct World<'a> {
 
 /// Let a world run. `Err` says what should not have happened, and the seed to see it again.
 pub fn run(setup: &Setup, weather: Weather, seed: u64, until: Until) -> Result<Chronicle, String> {
-    World::new(setup, weather, seed).run(until).map_err(|problem| format!("seed {seed}: {problem}"))
-}
-
-/// The chain without faults, by direct calls.
-struct FairDay {
-    server: Box<dyn Sampler>,
-    clients: Vec<Box<dyn Device>>,
-    ledger: Ledger,
-    /// The bits of the newest draws; older ones are not drawn again.
-    draws: BTreeMap<u64, Vec<u64>>,
-    drawn: u64,
-}
-
-impl FairDay {
-    fn new(setup: &Setup, public: Seed) -> Result<Self, String> {
-        let b = setup.target.clients.len();
-        let keys = |i: usize| Keys { public, private: secret(i) };
-        let text = |e: consilience_core::error::DataError| e.to_string();
-        let clients =
-            (0..b).map(|i| setup.recipe.client(&setup.target, ClientId(i as u32), keys(i)).map_err(text)).collect::<Result<_, _>>()?;
-        let server = setup.recipe.server(&setup.target, &setup.start, keys(0)).map_err(text)?;
-        Ok(FairDay { server, clients, ledger: Ledger::new(b), draws: BTreeMap::new(), drawn: 0 })
-    }
-
-    /// Compare a draw.
-    fn compare(&mut self, number: u64, position: &[f64]) -> Result<(), String> {
-        while self.drawn <= number {
-            if exchange(&mut *self.server, &mut self.clients, &mut self.ledger) == Event::Draw {
-                self.draws.insert(self.drawn, bits(self.server.position()));
-                self.drawn += 1;
-                self.draws.retain(|k, _| k + 5000 > self.drawn || self.drawn % 1000 > 0);
-            }
-        }
-        match self.draws.get(&number) {
-            Some(draw) if *draw == bits(position) => Ok(()),
-            Some(_) => Err(format!("draw {number} is not the one of a fair day")),
-            None => Err(format!("draw {number} is drawn again, where {} are", self.drawn)),
-        }
-    }
-}
-
-fn bits(x: &[f64]) -> Vec<u64> {
-    x.iter().map(|x| x.to_bits()).collect()
-}
-
-/// A client's own seed: in this world its entropy is known, so that there is a chain to compare with.
-fn secret(client: usize) -> Seed {
-    Seed::from_bytes([client as u8 + 1; 32])
+    World::new(setup, weather, seed).and_then(|world| world.run(until)).map_err(|problem| format!("seed {seed}: {problem}"))
 }
 
 impl<'a> World<'a> {
@@ -171,31 +124,23 @@ impl<'a> World<'a> {
     }
 }
 
-/// A world that could not be made is one in which nothing can happen.
-trait Run {
-    fn run(self, until: Until) -> Result<Chronicle, String>;
-}
-
-impl Run for Result<World<'_>, String> {
-    fn run(self, until: Until) -> Result<Chronicle, String> {
-        let mut world = self?;
+impl World<'_> {
+    fn run(mut self, until: Until) -> Result<Chronicle, String> {
         loop {
             let reached = match until {
-                Until::Draws(n) => world.chronicle.draws >= n,
-                Until::PowerCuts(n) => world.chronicle.power_cuts >= n,
+                Until::Draws(n) => self.chronicle.draws >= n,
+                Until::PowerCuts(n) => self.chronicle.power_cuts >= n,
             };
             if reached {
-                world.chronicle.time = world.agenda.now();
-                return Ok(world.chronicle);
+                self.chronicle.time = self.agenda.now();
+                return Ok(self.chronicle);
             }
-            let Some(item) = world.agenda.next() else { return Err("nobody does anything any more".into()) };
-            let at = world.agenda.now();
-            world.happen(item).map_err(|problem| format!("tick {at}: {problem}"))?;
+            let Some(item) = self.agenda.next() else { return Err("nobody does anything any more".into()) };
+            let at = self.agenda.now();
+            self.happen(item).map_err(|problem| format!("tick {at}: {problem}"))?;
         }
     }
-}
 
-impl World<'_> {
     fn happen(&mut self, item: Item) -> Result<(), String> {
         match item {
             Item::ServerStarts => self.start_server(),
@@ -237,11 +182,11 @@ impl World<'_> {
         }
     }
 
-    fn to_client(&mut self, to: usize, letter: &Letter) {
+    fn send_down(&mut self, to: usize, letter: &Letter) {
         self.post(to, letter, |to, letter| Item::ToClient { to, letter });
     }
 
-    fn to_server(&mut self, from: usize, letter: &Letter) {
+    fn send_up(&mut self, from: usize, letter: &Letter) {
         self.post(from, letter, |from, letter| Item::ToServer { from, letter });
     }
 
@@ -349,7 +294,7 @@ impl World<'_> {
         let site = &self.sites[client];
         let Some(party) = site.party.as_ref().filter(|_| !site.welcome && site.connection == connection) else { return };
         let answered = party.client().answered();
-        self.to_server(client, &Letter::Hello { connection, answered });
+        self.send_up(client, &Letter::Hello { connection, answered });
         self.agenda.add(PATIENCE, Item::SayHello { client, connection });
     }
 
@@ -366,7 +311,7 @@ impl World<'_> {
                     return Ok(());
                 }
                 server.server().welcome(id, answered).map_err(|e| e.to_string())?;
-                self.to_client(from, &Letter::Welcome { connection });
+                self.send_down(from, &Letter::Welcome { connection });
                 self.ask_again(Some(id));
                 Ok(())
             }
@@ -392,7 +337,7 @@ impl World<'_> {
             let saved = if self.dice.chance(5) { server.checkpoint() } else { Ok(()) };
             match saved.and_then(|()| server.poll()) {
                 Ok(None) => return Ok(()),
-                Ok(Some(Output::Send { to, bytes })) => self.to_client(to.index(), &Letter::Message(bytes)),
+                Ok(Some(Output::Send { to, bytes })) => self.send_down(to.index(), &Letter::Message(bytes)),
                 Ok(Some(Output::Happened(Event::Draw))) => {
                     let number = server.draws() - 1;
                     self.fair.compare(number, server.server().machine().position())?;
@@ -418,7 +363,7 @@ impl World<'_> {
         let orders: Vec<(ClientId, Vec<u8>)> =
             server.outstanding().filter(|id| only.is_none_or(|o| o == *id)).filter_map(|id| Some((id, server.again(id)?))).collect();
         for (to, bytes) in orders {
-            self.to_client(to.index(), &Letter::Message(bytes));
+            self.send_down(to.index(), &Letter::Message(bytes));
         }
     }
 
@@ -435,7 +380,7 @@ impl World<'_> {
                 let mut answer = Vec::new();
                 let saved = if forgetful { party.checkpoint() } else { Ok(()) };
                 match saved.map_err(Silence::Store).and_then(|()| party.handle(&order, &mut answer)) {
-                    Ok(_) => self.to_server(to, &Letter::Message(answer)),
+                    Ok(_) => self.send_up(to, &Letter::Message(answer)),
                     Err(Silence::Refused(OrderRefusal::Old { .. } | OrderRefusal::Used { .. })) => self.chronicle.refused += 1,
                     Err(Silence::Refused(other)) => return Err(format!("client {to}: {other}")),
                     Err(Silence::Store(error)) => {

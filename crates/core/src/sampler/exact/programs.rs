@@ -163,7 +163,7 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
                 answers.extend(everybody(false)?);
             }
         }
-        (Participation::Bernoulli(p), Weighting::InverseProbability) => {
+        (Participation::Bernoulli(p) | Participation::Elastic(p), Weighting::InverseProbability) => {
             for i in 0..b {
                 answers.push(Op::Mix(vec![(p[i], active(i, 1.0 / p[i], false)?), (1.0 - p[i], Vec::new())]));
             }
@@ -251,7 +251,7 @@ fn active_sets(participation: &Participation, b: usize) -> Result<Vec<(f64, Vec<
             let p = 1.0 / sets.len() as f64;
             sets.into_iter().map(|set| (p, set)).collect()
         }
-        Participation::Bernoulli(p) => {
+        Participation::Bernoulli(p) | Participation::Elastic(p) => {
             let p = p[0];
             let odds = |n: usize| p.powi(n as i32) * (1.0 - p).powi((b - n) as i32) / (1.0 - (1.0 - p).powi(b as i32));
             sets.map(|set| (odds(set.len()), set)).collect()
