@@ -179,9 +179,8 @@ impl Hub {
         let asks: Vec<Frame> = asks.iter().map(|ask| Frame::words(step as u32, ask)).collect();
         self.script.push(Step { answers: vec![None; asks.len()], asks });
         for client in 0..self.places.len() {
-            if self.places[client].caught_up == step {
-                self.send(client, self.script[step].asks[client].clone(), true);
-            }
+            // Whoever is still catching up was sent all earlier steps when it came, and answers in order.
+            self.send(client, self.script[step].asks[client].clone(), true);
         }
         while self.script[step].answers.iter().any(Option::is_none) {
             self.turn()?;
