@@ -146,6 +146,45 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
     assert_eq!(refused, 2, "NaN and infinity");
 }
 
+#[test]
+fn a_slow_site_that_comes_back_while_the_others_go_on_is_told_too() {
+    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
+    let serving = start(&config, ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() });
+    let address = serving.address;
+    let slow = std::thread::spawn(move || {
+        runtime().block_on(async {
+            let mut worker = Worker::new(brings("north"));
+            let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
+            for _ in 0..2 {
+                // Welcome, and the question who it is.
+                if let Did::Said(Some(frame)) = worker.handle(&inward.message().await.unwrap().unwrap()).unwrap() {
+                    to.send(frame).await.unwrap();
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            drop((to, inward));
+            let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
+            let others: Vec<_> = ["east", "the south"].map(|name| site(brings(name), joining(address))).into();
+            tokio::time::sleep(Duration::from_millis(700)).await; // all have introduced themselves by now
+            while let Ok(Some(frame)) = inward.message().await {
+                match worker.handle(&frame).unwrap() {
+                    Did::Over { finished } => {
+                        let _ = to.send(Worker::farewell()).await;
+                        return (finished, others);
+                    }
+                    Did::Said(Some(frame)) => to.send(frame).await.unwrap(),
+                    Did::Said(None) => {}
+                }
+            }
+            (false, others)
+        })
+    });
+    same("slow", &serving.end().unwrap(), &in_process(&config));
+    let (finished, others) = slow.join().unwrap();
+    assert!(finished);
+    others.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+}
+
 /// The most memory that this process ever had, in bytes.
 fn most_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
