@@ -63,6 +63,21 @@ pub enum Command {
     /// List, describe, check, split and show data sets.
     #[command(after_help = "Example:\n  consilience data list\n  consilience data show titanic --clients 10 --scheme \"dirichlet(0.5)\"")]
     Data(DataCommand),
+    /// Make certificates by which a server and its sites know each other.
+    #[command(
+        after_help = "Example:\n  consilience certs certs --sites cleveland,hungarian,switzerland,va --server-name trials.example.org"
+    )]
+    Certs(CertsCommand),
+    /// Serve a run: sites join it with rows of their own, and the server has none.
+    #[command(
+        after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs certs/server --state state --out runs/mine --http 8080\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the sites' data is wrong; 3 a chain diverged or draws could not be written; 4 a site was away beyond the deadline, or does not take part; 130 stopped twice."
+    )]
+    Serve(ServeCommand),
+    /// Join a run as one of its sites.
+    #[command(
+        after_help = "Example:\n  consilience join --server trials.example.org:7461 --site va --data va.data --certs certs/va --state state\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the data is wrong; 4 the server was away for too long, or stopped before the end; 5 the server refuses this site, or does not mean the same target."
+    )]
+    Join(JoinCommand),
     /// Document every field of a config.
     #[command(after_help = "Example:\n  consilience fields | less")]
     Fields,
@@ -115,6 +130,97 @@ pub struct RunCommand {
     /// How it runs.
     #[command(flatten)]
     pub options: RunOptions,
+}
+
+/// `consilience certs`.
+#[derive(Debug, Arguments)]
+pub struct CertsCommand {
+    /// The folder to write to; it must be empty or new.
+    pub dir: PathBuf,
+    /// The sites, separated by commas.
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub sites: Vec<String>,
+    /// The names or addresses by which sites reach the server, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "localhost,127.0.0.1")]
+    pub server_name: Vec<String>,
+}
+
+/// `consilience serve`.
+#[derive(Debug, Arguments)]
+pub struct ServeCommand {
+    /// The config.
+    pub config: PathBuf,
+    /// The address that sites connect to.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7461")]
+    pub listen: std::net::SocketAddr,
+    /// The server's folder of certificates: ca.pem, cert.pem, key.pem.
+    #[arg(long, value_name = "DIR", required_unless_present = "insecure_loopback")]
+    pub certs: Option<PathBuf>,
+    /// Do without certificates, on an address of this machine alone.
+    #[arg(long, conflicts_with = "certs")]
+    pub insecure_loopback: bool,
+    /// Keep the state here, so that a server that dies goes on where it was.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Show the run at this port of this machine, or at this address: / for people, /metrics for Prometheus. Anybody who can reach it can look.
+    #[arg(long, value_name = "PORT or ADDR", value_parser = http_address)]
+    pub http: Option<std::net::SocketAddr>,
+    /// Give up when nothing went forward for so many seconds [default: wait for ever]
+    #[arg(long, value_name = "SECONDS")]
+    pub deadline: Option<u64>,
+    /// Refuse answers whose vector is longer than this.
+    #[arg(long, value_name = "NORM", default_value_t = 1e12)]
+    pub largest_norm: f64,
+    /// Log in JSON, one object a line.
+    #[arg(long)]
+    pub json_log: bool,
+    /// How the run runs.
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// A port of this machine, or an address.
+fn http_address(text: &str) -> Result<std::net::SocketAddr, String> {
+    let loopback = text.parse::<u16>().map(|port| (std::net::Ipv4Addr::LOCALHOST, port).into());
+    loopback.or_else(|_| text.parse()).map_err(|_| "give a port, such as 8080, or an address, such as 127.0.0.1:8080".to_owned())
+}
+
+/// `consilience join`.
+#[derive(Debug, Arguments)]
+pub struct JoinCommand {
+    /// The server.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub server: String,
+    /// This site's name in the server's config.
+    #[arg(long, value_name = "NAME")]
+    pub site: String,
+    /// This site's rows.
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// This site's folder of certificates: ca.pem, cert.pem, key.pem.
+    #[arg(long, value_name = "DIR", required_unless_present = "insecure_loopback")]
+    pub certs: Option<PathBuf>,
+    /// The name in the server's certificate, where it is not the host.
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// Do without certificates, where the server is on this machine.
+    #[arg(long, conflicts_with = "certs")]
+    pub insecure_loopback: bool,
+    /// Keep the private seed and the state here, so that a site that dies can come back.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Insist on the target of this config: any other that the server states is refused.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Let the server know this site's noise where its config says seeds = "simulation": for tests.
+    #[arg(long)]
+    pub allow_simulation_seeds: bool,
+    /// Give up when the server is away for so many seconds [default: look for it for ever]
+    #[arg(long, value_name = "SECONDS")]
+    pub patience: Option<u64>,
+    /// Log in JSON, one object a line.
+    #[arg(long)]
+    pub json_log: bool,
 }
 
 /// `consilience summary`.

@@ -6,6 +6,7 @@ mod compare;
 mod data;
 mod exact;
 mod listing;
+mod network;
 mod output;
 mod pace;
 mod page;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         Some(Command::Reproduce(command)) => reproduce::reproduce(&command),
         Some(Command::List) => listing::list(),
         Some(Command::Data(command)) => data::data(&command),
+        Some(Command::Certs(command)) => network::certs(&command),
+        Some(Command::Serve(command)) => network::serve(&command),
+        Some(Command::Join(command)) => network::join(&command),
         Some(Command::Fields) => listing::fields(),
         Some(Command::New(command)) => listing::new(&command),
         Some(Command::Completions { shell }) => listing::completions(shell),

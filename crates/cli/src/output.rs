@@ -15,6 +15,10 @@ pub enum Failure {
     Config(ConfigError),
     /// The run went wrong: code 3.
     Run(RunError),
+    /// A party is away, or takes no part: code 4.
+    Lost(String),
+    /// A party is refused, or means another target: code 5.
+    Refused(String),
     /// Something else the user can mend: code 1.
     Other(String),
     /// Whoever read our output went away.
@@ -27,6 +31,8 @@ impl Failure {
         ExitCode::from(match self {
             Failure::Config(_) => 2,
             Failure::Run(_) => 3,
+            Failure::Lost(_) => 4,
+            Failure::Refused(_) => 5,
             Failure::Other(_) => 1,
             Failure::PipeClosed => 0,
         })
@@ -81,7 +87,7 @@ pub fn complain(failure: &Failure) {
     let text = match failure {
         Failure::Config(error) => error.to_string(),
         Failure::Run(error) => error.to_string(),
-        Failure::Other(text) => text.clone(),
+        Failure::Lost(text) | Failure::Refused(text) | Failure::Other(text) => text.clone(),
         Failure::PipeClosed => return,
     };
     note(&format!("error: {text}\n"));

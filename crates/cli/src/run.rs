@@ -59,7 +59,7 @@ pub fn run(command: &RunCommand) -> Result<(), Failure> {
 }
 
 /// Where the run directory goes.
-enum Place {
+pub enum Place {
     /// Where the user said: it is there in the end, or the command has failed.
     Asked(PathBuf),
     /// Where an unfinished run is.
@@ -69,7 +69,7 @@ enum Place {
 }
 
 impl Place {
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         match self {
             Place::Asked(path) | Place::Begun(path) | Place::Usual(path) => path,
         }
@@ -183,7 +183,7 @@ fn find_reference(config: &Config, options: &RunOptions, problem: &Problem, plan
 }
 
 /// Write the run directory, and show the answer whether that worked or not.
-fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Result<(), Failure> {
+pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Result<(), Failure> {
     let written = place.as_ref().map_or(Ok(()), |place| rundir::write(place.path(), record));
     if written.is_err() {
         live.folder = None;
@@ -228,7 +228,8 @@ fn abandon(error: &RunError, place: Option<&Place>) {
     }
 }
 
-fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
+/// Take over what the command line says.
+pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     if let Some(seed) = options.seed {
         config.seed = seed;
     }

@@ -21,6 +21,12 @@ impl<T: State + ?Sized> State for Box<T> {
     }
 }
 
+impl<T: State + ?Sized> State for &mut T {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        (**self).state(visit)
+    }
+}
+
 /// Why a snapshot does not fit. Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod checkpoint;
+pub mod conductor;
 pub mod config;
 pub mod data;
 pub mod draws;
@@ -17,8 +18,10 @@ pub mod record;
 pub mod reference;
 pub mod run;
 pub mod rundir;
+pub mod site;
 pub mod statistics;
 pub mod store;
 pub mod streamed;
 pub mod suggest;
+pub mod trail;
 pub mod world;

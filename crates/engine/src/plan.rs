@@ -7,11 +7,16 @@ use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::registry::Family;
+use consilience_core::sampler::registry::Settings;
 use consilience_core::sampler::{Anchor, Average, Keys, NoiseScale, Participation, Recipe, Synchronise, Uplink};
 use consilience_core::step::Schedule;
-use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum, conduct};
+use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Optimum};
 use consilience_core::target::{Placement, Target};
 
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::conductor::{Conductor, Here, Lost};
 use crate::config::{Config, ConfigError, Start};
 use crate::problem::Problem;
 
@@ -44,6 +49,8 @@ pub struct Plan {
     pub survey: Ledger,
     /// What the user should know.
     pub warnings: Vec<String>,
+    /// What clients must be told.
+    pub decision: Decision,
 }
 
 /// What the surveys found out about the target.
@@ -59,9 +66,66 @@ pub struct Findings {
     pub local_smoothness: Vec<f64>,
 }
 
+/// Why there is no plan.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The config does not fit its data.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A survey came to no end.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// What a client must be told of a plan to take part in its chains: the rest is in the config.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The constant step, where the config left it open.
+    pub step: Option<f64>,
+    /// The clients' weights, where they are not equal.
+    pub weights: Option<Vec<f64>>,
+}
+
+impl Decision {
+    /// The sampler and the target of a client that was told so, in the coordinates that it was told.
+    pub fn recipe(&self, config: &Config, target: Target) -> Result<(Recipe, Target), ConfigError> {
+        let complain = |problem: String| config.source.complain(&config.sampler.place, problem, "correct [sampler]");
+        let (d, b) = (target.dim(), target.clients.len());
+        let step = match (config.sampler.step, self.step) {
+            (Some(step), _) => step,
+            (None, Some(step)) => Schedule::Constant(step),
+            (None, None) => return Err(complain("the server told no step".into())),
+        };
+        let mut settings = settings(config, b);
+        settings.weights = self.weights.clone().or(settings.weights);
+        // Clients are sent the reference point itself.
+        let anchor = config.sampler.row.needs_optimum.then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
+        let recipe = with_step(config.sampler.row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor), step);
+        let target = recipe.check(target).map_err(|e| complain(e.to_string()))?;
+        Ok((recipe, target))
+    }
+}
+
+/// The sampler's settings for so many clients.
+fn settings(config: &Config, clients: usize) -> Settings {
+    let mut settings = config.sampler.settings.clone();
+    if let (Some(p), Some(Participation::Bernoulli(list))) = (config.sampler.participation_probability, &mut settings.participation) {
+        *list = vec![p; clients];
+    }
+    settings
+}
+
 impl Plan {
-    /// Plan the run of a config.
+    /// Plan the run of a config, all of whose data is in this process.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
+        Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
+            PlanError::Config(error) => error,
+            PlanError::Lost(lost) => config.source.complain(&config.sampler.place, lost.to_string(), "try again"),
+        })
+    }
+
+    /// Plan the run of a config by surveys that somebody carries.
+    pub fn conducted(config: &Config, problem: &Problem, conductor: &mut dyn Conductor) -> Result<Plan, PlanError> {
         let original = &problem.target;
         let (d, b) = (original.dim(), original.clients.len());
         let place = &config.sampler.place;
@@ -70,24 +134,24 @@ impl Plan {
         let row = config.sampler.row;
         let mut warnings = Vec::new();
 
-        let mut settings = config.sampler.settings.clone();
-        if let (Some(p), Some(Participation::Bernoulli(list))) = (config.sampler.participation_probability, &mut settings.participation) {
-            *list = vec![p; b];
-        }
+        let mut settings = settings(config, b);
         if config.sampler.weights_by_rows {
             let rows: Vec<f64> = original.clients.iter().map(|c| c.rows() as f64).collect();
             let all: f64 = rows.iter().sum();
             settings.weights = Some(rows.iter().map(|r| r / all).collect());
         }
+        let weights = settings.weights.clone();
 
         let needs_optimum = row.needs_optimum || config.sampler.precondition || config.run.start == Start::Optimum;
-        let optimum =
-            if needs_optimum || config.sampler.step.is_none() { Some(find_optimum(original, &mut survey, &mut warnings)) } else { None };
+        let optimum = if needs_optimum || config.sampler.step.is_none() {
+            Some(find_optimum(original, conductor, &mut survey, &mut warnings)?)
+        } else {
+            None
+        };
         let (target, coordinates) = match &optimum {
             Some(optimum) if config.sampler.precondition => {
-                let found = whiten(original, optimum, settings.weights.as_deref(), &mut survey);
-                let (target, coordinates) =
-                    found.map_err(|problem| complain(problem, "set precondition = false, or give the target a Gaussian prior"))?;
+                let refuse = |problem: String| complain(problem, "set precondition = false, or give the target a Gaussian prior");
+                let (target, coordinates) = whiten(original, optimum, settings.weights.as_deref(), conductor, &mut survey, &refuse)?;
                 (target, Some(coordinates))
             }
             _ => (original.clone(), None),
@@ -99,24 +163,31 @@ impl Plan {
             Start::Point(point) if point.len() == d => Some(inward(point)),
             Start::Zero | Start::Point(_) => Some(inward(&vec![0.0; d])),
         };
-        let findings = optimum.map(|optimum| {
-            let there = inward(&optimum);
-            Findings::survey(&target, optimum, &there, origin.as_deref(), config.seed, &mut survey)
-        });
+        let findings = match optimum {
+            None => None,
+            Some(optimum) => {
+                let there = inward(&optimum);
+                Some(Findings::survey(&target, optimum, &there, origin.as_deref(), config.seed, conductor, &mut survey)?)
+            }
+        };
 
         // A recipe with a step of 1 shows everything but the step, and is checked as far as it goes.
         let precision = settings.precision.unwrap_or(consilience_core::protocol::Precision::F32);
-        let anchor = findings.as_ref().filter(|_| row.needs_optimum).map(|found| {
-            let mut point = inward(&found.optimum);
-            precision.round(&mut point);
-            let sum = conduct(Evaluate::new(&target, &point), &mut Client::all(&target), &mut survey);
-            Anchor { residual: sum.gradient().to_vec(), point }
-        });
+        let anchor = match findings.as_ref().filter(|_| row.needs_optimum) {
+            None => None,
+            Some(found) => {
+                let mut point = inward(&found.optimum);
+                precision.round(&mut point);
+                let mut sum = Evaluate::new(&target, &point);
+                conductor.survey(&target, &mut sum, &mut survey)?;
+                Some(Anchor { residual: sum.gradient().to_vec(), point })
+            }
+        };
         let draft = row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor);
         let step = match (config.sampler.step, &findings) {
             (Some(step), _) => step,
             (None, Some(found)) => Schedule::Constant(found.step(&draft)),
-            (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number")),
+            (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number").into()),
         };
         let recipe = with_step(draft, step);
         let target = recipe.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
@@ -126,13 +197,15 @@ impl Plan {
             Start::Optimum => findings.as_ref().map_or_else(|| vec![0.0; d], |f| inward(&f.optimum)),
             Start::Point(point) if point.len() != d => {
                 let problem = format!("run.start has {} numbers, the model has {d} parameters", point.len());
-                return Err(complain(problem, "give one number for each parameter"));
+                return Err(complain(problem, "give one number for each parameter").into());
             }
             Start::Point(point) => inward(point),
         };
         warn(&recipe, findings.as_ref(), &mut warnings);
         let dispersion = if coordinates.is_some() && config.run.start == Start::Optimum { DISPERSION } else { 0.0 };
-        Ok(Plan { recipe, target, coordinates, start, dispersion, findings, survey, warnings })
+        let found = if let (None, Schedule::Constant(step)) = (config.sampler.step, step) { Some(step) } else { None };
+        let decision = Decision { step: found, weights };
+        Ok(Plan { recipe, target, coordinates, start, dispersion, findings, survey, warnings, decision })
     }
 
     /// Where one chain starts.
@@ -158,9 +231,10 @@ impl Plan {
 }
 
 /// Find the minimiser of `U` by exchanging gradients.
-fn find_optimum(target: &Target, ledger: &mut Ledger, warnings: &mut Vec<String>) -> Vec<f64> {
+fn find_optimum(target: &Target, conductor: &mut dyn Conductor, ledger: &mut Ledger, warnings: &mut Vec<String>) -> Result<Vec<f64>, Lost> {
     let zero = vec![0.0; target.dim()];
-    let optimum = conduct(Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES), &mut Client::all(target), ledger);
+    let mut optimum = Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES);
+    conductor.survey(target, &mut optimum, ledger)?;
     if !optimum.converged() {
         warnings.push(format!(
             "the optimum was not reached in {} exchanges: the largest gradient left there is {:.2e}. Samplers stay right, control variates are less good.",
@@ -168,17 +242,27 @@ fn find_optimum(target: &Target, ledger: &mut Ledger, warnings: &mut Vec<String>
             optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs()))
         ));
     }
-    optimum.point().to_vec()
+    Ok(optimum.point().to_vec())
 }
 
 /// Change to the coordinates in which the Hessian at the optimum is the identity. Every client is told the map, and that is counted.
-fn whiten(target: &Target, optimum: &[f64], weights: Option<&[f64]>, ledger: &mut Ledger) -> Result<(Target, Arc<Coordinates>), String> {
+fn whiten(
+    target: &Target,
+    optimum: &[f64],
+    weights: Option<&[f64]>,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    refuse: &dyn Fn(String) -> ConfigError,
+) -> Result<(Target, Arc<Coordinates>), PlanError> {
     let (d, b) = (target.dim(), target.clients.len());
     if d > MOST_WHITENED {
-        return Err(format!("preconditioning needs a {d} x {d} matrix, which is too much beyond {MOST_WHITENED} parameters"));
+        let problem = format!("preconditioning needs a {d} x {d} matrix, which is too much beyond {MOST_WHITENED} parameters");
+        return Err(refuse(problem).into());
     }
-    let hessian = conduct(Hessian::new(target, optimum), &mut Client::all(target), ledger);
-    let coordinates = Coordinates::whitening(optimum, &hessian.matrix()).ok_or("the Hessian at the optimum is not positive definite")?;
+    let mut hessian = Hessian::new(target, optimum);
+    conductor.survey(target, &mut hessian, ledger)?;
+    let found = Coordinates::whitening(optimum, &hessian.matrix());
+    let coordinates = found.ok_or_else(|| refuse("the Hessian at the optimum is not positive definite".into()))?;
     for client in 0..b as u32 {
         ledger.add(Direction::Down, ClientId(client), Kind::Survey, 64 * (d * (d + 1)) as u64);
     }
@@ -188,20 +272,34 @@ fn whiten(target: &Target, optimum: &[f64], weights: Option<&[f64]>, ledger: &mu
         Placement::Split(shares) => shares,
         Placement::Server => weights.unwrap_or(&equal),
     };
+    conductor.move_to(&coordinates, shares)?;
     Ok((target.whitened(&coordinates, shares), coordinates))
 }
 
 impl Findings {
-    fn survey(target: &Target, optimum: Vec<f64>, there: &[f64], origin: Option<&[f64]>, seed: u64, ledger: &mut Ledger) -> Findings {
-        let mut clients = Client::all(target);
-        let (convexity, mut smoothness) = conduct(Curvature::new(target, there, Seed::new(seed)), &mut clients, ledger).extremes();
-        let mut local_smoothness = conduct(LocalCurvature::new(target, there), &mut clients, ledger).largest().to_vec();
+    fn survey(
+        target: &Target,
+        optimum: Vec<f64>,
+        there: &[f64],
+        origin: Option<&[f64]>,
+        seed: u64,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Findings, Lost> {
+        let mut at = |point: &[f64]| -> Result<((f64, f64), Vec<f64>), Lost> {
+            let mut whole = Curvature::new(target, point, Seed::new(seed));
+            conductor.survey(target, &mut whole, ledger)?;
+            let mut each = LocalCurvature::new(target, point);
+            conductor.survey(target, &mut each, ledger)?;
+            Ok((whole.extremes(), each.largest().to_vec()))
+        };
+        let ((convexity, mut smoothness), mut local_smoothness) = at(there)?;
         if let Some(origin) = origin {
-            smoothness = smoothness.max(conduct(Curvature::new(target, origin, Seed::new(seed)), &mut clients, ledger).extremes().1);
-            let local = conduct(LocalCurvature::new(target, origin), &mut clients, ledger);
-            local_smoothness.iter_mut().zip(local.largest()).for_each(|(l, there)| *l = l.max(*there));
+            let ((_, largest), local) = at(origin)?;
+            smoothness = smoothness.max(largest);
+            local_smoothness.iter_mut().zip(&local).for_each(|(l, there)| *l = l.max(*there));
         }
-        Findings { optimum, convexity, smoothness, local_smoothness }
+        Ok(Findings { optimum, convexity, smoothness, local_smoothness })
     }
 
     /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`,

@@ -23,7 +23,7 @@ const WORTH_SPREADING: usize = 200_000;
 /// How many exchanges pass between two looks at the clock and the stop sign.
 const PATIENCE: u64 = 64;
 /// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
-const MOST_NOTED: u64 = 4 << 20;
+pub(crate) const MOST_NOTED: u64 = 4 << 20;
 
 /// What a run gave.
 #[derive(Debug)]
@@ -134,6 +134,12 @@ pub fn sample_kept(
         sinks.discard(run.chains);
         return Err(error);
     }
+    gather(plan, run, &sinks, finished.into_iter().flatten().collect(), progress.stop.load(Ordering::Relaxed))
+}
+
+/// Put the chains of a run together, wherever they ran.
+pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, interrupted: bool) -> Result<Outcome, RunError> {
+    let d = plan.target.dim();
     let mut outcome = Outcome {
         draws: Draws::new(d),
         streamed: None,
@@ -141,11 +147,10 @@ pub fn sample_kept(
         ledger: Ledger::new(plan.target.clients.len()),
         rows_evaluated: 0,
         iterations: 0,
-        interrupted: progress.stop.load(Ordering::Relaxed),
+        interrupted,
     };
     let (mut sunk, mut noted) = (Vec::new(), Vec::new());
-    let chains: Vec<Chain> = finished.into_iter().flatten().collect();
-    let least = if outcome.interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
+    let least = if interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
     for chain in chains {
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
@@ -169,13 +174,14 @@ fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
 }
 
 /// What is recorded beside a draw.
-#[derive(Clone, Copy)]
-struct Note {
-    iteration: u64,
-    bits_up: u64,
-    bits_down: u64,
-    gradients: u64,
-    participants: usize,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) iteration: u64,
+    pub(crate) bits_up: u64,
+    pub(crate) bits_down: u64,
+    /// Gradients of single rows; unknown to a server that has none.
+    pub(crate) gradients: Option<u64>,
+    pub(crate) participants: usize,
 }
 
 /// What the chains recorded beside their first `length` draws.
@@ -187,23 +193,27 @@ fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
         name: name.into(),
         values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
     };
-    vec![
+    let mut all = vec![
         of("iteration", |n| n.iteration as f64),
         of("bits_up", |n| n.bits_up as f64),
         of("bits_down", |n| n.bits_down as f64),
-        of("gradients", |n| n.gradients as f64),
+        of("gradients", |n| n.gradients.map_or(f64::NAN, |n| n as f64)),
         of("participants", |n| n.participants as f64),
-    ]
+    ];
+    all.retain(|s| s.values.iter().flatten().all(|v| !v.is_nan()));
+    all
 }
 
-struct Chain {
-    sink: DrawSink,
-    notes: Vec<Note>,
+/// A chain that has ended.
+#[derive(Debug)]
+pub struct Chain {
+    pub(crate) sink: DrawSink,
+    pub(crate) notes: Vec<Note>,
     /// How many draws went there.
-    kept: u64,
-    ledger: Ledger,
-    rows_evaluated: u64,
-    iterations: u64,
+    pub(crate) kept: u64,
+    pub(crate) ledger: Ledger,
+    pub(crate) rows_evaluated: u64,
+    pub(crate) iterations: u64,
 }
 
 impl Chain {
@@ -244,7 +254,7 @@ impl Chain {
                         chain.kept += 1;
                         if chain.kept <= MOST_NOTED || sink.is_held() {
                             let (bits_up, bits_down) = (chain.ledger.total(Direction::Up), chain.ledger.total(Direction::Down));
-                            let gradients = chain.clients.iter().map(|c| c.rows_evaluated()).sum();
+                            let gradients = Some(chain.clients.iter().map(|c| c.rows_evaluated()).sum());
                             notes.push(Note { iteration, bits_up, bits_down, gradients, participants }, &mut chain)?;
                         }
                         let draw = match &plan.coordinates {
@@ -329,18 +339,24 @@ impl Notes {
 }
 
 impl Note {
-    const BYTES: usize = 40;
+    pub(crate) const BYTES: usize = 40;
 
-    fn bytes(&self) -> [u8; Note::BYTES] {
+    pub(crate) fn bytes(&self) -> [u8; Note::BYTES] {
         let mut out = [0; Note::BYTES];
-        let numbers = [self.iteration, self.bits_up, self.bits_down, self.gradients, self.participants as u64];
+        let numbers = [self.iteration, self.bits_up, self.bits_down, self.gradients.unwrap_or(u64::MAX), self.participants as u64];
         out.chunks_exact_mut(8).zip(numbers).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
         out
     }
 
-    fn read(bytes: &[u8; Note::BYTES]) -> Note {
+    pub(crate) fn read(bytes: &[u8; Note::BYTES]) -> Note {
         let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
-        Note { iteration: number(0), bits_up: number(8), bits_down: number(16), gradients: number(24), participants: number(32) as usize }
+        Note {
+            iteration: number(0),
+            bits_up: number(8),
+            bits_down: number(16),
+            gradients: Some(number(24)).filter(|n| *n < u64::MAX),
+            participants: number(32) as usize,
+        }
     }
 }
 

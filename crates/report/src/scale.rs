@@ -75,7 +75,8 @@ impl Scale {
 /// A round number without the zeros at its end; a power of ten without a factor of 1.
 fn plain(x: f64) -> String {
     let text = crate::words::number(x);
-    let short = |digits: &str| if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits.to_owned() };
+    let short =
+        |digits: &str| if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits.to_owned() };
     match text.split_once('·') {
         None => short(&text),
         Some((digits, power)) if short(digits) == "1" => power.to_owned(),

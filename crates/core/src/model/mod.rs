@@ -1,5 +1,6 @@
 //! Say what a client knows: the potential of its own rows, and its derivatives.
 
+mod absent;
 mod design;
 mod gaussian;
 mod glm;
@@ -7,6 +8,7 @@ mod prior;
 mod softmax;
 mod whitened;
 
+pub use absent::Absent;
 pub use design::Design;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};

@@ -39,6 +39,24 @@ impl Coordinates {
         })
     }
 
+    /// The coordinates that another party found: the centre and `C` (row-major); `None` if `C` is not upper triangular with finite numbers and an inverse.
+    pub fn told(centre: Vec<f64>, matrix: Vec<f64>) -> Option<Self> {
+        let d = centre.len();
+        let upper = |(at, c): (usize, &f64)| c.is_finite() && (at % d >= at / d || *c == 0.0);
+        if d == 0 || matrix.len() != d * d || !centre.iter().all(|x| x.is_finite()) || !matrix.iter().enumerate().all(upper) {
+            return None;
+        }
+        let c = DMatrix::from_row_slice(d, d, &matrix);
+        let inverse = c.solve_upper_triangular(&DMatrix::identity(d, d))?;
+        let transposed = c.as_slice().to_vec(); // nalgebra is column-major
+        Some(Coordinates { centre, matrix, transposed, inverse: inverse.transpose().as_slice().to_vec() })
+    }
+
+    /// The centre and `C` (row-major): what another party must be told.
+    pub fn parts(&self) -> (&[f64], &[f64]) {
+        (&self.centre, &self.matrix)
+    }
+
     /// How many parameters there are.
     pub fn dim(&self) -> usize {
         self.centre.len()
@@ -204,6 +222,11 @@ mod tests {
         let c = DMatrix::from_row_slice(2, 2, &coordinates.matrix);
         let white = c.transpose() * DMatrix::from_row_slice(2, 2, &hessian) * c;
         assert!((white - DMatrix::identity(2, 2)).amax() < 1e-14);
+        let (centre_told, matrix) = coordinates.parts();
+        let told = Coordinates::told(centre_told.to_vec(), matrix.to_vec()).unwrap();
+        assert_eq!((&told.matrix, &told.transposed), (&coordinates.matrix, &coordinates.transposed));
+        assert!(told.inverse.iter().zip(&coordinates.inverse).all(|(a, b)| (a - b).abs() < 1e-14));
+        assert!(Coordinates::told(vec![0.0], vec![f64::NAN]).is_none() && Coordinates::told(vec![0.0], vec![0.0]).is_none());
         assert!(Coordinates::whitening(&centre, &[1.0, 2.0, 2.0, 1.0]).is_none());
     }
 }

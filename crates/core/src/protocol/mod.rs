@@ -101,6 +101,28 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
     }
 }
 
+impl<E: Exchange + ?Sized> Exchange for &mut E {
+    fn cohort(&self) -> &[ClientId] {
+        (**self).cohort()
+    }
+
+    fn order(&self, to: ClientId) -> Order<'_> {
+        (**self).order(to)
+    }
+
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+        (**self).absorb(from, reply);
+    }
+
+    fn advance(&mut self) -> Event {
+        (**self).advance()
+    }
+
+    fn is_elastic(&self) -> bool {
+        (**self).is_elastic()
+    }
+}
+
 impl<D: Device + ?Sized> Device for Box<D> {
     fn accepts(&self, order: &Order<'_>) -> bool {
         (**self).accepts(order)

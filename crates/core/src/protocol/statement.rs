@@ -16,6 +16,11 @@ impl Statement {
         Statement(text)
     }
 
+    /// As another party wrote it.
+    pub fn written(text: &str) -> Self {
+        Statement(text.to_owned())
+    }
+
     /// The text that is hashed.
     pub fn text(&self) -> &str {
         &self.0

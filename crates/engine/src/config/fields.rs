@@ -22,6 +22,13 @@ const fn field(section: &'static str, key: &'static str, values: &'static str, d
 /// Every field of a config.
 pub const FIELDS: &[Field] = &[
     field("", "seed", "whole number", "1", "the same seed gives the same chains, bit for bit"),
+    field(
+        "",
+        "seeds",
+        "\"private\", \"simulation\"",
+        "private",
+        "where clients that `join` take their noise from: their own system, or (for tests) the seed; `run` always uses the seed",
+    ),
     field("", "target", "table", "", "what is sampled"),
     field(
         "",

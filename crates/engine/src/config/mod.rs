@@ -34,6 +34,18 @@ pub struct Config {
     pub run: RunConfig,
     /// Where streamed draws go.
     pub draws: Option<PathBuf>,
+    /// Where clients that join over a network take their noise from.
+    pub seeds: Seeds,
+}
+
+/// Where the clients' own noise comes from, where they are not in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seeds {
+    /// From each client's operating system: nobody else can compute it.
+    #[default]
+    Private,
+    /// From the config's seed, as in one process: for tests.
+    Simulation,
 }
 
 /// A config's file and text.
@@ -138,6 +150,8 @@ pub enum Cells {
     Inline(Vec<f64>, usize),
     /// In a CSV file.
     File(PathBuf),
+    /// With the client alone, which brings them when it joins.
+    Elsewhere,
 }
 
 /// A field's place in the config.
@@ -243,6 +257,8 @@ impl Config {
         let document = Document { file: &source.file, text: &source.text };
         let top = Section::new(document, "", parsed.span(), parsed.get_ref());
         let seed = optional(top.get("seed"), |v| v.whole(0))?.unwrap_or(1);
+        let seeds = optional(top.get("seeds"), |v| v.choice(&[("private", Seeds::Private), ("simulation", Seeds::Simulation)]))?
+            .unwrap_or_default();
         let target = target::read_target(&top, &source)?;
         let clients = match &target.model {
             ModelConfig::Builtin(_) => None,
@@ -257,7 +273,7 @@ impl Config {
         let draws = read_output(&top, &source)?;
         top.finish()?;
         drop(top);
-        Ok(Config { seed, target, sampler, run, draws, source })
+        Ok(Config { seed, target, sampler, run, draws, seeds, source })
     }
 }
 

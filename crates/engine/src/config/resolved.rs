@@ -66,6 +66,33 @@ impl Config {
     }
 }
 
+impl Config {
+    /// This config as one client may see it: all that is common, nobody else's rows, and no file of the server.
+    pub fn shown_to(&self, client: usize) -> String {
+        // A step that is still to be found is told later: only a constant one would be written.
+        let step = self.sampler.step.unwrap_or(Schedule::Decreasing { smoothness: 1.0, convexity: 1.0 });
+        let mut top: Table = self.resolved(step).parse().unwrap_or_default();
+        top.remove("output");
+        if let Some(Value::Table(data)) = top.get_mut("data") {
+            data.remove("folder");
+        }
+        if let Some(Value::Array(clients)) = top.get_mut("client") {
+            for (i, table) in clients.iter_mut().enumerate() {
+                let Some(table) = table.as_table_mut() else { continue };
+                table.retain(|key, value| match key {
+                    "name" | "response" => true,
+                    _ => i == client && !value.is_str(),
+                });
+                if table.keys().all(|key| key != "precision" && key != "covariance") {
+                    table.remove("mean");
+                }
+                table.entry("name").or_insert_with(|| format!("client {}", i + 1).into());
+            }
+        }
+        top.to_string()
+    }
+}
+
 fn table<'a>(top: &'a mut Table, name: &str) -> &'a mut Table {
     let entry = top.entry(name).or_insert_with(|| Value::Table(Table::new()));
     if !entry.is_table() {
@@ -113,6 +140,22 @@ mod tests {
         assert!(text.contains(&here.join("a.csv").display().to_string()), "{text}");
         assert_eq!(again.draws, Some(here.join("d.npy")));
         assert_eq!(again.resolved(Schedule::Constant(9.0)), text, "nothing is left to resolve");
+    }
+
+    #[test]
+    fn a_client_is_shown_nobody_elses_rows() {
+        let config = parse(
+            "[target]\nmodel = \"logistic\"\n[[client]]\nname = \"basel\"\nrows = [[0.5, 1]]\n[[client]]\nrows = [[0.25, 0]]\n[[client]]\nfile = \"secret.csv\"\nresponse = \"ill\"\n\
+             [sampler]\nname = \"lmc\"\n[output]\ndraws = \"d.npy\"",
+        );
+        let shown = config.shown_to(0);
+        assert!(shown.contains("0.5") && !shown.contains("0.25") && !shown.contains("secret") && !shown.contains("d.npy"), "{shown}");
+        let again = parse(&shown);
+        let super::super::ModelConfig::Rows { clients, .. } = &again.target.model else { panic!("rows") };
+        let names: Vec<&str> = clients.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!((names, clients[2].response.as_deref()), (vec!["basel", "client 2", "client 3"], Some("ill")));
+        assert_eq!(again.sampler.step, None, "the step is found by a survey, and told later");
+        assert!(!config.shown_to(2).contains("0.5"));
     }
 
     #[test]

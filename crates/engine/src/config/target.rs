@@ -148,6 +148,10 @@ fn cells(value: &Value<'_>, source: &Source) -> Result<Cells, ConfigError> {
 
 fn read_gaussian_client(i: usize, section: &Section<'_>, source: &Source) -> Result<GaussianClient, ConfigError> {
     let name = client_name(i, section)?;
+    if ["mean", "precision", "covariance"].iter().all(|key| section.get(key).is_none()) {
+        section.finish()?;
+        return Ok(GaussianClient { name, mean: Vec::new(), matrix: Cells::Elsewhere, is_covariance: false, place: place(section) });
+    }
     let mean = section.need("mean", "a gaussian client needs a mean, e.g. mean = [0.0, 1.0]")?.numbers()?;
     let (precision, covariance) = (section.get("precision"), section.get("covariance"));
     let (matrix, is_covariance) = match (precision, covariance) {
@@ -183,7 +187,10 @@ fn read_rows_client(i: usize, section: &Section<'_>, source: &Source, kind: Rows
             }
             Cells::Inline(numbers, columns)
         }
-        (None, None) => return Err(section.error("file", "it is not set", "give the client's rows, e.g. file = \"basel.csv\"")),
+        (None, None) if ["mean", "precision", "covariance"].iter().any(|key| section.get(key).is_some()) => {
+            return Err(section.error("file", "it is not set", "give the client's rows, e.g. file = \"basel.csv\""));
+        }
+        (None, None) => Cells::Elsewhere,
         (Some(_), Some(_)) => return Err(section.error("rows", "a file is given too", "give one of the two")),
     };
     let response = if kind == RowsModel::Isotropic { None } else { optional(section.get("response"), |v| v.text("the name of a column"))? };

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::formula::{self, FormulaError};
-use super::{ColumnSpec, EncodeError, Federation, Schema, Table, TableError};
+use super::{ColumnSpec, EncodeError, Federation, Schema, Study, Table, TableError};
 use crate::suggest::did_you_mean;
 
 /// Why built-in data cannot be had.
@@ -42,16 +42,41 @@ pub fn load(name: &str) -> Result<Federation, BuiltinError> {
 
 /// Built-in data by name, with or without an effect of each site.
 pub fn load_with(name: &str, site_effects: bool) -> Result<Federation, BuiltinError> {
+    Ok(study_with(name, site_effects)?.federation(&tables(name)?)?)
+}
+
+/// How built-in data is written and encoded, without its rows.
+pub fn study(name: &str) -> Result<Study, BuiltinError> {
+    study_with(name, name == "heart-disease")
+}
+
+/// The tables of built-in data, one a site.
+pub fn tables(name: &str) -> Result<Vec<Table>, BuiltinError> {
+    Ok(match name {
+        "heart-disease" => heart_tables()?,
+        "titanic" => Table::parse(TITANIC, "titanic.csv", &titanic_schema())?.split(PARTS)?,
+        "breast-cancer" => Table::parse(WDBC, "wdbc.csv", &wdbc_schema())?.split(PARTS)?,
+        _ => return Err(unknown(name)),
+    })
+}
+
+fn study_with(name: &str, site_effects: bool) -> Result<Study, BuiltinError> {
     match name {
         "heart-disease" => heart_disease(site_effects),
-        "titanic" => titanic(site_effects),
-        "breast-cancer" => breast_cancer(site_effects),
-        _ => {
-            let hint = did_you_mean(name, names().iter().copied());
-            Err(BuiltinError::Unknown { name: name.into(), hint, known: names().join(", ") })
+        "titanic" => contiguous(name, "survived == Yes ~ class + age + sex", site_effects, titanic_schema(), &[]),
+        "breast-cancer" => {
+            contiguous(name, "benign == 0 ~ .", site_effects, wdbc_schema(), &["The response is 1 where the tumour is malignant."])
         }
+        _ => Err(unknown(name)),
     }
 }
+
+fn unknown(name: &str) -> BuiltinError {
+    BuiltinError::Unknown { name: name.into(), hint: did_you_mean(name, names().iter().copied()), known: names().join(", ") }
+}
+
+/// Into how many sites a single table is cut.
+const PARTS: usize = 4;
 
 /// Four hospitals, as they are.
 const HOSPITALS: [(&str, &str, &str); 4] = [
@@ -98,58 +123,51 @@ fn heart_schema() -> Schema {
     .without_header()
 }
 
-fn heart_tables() -> Result<Vec<(String, Table)>, TableError> {
-    HOSPITALS.iter().map(|(site, file, text)| Ok((site.to_string(), Table::parse(text, file, &heart_schema())?))).collect()
+fn heart_tables() -> Result<Vec<Table>, TableError> {
+    HOSPITALS.iter().map(|(_, file, text)| Table::parse(text, file, &heart_schema())).collect()
 }
 
-fn heart_disease(site_effects: bool) -> Result<Federation, BuiltinError> {
-    let tables = heart_tables()?;
+fn heart_disease(site_effects: bool) -> Result<Study, BuiltinError> {
     let terms = "age + sex + cp + trestbps + chol + fbs + restecg + thalach + exang + oldpeak";
-    let plan = formula::parse(&with_sites(&format!("num > 0 ~ {terms}"), site_effects), &heart_schema())?;
-    let mut federation = Federation::new("heart-disease", &tables, &plan)?;
-    let elsewhere = &tables[1..];
-    let rows: usize = elsewhere.iter().map(|(_, table)| table.rows()).sum();
-    let missing = |column: &str| {
-        let count: usize = elsewhere.iter().filter_map(|(_, table)| table.column(column)).map(|(_, column)| column.missing()).sum();
-        format!("{column} (missing in {count} of {rows} rows)")
-    };
-    let left_out = ["slope", "ca", "thal"].map(missing);
-    federation.exchanged_bits_up += 64 * (left_out.len() * elsewhere.len()) as u64;
-    federation.notes.push(format!("Left out, for most of their values outside Cleveland are missing: {}.", left_out.join(", ")));
-    federation.notes.push("A resting blood pressure or cholesterol of 0 counts as missing.".into());
-    federation.notes.push("Values are imputed once, so the posterior does not carry the uncertainty about what is missing.".into());
-    let thanks =
-        "Data: A. Janosi, W. Steinbrunn, M. Pfisterer and R. Detrano, whom publications should name (UCI Heart Disease, CC BY 4.0).";
-    federation.notes.push(thanks.into());
-    Ok(federation)
+    let remarks = [
+        "A resting blood pressure or cholesterol of 0 counts as missing.",
+        "Values are imputed once, so the posterior does not carry the uncertainty about what is missing.",
+        "Data: A. Janosi, W. Steinbrunn, M. Pfisterer and R. Detrano, whom publications should name (UCI Heart Disease, CC BY 4.0).",
+    ];
+    Ok(Study {
+        name: "heart-disease".into(),
+        plan: formula::parse(&with_sites(&format!("num > 0 ~ {terms}"), site_effects), &heart_schema())?,
+        schema: heart_schema(),
+        sites: HOSPITALS.iter().map(|(site, _, _)| (*site).to_owned()).collect(),
+        left_out: vec!["slope", "ca", "thal"],
+        remarks: remarks.map(str::to_owned).to_vec(),
+    })
 }
 
-fn titanic(site_effects: bool) -> Result<Federation, BuiltinError> {
-    let schema = Schema::new(["class", "age", "sex", "survived"].map(ColumnSpec::category).to_vec());
-    let table = Table::parse(TITANIC, "titanic.csv", &schema)?;
-    contiguous("titanic", &table, &with_sites("survived == Yes ~ class + age + sex", site_effects), &schema)
+fn titanic_schema() -> Schema {
+    Schema::new(["class", "age", "sex", "survived"].map(ColumnSpec::category).to_vec())
 }
 
-fn breast_cancer(site_effects: bool) -> Result<Federation, BuiltinError> {
+fn wdbc_schema() -> Schema {
     let header = WDBC.lines().next().unwrap_or_default();
     let measure = |name: &str| match name {
         "benign" => ColumnSpec::binary(name),
         _ => ColumnSpec::number(name).titled(&name.replace('_', " ")),
     };
-    let schema = Schema::new(header.split(',').map(measure).collect());
-    let table = Table::parse(WDBC, "wdbc.csv", &schema)?;
-    let mut federation = contiguous("breast-cancer", &table, &with_sites("benign == 0 ~ .", site_effects), &schema)?;
-    federation.notes.push("The response is 1 where the tumour is malignant.".into());
-    Ok(federation)
+    Schema::new(header.split(',').map(measure).collect())
 }
 
-/// Four sites of neighbouring rows.
-fn contiguous(name: &str, table: &Table, formula: &str, schema: &Schema) -> Result<Federation, BuiltinError> {
-    let plan = formula::parse(formula, schema)?;
-    let sites: Vec<(String, Table)> = table.split(4)?.into_iter().enumerate().map(|(k, part)| (format!("part {}", k + 1), part)).collect();
-    let mut federation = Federation::new(name, &sites, &plan)?;
-    federation.notes.push("One table, cut into four sites of neighbouring rows.".into());
-    Ok(federation)
+/// Sites of neighbouring rows.
+fn contiguous(name: &str, formula: &str, site_effects: bool, schema: Schema, remarks: &[&str]) -> Result<Study, BuiltinError> {
+    let remarks = ["One table, cut into four sites of neighbouring rows."].iter().chain(remarks).map(|text| (*text).to_owned());
+    Ok(Study {
+        name: name.into(),
+        plan: formula::parse(&with_sites(formula, site_effects), &schema)?,
+        schema,
+        sites: (1..=PARTS).map(|k| format!("part {k}")).collect(),
+        left_out: Vec::new(),
+        remarks: remarks.collect(),
+    })
 }
 
 fn with_sites(formula: &str, site_effects: bool) -> String {

@@ -50,7 +50,7 @@ pub struct Federation {
     pub exchanged_bits_up: u64,
     /// How many bits they received for it, all together.
     pub exchanged_bits_down: u64,
-    moments: Moments,
+    pub(super) moments: Moments,
 }
 
 impl Federation {

@@ -23,6 +23,7 @@ mod moments;
 pub mod partition;
 mod plan;
 mod schema;
+mod study;
 mod table;
 
 pub use dataset::{Dataset, Features, Groups};
@@ -32,4 +33,5 @@ pub use federation::{Federation, SiteData};
 pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};
 pub use plan::{Coding, Missing, Plan, Reference, Response, Term};
 pub use schema::{ColumnSpec, Kind, Schema};
+pub use study::{Design, SiteReport, Study};
 pub use table::{Category, Column, Table, TableError};

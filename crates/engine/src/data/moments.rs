@@ -6,11 +6,16 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::encode::{levels, lookup, numbers, response};
 use super::{Coding, EncodeError, Missing, Plan, Response, Table, Term};
 
+/// The most rows that a site may claim: sums over sites stay exact.
+pub(crate) const MOST_ROWS: u64 = 1 << 40;
+
 /// What one site tells the server about its rows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteSummary {
     /// The site's name.
     pub site: String,
@@ -25,7 +30,7 @@ pub struct SiteSummary {
 }
 
 /// What one site tells the server about one term.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TermSummary {
     /// Of numbers.
     Numbers {
@@ -62,7 +67,7 @@ impl SiteSummary {
 }
 
 /// How one column of the design is filled.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CellRule {
     /// Ones.
     Intercept,
@@ -97,7 +102,7 @@ pub enum CellRule {
 }
 
 /// One column of the design.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DesignColumn {
     /// The parameter's name.
     pub name: String,
@@ -106,7 +111,7 @@ pub struct DesignColumn {
 }
 
 /// What the server answers: the layout of the design, with the federation's moments in it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
     /// How many rows all sites have together.
     pub rows: u64,
@@ -117,6 +122,7 @@ pub struct Moments {
     /// The columns of the design, in order.
     pub columns: Vec<DesignColumn>,
     /// What was done, in plain sentences with the numbers. These stay at the server.
+    #[serde(skip)]
     pub notes: Vec<String>,
 }
 
@@ -251,12 +257,29 @@ fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
         if summary.rows == 0 {
             return refuse("it has no rows: leave the site out".into());
         }
+        if summary.rows > MOST_ROWS {
+            return refuse(format!("it claims {} rows, where {MOST_ROWS} is the most", summary.rows));
+        }
         if summary.terms.len() != plan.terms.len() {
             return refuse(format!("it has {} terms where the plan has {}", summary.terms.len(), plan.terms.len()));
         }
+        if !summary.response_sum.is_finite() {
+            return refuse(format!("its responses sum to {}", summary.response_sum));
+        }
+        if let Some(pair) = summary.both_missing.iter().find(|(a, b, rows)| a >= b || *b >= plan.terms.len() || *rows > summary.rows) {
+            return refuse(format!("its count of values that are missing at once is not one: {pair:?}"));
+        }
         for (term, said) in plan.terms.iter().zip(&summary.terms) {
+            if let TermSummary::Levels(counts) = said {
+                let distinct: BTreeSet<&String> = counts.iter().map(|(level, _)| level).collect();
+                let total = counts.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
+                if distinct.len() < counts.len() || total.is_none() {
+                    return refuse(format!("its levels of `{}` are not counts of different levels", term.column));
+                }
+            }
             let numbers = matches!(said, TermSummary::Numbers { .. });
-            let finite = !matches!(said, TermSummary::Numbers { sum, squares, .. } if !(sum.is_finite() && squares.is_finite()));
+            let finite =
+                !matches!(said, TermSummary::Numbers { sum, squares, .. } if !(sum.is_finite() && squares.is_finite() && *squares >= 0.0));
             if numbers != (term.coding == Coding::Standardised) || !finite || said.observed() > summary.rows {
                 return refuse(format!("its summary of `{}` is not one: {said:?}", term.column));
             }

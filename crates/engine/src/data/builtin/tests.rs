@@ -36,7 +36,7 @@ fn heart_disease_has_the_known_rows() {
 #[test]
 fn heart_disease_misses_what_is_known_to_be_missing() {
     let tables = heart_tables().unwrap();
-    let missing = |column: &str| -> Vec<usize> { tables.iter().map(|(_, table)| table.column(column).unwrap().1.missing()).collect() };
+    let missing = |column: &str| -> Vec<usize> { tables.iter().map(|table| table.column(column).unwrap().1.missing()).collect() };
     assert_eq!(missing("chol"), [0, 23, 123, 56]);
     assert_eq!(missing("trestbps"), [0, 1, 2, 57]);
     assert_eq!(missing("fbs"), [0, 8, 75, 7]);
@@ -92,7 +92,9 @@ fn heart_disease_counts_what_was_exchanged() {
     // Three hospitals say, besides their summaries, how often each of three columns is missing.
     let plan = "num > 0 ~ age + sex + cp + trestbps + chol + fbs + restecg + thalach + exang + oldpeak + site";
     let plan = formula::parse(plan, &heart_schema()).unwrap();
-    let bare = Federation::new("heart-disease", &heart_tables().unwrap(), &plan).unwrap();
+    let named: Vec<(String, Table)> =
+        HOSPITALS.iter().zip(heart_tables().unwrap()).map(|((site, _, _), table)| ((*site).into(), table)).collect();
+    let bare = Federation::new("heart-disease", &named, &plan).unwrap();
     assert_eq!(federation.exchanged_bits_up, bare.exchanged_bits_up + 3 * 3 * 64);
     assert_eq!(federation.exchanged_bits_down, bare.exchanged_bits_down);
     assert!(federation.exchanged_bits_up > 4 * 64 * 40, "{}", federation.exchanged_bits_up);

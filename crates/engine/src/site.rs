@@ -1,0 +1,334 @@
+//! Know a site's own rows, and agree with the others on what their columns mean: each site introduces itself, all are told the agreement.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use consilience_core::error::DataError;
+use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Softmax};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, Place, RowsClient, RowsModel};
+use crate::data::{Moments, SiteReport, Study, Table, builtin};
+use crate::numbers::{self, Numbers};
+use crate::suggest::suggest;
+
+/// The most rows that a site may claim.
+const MOST_ROWS: u64 = 1 << 40;
+
+/// One site with its rows.
+#[derive(Clone, Debug)]
+pub struct LocalSite {
+    index: usize,
+    name: String,
+    data: Data,
+}
+
+#[derive(Clone, Debug)]
+enum Data {
+    /// A table that the sites encode alike.
+    Table(Box<(Study, Table)>),
+    /// Numbers that need no encoding.
+    Numbers { columns: Vec<String>, potential: Arc<dyn Potential> },
+}
+
+/// What a site says of itself before anything is sampled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Introduction {
+    /// The summary of a table.
+    Table(SiteReport),
+    /// The names of its columns, and how many rows it has.
+    Numbers {
+        /// The names.
+        columns: Vec<String>,
+        /// How many rows.
+        rows: u64,
+    },
+}
+
+/// What all sites are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The parameters' names.
+    pub parameters: Vec<String>,
+    /// How tables are encoded.
+    pub moments: Option<Moments>,
+}
+
+/// The agreement, and what stays at the server.
+#[derive(Clone, Debug)]
+pub struct Agreed {
+    /// What all sites are told.
+    pub agreement: Agreement,
+    /// How many rows each site has.
+    pub rows: Vec<u64>,
+    /// How the data was encoded, in sentences.
+    pub notes: Vec<String>,
+    /// What it cost to agree, in bits up and down.
+    pub moments_bits: (u64, u64),
+}
+
+/// The sites' names, in order; data sets of the catalogue have them only once they are dealt.
+pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
+    Ok(match &config.target.model {
+        ModelConfig::Builtin(name) => study(config, name)?.sites,
+        ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.name.clone()).collect(),
+        ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.name.clone()).collect(),
+        ModelConfig::Named(NamedData { place, .. }) | ModelConfig::Generated(Generated { place, .. }) => return Err(dealt(config, place)),
+        ModelConfig::Own(own) => return Err(dealt(config, &own.place)),
+    })
+}
+
+fn dealt(config: &Config, place: &Place) -> ConfigError {
+    let problem = "the data is dealt or encoded by this program: no site holds a part of it";
+    config.source.complain(place, problem, "deal it with `consilience data split`, and state one [[client]] for each file")
+}
+
+fn study(config: &Config, name: &str) -> Result<Study, ConfigError> {
+    builtin::study(name)
+        .map_err(|e| config.source.complain(&config.sampler.place, e.to_string(), "this is a fault of the program: report it"))
+}
+
+impl LocalSite {
+    /// All sites of a config whose data is here.
+    pub fn open_all(config: &Config) -> Result<Vec<LocalSite>, ConfigError> {
+        let names = names(config)?;
+        let mut tables = match &config.target.model {
+            ModelConfig::Builtin(name) => {
+                let fault = |e: builtin::BuiltinError| {
+                    config.source.complain(&config.sampler.place, e.to_string(), "this is a fault of the program: report it")
+                };
+                builtin::tables(name).map_err(fault)?
+            }
+            _ => Vec::new(),
+        }
+        .into_iter();
+        (0..names.len()).map(|index| LocalSite::from(config, index, tables.next())).collect()
+    }
+
+    /// One site of a config, with the rows of a file of its own; without one the config must state them.
+    pub fn open(config: &Config, index: usize, file: Option<&Path>) -> Result<LocalSite, ConfigError> {
+        let mut config = config.clone();
+        let own = |cells: &mut Cells| {
+            if let Some(file) = file {
+                *cells = Cells::File(file.to_path_buf());
+            }
+        };
+        let mut table = None;
+        match &mut config.target.model {
+            ModelConfig::Builtin(name) => {
+                let name = name.clone();
+                let complain = |problem: String, fix: &str| config.source.complain(&config.sampler.place, problem, fix);
+                let Some(file) = file else {
+                    return Err(complain("this site's rows are not stated".into(), "name its file: --data FILE"));
+                };
+                let shown = file.display().to_string();
+                let reader = std::fs::File::open(file).map_err(|e| complain(format!("{shown} cannot be read: {e}"), "check the path"))?;
+                let read = Table::read(reader, &shown, &study(&config, &name)?.schema);
+                table = Some(read.map_err(|e| complain(e.to_string(), "correct the file"))?);
+            }
+            ModelConfig::Gaussian(clients) => own(&mut clients[index].matrix),
+            ModelConfig::Rows { clients, .. } => own(&mut clients[index].cells),
+            ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) => {}
+        }
+        LocalSite::from(&config, index, table)
+    }
+
+    fn from(config: &Config, index: usize, table: Option<Table>) -> Result<LocalSite, ConfigError> {
+        let data = match (&config.target.model, table) {
+            (ModelConfig::Builtin(name), Some(table)) => Data::Table(Box::new((study(config, name)?, table))),
+            (ModelConfig::Gaussian(clients), _) => gaussian(config, &clients[index])?,
+            (ModelConfig::Rows { kind, intercept, clients }, _) => rows(config, &clients[index], *kind, *intercept)?,
+            _ => return Err(config.source.complain(&config.sampler.place, "a site has no table", "name its file: --data FILE")),
+        };
+        Ok(LocalSite { index, name: names(config)?[index].clone(), data })
+    }
+
+    /// Its place in the list of sites.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it says of itself.
+    pub fn introduce(&self, config: &Config) -> Result<Introduction, ConfigError> {
+        Ok(match &self.data {
+            Data::Table(data) => {
+                let (study, table) = data.as_ref();
+                let complain =
+                    |e: crate::data::EncodeError| config.source.complain(&config.sampler.place, e.to_string(), "correct the data");
+                Introduction::Table(study.report(self.index, table).map_err(complain)?)
+            }
+            Data::Numbers { columns, potential } => Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 },
+        })
+    }
+
+    /// The potential of its rows.
+    pub fn potential(&self, config: &Config, agreement: &Agreement) -> Result<Arc<dyn Potential>, ConfigError> {
+        let complain = |problem: String| {
+            config.source.complain(&config.sampler.place, format!("site {}: {problem}", self.name), "check the site's data")
+        };
+        let potential = match (&self.data, &agreement.moments) {
+            (Data::Table(data), Some(moments)) => {
+                let (study, table) = data.as_ref();
+                study.logistic(self.index, table, moments).map_err(|e| complain(e.to_string()))?.map_err(|e| complain(e.to_string()))?
+            }
+            (Data::Table(_), None) => return Err(complain("the server told no moments".into())),
+            (Data::Numbers { potential, .. }, _) => Arc::clone(potential),
+        };
+        if potential.dim() != agreement.parameters.len() {
+            return Err(complain(format!("it has {} parameters, the agreement has {}", potential.dim(), agreement.parameters.len())));
+        }
+        Ok(potential)
+    }
+}
+
+/// Merge what the sites say, in their order; refuse sites that do not fit together.
+pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, ConfigError> {
+    if let ModelConfig::Builtin(name) = &config.target.model {
+        let study = study(config, name)?;
+        let report = |said: &Introduction| if let Introduction::Table(report) = said { Some(report.clone()) } else { None };
+        let reports: Vec<SiteReport> = introductions.iter().filter_map(report).collect();
+        let complain = |problem: String| config.source.complain(&config.sampler.place, problem, "check the sites' data");
+        if reports.len() < study.sites.len() {
+            return Err(complain(format!("{} of {} sites sent a summary", reports.len(), study.sites.len())));
+        }
+        let design = study.design(&reports).map_err(|e| complain(e.to_string()))?;
+        return Ok(Agreed {
+            rows: reports.iter().map(|report| report.summary.rows).collect(),
+            agreement: Agreement {
+                parameters: design.moments.columns.iter().map(|column| column.name.clone()).collect(),
+                moments: Some(design.moments),
+            },
+            notes: design.notes,
+            moments_bits: (design.exchanged.up, design.exchanged.down),
+        });
+    }
+    let (names, places) = (names(config)?, places(config));
+    let mut first: Option<&Vec<String>> = None;
+    let mut rows = Vec::new();
+    for ((name, place), said) in names.iter().zip(&places).zip(introductions) {
+        let complain = |problem: String, fix: &str| Err(config.source.complain(place, format!("client \"{name}\": {problem}"), fix));
+        let Introduction::Numbers { columns, rows: count } = said else {
+            return complain("it sent the summary of a table".into(), "start every party with the same config");
+        };
+        if !(1..=MOST_ROWS).contains(count) || columns.is_empty() {
+            return complain(format!("it has {count} rows and {} columns", columns.len()), "leave it out, or give it rows");
+        }
+        match first {
+            Some(expected) if expected.len() != columns.len() => {
+                let problem = format!("it has {} parameters, the first client has {}", columns.len(), expected.len());
+                return complain(problem, "all clients must have the same parameters, from the same columns in the same order");
+            }
+            Some(expected) if expected != columns => {
+                let problem = format!("its columns are {}, those of the first client {}", columns.join(", "), expected.join(", "));
+                return complain(problem, "all clients must have the same columns in the same order");
+            }
+            _ => first = first.or(Some(columns)),
+        }
+        rows.push(*count);
+    }
+    let mut parameters = first.cloned().unwrap_or_default();
+    if let ModelConfig::Rows { kind: RowsModel::Softmax { classes }, .. } = &config.target.model {
+        parameters = (0..*classes).flat_map(|k| parameters.iter().map(move |p| format!("{p}[{k}]")).collect::<Vec<_>>()).collect();
+    }
+    Ok(Agreed { agreement: Agreement { parameters, moments: None }, rows, notes: Vec::new(), moments_bits: (0, 0) })
+}
+
+fn places(config: &Config) -> Vec<Place> {
+    match &config.target.model {
+        ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.place.clone()).collect(),
+        ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.place.clone()).collect(),
+        ModelConfig::Builtin(_) | ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) => Vec::new(),
+    }
+}
+
+fn elsewhere(config: &Config, place: &Place, key: &str, example: &str) -> ConfigError {
+    let place = Place { line: place.line, field: format!("{}.{key}", place.field) };
+    let fix =
+        format!("give the client's data, e.g. {example}; or let the client bring it, with `consilience serve` and `consilience join`");
+    config.source.complain(&place, "it is not set", fix)
+}
+
+fn gaussian(config: &Config, client: &GaussianClient) -> Result<Data, ConfigError> {
+    let complain = |problem: String, fix: &str| config.source.complain(&client.place, problem, fix);
+    let cells = match &client.matrix {
+        Cells::Inline(cells, _) => cells.clone(),
+        Cells::File(path) => numbers::read(path).map_err(|e| complain(e, "give a CSV file with one row of the matrix a line"))?.cells,
+        Cells::Elsewhere => return Err(elsewhere(config, &client.place, "mean", "mean = [0.0] and precision = [[1.0]]")),
+    };
+    let built = if client.is_covariance {
+        Gaussian::from_covariance(client.mean.clone(), &cells)
+    } else {
+        Gaussian::new(client.mean.clone(), cells)
+    };
+    let gaussian = built.map_err(|e| complain(format!("client \"{}\": {e}", client.name), "correct its mean or its matrix"))?;
+    Ok(Data::Numbers { columns: (1..=client.mean.len()).map(|k| format!("x{k}")).collect(), potential: Arc::new(gaussian) })
+}
+
+fn rows(config: &Config, client: &RowsClient, kind: RowsModel, intercept: bool) -> Result<Data, ConfigError> {
+    let complain =
+        |problem: String, fix: &str| config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix);
+    let table = match &client.cells {
+        Cells::Inline(cells, columns) => Numbers { names: None, cells: cells.clone(), columns: *columns },
+        Cells::File(path) => numbers::read(path).map_err(|e| complain(e, "give a CSV file with one row of numbers a line"))?,
+        Cells::Elsewhere => return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\"")),
+    };
+    let (columns, potential) = build_client(&table, client, kind, intercept).map_err(|(problem, fix)| complain(problem, &fix))?;
+    Ok(Data::Numbers { columns, potential })
+}
+
+type Built = (Vec<String>, Arc<dyn Potential>);
+
+/// One client's potential and its columns' names, or a problem and its fix.
+fn build_client(table: &Numbers, client: &RowsClient, kind: RowsModel, intercept: bool) -> Result<Built, (String, String)> {
+    let names = table.names.clone().unwrap_or_else(|| (1..=table.columns).map(|k| format!("x{k}")).collect());
+    let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
+    if kind == RowsModel::Isotropic {
+        let model = Isotropic::new(table.cells.clone(), table.columns).map_err(data)?;
+        return Ok((names, Arc::new(model)));
+    }
+    if table.columns < 2 && !intercept {
+        return Err(("there is no column beside the response".into(), "add a feature, or set intercept = true".into()));
+    }
+    let response = match &client.response {
+        None => table.columns - 1,
+        Some(name) => {
+            let missing = || (format!("there is no column \"{name}\""), suggest(name, names.iter().map(String::as_str)));
+            names.iter().position(|n| n == name).ok_or_else(missing)?
+        }
+    };
+    let mut features = Vec::new();
+    let mut labels = Vec::new();
+    for row in table.cells.chunks_exact(table.columns) {
+        if intercept {
+            features.push(1.0);
+        }
+        features.extend(row.iter().enumerate().filter(|(k, _)| *k != response).map(|(_, v)| v));
+        labels.push(row[response]);
+    }
+    let mut columns: Vec<String> = names.iter().enumerate().filter(|(k, _)| *k != response).map(|(_, n)| n.clone()).collect();
+    if intercept {
+        columns.insert(0, "intercept".into());
+    }
+    let design = Design::dense(features, columns.len()).map_err(data)?;
+    let potential: Arc<dyn Potential> = match kind {
+        RowsModel::Linear { noise_variance } => {
+            Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance }).map_err(data)?)
+        }
+        RowsModel::Softmax { classes } => {
+            if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !(**y >= 0.0 && y.fract() == 0.0 && **y < classes as f64)) {
+                return Err((
+                    format!("row {} has the label {label}", row + 1),
+                    format!("labels must be whole numbers from 0 to {}", classes - 1),
+                ));
+            }
+            Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(data)?)
+        }
+        RowsModel::Logistic | RowsModel::Isotropic => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(data)?),
+    };
+    Ok((columns, potential))
+}

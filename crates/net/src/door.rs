@@ -1,0 +1,226 @@
+//! Let sites in: check who they are, then carry their frames to the conductor and its frames to them.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::server::StreamingService;
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tracing::warn;
+
+use crate::certs;
+use crate::frame::{Frame, MESSAGE, MOST_WORDS, PATH, WORDS};
+use crate::talk::{Tell, VERSION};
+
+/// How long a newcomer may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many frames may wait for a site that is slow to read.
+const QUEUE: usize = 1024;
+/// How many frames a site may send beyond those that it was asked for.
+const UNASKED: i64 = 16;
+
+/// What happens at the door.
+#[derive(Debug)]
+pub enum Event {
+    /// A site came in.
+    Joined {
+        /// Which.
+        client: usize,
+        /// The way to it.
+        link: Link,
+    },
+    /// A site said something.
+    Heard {
+        /// Which.
+        client: usize,
+        /// On which connection.
+        generation: u64,
+        /// What.
+        frame: Frame,
+    },
+    /// A connection ended.
+    Left {
+        /// Whose.
+        client: usize,
+        /// Which connection.
+        generation: u64,
+        /// Why.
+        why: String,
+    },
+    /// Somebody was turned away, or said what nobody asked for.
+    Refused {
+        /// Who, if it is known.
+        client: Option<usize>,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The way to one site.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The number of the connection: what comes from an older one is not heard.
+    pub generation: u64,
+    to: mpsc::Sender<Result<Frame, Status>>,
+    /// How many frames the site may still send.
+    credit: Arc<AtomicI64>,
+}
+
+impl Link {
+    /// Send a frame; `false`: the connection is gone, or the site does not read.
+    pub fn send(&self, frame: Frame, awaits_answer: bool) -> bool {
+        if awaits_answer {
+            self.credit.fetch_add(1, Ordering::Relaxed);
+        }
+        self.to.try_send(Ok(frame)).is_ok()
+    }
+}
+
+/// The gRPC service.
+#[derive(Clone, Debug)]
+pub struct Door(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    sites: Vec<String>,
+    /// Whether certificates are required.
+    secure: bool,
+    events: mpsc::Sender<Event>,
+    generation: AtomicU64,
+    most_message: Arc<AtomicUsize>,
+}
+
+impl Door {
+    /// A door for these sites. Messages longer than `most_message` are refused.
+    pub fn new(sites: Vec<String>, secure: bool, events: mpsc::Sender<Event>, most_message: Arc<AtomicUsize>) -> Door {
+        Door(Arc::new(Inner { sites, secure, events, generation: AtomicU64::new(0), most_message }))
+    }
+}
+
+type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl tower_service::Service<http::Request<Body>> for Door {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answer<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let door = self.clone();
+        Box::pin(async move {
+            if request.uri().path() != PATH {
+                return Ok(Status::unimplemented("there is only /consilience.Session/Join").into_http());
+            }
+            let codec = ProstCodec::<Frame, Frame>::default();
+            let most = MOST_WORDS.max(door.0.most_message.load(Ordering::Relaxed)) + 64;
+            let mut grpc = tonic::server::Grpc::new(codec).max_decoding_message_size(most);
+            Ok(grpc.streaming(door, request).await)
+        })
+    }
+}
+
+impl StreamingService<Frame> for Door {
+    type Response = Frame;
+    type ResponseStream = ReceiverStream<Result<Frame, Status>>;
+    type Future = Answer<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, request: Request<Streaming<Frame>>) -> Self::Future {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (client, stream) = match admit(&inner, request).await {
+                Ok(admitted) => admitted,
+                Err((client, why)) => {
+                    warn!(reason = %why, "refused at the door");
+                    let _ = inner.events.send(Event::Refused { client, why: why.clone() }).await;
+                    return Err(Status::permission_denied(why));
+                }
+            };
+            let (to, outward) = mpsc::channel(QUEUE);
+            let generation = inner.generation.fetch_add(1, Ordering::Relaxed);
+            let link = Link { generation, to, credit: Arc::new(AtomicI64::new(0)) };
+            let credit = Arc::clone(&link.credit);
+            if inner.events.send(Event::Joined { client, link }).await.is_err() {
+                return Err(Status::unavailable("the run is over"));
+            }
+            tokio::spawn(listen(inner, client, generation, credit, stream));
+            Ok(Response::new(ReceiverStream::new(outward)))
+        })
+    }
+}
+
+/// Check a newcomer's first words, and that its certificate is its own.
+async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usize, Streaming<Frame>), (Option<usize>, String)> {
+    let certificates = request.peer_certs();
+    let mut stream = request.into_inner();
+    let unknown = |why: String| (None, why);
+    let first = tokio::time::timeout(PATIENCE, stream.message()).await;
+    let first = first.map_err(|_| unknown(format!("it said nothing for {} seconds", PATIENCE.as_secs())))?;
+    let first = first.map_err(|status| unknown(format!("its first frame cannot be read: {}", status.message())))?;
+    let first = first.ok_or_else(|| unknown("it left without a word".into()))?;
+    let Tell::Hello { version, site } = first.read().map_err(unknown)? else {
+        return Err(unknown("its first words were no greeting".into()));
+    };
+    let Some(client) = inner.sites.iter().position(|known| *known == site) else {
+        let site: String = site.chars().take(80).collect();
+        return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", inner.sites.join(", "))));
+    };
+    if inner.secure {
+        let own = certificates.as_deref().and_then(|chain| chain.first()).is_some_and(|end| certs::belongs_to(end, &site));
+        if !own {
+            let name = certs::name_of_site(&site);
+            let why = format!("the certificate is not one of the site \"{site}\": it is not valid for the DNS name {name}");
+            return Err((Some(client), why));
+        }
+    }
+    if version != VERSION {
+        let version: String = version.chars().take(40).collect();
+        return Err((
+            Some(client),
+            format!("site \"{site}\" runs version {version}, the server version {VERSION}: install the same on both"),
+        ));
+    }
+    Ok((client, stream))
+}
+
+/// Carry what a site says to the conductor, until the connection ends or the site says too much.
+async fn listen(inner: Arc<Inner>, client: usize, generation: u64, credit: Arc<AtomicI64>, mut stream: Streaming<Frame>) {
+    let why = loop {
+        let frame = match stream.message().await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break "it closed the connection".to_owned(),
+            Err(status) => break format!("the connection broke: {}", status.message()),
+        };
+        let most = match frame.kind {
+            WORDS => MOST_WORDS,
+            MESSAGE => inner.most_message.load(Ordering::Relaxed),
+            _ => 0,
+        };
+        if frame.body.len() > most {
+            let why = format!("a frame of kind {} with {} bytes, where {most} is the most", frame.kind, frame.body.len());
+            if inner.events.send(Event::Refused { client: Some(client), why }).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        if credit.fetch_sub(1, Ordering::Relaxed) <= -UNASKED {
+            let why = "a flood: it sends more than it was asked for".to_owned();
+            let _ = inner.events.send(Event::Refused { client: Some(client), why: why.clone() }).await;
+            break why;
+        }
+        if inner.events.send(Event::Heard { client, generation, frame }).await.is_err() {
+            return;
+        }
+    };
+    let _ = inner.events.send(Event::Left { client, generation, why }).await;
+}

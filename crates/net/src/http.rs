@@ -1,0 +1,78 @@
+//! Show a run to people and to Prometheus: `/`, `/metrics` and `/status.json`, read only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::status::{Status, View};
+
+/// The most bytes of a request that are read, how long that may take, and how many are served at once.
+const MOST: usize = 8 << 10;
+const PATIENCE: Duration = Duration::from_secs(5);
+const AT_ONCE: usize = 16;
+
+/// Answer requests until the runtime ends.
+pub async fn show(listener: TcpListener, status: Arc<Status>) {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let status = Arc::clone(&status);
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(PATIENCE, answer(stream, &status)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    let mut buffer = [0; 1024];
+    while !request.windows(4).any(|w| w == b"\r\n\r\n") && request.len() < MOST {
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            n => request.extend_from_slice(&buffer[..n]),
+        }
+    }
+    let line = request.split(|b| *b == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let (code, kind, body) = match (words.next(), words.next()) {
+        (Some("GET"), Some("/")) => ("200 OK", "text/html; charset=utf-8", PAGE.to_owned()),
+        (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", status.view().metrics()),
+        (Some("GET"), Some("/status.json")) => ("200 OK", "application/json", state(&status.view())),
+        (Some("GET"), _) => ("404 Not Found", "text/plain", "there are /, /metrics and /status.json\n".to_owned()),
+        _ => ("405 Method Not Allowed", "text/plain", "only GET is answered\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+fn state(view: &View) -> String {
+    let site = |s: &crate::status::SiteView| {
+        json!({ "name": s.name, "connected": s.connected, "answers": s.answers, "latency_ms": 1e3 * s.latency, "bytes_up": s.bytes.0,
+                "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes })
+    };
+    json!({
+        "stage": view.stage, "done": view.done.0, "total": view.done.1, "rounds_per_second": view.rate, "seconds_left": view.left,
+        "seconds": view.seconds, "rhat": view.worst_rhat, "bits_up": view.bits.0, "bits_down": view.bits.1,
+        "sites": view.sites.iter().map(site).collect::<Vec<_>>(),
+        "refusals": view.refusals.iter().map(|(why, count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+const PAGE: &str = include_str!("live.html");

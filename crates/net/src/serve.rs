@@ -1,0 +1,329 @@
+//! Serve a run: wait for the sites, agree, survey, sample.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use consilience_core::rng::Seed;
+use consilience_core::sampler::Keys;
+use consilience_engine::conductor::Lost;
+use consilience_engine::config::{Config, ConfigError, Seeds};
+use consilience_engine::draws::{MOST_HELD, Sinks};
+use consilience_engine::plan::{Plan, PlanError};
+use consilience_engine::problem::Problem;
+use consilience_engine::run::{Outcome, RunError, gather};
+use consilience_engine::site::{Introduction, agree, names};
+use consilience_engine::trail::Trail;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tonic::transport::{Server, ServerTlsConfig, server::TcpIncoming};
+use tracing::info;
+
+use crate::certs::{Papers, hex};
+use crate::chain::HostedChain;
+use crate::door::Door;
+use crate::http;
+use crate::hub::{Broken, Hub};
+use crate::status::Status;
+use crate::talk::{Ask, Tell, VERSION, Welcome};
+
+/// How many events may wait for the conductor; beyond, sites are held up.
+const QUEUE: usize = 4096;
+/// How long connections may take to end after the run.
+const LINGER: Duration = Duration::from_secs(2);
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// How a run is served.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where sites connect to.
+    pub listen: SocketAddr,
+    /// The server's certificate; without it only this machine may connect.
+    pub papers: Option<Papers>,
+    /// Where state is kept, so that a server which dies goes on where it was.
+    pub state: Option<PathBuf>,
+    /// Where people and Prometheus look.
+    pub http: Option<SocketAddr>,
+    /// How long nothing may go forward.
+    pub deadline: Option<Duration>,
+    /// The largest norm that an answer in a chain may have.
+    pub largest_norm: f64,
+}
+
+/// Why a run was not served to its end.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The config does not fit.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A chain went wrong.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A site is away for too long, or does not take part.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// It cannot listen, or not so.
+    #[error("{0}")]
+    Setup(String),
+    /// State cannot be kept, or found again.
+    #[error("{0}")]
+    State(String),
+    /// Somebody asked to stop before there were draws.
+    #[error("the run was stopped before it had draws")]
+    Stopped,
+}
+
+impl From<PlanError> for ServeError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Config(error) => ServeError::Config(error),
+            PlanError::Lost(lost) => ServeError::Lost(lost),
+        }
+    }
+}
+
+impl From<Broken> for ServeError {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Lost(lost) => ServeError::Lost(lost),
+            Broken::Stopped => ServeError::Stopped,
+            Broken::Forgot(refusal) => ServeError::Lost(Lost(refusal.to_string())),
+            Broken::Party(complaint) => match complaint.downcast::<RunError>() {
+                Ok(error) => ServeError::Run(*error),
+                Err(other) => ServeError::State(other.to_string()),
+            },
+        }
+    }
+}
+
+/// What whoever shows the run is told as it goes on.
+#[derive(Debug)]
+pub enum Stage<'a> {
+    /// Sites can connect here.
+    Listening(SocketAddr),
+    /// People can look here.
+    Showing(SocketAddr),
+    /// The sites have agreed on this.
+    Agreed(&'a Problem),
+    /// This will be done.
+    Planned(&'a Plan),
+}
+
+/// A run that was served.
+#[derive(Debug)]
+pub struct Served {
+    /// The problem, without rows.
+    pub problem: Problem,
+    /// The plan.
+    pub plan: Plan,
+    /// What was drawn.
+    pub outcome: Outcome,
+    /// How long sampling took, in seconds.
+    pub seconds: f64,
+}
+
+/// Serve a run to its end. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
+pub fn serve<K>(
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    mut tell: impl FnMut(Stage<'_>),
+    keep: impl FnOnce(Served) -> K,
+) -> Result<K, ServeError> {
+    let setup = |what: &str| {
+        let what = what.to_owned();
+        move |error: &dyn std::fmt::Display| ServeError::Setup(format!("{what}: {error}"))
+    };
+    if options.papers.is_none() && !options.listen.ip().is_loopback() {
+        let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
+        return Err(ServeError::Setup(format!("{} {text}", options.listen)));
+    }
+    if config.draws.is_some() && options.state.is_some() {
+        return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
+    }
+    let sites = names(config)?;
+    let memory = Memory::open(options.state.as_deref(), config)?;
+    let boot = u64::from_le_bytes(random::<8>()?);
+    let welcome = |index: usize| {
+        Ask::Welcome(Box::new(Welcome {
+            version: VERSION.into(),
+            run: memory.run.clone(),
+            boot,
+            config: config.shown_to(index),
+            index,
+            simulation: config.seeds == Seeds::Simulation,
+        }))
+    };
+    let welcomes: Vec<Ask> = (0..sites.len()).map(welcome).collect();
+
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|e| setup("no threads")(&e))?;
+    let (sender, events) = mpsc::channel(QUEUE);
+    let most_message = Arc::new(AtomicUsize::new(0));
+    let door = Door::new(sites, options.papers.is_some(), sender, Arc::clone(&most_message));
+    let (over, is_over) = oneshot::channel::<()>();
+    let at = options.listen.to_string();
+    let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(|e| setup(&format!("cannot listen on {at}"))(&e))?;
+    tell(Stage::Listening(listener.local_addr().unwrap_or(options.listen)));
+    let mut builder =
+        Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).http2_keepalive_timeout(Some(KEEPALIVE)).max_concurrent_streams(4);
+    if let Some(papers) = &options.papers {
+        let tls = ServerTlsConfig::new().identity(papers.identity.clone()).client_ca_root(papers.authority.clone());
+        builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve")(&e))?;
+    }
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let listening = runtime.spawn(async move {
+        let _ = builder
+            .serve_with_incoming_shutdown(door, incoming, async {
+                let _ = is_over.await;
+            })
+            .await;
+    });
+    if let Some(address) = options.http {
+        let bound = runtime.block_on(TcpListener::bind(address)).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
+        tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
+        runtime.spawn(http::show(bound, Arc::clone(status)));
+    }
+
+    let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
+    let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
+    let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
+    let kept = served.map(keep);
+    hub.farewell(finished);
+    drop(hub);
+    let _ = over.send(());
+    let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
+    runtime.shutdown_timeout(LINGER);
+    kept
+}
+
+fn conduct(
+    config: &Config,
+    options: &ServeOptions,
+    memory: &Memory,
+    hub: &mut Hub,
+    status: &Arc<Status>,
+    tell: &mut impl FnMut(Stage<'_>),
+) -> Result<Served, ServeError> {
+    let sites = status.sites();
+    let introductions = introductions(hub.ask(&vec![Ask::Introduce; sites.len()])?, &sites)?;
+    status.stage("agreeing");
+    let agreed = agree(config, &introductions)?;
+    let agreement = agreed.agreement.clone();
+    let problem = Problem::without_rows(config, agreed)?;
+    hub.limit_messages(16 * (problem.target.dim() + 1) + 1024); // twice what numbers take, for the worst of codes
+    tell(Stage::Agreed(&problem));
+    let statement = problem.statement.text().to_owned();
+    let stated = hub.ask(&vec![Ask::Agree { agreement, statement: statement.clone() }; sites.len()])?;
+    for (site, told) in sites.iter().zip(stated) {
+        let theirs = if let Tell::Stated(text) = told { text } else { String::new() };
+        let theirs = consilience_core::protocol::Statement::written(&theirs);
+        problem.statement.check(&theirs, &format!("site \"{site}\"")).map_err(|mismatch| Lost(mismatch.to_string()))?;
+    }
+    status.stage("surveying");
+    let plan = Plan::conducted(config, &problem, hub)?;
+    tell(Stage::Planned(&plan));
+    hub.ask(&vec![Ask::Decide(plan.decision.clone()); sites.len()])?;
+    let run = &config.run;
+    status.sampling(run.iterations.saturating_mul(run.chains as u64));
+    let started = Instant::now();
+    let sinks = match &config.draws {
+        None => Sinks::Memory,
+        Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold: MOST_HELD },
+    };
+    let mut chains = Vec::new();
+    for (index, sink) in sinks.open(run.chains, problem.target.dim())?.into_iter().enumerate() {
+        let public = Seed::new(config.seed).chain(index as u32);
+        let keys = Keys { public, private: public }; // the server has no noise of its own but the public one
+        let folder = memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
+        let trail = Trail::new(sink, problem.target.dim());
+        let chain = HostedChain::open((&problem, &plan, run), keys, index, trail, folder.as_deref(), options.largest_norm);
+        chains.push(chain.map_err(Broken::Party)?);
+    }
+    let interrupted = match hub.carry(false, &mut chains) {
+        Ok(()) => false,
+        Err(Broken::Stopped) => true,
+        Err(other) => return Err(other.into()),
+    };
+    <HostedChain<'_> as crate::hub::Party>::measure(&chains, status);
+    let seconds = started.elapsed().as_secs_f64();
+    status.stage("finishing");
+    let mut rows = vec![0u64; run.chains];
+    if !interrupted {
+        for told in hub.ask(&vec![Ask::Finish; sites.len()])? {
+            if let Tell::Finished(counts) = told {
+                rows.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.saturating_add(count));
+            }
+        }
+    }
+    let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
+    let outcome = gather(&plan, run, &sinks, chains, interrupted)?;
+    info!(seconds, iterations = outcome.iterations, "sampled");
+    Ok(Served { outcome, seconds, problem, plan })
+}
+
+fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {
+    let own = |(tell, site): (Tell, &String)| match tell {
+        Tell::Introduction(introduction) => Ok(introduction),
+        _ => Err(Lost(format!("site \"{site}\" did not introduce itself"))),
+    };
+    told.into_iter().zip(sites).map(own).collect()
+}
+
+/// What a server must remember from one start to the next.
+struct Memory {
+    run: String,
+    folder: Option<PathBuf>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RunFile {
+    run: String,
+    config: String,
+}
+
+impl Memory {
+    fn open(folder: Option<&Path>, config: &Config) -> Result<Memory, ServeError> {
+        let fresh = hex(&random::<16>()?);
+        let Some(folder) = folder else { return Ok(Memory { run: fresh, folder: None }) };
+        let file = folder.join("run.json");
+        let failed = |error: &dyn std::fmt::Display| ServeError::State(format!("{}: {error}", file.display()));
+        let shown = config.shown_to(usize::MAX);
+        let run = match std::fs::read(&file) {
+            Ok(bytes) => {
+                let known: RunFile = serde_json::from_slice(&bytes).map_err(|e| failed(&e))?;
+                if known.config != shown {
+                    return Err(failed(&"this is the state of another config: restore the config, or use another folder for another run"));
+                }
+                known.run
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
+                let known = RunFile { run: fresh, config: shown };
+                let part = folder.join("run.json.tmp");
+                let bytes = serde_json::to_vec(&known).map_err(|e| failed(&e))?;
+                std::fs::write(&part, bytes).map_err(|e| failed(&e))?;
+                std::fs::File::open(&part).and_then(|f| f.sync_all()).map_err(|e| failed(&e))?;
+                std::fs::rename(&part, &file).map_err(|e| failed(&e))?;
+                known.run
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        Ok(Memory { run, folder: Some(folder.to_path_buf()) })
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], ServeError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| ServeError::Setup(format!("the system has no entropy: {error}")))?;
+    Ok(bytes)
+}
+
+/// Ask a run to stop; what was drawn is kept.
+pub fn stop(status: &Status) {
+    status.progress.stop.store(true, Ordering::Relaxed);
+}

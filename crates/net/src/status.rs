@@ -1,0 +1,299 @@
+//! Know how a run stands: who is there, who is slow, how far the chains are, how much was sent and refused.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use consilience_engine::run::Progress;
+
+/// How many refusals are kept by name.
+const MOST_NAMED: usize = 64;
+
+/// What is shown while a run goes on.
+#[derive(Debug)]
+pub struct Status {
+    /// How far it is, and whether it shall stop.
+    pub progress: Arc<Progress>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    started: Instant,
+    stage: String,
+    total: u64,
+    sampling: Option<Instant>,
+    rounds: u64,
+    worst_rhat: Option<f64>,
+    bits: (u64, u64),
+    refusals: BTreeMap<String, u64>,
+    sites: Vec<Site>,
+}
+
+#[derive(Clone, Debug)]
+struct Site {
+    name: String,
+    connected: bool,
+    asked: Option<Instant>,
+    owed: u64,
+    answers: u64,
+    seconds: f64,
+    bytes: (u64, u64),
+    refusals: u64,
+}
+
+/// One site as it is shown.
+#[derive(Clone, Debug)]
+pub struct SiteView {
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// How many answers it gave.
+    pub answers: u64,
+    /// How long it takes for one, on average, in seconds.
+    pub latency: f64,
+    /// Bytes that it sent, and that it was sent.
+    pub bytes: (u64, u64),
+    /// How many of its messages were refused.
+    pub refusals: u64,
+    /// Whether an answer of it is awaited.
+    pub owes: bool,
+}
+
+/// The run as it is shown.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What is being done.
+    pub stage: String,
+    /// Iterations done, of all chains, and in all.
+    pub done: (u64, u64),
+    /// Exchanges a second since sampling began.
+    pub rate: f64,
+    /// Exchanges so far.
+    pub rounds: u64,
+    /// Seconds until the end, if they can be told.
+    pub left: Option<f64>,
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// The largest R-hat so far.
+    pub worst_rhat: Option<f64>,
+    /// Bits up and down, of all chains.
+    pub bits: (u64, u64),
+    /// The sites.
+    pub sites: Vec<SiteView>,
+    /// What was refused, and how often.
+    pub refusals: Vec<(String, u64)>,
+}
+
+impl Status {
+    /// The status of a run of these sites.
+    pub fn new(sites: &[String], progress: Arc<Progress>) -> Status {
+        let site = |name: &String| Site {
+            name: name.clone(),
+            connected: false,
+            asked: None,
+            owed: 0,
+            answers: 0,
+            seconds: 0.0,
+            bytes: (0, 0),
+            refusals: 0,
+        };
+        let inner = Inner {
+            started: Instant::now(),
+            stage: "waiting for the sites".into(),
+            total: 0,
+            sampling: None,
+            rounds: 0,
+            worst_rhat: None,
+            bits: (0, 0),
+            refusals: BTreeMap::new(),
+            sites: sites.iter().map(site).collect(),
+        };
+        Status { progress, inner: Mutex::new(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner) // numbers to look at: none can be half written
+    }
+
+    /// The sites' names.
+    pub fn sites(&self) -> Vec<String> {
+        self.lock().sites.iter().map(|site| site.name.clone()).collect()
+    }
+
+    /// What is being done now.
+    pub fn stage(&self, stage: &str) {
+        self.lock().stage = stage.to_owned();
+    }
+
+    /// Sampling begins, and has so many iterations.
+    pub fn sampling(&self, total: u64) {
+        let mut inner = self.lock();
+        inner.stage = "sampling".into();
+        inner.total = total;
+        inner.sampling = Some(Instant::now());
+    }
+
+    pub(crate) fn connected(&self, client: usize, connected: bool) {
+        let site = &mut self.lock().sites[client];
+        site.connected = connected;
+        (site.asked, site.owed) = (None, 0);
+    }
+
+    pub(crate) fn asked(&self, client: usize, bytes: usize) {
+        let site = &mut self.lock().sites[client];
+        site.bytes.1 += bytes as u64;
+        site.owed += 1;
+        site.asked.get_or_insert_with(Instant::now);
+    }
+
+    pub(crate) fn heard(&self, client: usize, bytes: usize) {
+        let site = &mut self.lock().sites[client];
+        site.bytes.0 += bytes as u64;
+        site.answers += 1;
+        site.owed = site.owed.saturating_sub(1);
+        if let Some(asked) = site.asked.take() {
+            site.seconds += asked.elapsed().as_secs_f64();
+        }
+        if site.owed > 0 {
+            site.asked = Some(Instant::now());
+        }
+    }
+
+    pub(crate) fn owes(&self, client: usize) -> bool {
+        self.lock().sites[client].owed > 0
+    }
+
+    /// Somebody was refused.
+    pub fn refused(&self, client: Option<usize>, why: &str) {
+        let mut inner = self.lock();
+        if let Some(client) = client {
+            inner.sites[client].refusals += 1;
+        }
+        let name: String = why.chars().take(200).collect();
+        if inner.refusals.len() < MOST_NAMED || inner.refusals.contains_key(&name) {
+            *inner.refusals.entry(name).or_insert(0) += 1;
+        } else {
+            *inner.refusals.entry("others".into()).or_insert(0) += 1;
+        }
+    }
+
+    /// An exchange of a chain is complete; in all chains sent so many bits.
+    pub fn exchanged(&self) {
+        self.lock().rounds += 1;
+    }
+
+    /// What the chains sent, and how well they agree.
+    pub fn measured(&self, bits: (u64, u64), worst_rhat: Option<f64>) {
+        let mut inner = self.lock();
+        inner.bits = bits;
+        inner.worst_rhat = worst_rhat.or(inner.worst_rhat);
+    }
+
+    /// How it stands now.
+    pub fn view(&self) -> View {
+        let done = self.progress.done.load(std::sync::atomic::Ordering::Relaxed);
+        let inner = self.lock();
+        let sampled = inner.sampling.map(|since| since.elapsed().as_secs_f64());
+        let share = done as f64 / inner.total.max(1) as f64;
+        let site = |site: &Site| SiteView {
+            name: site.name.clone(),
+            connected: site.connected,
+            answers: site.answers,
+            latency: site.seconds / site.answers.max(1) as f64,
+            bytes: site.bytes,
+            refusals: site.refusals,
+            owes: site.owed > 0,
+        };
+        View {
+            stage: inner.stage.clone(),
+            done: (done, inner.total),
+            rate: sampled.map_or(0.0, |seconds| inner.rounds as f64 / seconds.max(1e-9)),
+            rounds: inner.rounds,
+            left: sampled.filter(|_| share > 0.0).map(|seconds| seconds * (1.0 - share) / share),
+            seconds: inner.started.elapsed().as_secs_f64(),
+            worst_rhat: inner.worst_rhat,
+            bits: inner.bits,
+            sites: inner.sites.iter().map(site).collect(),
+            refusals: inner.refusals.iter().map(|(why, count)| (why.clone(), *count)).collect(),
+        }
+    }
+}
+
+impl View {
+    /// The slowest of the sites that answer, with its seconds for an answer.
+    pub fn slowest(&self) -> Option<(&str, f64)> {
+        let answering = self.sites.iter().filter(|site| site.answers > 0);
+        answering.max_by(|a, b| a.latency.total_cmp(&b.latency)).map(|site| (site.name.as_str(), site.latency))
+    }
+
+    /// One line for a log or a terminal.
+    pub fn line(&self) -> String {
+        let away: Vec<&str> = self.sites.iter().filter(|site| !site.connected).map(|site| site.name.as_str()).collect();
+        let mut line = format!("{}: {} of {} iterations, {:.0} rounds/s", self.stage, self.done.0, self.done.1, self.rate);
+        if let Some(left) = self.left {
+            let _ = write!(line, ", {left:.0} s left");
+        }
+        if let Some(rhat) = self.worst_rhat {
+            let _ = write!(line, ", R-hat {rhat:.3}");
+        }
+        let _ = write!(line, ", {} kB up, {} kB down", self.bits.0 / 8000, self.bits.1 / 8000);
+        let _ = write!(line, ", {} of {} sites connected", self.sites.len() - away.len(), self.sites.len());
+        if !away.is_empty() {
+            let _ = write!(line, " (away: {})", away.join(", "));
+        }
+        if let Some((site, seconds)) = self.slowest() {
+            let _ = write!(line, ", slowest {site} ({:.2} ms)", 1e3 * seconds);
+        }
+        line
+    }
+
+    /// Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        let mut out = String::new();
+        let mut gauge = |name: &str, kind: &str, says: &str, samples: &[(String, f64)]| {
+            let _ = writeln!(out, "# HELP consilience_{name} {says}\n# TYPE consilience_{name} {kind}");
+            for (labels, value) in samples {
+                let _ = writeln!(out, "consilience_{name}{labels} {value}");
+            }
+        };
+        let one = |value: f64| vec![(String::new(), value)];
+        gauge("iterations_done", "counter", "Langevin iterations of all chains so far.", &one(self.done.0 as f64));
+        gauge("iterations", "gauge", "Langevin iterations of all chains in the end.", &one(self.done.1 as f64));
+        gauge("rounds_total", "counter", "Exchanges of all chains so far.", &one(self.rounds as f64));
+        gauge("rounds_per_second", "gauge", "Exchanges a second since sampling began.", &one(self.rate));
+        gauge("uptime_seconds", "gauge", "Seconds since the server started.", &one(self.seconds));
+        gauge(
+            "bits_total",
+            "counter",
+            "Bits of the chains' messages.",
+            &[("{direction=\"up\"}".into(), self.bits.0 as f64), ("{direction=\"down\"}".into(), self.bits.1 as f64)],
+        );
+        if let Some(left) = self.left {
+            gauge("seconds_left", "gauge", "Estimated seconds until the end.", &one(left));
+        }
+        if let Some(rhat) = self.worst_rhat {
+            gauge("rhat_max", "gauge", "The largest R-hat of the draws so far.", &one(rhat));
+        }
+        let each = |read: fn(&SiteView) -> f64| -> Vec<(String, f64)> {
+            self.sites.iter().map(|site| (format!("{{site=\"{}\"}}", label(&site.name)), read(site))).collect()
+        };
+        gauge("site_connected", "gauge", "Whether a site is connected.", &each(|s| f64::from(u8::from(s.connected))));
+        gauge("site_answers_total", "counter", "Answers of a site.", &each(|s| s.answers as f64));
+        gauge("site_latency_seconds", "gauge", "Mean seconds for an answer of a site.", &each(|s| s.latency));
+        gauge("site_bytes_up_total", "counter", "Bytes of messages from a site.", &each(|s| s.bytes.0 as f64));
+        gauge("site_bytes_down_total", "counter", "Bytes of messages to a site.", &each(|s| s.bytes.1 as f64));
+        gauge("site_refusals_total", "counter", "Refused messages of a site.", &each(|s| s.refusals as f64));
+        let refusals: Vec<(String, f64)> =
+            self.refusals.iter().map(|(why, n)| (format!("{{reason=\"{}\"}}", label(why)), *n as f64)).collect();
+        gauge("refusals_total", "counter", "Refused messages and visitors, by reason.", &refusals);
+        out
+    }
+}
+
+/// A label's value as Prometheus wants it.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

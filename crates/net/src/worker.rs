@@ -1,0 +1,372 @@
+//! Do a site's part: answer what the server asks, by the site's own rows and its own noise. It neither sends nor waits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use consilience_core::model::Coordinates;
+use consilience_core::protocol::{Client, Device, Format, Precision, Statement};
+use consilience_core::rng::{ClientId, Seed};
+use consilience_core::sampler::Keys;
+use consilience_core::survey;
+use consilience_core::target::Target;
+use consilience_engine::config::{Config, ConfigError, Source};
+use consilience_engine::plan::Decision;
+use consilience_engine::problem::{self, Problem};
+use consilience_engine::site::{Agreement, LocalSite, names};
+use consilience_engine::store::{DurableClient, Folder, StoreError, private_seed};
+use thiserror::Error;
+use tracing::{info, warn};
+
+use crate::frame::{ASIDE, Frame, MESSAGE};
+use crate::talk::{Ask, Tell, VERSION, Welcome};
+
+/// Why a site takes no part, or no more.
+#[derive(Debug, Error)]
+pub enum SiteError {
+    /// The config or the data is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The server and the site do not mean the same.
+    #[error("{0}")]
+    Disagree(String),
+    /// The server turns the site away.
+    #[error("the server refuses this site: {0}")]
+    Refused(String),
+    /// State cannot be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A sampler cannot be made.
+    #[error(transparent)]
+    Data(#[from] consilience_core::error::DataError),
+}
+
+/// What a site brings.
+#[derive(Clone, Debug)]
+pub struct Brings {
+    /// Its name.
+    pub site: String,
+    /// Its rows.
+    pub data: Option<PathBuf>,
+    /// The config that it agreed to, if it insists on one.
+    pub expects: Option<Config>,
+    /// Where it keeps its state; without it, a site that dies cannot come back.
+    pub state: Option<PathBuf>,
+    /// Whether the server may know its noise.
+    pub allows_simulation: bool,
+}
+
+/// A site at work.
+pub struct Worker {
+    brings: Brings,
+    run: Option<Run>,
+}
+
+/// What a frame led to.
+#[derive(Debug)]
+pub enum Did {
+    /// Send this, if anything.
+    Said(Option<Frame>),
+    /// The run is over.
+    Over {
+        /// Whether it came to its end.
+        finished: bool,
+    },
+}
+
+/// What the site knows of the run.
+struct Run {
+    welcome: Welcome,
+    config: Config,
+    local: LocalSite,
+    agreed: Option<(Agreement, Problem)>,
+    /// The coordinates as they were told, and the target in them.
+    moved: Option<(Ask, Target)>,
+    /// Whether the server, which may have started anew, has told them on this connection.
+    is_there: bool,
+    survey: Option<(u32, Client<survey::Client>)>,
+    chains: Option<(Decision, Vec<Chain>)>,
+    finished: bool,
+}
+
+/// One chain at this site.
+enum Chain {
+    Fleeting(Box<Client<Box<dyn Device>>>),
+    Durable(Box<DurableClient<Folder, Box<dyn Device>>>),
+}
+
+impl Chain {
+    fn answered(&self) -> u64 {
+        match self {
+            Chain::Fleeting(client) => client.answered(),
+            Chain::Durable(client) => client.client().answered(),
+        }
+    }
+
+    fn rows_evaluated(&self) -> u64 {
+        match self {
+            Chain::Fleeting(client) => client.device().rows_evaluated(),
+            Chain::Durable(client) => client.client().device().rows_evaluated(),
+        }
+    }
+}
+
+impl Worker {
+    /// A site that brings this.
+    pub fn new(brings: Brings) -> Worker {
+        Worker { brings, run: None }
+    }
+
+    /// Whether the server has asked for the last count: all draws are there then.
+    pub fn has_finished(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.finished)
+    }
+
+    /// Its first words on every connection.
+    pub fn hello(&self) -> Frame {
+        Frame::words(ASIDE, &Tell::Hello { version: VERSION.to_owned(), site: self.brings.site.clone() })
+    }
+
+    /// Its last words, when the server has said that it is over.
+    pub fn farewell() -> Frame {
+        Frame::words(ASIDE, &Tell::Done)
+    }
+
+    /// What a site says that takes no part.
+    pub fn decline(error: &SiteError) -> Frame {
+        Frame::words(ASIDE, &Tell::Refused(error.to_string()))
+    }
+
+    /// Do what a frame asks.
+    pub fn handle(&mut self, frame: &Frame) -> Result<Did, SiteError> {
+        if frame.kind == MESSAGE {
+            return self.answer(frame);
+        }
+        let ask: Ask = frame.read().map_err(SiteError::Disagree)?;
+        let told = match ask {
+            Ask::Welcome(welcome) => {
+                self.enter(*welcome)?;
+                return Ok(Did::Said(None));
+            }
+            Ask::Refused(why) => return Err(SiteError::Refused(why)),
+            Ask::Bye { finished } => return Ok(Did::Over { finished }),
+            ask => {
+                let brings = &self.brings;
+                let run = self.run.as_mut().ok_or_else(|| SiteError::Disagree("the server asked before it welcomed".into()))?;
+                run.told(brings, ask)?
+            }
+        };
+        let phase = if let Tell::At(_) = told { Ask::phase(frame) } else { frame.phase };
+        Ok(Did::Said(Some(Frame::words(phase, &told))))
+    }
+
+    /// The server says which run this is.
+    fn enter(&mut self, welcome: Welcome) -> Result<(), SiteError> {
+        let disagree = |text: String| Err(SiteError::Disagree(text));
+        if welcome.version != VERSION {
+            return disagree(format!("the server runs version {}, this site version {VERSION}: install the same on both", welcome.version));
+        }
+        if welcome.run.len() != 32 || !welcome.run.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return disagree("the server's name for the run is not 32 hexadecimal digits".into()); // it becomes the name of a folder
+        }
+        if welcome.simulation && !self.brings.allows_simulation {
+            return disagree(
+                "the config says seeds = \"simulation\": the server could compute this site's noise, and nothing would be private. \
+                 Join with --allow-simulation-seeds if that is meant"
+                    .into(),
+            );
+        }
+        if let Some(run) = &mut self.run
+            && (&run.welcome.run, &run.welcome.config, run.welcome.simulation) == (&welcome.run, &welcome.config, welcome.simulation)
+        {
+            if run.welcome.boot != welcome.boot {
+                run.survey = None; // surveys do not outlive the server
+            }
+            (run.welcome, run.is_there) = (welcome, false);
+            return Ok(());
+        }
+        let source = Source { file: "the server's config".into(), folder: ".".into(), text: welcome.config.clone() };
+        let config = Config::parse(source)?;
+        let names = names(&config)?;
+        if names.get(welcome.index) != Some(&self.brings.site) {
+            return disagree(format!("the server takes this site for number {} of {}", welcome.index + 1, names.join(", ")));
+        }
+        let local = LocalSite::open(&config, welcome.index, self.brings.data.as_deref())?;
+        info!(run = %welcome.run, sites = names.len(), "welcomed");
+        self.run =
+            Some(Run { welcome, config, local, agreed: None, moved: None, is_there: false, survey: None, chains: None, finished: false });
+        Ok(())
+    }
+
+    fn answer(&mut self, frame: &Frame) -> Result<Did, SiteError> {
+        let run = self.run.as_mut().ok_or_else(|| SiteError::Disagree("the server gave orders before it welcomed".into()))?;
+        let mut out = Vec::new();
+        let chain = frame.chain as usize;
+        let refused = match (&mut run.chains, &mut run.survey) {
+            (_, Some((phase, client))) if *phase == frame.phase => client.handle(&frame.body, &mut out).err(),
+            (Some((_, chains)), _) => match chains.get_mut(chain) {
+                None => return Err(SiteError::Disagree(format!("the server gave an order for chain {}, which does not exist", chain + 1))),
+                Some(Chain::Fleeting(client)) => client.handle(&frame.body, &mut out).err(),
+                Some(Chain::Durable(client)) => match client.handle(&frame.body, &mut out) {
+                    Ok(_) => None,
+                    Err(consilience_engine::store::Silence::Refused(refusal)) => Some(refusal),
+                    Err(consilience_engine::store::Silence::Store(error)) => return Err(error.into()),
+                },
+            },
+            _ => return Err(SiteError::Disagree("the server gave an order before it said what is sampled".into())),
+        };
+        match refused {
+            None => Ok(Did::Said(Some(Frame::message(frame.phase, chain, out)))),
+            Some(refusal) => {
+                warn!(reason = %refusal, "an order is refused");
+                Ok(Did::Said(None))
+            }
+        }
+    }
+}
+
+impl Ask {
+    /// The phase that a question about it names.
+    fn phase(frame: &Frame) -> u32 {
+        match frame.read() {
+            Ok(Ask::Where { phase, .. }) => phase,
+            _ => frame.phase,
+        }
+    }
+}
+
+impl Run {
+    fn told(&mut self, brings: &Brings, ask: Ask) -> Result<Tell, SiteError> {
+        Ok(match ask {
+            Ask::Introduce => Tell::Introduction(self.local.introduce(&self.config)?),
+            Ask::Agree { agreement, statement } => {
+                self.agree(brings, agreement, &statement)?;
+                Tell::Stated(statement) // checked to be the same
+            }
+            Ask::MoveTo { .. } => {
+                self.move_to(ask)?;
+                self.is_there = true;
+                Tell::Done
+            }
+            Ask::Decide(decision) => {
+                self.decide(brings, decision)?;
+                Tell::Done
+            }
+            Ask::Where { phase, survey: true } => {
+                let target = self.target()?;
+                let id = ClientId(self.welcome.index as u32);
+                if self.survey.as_ref().is_none_or(|(known, _)| *known != phase) {
+                    let client = Client::new(survey::Client::new(target, id), Format::plain(target.dim(), Precision::F64));
+                    self.survey = Some((phase, client));
+                }
+                Tell::At(self.survey.iter().map(|(_, client)| client.answered()).collect())
+            }
+            Ask::Where { survey: false, .. } => {
+                self.survey = None;
+                let chains = self.chains.as_ref().ok_or_else(|| SiteError::Disagree("the server did not say what is sampled".into()))?;
+                Tell::At(chains.1.iter().map(Chain::answered).collect())
+            }
+            Ask::Finish => {
+                self.finished = true;
+                Tell::Finished(self.chains.iter().flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated)).collect())
+            }
+            Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
+        })
+    }
+
+    fn target(&self) -> Result<&Target, SiteError> {
+        let early = || SiteError::Disagree("the server asked before all had agreed".into());
+        self.moved
+            .as_ref()
+            .filter(|_| self.is_there)
+            .map(|(_, target)| target)
+            .or(self.agreed.as_ref().map(|(_, problem)| &problem.target))
+            .ok_or_else(early)
+    }
+
+    /// Check that server and site mean the same target.
+    fn agree(&mut self, brings: &Brings, agreement: Agreement, statement: &str) -> Result<(), SiteError> {
+        if self.agreed.as_ref().is_some_and(|(known, _)| *known == agreement) {
+            return Ok(());
+        }
+        if self.chains.is_some() {
+            return Err(SiteError::Disagree("the server agreed on something else before".into()));
+        }
+        let problem = Problem::of_site(&self.config, &self.local, &agreement)?;
+        let ours = match &brings.expects {
+            None => problem.statement.clone(),
+            Some(config) => problem::state(config, &agreement.parameters, &names(config)?),
+        };
+        let server = Statement::written(statement);
+        server.check(&ours, &format!("site \"{}\"", brings.site)).map_err(|mismatch| SiteError::Disagree(mismatch.to_string()))?;
+        self.agreed = Some((agreement, problem));
+        Ok(())
+    }
+
+    fn move_to(&mut self, ask: Ask) -> Result<(), SiteError> {
+        if self.moved.as_ref().is_some_and(|(known, _)| *known == ask) {
+            return Ok(());
+        }
+        let (Ask::MoveTo { centre, matrix, share }, Some((_, problem)), None) = (&ask, &self.agreed, &self.chains) else {
+            return Err(SiteError::Disagree("the server moved to other coordinates out of turn".into()));
+        };
+        let target = &problem.target;
+        let coordinates = Coordinates::told(centre.clone(), matrix.clone()).filter(|c| c.dim() == target.dim());
+        let coordinates = coordinates.ok_or_else(|| SiteError::Disagree("the server told coordinates that are none".into()))?;
+        let mut shares = vec![0.0; target.clients.len()];
+        shares[self.welcome.index] = *share;
+        let moved = target.whitened(&Arc::new(coordinates), &shares);
+        self.moved = Some((ask, moved));
+        Ok(())
+    }
+
+    /// Make this site's side of all chains, brought to where they were if its state knows them.
+    fn decide(&mut self, brings: &Brings, decision: Decision) -> Result<(), SiteError> {
+        match &self.chains {
+            Some((known, _)) if *known == decision => return Ok(()),
+            Some(_) => return Err(SiteError::Disagree("the server decided otherwise before".into())),
+            None => {}
+        }
+        let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
+        let folder = brings.state.as_ref().map(|state| state.join(&self.welcome.run));
+        let public = Seed::new(self.config.seed);
+        let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
+        let id = ClientId(self.welcome.index as u32);
+        let mut chains = Vec::new();
+        for chain in 0..self.config.run.chains as u32 {
+            let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
+            let client = Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
+            chains.push(match &folder {
+                None => Chain::Fleeting(Box::new(client)),
+                Some(folder) => {
+                    let path = folder.join(format!("chain-{}", chain + 1));
+                    let disk = Folder::open(&path).map_err(|error| StoreError::Io { file: path.display().to_string(), error })?;
+                    let (client, warnings) = DurableClient::open(disk, client)?;
+                    for warning in warnings {
+                        warn!(chain = chain + 1, %warning, "the state was damaged, and mended");
+                    }
+                    Chain::Durable(Box::new(client))
+                }
+            });
+        }
+        self.chains = Some((decision, chains));
+        Ok(())
+    }
+}
+
+/// The seed of this site's own noise in this run: from the operating system, never sent, kept where there is a folder.
+fn own_seed(folder: Option<&std::path::Path>) -> Result<Seed, SiteError> {
+    let entropy = |bytes: &mut [u8; 32]| getrandom::fill(bytes).map_err(|error| std::io::Error::other(error.to_string()));
+    let failed = |file: String| move |error| StoreError::Io { file, error };
+    match folder {
+        None => {
+            let mut bytes = [0; 32];
+            entropy(&mut bytes).map_err(failed("the system's entropy".into()))?;
+            Ok(Seed::from_bytes(bytes))
+        }
+        Some(folder) => {
+            let path = folder.join("seed");
+            let mut disk = Folder::open(&path).map_err(failed(path.display().to_string()))?;
+            Ok(private_seed(&mut disk, entropy)?)
+        }
+    }
+}

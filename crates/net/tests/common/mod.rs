@@ -1,0 +1,121 @@
+//! Run a server and its sites as threads of this process.
+#![allow(dead_code)] // every test uses a part
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use consilience_engine::config::{Config, Source};
+use consilience_engine::draws::Sinks;
+use consilience_engine::plan::Plan;
+use consilience_engine::problem::Problem;
+use consilience_engine::run::{Outcome, Progress, sample};
+use consilience_engine::site::names;
+use consilience_net::join::{JoinError, JoinOptions, join};
+use consilience_net::serve::{ServeError, ServeOptions, Served, Stage, serve};
+use consilience_net::status::Status;
+use consilience_net::worker::Brings;
+
+pub fn config(text: &str) -> Config {
+    Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: text.into() }).unwrap()
+}
+
+/// Three lopsided clients in two parameters, and a sampler.
+pub fn gaussians(sampler: &str, iterations: u64) -> String {
+    format!(
+        "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"gaussian\"\nprior = {{ law = \"gaussian\", variance = 4.0 }}\n\
+         [[client]]\nname = \"north\"\nmean = [1.0, -2.0]\nprecision = [[2.0, 0.3], [0.3, 1.0]]\n\
+         [[client]]\nname = \"east\"\nmean = [0.5, 0.25]\nprecision = [[1.0, -0.2], [-0.2, 3.0]]\n\
+         [[client]]\nname = \"the south\"\nmean = [-1.0, 4.0]\nprecision = [[0.5, 0.0], [0.0, 0.7]]\n\
+         [sampler]\n{sampler}\n[run]\nchains = 2\niterations = {iterations}\nburn_in = 5\nthin = 2\n"
+    )
+}
+
+/// The same run in one process.
+pub fn in_process(config: &Config) -> (Problem, Plan, Outcome) {
+    let problem = Problem::new(config).unwrap();
+    let plan = Plan::new(config, &problem).unwrap();
+    let outcome = sample(&plan, &config.run, config.seed, Sinks::Memory, &Progress::default()).unwrap();
+    (problem, plan, outcome)
+}
+
+/// A server at work.
+pub struct Serving {
+    pub address: SocketAddr,
+    pub http: Option<SocketAddr>,
+    pub status: Arc<Status>,
+    thread: JoinHandle<Result<Served, ServeError>>,
+}
+
+impl Serving {
+    pub fn end(self) -> Result<Served, ServeError> {
+        self.thread.join().unwrap()
+    }
+}
+
+pub fn options() -> ServeOptions {
+    ServeOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        papers: None,
+        state: None,
+        http: None,
+        deadline: Some(Duration::from_secs(100)),
+        largest_norm: 1e12,
+    }
+}
+
+pub fn start(config: &Config, options: ServeOptions) -> Serving {
+    let status = Arc::new(Status::new(&names(config).unwrap(), Arc::new(Progress::default())));
+    let (tell, told) = mpsc::channel();
+    let (config, shared, wants_http) = (config.clone(), Arc::clone(&status), options.http.is_some());
+    let thread = std::thread::spawn(move || {
+        let tell = |stage: Stage<'_>| {
+            if let Stage::Listening(address) | Stage::Showing(address) = stage {
+                let _ = tell.send(address);
+            }
+        };
+        serve(&config, &options, &shared, tell, |served| served)
+    });
+    let address = told.recv().unwrap();
+    Serving { address, http: wants_http.then(|| told.recv().unwrap()), status, thread }
+}
+
+pub fn brings(site: &str) -> Brings {
+    Brings { site: site.into(), data: None, expects: None, state: None, allows_simulation: true }
+}
+
+pub fn joining(address: SocketAddr) -> JoinOptions {
+    JoinOptions { server: address.to_string(), server_name: None, papers: None, patience: Some(Duration::from_secs(60)) }
+}
+
+pub fn site(brings: Brings, options: JoinOptions) -> JoinHandle<Result<bool, JoinError>> {
+    std::thread::spawn(move || join(brings, &options, &Arc::new(AtomicBool::new(false))))
+}
+
+/// The run with all its sites, over loopback.
+pub fn over_the_network(config: &Config, options: ServeOptions) -> Served {
+    let serving = start(config, options);
+    let mut sites: Vec<_> = names(config).unwrap().iter().map(|name| site(brings(name), joining(serving.address))).collect();
+    let served = serving.end().unwrap();
+    for site in sites.drain(..) {
+        assert!(site.join().unwrap().unwrap(), "a site did not see the end");
+    }
+    served
+}
+
+/// The network's run is the one of this process, in every number.
+pub fn same(name: &str, served: &Served, (problem, plan, outcome): &(Problem, Plan, Outcome)) {
+    assert_eq!(served.plan.step(), plan.step(), "{name}");
+    assert_eq!(served.plan.survey, plan.survey, "{name}: the surveys' ledger");
+    assert_eq!(served.outcome.draws, outcome.draws, "{name}: the draws");
+    assert_eq!(served.outcome.ledger, outcome.ledger, "{name}: the ledger");
+    // A server has no rows, and does not know how many gradients a site has evaluated until the end.
+    let known: Vec<_> = outcome.statistics.iter().filter(|s| s.name != "gradients").cloned().collect();
+    assert_eq!(served.outcome.statistics, known, "{name}");
+    assert_eq!(served.outcome.rows_evaluated, outcome.rows_evaluated, "{name}");
+    assert_eq!((&served.problem.parameters, &served.problem.notes), (&problem.parameters, &problem.notes), "{name}");
+    assert_eq!(served.problem.moments_bits, problem.moments_bits, "{name}");
+    assert_eq!(served.problem.statement, problem.statement, "{name}");
+}

@@ -1,0 +1,49 @@
+//! Over the network a run is the one of one process, bit for bit: every sampler, every kind of data.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use common::*;
+use consilience_core::sampler::registry::{Axis, REGISTRY};
+
+#[test]
+fn every_sampler_gives_the_same_bits_as_in_one_process() {
+    for row in REGISTRY {
+        let mut sampler = format!("name = \"{}\"\n", row.name);
+        if row.axes.contains(&Axis::Participation) && row.name != "lsd*" {
+            sampler.push_str("participation = 0.6\n");
+        }
+        let full = config(&gaussians(&sampler, 40));
+        let config = match consilience_engine::problem::Problem::new(&full).and_then(|p| consilience_engine::plan::Plan::new(&full, &p)) {
+            Ok(_) => full,
+            Err(_) => config(&gaussians(&format!("name = \"{}\"\n", row.name), 40)), // it needs everybody
+        };
+        same(row.name, &over_the_network(&config, options()), &in_process(&config));
+    }
+}
+
+#[test]
+fn preconditioned_compressed_and_surveyed_hospitals_too() {
+    let text = "seed = 3\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n[sampler]\nname = \"qlsd++\"\nbatch = 0.2\nrefresh = 7\n\
+                compress = \"qsgd(16)\"\nprecondition = true\n[run]\nchains = 2\niterations = 60\nburn_in = 10\nstart = \"optimum\"\n";
+    let config = config(text);
+    let serving = start(&config, options());
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/heart-disease");
+    let join = |name: &str| {
+        let data = Some(data.join(format!("processed.{name}.data")));
+        site(consilience_net::worker::Brings { data, ..brings(name) }, joining(serving.address))
+    };
+    // In another order than the config's.
+    let sites: Vec<_> = ["va", "cleveland", "switzerland", "hungarian"].iter().map(|name| join(name)).collect();
+    same("heart", &serving.end().unwrap(), &in_process(&config));
+    sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+}
+
+#[test]
+fn rows_and_weights_by_rows_too() {
+    let text = "seeds = \"simulation\"\n[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
+                [[client]]\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n[[client]]\nname = \"b\"\nrows = [[0.5, -1, 0], [-0.2, 0.7, 1]]\n\
+                [sampler]\nname = \"fa-ld\"\nweights = \"rows\"\nbatch = 1\n[run]\nchains = 1\niterations = 200\n";
+    let config = config(text);
+    same("rows", &over_the_network(&config, options()), &in_process(&config));
+}
