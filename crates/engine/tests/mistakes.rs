@@ -35,7 +35,7 @@ fn try_config(text: &str) -> Result<(), ConfigError> {
 const MISTAKES: &[(&str, &str, &str, &str)] = &[
     ("seed = 1", "seed = -1", "seed", "whole number"),
     ("seed = 1", "seed = \"one\"", "seed", "whole number"),
-    ("seed = 1", "seeds = 1", "seeds", "did you mean `seed`"),
+    ("seed = 1", "sede = 1", "sede", "did you mean `seed`"),
     ("seed = 1", "seed = 1\nfoo = 3", "foo", "known are"),
     ("seed = 1", "seed = ", "TOML", "toml.io"),
     ("model = \"gaussian\"", "model = \"gausian\"", "target.model", "did you mean `gaussian`"),

@@ -113,13 +113,19 @@ impl<'a> Value<'a> {
         self.document.error(&self.span, &self.field, problem, fix)
     }
 
+    /// What kind of value it is, with its article.
+    fn kind(&self) -> String {
+        let name = self.value.type_str();
+        format!("{} {name}", if name.starts_with(['a', 'i']) { "an" } else { "a" })
+    }
+
     /// The value as the user wrote it.
     pub(super) fn written(&self) -> &'a str {
         self.document.text.get(self.span.clone()).unwrap_or("")
     }
 
     fn wrong_type(&self, expected: &str) -> ConfigError {
-        self.error(format!("{} is a {}", self.written(), self.value.type_str()), format!("{expected} is expected"))
+        self.error(format!("{} is {}", self.written(), self.kind()), format!("{expected} is expected"))
     }
 
     pub(super) fn text(&self, expected: &str) -> Result<&'a str, ConfigError> {
@@ -221,7 +227,7 @@ impl<'a> Value<'a> {
         let words = || choices.iter().map(|(word, _)| *word);
         let expected = format!("one of {} is expected", words().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "));
         let Some(word) = self.value.as_str() else {
-            return Err(self.error(format!("{} is a {}", self.written(), self.value.type_str()), expected));
+            return Err(self.error(format!("{} is {}", self.written(), self.kind()), expected));
         };
         choices.iter().find(|(known, _)| *known == word).map(|(_, value)| *value).ok_or_else(|| {
             let suggestion = suggest(word, words());
