@@ -1,6 +1,6 @@
 //! Say what the posterior is from pooled rows, as a federation may not: by several methods, kept under the hash of the target.
 //!
-//! MALA is at hand everywhere ([`mala`]), a long run of LMC goes through the same machinery as any sampler ([`lmc`]), and NUTS lives in a crate of its own,
+//! MALA is at hand everywhere ([`mala`]), a long run of LMC goes through the same machinery as any sampler (`lmc`), and NUTS lives in a crate of its own,
 //! which makes the same [`Reference`]. [`Cache`] keeps them, [`agree`] tells how far two of them differ.
 
 mod agree;
