@@ -332,7 +332,7 @@ impl Experiment for ElfLogreg {
             readings.push(Reading::published("accumulating server", says, published));
         }
         let mut notes = vec![
-            "The paper's potential is a mean over rows, so exp(-F) is the posterior at a temperature equal to the number of rows: a law so wide that its draws classify little better than a coin, \
+            "The paper's potential is a mean over rows, so exp(-F) is the posterior at a temperature equal to the number of rows: a law so wide that its draws classify held-out rows poorly, \
              for LMC as for ELF. The accuracies of the paper's figure, about 0.84, are those of another law: either each row counts once (the other reading), or the path runs away in the right direction \
              (the authors' program, --as-published). The paper does not say lambda; here it is 0.1."
                 .to_owned(),
