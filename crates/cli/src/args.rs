@@ -356,7 +356,7 @@ pub struct ReproduceCommand {
     /// The folder that holds the data sets that are not built in, as NAME/FILE [default: the environment variable CONSILIENCE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// With `all`: write the scorecard, as Markdown, to this file, too.
+    /// With `all`: write the scorecard, as Markdown, to this file, and its verdicts to a CSV file beside it.
     #[arg(long, value_name = "FILE")]
     pub scorecard: Option<PathBuf>,
     /// Print JSON instead of tables.
