@@ -1,5 +1,7 @@
 //! Read tables of plain numbers from CSV files.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// A table of numbers, with the names of its columns if the file has them.
@@ -15,14 +17,15 @@ pub struct Numbers {
 
 /// Read a CSV file whose cells are finite numbers; a first line with a word in it is a header.
 pub fn read(path: &Path) -> Result<Numbers, String> {
-    let file = path.display();
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .comment(Some(b'#'))
-        .from_path(path)
-        .map_err(|error| format!("{file} cannot be read: {error}"))?;
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+    read_from(file, &name)
+}
+
+/// Read such a table from anywhere; `file` is what complaints call it.
+pub fn read_from(source: impl Read, file: &str) -> Result<Numbers, String> {
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).comment(Some(b'#')).from_reader(source);
     let mut numbers = Numbers { names: None, cells: Vec::new(), columns: 0 };
     for (at, record) in reader.records().enumerate() {
         let record = record.map_err(|error| format!("{file} cannot be read: {error}"))?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
@@ -16,9 +17,10 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
-use crate::certs;
+use crate::certs::{self, Papers};
 use crate::frame::{Frame, MESSAGE, MOST_WORDS, PATH, WORDS};
 use crate::talk::{Tell, VERSION};
+use crate::ticket::{self, Tickets};
 
 /// How long a newcomer may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,6 +86,32 @@ impl Link {
     }
 }
 
+/// By what a site is known.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// By its word: for parties on one machine.
+    Word,
+    /// By its certificate; the server's own papers.
+    Certificates(Papers),
+    /// By the ticket that it was given for this run.
+    Tickets(Tickets),
+}
+
+impl Admission {
+    /// Check that a site is who it says it is.
+    fn check(&self, site: &str, certificate: Option<&CertificateDer<'_>>, ticket: Option<&str>) -> Result<(), String> {
+        match self {
+            Admission::Word => Ok(()),
+            Admission::Certificates(_) if certificate.is_some_and(|end| certs::belongs_to(end, site)) => Ok(()),
+            Admission::Certificates(_) => {
+                let name = certs::name_of_site(site);
+                Err(format!("the certificate is not one of the site \"{site}\": it is not valid for the DNS name {name}"))
+            }
+            Admission::Tickets(tickets) => tickets.check(site, ticket),
+        }
+    }
+}
+
 /// The gRPC service.
 #[derive(Clone, Debug)]
 pub struct Door(Arc<Inner>);
@@ -91,8 +119,7 @@ pub struct Door(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     sites: Vec<String>,
-    /// Whether certificates are required.
-    secure: bool,
+    admission: Admission,
     events: mpsc::Sender<Event>,
     generation: AtomicU64,
     most_message: Arc<AtomicUsize>,
@@ -100,8 +127,8 @@ struct Inner {
 
 impl Door {
     /// A door for these sites. Messages longer than `most_message` are refused.
-    pub fn new(sites: Vec<String>, secure: bool, events: mpsc::Sender<Event>, most_message: Arc<AtomicUsize>) -> Door {
-        Door(Arc::new(Inner { sites, secure, events, generation: AtomicU64::new(0), most_message }))
+    pub fn new(sites: Vec<String>, admission: Admission, events: mpsc::Sender<Event>, most_message: Arc<AtomicUsize>) -> Door {
+        Door(Arc::new(Inner { sites, admission, events, generation: AtomicU64::new(0), most_message }))
     }
 }
 
@@ -159,9 +186,10 @@ impl StreamingService<Frame> for Door {
     }
 }
 
-/// Check a newcomer's first words, and that its certificate is its own.
+/// Check a newcomer's first words, and that it is who it says it is.
 async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usize, Streaming<Frame>), (Option<usize>, String)> {
     let certificates = request.peer_certs();
+    let ticket = request.metadata().get(ticket::METADATA).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let mut stream = request.into_inner();
     let unknown = |why: String| (None, why);
     let first = tokio::time::timeout(PATIENCE, stream.message()).await;
@@ -175,14 +203,8 @@ async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usi
         let site: String = site.chars().take(80).collect();
         return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", inner.sites.join(", "))));
     };
-    if inner.secure {
-        let own = certificates.as_deref().and_then(|chain| chain.first()).is_some_and(|end| certs::belongs_to(end, &site));
-        if !own {
-            let name = certs::name_of_site(&site);
-            let why = format!("the certificate is not one of the site \"{site}\": it is not valid for the DNS name {name}");
-            return Err((Some(client), why));
-        }
-    }
+    let certificate = certificates.as_deref().and_then(|chain| chain.first());
+    inner.admission.check(&site, certificate, ticket.as_deref()).map_err(|why| (Some(client), why))?;
     if version != VERSION {
         let version: String = version.chars().take(40).collect();
         return Err((

@@ -11,4 +11,5 @@ pub mod log;
 pub mod serve;
 pub mod status;
 pub mod talk;
+pub mod ticket;
 pub mod worker;

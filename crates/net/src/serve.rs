@@ -1,6 +1,6 @@
 //! Serve a run: wait for the sites, agree, survey, sample.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,19 +18,21 @@ use consilience_engine::site::{Introduction, agree, names};
 use consilience_engine::trail::Trail;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::{Server, ServerTlsConfig, server::TcpIncoming};
 use tracing::info;
 
-use crate::certs::{Papers, hex};
+use crate::certs::hex;
 use crate::chain::HostedChain;
+pub use crate::door::Admission;
 use crate::door::Door;
 use crate::http;
 use crate::hub::{Broken, Hub};
 use crate::status::Status;
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
+/// The largest norm that an answer may have, where nobody says otherwise.
+pub const LARGEST_NORM: f64 = 1e12;
 /// How many events may wait for the conductor; beyond, sites are held up.
 const QUEUE: usize = 4096;
 /// How long connections may take to end after the run.
@@ -40,10 +42,8 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How a run is served.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Where sites connect to.
-    pub listen: SocketAddr,
-    /// The server's certificate; without it only this machine may connect.
-    pub papers: Option<Papers>,
+    /// By what sites are known.
+    pub admission: Admission,
     /// Where state is kept, so that a server which dies goes on where it was.
     pub state: Option<PathBuf>,
     /// Where people and Prometheus look.
@@ -52,6 +52,13 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The largest norm that an answer in a chain may have.
     pub largest_norm: f64,
+}
+
+impl ServeOptions {
+    /// Serve sites that are known so, and keep nothing.
+    pub fn new(admission: Admission) -> ServeOptions {
+        ServeOptions { admission, state: None, http: None, deadline: None, largest_norm: LARGEST_NORM }
+    }
 }
 
 /// Why a run was not served to its end.
@@ -126,8 +133,14 @@ pub struct Served {
     pub seconds: f64,
 }
 
-/// Serve a run to its end. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
+/// Take an address; port 0 takes any that is free, and [`TcpListener::local_addr`] says which.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).map_err(|error| ServeError::Setup(format!("cannot listen on {address}: {error}")))
+}
+
+/// Serve a run to its end, on the thread that calls. [`stop`] ends it from another. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
 pub fn serve<K>(
+    listener: TcpListener,
     config: &Config,
     options: &ServeOptions,
     status: &Arc<Status>,
@@ -138,10 +151,18 @@ pub fn serve<K>(
         let what = what.to_owned();
         move |error: &dyn std::fmt::Display| ServeError::Setup(format!("{what}: {error}"))
     };
-    if options.papers.is_none() && !options.listen.ip().is_loopback() {
-        let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
-        return Err(ServeError::Setup(format!("{} {text}", options.listen)));
-    }
+    let address = listener.local_addr().map_err(|e| setup("the address is not known")(&e))?;
+    let tls = match &options.admission {
+        Admission::Word if !address.ip().is_loopback() => {
+            let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
+            return Err(ServeError::Setup(format!("{address} {text}")));
+        }
+        Admission::Word => None,
+        Admission::Certificates(papers) => {
+            Some(ServerTlsConfig::new().identity(papers.identity.clone()).client_ca_root(papers.authority.clone()))
+        }
+        Admission::Tickets(tickets) => Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone())),
+    };
     if config.draws.is_some() && options.state.is_some() {
         return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
     }
@@ -164,15 +185,13 @@ pub fn serve<K>(
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|e| setup("no threads")(&e))?;
     let (sender, events) = mpsc::channel(QUEUE);
     let most_message = Arc::new(AtomicUsize::new(0));
-    let door = Door::new(sites, options.papers.is_some(), sender, Arc::clone(&most_message));
+    let door = Door::new(sites, options.admission.clone(), sender, Arc::clone(&most_message));
     let (over, is_over) = oneshot::channel::<()>();
-    let at = options.listen.to_string();
-    let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(|e| setup(&format!("cannot listen on {at}"))(&e))?;
-    tell(Stage::Listening(listener.local_addr().unwrap_or(options.listen)));
+    let listener = listened(&runtime, listener).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
+    tell(Stage::Listening(address));
     let mut builder =
         Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).http2_keepalive_timeout(Some(KEEPALIVE)).max_concurrent_streams(4);
-    if let Some(papers) = &options.papers {
-        let tls = ServerTlsConfig::new().identity(papers.identity.clone()).client_ca_root(papers.authority.clone());
+    if let Some(tls) = tls {
         builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve")(&e))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -184,7 +203,8 @@ pub fn serve<K>(
             .await;
     });
     if let Some(address) = options.http {
-        let bound = runtime.block_on(TcpListener::bind(address)).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
+        let bound = bind(address)?;
+        let bound = listened(&runtime, bound).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
         tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
         runtime.spawn(http::show(bound, Arc::clone(status)));
     }
@@ -199,6 +219,13 @@ pub fn serve<K>(
     let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
     runtime.shutdown_timeout(LINGER);
     kept
+}
+
+/// A listener that the runtime looks after.
+fn listened(runtime: &tokio::runtime::Runtime, listener: TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    let _inside = runtime.enter();
+    tokio::net::TcpListener::from_std(listener)
 }
 
 fn conduct(

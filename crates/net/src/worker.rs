@@ -12,7 +12,7 @@ use consilience_core::target::Target;
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::plan::Decision;
 use consilience_engine::problem::{self, Problem};
-use consilience_engine::site::{Agreement, LocalSite, names};
+use consilience_engine::site::{Agreement, LocalSite, Own, names};
 use consilience_engine::store::{DurableClient, Folder, StoreError, private_seed};
 use thiserror::Error;
 use tracing::{info, warn};
@@ -46,13 +46,20 @@ pub struct Brings {
     /// Its name.
     pub site: String,
     /// Its rows.
-    pub data: Option<PathBuf>,
+    pub data: Own,
     /// The config that it agreed to, if it insists on one.
     pub expects: Option<Config>,
     /// Where it keeps its state; without it, a site that dies cannot come back.
     pub state: Option<PathBuf>,
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
+}
+
+impl Brings {
+    /// A site with these rows, which keeps nothing and whose noise is its own.
+    pub fn new(site: &str, data: Own) -> Brings {
+        Brings { site: site.to_owned(), data, expects: None, state: None, allows_simulation: false }
+    }
 }
 
 /// A site at work.
@@ -190,7 +197,7 @@ impl Worker {
         if names.get(welcome.index) != Some(&self.brings.site) {
             return disagree(format!("the server takes this site for number {} of {}", welcome.index + 1, names.join(", ")));
         }
-        let local = LocalSite::open(&config, welcome.index, self.brings.data.as_deref())?;
+        let local = LocalSite::open(&config, welcome.index, &self.brings.data)?;
         info!(run = %welcome.run, sites = names.len(), "welcomed");
         self.run =
             Some(Run { welcome, config, local, agreed: None, moved: None, is_there: false, survey: None, chains: None, finished: false });

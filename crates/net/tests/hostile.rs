@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use common::*;
 use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{ASIDE, Frame, MESSAGE, PATH, WORDS};
-use consilience_net::join::{JoinError, JoinOptions, endpoint};
-use consilience_net::serve::{ServeError, ServeOptions};
+use consilience_net::join::{Credentials, JoinError, JoinOptions, endpoint};
+use consilience_net::serve::{Admission, ServeError, ServeOptions};
 use consilience_net::talk::{Tell, VERSION};
 use consilience_net::worker::{Did, SiteError, Worker};
 use tokio::sync::mpsc;
@@ -279,10 +279,12 @@ fn only_the_right_certificate_opens_the_door() {
     make(&others, &["east"]);
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let papers = |folder: &Path, name: &str| Some(Papers::load(&folder.join(name)).unwrap());
-    let serving = start(&config, ServeOptions { papers: papers(&ours, "server"), ..options() });
+    let serving = start(&config, ServeOptions { admission: Admission::Certificates(papers(&ours, "server").unwrap()), ..options() });
     let server = format!("localhost:{}", serving.address.port());
-    let with =
-        |papers: Option<Papers>| JoinOptions { server: server.clone(), server_name: None, papers, patience: Some(Duration::from_secs(2)) };
+    let with = |papers: Option<Papers>| {
+        let credentials = papers.map_or(Credentials::Word, Credentials::Certificate);
+        JoinOptions { server: server.clone(), server_name: None, credentials, patience: Some(Duration::from_secs(2)) }
+    };
     let refused = |name: &str, papers: Option<Papers>| site(brings(name), with(papers)).join().unwrap().unwrap_err().to_string();
     let wrong = refused("east", papers(&ours, "north"));
     assert!(wrong.contains("not one of the site \"east\""), "{wrong}");
@@ -299,10 +301,10 @@ fn only_the_right_certificate_opens_the_door() {
 #[test]
 fn without_certificates_only_this_machine_is_served() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
-    let open = ServeOptions { listen: "0.0.0.0:0".parse().unwrap(), ..options() };
+    let open = consilience_net::serve::bind("0.0.0.0:0".parse().unwrap()).unwrap();
     let status = std::sync::Arc::new(consilience_net::status::Status::new(&[], std::sync::Arc::default()));
-    let error = consilience_net::serve::serve(&config, &open, &status, |_| {}, |served| served).unwrap_err().to_string();
+    let error = consilience_net::serve::serve(open, &config, &options(), &status, |_| {}, |served| served).unwrap_err().to_string();
     assert!(error.contains("not an address of this machine alone"), "{error}");
-    let far = JoinOptions { server: "10.1.2.3:7461".into(), server_name: None, papers: None, patience: None };
+    let far = JoinOptions { server: "10.1.2.3:7461".into(), server_name: None, credentials: Credentials::Word, patience: None };
     assert!(endpoint(&far).unwrap_err().to_string().contains("not on this machine"));
 }

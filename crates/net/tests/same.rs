@@ -30,7 +30,7 @@ fn preconditioned_compressed_and_surveyed_hospitals_too() {
     let serving = start(&config, options());
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/heart-disease");
     let join = |name: &str| {
-        let data = Some(data.join(format!("processed.{name}.data")));
+        let data = consilience_engine::site::Own::File(data.join(format!("processed.{name}.data")));
         site(consilience_net::worker::Brings { data, ..brings(name) }, joining(serving.address))
     };
     // In another order than the config's.
