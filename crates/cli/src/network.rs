@@ -118,8 +118,10 @@ fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Re
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
+    let absent = served.warnings;
     let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
     let judged = Answer::new(&record, Some(&live)).warnings();
+    record.warnings.extend(absent);
     record.warnings.extend(judged);
     keep(&record, live, place, json)
 }

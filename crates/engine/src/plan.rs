@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::conductor::{Conductor, Here, Lost};
-use crate::config::{Config, ConfigError, Start};
+use crate::config::{Config, ConfigError, Place, Start};
 use crate::problem::Problem;
 
 /// An automatic step is this fraction of the inverse curvature: in the stiffest direction it widens the sampled standard deviation by a fortieth.
@@ -109,7 +109,9 @@ impl Decision {
 /// The sampler's settings for so many clients.
 fn settings(config: &Config, clients: usize) -> Settings {
     let mut settings = config.sampler.settings.clone();
-    if let (Some(p), Some(Participation::Bernoulli(list))) = (config.sampler.participation_probability, &mut settings.participation) {
+    if let (Some(p), Some(Participation::Bernoulli(list) | Participation::Elastic(list))) =
+        (config.sampler.participation_probability, &mut settings.participation)
+    {
         *list = vec![p; clients];
     }
     settings
@@ -118,6 +120,15 @@ fn settings(config: &Config, clients: usize) -> Settings {
 impl Plan {
     /// Plan the run of a config, all of whose data is in this process.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
+        if config.sampler.round_deadline.is_some() {
+            let place = Place { field: "sampler.participation".into(), ..config.sampler.place.clone() };
+            let problem = "it is elastic, and in one process nobody is ever late: everybody would count 1/p";
+            return Err(config.source.complain(
+                &place,
+                problem,
+                "use participation = 0.7, which draws who takes part; or `consilience serve`",
+            ));
+        }
         Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
             PlanError::Config(error) => error,
             PlanError::Lost(lost) => config.source.complain(&config.sampler.place, lost.to_string(), "try again"),

@@ -37,6 +37,8 @@ pub const LARGEST_NORM: f64 = 1e12;
 const QUEUE: usize = 4096;
 /// How long connections may take to end after the run.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long elastic chains wait at least for the last words of a site.
+const LEAST_FAREWELL: Duration = Duration::from_secs(2);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// How a run is served.
@@ -131,6 +133,8 @@ pub struct Served {
     pub outcome: Outcome,
     /// How long sampling took, in seconds.
     pub seconds: f64,
+    /// What people should know of who stayed away.
+    pub warnings: Vec<String>,
 }
 
 /// Take an address; port 0 takes any that is free, and [`TcpListener::local_addr`] says which.
@@ -262,13 +266,14 @@ fn conduct(
         None => Sinks::Memory,
         Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold: MOST_HELD },
     };
+    let patience = config.sampler.round_deadline.map(Duration::from_secs_f64);
     let mut chains = Vec::new();
     for (index, sink) in sinks.open(run.chains, problem.target.dim())?.into_iter().enumerate() {
         let public = Seed::new(config.seed).chain(index as u32);
         let keys = Keys { public, private: public }; // the server has no noise of its own but the public one
         let folder = memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
         let trail = Trail::new(sink, problem.target.dim());
-        let chain = HostedChain::open((&problem, &plan, run), keys, index, trail, folder.as_deref(), options.largest_norm);
+        let chain = HostedChain::open((&problem, &plan, run), keys, index, trail, folder.as_deref(), (options.largest_norm, patience));
         chains.push(chain.map_err(Broken::Party)?);
     }
     let interrupted = match hub.carry(false, &mut chains) {
@@ -280,17 +285,25 @@ fn conduct(
     let seconds = started.elapsed().as_secs_f64();
     status.stage("finishing");
     let mut rows = vec![0u64; run.chains];
+    let mut warnings = status.warnings();
     if !interrupted {
-        for told in hub.ask(&vec![Ask::Finish; sites.len()])? {
-            if let Tell::Finished(counts) = told {
+        // Whoever is away when elastic chains end is not waited for.
+        let most = patience.map(|round| round.max(LEAST_FAREWELL));
+        for (site, told) in sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?) {
+            if let Some(Tell::Finished(counts)) = told {
                 rows.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.saturating_add(count));
+            } else {
+                warnings.push(format!("site \"{site}\" was away at the end: the gradients that it evaluated are not counted"));
             }
         }
+    }
+    for site in status.view().sites.iter().filter(|site| site.absent > 0) {
+        info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns, "rounds were closed without it");
     }
     let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
     let outcome = gather(&plan, run, &sinks, chains, interrupted)?;
     info!(seconds, iterations = outcome.iterations, "sampled");
-    Ok(Served { outcome, seconds, problem, plan })
+    Ok(Served { outcome, seconds, problem, plan, warnings })
 }
 
 fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {

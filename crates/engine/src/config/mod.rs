@@ -198,6 +198,8 @@ pub struct SamplerConfig {
     pub weights_by_rows: bool,
     /// One participation probability for all, until the number of clients is known.
     pub participation_probability: Option<f64>,
+    /// How many seconds a round may take before it is closed without those who have not answered, where participation is elastic.
+    pub round_deadline: Option<f64>,
     /// Whether chains move in coordinates in which the posterior is round.
     pub precondition: bool,
     /// Where the table stands.

@@ -170,6 +170,7 @@ impl LongLmc {
             settings: SamplerSettings { precision: Some(Precision::F64), ..SamplerSettings::default() },
             weights_by_rows: false,
             participation_probability: None,
+            round_deadline: None,
             precondition: true,
             place: Place { line: config.sampler.place.line, field: "target".into() },
         };
