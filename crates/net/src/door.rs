@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const QUEUE: usize = 1024;
 /// How many frames a site may send beyond those that it was asked for.
 const UNASKED: i64 = 16;
+/// What is said of a site that sends more than that.
+const FLOOD: &str = "a flood: it sends more than it was asked for";
 
 /// What happens at the door.
 #[derive(Debug)]
@@ -77,6 +79,13 @@ pub struct Link {
 }
 
 impl Link {
+    /// A new way to a site: what is sent on it, and how many frames the site may still send.
+    pub(crate) fn open(generation: u64) -> (Link, mpsc::Receiver<Result<Frame, Status>>, Arc<AtomicI64>) {
+        let (to, outward) = mpsc::channel(QUEUE);
+        let credit = Arc::new(AtomicI64::new(0));
+        (Link { generation, to, credit: Arc::clone(&credit) }, outward, credit)
+    }
+
     /// Send a frame; `false`: the connection is gone, or the site does not read.
     pub fn send(&self, frame: Frame, awaits_answer: bool) -> bool {
         if awaits_answer {
@@ -173,10 +182,8 @@ impl StreamingService<Frame> for Door {
                     return Err(Status::permission_denied(why));
                 }
             };
-            let (to, outward) = mpsc::channel(QUEUE);
             let generation = inner.generation.fetch_add(1, Ordering::Relaxed);
-            let link = Link { generation, to, credit: Arc::new(AtomicI64::new(0)) };
-            let credit = Arc::clone(&link.credit);
+            let (link, outward, credit) = Link::open(generation);
             if inner.events.send(Event::Joined { client, link }).await.is_err() {
                 return Err(Status::unavailable("the run is over"));
             }
@@ -196,15 +203,22 @@ async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usi
     let first = first.map_err(|_| unknown(format!("it said nothing for {} seconds", PATIENCE.as_secs())))?;
     let first = first.map_err(|status| unknown(format!("its first frame cannot be read: {}", status.message())))?;
     let first = first.ok_or_else(|| unknown("it left without a word".into()))?;
+    let (client, site) = greeted(&inner.sites, &first)?;
+    let certificate = certificates.as_deref().and_then(|chain| chain.first());
+    inner.admission.check(&site, certificate, ticket.as_deref()).map_err(|why| (Some(client), why))?;
+    Ok((client, stream))
+}
+
+/// Check a newcomer's greeting: which site it names, and that it has our version.
+pub(crate) fn greeted(sites: &[String], first: &Frame) -> Result<(usize, String), (Option<usize>, String)> {
+    let unknown = |why: String| (None, why);
     let Tell::Hello { version, site } = first.read().map_err(unknown)? else {
         return Err(unknown("its first words were no greeting".into()));
     };
-    let Some(client) = inner.sites.iter().position(|known| *known == site) else {
+    let Some(client) = sites.iter().position(|known| *known == site) else {
         let site: String = site.chars().take(80).collect();
-        return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", inner.sites.join(", "))));
+        return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", sites.join(", "))));
     };
-    let certificate = certificates.as_deref().and_then(|chain| chain.first());
-    inner.admission.check(&site, certificate, ticket.as_deref()).map_err(|why| (Some(client), why))?;
     if version != VERSION {
         let version: String = version.chars().take(40).collect();
         return Err((
@@ -212,7 +226,20 @@ async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usi
             format!("site \"{site}\" runs version {version}, the server version {VERSION}: install the same on both"),
         ));
     }
-    Ok((client, stream))
+    Ok((client, site))
+}
+
+/// Why a frame is more than a site may send, if it is. It counts against what the site was asked for.
+pub(crate) fn too_much(frame: &Frame, most_message: usize, credit: &AtomicI64) -> Option<String> {
+    let most = match frame.kind {
+        WORDS => MOST_WORDS,
+        MESSAGE => most_message,
+        _ => 0,
+    };
+    if frame.body.len() > most {
+        return Some(format!("a frame of kind {} with {} bytes, where {most} is the most", frame.kind, frame.body.len()));
+    }
+    (credit.fetch_sub(1, Ordering::Relaxed) <= -UNASKED).then(|| FLOOD.to_owned())
 }
 
 /// Carry what a site says to the conductor, until the connection ends or the site says too much.
@@ -223,22 +250,15 @@ async fn listen(inner: Arc<Inner>, client: usize, generation: u64, credit: Arc<A
             Ok(None) => break "it closed the connection".to_owned(),
             Err(status) => break format!("the connection broke: {}", status.message()),
         };
-        let most = match frame.kind {
-            WORDS => MOST_WORDS,
-            MESSAGE => inner.most_message.load(Ordering::Relaxed),
-            _ => 0,
-        };
-        if frame.body.len() > most {
-            let why = format!("a frame of kind {} with {} bytes, where {most} is the most", frame.kind, frame.body.len());
-            if inner.events.send(Event::Refused { client: Some(client), why }).await.is_err() {
+        if let Some(why) = too_much(&frame, inner.most_message.load(Ordering::Relaxed), &credit) {
+            let floods = why == FLOOD;
+            if inner.events.send(Event::Refused { client: Some(client), why: why.clone() }).await.is_err() {
                 return;
             }
+            if floods {
+                break why;
+            }
             continue;
-        }
-        if credit.fetch_sub(1, Ordering::Relaxed) <= -UNASKED {
-            let why = "a flood: it sends more than it was asked for".to_owned();
-            let _ = inner.events.send(Event::Refused { client: Some(client), why: why.clone() }).await;
-            break why;
         }
         if inner.events.send(Event::Heard { client, generation, frame }).await.is_err() {
             return;

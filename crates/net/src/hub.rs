@@ -243,7 +243,8 @@ impl Hub {
                 Turn::At(client, counts) => self.resume(phase, survey, client, &counts, parties, &running)?,
                 Turn::Message(client, frame) => {
                     let chain = frame.chain as usize;
-                    let ended = frame.phase == phase && running.get(chain).is_some_and(|runs| !*runs) && parties[chain].patience().is_some();
+                    let ended =
+                        frame.phase == phase && running.get(chain).is_some_and(|runs| !*runs) && parties[chain].patience().is_some();
                     if ended && self.places[client].busy.remove(&chain) {
                         self.status.late(client); // the chain came to its end without it
                         continue;

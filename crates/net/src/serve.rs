@@ -25,9 +25,10 @@ use tracing::info;
 use crate::certs::hex;
 use crate::chain::HostedChain;
 pub use crate::door::Admission;
-use crate::door::Door;
+use crate::door::{Door, Event};
 use crate::http;
 use crate::hub::{Broken, Hub};
+use crate::post::Post;
 use crate::status::Status;
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
@@ -151,11 +152,7 @@ pub fn serve<K>(
     mut tell: impl FnMut(Stage<'_>),
     keep: impl FnOnce(Served) -> K,
 ) -> Result<K, ServeError> {
-    let setup = |what: &str| {
-        let what = what.to_owned();
-        move |error: &dyn std::fmt::Display| ServeError::Setup(format!("{what}: {error}"))
-    };
-    let address = listener.local_addr().map_err(|e| setup("the address is not known")(&e))?;
+    let address = listener.local_addr().map_err(|e| setup("the address is not known", &e))?;
     let tls = match &options.admission {
         Admission::Word if !address.ip().is_loopback() => {
             let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
@@ -167,62 +164,109 @@ pub fn serve<K>(
         }
         Admission::Tickets(tickets) => Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone())),
     };
-    if config.draws.is_some() && options.state.is_some() {
-        return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
-    }
-    let sites = names(config)?;
-    let memory = Memory::open(options.state.as_deref(), config)?;
-    let boot = u64::from_le_bytes(random::<8>()?);
-    let welcome = |index: usize| {
-        Ask::Welcome(Box::new(Welcome {
-            version: VERSION.into(),
-            run: memory.run.clone(),
-            boot,
-            config: config.shown_to(index),
-            index,
-            simulation: config.seeds == Seeds::Simulation,
-        }))
-    };
-    let welcomes: Vec<Ask> = (0..sites.len()).map(welcome).collect();
-
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|e| setup("no threads")(&e))?;
-    let (sender, events) = mpsc::channel(QUEUE);
-    let most_message = Arc::new(AtomicUsize::new(0));
-    let door = Door::new(sites, options.admission.clone(), sender, Arc::clone(&most_message));
+    let hall = Hall::open(config, options)?;
+    let door = Door::new(status.sites(), options.admission.clone(), hall.sender.clone(), Arc::clone(&hall.most_message));
     let (over, is_over) = oneshot::channel::<()>();
-    let listener = listened(&runtime, listener).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
+    let listener = listened(&hall.runtime, listener).map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
     tell(Stage::Listening(address));
     let mut builder =
         Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).http2_keepalive_timeout(Some(KEEPALIVE)).max_concurrent_streams(4);
     if let Some(tls) = tls {
-        builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve")(&e))?;
+        builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let listening = runtime.spawn(async move {
+    let listening = hall.runtime.spawn(async move {
         let _ = builder
             .serve_with_incoming_shutdown(door, incoming, async {
                 let _ = is_over.await;
             })
             .await;
     });
-    if let Some(address) = options.http {
-        let bound = bind(address)?;
-        let bound = listened(&runtime, bound).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
-        tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
-        runtime.spawn(http::show(bound, Arc::clone(status)));
-    }
-
-    let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
-    let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
-    let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
-    let kept = served.map(keep);
-    hub.farewell(finished);
-    drop(hub);
+    let (kept, runtime) = hall.host(config, options, status, tell, keep)?;
     let _ = over.send(());
     let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
     runtime.shutdown_timeout(LINGER);
     kept
+}
+
+/// Serve a run to its end by post: somebody else carries what waits in the letter boxes to the sites, and delivers what they answer. Who is who is for the carrier to know.
+pub fn serve_by_post<K>(
+    post: &Post,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: impl FnMut(Stage<'_>),
+    keep: impl FnOnce(Served) -> K,
+) -> Result<K, ServeError> {
+    let hall = Hall::open(config, options)?;
+    post.open(hall.sender.clone(), &hall.most_message);
+    let hosted = hall.host(config, options, status, tell, keep);
+    post.close();
+    let (kept, runtime) = hosted?;
+    runtime.shutdown_timeout(LINGER);
+    kept
+}
+
+/// Where a run takes place, whichever way the sites come in.
+struct Hall {
+    runtime: tokio::runtime::Runtime,
+    memory: Memory,
+    sender: mpsc::Sender<Event>,
+    events: mpsc::Receiver<Event>,
+    most_message: Arc<AtomicUsize>,
+}
+
+impl Hall {
+    fn open(config: &Config, options: &ServeOptions) -> Result<Hall, ServeError> {
+        if config.draws.is_some() && options.state.is_some() {
+            return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
+        }
+        let memory = Memory::open(options.state.as_deref(), config)?;
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().map_err(|e| setup("no threads", &e))?;
+        let (sender, events) = mpsc::channel(QUEUE);
+        Ok(Hall { runtime, memory, sender, events, most_message: Arc::default() })
+    }
+
+    /// Conduct the run, and let the sites go.
+    fn host<K>(
+        self,
+        config: &Config,
+        options: &ServeOptions,
+        status: &Arc<Status>,
+        mut tell: impl FnMut(Stage<'_>),
+        keep: impl FnOnce(Served) -> K,
+    ) -> Result<(Result<K, ServeError>, tokio::runtime::Runtime), ServeError> {
+        let Hall { runtime, memory, sender, events, most_message } = self;
+        drop(sender); // the door and the post have their own
+        if let Some(address) = options.http {
+            let bound = listened(&runtime, bind(address)?).map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
+            tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
+            runtime.spawn(http::show(bound, Arc::clone(status)));
+        }
+        let boot = u64::from_le_bytes(random::<8>()?);
+        let welcome = |index: usize| {
+            Ask::Welcome(Box::new(Welcome {
+                version: VERSION.into(),
+                run: memory.run.clone(),
+                boot,
+                config: config.shown_to(index),
+                index,
+                simulation: config.seeds == Seeds::Simulation,
+            }))
+        };
+        let welcomes: Vec<Ask> = (0..names(config)?.len()).map(welcome).collect();
+        let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
+        let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
+        let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
+        let kept = served.map(keep);
+        hub.farewell(finished);
+        Ok((kept, runtime))
+    }
+}
+
+fn setup(what: &str, error: &dyn std::fmt::Display) -> ServeError {
+    ServeError::Setup(format!("{what}: {error}"))
 }
 
 /// A listener that the runtime looks after.

@@ -17,6 +17,7 @@ use consilience_engine::store::{DurableClient, Folder, StoreError, private_seed}
 use thiserror::Error;
 use tracing::{info, warn};
 
+use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
@@ -164,6 +165,11 @@ impl Worker {
         };
         let phase = if let Tell::At(_) = told { Ask::phase(frame) } else { frame.phase };
         Ok(Did::Said(Some(Frame::words(phase, &told))))
+    }
+
+    /// Whether a message belongs to the survey that is going on.
+    pub(crate) fn surveys(&self, frame: &Frame) -> bool {
+        self.run.as_ref().and_then(|run| run.survey.as_ref()).is_some_and(|(phase, _)| *phase == frame.phase)
     }
 
     /// The server says which run this is.
@@ -334,7 +340,7 @@ impl Run {
             None => {}
         }
         let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
-        let folder = brings.state.as_ref().map(|state| state.join(&self.welcome.run));
+        let folder = brings.state.as_ref().map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site))); // sites of one machine may share a folder
         let public = Seed::new(self.config.seed);
         let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
         let id = ClientId(self.welcome.index as u32);
