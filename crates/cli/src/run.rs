@@ -129,7 +129,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     };
     let reference = find_reference(config, options, &problem, &plan, with_reference);
     let mut left_out = None;
-    if place.is_some() {
+    if place.is_some() && config.lp != Some(false) {
         match log_density(&problem.target, &outcome.draws) {
             Ok(lp) => outcome.statistics.insert(0, lp),
             Err(why) => left_out = Some(why),

@@ -32,7 +32,7 @@ impl Trail {
         (plan, run, index): (&Plan, &RunConfig, usize),
         event: Event,
         server: &dyn Sampler,
-        participants: usize,
+        (participants, gradients): (usize, Option<u64>),
         ledger: &Ledger,
     ) -> Result<(), RunError> {
         match event {
@@ -44,7 +44,7 @@ impl Trail {
                             iteration: server.iteration(),
                             bits_up: ledger.total(Direction::Up),
                             bits_down: ledger.total(Direction::Down),
-                            gradients: None,
+                            gradients,
                             participants,
                         });
                     }

@@ -43,6 +43,8 @@ struct Host<'a> {
     trail: Trail,
     /// How many answers the open round has.
     present: u64,
+    /// How many gradients of single rows each site has evaluated, as it says.
+    rows: Vec<u64>,
 }
 
 impl<'a> HostedChain<'a> {
@@ -58,7 +60,7 @@ impl<'a> HostedChain<'a> {
         let machine = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
         let format = plan.recipe.format(&plan.target, keys)?;
         let server = Server::new(machine, problem.statement.clone(), plan.target.clients.len(), format).limited(largest_norm);
-        let mut host = Host { plan, run, index, server, trail, present: 0 };
+        let mut host = Host { plan, run, index, server, trail, present: 0, rows: vec![0; plan.target.clients.len()] };
         let mut journal = None;
         if let Some(folder) = folder {
             let disk = Folder::open(folder).map_err(|error| StoreError::Io { file: folder.display().to_string(), error })?;
@@ -94,9 +96,9 @@ impl<'a> HostedChain<'a> {
 }
 
 impl Party for HostedChain<'_> {
-    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        self.minutes.handle(&mut self.host.server, from, bytes)?;
-        self.host.present += 1;
+    fn handle(&mut self, from: ClientId, bytes: &[u8], rows: u64) -> Result<(), Refusal> {
+        self.minutes.handle(&mut self.host.server, from, bytes, rows)?;
+        self.host.answered(from, rows);
         Ok(())
     }
 
@@ -189,12 +191,19 @@ impl Host<'_> {
         self.server.machine().iteration() < self.run.iterations
     }
 
+    fn answered(&mut self, from: ClientId, rows: u64) {
+        self.present += 1;
+        let known = &mut self.rows[from.index()];
+        *known = rows.max(*known);
+    }
+
     fn poll(&mut self) -> Result<Option<Output>, RunError> {
         let output = self.server.poll();
         if let Some(Output::Happened(event)) = output {
             let participants = std::mem::take(&mut self.present) as usize;
+            let gradients = self.rows.iter().fold(0, |sum: u64, rows| sum.saturating_add(*rows));
             let about = (self.plan, self.run, self.index);
-            self.trail.follow(about, event, &**self.server.machine(), participants, self.server.ledger())?;
+            self.trail.follow(about, event, &**self.server.machine(), (participants, Some(gradients)), self.server.ledger())?;
         }
         Ok(output)
     }
@@ -215,6 +224,7 @@ impl State for Host<'_> {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         self.server.state(visit)?;
         visit.number("the answers of the open round", &mut self.present)?;
+        visit.numbers("the rows that each site evaluated", &mut self.rows)?;
         self.trail.state(visit)
     }
 }
@@ -222,7 +232,9 @@ impl State for Host<'_> {
 impl Replay for Host<'_> {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
         self.drain().map_err(|error| error.to_string())?;
-        self.present = Minutes::replay(&mut self.server, record)?;
+        let mut answers = Vec::new();
+        Minutes::replay(&mut self.server, record, |from, rows| answers.push((from, rows)))?;
+        answers.into_iter().for_each(|(from, rows)| self.answered(from, rows));
         self.drain().map_err(|error| error.to_string())
     }
 }

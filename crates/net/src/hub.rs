@@ -53,8 +53,8 @@ pub enum Broken {
 
 /// The server's side of one chain of exchanges.
 pub trait Party {
-    /// Take in the answer of a site.
-    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal>;
+    /// Take in the answer of a site, which has evaluated so many gradients of single rows by now.
+    fn handle(&mut self, from: ClientId, bytes: &[u8], rows: u64) -> Result<(), Refusal>;
 
     /// The next thing to do, if there is any before more answers come.
     fn poll(&mut self) -> Result<Option<Output>, Complaint>;
@@ -91,7 +91,7 @@ pub trait Party {
 pub type Complaint = Box<dyn std::error::Error + Send + Sync>;
 
 impl<E: Exchange + ?Sized> Party for Server<&mut E> {
-    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
+    fn handle(&mut self, from: ClientId, bytes: &[u8], _rows: u64) -> Result<(), Refusal> {
         Server::handle(self, from, bytes)
     }
 
@@ -199,11 +199,20 @@ impl Hub {
         Ok(self.ask_within(asks, None)?.into_iter().flatten().collect())
     }
 
+    /// Ask every site the same.
+    pub fn ask_all(&mut self, ask: &Ask) -> Result<Vec<Tell>, Broken> {
+        let frame = Frame::words(self.script.len() as u32, ask);
+        Ok(self.asked(vec![frame; self.sites.len()], None)?.into_iter().flatten().collect())
+    }
+
     /// Ask every site something, and wait so long for answers.
     pub fn ask_within(&mut self, asks: &[Ask], most: Option<Duration>) -> Result<Vec<Option<Tell>>, Broken> {
-        let since = Instant::now();
-        let step = self.script.len();
-        let asks: Vec<Frame> = asks.iter().map(|ask| Frame::words(step as u32, ask)).collect();
+        let step = self.script.len() as u32;
+        self.asked(asks.iter().map(|ask| Frame::words(step, ask)).collect(), most)
+    }
+
+    fn asked(&mut self, asks: Vec<Frame>, most: Option<Duration>) -> Result<Vec<Option<Tell>>, Broken> {
+        let (since, step) = (Instant::now(), self.script.len());
         self.script.push(Step { answers: vec![None; asks.len()], asks });
         for client in 0..self.places.len() {
             // Whoever is still catching up was sent all earlier steps when it came, and answers in order.
@@ -257,7 +266,7 @@ impl Hub {
                         );
                         continue;
                     }
-                    match parties[chain].handle(ClientId(client as u32), &frame.body) {
+                    match parties[chain].handle(ClientId(client as u32), &frame.body, frame.rows) {
                         Err(Refusal::WrongRound { found, round, .. })
                             if found < round && parties[chain].patience().is_some() && self.places[client].busy.remove(&chain) =>
                         {

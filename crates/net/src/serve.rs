@@ -10,9 +10,10 @@ use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
 use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
-use consilience_engine::draws::{MOST_HELD, Sinks};
+use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::{Plan, PlanError};
 use consilience_engine::problem::Problem;
+use consilience_engine::record::Statistic;
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{Introduction, agree, names};
 use consilience_engine::trail::Trail;
@@ -40,6 +41,9 @@ const QUEUE: usize = 4096;
 const LINGER: Duration = Duration::from_secs(2);
 /// How long elastic chains wait at least for the last words of a site.
 const LEAST_FAREWELL: Duration = Duration::from_secs(2);
+/// How many numbers of draws the sites are told for the log-density, in all and at once.
+const MOST_TOLD: usize = 4_000_000;
+const TOLD_AT_ONCE: usize = 50_000;
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// How a run is served.
@@ -345,9 +349,41 @@ fn conduct(
         info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns, "rounds were closed without it");
     }
     let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
-    let outcome = gather(&plan, run, &sinks, chains, interrupted)?;
+    let mut outcome = gather(&plan, run, &sinks, chains, interrupted)?;
+    if config.lp == Some(true) && !interrupted {
+        match log_density(&problem, &outcome.draws, hub)? {
+            Ok(lp) => outcome.statistics.insert(0, lp),
+            Err(why) => warnings.push(why),
+        }
+    }
     info!(seconds, iterations = outcome.iterations, "sampled");
     Ok(Served { outcome, seconds, problem, plan, warnings })
+}
+
+/// The log-density of every draw, from what the sites say of their part of it; a text says why it was left out.
+fn log_density(problem: &Problem, draws: &Draws, hub: &mut Hub) -> Result<Result<Statistic, String>, ServeError> {
+    let (d, target) = (draws.dim().max(1), &problem.target);
+    let rows: Vec<&[f64]> = draws.rows().collect();
+    if rows.len().saturating_mul(d) > MOST_TOLD {
+        return Ok(Err(format!(
+            "the log-density of the draws (lp) was not computed: {} draws of {d} parameters are too many to send",
+            rows.len()
+        )));
+    }
+    let mut values = Vec::with_capacity(rows.len());
+    for part in rows.chunks((TOLD_AT_ONCE / d).max(1)) {
+        let told = hub.ask_all(&Ask::Evaluate { draws: part.concat() })?;
+        let own = |tell: Tell| if let Tell::Potentials(values) = tell { values } else { Vec::new() };
+        let potentials: Vec<Vec<f64>> = told.into_iter().map(own).collect();
+        if potentials.iter().any(|values| values.len() != part.len()) {
+            return Ok(Err("the log-density of the draws (lp) was left out: a site answered for another number of draws".into()));
+        }
+        for (k, draw) in part.iter().enumerate() {
+            let likelihood: f64 = potentials.iter().map(|values| values[k]).sum();
+            values.push(-(likelihood + target.prior.value(draw)) / target.temperature);
+        }
+    }
+    Ok(Ok(Statistic { name: "lp".into(), values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect() }))
 }
 
 fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {

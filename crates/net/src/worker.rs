@@ -228,7 +228,10 @@ impl Worker {
             _ => return Err(SiteError::Disagree("the server gave an order before it said what is sampled".into())),
         };
         match refused {
-            None => Ok(Did::Said(Some(Frame::message(frame.phase, chain, out)))),
+            None => {
+                let rows = run.chains.as_ref().and_then(|(_, chains)| chains.get(chain)).map_or(0, Chain::rows_evaluated);
+                Ok(Did::Said(Some(Frame { rows, ..Frame::message(frame.phase, chain, out) })))
+            }
             Some(refusal) => {
                 warn!(reason = %refusal, "an order is refused");
                 Ok(Did::Said(None))
@@ -278,12 +281,27 @@ impl Run {
                 let chains = self.chains.as_ref().ok_or_else(|| SiteError::Disagree("the server did not say what is sampled".into()))?;
                 Tell::At(chains.1.iter().map(Chain::answered).collect())
             }
+            Ask::Evaluate { draws } => Tell::Potentials(self.evaluate(&draws)?),
             Ask::Finish => {
                 self.finished = true;
                 Tell::Finished(self.chains.iter().flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated)).collect())
             }
             Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
         })
+    }
+
+    /// This site's potential at every draw.
+    fn evaluate(&self, draws: &[f64]) -> Result<Vec<f64>, SiteError> {
+        if self.config.lp != Some(true) {
+            return Err(SiteError::Disagree(
+                "the server asks for this site's potential at the draws, and the config does not say output.lp = true".into(),
+            ));
+        }
+        let early = || SiteError::Disagree("the server asked before all had agreed".into());
+        let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
+        let own = &problem.target.clients[self.welcome.index];
+        let mut scratch = vec![0.0; own.scratch()];
+        Ok(draws.chunks_exact(own.dim()).map(|draw| own.value(draw, &mut scratch)).collect())
     }
 
     fn target(&self) -> Result<&Target, SiteError> {

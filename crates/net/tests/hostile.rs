@@ -110,7 +110,7 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
                     edited(honest, |body| body[0] = 99),
                     Frame { chain: 7, ..honest.clone() },
                     Frame { phase: honest.phase + 1, ..honest.clone() },
-                    Frame { kind: WORDS, phase: ASIDE, chain: 0, body: b"{\"Moan\":1}".to_vec().into() },
+                    Frame { kind: WORDS, phase: ASIDE, chain: 0, body: b"{\"Moan\":1}".to_vec().into(), rows: 0 },
                     edited(honest, |body| body.resize(5000, 0)),
                     Frame { kind: 9, ..honest.clone() },
                 ],
@@ -201,7 +201,7 @@ fn a_flood_is_cut_off_and_takes_no_memory() {
     runtime().block_on(async {
         let hello = Frame::words(ASIDE, &Tell::Hello { version: VERSION.into(), site: "east".into() });
         let (to, mut inward) = connect(&joining(address), hello).await.unwrap();
-        let junk = Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into() };
+        let junk = Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into(), rows: 0 };
         let mut sent = 0;
         while sent < 2000 && to.send(junk.clone()).await.is_ok() {
             sent += 1; // up to 2 GB

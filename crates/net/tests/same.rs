@@ -39,6 +39,19 @@ fn preconditioned_compressed_and_surveyed_hospitals_too() {
     sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
 
+/// Each site tells its potential at the draws where the config says so, and the log-density is the one of one process.
+#[test]
+fn the_log_density_of_draws_is_the_same_where_it_is_asked_for() {
+    let text = gaussians("name = \"lmc\"\nstep = 0.05", 40);
+    let asked = config(&format!("{text}[output]\nlp = true\n"));
+    let (served, (problem, _, outcome)) = (over_the_network(&asked, options()), in_process(&asked));
+    let lp = consilience_engine::statistics::log_density(&problem.target, &outcome.draws).unwrap();
+    assert_eq!(served.outcome.statistics[0], lp);
+    assert!(lp.values.iter().flatten().all(|value| value.is_finite()) && lp.values.len() == 2);
+    let unasked = over_the_network(&config(&text), options());
+    assert!(unasked.outcome.statistics.iter().all(|s| s.name != "lp"));
+}
+
 #[test]
 fn rows_and_weights_by_rows_too() {
     let text = "seeds = \"simulation\"\n[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\

@@ -265,6 +265,13 @@ pub const FIELDS: &[Field] = &[
         "where the chains start; with precondition, \"optimum\" scatters them around it",
     ),
     field("output", "draws", "a file ending in .csv or .npy", "none", "stream the draws there instead of holding them in memory"),
+    field(
+        "output",
+        "lp",
+        "true or false",
+        "true; over a network false",
+        "record the log-density of every draw (lp) in the run's folder; over a network all draws are sent to the sites once more, and each tells the server its potential there",
+    ),
 ];
 
 /// The keys of a table. Tables in a list share their documentation.

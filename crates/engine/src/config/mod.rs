@@ -34,6 +34,8 @@ pub struct Config {
     pub run: RunConfig,
     /// Where streamed draws go.
     pub draws: Option<PathBuf>,
+    /// Whether the log-density of every draw is wanted, if the config says so.
+    pub lp: Option<bool>,
     /// Where clients that join over a network take their noise from.
     pub seeds: Seeds,
 }
@@ -272,10 +274,10 @@ impl Config {
         };
         let sampler = sampler::read_sampler(&top, clients)?;
         let run = read_run(&top)?;
-        let draws = read_output(&top, &source)?;
+        let (draws, lp) = read_output(&top, &source)?;
         top.finish()?;
         drop(top);
-        Ok(Config { seed, target, sampler, run, draws, seeds, source })
+        Ok(Config { seed, target, sampler, run, draws, lp, seeds, source })
     }
 }
 
@@ -330,8 +332,8 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     Ok(RunConfig { chains, iterations, burn_in, thin, threads, start })
 }
 
-fn read_output(top: &Section<'_>, source: &Source) -> Result<Option<PathBuf>, ConfigError> {
-    let Some(value) = top.get("output") else { return Ok(None) };
+fn read_output(top: &Section<'_>, source: &Source) -> Result<(Option<PathBuf>, Option<bool>), ConfigError> {
+    let Some(value) = top.get("output") else { return Ok((None, None)) };
     let section = value.section()?;
     let draws = optional(section.get("draws"), |v| {
         let file = v.text("a file name")?;
@@ -341,6 +343,7 @@ fn read_output(top: &Section<'_>, source: &Source) -> Result<Option<PathBuf>, Co
             Err(v.error(format!("\"{file}\" is of no known kind"), "use a name that ends in .csv or .npy"))
         }
     })?;
+    let lp = optional(section.get("lp"), boolean)?;
     section.finish()?;
-    Ok(draws)
+    Ok((draws, lp))
 }

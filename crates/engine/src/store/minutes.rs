@@ -14,10 +14,11 @@ pub struct Minutes {
 }
 
 impl Minutes {
-    /// Have the server take in an answer, and take it down.
-    pub fn handle<E: Exchange>(&mut self, server: &mut Server<E>, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
+    /// Have the server take in an answer, and take it down with a number that came beside it.
+    pub fn handle<E: Exchange>(&mut self, server: &mut Server<E>, from: ClientId, bytes: &[u8], aside: u64) -> Result<(), Refusal> {
         server.handle(from, bytes)?;
         self.round.extend_from_slice(&from.0.to_le_bytes());
+        self.round.extend_from_slice(&aside.to_le_bytes());
         self.round.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.round.extend_from_slice(bytes);
         Ok(())
@@ -48,9 +49,9 @@ impl Minutes {
         self.closed = false;
     }
 
-    /// Have a server that waits for answers take in those of a record, and say how many they are.
-    pub fn replay<E: Exchange>(server: &mut Server<E>, record: &[u8]) -> Result<u64, String> {
-        let (mut rest, mut answers) = (record, 0);
+    /// Have a server that waits for answers take in those of a record; `answered` is told of each, with the number beside it.
+    pub fn replay<E: Exchange>(server: &mut Server<E>, record: &[u8], mut answered: impl FnMut(ClientId, u64)) -> Result<(), String> {
+        let mut rest = record;
         while let Some((from, more)) = rest.split_first_chunk::<4>() {
             let from = ClientId(u32::from_le_bytes(*from));
             if from.0 == CLOSED && more.is_empty() {
@@ -58,11 +59,14 @@ impl Minutes {
                 rest = more;
                 break;
             }
-            let Some((bytes, more)) = split(more) else { return Err("it is too short".into()) };
+            let Some((aside, (bytes, more))) = more.split_first_chunk::<8>().and_then(|(aside, more)| Some((aside, split(more)?))) else {
+                return Err("it is too short".into());
+            };
             server.handle(from, bytes).map_err(|refusal| refusal.to_string())?;
-            (rest, answers) = (more, answers + 1);
+            answered(from, u64::from_le_bytes(*aside));
+            rest = more;
         }
-        if !rest.is_empty() || server.outstanding().next().is_some() { Err("it lacks an answer".into()) } else { Ok(answers) }
+        if !rest.is_empty() || server.outstanding().next().is_some() { Err("it lacks an answer".into()) } else { Ok(()) }
     }
 }
 

@@ -113,7 +113,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
 
     /// Take in the answer of a client.
     pub fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        self.minutes.handle(&mut self.server, from, bytes)
+        self.minutes.handle(&mut self.server, from, bytes, 0)
     }
 
     /// The next thing to do; `None`: wait for answers.
@@ -184,7 +184,7 @@ impl<E: Exchange> State for Host<'_, E> {
 impl<E: Exchange> Replay for Host<'_, E> {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
         self.drain();
-        Minutes::replay(self.server, record)?;
+        Minutes::replay(self.server, record, |_, _| {})?;
         self.drain();
         Ok(())
     }
