@@ -258,6 +258,7 @@ fn gaussian(config: &Config, client: &GaussianClient) -> Result<Data, ConfigErro
     let cells = match &client.matrix {
         Cells::Inline(cells, _) => cells.clone(),
         Cells::File(path) => numbers::read(path).map_err(|e| complain(e, "give a CSV file with one row of the matrix a line"))?.cells,
+        Cells::Table(table) => numbers::of(table).map_err(|e| complain(e, "give the matrix as a list of rows"))?.cells,
         Cells::Elsewhere => return Err(elsewhere(config, &client.place, "mean", "mean = [0.0] and precision = [[1.0]]")),
     };
     let built = if client.is_covariance {
@@ -275,6 +276,9 @@ fn rows(config: &Config, client: &RowsClient, kind: RowsModel, intercept: bool) 
     let table = match &client.cells {
         Cells::Inline(cells, columns) => Numbers { names: None, cells: cells.clone(), columns: *columns },
         Cells::File(path) => numbers::read(path).map_err(|e| complain(e, "give a CSV file with one row of numbers a line"))?,
+        Cells::Table(table) => {
+            numbers::of(table).map_err(|e| complain(e, "state a formula, which codes words and imputes what is missing"))?
+        }
         Cells::Elsewhere => return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\"")),
     };
     let (columns, potential) = build_client(&table, client, kind, intercept).map_err(|(problem, fix)| complain(problem, &fix))?;
