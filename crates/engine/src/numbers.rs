@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::data::{Column, Kind, Table};
+
 /// A table of numbers, with the names of its columns if the file has them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Numbers {
@@ -13,6 +15,24 @@ pub struct Numbers {
     pub cells: Vec<f64>,
     /// How many columns there are.
     pub columns: usize,
+}
+
+/// The numbers of a table in memory; words and missing values are refused.
+pub fn of(table: &Table) -> Result<Numbers, String> {
+    let (names, columns) = (table.specs().iter().map(|spec| spec.name.clone()).collect(), table.specs().len());
+    let mut cells = vec![0.0; table.rows() * columns];
+    for (at, spec) in table.specs().iter().enumerate() {
+        let Some((_, column)) = table.column(&spec.name) else { continue };
+        for row in 0..table.rows() {
+            let cell = match column {
+                Column::Number(values) => values[row],
+                Column::Category(values) if spec.kind == Kind::Binary => values.cells[row].map(|level| level as f64),
+                Column::Category(_) => return Err(format!("the column `{}` has words", spec.name)),
+            };
+            cells[row * columns + at] = cell.ok_or_else(|| format!("row {} of the column `{}` is missing", row + 1, spec.name))?;
+        }
+    }
+    Ok(Numbers { names: Some(names), cells, columns })
 }
 
 /// Read a CSV file whose cells are finite numbers; a first line with a word in it is a header.

@@ -300,6 +300,7 @@ fn gaussian(config: &Config, client: &GaussianClient, own: &Own) -> Result<Data,
         (Some(numbers), _) => numbers.cells,
         (None, Cells::Inline(cells, _)) => cells.clone(),
         (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?.cells,
+        (None, Cells::Table(table)) => numbers::of(table).map_err(|e| complain(e, "give the matrix as a list of rows"))?.cells,
         (None, Cells::Elsewhere) => return Err(elsewhere(config, &client.place, "mean", "mean = [0.0] and precision = [[1.0]]")),
     };
     let built = if client.is_covariance {
@@ -319,6 +320,9 @@ fn rows(config: &Config, client: &RowsClient, own: &Own, (kind, intercept): (Row
         (Some(numbers), _) => numbers,
         (None, Cells::Inline(cells, columns)) => Numbers { names: None, cells: cells.clone(), columns: *columns },
         (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?,
+        (None, Cells::Table(table)) => {
+            numbers::of(table).map_err(|e| complain(e, "state a formula, which codes words and imputes what is missing"))?
+        }
         (None, Cells::Elsewhere) => return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\"")),
     };
     let (columns, potential) = build_client(&table, client, kind, intercept).map_err(|(problem, fix)| complain(problem, &fix))?;

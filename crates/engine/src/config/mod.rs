@@ -9,6 +9,7 @@ mod sampler;
 mod target;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
@@ -18,6 +19,9 @@ pub use named::NamedData;
 pub use own::{Generated, OwnData, OwnSource};
 pub use reader::ConfigError;
 use reader::{Document, Section, Value};
+
+use crate::data::Table;
+use crate::data::memory::Tables;
 
 /// Everything that a config says, checked as far as that is possible without its data.
 #[derive(Clone, Debug)]
@@ -152,6 +156,8 @@ pub enum Cells {
     Inline(Vec<f64>, usize),
     /// In a CSV file.
     File(PathBuf),
+    /// In memory.
+    Table(Arc<Table>),
     /// With the client alone, which brings them when it joins.
     Elsewhere,
 }
@@ -253,6 +259,11 @@ impl Config {
 
     /// Check a config's text.
     pub fn parse(source: Source) -> Result<Config, ConfigError> {
+        Config::parse_with(source, &Tables::new())
+    }
+
+    /// Check the text of a config, some of whose clients have their rows in memory.
+    pub fn parse_with(source: Source, tables: &Tables) -> Result<Config, ConfigError> {
         let parsed = DeTable::parse(&source.text).map_err(|error| {
             let document = Document { file: &source.file, text: &source.text };
             let span = error.span().unwrap_or(0..0);
@@ -263,7 +274,7 @@ impl Config {
         let seed = optional(top.get("seed"), |v| v.whole(0))?.unwrap_or(1);
         let seeds = optional(top.get("seeds"), |v| v.choice(&[("private", Seeds::Private), ("simulation", Seeds::Simulation)]))?
             .unwrap_or_default();
-        let target = target::read_target(&top, &source)?;
+        let target = target::read_target(&top, &source, tables)?;
         let clients = match &target.model {
             ModelConfig::Builtin(_) => None,
             ModelConfig::Named(named) => named.clients,
