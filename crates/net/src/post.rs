@@ -1,8 +1,8 @@
 //! Carry frames by post: for transports that deliver bundles of bytes now and then, to sites that wake for each and forget all but what they keep on disk.
 //!
 //! The server's side is a [`Post`]: whoever carries the mail collects what waits for a site and delivers what the site answers. An empty bundle is a knock; a site that knows nothing of the run,
-//! since it is new or has lost its state, answers with its greeting, and is told everything again. The site's side is [`answer`]: one bundle in, one out. Between bundles a site keeps what it
-//! was told, and the state of its chains, in its state folder; nothing leaves before that is on disk.
+//! since it is new or has lost its state, answers with its greeting, and is told everything again. The site's side is a [`Correspondent`]: one bundle in, one out. With a state folder it keeps
+//! what it was told, and the state of its chains, on disk before anything leaves, and need not live between letters.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -157,48 +157,59 @@ pub struct Answered {
     pub trouble: Option<SiteError>,
 }
 
-/// Do what a bundle asks of a site.
-pub fn answer(brings: Brings, bundle: &[u8]) -> Result<Answered, SiteError> {
-    let Some(state) = brings.state.clone() else {
-        return Err(SiteError::Disagree(
-            "a site that is reached by post needs a state folder: it forgets everything else between letters".into(),
-        ));
-    };
-    let told = Told { file: state.join(format!("{}.told", name_of_site(&brings.site))) };
-    let mut worker = Worker::new(brings);
-    let frames = unbundled(bundle).map_err(SiteError::Disagree)?;
-    let welcomed = |frame: &Frame| matches!(frame.read(), Ok(Ask::Welcome(_)));
-    if !frames.first().is_some_and(welcomed) {
-        let known = told.read()?;
-        if frames.is_empty() || known.is_empty() || known.iter().any(|frame| worker.handle(frame).is_err()) {
-            return Ok(Answered { bundle: worker.hello().encode_length_delimited_to_vec(), over: None, trouble: None });
-        }
+/// A site that is reached by post. With a state folder it may be made anew for every letter; without, it must live as long as the run.
+pub struct Correspondent {
+    worker: Worker,
+    told: Option<Told>,
+    /// Whether it remembers the run.
+    knows: bool,
+}
+
+impl Correspondent {
+    /// A site that brings this, with what it was told before.
+    pub fn new(brings: Brings) -> Result<Correspondent, SiteError> {
+        let file = |state: &PathBuf| Told { file: state.join(format!("{}.told", name_of_site(&brings.site))) };
+        let told = brings.state.as_ref().map(file);
+        let mut worker = Worker::new(brings);
+        let known = told.as_ref().map_or(Ok(Vec::new()), Told::read)?;
+        let knows = !known.is_empty() && known.iter().all(|frame| worker.handle(frame).is_ok());
+        Ok(Correspondent { worker, told, knows })
     }
-    let mut answered = Answered { bundle: Vec::new(), over: None, trouble: None };
-    let mut say = |frame: &Frame| answered.bundle.extend(frame.encode_length_delimited_to_vec());
-    for frame in &frames {
-        let is_order = frame.kind == MESSAGE && !worker.surveys(frame);
-        match worker.handle(frame) {
-            Ok(Did::Said(said)) => {
-                if !is_order {
-                    told.note(frame, welcomed(frame))?; // a chain's state is kept by the chain
+
+    /// Do what a bundle asks.
+    pub fn answer(&mut self, bundle: &[u8]) -> Result<Answered, SiteError> {
+        let frames = unbundled(bundle).map_err(SiteError::Disagree)?;
+        let welcomed = |frame: &Frame| matches!(frame.read(), Ok(Ask::Welcome(_)));
+        if !(self.knows && !frames.is_empty() || frames.first().is_some_and(welcomed)) {
+            return Ok(Answered { bundle: self.worker.hello().encode_length_delimited_to_vec(), over: None, trouble: None });
+        }
+        let mut answered = Answered { bundle: Vec::new(), over: None, trouble: None };
+        let mut say = |frame: &Frame| answered.bundle.extend(frame.encode_length_delimited_to_vec());
+        for frame in &frames {
+            let is_order = frame.kind == MESSAGE && !self.worker.surveys(frame);
+            match self.worker.handle(frame) {
+                Ok(Did::Said(said)) => {
+                    if let (false, Some(told)) = (is_order, &self.told) {
+                        told.note(frame, welcomed(frame))?; // a chain's state is kept by the chain
+                    }
+                    self.knows = true;
+                    said.iter().for_each(&mut say);
                 }
-                said.iter().for_each(&mut say);
-            }
-            Ok(Did::Over { finished }) => {
-                told.forget()?;
-                say(&Worker::farewell());
-                answered.over = Some(finished);
-                break;
-            }
-            Err(error) => {
-                say(&Worker::decline(&error));
-                answered.trouble = Some(error);
-                break;
+                Ok(Did::Over { finished }) => {
+                    self.told.as_ref().map_or(Ok(()), Told::forget)?;
+                    say(&Worker::farewell());
+                    answered.over = Some(finished);
+                    break;
+                }
+                Err(error) => {
+                    say(&Worker::decline(&error));
+                    answered.trouble = Some(error);
+                    break;
+                }
             }
         }
+        Ok(answered)
     }
-    Ok(answered)
 }
 
 /// What a site was told in this run, on disk.

