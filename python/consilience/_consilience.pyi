@@ -1,7 +1,7 @@
 """The compiled half: glue around the engine. Use what `consilience` itself exports."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,8 @@ Floats = npt.NDArray[np.float64]
 
 __version__: str
 HEART: str
+
+_Columns = list[tuple[str, list[tuple[str, Floats | list[str | None]]]]]
 
 class _Stated(Protocol):
     @property
@@ -41,12 +43,38 @@ class Compressor:
     def omega(self, dimension: int) -> float | None: ...
     def alpha(self, dimension: int) -> float | None: ...
 
+class Site:
+    def __new__(
+        cls,
+        stated: _Stated,
+        columns: _Columns,
+        name: str,
+        private: bytes,
+        state: bytes | None = None,
+    ) -> Site: ...
+    def answer(self, message: bytes) -> bytes: ...
+    def state(self) -> bytes: ...
+
+def serve(
+    stated: _Stated, created: str, carry: Callable[[dict[str, bytes]], Mapping[str, bytes]], show: Callable[..., Any] | None = None
+) -> Run: ...
 def sample(
     stated: _Stated,
-    columns: list[tuple[str, list[tuple[str, Floats | list[str | None]]]]],
+    columns: _Columns,
     created: str,
     show: Callable[..., Any] | None = None,
 ) -> Run: ...
+def exact(stated: _Stated, columns: _Columns) -> str: ...
+def compare(all: Sequence[tuple[str, _Stated]], columns: _Columns, show: Callable[..., Any] | None = None) -> tuple[str, str]: ...
+def reproduce(
+    id: str,
+    size: str,
+    folder: str | os.PathLike[str],
+    seed: int | None = None,
+    data: str | os.PathLike[str] | None = None,
+    show: Callable[..., Any] | None = None,
+) -> tuple[str, str]: ...
+def reproductions() -> str: ...
 def summarise(draws: Floats) -> Floats: ...
 def measured(name: str, draws: Floats) -> Floats: ...
 def distance(name: str, left: Floats, right: Floats, directions: int = 100, seed: int = 1) -> float: ...

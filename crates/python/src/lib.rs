@@ -2,8 +2,10 @@
 
 mod compressor;
 mod errors;
+mod judged;
 mod listing;
 mod measures;
+mod protocol;
 mod run;
 mod stated;
 mod tables;
@@ -20,9 +22,13 @@ mod _consilience {
     #[pymodule_export]
     use crate::compressor::Compressor;
     #[pymodule_export]
+    use crate::judged::{compare, exact, reproduce, reproductions};
+    #[pymodule_export]
     use crate::listing::{fields, samplers};
     #[pymodule_export]
     use crate::measures::{distance, measured, summarise};
+    #[pymodule_export]
+    use crate::protocol::{Site, serve};
     #[pymodule_export]
     use crate::run::{Run, sample};
 

@@ -86,7 +86,7 @@ fn judge(problem: &Problem, record: &mut Record) {
 
 impl Run {
     /// Hand the draws to NumPy, which then owns them; nobody may change them.
-    fn new(py: Python<'_>, mut record: Record) -> PyResult<Run> {
+    pub fn new(py: Python<'_>, mut record: Record) -> PyResult<Run> {
         let (chains, length, d) = (record.draws.chains(), record.draws.length(), record.parameters.len());
         let facts = facts(&record).to_string();
         let draws = std::mem::replace(&mut record.draws, Draws::new(d));
