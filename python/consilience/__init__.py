@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from . import measures
+from . import measures, network
 from ._consilience import __version__
+from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
 from ._listing import fields, samplers
 from ._result import Result, Summary
 from ._sample import heart, sample
@@ -17,20 +18,29 @@ from .compressors import Compressor, compressor
 from .errors import ConfigError, DataError, Error, InterruptedWarning, Refused, SamplingError
 
 __all__ = [
+    "Comparison",
     "Compressor",
     "ConfigError",
     "DataError",
     "Error",
+    "Exact",
     "InterruptedWarning",
+    "Law",
     "Refused",
+    "Reproduction",
     "Result",
     "SamplingError",
     "Summary",
     "__version__",
+    "compare",
     "compressor",
+    "exact",
     "fields",
     "heart",
     "measures",
+    "network",
+    "reproduce",
+    "reproductions",
     "sample",
     "samplers",
 ]

@@ -1,7 +1,7 @@
 """The compiled half: glue around the engine. Use what `consilience` itself exports."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,8 @@ Floats = npt.NDArray[np.float64]
 
 __version__: str
 HEART: str
+
+_Columns = list[tuple[str, list[tuple[str, Floats | list[str | None]]]]]
 
 class _Stated(Protocol):
     @property
@@ -82,10 +84,21 @@ def serve_run(
 def join_run(bringing: _Bringing, invitation: str, patience: float | None = None) -> bool: ...
 def sample(
     stated: _Stated,
-    columns: list[tuple[str, list[tuple[str, Floats | list[str | None]]]]],
+    columns: _Columns,
     created: str,
     show: Callable[..., Any] | None = None,
 ) -> Run: ...
+def exact(stated: _Stated, columns: _Columns) -> str: ...
+def compare(all: Sequence[tuple[str, _Stated]], columns: _Columns, show: Callable[..., Any] | None = None) -> tuple[str, str]: ...
+def reproduce(
+    id: str,
+    size: str,
+    folder: str | os.PathLike[str],
+    seed: int | None = None,
+    data: str | os.PathLike[str] | None = None,
+    show: Callable[..., Any] | None = None,
+) -> tuple[str, str]: ...
+def reproductions() -> str: ...
 def summarise(draws: Floats) -> Floats: ...
 def measured(name: str, draws: Floats) -> Floats: ...
 def distance(name: str, left: Floats, right: Floats, directions: int = 100, seed: int = 1) -> float: ...

@@ -60,7 +60,7 @@ class NotebookBar(Bar):
         self.handle: Any = None
 
     def show(self, text: str) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+        from IPython.display import HTML, display
 
         page = HTML(f"<pre style='margin:0'>{text}</pre>")
         if self.handle is None:
@@ -70,6 +70,6 @@ class NotebookBar(Bar):
 
     def close(self) -> None:
         if self.handle is not None:
-            from IPython.display import HTML  # type: ignore[import-not-found,unused-ignore]
+            from IPython.display import HTML
 
             self.handle.update(HTML(""))

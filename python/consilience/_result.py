@@ -28,7 +28,7 @@ class Summary(Mapping[str, npt.NDArray[np.float64]]):
 
     def __init__(self, parameters: list[str], numbers: npt.NDArray[np.float64]) -> None:
         self.parameters = parameters
-        self._columns = dict(zip(self.COLUMNS, numbers.T))
+        self._columns: dict[str, npt.NDArray[np.float64]] = dict(zip(self.COLUMNS, numbers.T))
 
     def __getitem__(self, column: str) -> npt.NDArray[np.float64]:
         return self._columns[column]
@@ -41,7 +41,7 @@ class Summary(Mapping[str, npt.NDArray[np.float64]]):
 
     def to_pandas(self) -> Any:
         """The same as a data frame, where pandas is installed."""
-        import pandas  # type: ignore[import-untyped,unused-ignore]
+        import pandas
 
         return pandas.DataFrame(self._columns, index=self.parameters)
 
@@ -96,7 +96,10 @@ class Result:
     @property
     def ledger(self) -> dict[str, Any]:
         """What was sent, in bits: ``up`` and ``down`` by kind, the same ``uncompressed``, what was sent ``before_sampling``; ``rows_evaluated`` counts gradients of single rows."""
-        pair = lambda key: dict(zip(("up", "down"), self._facts[key]))  # noqa: E731
+
+        def pair(key: str) -> dict[str, int]:
+            return dict(zip(("up", "down"), self._facts[key]))
+
         return {
             "up": self._facts["up"],
             "down": self._facts["down"],
@@ -135,7 +138,7 @@ class Result:
 
     def to_arviz(self) -> Any:
         """What the installed ArviZ works on: a DataTree (1.x) or an InferenceData (0.x), with the groups ``posterior`` and ``sample_stats``."""
-        import arviz  # type: ignore[import-untyped,unused-ignore]
+        import arviz
         import xarray
 
         posterior = self.posterior

@@ -116,8 +116,7 @@ def perform(stated: Stated, columns: Columns, progress: bool) -> Result:
     """Sample what was stated."""
     bar = shower(progress, "sampling")
     try:
-        created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        run = _consilience.sample(stated, columns, created, bar)
+        run = _consilience.sample(stated, columns, now(), bar)
     finally:
         if bar is not None:
             bar.close()
@@ -127,6 +126,11 @@ def perform(stated: Stated, columns: Columns, progress: bool) -> Result:
             raise KeyboardInterrupt
         warnings.warn(f"stopped before the end: {result.draws.shape[1]} draws a chain are kept", InterruptedWarning, stacklevel=3)
     return result
+
+
+def now() -> str:
+    """This moment in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def state(
@@ -144,7 +148,9 @@ def state(
         table["formula" if "~" in model else "model"] = model
     columns = _clients(top, clients, settings.pop("response", None)) if clients is not None else []
     _apply(top, settings)
-    folder = os.path.dirname(os.fspath(config)) if config is not None and _is_path(config) else "."
+    folder = "."
+    if isinstance(config, (str, os.PathLike)) and _is_path(config):
+        folder = os.path.dirname(os.fspath(config)) or "."
     text = json.dumps(top, default=_plain)
     return Stated(text, True, "the config", folder), columns
 
@@ -201,7 +207,8 @@ def _written(config: str | os.PathLike[str]) -> Stated:
 
 def _dictionary(config: Config) -> dict[str, Any]:
     if isinstance(config, Mapping):
-        return _copied(config)
+        copied: dict[str, Any] = _copied(config)
+        return copied
     stated = _written(config)
     try:
         return tomllib.loads(stated.text)

@@ -15,7 +15,7 @@ class ConfigError(Error, ValueError):
     ...     consilience.sample(config={"data": {"builtin": "heart-diseas"}, "sampler": {"name": "lmc"}})
     ... except consilience.ConfigError as error:
     ...     print(error.field, "|", error.fix)
-    data.builtin | did you mean "heart-disease"?
+    data.builtin | did you mean `heart-disease`?
     """
 
     #: The field, such as ``sampler.step``.

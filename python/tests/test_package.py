@@ -39,7 +39,7 @@ def test_types_hold():
 def test_stubs_name_what_is_compiled():
     stub = (ROOT / "python/consilience/_consilience.pyi").read_text()
     named = set(re.findall(r"^(?:class|def) (\w+)|^(\w+):", stub, re.MULTILINE))
-    named = {a or b for a, b in named if not (a or b).startswith("_Stated")} - {"Floats"}
+    named = {a or b for a, b in named} - {"Floats", "_Stated"}
     compiled = {name for name in dir(consilience._consilience) if not name.startswith("__") or name == "__version__"}
     assert named == compiled
     for cls in re.findall(r"^class (\w+):\n((?:    .*\n)+)", stub, re.MULTILINE):
@@ -82,7 +82,60 @@ def test_measures():
     assert np.all(consilience.measures.rhat(draws) < 1.05) and consilience.measures.rhat(draws[:, :, 0]).shape == (1,)
     apart = draws + np.arange(4)[:, None, None]
     assert np.all(consilience.measures.rhat(apart) > 1.3)
-    assert consilience.measures.w2(draws, draws + [3.0, 4.0]) == pytest.approx(5.0)
+    assert consilience.measures.w2(draws[:, :30], draws[:, :30] + [3.0, 4.0]) == pytest.approx(5.0)
     assert consilience.measures.gaussian_w2(draws, draws + [3.0, 4.0]) == pytest.approx(5.0)
     with pytest.raises(consilience.DataError):
         consilience.measures.w2(np.zeros((3, 2)), np.zeros((3, 1)))
+
+
+def test_the_exact_law_is_that_of_the_command(command, tmp_path):
+    import json
+
+    text = '[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0, 1.0]\nprecision = [[2.0, 0.5], [0.5, 1.0]]\n[[client]]\nmean = [3.0, 1.0]\nprecision = [[1.0, 0.0], [0.0, 4.0]]\n'
+    text += '[sampler]\nname = "fald"\nstep = 0.02\n'
+    (tmp_path / "run.toml").write_text(text)
+    told = json.loads(command("exact", "run.toml", "--json", cwd=tmp_path))
+    law = consilience.exact(config=tmp_path / "run.toml")
+    for ours, theirs in [(law.posterior, told["posterior"]), (law.stationary, told["stationary"])]:
+        assert np.array_equal(ours.mean, theirs["mean"]) and np.array_equal(ours.covariance, theirs["covariance"])
+    assert not np.array_equal(law.posterior.covariance, law.stationary.covariance)
+
+
+def test_a_comparison_is_that_of_the_command(command, tmp_path):
+    import json
+
+    common = 'seed = 4\n[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0]\nprecision = [[2.0]]\n[run]\niterations = 1000\n'
+    for name, sampler in [("a", "lmc"), ("b", "qlsd")]:
+        (tmp_path / f"{name}.toml").write_text(f'{common}[sampler]\nname = "{sampler}"\nstep = 0.1\n')
+    told = json.loads(command("compare", "a.toml", "b.toml", "--json", cwd=tmp_path))
+    found = consilience.compare([tmp_path / "a.toml", tmp_path / "b.toml"], progress=False)
+    for ours, theirs in zip(found.runs, told["runs"]):
+        for key in ["sampler", "mean_error_sd", "sd_error", "w2", "ess", "bits_up", "bits_down", "rows_evaluated"]:
+            assert ours[key] == theirs[key], key
+    assert found.report(tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>") and "qlsd" in repr(found)
+    with pytest.raises(consilience.ConfigError, match="prior|parameters|clients"):
+        other = tmp_path / "c.toml"
+        other.write_text((tmp_path / "a.toml").read_text().replace("mean = [0.0]", "name = \"x\"\nmean = [0.0]"))
+        consilience.compare([tmp_path / "a.toml", other], progress=False)
+
+
+def test_a_reproduction_runs_and_is_kept(tmp_path):
+    done = consilience.reproduce("toy-gaussian", size="tiny", out=tmp_path / "toy")
+    assert done.claims and done.readings[0]["numbers"] and done.page.is_file() and "toy-gaussian" in repr(done)
+    with pytest.raises(consilience.ConfigError, match="did you mean"):
+        consilience.reproduce("toy-gausian")
+    with pytest.raises(consilience.ConfigError, match="no size"):
+        consilience.reproduce("toy-gaussian", size="huge")
+
+
+def test_the_bar_says_how_far_it_is(capsys, monkeypatch):
+    from consilience import _progress
+
+    bar = _progress.Bar("sampling")
+    bar(0, 200)
+    bar(50)
+    bar.close()
+    written = capsys.readouterr().err
+    assert "[####################" not in written and "sampling [##########..." in written and " 25% " in written
+    assert _progress.shower(True, "x") is None  # nobody sees it here
+    assert _progress.shower(False, "x") is None

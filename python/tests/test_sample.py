@@ -174,11 +174,11 @@ def test_a_saved_run_is_one_of_the_command(command, tmp_path):
         (consilience.ConfigError, "did you mean", dict(model="logistic", clients=SITES, sampler="lmcc")),
         (consilience.ConfigError, "sampler.compressor", dict(model="logistic", clients=SITES, compressor="qsgd(4)")),
         (consilience.ConfigError, "nothing to sample", dict()),
-        (consilience.ConfigError, "the config, line 2", dict(config="[sampler]\nname = 3\n[target]\n")),
+        (consilience.ConfigError, "the config, line 3: target.model", dict(config="[sampler]\nname = 3\n[target]\n")),
         (consilience.DataError, "is no table", dict(model="logistic", clients={"a": 3})),
         (consilience.DataError, "has 1 rows where the first has 2", dict(model="logistic", clients={"a": {"x": [1.0, 2.0], "y": [1.0]}})),
         (consilience.DataError, "has words", dict(model="logistic", clients={"a": {"x": ["u", "v"], "y": [1.0, 0.0]}})),
-        (consilience.DataError, "no column", dict(model="ill ~ doze", clients=SITES)),
+        (consilience.DataError, "did you mean `dose`", dict(model="ill ~ doze", clients=SITES)),
         (consilience.SamplingError, "diverged at iteration", dict(model="linear", clients=SITES, step=1e3)),
     ],
 )

@@ -49,7 +49,11 @@ pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
     }
     let package = package(root, &target)?;
     let mut tests = Command::new(python);
-    tests.args(["-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"]).current_dir(root).env("CONSILIENCE", binary).env("PYTHONPATH", package);
+    tests
+        .args(["-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
+        .current_dir(root)
+        .env("CONSILIENCE", binary)
+        .env("PYTHONPATH", package);
     match tests.status() {
         Ok(status) if status.success() => Ok(Ended::Passed),
         Ok(_) => Err("pytest python/tests".into()),
@@ -114,7 +118,8 @@ fn maturin(root: &Path) -> Result<PathBuf, String> {
     if there(&program) {
         return Ok(program);
     }
-    let python = interpreters().into_iter().find(|python| suits(python, 11)).ok_or("no Python 3.11 or later with venv is on this machine")?;
+    let python =
+        interpreters().into_iter().find(|python| suits(python, 11)).ok_or("no Python 3.11 or later with venv is on this machine")?;
     let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
     let pip = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     let made = done(Command::new(python).args(["-m", "venv"]).arg(&folder))

@@ -139,7 +139,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     let live = Live {
         held_out,
         shown: plan.warnings.len(),
-        reference: reference.as_ref().map(truth::describe),
+        reference: reference.as_ref().map(Reference::describe),
         iterations: outcome.iterations,
         survey: plan.survey_bits(),
         moments: problem.moments_bits,

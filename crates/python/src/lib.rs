@@ -2,6 +2,7 @@
 
 mod compressor;
 mod errors;
+mod judged;
 mod listing;
 mod measures;
 mod network;
@@ -20,6 +21,8 @@ const HEART: &str = include_str!("../../cli/heart.toml");
 mod _consilience {
     #[pymodule_export]
     use crate::compressor::Compressor;
+    #[pymodule_export]
+    use crate::judged::{compare, exact, reproduce, reproductions};
     #[pymodule_export]
     use crate::listing::{fields, samplers};
     #[pymodule_export]

@@ -5,6 +5,7 @@
 mod calibration;
 mod chains;
 mod comparison;
+mod contest;
 mod facts;
 pub mod figure;
 mod influence;
@@ -18,6 +19,7 @@ use consilience_engine::record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub use comparison::{COMPARISON_SECTIONS, Comparison, Contender, comparison};
+pub use contest::Truth;
 use facts::Facts;
 use words::{bytes, count, duration, many, moment, number};
 
