@@ -178,7 +178,7 @@ impl Site {
     }
 
     /// Draw the minibatch that is asked about next: a uniform subset, without replacement.
-    #[inline]
+    #[inline(always)]
     pub fn draw_rows(&mut self, stream: impl FnOnce() -> Stream) {
         if !self.chosen.is_empty() {
             self.subsets.draw(self.potential.rows() as u32, &mut stream(), &mut self.chosen);
@@ -186,7 +186,7 @@ impl Site {
     }
 
     /// The same where a difference is asked for.
-    #[inline]
+    #[inline(always)]
     pub fn draw_rows_of_difference(&mut self, stream: impl FnOnce() -> Stream) {
         if !self.potential.differences_ignore_rows() {
             self.draw_rows(stream); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
@@ -194,19 +194,25 @@ impl Site {
     }
 
     /// A question to whoever knows the rows.
-    #[inline]
-    pub fn ask<'a>(&'a self, question: Question<'a>) -> Ask<'a> {
+    #[inline(always)]
+    pub fn ask<'a>(&'a mut self, question: Question<'a>) -> Ask<'a> {
+        self.split(question).0
+    }
+
+    /// The question as asked of rows, and what answers it here.
+    #[inline(always)]
+    fn split<'a>(&'a mut self, question: Question<'a>) -> (Ask<'a>, &'a dyn Potential, &'a mut [f64]) {
         let Question { sum, extent, scale, out } = question;
         let (rows, scale) = match extent {
             Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation()),
             Extent::Minibatch => (Rows::Some(&self.chosen), scale * self.inflation()),
             Extent::All => (Rows::All, scale),
         };
-        Ask { client: self.id, sum, rows, scale, out }
+        (Ask { client: self.id, sum, rows, scale, out }, &*self.potential, &mut self.scratch)
     }
 
     /// Add the prior's share to an answer, and count the rows that it took.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
         let weight = scale * self.prior_weight;
@@ -237,12 +243,11 @@ impl Site {
     }
 
     /// Answer a question by the client's own potential.
-    #[inline]
+    #[inline(always)]
     pub fn answer(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.ask(Question { sum, extent, scale, out: &mut *out }).evaluate(&*self.potential, &mut scratch);
-        self.scratch = scratch;
+        let (mut ask, potential, scratch) = self.split(Question { sum, extent, scale, out: &mut *out });
+        ask.evaluate(potential, scratch);
         self.complete(Question { sum, extent, scale, out });
     }
 

@@ -474,6 +474,7 @@ impl Device for Client {
         ours && order.position.as_ref().is_none_or(kept_position)
     }
 
+    #[inline(always)]
     fn begin(&mut self, order: &Order<'_>) {
         (self.task, self.round) = (order.task, order.round);
         self.renew_reference(order.round); // before a point that moves again takes its place
@@ -500,6 +501,7 @@ impl Device for Client {
         }
     }
 
+    #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
         let (x, out) = (&self.x, &mut self.drift);
         let question = match (self.stage, &self.reference) {
@@ -517,6 +519,7 @@ impl Device for Client {
         Some((&mut self.site, question))
     }
 
+    #[inline(always)]
     fn proceed(&mut self) {
         if let Stage::Walk { k, end } = self.stage {
             self.step(k);
@@ -526,6 +529,7 @@ impl Device for Client {
         }
     }
 
+    #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
         match (self.task, self.memory_rate) {
             (Task::Walk { .. }, Some(alpha)) => {

@@ -309,6 +309,7 @@ impl Client {
     }
 
     /// Make ready for the gradient estimate at the position, by the oracle.
+    #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
         let (private, id, round) = (self.private, self.site.id(), self.round);
@@ -335,6 +336,7 @@ impl Device for Client {
         order.task == Task::Estimate && order.position.is_some()
     }
 
+    #[inline(always)]
     fn begin(&mut self, order: &Order<'_>) {
         self.round = order.round;
         self.anew = matches!(order.reference, Reference::Position);
@@ -356,6 +358,7 @@ impl Device for Client {
         }
     }
 
+    #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
         let (x, z) = (&self.position, &self.reference);
         let question = match (self.stage, &self.oracle) {
@@ -371,6 +374,7 @@ impl Device for Client {
         Some((&mut self.site, question))
     }
 
+    #[inline(always)]
     fn proceed(&mut self) {
         match self.stage {
             Stage::Anchor => self.approach_estimate(),
@@ -378,6 +382,7 @@ impl Device for Client {
         }
     }
 
+    #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
         let round = self.round;
         let Some(alpha) = self.memory_rate else { return self.outlet.send(Kind::Gradient, &mut self.gradient, round) };
