@@ -26,7 +26,9 @@ pub trait Joint: Send + Sync + std::fmt::Debug {
         Offers::default()
     }
 
-    /// Answer all of these, each at most one client's: add the sums over rows, and nothing of the prior. Same asks, same answers, however they are put together.
+    /// Answer all of these, at most one a client: add the sums over rows, and nothing of the prior. What a client is told must not depend on who else asks.
+    ///
+    /// Only what [`Joint::offers`] says is asked for beside gradients and differences, by [`ByGradients`].
     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError>;
 }
 

@@ -101,13 +101,13 @@ impl Target {
         }
     }
 
-    /// `U(x)`.
+    /// `U(x)`; NaN where potentials are placeholders.
     pub fn value(&self, x: &[f64]) -> f64 {
         let likelihood: f64 = self.clients.iter().map(|c| c.value(x, &mut vec![0.0; c.scratch()])).sum();
         likelihood + self.prior.value(x)
     }
 
-    /// `grad U(x)`, into `out`.
+    /// `grad U(x)`, into `out`; NaN where potentials are placeholders.
     pub fn gradient(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         for client in &self.clients {

@@ -13,6 +13,49 @@ use crate::config::{Config, ConfigError, Place};
 
 impl Problem {
     /// The problem of a model that is evaluated in one call for all clients. Family A applies the prior at the server, family B splits it over the clients.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use consilience_core::ask::{Ask, Sum};
+    /// use consilience_core::joint::{EvaluationError, Joint};
+    /// use consilience_core::model::Prior;
+    /// use consilience_core::rng::ClientId;
+    /// use consilience_engine::problem::Problem;
+    ///
+    /// /// One row a client, normal around the one parameter.
+    /// #[derive(Debug)]
+    /// struct Rows(Vec<f64>);
+    ///
+    /// impl Joint for Rows {
+    ///     fn dim(&self) -> usize {
+    ///         1
+    ///     }
+    ///     fn clients(&self) -> usize {
+    ///         self.0.len()
+    ///     }
+    ///     fn rows(&self, _client: ClientId) -> usize {
+    ///         1
+    ///     }
+    ///     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+    ///         for ask in asks {
+    ///             let row = self.0[ask.client.index()];
+    ///             match ask.sum {
+    ///                 Sum::Gradient { x } => ask.tell(&[x[0] - row]),
+    ///                 Sum::Difference { x, z } => ask.tell(&[x[0] - z[0]]),
+    ///                 _ => {} // never asked: it offers gradients alone
+    ///             }
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let model = Arc::new(Rows(vec![1.0, 2.0, 6.0]));
+    /// let sites = ["a", "b", "c"].map(String::from).to_vec();
+    /// let problem = Problem::from_joint(model, vec!["mean".into()], sites, Prior::Flat, 1.0)?;
+    /// assert_eq!(problem.target.clients.len(), 3);
+    /// # Ok::<(), consilience_core::error::DataError>(())
+    /// ```
     pub fn from_joint(
         joint: Arc<dyn Joint>,
         parameters: Vec<String>,
