@@ -62,6 +62,7 @@ impl<'j> Jointly<'j> {
 }
 
 /// The same room for asks of another time: collecting in place allocates nothing.
+#[allow(clippy::unnecessary_filter_map)] // a filter would keep the lifetime
 fn empty<'a>(mut asks: Vec<Ask<'_>>) -> Vec<Ask<'a>> {
     asks.clear();
     asks.into_iter().filter_map(|_| None).collect()
