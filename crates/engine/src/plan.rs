@@ -131,7 +131,10 @@ impl Plan {
         }
         Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
             PlanError::Config(error) => error,
-            PlanError::Lost(lost) => config.source.complain(&config.sampler.place, lost.to_string(), "try again"),
+            PlanError::Lost(lost) => {
+                let fix = if problem.target.joint.is_some() { "correct the model" } else { "try again" };
+                config.source.complain(&config.sampler.place, lost.to_string(), fix)
+            }
         })
     }
 
@@ -200,6 +203,11 @@ impl Plan {
             (None, Some(found)) => Schedule::Constant(found.step(&draft)),
             (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number").into()),
         };
+        if !(step.largest() > 0.0 && step.largest().is_finite()) {
+            let largest = findings.as_ref().map_or(f64::NAN, |found| found.smoothness);
+            let problem = format!("no step could be found: the largest curvature seems to be {largest}");
+            return Err(complain(problem, "set sampler.step to a number").into());
+        }
         let recipe = with_step(draft, step);
         let target = recipe.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
 

@@ -119,6 +119,7 @@ pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.name.clone()).collect(),
         ModelConfig::Named(NamedData { place, .. }) | ModelConfig::Generated(Generated { place, .. }) => return Err(dealt(config, place)),
         ModelConfig::Own(own) => return Err(dealt(config, &own.place)),
+        ModelConfig::External(place) => return Err(crate::problem::missing(config, place)),
     })
 }
 
@@ -282,7 +283,9 @@ fn places(config: &Config) -> Vec<Place> {
     match &config.target.model {
         ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.place.clone()).collect(),
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.place.clone()).collect(),
-        ModelConfig::Builtin(_) | ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) => Vec::new(),
+        ModelConfig::Builtin(_) | ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => {
+            Vec::new()
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl Trail {
 
     /// The chain as it ended.
     pub fn end(self, ledger: Ledger, rows_evaluated: u64, iterations: u64) -> Chain {
-        Chain { sink: self.sink, notes: self.notes, kept: self.kept, ledger, rows_evaluated, iterations }
+        Chain { sink: self.sink, notes: self.notes, kept: self.kept, ledger, rows_evaluated, iterations, failure: None }
     }
 
     /// The draws so far, row by row, where they are in memory.

@@ -41,7 +41,13 @@ pub const FIELDS: &[Field] = &[
     field("", "sampler", "table", "", "how it is sampled"),
     field("", "run", "table", "", "how long, and on how many cores"),
     field("", "output", "table", "", "where draws go"),
-    field("target", "model", "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\"", "", "the likelihood of a client's rows"),
+    field(
+        "target",
+        "model",
+        "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\", \"external\"",
+        "",
+        "the likelihood of a client's rows; external: a program brings it, with its clients",
+    ),
     field(
         "target",
         "formula",

@@ -89,6 +89,8 @@ pub enum ModelConfig {
     Own(Box<OwnData>),
     /// A toy target that is generated.
     Generated(Generated),
+    /// Brought by the program that reads the config; it stands here.
+    External(Place),
     /// Gaussian clients.
     Gaussian(Vec<GaussianClient>),
     /// Clients with rows.
@@ -276,7 +278,7 @@ impl Config {
             .unwrap_or_default();
         let target = target::read_target(&top, &source, tables)?;
         let clients = match &target.model {
-            ModelConfig::Builtin(_) => None,
+            ModelConfig::Builtin(_) | ModelConfig::External(_) => None,
             ModelConfig::Named(named) => named.clients,
             ModelConfig::Own(own) => own.clients(),
             ModelConfig::Generated(toy) => Some(toy.clients),

@@ -15,6 +15,7 @@ pub(super) enum ModelName {
     Linear,
     Logistic,
     Softmax,
+    External,
 }
 
 pub(super) const MODELS: &[(&str, ModelName)] = &[
@@ -23,6 +24,7 @@ pub(super) const MODELS: &[(&str, ModelName)] = &[
     ("linear", ModelName::Linear),
     ("logistic", ModelName::Logistic),
     ("softmax", ModelName::Softmax),
+    ("external", ModelName::External),
 ];
 
 pub(super) fn read_target(top: &Section<'_>, source: &Source, tables: &Tables) -> Result<TargetConfig, ConfigError> {
@@ -107,6 +109,13 @@ pub(super) fn read_prior(section: &Section<'_>) -> Result<(PriorConfig, Placemen
 
 fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source, tables: &Tables) -> Result<ModelConfig, ConfigError> {
     let model = section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
+    if model == ModelName::External {
+        let fix = "remove the [[client]] tables";
+        return match clients {
+            Some(clients) => Err(clients.error("the program that brings the model brings its clients, too", fix)),
+            None => Ok(ModelConfig::External(place(section))),
+        };
+    }
     let fix = "add one [[client]] table for each client";
     let Some(clients) = clients else { return Err(section.error("client", "there are no clients", fix)) };
     let list = clients.list("a list of [[client]] tables")?;
@@ -132,7 +141,7 @@ pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsM
             let classes = section.need("classes", "softmax needs the number of labels, e.g. classes = 10")?.whole(2)?;
             RowsModel::Softmax { classes: classes as usize }
         }
-        ModelName::Gaussian | ModelName::Isotropic => RowsModel::Isotropic,
+        ModelName::Gaussian | ModelName::Isotropic | ModelName::External => RowsModel::Isotropic, // the others have no rows here
     })
 }
 
