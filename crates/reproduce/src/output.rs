@@ -39,7 +39,7 @@ impl Reproduction {
         let verdicts = |list: &[Judged]| -> Vec<Value> {
             list.iter().map(|v| json!({ "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })).collect()
         };
-        let claims: Vec<Value> = done
+        let claims: Vec<Value> = self
             .judged
             .iter()
             .map(|(claim, list)| json!({ "id": claim.id, "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
