@@ -26,7 +26,7 @@ from typing import Any
 from . import _consilience
 from ._progress import shower
 from ._result import Result
-from ._sample import Columns, Config, now, state
+from ._sample import Columns, Config, Stated, now, state
 from ._tables import columns_of
 from .errors import Error, Refused
 
@@ -59,10 +59,10 @@ class Client:
     """
 
     def __init__(self, config: Config, site: str, table: Any = None, *, state: bytes | None = None) -> None:
-        stated, _ = _stated(config)
+        stated, _ = _stated(config, {})
         columns: Columns = [] if table is None else [(site, columns_of(table, f"client {site!r}"))]
-        self._make = lambda state: _consilience.Site(stated, columns, site, os.urandom(32), state)
-        self._site = self._make(state)
+        self._given = (stated, columns, site)
+        self._site = self._made(state)
 
     def answer(self, message: bytes) -> bytes:
         """Do what a message asks. A message that makes no sense is refused, and changes nothing."""
@@ -74,14 +74,17 @@ class Client:
 
     def restore(self, state: bytes) -> None:
         """Go back to where a state was taken."""
-        self._site = self._make(state)
+        self._site = self._made(state)
+
+    def _made(self, state: bytes | None) -> _consilience.Site:
+        return _consilience.Site(*self._given, os.urandom(32), state)
 
 
 class Server:
     """The server's side, driven from outside: give the orders to the sites, and the sites' answers to it, until it has finished."""
 
     def __init__(self, config: Config, **settings: Any) -> None:
-        stated, _ = state(None, None, config, settings)
+        stated, _ = _stated(config, settings)
         self._asked: queue.Queue[dict[str, bytes] | None] = queue.Queue()
         self._answered: queue.Queue[dict[str, bytes]] = queue.Queue()
         self._open: dict[str, bytes] = {}
@@ -140,5 +143,5 @@ class Server:
         return self._answered.get()
 
 
-def _stated(config: Config) -> Any:
-    return state(None, None, config, {})
+def _stated(config: Config, settings: Mapping[str, Any]) -> tuple[Stated, Columns]:
+    return state(None, None, config, settings)

@@ -47,8 +47,11 @@ pub struct Site {
     /// The coordinates as they were told, and the target in them.
     moved: Option<(Ask, Target)>,
     survey: Option<(u32, Client<survey::Client>)>,
-    chains: Option<(Decision, Vec<Client<Box<dyn Device>>>)>,
+    chains: Option<(Decision, Chains)>,
 }
+
+/// This site's side of every chain.
+type Chains = Vec<Client<Box<dyn Device>>>;
 
 /// What a site must remember beside its clients' states.
 #[derive(Default, Serialize, Deserialize)]
