@@ -14,6 +14,8 @@ const SITES: &str = "seed = 3\nseeds = \"simulation\"\n[target]\nmodel = \"logis
     [[client]]\nname = \"south\"\nrows = [[1.3, 0.2, 1], [0.4, -1.6, 0], [-0.9, 0.8, 1]]\n\
     [[client]]\nname = \"west\"\nrows = [[0.6, 0.2, 0], [0.1, 1.6, 1], [-0.3, 0.5, 1], [0.2, 0.2, 0]]\n[run]\nchains = 2\niterations = 120\n";
 
+type Answers = Vec<(usize, Vec<u8>)>;
+
 fn parse(text: &str) -> Config {
     Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: text.into() }).unwrap()
 }
@@ -77,7 +79,7 @@ fn a_private_seed_is_not_the_servers() {
 fn sites_that_mean_something_else_and_answers_that_fail_are_named() {
     let text = format!("{SITES}[sampler]\nname = \"lmc\"\nstep = 0.1\n");
     let other = text.replace("variance = 2.0", "variance = 3.0");
-    let run = |mut spoil: Box<dyn FnMut(&mut Vec<(usize, Vec<u8>)>)>, text_of_south: &str| {
+    let run = |mut spoil: Box<dyn FnMut(&mut Answers)>, text_of_south: &str| {
         let mut sites = [site(&text, "north"), site(text_of_south, "south"), site(&text, "west")];
         let mut carry = |asks: Vec<(usize, Vec<u8>)>| {
             let answer = |(to, bytes): (usize, Vec<u8>)| sites[to].answer(&bytes).map(|a| (to, a)).map_err(|e| Lost(e.to_string()));
