@@ -138,7 +138,7 @@ def test_a_simulation_has_the_same_chains(tmp_path):
 
 
 def test_a_deployment_has_the_same_chains_and_a_killed_node_comes_back(tmp_path):
-    configs = [config_of(sampler, 300) for sampler in SAMPLERS] + [config_of({"name": "qlsd", "step": 0.01}, 150_000)]
+    configs = [config_of(sampler, 300) for sampler in SAMPLERS] + [config_of({"name": "qlsd", "step": 0.01}, 1_500)]
     with flower(tmp_path) as deployment:
         deployment.link()
         nodes = {site: deployment.node(site) for site in SITES}
