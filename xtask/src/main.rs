@@ -15,7 +15,8 @@ Usage: cargo xtask <command>
 Commands:
   test                    Check everything: format, lints, tests, documentation, tests in Python, the report in a browser
   browser [--find]        Open a report in headless Chromium; or only find (or, as root, install) one
-  python                  Run the tests in Python against the built command, with ArviZ 0.23 and the current one
+  python                  Run the tests in Python on the package and the built command, with ArviZ 0.23 and the current one
+  wheel                   Build the Python package as a wheel
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
 ";
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ["browser"] => browser::run(&root()),
         ["browser", "--find"] => browser::find().map(|name| println!("{name}")),
         ["python"] => test::python(&root()).map(|(passed, skipped)| println!("{passed} passed, {} skipped", skipped.len())),
+        ["wheel"] => python::wheel(&root()),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", name] => mutants::run(&root(), Some(name)),
         _ => Err(format!("there is no command `{}`\n\n{HELP}", words.join(" "))),

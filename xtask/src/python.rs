@@ -1,7 +1,9 @@
-//! Run the tests in Python, in an environment of their own under the target folder.
+//! Build the Python package, and run the tests in Python in an environment of their own under the target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::cargo;
 
 /// One version of ArviZ that the tests are run with.
 pub struct Against {
@@ -17,7 +19,7 @@ pub struct Against {
 
 /// The last ArviZ for Python 3.11, and the current one.
 pub const ALL: [Against; 2] = [
-    Against { name: "tests in Python, ArviZ 0.23", requirements: "python/requirements-test.txt", folder: "python-venv", least: 10 },
+    Against { name: "tests in Python, ArviZ 0.23", requirements: "python/requirements-test.txt", folder: "python-venv", least: 11 },
     Against {
         name: "tests in Python, current ArviZ",
         requirements: "python/requirements-current.txt",
@@ -34,9 +36,9 @@ pub enum Ended {
     Skipped(String),
 }
 
-/// Run pytest against the debug binary that the Rust tests have built.
+/// Run pytest against the package and the debug binary that the Rust tests have built.
 pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder));
+    let target = target(root);
     let python = match environment(root, against, &target.join(against.folder))? {
         Ok(python) => python,
         Err(why) => return Ok(Ended::Skipped(why)),
@@ -45,13 +47,84 @@ pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
     if !binary.is_file() {
         return Err(format!("{} is not there: build it with `cargo build`", binary.display()));
     }
+    let package = package(root, &target)?;
     let mut tests = Command::new(python);
-    tests.args(["-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"]).current_dir(root).env("CONSILIENCE", binary);
+    tests
+        .args(["-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
+        .current_dir(root)
+        .env("CONSILIENCE", binary)
+        .env("PYTHONPATH", package);
     match tests.status() {
         Ok(status) if status.success() => Ok(Ended::Passed),
         Ok(_) => Err("pytest python/tests".into()),
         Err(error) => Err(format!("pytest does not start: {error}")),
     }
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// The package as a wheel would install it, with the profile of the tests: nothing that they have built is built again. All of the workspace is selected, so that
+/// dependencies have the same features.
+fn package(root: &Path, target: &Path) -> Result<PathBuf, String> {
+    let built = cargo().args(["build", "--workspace", "--lib", "--profile", "test", "--locked"]).current_dir(root).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err("cargo build --workspace --lib --profile test".into());
+    }
+    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = target.join("debug").join(format!("{prefix}_consilience{suffix}"));
+    let folder = target.join("python-package");
+    let inside = folder.join("consilience");
+    let copied = || -> std::io::Result<()> {
+        if inside.exists() {
+            std::fs::remove_dir_all(&inside)?;
+        }
+        std::fs::create_dir_all(&inside)?;
+        for entry in std::fs::read_dir(root.join("python/consilience"))? {
+            let path = entry?.path();
+            if let Some(name) = path.file_name().filter(|_| path.is_file()) {
+                std::fs::copy(&path, inside.join(name))?;
+            }
+        }
+        let name = if cfg!(windows) { "_consilience.pyd" } else { "_consilience.abi3.so" };
+        std::fs::copy(&library, inside.join(name)).map(|_| ())
+    };
+    copied().map_err(|error| format!("the package cannot be put together in {}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Build the wheel with maturin, which is installed in an environment of its own if it is not there.
+pub fn wheel(root: &Path) -> Result<(), String> {
+    let folder = target(root).join("wheels");
+    let maturin = maturin(root)?;
+    let built = Command::new(&maturin).args(["build", "--release", "--locked", "--out"]).arg(&folder).current_dir(root).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err(format!("{} build --release failed", maturin.display()));
+    }
+    println!("the wheel is in {}: `pip install` it", folder.display());
+    Ok(())
+}
+
+fn maturin(root: &Path) -> Result<PathBuf, String> {
+    let there = |program: &Path| {
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    };
+    if there(Path::new("maturin")) {
+        return Ok("maturin".into());
+    }
+    let folder = target(root).join("maturin");
+    let program = folder.join(if cfg!(windows) { "Scripts/maturin.exe" } else { "bin/maturin" });
+    if there(&program) {
+        return Ok(program);
+    }
+    let python =
+        interpreters().into_iter().find(|python| suits(python, 11)).ok_or("no Python 3.11 or later with venv is on this machine")?;
+    let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
+    let pip = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    let made = done(Command::new(python).args(["-m", "venv"]).arg(&folder))
+        && done(Command::new(pip).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "maturin>=1.9.4,<2"]));
+    if made { Ok(program) } else { Err("maturin cannot be installed (is there a network?): `pip install maturin`".into()) }
 }
 
 /// The environment's Python; made anew when the requirements change. The inner error says why this machine cannot have one.

@@ -4,17 +4,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use consilience_core::measure::{Chains, Gaussian, ess_bulk, mcse_mean};
-use consilience_core::protocol::{Direction, Statement};
-use consilience_core::sampler::exact::posterior;
+use consilience_core::protocol::Statement;
 use consilience_engine::config::Config;
-use consilience_engine::draws::{Draws, Sinks};
-use consilience_engine::growth::growth;
+use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
-use consilience_engine::reference::{self, Settings};
 use consilience_engine::run::{Progress, sample};
-use consilience_report::{Comparison, Contender, comparison};
+use consilience_report::{Comparison, Contender, Truth, comparison};
 use serde_json::{Value, json};
 
 use crate::args::CompareCommand;
@@ -22,9 +18,6 @@ use crate::output::{Failure, note, say};
 use crate::progress::with_progress;
 use crate::report::bytes;
 use crate::truth;
-
-/// How many draws the pooled reference has, in each of four chains, where the posterior is not known exactly.
-const REFERENCE_DRAWS: usize = 8000;
 
 /// `consilience compare`.
 pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
@@ -43,7 +36,12 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             note(&format!("warning: {}: {warning}\n", path.display()));
         }
         match &first {
-            None => first = Some((problem.statement.clone(), Truth::find(command, &config, &problem, &plan)?)),
+            None => {
+                first = Some((problem.statement.clone(), {
+                    let kept = truth::kept(&problem, command.cache.as_deref());
+                    Truth::find(&config, &problem, &plan, kept).map_err(Failure::Other)?
+                }))
+            }
             Some((statement, _)) => {
                 let mismatch = |e: consilience_core::protocol::Mismatch| {
                     Failure::Other(format!("{}: {e}\n  compare configs that state the same target", path.display()))
@@ -58,19 +56,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
         let title = format!("{} ({})", path.display(), config.sampler.row.name);
         let outcome = with_progress(&title, total, &progress, || sample(&plan, &config.run, config.seed, Sinks::Memory, &progress))?;
         let seconds = started.elapsed().as_secs_f64();
-        let ledger = &outcome.ledger;
-        rows.push(Contender {
-            config: path.display().to_string(),
-            sampler: config.sampler.row.name.into(),
-            step: plan.step().largest(),
-            chains: (outcome.draws.chains(), config.run.iterations),
-            growth: growth(&outcome.draws, &outcome.statistics, truth.gaussian.mean(), &truth.sd),
-            errors: truth.errors(&outcome.draws),
-            ess: least_ess(&outcome.draws),
-            bits: (ledger.total(Direction::Up), ledger.total(Direction::Down)),
-            gradients: outcome.rows_evaluated,
-            seconds,
-        });
+        rows.push(truth.judge(&path.display().to_string(), &config, &plan, &outcome, seconds));
     }
     let Some((_, truth)) = first else { return Ok(()) };
     let all = Comparison { reference: truth.how, reference_error: truth.error, size, runs: rows };
@@ -83,65 +69,6 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
     }
     let page = command.html.as_ref().map_or_else(String::new, |file| format!("\nThe page is {}.\n", file.display()));
     say(&(to_text(&all.runs, &all.reference) + &page))
-}
-
-/// What the posterior is, exactly or from pooled rows.
-struct Truth {
-    how: String,
-    gaussian: Gaussian,
-    sd: Vec<f64>,
-    /// The root mean square Monte Carlo error of its means, in standard deviations; none where it is exact.
-    error: Option<f64>,
-}
-
-impl Truth {
-    fn find(command: &CompareCommand, config: &Config, problem: &Problem, plan: &Plan) -> Result<Truth, Failure> {
-        let wrong = |e: &dyn std::fmt::Display| Failure::Other(format!("no reference could be made: {e}"));
-        if let Ok(law) = posterior(&problem.target) {
-            let gaussian = Gaussian::new(&law.mean, &law.covariance).map_err(|e| wrong(&e))?;
-            return Ok(Truth { how: "the exact posterior".into(), sd: gaussian.sd(), gaussian, error: None });
-        }
-        let start = plan.findings.as_ref().map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
-        let settings = Settings { chains: 4, draws: REFERENCE_DRAWS, seed: config.seed };
-        let reference = match truth::kept(problem, command.cache.as_deref()) {
-            Some(kept) => kept,
-            None => reference::mala(problem, &start, settings).map_err(|e| wrong(&e))?,
-        };
-        let rows: Vec<f64> = reference.draws.rows().flatten().copied().collect();
-        let gaussian = Gaussian::of_draws(&rows, problem.target.dim()).map_err(|e| wrong(&e))?;
-        let sd = gaussian.sd();
-        let square = |k: usize| {
-            let all = reference.draws.parameter(k).concat();
-            Chains::flat(&all, reference.draws.chains()).map_or(f64::NAN, |chains| (mcse_mean(&chains) / sd[k]).powi(2))
-        };
-        let error = ((0..sd.len()).map(square).sum::<f64>() / sd.len() as f64).sqrt();
-        Ok(Truth {
-            how: format!("pooled rows ({})", truth::describe(&reference)),
-            sd,
-            gaussian,
-            error: Some(error).filter(|e| e.is_finite()),
-        })
-    }
-
-    /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians with these moments.
-    fn errors(&self, draws: &Draws) -> [f64; 3] {
-        let rows: Vec<f64> = draws.rows().flatten().copied().collect();
-        let Ok(found) = Gaussian::of_draws(&rows, draws.dim()) else { return [f64::NAN; 3] };
-        let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |m, v| if v > m || v.is_nan() { v } else { m });
-        let means = largest(&mut found.mean().iter().zip(self.gaussian.mean()).zip(&self.sd).map(|((a, b), sd)| (a - b).abs() / sd));
-        let spreads = largest(&mut found.sd().iter().zip(&self.sd).map(|(a, b)| (a / b - 1.0).abs()));
-        [means, spreads, found.w2(&self.gaussian).unwrap_or(f64::NAN)]
-    }
-}
-
-/// The smallest bulk effective sample size of any parameter.
-fn least_ess(draws: &Draws) -> f64 {
-    let of = |k: usize| {
-        let chains = draws.parameter(k);
-        let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-        Chains::new(&slices).map_or(f64::NAN, |chains| ess_bulk(&chains))
-    };
-    (0..draws.dim()).map(of).fold(f64::INFINITY, |m, e| if e < m || e.is_nan() { e } else { m })
 }
 
 fn to_text(rows: &[Contender], reference: &str) -> String {

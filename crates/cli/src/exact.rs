@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use consilience_core::sampler::exact::{Law, posterior, stationary};
+use consilience_core::sampler::exact::Law;
 use consilience_engine::config::Config;
+use consilience_engine::exact::laws;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use serde_json::json;
@@ -20,16 +21,7 @@ pub fn exact(command: &ExactCommand) -> Result<(), Failure> {
         note(&format!("warning: {warning}\n"));
     }
     let unknown = |e: consilience_core::sampler::exact::NoClosedForm| Failure::Other(format!("{}: {e}", command.config.display()));
-    let outward = |law: Law| match &plan.coordinates {
-        None => law,
-        Some(coordinates) => {
-            let mut mean = vec![0.0; law.mean.len()];
-            coordinates.outward(&law.mean, &mut mean);
-            Law { mean, covariance: coordinates.outward_covariance(&law.covariance) }
-        }
-    };
-    let truth = posterior(&problem.target).map_err(unknown)?;
-    let law = stationary(&plan.recipe, &plan.target).map(outward).map_err(unknown)?;
+    let (truth, law) = laws(&problem, &plan).map_err(unknown)?;
     let step = plan.step().largest();
     if command.json {
         let d = law.mean.len();

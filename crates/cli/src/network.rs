@@ -1,6 +1,7 @@
 //! Serve a run to sites elsewhere, join one, make certificates.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -9,9 +10,10 @@ use consilience_engine::config::{Config, Source};
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::Progress;
 use consilience_engine::rundir;
+use consilience_engine::site::Own;
 use consilience_net::certs::{self as papers, Papers};
-use consilience_net::join::{JoinError, JoinOptions};
-use consilience_net::serve::{ServeError, ServeOptions, Served, Stage};
+use consilience_net::join::{Credentials, JoinError, JoinOptions};
+use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, Stage};
 use consilience_net::status::Status;
 use consilience_net::worker::{Brings, SiteError};
 use consilience_net::{join as joining, log, serve as serving};
@@ -45,8 +47,7 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         rundir::check(place.path())?; // before hours are spent
     }
     let options = ServeOptions {
-        listen: command.listen,
-        papers: command.certs.as_deref().map(Papers::load).transpose().map_err(|e| Failure::Other(e.to_string()))?,
+        admission: own_papers(command.certs.as_deref())?.map_or(Admission::Word, Admission::Certificates),
         state: command.state.clone(),
         http: command.http,
         deadline: command.deadline.map(Duration::from_secs),
@@ -75,9 +76,10 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         }
         Stage::Agreed(_) => {}
     };
+    let listener = serving::bind(command.listen).map_err(|error| Failure::Other(error.to_string()))?;
     let served = std::thread::scope(|scope| {
         scope.spawn(|| watch(&status, &over));
-        let served = serving::serve(&config, &options, &status, tell, |served| {
+        let served = serving::serve(listener, &config, &options, &status, tell, |served| {
             over.store(true, Ordering::Relaxed);
             show(&config, served, place, json)
         });
@@ -92,6 +94,10 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
             other => Failure::Other(other.to_string()),
         })
     })
+}
+
+fn own_papers(folder: Option<&Path>) -> Result<Option<Papers>, Failure> {
+    folder.map(Papers::load).transpose().map_err(|error| Failure::Other(error.to_string()))
 }
 
 /// Keep a run that was served, and show its answer.
@@ -112,8 +118,10 @@ fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Re
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
+    let absent = served.warnings;
     let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
     let judged = Answer::new(&record, Some(&live)).warnings();
+    record.warnings.extend(absent);
     record.warnings.extend(judged);
     keep(&record, live, place, json)
 }
@@ -143,7 +151,7 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
     log::start(command.json_log);
     let brings = Brings {
         site: command.site.clone(),
-        data: command.data.clone(),
+        data: command.data.clone().map_or(Own::Stated, Own::File),
         expects: command.config.as_deref().map(Config::load).transpose()?,
         state: command.state.clone(),
         allows_simulation: command.allow_simulation_seeds,
@@ -151,7 +159,7 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
     let options = JoinOptions {
         server: command.server.clone(),
         server_name: command.server_name.clone(),
-        papers: command.certs.as_deref().map(Papers::load).transpose().map_err(|e| Failure::Other(e.to_string()))?,
+        credentials: own_papers(command.certs.as_deref())?.map_or(Credentials::Word, Credentials::Certificate),
         patience: command.patience.map(Duration::from_secs),
     };
     let stop = Arc::new(AtomicBool::new(false));

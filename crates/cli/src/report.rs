@@ -252,6 +252,7 @@ impl<'a> Answer<'a> {
             "iterations": self.iterations(),
             "interrupted": self.record.interrupted,
             "seconds": self.record.seconds,
+            "digest": held.then(|| draws.digest()),
             "mean": held.then(|| draws.mean()),
             "covariance": held.then(|| covariance.chunks(d.max(1)).collect::<Vec<_>>()),
             "sd": of(|s| s.sd),

@@ -30,7 +30,7 @@ pub fn reproduce(command: &ReproduceCommand) -> Result<(), Failure> {
             let done = one(command, entry, &Arc::new(Progress::default()))?;
             let page = done.write(&folder(command).join(entry.id)).map_err(failure)?;
             if command.json {
-                return say(&format!("{:#}\n", as_json(&done)));
+                return say(&format!("{:#}\n", done.json()));
             }
             say(&done.text())?;
             say(&format!("\nthe figures are in {}\n", page.display()))
@@ -61,7 +61,7 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
     write(&markdown, scorecard::markdown(&done, &how))?;
     write(&markdown.with_extension("csv"), scorecard::verdicts(&done))?;
     if command.json {
-        return say(&format!("{:#}\n", Value::from(done.iter().map(as_json).collect::<Vec<_>>())));
+        return say(&format!("{:#}\n", Value::from(done.iter().map(Reproduction::json).collect::<Vec<_>>())));
     }
     say(&format!("\nthe scorecard is in {} and {}\n", page.display(), markdown.display()))
 }
@@ -134,22 +134,6 @@ fn size(command: &ReproduceCommand) -> Size {
 
 fn folder(command: &ReproduceCommand) -> std::path::PathBuf {
     command.out.clone().unwrap_or_else(|| Path::new("reproductions").join(size(command).name()))
-}
-
-fn as_json(done: &Reproduction) -> Value {
-    let number = |n: &consilience_reproduce::Number| json!({ "name": n.name, "value": n.value, "standard_error": n.error, "runs": n.runs, "paper": done.config.paper.get(&n.name) });
-    let readings = done.findings.iter().flat_map(|findings| &findings.readings);
-    let readings: Vec<Value> =
-        readings.map(|r| json!({ "name": r.name, "says": r.says, "numbers": r.numbers.iter().map(number).collect::<Vec<_>>() })).collect();
-    let verdicts = |list: &[consilience_reproduce::Judged]| -> Vec<Value> {
-        list.iter().map(|v| json!({ "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })).collect()
-    };
-    let claims: Vec<Value> = done
-        .judged
-        .iter()
-        .map(|(claim, list)| json!({ "id": claim.id, "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
-        .collect();
-    json!({ "id": done.entry.id, "size": done.study.size.name(), "papers_own_size": done.study.papers_own, "seed": done.study.seed, "readings": readings, "claims": claims, "not_run": done.findings.as_ref().err() })
 }
 
 fn failure(trouble: Trouble) -> Failure {

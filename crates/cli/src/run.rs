@@ -129,7 +129,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     };
     let reference = find_reference(config, options, &problem, &plan, with_reference);
     let mut left_out = None;
-    if place.is_some() {
+    if place.is_some() && config.lp != Some(false) {
         match log_density(&problem.target, &outcome.draws) {
             Ok(lp) => outcome.statistics.insert(0, lp),
             Err(why) => left_out = Some(why),
@@ -139,7 +139,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     let live = Live {
         held_out,
         shown: plan.warnings.len(),
-        reference: reference.as_ref().map(truth::describe),
+        reference: reference.as_ref().map(Reference::describe),
         iterations: outcome.iterations,
         survey: plan.survey_bits(),
         moments: problem.moments_bits,

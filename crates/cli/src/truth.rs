@@ -58,12 +58,6 @@ pub fn kept(problem: &Problem, folder: Option<&Path>) -> Option<Reference> {
     found
 }
 
-/// How a reference was made, in a few words.
-pub fn describe(reference: &Reference) -> String {
-    let accepted = reference.acceptance.map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
-    format!("{}{accepted}", reference.method.says())
-}
-
 fn other(error: impl ToString) -> Failure {
     Failure::Other(error.to_string())
 }
@@ -164,7 +158,7 @@ fn to_text(problem: &Problem, target: &str, made: &[(Reference, bool)], pairs: &
     for (reference, was_kept) in made {
         let Settings { chains, draws, .. } = reference.settings;
         let from = if *was_kept { ", kept" } else { "" };
-        let _ = writeln!(text, "\n{}: {draws} draws of each of {chains} chains ({}{from})", reference.method, describe(reference));
+        let _ = writeln!(text, "\n{}: {draws} draws of each of {chains} chains ({}{from})", reference.method, reference.describe());
         let _ = writeln!(
             text,
             "{:<width$} {:>9} {:>8} {:>9} {:>9} {:>6} {:>7} {:>9}",

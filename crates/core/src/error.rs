@@ -76,6 +76,14 @@ pub enum DataError {
         /// What to do about it.
         fix: &'static str,
     },
+    /// A client with no rows, or more than can be numbered.
+    #[error("client {client} has {rows} rows: give it between 1 and 4294967295")]
+    Rows {
+        /// Which client, from 0.
+        client: usize,
+        /// How many rows it has.
+        rows: usize,
+    },
     /// Two parts of the statement disagree on the number of parameters.
     #[error("{what} has dimension {found}, where {expected} is expected")]
     Dimension {

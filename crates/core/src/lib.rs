@@ -3,8 +3,10 @@
 //! Sites that may not pool their data draw samples from the one posterior they would get if they did. See `ARCHITECTURE.md` for the
 //! map and `NOTATION.md` for how the papers' letters became names.
 
+pub mod ask;
 pub mod compress;
 pub mod error;
+pub mod joint;
 pub mod lanes;
 pub mod linalg;
 pub mod measure;

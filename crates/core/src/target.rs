@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
-use crate::model::{Coordinates, Potential, Prior, Rows, Whitened};
+use crate::joint::{Joint, WhitenedJoint};
+use crate::model::{Absent, Coordinates, Potential, Prior, Rows, Whitened};
 use crate::rng::{ClientId, Stream, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -18,6 +20,8 @@ pub struct Target {
     pub placement: Placement,
     /// `T`: 1 is Bayes.
     pub temperature: f64,
+    /// Who evaluates all potentials in one call, where the clients' own are placeholders.
+    pub joint: Option<Arc<dyn Joint>>,
 }
 
 /// Who applies the prior. It is counted once in all either way.
@@ -50,7 +54,23 @@ impl Target {
         if !(temperature > 0.0 && temperature.is_finite()) {
             return Err(DataError::NotPositive { what: "the temperature", value: temperature });
         }
-        Ok(Target { clients, prior, placement, temperature })
+        Ok(Target { clients, prior, placement, temperature, joint: None })
+    }
+
+    /// A checked target whose potentials are evaluated in one call: see [`crate::protocol::Jointly`].
+    pub fn of_joint(joint: Arc<dyn Joint>, prior: Prior, placement: Placement, temperature: f64) -> Result<Self, DataError> {
+        if joint.dim() == 0 {
+            return Err(DataError::Empty);
+        }
+        let mut clients: Vec<Arc<dyn Potential>> = Vec::with_capacity(joint.clients());
+        for i in 0..joint.clients() {
+            let rows = joint.rows(ClientId(i as u32));
+            if rows == 0 || u32::try_from(rows).is_err() {
+                return Err(DataError::Rows { client: i, rows });
+            }
+            clients.push(Arc::new(Absent::new(joint.dim(), rows)));
+        }
+        Ok(Target { joint: Some(joint), ..Target::new(clients, prior, placement, temperature)? })
     }
 
     /// How many parameters there are.
@@ -74,16 +94,20 @@ impl Target {
             prior: Prior::Flat,
             placement: Placement::Server,
             temperature: self.temperature,
+            joint: self.joint.as_ref().map(|joint| -> Arc<dyn Joint> {
+                let (inner, coordinates) = (Arc::clone(joint), Arc::clone(coordinates));
+                Arc::new(WhitenedJoint { inner, prior: self.prior.clone(), shares: shares.to_vec(), coordinates })
+            }),
         }
     }
 
-    /// `U(x)`.
+    /// `U(x)`; NaN where potentials are placeholders.
     pub fn value(&self, x: &[f64]) -> f64 {
         let likelihood: f64 = self.clients.iter().map(|c| c.value(x, &mut vec![0.0; c.scratch()])).sum();
         likelihood + self.prior.value(x)
     }
 
-    /// `grad U(x)`, into `out`.
+    /// `grad U(x)`, into `out`; NaN where potentials are placeholders.
     pub fn gradient(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         for client in &self.clients {
@@ -153,65 +177,89 @@ impl Site {
         self.rows_evaluated
     }
 
-    /// `U_i(x) + v_i U_0(x)`.
-    pub fn value(&mut self, x: &[f64]) -> f64 {
-        self.potential.value(x, &mut self.scratch) + self.prior_weight * self.prior.value(x)
-    }
-
-    /// The exact gradient, into `out`.
-    pub fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
-        out.fill(0.0);
-        self.potential.add_gradient(x, Rows::All, 1.0, out, &mut self.scratch);
-        self.add_prior(x, out);
-        self.rows_evaluated += self.potential.rows() as u64;
-    }
-
-    /// The Hessian times `v`, into `out`.
-    pub fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
-        out.fill(0.0);
-        self.potential.add_hessian_vector(x, v, 1.0, out, &mut self.scratch);
-        self.prior.add_hessian_vector(v, self.prior_weight, out);
-    }
-
-    /// `(N/n) sum_{j in S} grad U_ij(x)` and the prior's share, into `out`; the minibatch `S` is a uniform subset, without replacement.
-    pub fn estimate(&mut self, x: &[f64], batch: impl FnOnce() -> Stream, out: &mut [f64]) {
-        self.draw_batch(batch);
-        out.fill(0.0);
-        let rows = if self.chosen.is_empty() { Rows::All } else { Rows::Some(&self.chosen) };
-        self.potential.add_gradient(x, rows, self.inflation(), out, &mut self.scratch);
-        self.add_prior(x, out);
-        self.rows_evaluated += self.batch as u64;
-    }
-
-    /// `out += scale ((N/n) sum_{j in S} [grad U_ij(x) - grad U_ij(z)]` and the same of the prior's share`)`, with one minibatch `S` for both.
-    pub fn add_difference(&mut self, x: &[f64], z: &[f64], scale: f64, batch: impl FnOnce() -> Stream, out: &mut [f64]) {
-        if !self.potential.differences_ignore_rows() {
-            self.draw_batch(batch); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
-        }
-        let rows = if self.chosen.is_empty() { Rows::All } else { Rows::Some(&self.chosen) };
-        let scale_of_rows = scale * self.inflation();
-        self.potential.add_gradient_difference(x, z, rows, scale_of_rows, out, &mut self.scratch);
-        if self.prior_weight > 0.0 {
-            self.prior.add_gradient_difference(x, z, scale * self.prior_weight, out);
-        }
-        self.rows_evaluated += 2 * self.batch as u64;
-    }
-
-    fn draw_batch(&mut self, stream: impl FnOnce() -> Stream) {
+    /// Draw the minibatch that is asked about next: a uniform subset, without replacement.
+    #[inline(always)]
+    pub fn draw_rows(&mut self, stream: impl FnOnce() -> Stream) {
         if !self.chosen.is_empty() {
             self.subsets.draw(self.potential.rows() as u32, &mut stream(), &mut self.chosen);
         }
     }
 
+    /// The same where a difference is asked for.
+    #[inline(always)]
+    pub fn draw_rows_of_difference(&mut self, stream: impl FnOnce() -> Stream) {
+        if !self.potential.differences_ignore_rows() {
+            self.draw_rows(stream); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
+        }
+    }
+
+    /// A question to whoever knows the rows.
+    #[inline(always)]
+    pub fn ask<'a>(&'a mut self, question: Question<'a>) -> Ask<'a> {
+        self.split(question).0
+    }
+
+    /// The question as asked of rows, and what answers it here.
+    #[inline(always)]
+    fn split<'a>(&'a mut self, question: Question<'a>) -> (Ask<'a>, &'a dyn Potential, &'a mut [f64]) {
+        let Question { sum, extent, scale, out } = question;
+        let (rows, scale) = match extent {
+            Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation()),
+            Extent::Minibatch => (Rows::Some(&self.chosen), scale * self.inflation()),
+            Extent::All => (Rows::All, scale),
+        };
+        (Ask { client: self.id, sum, rows, scale, out }, &*self.potential, &mut self.scratch)
+    }
+
+    /// Add the prior's share to an answer, and count the rows that it took.
+    #[inline(always)]
+    pub fn complete(&mut self, question: Question<'_>) {
+        let Question { sum, extent, scale, out } = question;
+        let weight = scale * self.prior_weight;
+        let rows = if extent == Extent::All { self.potential.rows() } else { self.batch } as u64;
+        match sum {
+            Sum::Gradient { x } => {
+                if self.prior_weight > 0.0 {
+                    self.prior.add_gradient(x, weight, out);
+                }
+                self.rows_evaluated += rows;
+            }
+            Sum::Difference { x, z } => {
+                if self.prior_weight > 0.0 {
+                    self.prior.add_gradient_difference(x, z, weight, out);
+                }
+                self.rows_evaluated += 2 * rows;
+            }
+            Sum::GradientAndValue { x } => {
+                let (gradient, value) = out.split_at_mut(x.len());
+                if self.prior_weight > 0.0 {
+                    self.prior.add_gradient(x, weight, gradient);
+                }
+                value[0] += weight * self.prior.value(x);
+                self.rows_evaluated += rows;
+            }
+            Sum::HessianVector { v, .. } => self.prior.add_hessian_vector(v, weight, out),
+        }
+    }
+
+    /// Answer a question by the client's own potential.
+    #[inline(always)]
+    pub fn answer(&mut self, question: Question<'_>) {
+        let Question { sum, extent, scale, out } = question;
+        let (mut ask, potential, scratch) = self.split(Question { sum, extent, scale, out: &mut *out });
+        ask.evaluate(potential, scratch);
+        self.complete(Question { sum, extent, scale, out });
+    }
+
+    /// The exact gradient with the prior's share, into `out`.
+    pub fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
+        out.fill(0.0);
+        self.answer(Question { sum: Sum::Gradient { x }, extent: Extent::All, scale: 1.0, out });
+    }
+
     /// `N/n`: what makes a sum over a minibatch stand for the sum over all rows.
     fn inflation(&self) -> f64 {
         self.potential.rows() as f64 / self.batch as f64
-    }
-
-    fn add_prior(&self, x: &[f64], out: &mut [f64]) {
-        if self.prior_weight > 0.0 {
-            self.prior.add_gradient(x, self.prior_weight, out);
-        }
     }
 }
 

@@ -6,8 +6,12 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
+use consilience_core::ask::Ask;
 use consilience_core::compress::Compressor;
+use consilience_core::joint::{EvaluationError, Joint};
 use consilience_core::model::{Gaussian, Isotropic, Potential, Prior};
+use consilience_core::protocol::Jointly;
+use consilience_core::rng::ClientId;
 use consilience_core::sampler::{Batch, Local, Participation, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -68,6 +72,54 @@ fn nothing_is_allocated_per_iteration() {
     check("fald, compressed", Recipe::Local(compressed), &clients);
     let average = consilience_core::sampler::Average::WithReplacement(10);
     check("fa-ld", Recipe::Local(Local { average, ..fa_ld }), &clients);
+}
+
+/// A model that answers in one call and allocates nothing: every client's gradient at `x` is `x` itself.
+#[derive(Debug)]
+struct Round;
+
+impl Joint for Round {
+    fn dim(&self) -> usize {
+        50
+    }
+
+    fn clients(&self) -> usize {
+        20
+    }
+
+    fn rows(&self, _client: ClientId) -> usize {
+        100
+    }
+
+    fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        use consilience_core::ask::Sum::{Difference, Gradient, GradientAndValue, HessianVector};
+        for ask in asks {
+            let (Gradient { x } | Difference { x, .. } | GradientAndValue { x } | HessianVector { x, .. }) = ask.sum;
+            ask.tell(x);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn nothing_is_allocated_per_joint_exchange() {
+    let target = Target::of_joint(Arc::new(Round), Prior::gaussian(10.0, 50).unwrap(), Placement::Server, 1.0).unwrap();
+    let step = Schedule::Constant(1e-5);
+    let walk = Local::vr_fald_star(step, 20, 0.5, 0.2, 0.2, Batch::Rows(10));
+    let some = Participation::Bernoulli(vec![0.5; 20]);
+    let gradients = Uplink { participation: some, ..Uplink::lsd_plus_plus(step, Batch::Fraction(0.1), 7, Some(0.5)) };
+    for recipe in [Recipe::Local(walk), Recipe::Uplink(gradients)] {
+        let mut chain = start(&recipe, &target, &[0.0; 50], 1, 0);
+        let mut carrier = Jointly::new(&Round);
+        let mut exchanges = |n: usize| {
+            for _ in 0..n {
+                carrier.exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger).unwrap();
+            }
+        };
+        exchanges(50);
+        let info = allocation_counter::measure(|| exchanges(200));
+        assert_eq!(info.count_total, 0, "{} bytes were allocated", info.bytes_total);
+    }
 }
 
 #[test]

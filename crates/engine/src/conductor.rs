@@ -1,7 +1,8 @@
 //! Carry exchanges between the server and its clients, wherever these are.
 
+use consilience_core::joint::ByGradients;
 use consilience_core::model::Coordinates;
-use consilience_core::protocol::{Event, Exchange, Ledger, exchange};
+use consilience_core::protocol::{Event, Exchange, Jointly, Ledger, exchange};
 use consilience_core::survey::Client;
 use consilience_core::target::Target;
 use thiserror::Error;
@@ -27,7 +28,13 @@ pub struct Here;
 impl Conductor for Here {
     fn survey(&mut self, target: &Target, survey: &mut dyn Exchange, ledger: &mut Ledger) -> Result<(), Lost> {
         let mut clients = Client::all(target);
-        while exchange(survey, &mut clients, ledger) == Event::Nothing {}
+        let Some(joint) = &target.joint else {
+            while exchange(survey, &mut clients, ledger) == Event::Nothing {}
+            return Ok(());
+        };
+        let joint = ByGradients(&**joint);
+        let mut carrier = Jointly::new(&joint);
+        while carrier.exchange(survey, &mut clients, ledger).map_err(|error| Lost(error.to_string()))? == Event::Nothing {}
         Ok(())
     }
 

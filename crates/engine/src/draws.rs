@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use crate::checkpoint::Part;
 use crate::run::RunError;
 
@@ -52,6 +54,25 @@ impl Draws {
     /// All draws, chain after chain, row by row.
     pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.chains.iter().flat_map(|chain| chain.chunks_exact(self.dim))
+    }
+
+    /// The draws' fingerprint, in 64 hexadecimal digits: SHA-256 of all numbers as little-endian bytes, chain after chain, draw after draw. Two runs with the same
+    /// fingerprint have the same chains, bit for bit. In Python: `hashlib.sha256(draws.tobytes()).hexdigest()`.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for number in self.chains.iter().flatten() {
+            hash.update(number.to_le_bytes());
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// All numbers in one block: chain after chain, draw after draw.
+    pub fn into_flat(self) -> Vec<f64> {
+        let mut chains = self.chains.into_iter();
+        let mut all = chains.next().unwrap_or_default();
+        all.reserve_exact(chains.as_slice().iter().map(Vec::len).sum());
+        chains.for_each(|chain| all.extend_from_slice(&chain));
+        all
     }
 
     /// The mean of all draws.

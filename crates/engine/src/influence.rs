@@ -38,6 +38,9 @@ pub struct SiteInfluence {
 impl Influence {
     /// From draws of the posterior with all sites. `Err` says why it was left out.
     pub fn new(target: &Target, draws: &Draws) -> Result<Self, String> {
+        if target.joint.is_some() {
+            return Err("the sites' influence was not computed: the model would be called once more for every draw".into());
+        }
         let (d, b, all) = (target.dim(), target.clients.len(), draws.chains() * draws.length());
         let rows: usize = target.clients.iter().map(|c| c.rows()).sum();
         let affordable = MOST_WORK / (d * (rows + b)) as u64;

@@ -6,6 +6,7 @@ pub mod conductor;
 pub mod config;
 pub mod data;
 pub mod draws;
+pub mod exact;
 pub mod growth;
 pub mod held_out;
 pub mod influence;

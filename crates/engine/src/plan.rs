@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::conductor::{Conductor, Here, Lost};
-use crate::config::{Config, ConfigError, Start};
+use crate::config::{Config, ConfigError, Place, Start};
 use crate::problem::Problem;
 
 /// An automatic step is this fraction of the inverse curvature: in the stiffest direction it widens the sampled standard deviation by a fortieth.
@@ -109,7 +109,9 @@ impl Decision {
 /// The sampler's settings for so many clients.
 fn settings(config: &Config, clients: usize) -> Settings {
     let mut settings = config.sampler.settings.clone();
-    if let (Some(p), Some(Participation::Bernoulli(list))) = (config.sampler.participation_probability, &mut settings.participation) {
+    if let (Some(p), Some(Participation::Bernoulli(list) | Participation::Elastic(list))) =
+        (config.sampler.participation_probability, &mut settings.participation)
+    {
         *list = vec![p; clients];
     }
     settings
@@ -118,9 +120,21 @@ fn settings(config: &Config, clients: usize) -> Settings {
 impl Plan {
     /// Plan the run of a config, all of whose data is in this process.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
+        if config.sampler.round_deadline.is_some() {
+            let place = Place { field: "sampler.participation".into(), ..config.sampler.place.clone() };
+            let problem = "it is elastic, and in one process nobody is ever late: everybody would count 1/p";
+            return Err(config.source.complain(
+                &place,
+                problem,
+                "use participation = 0.7, which draws who takes part; or `consilience serve`",
+            ));
+        }
         Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
             PlanError::Config(error) => error,
-            PlanError::Lost(lost) => config.source.complain(&config.sampler.place, lost.to_string(), "try again"),
+            PlanError::Lost(lost) => {
+                let fix = if problem.target.joint.is_some() { "correct the model" } else { "try again" };
+                config.source.complain(&config.sampler.place, lost.to_string(), fix)
+            }
         })
     }
 
@@ -189,6 +203,11 @@ impl Plan {
             (None, Some(found)) => Schedule::Constant(found.step(&draft)),
             (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number").into()),
         };
+        if !(step.largest() > 0.0 && step.largest().is_finite()) {
+            let largest = findings.as_ref().map_or(f64::NAN, |found| found.smoothness);
+            let problem = format!("no step could be found: the largest curvature seems to be {largest}");
+            return Err(complain(problem, "set sampler.step to a number").into());
+        }
         let recipe = with_step(draft, step);
         let target = recipe.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
 

@@ -99,6 +99,7 @@ impl<'a> Predictor<'a> {
                 (own.kind, record.parameters.first().is_some_and(|name| own.intercept && name.starts_with("intercept")))
             }
             ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
+            ModelConfig::External(_) => return none("external"),
             ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
         };
         let response = match kind {

@@ -1,7 +1,9 @@
 //! Build the target that a config states, and check it against its data.
 
+mod external;
 mod own;
 
+pub(crate) use external::missing;
 pub(crate) use own::model;
 
 use std::sync::Arc;
@@ -44,6 +46,7 @@ impl Problem {
             ModelConfig::Named(named) => Some(from_catalogue(config, named)?),
             ModelConfig::Own(own) => Some(own::build(config, own)?),
             ModelConfig::Generated(toy) => Some(own::generate(config, toy)?),
+            ModelConfig::External(place) => return Err(missing(config, place)),
             ModelConfig::Builtin(_) | ModelConfig::Gaussian(_) | ModelConfig::Rows { .. } => None,
         };
         if let Some(mut problem) = whole {
@@ -140,9 +143,19 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
 }
 
 fn assemble(config: &Config, clients: Vec<Arc<dyn Potential>>, dim: usize) -> Result<Target, ConfigError> {
+    let (prior, placement) = read_prior(config, clients.len(), dim)?;
+    Target::new(clients, prior, placement, config.target.temperature).map_err(|e| refuse(config, &e))
+}
+
+fn refuse(config: &Config, error: &DataError) -> ConfigError {
+    let place = crate::config::Place { line: 1, field: "target.prior".into() };
+    config.source.complain(&place, error.to_string(), "correct [target]")
+}
+
+/// The prior that a config states for so many clients and parameters, and who applies it.
+fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement), ConfigError> {
     let place = crate::config::Place { line: 1, field: "target.prior".into() };
     let complain = |problem: String, fix: &str| config.source.complain(&place, problem, fix);
-    let b = clients.len();
     let prior = match &config.target.prior {
         PriorConfig::Flat => Ok(Prior::Flat),
         PriorConfig::Gaussian(variances) if variances.len() == 1 => Prior::gaussian(variances[0], dim),
@@ -162,9 +175,7 @@ fn assemble(config: &Config, clients: Vec<Arc<dyn Potential>>, dim: usize) -> Re
         PlacementConfig::Split(None) => Placement::Split(vec![1.0 / b as f64; b]),
         PlacementConfig::Split(Some(weights)) => Placement::Split(weights.clone()),
     };
-    let fix = "correct [target]";
-    let prior = prior.map_err(|e| complain(e.to_string(), fix))?;
-    Target::new(clients, prior, placement, config.target.temperature).map_err(|e| complain(e.to_string(), fix))
+    Ok((prior.map_err(|e| refuse(config, &e))?, placement))
 }
 
 /// The target in words. It names everything that parties must agree on, and nothing that only one of them may know.
@@ -178,6 +189,7 @@ pub fn state(config: &Config, parameters: &[String], clients: &[String]) -> Stat
         }
         ModelConfig::Generated(toy) => format!("{:?}", toy.what),
         ModelConfig::Gaussian(_) => "gaussian".into(),
+        ModelConfig::External(_) => "external".into(),
         ModelConfig::Rows { kind, intercept, .. } => format!("{kind:?}, intercept {intercept}"),
     };
     let lines = [

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use consilience_core::protocol::{Device, Direction, Event, Exchange, Ledger, Reply, exchange};
+use consilience_core::joint::EvaluationError;
+use consilience_core::protocol::{Device, Direction, Event, Exchange, Jointly, Ledger, Reply, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
@@ -44,6 +45,21 @@ pub struct Outcome {
     pub iterations: u64,
     /// Whether somebody asked to stop before the end.
     pub interrupted: bool,
+    /// Why the run stopped before the end, if its model failed; what was drawn until then is kept.
+    pub failure: Option<Failure>,
+}
+
+/// A model that failed.
+#[derive(Debug, Error)]
+#[error("chain {chain} stopped after iteration {iteration}: {error}")]
+pub struct Failure {
+    /// In which chain, from 1.
+    pub chain: usize,
+    /// After how many iterations.
+    pub iteration: u64,
+    /// Why.
+    #[source]
+    pub error: EvaluationError,
 }
 
 /// Why a run gave nothing.
@@ -148,6 +164,7 @@ pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, i
         rows_evaluated: 0,
         iterations: 0,
         interrupted,
+        failure: None,
     };
     let (mut sunk, mut noted) = (Vec::new(), Vec::new());
     let least = if interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
@@ -155,6 +172,7 @@ pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, i
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
         outcome.iterations += chain.iterations;
+        outcome.failure = outcome.failure.or(chain.failure);
         if chain.kept >= least {
             sunk.push(chain.sink);
             noted.push(chain.notes);
@@ -214,6 +232,8 @@ pub struct Chain {
     pub(crate) ledger: Ledger,
     pub(crate) rows_evaluated: u64,
     pub(crate) iterations: u64,
+    /// Why it ended before its end, if its model failed.
+    pub(crate) failure: Option<Failure>,
 }
 
 impl Chain {
@@ -240,9 +260,22 @@ impl Chain {
         sink.go_on(&chain.draws_file)?;
         let mut outward = vec![0.0; plan.target.dim()];
         let mut reported = 0;
+        let mut joint = plan.target.joint.as_ref().map(|joint| Jointly::new(&**joint));
+        // Models that are called from here may take their time for one exchange.
+        let patience = if joint.is_some() { 1 } else { PATIENCE };
+        let mut failure = None;
         while chain.server.iteration() < run.iterations {
             let participants = chain.server.cohort().len();
-            let event = if spread {
+            let event = if let Some(joint) = &mut joint {
+                match joint.exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger) {
+                    Ok(event) => event,
+                    Err(error) => {
+                        progress.stop.store(true, Ordering::Relaxed);
+                        failure = Some(Failure { chain: index + 1, iteration: chain.server.iteration(), error });
+                        break;
+                    }
+                }
+            } else if spread {
                 exchange_spread(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
             } else {
                 exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
@@ -274,7 +307,7 @@ impl Chain {
                 _ => {}
             }
             chain.exchanges += 1;
-            if chain.exchanges.is_multiple_of(PATIENCE) {
+            if chain.exchanges.is_multiple_of(patience) {
                 let now = iteration.min(run.iterations);
                 progress.done.fetch_add(now - reported, Ordering::Relaxed);
                 reported = now;
@@ -286,13 +319,17 @@ impl Chain {
                 }
             }
         }
-        if let Some(checkpoint) = checkpoint {
+        if failure.is_some() {
+            // The clients stand in the middle of an exchange, which no snapshot describes: the last one stays.
+            sink.sync()?;
+            notes.sync()?;
+        } else if let Some(checkpoint) = checkpoint {
             save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
         }
         let iterations = chain.server.iteration();
         progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
         let rows_evaluated = chain.clients.iter().map(|c| c.rows_evaluated()).sum();
-        Ok(Chain { sink, notes: notes.all, kept: chain.kept, ledger: chain.ledger, rows_evaluated, iterations })
+        Ok(Chain { sink, notes: notes.all, kept: chain.kept, ledger: chain.ledger, rows_evaluated, iterations, failure })
     }
 }
 

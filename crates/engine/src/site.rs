@@ -1,6 +1,7 @@
 //! Know a site's own rows, and agree with the others on what their columns mean: each site introduces itself, all are told the agreement.
 
-use std::path::Path;
+use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
@@ -29,6 +30,49 @@ enum Data {
     Table(Box<(Study, Table)>),
     /// Numbers that need no encoding.
     Numbers { columns: Vec<String>, potential: Arc<dyn Potential> },
+}
+
+/// Where a site has its rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Own {
+    /// In the config.
+    #[default]
+    Stated,
+    /// In a file.
+    File(PathBuf),
+    /// In memory, as they would stand in a file.
+    Text(Arc<str>),
+    /// In memory, as numbers.
+    Numbers(Arc<Numbers>),
+}
+
+impl Own {
+    /// What complaints call it.
+    fn name(&self) -> String {
+        match self {
+            Own::File(file) => file.display().to_string(),
+            _ => "the site's rows".into(),
+        }
+    }
+
+    /// The numbers that it holds; `None`: the config does.
+    fn numbers(&self) -> Result<Option<Numbers>, String> {
+        match self {
+            Own::Stated => Ok(None),
+            Own::File(file) => numbers::read(file).map(Some),
+            Own::Text(text) => numbers::read_from(text.as_bytes(), &self.name()).map(Some),
+            Own::Numbers(numbers) => {
+                let whole = numbers.columns > 0 && !numbers.cells.is_empty() && numbers.cells.len().is_multiple_of(numbers.columns);
+                let named = numbers.names.as_ref().is_none_or(|names| names.len() == numbers.columns);
+                match numbers.cells.iter().position(|cell| !cell.is_finite()) {
+                    _ if !whole => Err(format!("{} numbers are no rows of {} columns", numbers.cells.len(), numbers.columns)),
+                    _ if !named => Err(format!("there are {} columns and not as many names", numbers.columns)),
+                    Some(at) => Err(format!("row {}, column {} is not finite", at / numbers.columns + 1, at % numbers.columns + 1)),
+                    None => Ok(Some(Numbers::clone(numbers))),
+                }
+            }
+        }
+    }
 }
 
 /// What a site says of itself before anything is sampled.
@@ -75,6 +119,7 @@ pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.name.clone()).collect(),
         ModelConfig::Named(NamedData { place, .. }) | ModelConfig::Generated(Generated { place, .. }) => return Err(dealt(config, place)),
         ModelConfig::Own(own) => return Err(dealt(config, &own.place)),
+        ModelConfig::External(place) => return Err(crate::problem::missing(config, place)),
     })
 }
 
@@ -102,42 +147,38 @@ impl LocalSite {
             _ => Vec::new(),
         }
         .into_iter();
-        (0..names.len()).map(|index| LocalSite::from(config, index, tables.next())).collect()
+        (0..names.len()).map(|index| LocalSite::from(config, index, tables.next(), &Own::Stated)).collect()
     }
 
-    /// One site of a config, with the rows of a file of its own; without one the config must state them.
-    pub fn open(config: &Config, index: usize, file: Option<&Path>) -> Result<LocalSite, ConfigError> {
-        let mut config = config.clone();
-        let own = |cells: &mut Cells| {
-            if let Some(file) = file {
-                *cells = Cells::File(file.to_path_buf());
-            }
-        };
+    /// One site of a config, with rows of its own; where it has none the config must state them.
+    pub fn open(config: &Config, index: usize, own: &Own) -> Result<LocalSite, ConfigError> {
         let mut table = None;
-        match &mut config.target.model {
-            ModelConfig::Builtin(name) => {
-                let name = name.clone();
-                let complain = |problem: String, fix: &str| config.source.complain(&config.sampler.place, problem, fix);
-                let Some(file) = file else {
-                    return Err(complain("this site's rows are not stated".into(), "name its file: --data FILE"));
-                };
-                let shown = file.display().to_string();
-                let reader = std::fs::File::open(file).map_err(|e| complain(format!("{shown} cannot be read: {e}"), "check the path"))?;
-                let read = Table::read(reader, &shown, &study(&config, &name)?.schema);
-                table = Some(read.map_err(|e| complain(e.to_string(), "correct the file"))?);
-            }
-            ModelConfig::Gaussian(clients) => own(&mut clients[index].matrix),
-            ModelConfig::Rows { clients, .. } => own(&mut clients[index].cells),
-            ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) => {}
+        if let ModelConfig::Builtin(name) = &config.target.model {
+            let complain = |problem: String, fix: &str| config.source.complain(&config.sampler.place, problem, fix);
+            let shown = own.name();
+            let reader: Box<dyn Read> = match own {
+                Own::File(file) => {
+                    let file = std::fs::File::open(file).map_err(|e| complain(format!("{shown} cannot be read: {e}"), "check the path"))?;
+                    Box::new(file)
+                }
+                Own::Text(text) => Box::new(std::io::Cursor::new(text.as_bytes().to_vec())),
+                Own::Stated => return Err(complain("this site's rows are not stated".into(), "name its file: --data FILE")),
+                Own::Numbers(_) => {
+                    let fix = "give them as the text of such a file";
+                    return Err(complain(format!("the rows of \"{name}\" have a schema, and are no plain numbers"), fix));
+                }
+            };
+            let read = Table::read(reader, &shown, &study(config, name)?.schema);
+            table = Some(read.map_err(|e| complain(e.to_string(), "correct the file"))?);
         }
-        LocalSite::from(&config, index, table)
+        LocalSite::from(config, index, table, own)
     }
 
-    fn from(config: &Config, index: usize, table: Option<Table>) -> Result<LocalSite, ConfigError> {
+    fn from(config: &Config, index: usize, table: Option<Table>, own: &Own) -> Result<LocalSite, ConfigError> {
         let data = match (&config.target.model, table) {
             (ModelConfig::Builtin(name), Some(table)) => Data::Table(Box::new((study(config, name)?, table))),
-            (ModelConfig::Gaussian(clients), _) => gaussian(config, &clients[index])?,
-            (ModelConfig::Rows { kind, intercept, clients }, _) => rows(config, &clients[index], *kind, *intercept)?,
+            (ModelConfig::Gaussian(clients), _) => gaussian(config, &clients[index], own)?,
+            (ModelConfig::Rows { kind, intercept, clients }, _) => rows(config, &clients[index], own, (*kind, *intercept))?,
             _ => return Err(config.source.complain(&config.sampler.place, "a site has no table", "name its file: --data FILE")),
         };
         Ok(LocalSite { index, name: names(config)?[index].clone(), data })
@@ -242,7 +283,9 @@ fn places(config: &Config) -> Vec<Place> {
     match &config.target.model {
         ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.place.clone()).collect(),
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.place.clone()).collect(),
-        ModelConfig::Builtin(_) | ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) => Vec::new(),
+        ModelConfig::Builtin(_) | ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => {
+            Vec::new()
+        }
     }
 }
 
@@ -253,12 +296,15 @@ fn elsewhere(config: &Config, place: &Place, key: &str, example: &str) -> Config
     config.source.complain(&place, "it is not set", fix)
 }
 
-fn gaussian(config: &Config, client: &GaussianClient) -> Result<Data, ConfigError> {
+fn gaussian(config: &Config, client: &GaussianClient, own: &Own) -> Result<Data, ConfigError> {
     let complain = |problem: String, fix: &str| config.source.complain(&client.place, problem, fix);
-    let cells = match &client.matrix {
-        Cells::Inline(cells, _) => cells.clone(),
-        Cells::File(path) => numbers::read(path).map_err(|e| complain(e, "give a CSV file with one row of the matrix a line"))?.cells,
-        Cells::Elsewhere => return Err(elsewhere(config, &client.place, "mean", "mean = [0.0] and precision = [[1.0]]")),
+    let fix = "give a CSV file with one row of the matrix a line";
+    let cells = match (own.numbers().map_err(|e| complain(e, fix))?, &client.matrix) {
+        (Some(numbers), _) => numbers.cells,
+        (None, Cells::Inline(cells, _)) => cells.clone(),
+        (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?.cells,
+        (None, Cells::Table(table)) => numbers::of(table).map_err(|e| complain(e, "give the matrix as a list of rows"))?.cells,
+        (None, Cells::Elsewhere) => return Err(elsewhere(config, &client.place, "mean", "mean = [0.0] and precision = [[1.0]]")),
     };
     let built = if client.is_covariance {
         Gaussian::from_covariance(client.mean.clone(), &cells)
@@ -269,13 +315,18 @@ fn gaussian(config: &Config, client: &GaussianClient) -> Result<Data, ConfigErro
     Ok(Data::Numbers { columns: (1..=client.mean.len()).map(|k| format!("x{k}")).collect(), potential: Arc::new(gaussian) })
 }
 
-fn rows(config: &Config, client: &RowsClient, kind: RowsModel, intercept: bool) -> Result<Data, ConfigError> {
+fn rows(config: &Config, client: &RowsClient, own: &Own, (kind, intercept): (RowsModel, bool)) -> Result<Data, ConfigError> {
     let complain =
         |problem: String, fix: &str| config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix);
-    let table = match &client.cells {
-        Cells::Inline(cells, columns) => Numbers { names: None, cells: cells.clone(), columns: *columns },
-        Cells::File(path) => numbers::read(path).map_err(|e| complain(e, "give a CSV file with one row of numbers a line"))?,
-        Cells::Elsewhere => return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\"")),
+    let fix = "give a CSV file with one row of numbers a line";
+    let table = match (own.numbers().map_err(|e| complain(e, fix))?, &client.cells) {
+        (Some(numbers), _) => numbers,
+        (None, Cells::Inline(cells, columns)) => Numbers { names: None, cells: cells.clone(), columns: *columns },
+        (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?,
+        (None, Cells::Table(table)) => {
+            numbers::of(table).map_err(|e| complain(e, "state a formula, which codes words and imputes what is missing"))?
+        }
+        (None, Cells::Elsewhere) => return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\"")),
     };
     let (columns, potential) = build_client(&table, client, kind, intercept).map_err(|(problem, fix)| complain(problem, &fix))?;
     Ok(Data::Numbers { columns, potential })

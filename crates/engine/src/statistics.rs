@@ -12,6 +12,9 @@ const MOST_WORK: u64 = 20_000_000_000;
 /// `lp`: minus the potential over the temperature at every draw, up to a constant the log-density of the posterior. `Err` says why it was left out: every draw costs a pass over
 /// all rows.
 pub fn log_density(target: &Target, draws: &Draws) -> Result<Statistic, String> {
+    if target.joint.is_some() {
+        return Err("the log-density of the draws (lp) was not computed: the model would be called once more for every draw".into());
+    }
     let rows: u64 = target.clients.iter().map(|c| c.rows() as u64).sum();
     let all = (draws.chains() * draws.length()) as u64;
     let work = rows.max(1).saturating_mul(all).saturating_mul(target.dim() as u64);

@@ -32,7 +32,7 @@ impl Trail {
         (plan, run, index): (&Plan, &RunConfig, usize),
         event: Event,
         server: &dyn Sampler,
-        participants: usize,
+        (participants, gradients): (usize, Option<u64>),
         ledger: &Ledger,
     ) -> Result<(), RunError> {
         match event {
@@ -44,7 +44,7 @@ impl Trail {
                             iteration: server.iteration(),
                             bits_up: ledger.total(Direction::Up),
                             bits_down: ledger.total(Direction::Down),
-                            gradients: None,
+                            gradients,
                             participants,
                         });
                     }
@@ -66,7 +66,7 @@ impl Trail {
 
     /// The chain as it ended.
     pub fn end(self, ledger: Ledger, rows_evaluated: u64, iterations: u64) -> Chain {
-        Chain { sink: self.sink, notes: self.notes, kept: self.kept, ledger, rows_evaluated, iterations }
+        Chain { sink: self.sink, notes: self.notes, kept: self.kept, ledger, rows_evaluated, iterations, failure: None }
     }
 
     /// The draws so far, row by row, where they are in memory.

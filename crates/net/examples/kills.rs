@@ -16,9 +16,9 @@ use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Progress, sample};
-use consilience_engine::site::names;
-use consilience_net::join::{JoinOptions, join};
-use consilience_net::serve::{ServeOptions, Served, serve};
+use consilience_engine::site::{Own, names};
+use consilience_net::join::{Credentials, JoinOptions, join};
+use consilience_net::serve::{Admission, ServeOptions, Served, bind, serve};
 use consilience_net::status::Status;
 use consilience_net::worker::Brings;
 
@@ -137,14 +137,8 @@ fn server(seed: u64, folder: &Path, address: &str) {
         return; // it was killed after all was done
     }
     let config = config(seed);
-    let options = ServeOptions {
-        listen: address.parse().unwrap(),
-        papers: None,
-        state: Some(folder.join("server")),
-        http: None,
-        deadline: Some(Duration::from_secs(60)),
-        largest_norm: 1e12,
-    };
+    let options =
+        ServeOptions { state: Some(folder.join("server")), deadline: Some(Duration::from_secs(60)), ..ServeOptions::new(Admission::Word) };
     let status = Arc::new(Status::new(&names(&config).unwrap(), Arc::new(Progress::default())));
     let keep = |served: Served| {
         let draws: Vec<u8> = served.outcome.draws.rows().flatten().flat_map(|x| x.to_le_bytes()).collect();
@@ -152,11 +146,12 @@ fn server(seed: u64, folder: &Path, address: &str) {
         std::fs::write(&part, draws).unwrap();
         std::fs::rename(&part, folder.join("draws")).unwrap();
     };
-    serve(&config, &options, &status, |_| {}, keep).unwrap();
+    serve(bind(address.parse().unwrap()).unwrap(), &config, &options, &status, |_| {}, keep).unwrap();
 }
 
 fn site(folder: &Path, address: &str, name: &str) {
-    let brings = Brings { site: name.into(), data: None, expects: None, state: Some(folder.join(name)), allows_simulation: true };
-    let options = JoinOptions { server: address.into(), server_name: None, papers: None, patience: Some(Duration::from_secs(10)) };
+    let brings = Brings { state: Some(folder.join(name)), allows_simulation: true, ..Brings::new(name, Own::Stated) };
+    let options =
+        JoinOptions { server: address.into(), server_name: None, credentials: Credentials::Word, patience: Some(Duration::from_secs(10)) };
     let _ = join(brings, &options, &Arc::new(AtomicBool::new(false))); // a server that ended while nobody looked is away for good
 }

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use consilience_engine::config::{Config, Source};
 use consilience_engine::run::Progress;
-use consilience_engine::site::names;
+use consilience_engine::site::{Own, names};
 use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{Frame, PATH};
-use consilience_net::join::{JoinOptions, endpoint, persist};
-use consilience_net::serve::{ServeOptions, Stage, serve};
+use consilience_net::join::{Credentials, JoinOptions, endpoint, persist};
+use consilience_net::serve::{Admission, ServeOptions, Stage, bind, serve};
 use consilience_net::status::Status;
 use consilience_net::worker::{Brings, Worker};
 use tokio::net::TcpListener;
@@ -67,12 +67,8 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
     text.push_str(&format!("[sampler]\nname = \"lmc\"\nstep = 0.001\n[run]\nchains = 1\niterations = {iterations}\nthin = 1000\n"));
     let config = Config::parse(Source { file: "rounds.toml".into(), folder: ".".into(), text }).unwrap();
     let options = ServeOptions {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        papers: Some(Papers::load(&folder.join("server")).unwrap()),
-        state: None,
-        http: None,
         deadline: Some(Duration::from_secs(60)),
-        largest_norm: 1e12,
+        ..ServeOptions::new(Admission::Certificates(Papers::load(&folder.join("server")).unwrap()))
     };
     let status = Arc::new(Status::new(&names(&config).unwrap(), Arc::new(Progress::default())));
     let (tell, told) = channel::channel();
@@ -82,7 +78,7 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
                 tell.send(address.port()).unwrap();
             }
         };
-        serve(&config, &options, &status, tell, |served| served)
+        serve(bind("127.0.0.1:0".parse().unwrap()).unwrap(), &config, &options, &status, tell, |served| served)
     });
     let port = told.recv().unwrap();
     let all: Vec<String> = (0..clients).map(|k| format!("s{k}")).collect();
@@ -98,9 +94,9 @@ fn sites(folder: &Path, server: &str, names: &[String]) {
     let tasks: Vec<_> = names
         .iter()
         .map(|name| {
-            let papers = Some(Papers::load(&folder.join(name)).unwrap());
-            let options = JoinOptions { server: server.into(), server_name: None, papers, patience: Some(Duration::from_secs(30)) };
-            let brings = Brings { site: name.clone(), data: None, expects: None, state: None, allows_simulation: true };
+            let credentials = Credentials::Certificate(Papers::load(&folder.join(name)).unwrap());
+            let options = JoinOptions { server: server.into(), server_name: None, credentials, patience: Some(Duration::from_secs(30)) };
+            let brings = Brings { allows_simulation: true, ..Brings::new(name, Own::Stated) };
             runtime.spawn(async move {
                 let endpoint = endpoint(&options).unwrap();
                 persist(&endpoint, &options, &mut Worker::new(brings), &AtomicBool::new(false)).await.unwrap()
@@ -192,8 +188,8 @@ fn echoed(folder: &Path, clients: usize, rounds: u32) -> f64 {
 /// Send back what comes.
 fn echo(folder: &Path, server: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let papers = Some(Papers::load(&folder.join("s0")).unwrap());
-    let options = JoinOptions { server: server.into(), server_name: None, papers, patience: None };
+    let credentials = Credentials::Certificate(Papers::load(&folder.join("s0")).unwrap());
+    let options = JoinOptions { server: server.into(), server_name: None, credentials, patience: None };
     let work = runtime.spawn(async move {
         let mut grpc = tonic::client::Grpc::new(endpoint(&options).unwrap().connect().await.unwrap());
         grpc.ready().await.unwrap();

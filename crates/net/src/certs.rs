@@ -39,6 +39,9 @@ pub enum CertError {
     /// The certificate could not be made.
     #[error("a certificate could not be made: {0}")]
     Made(#[from] rcgen::Error),
+    /// Nothing is random here.
+    #[error("the system has no entropy: {0}")]
+    Entropy(String),
 }
 
 fn at(file: &Path) -> impl FnOnce(std::io::Error) -> CertError {
@@ -69,6 +72,11 @@ impl Papers {
             fs::read(&file).map_err(at(&file))
         };
         Ok(Papers { authority: Certificate::from_pem(read("ca.pem")?), identity: Identity::from_pem(read("cert.pem")?, read("key.pem")?) })
+    }
+
+    /// The authority as PEM, to be handed around.
+    pub fn authority_pem(&self) -> String {
+        String::from_utf8_lossy(self.authority.as_ref()).into_owned()
     }
 }
 
@@ -115,19 +123,11 @@ pub fn make(folder: &Path, sites: &[String], server_names: &[String], now: Syste
     if sites.is_empty() {
         return Err(CertError::Name("no site is named: use --sites a,b,c".into()));
     }
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
-    let now = OffsetDateTime::from_unix_timestamp(since).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let now = date(now);
     let authority = authority(now)?;
     let authority_pem = authority.1.pem();
     let party = |name: &str, names: Vec<String>, usage: ExtendedKeyUsagePurpose| -> Result<(), CertError> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(names)?;
-        dated(&mut params, now);
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
-        params.use_authority_key_identifier_extension = true;
-        let certificate = params.signed_by(&key, &authority.0)?;
+        let (certificate, key) = issue(&authority.0, name, names, usage, now)?;
         let folder = folder.join(name);
         fs::create_dir_all(&folder).map_err(at(&folder))?;
         write(&folder.join("ca.pem"), authority_pem.as_bytes(), false)?;
@@ -143,6 +143,37 @@ pub fn make(folder: &Path, sites: &[String], server_names: &[String], now: Syste
     write(&own.join("ca.pem"), authority_pem.as_bytes(), false)?;
     write(&own.join("key.pem"), authority.0.key().serialize_pem().as_bytes(), true)?;
     write(&folder.join("README.txt"), readme(sites, server_names).as_bytes(), false)
+}
+
+/// The papers of a server for one run: an authority that exists for it alone, and whose key nobody keeps.
+pub fn for_one_run(server_names: &[String], now: SystemTime) -> Result<Papers, CertError> {
+    let now = date(now);
+    let authority = authority(now)?;
+    let (certificate, key) = issue(&authority.0, "server", server_names.to_vec(), ExtendedKeyUsagePurpose::ServerAuth, now)?;
+    Ok(Papers { authority: Certificate::from_pem(authority.1.pem()), identity: Identity::from_pem(certificate.pem(), key.serialize_pem()) })
+}
+
+fn date(now: SystemTime) -> OffsetDateTime {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+    OffsetDateTime::from_unix_timestamp(since).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+/// One party's certificate and key.
+fn issue(
+    authority: &Issuer<'_, KeyPair>,
+    name: &str,
+    names: Vec<String>,
+    usage: ExtendedKeyUsagePurpose,
+    now: OffsetDateTime,
+) -> Result<(rcgen::Certificate, KeyPair), CertError> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(names)?;
+    dated(&mut params, now);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    params.use_authority_key_identifier_extension = true;
+    Ok((params.signed_by(&key, authority)?, key))
 }
 
 fn authority(now: OffsetDateTime) -> Result<(Issuer<'static, KeyPair>, rcgen::Certificate), CertError> {

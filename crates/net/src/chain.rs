@@ -1,23 +1,27 @@
 //! Run one chain at the server: its side of the protocol and the draws, written down before the next order leaves where a folder is given.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use consilience_core::measure::{Chains, rhat};
 use consilience_core::protocol::{Direction, Event, Output, Refusal, Server};
 use consilience_core::rng::ClientId;
-use consilience_core::sampler::{Keys, Sampler};
+use consilience_core::sampler::{Irregular, Keys, Sampler};
 use consilience_core::snapshot::{SnapshotError, State, Visit};
 use consilience_engine::config::RunConfig;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Chain, RunError};
-use consilience_engine::store::{Folder, Journal, Replay, StoreError};
+use consilience_engine::store::{Folder, Journal, Minutes, Replay, StoreError};
 use consilience_engine::trail::Trail;
 
 use crate::hub::{Complaint, Party};
 use crate::status::Status;
 
+/// A site that keeps its word is named once in a million looks.
+const SURE: f64 = 4.9;
 /// R-hat is shown from so many draws on, and up to so many numbers: it is computed every second.
 const LEAST_DRAWS: usize = 20;
 const MOST_NUMBERS: usize = 200_000;
@@ -26,8 +30,9 @@ const MOST_NUMBERS: usize = 200_000;
 pub struct HostedChain<'a> {
     host: Host<'a>,
     journal: Option<Journal<Folder>>,
-    /// The answers of this round, as they will be written.
-    round: Vec<u8>,
+    minutes: Minutes,
+    /// How long a round may take, where it may end without everybody.
+    patience: Option<Duration>,
 }
 
 struct Host<'a> {
@@ -36,6 +41,10 @@ struct Host<'a> {
     index: usize,
     server: Server<Box<dyn Sampler>>,
     trail: Trail,
+    /// How many answers the open round has.
+    present: u64,
+    /// How many gradients of single rows each site has evaluated, as it says.
+    rows: Vec<u64>,
 }
 
 impl<'a> HostedChain<'a> {
@@ -46,12 +55,12 @@ impl<'a> HostedChain<'a> {
         index: usize,
         trail: Trail,
         folder: Option<&Path>,
-        largest_norm: f64,
+        (largest_norm, patience): (f64, Option<Duration>),
     ) -> Result<HostedChain<'a>, Complaint> {
         let machine = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
         let format = plan.recipe.format(&plan.target, keys)?;
         let server = Server::new(machine, problem.statement.clone(), plan.target.clients.len(), format).limited(largest_norm);
-        let mut host = Host { plan, run, index, server, trail };
+        let mut host = Host { plan, run, index, server, trail, present: 0, rows: vec![0; plan.target.clients.len()] };
         let mut journal = None;
         if let Some(folder) = folder {
             let disk = Folder::open(folder).map_err(|error| StoreError::Io { file: folder.display().to_string(), error })?;
@@ -61,7 +70,7 @@ impl<'a> HostedChain<'a> {
             }
             journal = Some(opened);
         }
-        Ok(HostedChain { host, journal, round: Vec::new() })
+        Ok(HostedChain { host, journal, minutes: Minutes::default(), patience })
     }
 
     /// How many iterations are done.
@@ -87,26 +96,22 @@ impl<'a> HostedChain<'a> {
 }
 
 impl Party for HostedChain<'_> {
-    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        self.host.server.handle(from, bytes)?;
-        if self.journal.is_some() {
-            self.round.extend_from_slice(&from.0.to_le_bytes());
-            self.round.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            self.round.extend_from_slice(bytes);
-        }
+    fn handle(&mut self, from: ClientId, bytes: &[u8], rows: u64) -> Result<(), Refusal> {
+        self.minutes.handle(&mut self.host.server, from, bytes, rows)?;
+        self.host.answered(from, rows);
         Ok(())
     }
 
     fn poll(&mut self) -> Result<Option<Output>, Complaint> {
-        if let Some(journal) = &mut self.journal {
-            // An order of the next round tells sites that they may forget the last.
-            if !self.round.is_empty() && self.host.server.outstanding().next().is_none() {
-                journal.commit(&self.round)?;
-                self.round.clear();
+        // An order of the next round tells sites that they may forget the last.
+        if let Some(record) = self.minutes.record(&self.host.server) {
+            if let Some(journal) = &mut self.journal {
+                journal.commit(&record)?;
             }
-            if self.round.is_empty() && journal.is_long() {
-                journal.checkpoint(&mut self.host)?;
-            }
+            self.minutes.clear();
+        }
+        if let Some(journal) = self.journal.as_mut().filter(|journal| self.minutes.is_empty() && journal.is_long()) {
+            journal.checkpoint(&mut self.host)?;
         }
         Ok(self.host.poll()?)
     }
@@ -123,12 +128,47 @@ impl Party for HostedChain<'_> {
         self.host.server.again(to)
     }
 
+    fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
+    fn close(&mut self) -> Option<Vec<ClientId>> {
+        self.minutes.close(&mut self.host.server)
+    }
+
     fn measure(parties: &[Self], status: &Status) {
+        status.irregular(&irregular(parties, &status.sites()));
         let done = parties.iter().map(HostedChain::iterations).sum();
         status.progress.done.store(done, Ordering::Relaxed);
         let bits = |direction| parties.iter().map(|party| party.ledger().total(direction)).sum();
         status.measured((bits(Direction::Up), bits(Direction::Down)), worst_rhat(parties));
     }
+}
+
+/// Who is there more or less often than was stated, with what it does to the drift: one sentence for each site.
+fn irregular(parties: &[HostedChain<'_>], sites: &[String]) -> Vec<(usize, String)> {
+    let found = parties.iter().filter_map(|party| party.host.server.machine().attendance()).flat_map(|a| a.irregular(SURE));
+    let mut worst: BTreeMap<usize, Irregular> = BTreeMap::new();
+    for now in found {
+        let known = worst.entry(now.client.index()).or_insert(now);
+        if now.z.abs() > known.z.abs() {
+            *known = now;
+        }
+    }
+    let say = |(client, found): (usize, Irregular)| {
+        let Irregular { stated, observed, z, pull, .. } = found;
+        let text = format!(
+            "site \"{}\" was there in {:.1}% of the rounds, where {:.1}% is stated ({:.0} standard errors): the drift is off by {:.1}% of what the sites pull together. \
+             If those who stay away differ from the rest the posterior is biased: state how often each is there, or find out why it is not",
+            sites[client],
+            100.0 * observed,
+            100.0 * stated,
+            z.abs().min(999.0),
+            100.0 * pull
+        );
+        (client, text)
+    };
+    worst.into_iter().map(say).collect()
 }
 
 /// The largest R-hat so far, where it is cheap.
@@ -151,12 +191,19 @@ impl Host<'_> {
         self.server.machine().iteration() < self.run.iterations
     }
 
+    fn answered(&mut self, from: ClientId, rows: u64) {
+        self.present += 1;
+        let known = &mut self.rows[from.index()];
+        *known = rows.max(*known);
+    }
+
     fn poll(&mut self) -> Result<Option<Output>, RunError> {
-        let participants = self.server.machine().cohort().len();
         let output = self.server.poll();
         if let Some(Output::Happened(event)) = output {
+            let participants = std::mem::take(&mut self.present) as usize;
+            let gradients = self.rows.iter().fold(0, |sum: u64, rows| sum.saturating_add(*rows));
             let about = (self.plan, self.run, self.index);
-            self.trail.follow(about, event, &**self.server.machine(), participants, self.server.ledger())?;
+            self.trail.follow(about, event, &**self.server.machine(), (participants, Some(gradients)), self.server.ledger())?;
         }
         Ok(output)
     }
@@ -176,6 +223,8 @@ impl Host<'_> {
 impl State for Host<'_> {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         self.server.state(visit)?;
+        visit.number("the answers of the open round", &mut self.present)?;
+        visit.numbers("the rows that each site evaluated", &mut self.rows)?;
         self.trail.state(visit)
     }
 }
@@ -183,17 +232,9 @@ impl State for Host<'_> {
 impl Replay for Host<'_> {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
         self.drain().map_err(|error| error.to_string())?;
-        let mut rest = record;
-        while let Some((from, more)) = rest.split_first_chunk::<4>() {
-            let cut = || "it is too short".to_owned();
-            let (length, more) = more.split_first_chunk::<4>().ok_or_else(cut)?;
-            let (bytes, more) = more.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(cut)?;
-            self.server.handle(ClientId(u32::from_le_bytes(*from)), bytes).map_err(|refusal| refusal.to_string())?;
-            rest = more;
-        }
-        if !rest.is_empty() || self.server.outstanding().next().is_some() {
-            return Err("it lacks an answer".into());
-        }
+        let mut answers = Vec::new();
+        Minutes::replay(&mut self.server, record, |from, rows| answers.push((from, rows)))?;
+        answers.into_iter().for_each(|(from, rows)| self.answered(from, rows));
         self.drain().map_err(|error| error.to_string())
     }
 }

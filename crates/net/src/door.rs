@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
@@ -16,9 +17,10 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
-use crate::certs;
+use crate::certs::{self, Papers};
 use crate::frame::{Frame, MESSAGE, MOST_WORDS, PATH, WORDS};
 use crate::talk::{Tell, VERSION};
+use crate::ticket::{self, Tickets};
 
 /// How long a newcomer may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const QUEUE: usize = 1024;
 /// How many frames a site may send beyond those that it was asked for.
 const UNASKED: i64 = 16;
+/// What is said of a site that sends more than that.
+const FLOOD: &str = "a flood: it sends more than it was asked for";
 
 /// What happens at the door.
 #[derive(Debug)]
@@ -75,12 +79,45 @@ pub struct Link {
 }
 
 impl Link {
+    /// A new way to a site: what is sent on it, and how many frames the site may still send.
+    pub(crate) fn open(generation: u64) -> (Link, mpsc::Receiver<Result<Frame, Status>>, Arc<AtomicI64>) {
+        let (to, outward) = mpsc::channel(QUEUE);
+        let credit = Arc::new(AtomicI64::new(0));
+        (Link { generation, to, credit: Arc::clone(&credit) }, outward, credit)
+    }
+
     /// Send a frame; `false`: the connection is gone, or the site does not read.
     pub fn send(&self, frame: Frame, awaits_answer: bool) -> bool {
         if awaits_answer {
             self.credit.fetch_add(1, Ordering::Relaxed);
         }
         self.to.try_send(Ok(frame)).is_ok()
+    }
+}
+
+/// By what a site is known.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// By its word: for parties on one machine.
+    Word,
+    /// By its certificate; the server's own papers.
+    Certificates(Papers),
+    /// By the ticket that it was given for this run.
+    Tickets(Tickets),
+}
+
+impl Admission {
+    /// Check that a site is who it says it is.
+    fn check(&self, site: &str, certificate: Option<&CertificateDer<'_>>, ticket: Option<&str>) -> Result<(), String> {
+        match self {
+            Admission::Word => Ok(()),
+            Admission::Certificates(_) if certificate.is_some_and(|end| certs::belongs_to(end, site)) => Ok(()),
+            Admission::Certificates(_) => {
+                let name = certs::name_of_site(site);
+                Err(format!("the certificate is not one of the site \"{site}\": it is not valid for the DNS name {name}"))
+            }
+            Admission::Tickets(tickets) => tickets.check(site, ticket),
+        }
     }
 }
 
@@ -91,8 +128,7 @@ pub struct Door(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     sites: Vec<String>,
-    /// Whether certificates are required.
-    secure: bool,
+    admission: Admission,
     events: mpsc::Sender<Event>,
     generation: AtomicU64,
     most_message: Arc<AtomicUsize>,
@@ -100,8 +136,8 @@ struct Inner {
 
 impl Door {
     /// A door for these sites. Messages longer than `most_message` are refused.
-    pub fn new(sites: Vec<String>, secure: bool, events: mpsc::Sender<Event>, most_message: Arc<AtomicUsize>) -> Door {
-        Door(Arc::new(Inner { sites, secure, events, generation: AtomicU64::new(0), most_message }))
+    pub fn new(sites: Vec<String>, admission: Admission, events: mpsc::Sender<Event>, most_message: Arc<AtomicUsize>) -> Door {
+        Door(Arc::new(Inner { sites, admission, events, generation: AtomicU64::new(0), most_message }))
     }
 }
 
@@ -146,10 +182,8 @@ impl StreamingService<Frame> for Door {
                     return Err(Status::permission_denied(why));
                 }
             };
-            let (to, outward) = mpsc::channel(QUEUE);
             let generation = inner.generation.fetch_add(1, Ordering::Relaxed);
-            let link = Link { generation, to, credit: Arc::new(AtomicI64::new(0)) };
-            let credit = Arc::clone(&link.credit);
+            let (link, outward, credit) = Link::open(generation);
             if inner.events.send(Event::Joined { client, link }).await.is_err() {
                 return Err(Status::unavailable("the run is over"));
             }
@@ -159,30 +193,32 @@ impl StreamingService<Frame> for Door {
     }
 }
 
-/// Check a newcomer's first words, and that its certificate is its own.
+/// Check a newcomer's first words, and that it is who it says it is.
 async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usize, Streaming<Frame>), (Option<usize>, String)> {
     let certificates = request.peer_certs();
+    let ticket = request.metadata().get(ticket::METADATA).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let mut stream = request.into_inner();
     let unknown = |why: String| (None, why);
     let first = tokio::time::timeout(PATIENCE, stream.message()).await;
     let first = first.map_err(|_| unknown(format!("it said nothing for {} seconds", PATIENCE.as_secs())))?;
     let first = first.map_err(|status| unknown(format!("its first frame cannot be read: {}", status.message())))?;
     let first = first.ok_or_else(|| unknown("it left without a word".into()))?;
+    let (client, site) = greeted(&inner.sites, &first)?;
+    let certificate = certificates.as_deref().and_then(|chain| chain.first());
+    inner.admission.check(&site, certificate, ticket.as_deref()).map_err(|why| (Some(client), why))?;
+    Ok((client, stream))
+}
+
+/// Check a newcomer's greeting: which site it names, and that it has our version.
+pub(crate) fn greeted(sites: &[String], first: &Frame) -> Result<(usize, String), (Option<usize>, String)> {
+    let unknown = |why: String| (None, why);
     let Tell::Hello { version, site } = first.read().map_err(unknown)? else {
         return Err(unknown("its first words were no greeting".into()));
     };
-    let Some(client) = inner.sites.iter().position(|known| *known == site) else {
+    let Some(client) = sites.iter().position(|known| *known == site) else {
         let site: String = site.chars().take(80).collect();
-        return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", inner.sites.join(", "))));
+        return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", sites.join(", "))));
     };
-    if inner.secure {
-        let own = certificates.as_deref().and_then(|chain| chain.first()).is_some_and(|end| certs::belongs_to(end, &site));
-        if !own {
-            let name = certs::name_of_site(&site);
-            let why = format!("the certificate is not one of the site \"{site}\": it is not valid for the DNS name {name}");
-            return Err((Some(client), why));
-        }
-    }
     if version != VERSION {
         let version: String = version.chars().take(40).collect();
         return Err((
@@ -190,7 +226,20 @@ async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usi
             format!("site \"{site}\" runs version {version}, the server version {VERSION}: install the same on both"),
         ));
     }
-    Ok((client, stream))
+    Ok((client, site))
+}
+
+/// Why a frame is more than a site may send, if it is. It counts against what the site was asked for.
+pub(crate) fn too_much(frame: &Frame, most_message: usize, credit: &AtomicI64) -> Option<String> {
+    let most = match frame.kind {
+        WORDS => MOST_WORDS,
+        MESSAGE => most_message,
+        _ => 0,
+    };
+    if frame.body.len() > most {
+        return Some(format!("a frame of kind {} with {} bytes, where {most} is the most", frame.kind, frame.body.len()));
+    }
+    (credit.fetch_sub(1, Ordering::Relaxed) <= -UNASKED).then(|| FLOOD.to_owned())
 }
 
 /// Carry what a site says to the conductor, until the connection ends or the site says too much.
@@ -201,22 +250,15 @@ async fn listen(inner: Arc<Inner>, client: usize, generation: u64, credit: Arc<A
             Ok(None) => break "it closed the connection".to_owned(),
             Err(status) => break format!("the connection broke: {}", status.message()),
         };
-        let most = match frame.kind {
-            WORDS => MOST_WORDS,
-            MESSAGE => inner.most_message.load(Ordering::Relaxed),
-            _ => 0,
-        };
-        if frame.body.len() > most {
-            let why = format!("a frame of kind {} with {} bytes, where {most} is the most", frame.kind, frame.body.len());
-            if inner.events.send(Event::Refused { client: Some(client), why }).await.is_err() {
+        if let Some(why) = too_much(&frame, inner.most_message.load(Ordering::Relaxed), &credit) {
+            let floods = why == FLOOD;
+            if inner.events.send(Event::Refused { client: Some(client), why: why.clone() }).await.is_err() {
                 return;
             }
+            if floods {
+                break why;
+            }
             continue;
-        }
-        if credit.fetch_sub(1, Ordering::Relaxed) <= -UNASKED {
-            let why = "a flood: it sends more than it was asked for".to_owned();
-            let _ = inner.events.send(Event::Refused { client: Some(client), why: why.clone() }).await;
-            break why;
         }
         if inner.events.send(Event::Heard { client, generation, frame }).await.is_err() {
             return;

@@ -32,18 +32,21 @@ pub struct Frame {
     /// What it says.
     #[prost(bytes = "bytes", tag = "4")]
     pub body: Bytes,
+    /// With an answer: how many gradients of single rows the site has evaluated in this chain so far.
+    #[prost(uint64, tag = "5")]
+    pub rows: u64,
 }
 
 impl Frame {
     /// A message of the protocol core.
     pub fn message(phase: u32, chain: usize, body: Vec<u8>) -> Frame {
-        Frame { kind: MESSAGE, phase, chain: chain as u32, body: body.into() }
+        Frame { kind: MESSAGE, phase, chain: chain as u32, body: body.into(), rows: 0 }
     }
 
     /// Words.
     pub fn words<T: Serialize>(phase: u32, words: &T) -> Frame {
         let body = serde_json::to_vec(words).unwrap_or_default(); // plain data: nothing can go wrong
-        Frame { kind: WORDS, phase, chain: 0, body: body.into() }
+        Frame { kind: WORDS, phase, chain: 0, body: body.into(), rows: 0 }
     }
 
     /// The words that it carries.

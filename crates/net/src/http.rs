@@ -64,12 +64,13 @@ async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
 fn state(view: &View) -> String {
     let site = |s: &crate::status::SiteView| {
         json!({ "name": s.name, "connected": s.connected, "answers": s.answers, "latency_ms": 1e3 * s.latency, "bytes_up": s.bytes.0,
-                "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes })
+                "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes, "absent": s.absent, "late": s.late, "returns": s.returns })
     };
     json!({
         "stage": view.stage, "done": view.done.0, "total": view.done.1, "rounds_per_second": view.rate, "seconds_left": view.left,
         "seconds": view.seconds, "rhat": view.worst_rhat, "bits_up": view.bits.0, "bits_down": view.bits.1,
         "sites": view.sites.iter().map(site).collect::<Vec<_>>(),
+        "warnings": view.warnings,
         "refusals": view.refusals.iter().map(|(why, count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
     })
     .to_string()

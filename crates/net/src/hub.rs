@@ -1,5 +1,6 @@
 //! Conduct exchanges with sites that come, go and come back: keep the script of what all were told, and give open orders again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use consilience_engine::conductor::{Conductor, Lost};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::door::{Event, Link};
 use crate::frame::{ASIDE, Frame, MESSAGE, WORDS};
@@ -22,6 +23,8 @@ use crate::talk::{Ask, Tell};
 
 /// How long the conductor waits before it looks at the clock and the stop sign.
 const TICK: Duration = Duration::from_millis(200);
+/// The shortest wait for a round that must be closed.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// How often the numbers that are shown are renewed.
 const LOOK: Duration = Duration::from_secs(1);
 /// After how many refused messages a connection is cut.
@@ -50,8 +53,8 @@ pub enum Broken {
 
 /// The server's side of one chain of exchanges.
 pub trait Party {
-    /// Take in the answer of a site.
-    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal>;
+    /// Take in the answer of a site, which has evaluated so many gradients of single rows by now.
+    fn handle(&mut self, from: ClientId, bytes: &[u8], rows: u64) -> Result<(), Refusal>;
 
     /// The next thing to do, if there is any before more answers come.
     fn poll(&mut self) -> Result<Option<Output>, Complaint>;
@@ -64,6 +67,16 @@ pub trait Party {
 
     /// The order that a site has not answered yet.
     fn again(&self, to: ClientId) -> Option<Vec<u8>>;
+
+    /// How long a round may take before it is closed without those who have not answered; `None`: as long as it takes.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Wait no longer in the open round, and say who is absent; `None`: it waits for everybody.
+    fn close(&mut self) -> Option<Vec<ClientId>> {
+        None
+    }
 
     /// Say how all of them stand.
     fn measure(parties: &[Self], status: &Status)
@@ -78,7 +91,7 @@ pub trait Party {
 pub type Complaint = Box<dyn std::error::Error + Send + Sync>;
 
 impl<E: Exchange + ?Sized> Party for Server<&mut E> {
-    fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
+    fn handle(&mut self, from: ClientId, bytes: &[u8], _rows: u64) -> Result<(), Refusal> {
         Server::handle(self, from, bytes)
     }
 
@@ -114,6 +127,8 @@ struct Place {
     caught_up: usize,
     /// Whether it takes orders of the open phase.
     ready: bool,
+    /// The chains whose last order it has not answered: it gets the next when it has, so that a slow site never works off what nobody waits for.
+    busy: BTreeSet<usize>,
     refusals: u32,
 }
 
@@ -134,6 +149,10 @@ pub struct Hub {
     deadline: Option<Duration>,
     /// When something last went forward.
     moved: Instant,
+    /// When the open round of each chain began.
+    opened: Vec<Instant>,
+    /// When the next round must be closed.
+    closes: Option<Instant>,
     reminded: Instant,
 }
 
@@ -169,23 +188,40 @@ impl Hub {
             status,
             deadline,
             moved: now,
+            opened: Vec::new(),
+            closes: None,
             reminded: now,
         }
     }
 
     /// Ask every site something, wait for all answers. Whoever comes back later is told again.
     pub fn ask(&mut self, asks: &[Ask]) -> Result<Vec<Tell>, Broken> {
-        let step = self.script.len();
-        let asks: Vec<Frame> = asks.iter().map(|ask| Frame::words(step as u32, ask)).collect();
+        Ok(self.ask_within(asks, None)?.into_iter().flatten().collect())
+    }
+
+    /// Ask every site the same.
+    pub fn ask_all(&mut self, ask: &Ask) -> Result<Vec<Tell>, Broken> {
+        let frame = Frame::words(self.script.len() as u32, ask);
+        Ok(self.asked(vec![frame; self.sites.len()], None)?.into_iter().flatten().collect())
+    }
+
+    /// Ask every site something, and wait so long for answers.
+    pub fn ask_within(&mut self, asks: &[Ask], most: Option<Duration>) -> Result<Vec<Option<Tell>>, Broken> {
+        let step = self.script.len() as u32;
+        self.asked(asks.iter().map(|ask| Frame::words(step, ask)).collect(), most)
+    }
+
+    fn asked(&mut self, asks: Vec<Frame>, most: Option<Duration>) -> Result<Vec<Option<Tell>>, Broken> {
+        let (since, step) = (Instant::now(), self.script.len());
         self.script.push(Step { answers: vec![None; asks.len()], asks });
         for client in 0..self.places.len() {
             // Whoever is still catching up was sent all earlier steps when it came, and answers in order.
             self.send(client, self.script[step].asks[client].clone(), true);
         }
-        while self.script[step].answers.iter().any(Option::is_none) {
+        while self.script[step].answers.iter().any(Option::is_none) && most.is_none_or(|most| since.elapsed() < most) {
             self.turn()?;
         }
-        Ok(self.script[step].answers.iter().flatten().cloned().collect())
+        Ok(self.script[step].answers.clone())
     }
 
     /// Carry exchanges until no party wants more.
@@ -196,8 +232,10 @@ impl Hub {
         let mut running = vec![true; parties.len()];
         for client in 0..self.places.len() {
             self.places[client].ready = false;
+            self.places[client].busy.clear();
             self.ask_where(client);
         }
+        self.opened = vec![Instant::now(); parties.len()];
         for (chain, party) in parties.iter_mut().enumerate() {
             running[chain] = party.goes_on() && self.drain(phase, chain, party)?;
         }
@@ -207,11 +245,19 @@ impl Hub {
                 P::measure(parties, &self.status);
                 measured = Instant::now();
             }
+            self.close_what_is_due(phase, parties, &mut running)?;
+            self.closes = parties.iter().zip(&self.opened).filter_map(|(party, opened)| Some(*opened + party.patience()?)).min();
             match self.turn()? {
                 Turn::Nothing => {}
                 Turn::At(client, counts) => self.resume(phase, survey, client, &counts, parties, &running)?,
                 Turn::Message(client, frame) => {
                     let chain = frame.chain as usize;
+                    let ended =
+                        frame.phase == phase && running.get(chain).is_some_and(|runs| !*runs) && parties[chain].patience().is_some();
+                    if ended && self.places[client].busy.remove(&chain) {
+                        self.status.late(client); // the chain came to its end without it
+                        continue;
+                    }
                     if frame.phase != phase || !self.places[client].ready || !running.get(chain).is_some_and(|runs| *runs) {
                         let (found, chains) = (frame.phase, parties.len());
                         self.refuse(
@@ -220,10 +266,18 @@ impl Hub {
                         );
                         continue;
                     }
-                    match parties[chain].handle(ClientId(client as u32), &frame.body) {
+                    match parties[chain].handle(ClientId(client as u32), &frame.body, frame.rows) {
+                        Err(Refusal::WrongRound { found, round, .. })
+                            if found < round && parties[chain].patience().is_some() && self.places[client].busy.remove(&chain) =>
+                        {
+                            debug!(site = %self.sites[client], chain = chain + 1, answered = found, open = round, "late");
+                            self.status.late(client);
+                            self.give_again(phase, chain, client, &parties[chain]);
+                        }
                         Err(refusal) => self.refuse(client, &refusal.to_string()),
                         Ok(()) => {
                             self.moved = Instant::now();
+                            self.places[client].busy.remove(&chain);
                             self.status.heard(client, frame.body.len());
                             running[chain] = self.drain(phase, chain, &mut parties[chain])?;
                         }
@@ -231,7 +285,25 @@ impl Hub {
                 }
             }
         }
-        self.open = None;
+        (self.open, self.closes) = (None, None);
+        Ok(())
+    }
+
+    /// Close the rounds whose time is over. While nobody is connected at all they wait: that is no drop-out, but an outage, and a chain without any site would wander off.
+    fn close_what_is_due<P: Party>(&mut self, phase: u32, parties: &mut [P], running: &mut [bool]) -> Result<(), Broken> {
+        for (chain, party) in parties.iter_mut().enumerate() {
+            let due = running[chain] && party.patience().is_some_and(|most| self.opened[chain].elapsed() >= most);
+            if !due || self.places.iter().all(|place| !place.ready) {
+                continue;
+            }
+            if let Some(absent) = party.close() {
+                for client in absent {
+                    debug!(site = %self.sites[client.index()], chain = chain + 1, "a round is closed without it");
+                    self.status.absent(client.index());
+                }
+                running[chain] = self.drain(phase, chain, party)?;
+            }
+        }
         Ok(())
     }
 
@@ -241,13 +313,14 @@ impl Hub {
             match party.poll().map_err(Broken::Party)? {
                 None => return Ok(true),
                 Some(Output::Send { to, bytes }) => {
-                    if self.places[to.index()].ready {
+                    if self.places[to.index()].ready && self.places[to.index()].busy.insert(chain) {
                         self.status.asked(to.index(), bytes.len());
                         self.send(to.index(), Frame::message(phase, chain, bytes), true);
                     }
                 }
                 Some(Output::Happened(event)) => {
                     self.status.exchanged();
+                    self.opened[chain] = Instant::now();
                     if !party.goes_on() || matches!(event, Happening::Done | Happening::Diverged) {
                         return Ok(false);
                     }
@@ -281,12 +354,18 @@ impl Hub {
         }
         self.places[client].ready = true;
         for (chain, party) in parties.iter().enumerate().filter(|(chain, _)| running[*chain]) {
-            if let Some(bytes) = party.again(ClientId(client as u32)) {
-                self.status.asked(client, bytes.len());
-                self.send(client, Frame::message(phase, chain, bytes), true);
-            }
+            self.give_again(phase, chain, client, party);
         }
         Ok(())
+    }
+
+    /// Give a site the order of the open round that it has not answered.
+    fn give_again<P: Party>(&mut self, phase: u32, chain: usize, client: usize, party: &P) {
+        if let Some(bytes) = party.again(ClientId(client as u32)) {
+            self.places[client].busy.insert(chain);
+            self.status.asked(client, bytes.len());
+            self.send(client, Frame::message(phase, chain, bytes), true);
+        }
     }
 
     /// Tell everybody that it is over. Whoever was cut off comes back for these words, so wait a moment: a site that misses them would look for the server for long.
@@ -324,7 +403,8 @@ impl Hub {
             return Some(event);
         }
         let events = &mut self.events;
-        self.handle.block_on(async { tokio::time::timeout(TICK, events.recv()).await.ok().flatten() })
+        let wait = self.closes.map_or(TICK, |closes| closes.saturating_duration_since(Instant::now()).clamp(SHORTEST, TICK));
+        self.handle.block_on(async { tokio::time::timeout(wait, events.recv()).await.ok().flatten() })
     }
 
     /// The most bytes that a message may have from now on.
@@ -341,8 +421,8 @@ impl Hub {
         match event {
             None => self.look_at_the_clock()?,
             Some(Event::Joined { client, link }) => {
-                info!(site = %self.sites[client], "joined");
-                self.status.connected(client, true);
+                let back = self.status.connected(client, true);
+                info!(site = %self.sites[client], "{}", if back { "came back" } else { "joined" });
                 let place = &mut self.places[client];
                 *place = Place { link: Some(link), ..Place::default() };
                 self.send(client, self.greetings[client].clone(), false);

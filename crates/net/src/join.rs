@@ -1,5 +1,6 @@
 //! Join a run: connect, work, and come back when the connection is lost.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,23 +9,43 @@ use http::uri::PathAndQuery;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{ClientTlsConfig, Endpoint};
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::{info, warn};
 
 use crate::certs::{Papers, is_loopback};
 use crate::frame::{Frame, PATH, WORDS};
+use crate::ticket::{self, Invitation, Ticket};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
 /// The first wait after a lost connection, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 const CONNECTING: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// How often a site that waits looks at the stop sign.
+const GLANCE: Duration = Duration::from_millis(100);
 /// Work up to this long is done where it is heard of.
 const SHORT: Duration = Duration::from_millis(5);
 /// The most bytes that the server may send at once.
 const MOST: usize = 256 << 20;
+
+/// By what a server knows a site, and a site its server.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    /// By their word: for parties on one machine.
+    Word,
+    /// By certificates on both sides.
+    Certificate(Papers),
+    /// The server by its certificate, the site by its ticket.
+    Ticket {
+        /// Whom the server's certificate must be from.
+        authority: Certificate,
+        /// What the site shows.
+        ticket: Ticket,
+    },
+}
 
 /// How a site joins.
 #[derive(Clone, Debug)]
@@ -33,10 +54,19 @@ pub struct JoinOptions {
     pub server: String,
     /// The name in the server's certificate, where it is not the host.
     pub server_name: Option<String>,
-    /// The site's certificate; without it the server must be on this machine.
-    pub papers: Option<Papers>,
+    /// By what the server knows the site.
+    pub credentials: Credentials,
     /// How long to look for a server that is away; `None`: for ever.
     pub patience: Option<Duration>,
+}
+
+impl JoinOptions {
+    /// Follow an invitation.
+    pub fn invited(invitation: &Invitation) -> Result<JoinOptions, JoinError> {
+        let ticket = Ticket::parse(&invitation.ticket).ok_or_else(|| JoinError::Setup("the invitation holds no ticket".into()))?;
+        let credentials = Credentials::Ticket { authority: Certificate::from_pem(&invitation.authority), ticket };
+        Ok(JoinOptions { server: invitation.server.clone(), server_name: None, credentials, patience: None })
+    }
 }
 
 /// Why a site did not see the run to its end.
@@ -87,7 +117,7 @@ pub fn join(brings: Brings, options: &JoinOptions, stop: &Arc<AtomicBool>) -> Re
 pub async fn persist(endpoint: &Endpoint, options: &JoinOptions, worker: &mut Worker, stop: &AtomicBool) -> Result<bool, JoinError> {
     let (mut wait, mut reached) = (WAITS.0, Instant::now());
     loop {
-        match session(endpoint, worker, stop).await? {
+        match session(endpoint, &options.credentials, worker, stop).await? {
             End::Over { finished } => return Ok(finished),
             End::Lost { .. } if stop.load(Ordering::Relaxed) => return Err(JoinError::Stopped),
             End::Lost { why, worked } => {
@@ -105,7 +135,7 @@ pub async fn persist(endpoint: &Endpoint, options: &JoinOptions, worker: &mut Wo
                 if !worked && wait == WAITS.1 {
                     warn!(server = %options.server, seconds, reason = %why, "still looking for the server");
                 }
-                tokio::time::sleep(wait).await;
+                or_stop(tokio::time::sleep(wait), stop).await?;
                 wait = (wait * 2).min(WAITS.1);
             }
         }
@@ -119,11 +149,18 @@ pub fn endpoint(options: &JoinOptions) -> Result<Endpoint, JoinError> {
     if host.is_empty() {
         return Err(wrong(format!("{}: give the server as HOST:PORT", options.server)));
     }
-    if options.papers.is_none() && !is_loopback(host) {
-        let text = "is not on this machine: without certificates nobody knows who listens. Give --certs";
-        return Err(wrong(format!("{} {text}", options.server)));
-    }
-    let scheme = if options.papers.is_some() { "https" } else { "http" };
+    let tls = match &options.credentials {
+        Credentials::Word if !is_loopback(host) => {
+            let text = "is not on this machine: without certificates nobody knows who listens. Give --certs";
+            return Err(wrong(format!("{} {text}", options.server)));
+        }
+        Credentials::Word => None,
+        Credentials::Certificate(papers) => {
+            Some(ClientTlsConfig::new().ca_certificate(papers.authority.clone()).identity(papers.identity.clone()))
+        }
+        Credentials::Ticket { authority, .. } => Some(ClientTlsConfig::new().ca_certificate(authority.clone())),
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", options.server))
         .map_err(|error| wrong(format!("{}: {error}", options.server)))?
         .connect_timeout(CONNECTING)
@@ -131,18 +168,17 @@ pub fn endpoint(options: &JoinOptions) -> Result<Endpoint, JoinError> {
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true);
-    if let Some(papers) = &options.papers {
+    if let Some(tls) = tls {
         let name = options.server_name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
-        let tls = ClientTlsConfig::new().ca_certificate(papers.authority.clone()).identity(papers.identity.clone()).domain_name(name);
-        endpoint = endpoint.tls_config(tls).map_err(|error| wrong(format!("the certificates do not serve: {error}")))?;
+        endpoint = endpoint.tls_config(tls.domain_name(name)).map_err(|error| wrong(format!("the certificates do not serve: {error}")))?;
     }
     Ok(endpoint)
 }
 
 /// One connection, from its first word to its last.
-async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) -> Result<End, JoinError> {
+async fn session(endpoint: &Endpoint, credentials: &Credentials, worker: &mut Worker, stop: &AtomicBool) -> Result<End, JoinError> {
     let lost = |why: String, worked: bool| Ok(End::Lost { why, worked });
-    let channel = match endpoint.connect().await {
+    let channel = match or_stop(endpoint.connect(), stop).await? {
         Ok(channel) => channel,
         Err(error) => {
             let why = causes(&error);
@@ -161,7 +197,14 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
     let _ = to.send(worker.hello()).await;
     let path = PathAndQuery::from_static(PATH);
     let codec = ProstCodec::<Frame, Frame>::default();
-    let mut inward = match grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await {
+    let mut request = Request::new(ReceiverStream::new(outward));
+    if let Credentials::Ticket { ticket, .. } = credentials
+        && let Ok(mut text) = MetadataValue::try_from(ticket.text())
+    {
+        text.set_sensitive(true);
+        request.metadata_mut().insert(ticket::METADATA, text);
+    }
+    let mut inward = match or_stop(grpc.streaming(request, path, codec), stop).await? {
         Ok(response) => response.into_inner(),
         Err(status) if status.code() == Code::PermissionDenied => return Err(SiteError::Refused(status.message().to_owned()).into()),
         Err(status) if causes(&status).contains("fatal alert") => return Err(SiteError::Refused(causes(&status)).into()),
@@ -174,7 +217,7 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
             return Err(JoinError::Stopped);
         }
         // The timeout is there for the stop sign alone.
-        let frame = match tokio::time::timeout(Duration::from_millis(500), inward.message()).await {
+        let frame = match tokio::time::timeout(GLANCE, inward.message()).await {
             Err(_) => continue,
             Ok(Ok(Some(frame))) => frame,
             Ok(Ok(None)) => return lost("the server closed the connection".into(), true),
@@ -205,6 +248,19 @@ async fn session(endpoint: &Endpoint, worker: &mut Worker, stop: &AtomicBool) ->
                 return Err(error.into());
             }
         }
+    }
+}
+
+/// Wait for something, but not past the stop sign.
+async fn or_stop<T>(work: impl Future<Output = T>, stop: &AtomicBool) -> Result<T, JoinError> {
+    let stopped = async {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    tokio::select! {
+        done = work => Ok(done),
+        () = stopped => Err(JoinError::Stopped),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Serve a run: wait for the sites, agree, survey, sample.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,40 +10,47 @@ use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
 use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
-use consilience_engine::draws::{MOST_HELD, Sinks};
+use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::{Plan, PlanError};
 use consilience_engine::problem::Problem;
+use consilience_engine::record::Statistic;
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{Introduction, agree, names};
 use consilience_engine::trail::Trail;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::{Server, ServerTlsConfig, server::TcpIncoming};
 use tracing::info;
 
-use crate::certs::{Papers, hex};
+use crate::certs::hex;
 use crate::chain::HostedChain;
-use crate::door::Door;
+pub use crate::door::Admission;
+use crate::door::{Door, Event};
 use crate::http;
 use crate::hub::{Broken, Hub};
+use crate::post::Post;
 use crate::status::Status;
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
+/// The largest norm that an answer may have, where nobody says otherwise.
+pub const LARGEST_NORM: f64 = 1e12;
 /// How many events may wait for the conductor; beyond, sites are held up.
 const QUEUE: usize = 4096;
 /// How long connections may take to end after the run.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long elastic chains wait at least for the last words of a site.
+const LEAST_FAREWELL: Duration = Duration::from_secs(2);
+/// How many numbers of draws the sites are told for the log-density, in all and at once.
+const MOST_TOLD: usize = 4_000_000;
+const TOLD_AT_ONCE: usize = 50_000;
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// How a run is served.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Where sites connect to.
-    pub listen: SocketAddr,
-    /// The server's certificate; without it only this machine may connect.
-    pub papers: Option<Papers>,
+    /// By what sites are known.
+    pub admission: Admission,
     /// Where state is kept, so that a server which dies goes on where it was.
     pub state: Option<PathBuf>,
     /// Where people and Prometheus look.
@@ -52,6 +59,13 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The largest norm that an answer in a chain may have.
     pub largest_norm: f64,
+}
+
+impl ServeOptions {
+    /// Serve sites that are known so, and keep nothing.
+    pub fn new(admission: Admission) -> ServeOptions {
+        ServeOptions { admission, state: None, http: None, deadline: None, largest_norm: LARGEST_NORM }
+    }
 }
 
 /// Why a run was not served to its end.
@@ -124,81 +138,146 @@ pub struct Served {
     pub outcome: Outcome,
     /// How long sampling took, in seconds.
     pub seconds: f64,
+    /// What people should know of who stayed away.
+    pub warnings: Vec<String>,
 }
 
-/// Serve a run to its end. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
+/// Take an address; port 0 takes any that is free, and [`TcpListener::local_addr`] says which.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).map_err(|error| ServeError::Setup(format!("cannot listen on {address}: {error}")))
+}
+
+/// Serve a run to its end, on the thread that calls. [`stop`] ends it from another. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
 pub fn serve<K>(
+    listener: TcpListener,
     config: &Config,
     options: &ServeOptions,
     status: &Arc<Status>,
     mut tell: impl FnMut(Stage<'_>),
     keep: impl FnOnce(Served) -> K,
 ) -> Result<K, ServeError> {
-    let setup = |what: &str| {
-        let what = what.to_owned();
-        move |error: &dyn std::fmt::Display| ServeError::Setup(format!("{what}: {error}"))
+    let address = listener.local_addr().map_err(|e| setup("the address is not known", &e))?;
+    let tls = match &options.admission {
+        Admission::Word if !address.ip().is_loopback() => {
+            let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
+            return Err(ServeError::Setup(format!("{address} {text}")));
+        }
+        Admission::Word => None,
+        Admission::Certificates(papers) => {
+            Some(ServerTlsConfig::new().identity(papers.identity.clone()).client_ca_root(papers.authority.clone()))
+        }
+        Admission::Tickets(tickets) => Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone())),
     };
-    if options.papers.is_none() && !options.listen.ip().is_loopback() {
-        let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
-        return Err(ServeError::Setup(format!("{} {text}", options.listen)));
-    }
-    if config.draws.is_some() && options.state.is_some() {
-        return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
-    }
-    let sites = names(config)?;
-    let memory = Memory::open(options.state.as_deref(), config)?;
-    let boot = u64::from_le_bytes(random::<8>()?);
-    let welcome = |index: usize| {
-        Ask::Welcome(Box::new(Welcome {
-            version: VERSION.into(),
-            run: memory.run.clone(),
-            boot,
-            config: config.shown_to(index),
-            index,
-            simulation: config.seeds == Seeds::Simulation,
-        }))
-    };
-    let welcomes: Vec<Ask> = (0..sites.len()).map(welcome).collect();
-
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|e| setup("no threads")(&e))?;
-    let (sender, events) = mpsc::channel(QUEUE);
-    let most_message = Arc::new(AtomicUsize::new(0));
-    let door = Door::new(sites, options.papers.is_some(), sender, Arc::clone(&most_message));
+    let hall = Hall::open(config, options)?;
+    let door = Door::new(status.sites(), options.admission.clone(), hall.sender.clone(), Arc::clone(&hall.most_message));
     let (over, is_over) = oneshot::channel::<()>();
-    let at = options.listen.to_string();
-    let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(|e| setup(&format!("cannot listen on {at}"))(&e))?;
-    tell(Stage::Listening(listener.local_addr().unwrap_or(options.listen)));
+    let listener = listened(&hall.runtime, listener).map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
+    tell(Stage::Listening(address));
     let mut builder =
         Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).http2_keepalive_timeout(Some(KEEPALIVE)).max_concurrent_streams(4);
-    if let Some(papers) = &options.papers {
-        let tls = ServerTlsConfig::new().identity(papers.identity.clone()).client_ca_root(papers.authority.clone());
-        builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve")(&e))?;
+    if let Some(tls) = tls {
+        builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let listening = runtime.spawn(async move {
+    let listening = hall.runtime.spawn(async move {
         let _ = builder
             .serve_with_incoming_shutdown(door, incoming, async {
                 let _ = is_over.await;
             })
             .await;
     });
-    if let Some(address) = options.http {
-        let bound = runtime.block_on(TcpListener::bind(address)).map_err(|e| setup(&format!("cannot listen on {address}"))(&e))?;
-        tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
-        runtime.spawn(http::show(bound, Arc::clone(status)));
-    }
-
-    let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
-    let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
-    let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
-    let kept = served.map(keep);
-    hub.farewell(finished);
-    drop(hub);
+    let (kept, runtime) = hall.host(config, options, status, tell, keep)?;
     let _ = over.send(());
     let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
     runtime.shutdown_timeout(LINGER);
     kept
+}
+
+/// Serve a run to its end by post: somebody else carries what waits in the letter boxes to the sites, and delivers what they answer. Who is who is for the carrier to know.
+pub fn serve_by_post<K>(
+    post: &Post,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: impl FnMut(Stage<'_>),
+    keep: impl FnOnce(Served) -> K,
+) -> Result<K, ServeError> {
+    let hall = Hall::open(config, options)?;
+    post.open(hall.sender.clone(), &hall.most_message);
+    let hosted = hall.host(config, options, status, tell, keep);
+    post.close();
+    let (kept, runtime) = hosted?;
+    runtime.shutdown_timeout(LINGER);
+    kept
+}
+
+/// Where a run takes place, whichever way the sites come in.
+struct Hall {
+    runtime: tokio::runtime::Runtime,
+    memory: Memory,
+    sender: mpsc::Sender<Event>,
+    events: mpsc::Receiver<Event>,
+    most_message: Arc<AtomicUsize>,
+}
+
+impl Hall {
+    fn open(config: &Config, options: &ServeOptions) -> Result<Hall, ServeError> {
+        if config.draws.is_some() && options.state.is_some() {
+            return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
+        }
+        let memory = Memory::open(options.state.as_deref(), config)?;
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().map_err(|e| setup("no threads", &e))?;
+        let (sender, events) = mpsc::channel(QUEUE);
+        Ok(Hall { runtime, memory, sender, events, most_message: Arc::default() })
+    }
+
+    /// Conduct the run, and let the sites go.
+    fn host<K>(
+        self,
+        config: &Config,
+        options: &ServeOptions,
+        status: &Arc<Status>,
+        mut tell: impl FnMut(Stage<'_>),
+        keep: impl FnOnce(Served) -> K,
+    ) -> Result<(Result<K, ServeError>, tokio::runtime::Runtime), ServeError> {
+        let Hall { runtime, memory, sender, events, most_message } = self;
+        drop(sender); // the door and the post have their own
+        if let Some(address) = options.http {
+            let bound = listened(&runtime, bind(address)?).map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
+            tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
+            runtime.spawn(http::show(bound, Arc::clone(status)));
+        }
+        let boot = u64::from_le_bytes(random::<8>()?);
+        let welcome = |index: usize| {
+            Ask::Welcome(Box::new(Welcome {
+                version: VERSION.into(),
+                run: memory.run.clone(),
+                boot,
+                config: config.shown_to(index),
+                index,
+                simulation: config.seeds == Seeds::Simulation,
+            }))
+        };
+        let welcomes: Vec<Ask> = (0..names(config)?.len()).map(welcome).collect();
+        let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
+        let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
+        let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
+        let kept = served.map(keep);
+        hub.farewell(finished);
+        Ok((kept, runtime))
+    }
+}
+
+fn setup(what: &str, error: &dyn std::fmt::Display) -> ServeError {
+    ServeError::Setup(format!("{what}: {error}"))
+}
+
+/// A listener that the runtime looks after.
+fn listened(runtime: &tokio::runtime::Runtime, listener: TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    let _inside = runtime.enter();
+    tokio::net::TcpListener::from_std(listener)
 }
 
 fn conduct(
@@ -235,13 +314,14 @@ fn conduct(
         None => Sinks::Memory,
         Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold: MOST_HELD },
     };
+    let patience = config.sampler.round_deadline.map(Duration::from_secs_f64);
     let mut chains = Vec::new();
     for (index, sink) in sinks.open(run.chains, problem.target.dim())?.into_iter().enumerate() {
         let public = Seed::new(config.seed).chain(index as u32);
         let keys = Keys { public, private: public }; // the server has no noise of its own but the public one
         let folder = memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
         let trail = Trail::new(sink, problem.target.dim());
-        let chain = HostedChain::open((&problem, &plan, run), keys, index, trail, folder.as_deref(), options.largest_norm);
+        let chain = HostedChain::open((&problem, &plan, run), keys, index, trail, folder.as_deref(), (options.largest_norm, patience));
         chains.push(chain.map_err(Broken::Party)?);
     }
     let interrupted = match hub.carry(false, &mut chains) {
@@ -253,17 +333,57 @@ fn conduct(
     let seconds = started.elapsed().as_secs_f64();
     status.stage("finishing");
     let mut rows = vec![0u64; run.chains];
+    let mut warnings = status.warnings();
     if !interrupted {
-        for told in hub.ask(&vec![Ask::Finish; sites.len()])? {
-            if let Tell::Finished(counts) = told {
+        // Whoever is away when elastic chains end is not waited for.
+        let most = patience.map(|round| round.max(LEAST_FAREWELL));
+        for (site, told) in sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?) {
+            if let Some(Tell::Finished(counts)) = told {
                 rows.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.saturating_add(count));
+            } else {
+                warnings.push(format!("site \"{site}\" was away at the end: the gradients that it evaluated are not counted"));
             }
         }
     }
+    for site in status.view().sites.iter().filter(|site| site.absent > 0) {
+        info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns, "rounds were closed without it");
+    }
     let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
-    let outcome = gather(&plan, run, &sinks, chains, interrupted)?;
+    let mut outcome = gather(&plan, run, &sinks, chains, interrupted)?;
+    if config.lp == Some(true) && !interrupted {
+        match log_density(&problem, &outcome.draws, hub)? {
+            Ok(lp) => outcome.statistics.insert(0, lp),
+            Err(why) => warnings.push(why),
+        }
+    }
     info!(seconds, iterations = outcome.iterations, "sampled");
-    Ok(Served { outcome, seconds, problem, plan })
+    Ok(Served { outcome, seconds, problem, plan, warnings })
+}
+
+/// The log-density of every draw, from what the sites say of their part of it; a text says why it was left out.
+fn log_density(problem: &Problem, draws: &Draws, hub: &mut Hub) -> Result<Result<Statistic, String>, ServeError> {
+    let (d, target) = (draws.dim().max(1), &problem.target);
+    let rows: Vec<&[f64]> = draws.rows().collect();
+    if rows.len().saturating_mul(d) > MOST_TOLD {
+        return Ok(Err(format!(
+            "the log-density of the draws (lp) was not computed: {} draws of {d} parameters are too many to send",
+            rows.len()
+        )));
+    }
+    let mut values = Vec::with_capacity(rows.len());
+    for part in rows.chunks((TOLD_AT_ONCE / d).max(1)) {
+        let told = hub.ask_all(&Ask::Evaluate { draws: part.concat() })?;
+        let own = |tell: Tell| if let Tell::Potentials(values) = tell { values } else { Vec::new() };
+        let potentials: Vec<Vec<f64>> = told.into_iter().map(own).collect();
+        if potentials.iter().any(|values| values.len() != part.len()) {
+            return Ok(Err("the log-density of the draws (lp) was left out: a site answered for another number of draws".into()));
+        }
+        for (k, draw) in part.iter().enumerate() {
+            let likelihood: f64 = potentials.iter().map(|values| values[k]).sum();
+            values.push(-(likelihood + target.prior.value(draw)) / target.temperature);
+        }
+    }
+    Ok(Ok(Statistic { name: "lp".into(), values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect() }))
 }
 
 fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {

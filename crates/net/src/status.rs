@@ -28,6 +28,8 @@ struct Inner {
     worst_rhat: Option<f64>,
     bits: (u64, u64),
     refusals: BTreeMap<String, u64>,
+    /// By site.
+    warnings: BTreeMap<usize, String>,
     sites: Vec<Site>,
 }
 
@@ -41,6 +43,10 @@ struct Site {
     seconds: f64,
     bytes: (u64, u64),
     refusals: u64,
+    absent: u64,
+    late: u64,
+    /// How often it connected.
+    came: u64,
 }
 
 /// One site as it is shown.
@@ -60,6 +66,12 @@ pub struct SiteView {
     pub refusals: u64,
     /// Whether an answer of it is awaited.
     pub owes: bool,
+    /// How many rounds were closed without it.
+    pub absent: u64,
+    /// How many of its answers came after that.
+    pub late: u64,
+    /// How often it came back.
+    pub returns: u64,
 }
 
 /// The run as it is shown.
@@ -85,6 +97,8 @@ pub struct View {
     pub sites: Vec<SiteView>,
     /// What was refused, and how often.
     pub refusals: Vec<(String, u64)>,
+    /// What people should know of who stays away.
+    pub warnings: Vec<String>,
 }
 
 impl Status {
@@ -99,6 +113,9 @@ impl Status {
             seconds: 0.0,
             bytes: (0, 0),
             refusals: 0,
+            absent: 0,
+            late: 0,
+            came: 0,
         };
         let inner = Inner {
             started: Instant::now(),
@@ -109,6 +126,7 @@ impl Status {
             worst_rhat: None,
             bits: (0, 0),
             refusals: BTreeMap::new(),
+            warnings: BTreeMap::new(),
             sites: sites.iter().map(site).collect(),
         };
         Status { progress, inner: Mutex::new(inner) }
@@ -136,10 +154,45 @@ impl Status {
         inner.sampling = Some(Instant::now());
     }
 
-    pub(crate) fn connected(&self, client: usize, connected: bool) {
+    /// A site is there or not; `true`: it has been there before.
+    pub(crate) fn connected(&self, client: usize, connected: bool) -> bool {
         let site = &mut self.lock().sites[client];
         site.connected = connected;
         (site.asked, site.owed) = (None, 0);
+        site.came += u64::from(connected);
+        site.came > 1
+    }
+
+    /// A round was closed without a site.
+    pub(crate) fn absent(&self, client: usize) {
+        self.lock().sites[client].absent += 1;
+    }
+
+    /// A site answered a round that was closed without it.
+    pub(crate) fn late(&self, client: usize) {
+        let mut inner = self.lock();
+        let site = &mut inner.sites[client];
+        site.late += 1;
+        site.owed = site.owed.saturating_sub(1);
+        site.asked = None;
+        let name = format!("an answer of site \"{}\" came too late: its round was closed without it", site.name);
+        *inner.refusals.entry(name).or_insert(0) += 1;
+    }
+
+    /// These sites are there more or less often than was stated. Each is named in the log when it is first seen.
+    pub(crate) fn irregular(&self, found: &[(usize, String)]) {
+        let mut inner = self.lock();
+        for (client, text) in found {
+            if !inner.warnings.contains_key(client) {
+                tracing::warn!("{text}");
+            }
+        }
+        inner.warnings = found.iter().cloned().collect();
+    }
+
+    /// What people should know of who stays away.
+    pub fn warnings(&self) -> Vec<String> {
+        self.lock().warnings.values().cloned().collect()
     }
 
     pub(crate) fn asked(&self, client: usize, bytes: usize) {
@@ -206,6 +259,9 @@ impl Status {
             bytes: site.bytes,
             refusals: site.refusals,
             owes: site.owed > 0,
+            absent: site.absent,
+            late: site.late,
+            returns: site.came.saturating_sub(1),
         };
         View {
             stage: inner.stage.clone(),
@@ -218,6 +274,7 @@ impl Status {
             bits: inner.bits,
             sites: inner.sites.iter().map(site).collect(),
             refusals: inner.refusals.iter().map(|(why, count)| (why.clone(), *count)).collect(),
+            warnings: inner.warnings.values().cloned().collect(),
         }
     }
 }
@@ -285,6 +342,9 @@ impl View {
         gauge("site_latency_seconds", "gauge", "Mean seconds for an answer of a site.", &each(|s| s.latency));
         gauge("site_bytes_up_total", "counter", "Bytes of messages from a site.", &each(|s| s.bytes.0 as f64));
         gauge("site_bytes_down_total", "counter", "Bytes of messages to a site.", &each(|s| s.bytes.1 as f64));
+        gauge("site_absent_rounds_total", "counter", "Rounds that were closed without a site.", &each(|s| s.absent as f64));
+        gauge("site_late_answers_total", "counter", "Answers of a site to rounds that were closed without it.", &each(|s| s.late as f64));
+        gauge("site_returns_total", "counter", "How often a site came back.", &each(|s| s.returns as f64));
         gauge("site_refusals_total", "counter", "Refused messages of a site.", &each(|s| s.refusals as f64));
         let refusals: Vec<(String, f64)> =
             self.refusals.iter().map(|(why, n)| (format!("{{reason=\"{}\"}}", label(why)), *n as f64)).collect();

@@ -39,6 +39,11 @@ pub enum Ask {
         /// Whether it is a survey; else it is the chains.
         survey: bool,
     },
+    /// Say what your potential is at these draws, one after another. Only where the config says so.
+    Evaluate {
+        /// The draws, row by row.
+        draws: Vec<f64>,
+    },
     /// The chains have ended; say what they cost.
     Finish,
     /// It is over.
@@ -85,6 +90,8 @@ pub enum Tell {
     Done,
     /// How many orders I answered, chain by chain.
     At(Vec<u64>),
+    /// My potential at every draw.
+    Potentials(Vec<f64>),
     /// How many row gradients the chains took.
     Finished(Vec<u64>),
     /// I do not take part, and this is why.

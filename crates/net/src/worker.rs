@@ -12,11 +12,12 @@ use consilience_core::target::Target;
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::plan::Decision;
 use consilience_engine::problem::{self, Problem};
-use consilience_engine::site::{Agreement, LocalSite, names};
+use consilience_engine::site::{Agreement, LocalSite, Own, names};
 use consilience_engine::store::{DurableClient, Folder, StoreError, private_seed};
 use thiserror::Error;
 use tracing::{info, warn};
 
+use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
@@ -46,13 +47,20 @@ pub struct Brings {
     /// Its name.
     pub site: String,
     /// Its rows.
-    pub data: Option<PathBuf>,
+    pub data: Own,
     /// The config that it agreed to, if it insists on one.
     pub expects: Option<Config>,
     /// Where it keeps its state; without it, a site that dies cannot come back.
     pub state: Option<PathBuf>,
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
+}
+
+impl Brings {
+    /// A site with these rows, which keeps nothing and whose noise is its own.
+    pub fn new(site: &str, data: Own) -> Brings {
+        Brings { site: site.to_owned(), data, expects: None, state: None, allows_simulation: false }
+    }
 }
 
 /// A site at work.
@@ -159,6 +167,11 @@ impl Worker {
         Ok(Did::Said(Some(Frame::words(phase, &told))))
     }
 
+    /// Whether a message belongs to the survey that is going on.
+    pub(crate) fn surveys(&self, frame: &Frame) -> bool {
+        self.run.as_ref().and_then(|run| run.survey.as_ref()).is_some_and(|(phase, _)| *phase == frame.phase)
+    }
+
     /// The server says which run this is.
     fn enter(&mut self, welcome: Welcome) -> Result<(), SiteError> {
         let disagree = |text: String| Err(SiteError::Disagree(text));
@@ -190,7 +203,7 @@ impl Worker {
         if names.get(welcome.index) != Some(&self.brings.site) {
             return disagree(format!("the server takes this site for number {} of {}", welcome.index + 1, names.join(", ")));
         }
-        let local = LocalSite::open(&config, welcome.index, self.brings.data.as_deref())?;
+        let local = LocalSite::open(&config, welcome.index, &self.brings.data)?;
         info!(run = %welcome.run, sites = names.len(), "welcomed");
         self.run =
             Some(Run { welcome, config, local, agreed: None, moved: None, is_there: false, survey: None, chains: None, finished: false });
@@ -215,7 +228,10 @@ impl Worker {
             _ => return Err(SiteError::Disagree("the server gave an order before it said what is sampled".into())),
         };
         match refused {
-            None => Ok(Did::Said(Some(Frame::message(frame.phase, chain, out)))),
+            None => {
+                let rows = run.chains.as_ref().and_then(|(_, chains)| chains.get(chain)).map_or(0, Chain::rows_evaluated);
+                Ok(Did::Said(Some(Frame { rows, ..Frame::message(frame.phase, chain, out) })))
+            }
             Some(refusal) => {
                 warn!(reason = %refusal, "an order is refused");
                 Ok(Did::Said(None))
@@ -265,12 +281,27 @@ impl Run {
                 let chains = self.chains.as_ref().ok_or_else(|| SiteError::Disagree("the server did not say what is sampled".into()))?;
                 Tell::At(chains.1.iter().map(Chain::answered).collect())
             }
+            Ask::Evaluate { draws } => Tell::Potentials(self.evaluate(&draws)?),
             Ask::Finish => {
                 self.finished = true;
                 Tell::Finished(self.chains.iter().flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated)).collect())
             }
             Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
         })
+    }
+
+    /// This site's potential at every draw.
+    fn evaluate(&self, draws: &[f64]) -> Result<Vec<f64>, SiteError> {
+        if self.config.lp != Some(true) {
+            return Err(SiteError::Disagree(
+                "the server asks for this site's potential at the draws, and the config does not say output.lp = true".into(),
+            ));
+        }
+        let early = || SiteError::Disagree("the server asked before all had agreed".into());
+        let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
+        let own = &problem.target.clients[self.welcome.index];
+        let mut scratch = vec![0.0; own.scratch()];
+        Ok(draws.chunks_exact(own.dim()).map(|draw| own.value(draw, &mut scratch)).collect())
     }
 
     fn target(&self) -> Result<&Target, SiteError> {
@@ -327,7 +358,7 @@ impl Run {
             None => {}
         }
         let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
-        let folder = brings.state.as_ref().map(|state| state.join(&self.welcome.run));
+        let folder = brings.state.as_ref().map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site))); // sites of one machine may share a folder
         let public = Seed::new(self.config.seed);
         let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
         let id = ClientId(self.welcome.index as u32);

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use common::*;
 use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{ASIDE, Frame, MESSAGE, PATH, WORDS};
-use consilience_net::join::{JoinError, JoinOptions, endpoint};
-use consilience_net::serve::{ServeError, ServeOptions};
+use consilience_net::join::{Credentials, JoinError, JoinOptions, endpoint};
+use consilience_net::serve::{Admission, ServeError, ServeOptions};
 use consilience_net::talk::{Tell, VERSION};
 use consilience_net::worker::{Did, SiteError, Worker};
 use tokio::sync::mpsc;
@@ -110,7 +110,7 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
                     edited(honest, |body| body[0] = 99),
                     Frame { chain: 7, ..honest.clone() },
                     Frame { phase: honest.phase + 1, ..honest.clone() },
-                    Frame { kind: WORDS, phase: ASIDE, chain: 0, body: b"{\"Moan\":1}".to_vec().into() },
+                    Frame { kind: WORDS, phase: ASIDE, chain: 0, body: b"{\"Moan\":1}".to_vec().into(), rows: 0 },
                     edited(honest, |body| body.resize(5000, 0)),
                     Frame { kind: 9, ..honest.clone() },
                 ],
@@ -201,7 +201,7 @@ fn a_flood_is_cut_off_and_takes_no_memory() {
     runtime().block_on(async {
         let hello = Frame::words(ASIDE, &Tell::Hello { version: VERSION.into(), site: "east".into() });
         let (to, mut inward) = connect(&joining(address), hello).await.unwrap();
-        let junk = Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into() };
+        let junk = Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into(), rows: 0 };
         let mut sent = 0;
         while sent < 2000 && to.send(junk.clone()).await.is_ok() {
             sent += 1; // up to 2 GB
@@ -279,10 +279,12 @@ fn only_the_right_certificate_opens_the_door() {
     make(&others, &["east"]);
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let papers = |folder: &Path, name: &str| Some(Papers::load(&folder.join(name)).unwrap());
-    let serving = start(&config, ServeOptions { papers: papers(&ours, "server"), ..options() });
+    let serving = start(&config, ServeOptions { admission: Admission::Certificates(papers(&ours, "server").unwrap()), ..options() });
     let server = format!("localhost:{}", serving.address.port());
-    let with =
-        |papers: Option<Papers>| JoinOptions { server: server.clone(), server_name: None, papers, patience: Some(Duration::from_secs(2)) };
+    let with = |papers: Option<Papers>| {
+        let credentials = papers.map_or(Credentials::Word, Credentials::Certificate);
+        JoinOptions { server: server.clone(), server_name: None, credentials, patience: Some(Duration::from_secs(2)) }
+    };
     let refused = |name: &str, papers: Option<Papers>| site(brings(name), with(papers)).join().unwrap().unwrap_err().to_string();
     let wrong = refused("east", papers(&ours, "north"));
     assert!(wrong.contains("not one of the site \"east\""), "{wrong}");
@@ -299,10 +301,10 @@ fn only_the_right_certificate_opens_the_door() {
 #[test]
 fn without_certificates_only_this_machine_is_served() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
-    let open = ServeOptions { listen: "0.0.0.0:0".parse().unwrap(), ..options() };
+    let open = consilience_net::serve::bind("0.0.0.0:0".parse().unwrap()).unwrap();
     let status = std::sync::Arc::new(consilience_net::status::Status::new(&[], std::sync::Arc::default()));
-    let error = consilience_net::serve::serve(&config, &open, &status, |_| {}, |served| served).unwrap_err().to_string();
+    let error = consilience_net::serve::serve(open, &config, &options(), &status, |_| {}, |served| served).unwrap_err().to_string();
     assert!(error.contains("not an address of this machine alone"), "{error}");
-    let far = JoinOptions { server: "10.1.2.3:7461".into(), server_name: None, papers: None, patience: None };
+    let far = JoinOptions { server: "10.1.2.3:7461".into(), server_name: None, credentials: Credentials::Word, patience: None };
     assert!(endpoint(&far).unwrap_err().to_string().contains("not on this machine"));
 }

@@ -30,13 +30,26 @@ fn preconditioned_compressed_and_surveyed_hospitals_too() {
     let serving = start(&config, options());
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/heart-disease");
     let join = |name: &str| {
-        let data = Some(data.join(format!("processed.{name}.data")));
+        let data = consilience_engine::site::Own::File(data.join(format!("processed.{name}.data")));
         site(consilience_net::worker::Brings { data, ..brings(name) }, joining(serving.address))
     };
     // In another order than the config's.
     let sites: Vec<_> = ["va", "cleveland", "switzerland", "hungarian"].iter().map(|name| join(name)).collect();
     same("heart", &serving.end().unwrap(), &in_process(&config));
     sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+}
+
+/// Each site tells its potential at the draws where the config says so, and the log-density is the one of one process.
+#[test]
+fn the_log_density_of_draws_is_the_same_where_it_is_asked_for() {
+    let text = gaussians("name = \"lmc\"\nstep = 0.05", 40);
+    let asked = config(&format!("{text}[output]\nlp = true\n"));
+    let (served, (problem, _, outcome)) = (over_the_network(&asked, options()), in_process(&asked));
+    let lp = consilience_engine::statistics::log_density(&problem.target, &outcome.draws).unwrap();
+    assert_eq!(served.outcome.statistics[0], lp);
+    assert!(lp.values.iter().flatten().all(|value| value.is_finite()) && lp.values.len() == 2);
+    let unasked = over_the_network(&config(&text), options());
+    assert!(unasked.outcome.statistics.iter().all(|s| s.name != "lp"));
 }
 
 #[test]

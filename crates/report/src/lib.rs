@@ -5,6 +5,7 @@
 mod calibration;
 mod chains;
 mod comparison;
+mod contest;
 mod facts;
 pub mod figure;
 mod influence;
@@ -18,6 +19,7 @@ use consilience_engine::record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub use comparison::{COMPARISON_SECTIONS, Comparison, Contender, comparison};
+pub use contest::Truth;
 use facts::Facts;
 use words::{bytes, count, duration, many, moment, number};
 
@@ -41,6 +43,11 @@ pub const SECTIONS: [(&str, &str); 12] = [
 pub fn html(record: &Record) -> String {
     let facts = Facts::new(record);
     sections(&title(record), &opening(&facts), &SECTIONS, |id| section(id, &facts))
+}
+
+/// What the reader of a run should know first: its own warnings, and what the draws give reason to warn of.
+pub fn warnings_of(record: &Record) -> Vec<String> {
+    Facts::new(record).warnings
 }
 
 /// A page of sections that are linked at its top.

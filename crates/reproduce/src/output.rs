@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use consilience_engine::run::Progress;
 use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use crate::catalogue::Entry;
 use crate::claim::{Claim, Judged, Verdict, with_error};
@@ -28,6 +29,24 @@ pub struct Reproduction {
 }
 
 impl Reproduction {
+    /// Everything, for programs.
+    pub fn json(&self) -> Value {
+        let number = |n: &Number| json!({ "name": n.name, "value": n.value, "standard_error": n.error, "runs": n.runs, "paper": self.config.paper.get(&n.name) });
+        let readings = self.findings.iter().flat_map(|findings| &findings.readings);
+        let readings: Vec<Value> = readings
+            .map(|r| json!({ "name": r.name, "says": r.says, "numbers": r.numbers.iter().map(number).collect::<Vec<_>>() }))
+            .collect();
+        let verdicts = |list: &[Judged]| -> Vec<Value> {
+            list.iter().map(|v| json!({ "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })).collect()
+        };
+        let claims: Vec<Value> = self
+            .judged
+            .iter()
+            .map(|(claim, list)| json!({ "id": claim.id, "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
+            .collect();
+        json!({ "id": self.entry.id, "size": self.study.size.name(), "papers_own_size": self.study.papers_own, "seed": self.study.seed, "readings": readings, "claims": claims, "not_run": self.findings.as_ref().err() })
+    }
+
     /// Run a reproduction, or what is left of it. Data that is missing makes claims untested; other trouble is returned.
     pub fn run(
         entry: &'static Entry,

@@ -68,6 +68,11 @@ impl Coordinates {
         add_product(&self.transposed, u, 1.0, out);
     }
 
+    /// `out += C v`: a direction in `u` as a direction in `x`.
+    pub fn add_direction(&self, v: &[f64], out: &mut [f64]) {
+        add_product(&self.transposed, v, 1.0, out);
+    }
+
     /// `out += scale * C' gradient`: a gradient in `x` as a gradient in `u`.
     pub fn add_pulled_back(&self, gradient: &[f64], scale: f64, out: &mut [f64]) {
         add_product(&self.matrix, gradient, scale, out);
@@ -164,7 +169,7 @@ impl Potential for Whitened {
         let (image, rest) = rest.split_at_mut(self.dim());
         self.coordinates.outward(u, x);
         direction.fill(0.0);
-        add_product(&self.coordinates.transposed, v, 1.0, direction);
+        self.coordinates.add_direction(v, direction);
         image.fill(0.0);
         self.inner.add_hessian_vector(x, direction, 1.0, image, rest);
         self.prior.add_hessian_vector(direction, self.prior_weight, image);

@@ -1,5 +1,6 @@
 //! Exchange messages between one server and its clients, as state machines that neither send nor wait.
 
+mod jointly;
 mod ledger;
 mod message;
 mod party;
@@ -8,6 +9,7 @@ mod statement;
 pub mod wire;
 
 pub use crate::compress::Precision;
+pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
 pub use party::{Answered, Client, Output, Server};
@@ -15,8 +17,10 @@ pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Mismatch, Statement};
 pub use wire::Format;
 
+use crate::ask::{Ask, Question};
 use crate::rng::ClientId;
 use crate::snapshot::State;
+use crate::target::Site;
 
 /// The server's side of any exchange: a sampler, or a survey of the target before sampling.
 ///
@@ -54,16 +58,51 @@ pub enum Event {
     Done,
 }
 
-/// The client's side of any exchange.
+/// The client's side of any exchange: a machine that stops wherever it must know something of its rows.
+///
+/// One exchange: [`Device::begin`]; then, as long as there is a question, answer it and go on; then [`Device::reply`]. What happens in between is no state: snapshots are
+/// taken between exchanges.
 pub trait Device: State + Send {
-    /// Whether this is an order for this device: a task of its own, with the vectors that it needs. [`Device::answer`] may panic on any other.
+    /// Whether this is an order for this device: a task of its own, with the vectors that it needs. [`Device::begin`] may panic on any other.
     fn accepts(&self, order: &Order<'_>) -> bool;
 
-    /// Do what is asked and say the result.
-    fn answer(&mut self, order: &Order<'_>) -> Reply<'_>;
+    /// Take in an order.
+    fn begin(&mut self, order: &Order<'_>);
+
+    /// What must be known next of the rows of this site, if anything. Asked again, it is the same.
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)>;
+
+    /// Go on with the answer, which is complete.
+    fn proceed(&mut self);
+
+    /// Say the result; nothing is left to be asked.
+    fn reply(&mut self) -> Reply<'_>;
 
     /// How many row gradients were evaluated so far.
     fn rows_evaluated(&self) -> u64;
+
+    /// The next question, to whoever knows the rows.
+    fn pending(&mut self) -> Option<Ask<'_>> {
+        self.question().map(|(site, question)| site.ask(question))
+    }
+
+    /// Go on with what was [`Device::pending`], which was answered; nothing happens if nothing was.
+    fn resume(&mut self) {
+        if let Some((site, question)) = self.question() {
+            site.complete(question);
+            self.proceed();
+        }
+    }
+
+    /// Do what is asked by the client's own potential, and say the result.
+    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
+        self.begin(order);
+        while let Some((site, question)) = self.question() {
+            site.answer(question);
+            self.proceed();
+        }
+        self.reply()
+    }
 }
 
 /// Carry one exchange in this process: every client answers in turn.
@@ -128,11 +167,27 @@ impl<D: Device + ?Sized> Device for Box<D> {
         (**self).accepts(order)
     }
 
-    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        (**self).answer(order)
+    fn begin(&mut self, order: &Order<'_>) {
+        (**self).begin(order);
+    }
+
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        (**self).question()
+    }
+
+    fn proceed(&mut self) {
+        (**self).proceed();
+    }
+
+    fn reply(&mut self) -> Reply<'_> {
+        (**self).reply()
     }
 
     fn rows_evaluated(&self) -> u64 {
         (**self).rows_evaluated()
+    }
+
+    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
+        (**self).answer(order) // one call for a whole answer, not one for each of its parts
     }
 }

@@ -17,6 +17,7 @@
 use super::outlet::Outlet;
 use super::recipe::{Average, Local, Synchronise};
 use super::{Keys, Sampler};
+use crate::ask::{Extent, Question, Sum};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, norm_squared};
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
@@ -345,6 +346,21 @@ pub struct Client {
     noise: Vec<f64>,
     private_noise: Vec<f64>,
     sent: Vec<f64>,
+    /// The order that is being worked on: what it asks, in which round, and how far it is done.
+    task: Task,
+    round: u64,
+    stage: Stage,
+}
+
+/// What a client must know next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The drift of iteration `k`, of a walk that ends before `end`.
+    Walk { k: u64, end: u64 },
+    /// `grad U_c` at the next reference point.
+    Refer,
+    /// Nothing.
+    Ready,
 }
 
 #[derive(Clone, Debug)]
@@ -380,6 +396,9 @@ impl Client {
             noise: vec![0.0; d],
             private_noise: vec![0.0; d],
             sent: vec![0.0; d],
+            task: Task::Gradient,
+            round: 0,
+            stage: Stage::Ready,
         })
     }
 
@@ -393,20 +412,33 @@ impl Client {
         }
     }
 
-    fn step(&mut self, k: u64) {
+    /// Make ready for the drift of iteration `k`, or end the walk.
+    fn approach(&mut self, k: u64, end: u64) {
+        if k >= end {
+            self.sent.copy_from_slice(&self.x);
+            self.stage = Stage::Ready;
+            return;
+        }
         self.renew_reference(k);
         let (private, id) = (self.keys.private, self.site.id());
         let batch = || private.stream(Purpose::Batch, id, k);
         match &self.reference {
             None => {
-                self.site.estimate(&self.x, batch, &mut self.drift);
-                for g in &mut self.drift {
-                    *g *= self.inverse_weight;
-                }
+                self.site.draw_rows(batch);
+                self.drift.fill(0.0);
             }
             Some(control) => {
+                self.site.draw_rows_of_difference(batch);
                 self.drift.copy_from_slice(&control.gradient);
-                self.site.add_difference(&self.x, &control.point, self.inverse_weight, batch, &mut self.drift);
+            }
+        }
+        self.stage = Stage::Walk { k, end };
+    }
+
+    fn step(&mut self, k: u64) {
+        if self.reference.is_none() {
+            for g in &mut self.drift {
+                *g *= self.inverse_weight;
             }
         }
         self.draw_noise(k);
@@ -442,7 +474,9 @@ impl Device for Client {
         ours && order.position.as_ref().is_none_or(kept_position)
     }
 
-    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
+    #[inline(always)]
+    fn begin(&mut self, order: &Order<'_>) {
+        (self.task, self.round) = (order.task, order.round);
         self.renew_reference(order.round); // before a point that moves again takes its place
         if let Some(position) = &order.position {
             self.x.copy_from_slice(position.values());
@@ -460,24 +494,54 @@ impl Device for Client {
             self.next_from = Some(*from);
         }
         if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
-            for k in order.round..order.round + steps {
-                self.step(k);
-            }
-            self.sent.copy_from_slice(&self.x);
+            self.approach(order.round, order.round + steps);
         } else {
-            self.site.gradient(&self.next.point, &mut self.sent);
+            self.sent.fill(0.0);
+            self.stage = Stage::Refer;
         }
-        match (order.task, self.memory_rate) {
+    }
+
+    #[inline(always)]
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        let (x, out) = (&self.x, &mut self.drift);
+        let question = match (self.stage, &self.reference) {
+            // The sum is divided by p_c with the prior's share, so the drift is scaled when that is in.
+            (Stage::Walk { .. }, None) => Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out },
+            (Stage::Walk { .. }, Some(control)) => {
+                let sum = Sum::Difference { x, z: &control.point };
+                Question { sum, extent: Extent::Minibatch, scale: self.inverse_weight, out }
+            }
+            (Stage::Refer, _) => {
+                Question { sum: Sum::Gradient { x: &self.next.point }, extent: Extent::All, scale: 1.0, out: &mut self.sent }
+            }
+            (Stage::Ready, _) => return None,
+        };
+        Some((&mut self.site, question))
+    }
+
+    #[inline(always)]
+    fn proceed(&mut self) {
+        if let Stage::Walk { k, end } = self.stage {
+            self.step(k);
+            self.approach(k + 1, end);
+        } else {
+            self.stage = Stage::Ready;
+        }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self) -> Reply<'_> {
+        match (self.task, self.memory_rate) {
             (Task::Walk { .. }, Some(alpha)) => {
                 let memory = self.memory.get_or_insert_default();
                 add_scaled(-1.0, memory, &mut self.sent);
-                let reply = self.outlet.send(Kind::Parameter, &mut self.sent, order.round);
+                let reply = self.outlet.send(Kind::Parameter, &mut self.sent, self.round);
                 add_scaled(alpha, reply.payload.values(), memory); // with what is *sent*
                 reply
             }
-            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, &mut self.sent, order.round),
-            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, &mut self.sent, order.round),
-            _ => self.outlet.send_plain(Kind::Control, &mut self.sent, order.round),
+            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, &mut self.sent, self.round),
+            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, &mut self.sent, self.round),
+            _ => self.outlet.send_plain(Kind::Control, &mut self.sent, self.round),
         }
     }
 

@@ -16,6 +16,7 @@ use super::outlet::Outlet;
 use super::participation::{Participation, Roll};
 use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
 use super::{Keys, Sampler};
+use crate::ask::{Extent, Question, Sum};
 use crate::error::DataError;
 use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
 use crate::model::Prior;
@@ -265,6 +266,21 @@ pub struct Client {
     gradient: Vec<f64>,
     /// `H_i - eta_i`.
     difference: Vec<f64>,
+    /// The order that is being worked on: how far, which round, and whether it says to start anew.
+    stage: Stage,
+    round: u64,
+    anew: bool,
+}
+
+/// What a client must know next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// `grad U_i` at a new reference point.
+    Anchor,
+    /// `H_i` at the position.
+    Estimate,
+    /// Nothing.
+    Ready,
 }
 
 impl Client {
@@ -286,22 +302,30 @@ impl Client {
             memory: vec![0.0; d],
             gradient: vec![0.0; d],
             difference: vec![0.0; d],
+            stage: Stage::Ready,
+            round: 0,
+            anew: false,
         })
     }
 
-    /// The gradient estimate at the position, by the oracle.
-    fn estimate(&mut self, round: u64) {
-        let (private, id) = (self.private, self.site.id());
+    /// Make ready for the gradient estimate at the position, by the oracle.
+    #[inline(always)]
+    fn approach_estimate(&mut self) {
+        self.stage = Stage::Estimate;
+        let (private, id, round) = (self.private, self.site.id(), self.round);
         let batch = || private.stream(Purpose::Batch, id, round);
         match &self.oracle {
-            Oracle::Plain => self.site.estimate(&self.position, batch, &mut self.gradient),
-            Oracle::FixedPoint(_) => {
+            Oracle::Plain => {
+                self.site.draw_rows(batch);
                 self.gradient.fill(0.0);
-                self.site.add_difference(&self.position, &self.reference, 1.0, batch, &mut self.gradient);
+            }
+            Oracle::FixedPoint(_) => {
+                self.site.draw_rows_of_difference(batch);
+                self.gradient.fill(0.0);
             }
             Oracle::Svrg { .. } => {
+                self.site.draw_rows_of_difference(batch);
                 self.gradient.copy_from_slice(&self.anchor);
-                self.site.add_difference(&self.position, &self.reference, 1.0, batch, &mut self.gradient);
             }
         }
     }
@@ -312,8 +336,10 @@ impl Device for Client {
         order.task == Task::Estimate && order.position.is_some()
     }
 
-    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        let round = order.round;
+    #[inline(always)]
+    fn begin(&mut self, order: &Order<'_>) {
+        self.round = order.round;
+        self.anew = matches!(order.reference, Reference::Position);
         match &order.position {
             Some(Payload::Plain(x, _)) => self.position.copy_from_slice(x),
             Some(increment) => add_scaled(1.0, increment.values(), &mut self.position),
@@ -325,14 +351,45 @@ impl Device for Client {
             Reference::New(z) => self.reference.copy_from_slice(z.values()),
         }
         if matches!(self.oracle, Oracle::Svrg { .. }) && !matches!(order.reference, Reference::Keep) {
-            self.site.gradient(&self.reference, &mut self.anchor);
+            self.anchor.fill(0.0);
+            self.stage = Stage::Anchor;
+        } else {
+            self.approach_estimate();
         }
-        self.estimate(round);
+    }
+
+    #[inline(always)]
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        let (x, z) = (&self.position, &self.reference);
+        let question = match (self.stage, &self.oracle) {
+            (Stage::Anchor, _) => Question { sum: Sum::Gradient { x: z }, extent: Extent::All, scale: 1.0, out: &mut self.anchor },
+            (Stage::Estimate, Oracle::Plain) => {
+                Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out: &mut self.gradient }
+            }
+            (Stage::Estimate, Oracle::FixedPoint(_) | Oracle::Svrg { .. }) => {
+                Question { sum: Sum::Difference { x, z }, extent: Extent::Minibatch, scale: 1.0, out: &mut self.gradient }
+            }
+            (Stage::Ready, _) => return None,
+        };
+        Some((&mut self.site, question))
+    }
+
+    #[inline(always)]
+    fn proceed(&mut self) {
+        match self.stage {
+            Stage::Anchor => self.approach_estimate(),
+            Stage::Estimate | Stage::Ready => self.stage = Stage::Ready,
+        }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self) -> Reply<'_> {
+        let round = self.round;
         let Some(alpha) = self.memory_rate else { return self.outlet.send(Kind::Gradient, &mut self.gradient, round) };
         let starts = match self.memory_rule {
             MemoryRule::FromZero => false,
             MemoryRule::FromGradient => !std::mem::replace(&mut self.started, true),
-            MemoryRule::Marina { .. } => matches!(order.reference, Reference::Position),
+            MemoryRule::Marina { .. } => self.anew,
         };
         if starts {
             let reply = self.outlet.send_plain(Kind::Reference, &mut self.gradient, round);

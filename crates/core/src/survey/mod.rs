@@ -6,6 +6,7 @@ mod optimum;
 pub use curvature::{Curvature, Hessian, Lanczos, LocalCurvature};
 pub use optimum::{Evaluate, Optimum};
 
+use crate::ask::{Extent, Question, Sum};
 use crate::protocol::{Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task, exchange};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -17,6 +18,13 @@ pub struct Client {
     site: Site,
     reference: Vec<f64>,
     answer: Vec<f64>,
+    /// The order that is being worked on: its task, round and point, and whether something is still to be asked.
+    task: Task,
+    round: u64,
+    point: Vec<f64>,
+    asks: bool,
+    /// The search for the client's own largest curvature.
+    lanczos: Option<Lanczos>,
 }
 
 impl Client {
@@ -24,7 +32,16 @@ impl Client {
     pub fn new(target: &Target, id: ClientId) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
-        Client { site: target.site(id, rows), reference: vec![0.0; d], answer: vec![0.0; d + 1] }
+        Client {
+            site: target.site(id, rows),
+            reference: vec![0.0; d],
+            answer: vec![0.0; d + 1],
+            task: Task::Value,
+            round: 0,
+            point: vec![0.0; d],
+            asks: false,
+            lanczos: None,
+        }
     }
 
     /// All clients of a target.
@@ -46,31 +63,48 @@ impl Device for Client {
         order.task.is_survey() && matches!(order.position, Some(Payload::Plain(..)))
     }
 
-    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        let d = self.reference.len();
-        let x = order.position.as_ref().map_or(&[][..], Payload::values);
+    fn begin(&mut self, order: &Order<'_>) {
+        (self.task, self.round, self.asks) = (order.task, order.round, true);
+        if let Some(point) = &order.position {
+            self.point.copy_from_slice(point.values());
+        }
         if let Reference::New(point) = &order.reference {
             self.reference.copy_from_slice(point.values());
         }
-        let length = order.task.answer_len(d);
-        match order.task {
-            Task::Value => {
-                let (gradient, value) = self.answer.split_at_mut(d);
-                self.site.gradient(x, gradient);
-                value[0] = self.site.value(x);
-            }
-            Task::Curvature => {
-                let mut lanczos = Lanczos::new(d, &mut Seed::new(0).stream(Purpose::Curvature, self.site.id(), 0));
-                let mut image = vec![0.0; d];
-                while let Some(v) = lanczos.ask() {
-                    self.site.hessian_vector(x, v, &mut image);
-                    lanczos.tell(&image);
-                }
-                self.answer[0] = lanczos.extremes().1;
-            }
-            _ => self.site.hessian_vector(&self.reference, x, &mut self.answer[..d]),
+        self.answer.fill(0.0);
+        let start = || Lanczos::new(self.point.len(), &mut Seed::new(0).stream(Purpose::Curvature, self.site.id(), 0));
+        self.lanczos = (order.task == Task::Curvature).then(start);
+    }
+
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        if !self.asks {
+            return None;
         }
-        Reply { round: order.round, kind: Kind::Survey, payload: Payload::Plain(&self.answer[..length], Precision::F64) }
+        let (x, d) = (&self.point, self.point.len());
+        let (sum, length) = match (self.task, &self.lanczos) {
+            (Task::Value, _) => (Sum::GradientAndValue { x }, d + 1),
+            (Task::Curvature, Some(lanczos)) => (Sum::HessianVector { x, v: lanczos.ask()? }, d),
+            _ => (Sum::HessianVector { x: &self.reference, v: x }, d),
+        };
+        Some((&mut self.site, Question { sum, extent: Extent::All, scale: 1.0, out: &mut self.answer[..length] }))
+    }
+
+    fn proceed(&mut self) {
+        let d = self.point.len();
+        if let Some(lanczos) = &mut self.lanczos {
+            lanczos.tell(&self.answer[..d]);
+            self.answer.fill(0.0);
+            if lanczos.ask().is_some() {
+                return;
+            }
+            self.answer[0] = lanczos.extremes().1;
+        }
+        self.asks = false;
+    }
+
+    fn reply(&mut self) -> Reply<'_> {
+        let length = self.task.answer_len(self.point.len());
+        Reply { round: self.round, kind: Kind::Survey, payload: Payload::Plain(&self.answer[..length], Precision::F64) }
     }
 
     fn rows_evaluated(&self) -> u64 {

@@ -31,7 +31,7 @@ impl Evaluate {
         &self.sum[..self.point.len()]
     }
 
-    /// `sum_i U_i`, likewise.
+    /// `sum_i U_i`, likewise; NaN where a client does not know its own.
     pub fn value(&self) -> f64 {
         self.sum[self.point.len()]
     }
@@ -169,9 +169,14 @@ impl Exchange for Optimum {
         self.exchanges += 1;
         let mut gradient = self.ask.gradient().to_vec();
         self.prior.add_gradient(&self.ask.point, 1.0, &mut gradient);
-        let value = self.ask.value() + self.prior.value(&self.ask.point);
         let slope = dot(&self.gradient, &self.direction);
         let first = self.exchanges == 1;
+        let value = match self.ask.value() + self.prior.value(&self.ask.point) {
+            // Nobody knows it: its change along the stride follows from the slopes at both ends.
+            unknown if unknown.is_nan() && first => 0.0,
+            unknown if unknown.is_nan() => self.value + 0.5 * self.stride * (slope + dot(&gradient, &self.direction)),
+            value => value,
+        };
         if first {
             self.tolerance *= largest(&gradient).max(1.0);
         }

@@ -41,7 +41,13 @@ pub const FIELDS: &[Field] = &[
     field("", "sampler", "table", "", "how it is sampled"),
     field("", "run", "table", "", "how long, and on how many cores"),
     field("", "output", "table", "", "where draws go"),
-    field("target", "model", "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\"", "", "the likelihood of a client's rows"),
+    field(
+        "target",
+        "model",
+        "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\", \"external\"",
+        "",
+        "the likelihood of a client's rows; external: a program brings it, with its clients",
+    ),
     field(
         "target",
         "formula",
@@ -173,7 +179,13 @@ pub const FIELDS: &[Field] = &[
         "how often the reference point moves",
     ),
     field("sampler", "memory", "number above 0, at most 1", "none", "lsd++: how fast the memory follows"),
-    field("sampler", "participation", "\"all\", a probability, a list of them, or { clients = 3 }", "all", "who takes part in a round"),
+    field(
+        "sampler",
+        "participation",
+        "\"all\", a probability, a list of them, { clients = 3 }, or { elastic = 0.7, deadline = 2.0 }",
+        "all",
+        "who takes part in a round",
+    ),
     field("sampler", "weighting", "\"1/p\", \"b/|A|\"", "1/p", "what an answer counts for under partial participation"),
     field(
         "sampler",
@@ -233,6 +245,14 @@ pub const FIELDS: &[Field] = &[
     field("sampler.step", "first", "positive number", "", "the first step of first (1 + k/delay)^-power"),
     field("sampler.step", "delay", "positive number", "", "when it starts to decay"),
     field("sampler.step", "power", "positive number", "", "how fast"),
+    field(
+        "sampler.participation",
+        "elastic",
+        "a probability, or a list of them",
+        "",
+        "how often clients answer in time, as they do: `serve` asks all, and closes a round without the others",
+    ),
+    field("sampler.participation", "deadline", "positive number", "", "after how many seconds an elastic round is closed"),
     field("sampler.participation", "clients", "whole number", "", "how many clients take part, drawn uniformly"),
     field("sampler.synchronise", "every", "whole number", "", "average after every so many iterations"),
     field("sampler.synchronise", "probability", "number above 0, at most 1", "", "average after an iteration with this probability"),
@@ -251,6 +271,13 @@ pub const FIELDS: &[Field] = &[
         "where the chains start; with precondition, \"optimum\" scatters them around it",
     ),
     field("output", "draws", "a file ending in .csv or .npy", "none", "stream the draws there instead of holding them in memory"),
+    field(
+        "output",
+        "lp",
+        "true or false",
+        "true; over a network false",
+        "record the log-density of every draw (lp) in the run's folder; over a network all draws are sent to the sites once more, and each tells the server its potential there",
+    ),
 ];
 
 /// The keys of a table. Tables in a list share their documentation.

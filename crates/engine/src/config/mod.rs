@@ -9,6 +9,7 @@ mod sampler;
 mod target;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
@@ -18,6 +19,9 @@ pub use named::NamedData;
 pub use own::{Generated, OwnData, OwnSource};
 pub use reader::ConfigError;
 use reader::{Document, Section, Value};
+
+use crate::data::Table;
+use crate::data::memory::Tables;
 
 /// Everything that a config says, checked as far as that is possible without its data.
 #[derive(Clone, Debug)]
@@ -34,6 +38,8 @@ pub struct Config {
     pub run: RunConfig,
     /// Where streamed draws go.
     pub draws: Option<PathBuf>,
+    /// Whether the log-density of every draw is wanted, if the config says so.
+    pub lp: Option<bool>,
     /// Where clients that join over a network take their noise from.
     pub seeds: Seeds,
 }
@@ -83,6 +89,8 @@ pub enum ModelConfig {
     Own(Box<OwnData>),
     /// A toy target that is generated.
     Generated(Generated),
+    /// Brought by the program that reads the config; it stands here.
+    External(Place),
     /// Gaussian clients.
     Gaussian(Vec<GaussianClient>),
     /// Clients with rows.
@@ -150,6 +158,8 @@ pub enum Cells {
     Inline(Vec<f64>, usize),
     /// In a CSV file.
     File(PathBuf),
+    /// In memory.
+    Table(Arc<Table>),
     /// With the client alone, which brings them when it joins.
     Elsewhere,
 }
@@ -198,6 +208,8 @@ pub struct SamplerConfig {
     pub weights_by_rows: bool,
     /// One participation probability for all, until the number of clients is known.
     pub participation_probability: Option<f64>,
+    /// How many seconds a round may take before it is closed without those who have not answered, where participation is elastic.
+    pub round_deadline: Option<f64>,
     /// Whether chains move in coordinates in which the posterior is round.
     pub precondition: bool,
     /// Where the table stands.
@@ -249,6 +261,11 @@ impl Config {
 
     /// Check a config's text.
     pub fn parse(source: Source) -> Result<Config, ConfigError> {
+        Config::parse_with(source, &Tables::new())
+    }
+
+    /// Check the text of a config, some of whose clients have their rows in memory.
+    pub fn parse_with(source: Source, tables: &Tables) -> Result<Config, ConfigError> {
         let parsed = DeTable::parse(&source.text).map_err(|error| {
             let document = Document { file: &source.file, text: &source.text };
             let span = error.span().unwrap_or(0..0);
@@ -259,9 +276,9 @@ impl Config {
         let seed = optional(top.get("seed"), |v| v.whole(0))?.unwrap_or(1);
         let seeds = optional(top.get("seeds"), |v| v.choice(&[("private", Seeds::Private), ("simulation", Seeds::Simulation)]))?
             .unwrap_or_default();
-        let target = target::read_target(&top, &source)?;
+        let target = target::read_target(&top, &source, tables)?;
         let clients = match &target.model {
-            ModelConfig::Builtin(_) => None,
+            ModelConfig::Builtin(_) | ModelConfig::External(_) => None,
             ModelConfig::Named(named) => named.clients,
             ModelConfig::Own(own) => own.clients(),
             ModelConfig::Generated(toy) => Some(toy.clients),
@@ -270,10 +287,10 @@ impl Config {
         };
         let sampler = sampler::read_sampler(&top, clients)?;
         let run = read_run(&top)?;
-        let draws = read_output(&top, &source)?;
+        let (draws, lp) = read_output(&top, &source)?;
         top.finish()?;
         drop(top);
-        Ok(Config { seed, target, sampler, run, draws, seeds, source })
+        Ok(Config { seed, target, sampler, run, draws, lp, seeds, source })
     }
 }
 
@@ -328,8 +345,8 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     Ok(RunConfig { chains, iterations, burn_in, thin, threads, start })
 }
 
-fn read_output(top: &Section<'_>, source: &Source) -> Result<Option<PathBuf>, ConfigError> {
-    let Some(value) = top.get("output") else { return Ok(None) };
+fn read_output(top: &Section<'_>, source: &Source) -> Result<(Option<PathBuf>, Option<bool>), ConfigError> {
+    let Some(value) = top.get("output") else { return Ok((None, None)) };
     let section = value.section()?;
     let draws = optional(section.get("draws"), |v| {
         let file = v.text("a file name")?;
@@ -339,6 +356,7 @@ fn read_output(top: &Section<'_>, source: &Source) -> Result<Option<PathBuf>, Co
             Err(v.error(format!("\"{file}\" is of no known kind"), "use a name that ends in .csv or .npy"))
         }
     })?;
+    let lp = optional(section.get("lp"), boolean)?;
     section.finish()?;
-    Ok(draws)
+    Ok((draws, lp))
 }

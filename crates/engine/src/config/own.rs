@@ -6,6 +6,7 @@ use super::reader::{ConfigError, Section, Value};
 use super::target::{MODELS, ModelName, read_kind, read_prior};
 use super::{ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place};
 use crate::data::formats::{DataFile, FORMATS, Format};
+use crate::data::memory::Tables;
 use crate::data::partition::{Generator, Scheme, synthetic};
 
 /// Data of your own and what is modelled.
@@ -106,7 +107,12 @@ pub(super) fn is_meant(top: &Section<'_>, data: Option<&Section<'_>>) -> Result<
 }
 
 /// The target of such a config.
-pub(super) fn read_target(top: &Section<'_>, data: Option<&Section<'_>>, source: &Source) -> Result<TargetConfig, ConfigError> {
+pub(super) fn read_target(
+    top: &Section<'_>,
+    data: Option<&Section<'_>>,
+    source: &Source,
+    tables: &Tables,
+) -> Result<TargetConfig, ConfigError> {
     let target = top.get("target").map(|value| value.section()).transpose()?;
     let target = target.as_ref();
     let clients = top.get("client");
@@ -160,7 +166,7 @@ pub(super) fn read_target(top: &Section<'_>, data: Option<&Section<'_>>, source:
                     let (clients, dim) = (whole("clients")?.unwrap_or(usual.clients), whole("columns")?.unwrap_or(usual.dim));
                     OwnSource::Synthetic(synthetic::Settings { clients, dim, classes, ..usual })
                 }
-                _ => read_files(data, clients, source, formula.is_some())?,
+                _ => read_files(data, clients, source, tables, formula.is_some())?,
             };
             let own = OwnData { source, formula, kind, intercept, labels, scale, test, seed, place: here };
             (ModelConfig::Own(Box::new(own)), PriorConfig::Gaussian(vec![6.25]))
@@ -205,7 +211,13 @@ fn read_model(target: &Section<'_>, formula: Option<&str>) -> Result<RowsModel, 
 }
 
 /// One file to be dealt, or one for each client.
-fn read_files(data: Option<&Section<'_>>, clients: Option<Value<'_>>, source: &Source, formula: bool) -> Result<OwnSource, ConfigError> {
+fn read_files(
+    data: Option<&Section<'_>>,
+    clients: Option<Value<'_>>,
+    source: &Source,
+    tables: &Tables,
+    formula: bool,
+) -> Result<OwnSource, ConfigError> {
     let get = |key: &'static str| data.and_then(|data| data.get(key));
     let words: Vec<(&'static str, Format)> = FORMATS.iter().map(|(word, format, _)| (*word, *format)).collect();
     let format = optional(get("format"), |v| v.choice(&words))?;
@@ -213,14 +225,18 @@ fn read_files(data: Option<&Section<'_>>, clients: Option<Value<'_>>, source: &S
     let header = optional(get("header"), |v| v.list("a list of names")?.iter().map(|name| Ok(name.text("a name")?.to_owned())).collect())?;
     let read = |section: &Section<'_>, response: Option<String>| -> Result<DataFile, ConfigError> {
         let join = |v: &Value<'_>| Ok::<_, ConfigError>(source.folder.join(v.text("the name of a file")?));
-        let name = section.need("file", "give the file with the rows, e.g. file = \"basel.csv\"")?;
         let own = section.get("response");
         if let (Some(response), true) = (&own, formula) {
             return Err(response.error("the formula names the response already", "remove it"));
         }
         let response = optional(own, |v| Ok(v.text("the name of a column")?.to_owned()))?.or(response);
+        let client = section.get("name").and_then(|v| v.value.as_str()).unwrap_or_default();
+        if let (Some(table), None) = (tables.get(client), section.get("file")) {
+            return Ok(DataFile { memory: Some(table.clone()), response, ..DataFile::new(client) });
+        }
+        let name = section.need("file", "give the file with the rows, e.g. file = \"basel.csv\"")?;
         let label_file = optional(section.get("label_file"), join)?;
-        let file = DataFile { path: join(&name)?, label_file, format, response, columns, header: header.clone() };
+        let file = DataFile { path: join(&name)?, label_file, format, response, columns, header: header.clone(), memory: None };
         let known = file.format().map_err(|e| name.error(e.to_string(), "rename the file, or state format = \"csv\" in [data]"))?;
         if formula && !matches!(known, Format::Csv | Format::Parquet) {
             return Err(name.error("a formula needs columns with names, which this format has not", "use a CSV or Parquet file"));

@@ -73,6 +73,9 @@ impl Config {
         let step = self.sampler.step.unwrap_or(Schedule::Decreasing { smoothness: 1.0, convexity: 1.0 });
         let mut top: Table = self.resolved(step).parse().unwrap_or_default();
         top.remove("output");
+        if let Some(lp) = self.lp {
+            table(&mut top, "output").insert("lp".into(), Value::Boolean(lp)); // a site must know what it will be asked
+        }
         if let Some(Value::Table(data)) = top.get_mut("data") {
             data.remove("folder");
         }

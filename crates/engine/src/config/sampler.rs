@@ -1,13 +1,16 @@
 //! Read how it is sampled: the sampler, its step and its settings.
 
 use consilience_core::compress::{Compressor, Precision, SpecError};
-use consilience_core::sampler::registry::{self, Settings};
-use consilience_core::sampler::{Average, Batch, NoiseScale, Participation, Synchronise, Weighting};
+use consilience_core::sampler::registry::{self, Row, Settings};
+use consilience_core::sampler::{Anchor, Average, Batch, NoiseScale, Participation, Recipe, Synchronise, Weighting};
 use consilience_core::step::Schedule;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{SamplerConfig, boolean, optional, place};
 use crate::suggest::suggest;
+
+/// No round takes longer than a day.
+const MOST_SECONDS: f64 = 86_400.0;
 
 pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<SamplerConfig, ConfigError> {
     let value = top.need("sampler", "add a table [sampler] with a name, e.g. name = \"lmc\"")?;
@@ -26,9 +29,10 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
         }
     }
     settings.memory_rate = optional(section.get("memory"), |v| v.fraction(false))?;
-    let mut participation_probability = None;
+    let (mut participation_probability, mut round_deadline) = (None, None);
     if let Some(value) = section.get("participation") {
-        settings.participation = Some(read_participation(&value, clients, &mut participation_probability)?);
+        let (participation, p, deadline) = read_participation(&value, clients)?;
+        (settings.participation, participation_probability, round_deadline) = (Some(participation), p, deadline);
     }
     settings.weighting =
         optional(section.get("weighting"), |v| v.choice(&[("1/p", Weighting::InverseProbability), ("b/|A|", Weighting::Ratio)]))?;
@@ -64,8 +68,12 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
     if weights_by_rows && !row.axes.contains(&registry::Axis::Weights) {
         return Err(section.error("weights", format!("the sampler \"{}\" has no such setting", row.name), "remove it, or use fa-ld"));
     }
+    if round_deadline.is_some() {
+        check_elastic(&section, row, &settings, clients)?;
+    }
     section.finish()?;
-    Ok(SamplerConfig { row, step, settings, weights_by_rows, participation_probability, precondition, place: place(&section) })
+    let place = place(&section);
+    Ok(SamplerConfig { row, step, settings, weights_by_rows, participation_probability, round_deadline, precondition, place })
 }
 
 fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {
@@ -132,35 +140,79 @@ fn read_batch(value: &Value<'_>) -> Result<Batch, ConfigError> {
     if value.is_integer() { value.whole(1).map(|n| Batch::Rows(n as usize)) } else { value.fraction(false).map(Batch::Fraction) }
 }
 
-fn read_participation(value: &Value<'_>, clients: Option<usize>, one: &mut Option<f64>) -> Result<Participation, ConfigError> {
+/// After how many seconds a round is closed.
+fn read_deadline(table: &Section<'_>) -> Result<f64, ConfigError> {
+    let deadline = table.need("deadline", "say how many seconds a round may take, e.g. { elastic = 0.7, deadline = 2.0 }")?;
+    let seconds = deadline.positive()?;
+    if seconds > MOST_SECONDS {
+        return Err(deadline.error(format!("{seconds} seconds are more than a day"), "wait for all: participation = \"all\""));
+    }
+    Ok(seconds)
+}
+
+/// Refuse samplers that a client which answers too late would put out of step.
+fn check_elastic(section: &Section<'_>, row: &Row, settings: &Settings, clients: Option<usize>) -> Result<(), ConfigError> {
+    let anchor = row.needs_optimum.then(|| Anchor { residual: vec![0.0], point: vec![0.0] });
+    let recipe = row.recipe(Schedule::Constant(1.0), settings, clients.unwrap_or(1), 1, anchor);
+    if matches!(recipe, Recipe::Uplink(recipe) if recipe.memory_rate.is_some() || recipe.down.is_some()) {
+        let problem =
+            format!("\"{}\" cannot do without a client's answer: its memory here would no longer be that of the client", row.name);
+        return Err(section.error(
+            "participation",
+            problem,
+            "use a sampler without memory, such as lmc, qlsd or qlsd*, or participation = 0.7",
+        ));
+    }
+    if settings.weighting == Some(Weighting::Ratio) {
+        let problem = "weights b/|A| are biased where clients drop out as they do";
+        return Err(section.error("weighting", problem, "remove it: weights are 1/p then"));
+    }
+    Ok(())
+}
+
+/// Who takes part; the one probability of all, if it is one; how long a round may take, if it is elastic.
+fn read_participation(value: &Value<'_>, clients: Option<usize>) -> Result<(Participation, Option<f64>, Option<f64>), ConfigError> {
     if let Some(word) = value.value.as_str() {
-        let fix = "use \"all\", a probability such as 0.5, a list of them, or { clients = 3 }";
-        return if word == "all" { Ok(Participation::All) } else { Err(value.error(format!("\"{word}\" is not known"), fix)) };
+        let fix = "use \"all\", a probability such as 0.5, a list of them, { clients = 3 }, or { elastic = 0.7, deadline = 2.0 }";
+        return if word == "all" {
+            Ok((Participation::All, None, None))
+        } else {
+            Err(value.error(format!("\"{word}\" is not known"), fix))
+        };
     }
-    if value.value.is_table() {
-        let table = value.section()?;
-        let count = table.need("clients", "say how many, e.g. { clients = 3 }")?;
-        let size = count.whole(1)? as usize;
-        if clients.is_some_and(|b| size > b) {
-            return Err(
-                count.error(format!("{size} of {} clients cannot take part", clients.unwrap_or(0)), "use at most the number of clients")
-            );
-        }
+    if !value.value.is_table() {
+        let (list, one) = read_probabilities(value, clients)?;
+        return Ok((Participation::Bernoulli(list), one, None));
+    }
+    let table = value.section()?;
+    if let Some(elastic) = table.get("elastic") {
+        let (list, one) = read_probabilities(&elastic, clients)?;
+        let deadline = read_deadline(&table)?;
         table.finish()?;
-        return Ok(Participation::Fixed(size));
+        return Ok((Participation::Elastic(list), one, Some(deadline)));
     }
-    if value.value.is_array() {
-        let list = value.list("a list of probabilities")?.iter().map(|v| v.fraction(false)).collect::<Result<Vec<_>, _>>()?;
-        if clients.is_some_and(|b| b != list.len()) {
-            return Err(
-                value.error(format!("{} probabilities for {} clients", list.len(), clients.unwrap_or(0)), "give one for each client")
-            );
-        }
-        return Ok(Participation::Bernoulli(list));
+    let count = table.need("clients", "say how many, e.g. { clients = 3 }; or use { elastic = 0.7, deadline = 2.0 }")?;
+    let size = count.whole(1)? as usize;
+    if clients.is_some_and(|b| size > b) {
+        return Err(
+            count.error(format!("{size} of {} clients cannot take part", clients.unwrap_or(0)), "use at most the number of clients")
+        );
     }
-    let p = value.fraction(false)?;
-    *one = Some(p);
-    Ok(Participation::Bernoulli(vec![p; clients.unwrap_or(0)]))
+    table.finish()?;
+    Ok((Participation::Fixed(size), None, None))
+}
+
+/// A probability for each client, and the one of all if it is one.
+fn read_probabilities(value: &Value<'_>, clients: Option<usize>) -> Result<(Vec<f64>, Option<f64>), ConfigError> {
+    if !value.value.is_array() {
+        let p = value.fraction(false)?;
+        return Ok((vec![p; clients.unwrap_or(0)], Some(p)));
+    }
+    let list = value.list("a list of probabilities")?.iter().map(|v| v.fraction(false)).collect::<Result<Vec<_>, _>>()?;
+    if clients.is_some_and(|b| b != list.len()) {
+        return Err(value.error(format!("{} probabilities for {} clients", list.len(), clients.unwrap_or(0)), "give one for each client"));
+    }
+    Ok((list, None))
 }
 
 fn read_synchronise(value: &Value<'_>) -> Result<Synchronise, ConfigError> {

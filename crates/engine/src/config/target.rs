@@ -5,6 +5,7 @@ use super::{
     Cells, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
     optional, own, place,
 };
+use crate::data::memory::Tables;
 use crate::suggest::suggest;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -14,6 +15,7 @@ pub(super) enum ModelName {
     Linear,
     Logistic,
     Softmax,
+    External,
 }
 
 pub(super) const MODELS: &[(&str, ModelName)] = &[
@@ -22,15 +24,16 @@ pub(super) const MODELS: &[(&str, ModelName)] = &[
     ("linear", ModelName::Linear),
     ("logistic", ModelName::Logistic),
     ("softmax", ModelName::Softmax),
+    ("external", ModelName::External),
 ];
 
-pub(super) fn read_target(top: &Section<'_>, source: &Source) -> Result<TargetConfig, ConfigError> {
+pub(super) fn read_target(top: &Section<'_>, source: &Source, tables: &Tables) -> Result<TargetConfig, ConfigError> {
     let data = top.get("data").map(|value| value.section()).transpose()?;
     if let Some(section) = data.as_ref().filter(|section| section.get("name").is_some()) {
         return named::read_target(top, section, source);
     }
     if own::is_meant(top, data.as_ref())? {
-        return own::read_target(top, data.as_ref(), source);
+        return own::read_target(top, data.as_ref(), source, tables);
     }
     let builtin = match data {
         None => None,
@@ -59,7 +62,7 @@ pub(super) fn read_target(top: &Section<'_>, source: &Source) -> Result<TargetCo
                 None if builtin.is_some() => (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default),
                 None => (PriorConfig::Flat, PlacementConfig::Default),
             };
-            let model = if builtin.is_some() { None } else { Some(read_model(&section, clients.clone(), source)?) };
+            let model = if builtin.is_some() { None } else { Some(read_model(&section, clients.clone(), source, tables)?) };
             section.finish()?;
             (temperature, prior, placement, model)
         }
@@ -104,8 +107,15 @@ pub(super) fn read_prior(section: &Section<'_>) -> Result<(PriorConfig, Placemen
     Ok((prior, placement))
 }
 
-fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source) -> Result<ModelConfig, ConfigError> {
+fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source, tables: &Tables) -> Result<ModelConfig, ConfigError> {
     let model = section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
+    if model == ModelName::External {
+        let fix = "remove the [[client]] tables";
+        return match clients {
+            Some(clients) => Err(clients.error("the program that brings the model brings its clients, too", fix)),
+            None => Ok(ModelConfig::External(place(section))),
+        };
+    }
     let fix = "add one [[client]] table for each client";
     let Some(clients) = clients else { return Err(section.error("client", "there are no clients", fix)) };
     let list = clients.list("a list of [[client]] tables")?;
@@ -118,7 +128,7 @@ fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source
     }
     let kind = read_kind(section, model)?;
     let intercept = kind != RowsModel::Isotropic && optional(section.get("intercept"), boolean)?.unwrap_or(true);
-    let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, kind);
+    let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, kind);
     Ok(ModelConfig::Rows { kind, intercept, clients: list.iter().enumerate().map(read).collect::<Result<_, _>>()? })
 }
 
@@ -131,7 +141,7 @@ pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsM
             let classes = section.need("classes", "softmax needs the number of labels, e.g. classes = 10")?.whole(2)?;
             RowsModel::Softmax { classes: classes as usize }
         }
-        ModelName::Gaussian | ModelName::Isotropic => RowsModel::Isotropic,
+        ModelName::Gaussian | ModelName::Isotropic | ModelName::External => RowsModel::Isotropic, // the others have no rows here
     })
 }
 
@@ -176,7 +186,7 @@ fn read_gaussian_client(i: usize, section: &Section<'_>, source: &Source) -> Res
     Ok(client)
 }
 
-fn read_rows_client(i: usize, section: &Section<'_>, source: &Source, kind: RowsModel) -> Result<RowsClient, ConfigError> {
+fn read_rows_client(i: usize, section: &Section<'_>, source: &Source, tables: &Tables, kind: RowsModel) -> Result<RowsClient, ConfigError> {
     let name = client_name(i, section)?;
     let cells = match (section.get("file"), section.get("rows")) {
         (Some(file), None) => Cells::File(source.folder.join(file.text("the name of a CSV file")?)),
@@ -190,7 +200,7 @@ fn read_rows_client(i: usize, section: &Section<'_>, source: &Source, kind: Rows
         (None, None) if ["mean", "precision", "covariance"].iter().any(|key| section.get(key).is_some()) => {
             return Err(section.error("file", "it is not set", "give the client's rows, e.g. file = \"basel.csv\""));
         }
-        (None, None) => Cells::Elsewhere,
+        (None, None) => tables.get(&name).map_or(Cells::Elsewhere, |table| Cells::Table(table.clone())),
         (Some(_), Some(_)) => return Err(section.error("rows", "a file is given too", "give one of the two")),
     };
     let response = if kind == RowsModel::Isotropic { None } else { optional(section.get("response"), |v| v.text("the name of a column"))? };

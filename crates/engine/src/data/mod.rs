@@ -19,6 +19,7 @@ mod encode;
 mod federation;
 pub mod formats;
 pub mod formula;
+pub mod memory;
 mod moments;
 pub mod partition;
 mod plan;

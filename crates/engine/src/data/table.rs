@@ -73,6 +73,18 @@ pub enum TableError {
         /// How many it should have.
         expected: usize,
     },
+    /// Columns in memory that are not equally long.
+    #[error("{file}: the column `{column}` has {found} rows where the first has {expected}: give every column the same length")]
+    Length {
+        /// The client.
+        file: String,
+        /// The column.
+        column: String,
+        /// Its rows.
+        found: usize,
+        /// The first column's.
+        expected: usize,
+    },
     /// A field that does not fit its column.
     #[error("{file}, line {line}, column `{column}`: `{found}` is not {expected}")]
     Field {

@@ -108,6 +108,14 @@ pub struct Reference {
     pub acceptance: Option<f64>,
 }
 
+impl Reference {
+    /// How it was made, in a few words.
+    pub fn describe(&self) -> String {
+        let accepted = self.acceptance.map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
+        format!("{}{accepted}", self.method.says())
+    }
+}
+
 /// Why there is no reference.
 #[derive(Debug, Error)]
 pub enum ReferenceError {
@@ -170,6 +178,7 @@ impl LongLmc {
             settings: SamplerSettings { precision: Some(Precision::F64), ..SamplerSettings::default() },
             weights_by_rows: false,
             participation_probability: None,
+            round_deadline: None,
             precondition: true,
             place: Place { line: config.sampler.place.line, field: "target".into() },
         };

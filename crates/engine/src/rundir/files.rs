@@ -30,6 +30,9 @@ pub(super) struct RunFile {
     pub(super) reference: bool,
     notes: Vec<String>,
     warnings: Vec<String>,
+    /// The fingerprint of the draws, where they are here.
+    #[serde(default)]
+    digest: Option<String>,
     /// Where the draws are, if not here.
     #[serde(default)]
     streamed: Option<StreamedFile>,
@@ -105,6 +108,7 @@ impl RunFile {
             reference: record.reference.is_some(),
             notes: record.notes.clone(),
             warnings: record.warnings.clone(),
+            digest: record.streamed.is_none().then(|| record.draws.digest()),
             streamed: record.streamed.as_ref().map(|s| StreamedFile {
                 file: s.file.display().to_string(),
                 chains: s.chains,

@@ -21,6 +21,8 @@ mod judged;
 mod names;
 mod zarr;
 
+pub use names::variables;
+
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;

@@ -6,7 +6,7 @@ const TAKEN: [&str; 6] = ["", ".", "..", "zarr.json", "chain", "draw"];
 const LONGEST: usize = 120;
 
 /// One name of a variable for each parameter: its own name where that is possible, and never the same twice.
-pub(super) fn variables(parameters: &[String]) -> Vec<String> {
+pub fn variables(parameters: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(parameters.len());
     let mut seen = std::collections::BTreeSet::new();
     for parameter in parameters {

@@ -6,6 +6,7 @@ use consilience_core::snapshot::{SnapshotError, State, Visit};
 use thiserror::Error;
 
 use super::journal::{Journal, Replay};
+use super::minutes::{Minutes, split};
 use super::{Disk, StoreError};
 
 /// Why a durable client gave no answer.
@@ -86,22 +87,13 @@ impl<V: Device> Replay for Client<V> {
     }
 }
 
-/// A length and what it counts, and the rest.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
-}
-
 /// A server that writes down the answers of a round before it opens the next.
 #[derive(Debug)]
 pub struct DurableServer<D, E> {
     server: Server<E>,
     journal: Journal<D>,
     draws: u64,
-    /// The answers of this round, as they will be written.
-    round: Vec<u8>,
-    /// Whether the round was closed without some answers.
-    closed: bool,
+    minutes: Minutes,
 }
 
 impl<D: Disk, E: Exchange> DurableServer<D, E> {
@@ -111,7 +103,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
         let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
         server.repeat(); // whether the orders of the open round ever left is not known
-        Ok((DurableServer { server, journal, draws, round: Vec::new(), closed: false }, warnings))
+        Ok((DurableServer { server, journal, draws, minutes: Minutes::default() }, warnings))
     }
 
     /// The same server that survives its own end, but not that of the machine ([`Journal::without_sync`]).
@@ -121,22 +113,14 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
 
     /// Take in the answer of a client.
     pub fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        self.server.handle(from, bytes)?;
-        self.round.extend_from_slice(&from.0.to_le_bytes());
-        self.round.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        self.round.extend_from_slice(bytes);
-        Ok(())
+        self.minutes.handle(&mut self.server, from, bytes, 0)
     }
 
     /// The next thing to do; `None`: wait for answers.
     pub fn poll(&mut self) -> Result<Option<Output>, StoreError> {
-        if (self.closed || !self.round.is_empty()) && self.server.outstanding().next().is_none() {
-            if self.closed {
-                self.round.extend_from_slice(&CLOSED.to_le_bytes());
-            }
-            self.journal.commit(&self.round)?;
-            self.round.clear();
-            self.closed = false;
+        if let Some(record) = self.minutes.record(&self.server) {
+            self.journal.commit(&record)?;
+            self.minutes.clear();
         }
         let output = self.server.poll();
         self.draws += u64::from(output == Some(Output::Happened(Event::Draw)));
@@ -145,9 +129,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
 
     /// Wait no longer in this round, and say who is absent ([`Server::close`]). Who answered is written down: the chain is a function of the seed and of that.
     pub fn close(&mut self) -> Option<Vec<ClientId>> {
-        let absent = self.server.close()?;
-        self.closed = true;
-        Some(absent)
+        self.minutes.close(&mut self.server)
     }
 
     /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this number, less one.
@@ -168,14 +150,10 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
     /// Save the state and begin the log anew: between rounds or within one. Whoever keeps the draws must have made them durable.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         self.journal.checkpoint(&mut Host { server: &mut self.server, draws: &mut self.draws, on_draw: &mut |_, _| {} })?;
-        self.round.clear(); // the snapshot has these answers
-        self.closed = false;
+        self.minutes.clear(); // the snapshot has these answers
         Ok(())
     }
 }
-
-/// What the record of a round that was closed without some answers ends with, where a client's number would be.
-const CLOSED: u32 = u32::MAX;
 
 /// The server as its journal sees it.
 struct Host<'a, E> {
@@ -206,21 +184,7 @@ impl<E: Exchange> State for Host<'_, E> {
 impl<E: Exchange> Replay for Host<'_, E> {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
         self.drain();
-        let mut rest = record;
-        while let Some((from, more)) = rest.split_first_chunk::<4>() {
-            let from = ClientId(u32::from_le_bytes(*from));
-            if from.0 == CLOSED && more.is_empty() {
-                self.server.close();
-                rest = more;
-                break;
-            }
-            let Some((bytes, more)) = split(more) else { return Err("it is too short".into()) };
-            self.server.handle(from, bytes).map_err(|refusal| refusal.to_string())?;
-            rest = more;
-        }
-        if !rest.is_empty() || self.server.outstanding().next().is_some() {
-            return Err("it lacks an answer".into());
-        }
+        Minutes::replay(self.server, record, |_, _| {})?;
         self.drain();
         Ok(())
     }

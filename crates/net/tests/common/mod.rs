@@ -12,9 +12,9 @@ use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Outcome, Progress, sample};
-use consilience_engine::site::names;
-use consilience_net::join::{JoinError, JoinOptions, join};
-use consilience_net::serve::{ServeError, ServeOptions, Served, Stage, serve};
+use consilience_engine::site::{Own, names};
+use consilience_net::join::{Credentials, JoinError, JoinOptions, join};
+use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, Stage, bind, serve};
 use consilience_net::status::Status;
 use consilience_net::worker::Brings;
 
@@ -56,14 +56,7 @@ impl Serving {
 }
 
 pub fn options() -> ServeOptions {
-    ServeOptions {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        papers: None,
-        state: None,
-        http: None,
-        deadline: Some(Duration::from_secs(100)),
-        largest_norm: 1e12,
-    }
+    ServeOptions { deadline: Some(Duration::from_secs(100)), ..ServeOptions::new(Admission::Word) }
 }
 
 pub fn start(config: &Config, options: ServeOptions) -> Serving {
@@ -76,18 +69,18 @@ pub fn start(config: &Config, options: ServeOptions) -> Serving {
                 let _ = tell.send(address);
             }
         };
-        serve(&config, &options, &shared, tell, |served| served)
+        serve(bind("127.0.0.1:0".parse().unwrap()).unwrap(), &config, &options, &shared, tell, |served| served)
     });
     let address = told.recv().unwrap();
     Serving { address, http: wants_http.then(|| told.recv().unwrap()), status, thread }
 }
 
 pub fn brings(site: &str) -> Brings {
-    Brings { site: site.into(), data: None, expects: None, state: None, allows_simulation: true }
+    Brings { allows_simulation: true, ..Brings::new(site, Own::Stated) }
 }
 
 pub fn joining(address: SocketAddr) -> JoinOptions {
-    JoinOptions { server: address.to_string(), server_name: None, papers: None, patience: Some(Duration::from_secs(60)) }
+    JoinOptions { server: address.to_string(), server_name: None, credentials: Credentials::Word, patience: Some(Duration::from_secs(60)) }
 }
 
 pub fn site(brings: Brings, options: JoinOptions) -> JoinHandle<Result<bool, JoinError>> {
@@ -111,9 +104,7 @@ pub fn same(name: &str, served: &Served, (problem, plan, outcome): &(Problem, Pl
     assert_eq!(served.plan.survey, plan.survey, "{name}: the surveys' ledger");
     assert_eq!(served.outcome.draws, outcome.draws, "{name}: the draws");
     assert_eq!(served.outcome.ledger, outcome.ledger, "{name}: the ledger");
-    // A server has no rows, and does not know how many gradients a site has evaluated until the end.
-    let known: Vec<_> = outcome.statistics.iter().filter(|s| s.name != "gradients").cloned().collect();
-    assert_eq!(served.outcome.statistics, known, "{name}");
+    assert_eq!(served.outcome.statistics, outcome.statistics, "{name}");
     assert_eq!(served.outcome.rows_evaluated, outcome.rows_evaluated, "{name}");
     assert_eq!((&served.problem.parameters, &served.problem.notes), (&problem.parameters, &problem.notes), "{name}");
     assert_eq!(served.problem.moments_bits, problem.moments_bits, "{name}");

@@ -1,6 +1,7 @@
 //! Open a file of your own, by the ending of its name or by a stated format.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::npy::{self, Array};
 use super::{At, FormatError, Labels, cifar, covtype, csv, idx, libsvm, npz, parquet, read};
@@ -59,12 +60,14 @@ pub struct DataFile {
     pub columns: Option<usize>,
     /// The names of the columns of a text file without a header.
     pub header: Option<Vec<String>>,
+    /// The rows themselves, where they are in memory: the path is then no more than their name.
+    pub memory: Option<Arc<Table>>,
 }
 
 impl DataFile {
     /// A file of which nothing else is known.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        DataFile { path: path.into(), label_file: None, format: None, response: None, columns: None, header: None }
+        DataFile { path: path.into(), label_file: None, format: None, response: None, columns: None, header: None, memory: None }
     }
 
     fn name(&self) -> String {
@@ -75,6 +78,9 @@ impl DataFile {
     pub fn format(&self) -> Result<Format, FormatError> {
         if let Some(format) = self.format {
             return Ok(format);
+        }
+        if self.memory.is_some() {
+            return Ok(Format::Parquet); // named columns that know what they are
         }
         let file = self.name();
         let plain = file.trim_end_matches(".gz").trim_end_matches(".xz");
@@ -90,6 +96,9 @@ impl DataFile {
 
     /// The named columns of a text or Parquet file. Text is read by `schema`, where one is given, else by what its columns look like.
     pub fn table(&self, schema: Option<&Schema>) -> Result<Table, FormatError> {
+        if let Some(table) = &self.memory {
+            return Ok(Table::clone(table));
+        }
         let file = self.name();
         match self.format()? {
             Format::Parquet => parquet::parse(&read(&self.path)?, &file),

@@ -1,0 +1,69 @@
+//! Carry exchanges with a model that answers all clients of a process in one call.
+
+use super::{Device, Event, Exchange, Ledger};
+use crate::ask::Ask;
+use crate::joint::{EvaluationError, Joint};
+
+/// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a question, what all of them ask is answered in one call. Clients that walk
+/// do so in lock-step. The chain is that of [`super::exchange`], bit for bit.
+///
+/// What is kept here between exchanges is room, not state: snapshots are taken between exchanges, when nobody has an open question.
+#[derive(Debug)]
+pub struct Jointly<'j> {
+    joint: &'j dyn Joint,
+    room: Vec<Ask<'static>>,
+}
+
+impl<'j> Jointly<'j> {
+    /// Exchanges with this model.
+    pub fn new(joint: &'j dyn Joint) -> Self {
+        Jointly { joint, room: Vec::new() }
+    }
+
+    /// Carry one exchange. If the model fails, clients are left in the middle of it: the server still has its last draw, but the chain can only go on from a snapshot that was taken before.
+    pub fn exchange<S: Exchange + ?Sized>(
+        &mut self,
+        server: &mut S,
+        clients: &mut [Box<dyn Device>],
+        ledger: &mut Ledger,
+    ) -> Result<Event, EvaluationError> {
+        for id in server.cohort() {
+            let order = server.order(*id);
+            ledger.down(*id, &order);
+            clients[id.index()].begin(&order);
+        }
+        loop {
+            let mut asks = empty(std::mem::take(&mut self.room));
+            let mut cohort = server.cohort().iter().peekable(); // in ascending order
+            for (index, client) in clients.iter_mut().enumerate() {
+                if cohort.next_if(|id| id.index() == index).is_some() {
+                    asks.extend(client.pending());
+                }
+            }
+            if asks.is_empty() {
+                self.room = empty(asks);
+                break;
+            }
+            let answered = self.joint.evaluate(&mut asks);
+            self.room = empty(asks);
+            answered?;
+            for id in server.cohort() {
+                clients[id.index()].resume();
+            }
+        }
+        for at in 0..server.cohort().len() {
+            let id = server.cohort()[at];
+            let reply = clients[id.index()].reply();
+            ledger.up(id, &reply);
+            server.absorb(id, &reply);
+        }
+        Ok(server.advance())
+    }
+}
+
+/// The same room for asks of another time: collecting in place allocates nothing.
+#[allow(clippy::unnecessary_filter_map)] // a filter would keep the lifetime
+fn empty<'a>(mut asks: Vec<Ask<'_>>) -> Vec<Ask<'a>> {
+    asks.clear();
+    asks.into_iter().filter_map(|_| None).collect()
+}

@@ -1,0 +1,129 @@
+//! A run whose frames are carried by post, to sites that forget everything between letters, is the run of one process: also where letters are lost, and state with them.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use common::*;
+use consilience_engine::config::Config;
+use consilience_engine::run::Progress;
+use consilience_engine::site::names;
+use consilience_net::post::{Correspondent, Post};
+use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, serve_by_post};
+use consilience_net::status::Status;
+use consilience_net::worker::Brings;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        Folder(std::env::temp_dir().join(format!("consilience-post-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Serve by post. `meddle` may spoil the answer to a letter (`None`: it is lost), given the letter's number and the site.
+fn by_post(
+    config: &Config,
+    folder: &Folder,
+    mut meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
+) -> (Result<Served, ServeError>, usize) {
+    let sites = names(config).unwrap();
+    let post = Post::new(&sites);
+    let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
+    let served = {
+        let (post, config) = (post.clone(), config.clone());
+        std::thread::spawn(move || serve_by_post(&post, &config, &ServeOptions::new(Admission::Word), &status, |_| {}, |served| served))
+    };
+    let mut letters = 0;
+    while !served.is_finished() {
+        let mut idle = true;
+        for (index, site) in sites.iter().enumerate() {
+            let Some(letter) = post.collect(index) else { continue };
+            idle = false;
+            let brings = Brings { state: Some(folder.0.clone()), ..brings(site) };
+            let answered = Correspondent::new(brings).unwrap().answer(&letter).unwrap();
+            letters += 1;
+            match meddle(letters, index, answered.bundle) {
+                Some(bundle) => {
+                    let _ = post.deliver(index, &bundle); // the conductor hears of what is wrong with it
+                }
+                None => post.lost(index, "the letter was lost"),
+            }
+        }
+        if idle {
+            std::thread::yield_now();
+        }
+    }
+    (served.join().unwrap(), letters)
+}
+
+#[test]
+fn samplers_by_post_are_those_of_one_process() {
+    for (name, sampler) in [
+        ("lmc", "name = \"lmc\"\nstep = 0.05"),
+        ("qlsd++", "name = \"qlsd++\"\nrefresh = 5\nprecondition = true"), // surveys, and coordinates that are told
+        ("b-elf", "name = \"b-elf\"\nstep = 0.02"),
+        ("vr-fald*", "name = \"vr-fald*\"\nsynchronise = { probability = 0.3 }"),
+    ] {
+        let config = config(&gaussians(sampler, 60));
+        let (served, letters) = by_post(&config, &Folder::new(name.trim_matches('*')), |_, _, bundle| Some(bundle));
+        same(name, &served.unwrap(), &in_process(&config));
+        assert!(letters > 60, "{name}: {letters} letters");
+    }
+}
+
+#[test]
+fn lost_letters_and_lost_notes_change_nothing() {
+    let config = config(&gaussians("name = \"qlsd++\"\nstep = 0.05", 80));
+    let folder = Folder::new("lost");
+    let notes = folder.0.clone();
+    let mut lost = 0;
+    let (served, _) = by_post(&config, &folder, |letter, site, bundle| {
+        if letter % 23 == 0 {
+            // Site 1 loses what it was told, but not its chains.
+            let _ = std::fs::read_dir(&notes).map(|files| {
+                for file in files.flatten().filter(|file| site == 1 && file.file_name().to_string_lossy().ends_with(".told")) {
+                    std::fs::remove_file(file.path()).unwrap();
+                }
+            });
+        }
+        if letter % 17 == 0 {
+            lost += 1;
+            return None;
+        }
+        Some(bundle)
+    });
+    same("lost letters", &served.unwrap(), &in_process(&config));
+    assert!(lost > 5, "{lost} lost");
+}
+
+#[test]
+fn wrong_letters_are_refused_by_name() {
+    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
+    let folder = Folder::new("wrong");
+    let sites = names(&config).unwrap();
+    let post = Post::new(&sites);
+    assert!(post.deliver(0, &[]).unwrap_err().contains("not begun"));
+    let mut seen = Vec::new();
+    let (served, _) = by_post(&config, &folder, |letter, _, bundle| {
+        // The first few answers are garbage, cut short, or another site's greeting; the site is asked again each time.
+        match letter {
+            1 => Some(vec![200; 40]),
+            2 => Some(bundle[..bundle.len() - 1].to_vec()),
+            _ => {
+                seen.push(letter);
+                Some(bundle)
+            }
+        }
+    });
+    same("wrong letters", &served.unwrap(), &in_process(&config));
+    assert!(!seen.is_empty());
+}

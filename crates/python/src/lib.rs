@@ -1,0 +1,42 @@
+//! Give the engine to Python: glue only. The package's front is `python/consilience/`, which documents what users call.
+
+mod compressor;
+mod errors;
+mod judged;
+mod listing;
+mod measures;
+mod network;
+mod run;
+mod stated;
+mod tables;
+mod watch;
+
+use pyo3::prelude::*;
+
+/// The config of the main job.
+const HEART: &str = include_str!("../../cli/heart.toml");
+
+/// The compiled half of the package `consilience`.
+#[pymodule]
+mod _consilience {
+    #[pymodule_export]
+    use crate::compressor::Compressor;
+    #[pymodule_export]
+    use crate::judged::{compare, exact, reproduce, reproductions};
+    #[pymodule_export]
+    use crate::listing::{fields, samplers};
+    #[pymodule_export]
+    use crate::measures::{distance, measured, summarise};
+    #[pymodule_export]
+    use crate::network::{Correspondent, Serving, join_run, serve_run};
+    #[pymodule_export]
+    use crate::run::{Run, sample};
+
+    use super::{Bound, HEART, PyModule, PyModuleMethods, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("HEART", HEART)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,266 @@
+//! Serve a run to sites elsewhere and join one, over gRPC or by somebody else's post.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use consilience_engine::config::Config;
+use consilience_engine::data::memory::Tables;
+use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::run::Progress;
+use consilience_engine::site::{Own, names};
+use consilience_net::join::{JoinError, JoinOptions};
+use consilience_net::post::{self, Post};
+use consilience_net::serve::{self, Admission, ServeError, ServeOptions, Served};
+use consilience_net::status::Status;
+use consilience_net::ticket::{Invitation, Tickets};
+use consilience_net::worker::{Brings, SiteError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::errors::{Failure, Raised};
+use crate::run::Run;
+use crate::stated::Stated;
+
+/// How long the interpreter waits between two looks at its signals.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A run that is being served.
+#[pyclass(frozen, module = "consilience._consilience")]
+pub struct Serving {
+    sites: Vec<String>,
+    status: Arc<Status>,
+    /// What each site is handed, where they come over a network of ours.
+    invitations: Vec<String>,
+    /// The letter boxes, where somebody else carries the frames.
+    post: Option<Post>,
+    work: Mutex<Option<JoinHandle<Result<Record, Failure>>>>,
+}
+
+/// Serve the run that a config states. With a host sites come over gRPC with tickets, and `host:port` is where they find the server; without, by post.
+#[pyfunction]
+#[pyo3(signature = (stated, created, host=None, listen="0.0.0.0".to_owned(), port=0, state=None, deadline=None))]
+#[allow(clippy::too_many_arguments)] // keywords, for the package's front alone
+pub fn serve_run(
+    stated: Stated,
+    created: String,
+    host: Option<String>,
+    listen: String,
+    port: u16,
+    state: Option<PathBuf>,
+    deadline: Option<f64>,
+) -> PyResult<Serving> {
+    let config = stated.parse(&Tables::new())?;
+    let wrong = |error: &dyn std::fmt::Display| Failure::new(Raised::Error, error);
+    let sites = names(&config).map_err(|e| Failure::complaint(Raised::Config, e, true))?;
+    let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
+    let options = |admission| {
+        let deadline = deadline.map(Duration::try_from_secs_f64).transpose().map_err(|e| wrong(&e))?;
+        Ok::<_, Failure>(ServeOptions { state, deadline, ..ServeOptions::new(admission) })
+    };
+    let (shared, stopped) = (Arc::clone(&status), Arc::clone(&status));
+    let (mut invitations, mut letters) = (Vec::new(), None);
+    let work: Box<dyn FnOnce() -> Result<Record, ServeError> + Send> = if let Some(host) = host {
+        let tickets = Tickets::issue(&sites, std::slice::from_ref(&host), SystemTime::now()).map_err(|e| wrong(&e))?;
+        let address: SocketAddr =
+            format!("{listen}:{port}").parse().map_err(|_| wrong(&format!("{listen}:{port} is no address to listen on")))?;
+        let listener = serve::bind(address).map_err(|e| wrong(&e))?;
+        let port = listener.local_addr().map_err(|e| wrong(&e))?.port();
+        let at = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let invite = |site: &String| tickets.invitation(site, &at).map(|invitation| json!(invitation).to_string());
+        invitations = sites.iter().filter_map(invite).collect();
+        let options = options(Admission::Tickets(tickets))?;
+        Box::new(move || serve::serve(listener, &config, &options, &shared, |_| {}, |served| record(&config, served, created)))
+    } else {
+        let post = Post::new(&sites);
+        letters = Some(post.clone());
+        let options = options(Admission::Word)?;
+        Box::new(move || serve::serve_by_post(&post, &config, &options, &shared, |_| {}, |served| record(&config, served, created)))
+    };
+    let work = std::thread::spawn(move || {
+        let done = work().map_err(|error| failed(&stopped, error));
+        stopped.stage("over");
+        done
+    });
+    Ok(Serving { sites, status, invitations, post: letters, work: Mutex::new(Some(work)) })
+}
+
+fn record(config: &Config, served: Served, created: String) -> Record {
+    let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created, seconds: served.seconds };
+    let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
+    record.warnings.extend(served.warnings);
+    record.warnings = consilience_report::warnings_of(&record);
+    record
+}
+
+fn failed(status: &Status, error: ServeError) -> Failure {
+    match error {
+        ServeError::Config(error) => Failure::complaint(Raised::Config, error, true),
+        ServeError::Run(error) => error.into(),
+        ServeError::Lost(_) if !status.view().refusals.is_empty() => {
+            let why: Vec<String> = status.view().refusals.iter().map(|(why, times)| format!("{why} ({times} times)")).collect();
+            Failure::new(Raised::Refused, format!("{error}\n  refused: {}", why.join("; ")))
+        }
+        other => Failure::new(Raised::Sampling, other),
+    }
+}
+
+#[pymethods]
+impl Serving {
+    /// The sites, in order.
+    #[getter]
+    fn sites(&self) -> Vec<String> {
+        self.sites.clone()
+    }
+
+    /// What each site is handed, as JSON, in their order; nothing by post.
+    #[getter]
+    fn invitations(&self) -> Vec<String> {
+        self.invitations.clone()
+    }
+
+    /// How the run stands: the stage, iterations done and in all, and a line for people.
+    fn view(&self) -> (String, u64, u64, String) {
+        let view = self.status.view();
+        (view.stage.clone(), view.done.0, view.done.1, view.line())
+    }
+
+    /// Which sites are connected.
+    fn connected(&self) -> Vec<bool> {
+        self.status.view().sites.iter().map(|site| site.connected).collect()
+    }
+
+    /// Wait so many seconds for the end: the run, or nothing yet.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Run>> {
+        let until = Instant::now() + Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        loop {
+            let work = {
+                let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+                if work.as_ref().is_some_and(JoinHandle::is_finished) { work.take() } else { None }
+            };
+            if let Some(work) = work {
+                let fault = |_| Err(Failure::new(Raised::Error, "this is a fault of the program: please report it"));
+                let record = py.detach(|| work.join().unwrap_or_else(fault))?;
+                return Run::new(py, record).map(Some);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            py.detach(|| std::thread::sleep(left.min(PATIENCE)));
+            py.check_signals()?;
+        }
+    }
+
+    /// Ask the run to stop; what was drawn is kept.
+    fn stop(&self) {
+        serve::stop(&self.status);
+    }
+
+    /// By post: what waits for a site, or nothing.
+    fn collect(&self, site: usize) -> PyResult<Option<Vec<u8>>> {
+        Ok(self.post()?.collect(site))
+    }
+
+    /// By post: deliver what a site answered.
+    fn deliver(&self, py: Python<'_>, site: usize, bundle: Vec<u8>) -> PyResult<()> {
+        let post = self.post()?;
+        py.detach(|| post.deliver(site, &bundle)).map_err(|why| Failure::new(Raised::Refused, why).into())
+    }
+
+    /// By post: say that a site does not answer.
+    fn lost(&self, py: Python<'_>, site: usize, why: &str) -> PyResult<()> {
+        let post = self.post()?;
+        py.detach(|| post.lost(site, why));
+        Ok(())
+    }
+}
+
+impl Serving {
+    fn post(&self) -> Result<&Post, Failure> {
+        self.post.as_ref().ok_or_else(|| Failure::new(Raised::Error, "this run is served over a network, not by post"))
+    }
+}
+
+/// What a site brings: its name, its rows (`None`: they are in the config; a file's name, or the text of a CSV file), where it keeps its state, and whether the server may know its noise.
+#[derive(FromPyObject)]
+pub struct Bringing {
+    site: String,
+    file: Option<PathBuf>,
+    text: Option<String>,
+    state: Option<PathBuf>,
+    allows_simulation: bool,
+}
+
+impl Bringing {
+    fn brings(self) -> Brings {
+        let data = match (self.file, self.text) {
+            (Some(file), _) => Own::File(file),
+            (None, Some(text)) => Own::Text(text.into()),
+            (None, None) => Own::Stated,
+        };
+        Brings { state: self.state, allows_simulation: self.allows_simulation, ..Brings::new(&self.site, data) }
+    }
+}
+
+/// Follow an invitation to the end of the run; whether it came to its end. Ctrl-C is raised.
+#[pyfunction]
+#[pyo3(signature = (bringing, invitation, patience=None))]
+pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: Option<f64>) -> PyResult<bool> {
+    let invitation: Invitation =
+        serde_json::from_str(invitation).map_err(|e| Failure::new(Raised::Error, format!("this is no invitation: {e}")))?;
+    let mut options = JoinOptions::invited(&invitation).map_err(site_failure)?;
+    options.patience = patience.map(Duration::try_from_secs_f64).transpose().map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let work = {
+        let (stop, brings) = (Arc::clone(&stop), bringing.brings());
+        std::thread::spawn(move || consilience_net::join::join(brings, &options, &stop))
+    };
+    let mut raised = None;
+    while !work.is_finished() {
+        py.detach(|| std::thread::sleep(PATIENCE));
+        if let Err(error) = py.check_signals() {
+            stop.store(true, Ordering::Relaxed);
+            raised = Some(error);
+        }
+    }
+    let joined = work.join().unwrap_or_else(|_| Err(JoinError::Stopped));
+    match raised {
+        Some(error) => Err(error),
+        None => Ok(joined.map_err(site_failure)?),
+    }
+}
+
+/// A site that is reached by post.
+#[pyclass(frozen, module = "consilience._consilience")]
+pub struct Correspondent(Mutex<post::Correspondent>);
+
+#[pymethods]
+impl Correspondent {
+    #[new]
+    fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
+        let brings = bringing.brings();
+        let site = py.detach(|| post::Correspondent::new(brings)).map_err(|error| site_failure(JoinError::Site(error)))?;
+        Ok(Correspondent(Mutex::new(site)))
+    }
+
+    /// Do what a bundle asks: what goes back, whether the run is over (and if so whether it came to its end), and why the site takes no part, if so.
+    fn answer(&self, py: Python<'_>, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
+        let answered = py
+            .detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).answer(&bundle))
+            .map_err(|error| site_failure(JoinError::Site(error)))?;
+        Ok((answered.bundle, answered.over, answered.trouble.map(|trouble| trouble.to_string())))
+    }
+}
+
+fn site_failure(error: JoinError) -> Failure {
+    match error {
+        JoinError::Site(SiteError::Config(error)) => Failure::complaint(Raised::Config, error, true),
+        JoinError::Site(SiteError::Refused(_) | SiteError::Disagree(_)) => Failure::new(Raised::Refused, error),
+        other => Failure::new(Raised::Error, other),
+    }
+}

@@ -1,0 +1,187 @@
+//! Sample, and hold what a run leaves behind.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use consilience_core::protocol::Kind;
+use consilience_engine::calibration::Calibration;
+use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
+use consilience_engine::influence::Influence;
+use consilience_engine::plan::Plan;
+use consilience_engine::problem::Problem;
+use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::run::Progress;
+use consilience_engine::statistics::log_density;
+use consilience_engine::{run, rundir};
+use numpy::{PyArray1, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+use crate::errors::{Failure, Raised};
+use crate::stated::Stated;
+use crate::tables::{Columns, tables};
+use crate::watch::watched;
+
+/// A run that has ended.
+#[pyclass(frozen, module = "consilience._consilience")]
+pub struct Run {
+    /// Everything but the draws, which are NumPy's.
+    record: Record,
+    draws: Py<PyArray3<f64>>,
+    digest: String,
+    facts: String,
+}
+
+/// Sample from the posterior that a config states. `show` is called with the iterations done so far, of all there are.
+#[pyfunction]
+#[pyo3(signature = (stated, columns, created, show=None))]
+pub fn sample(py: Python<'_>, stated: Stated, columns: Columns<'_>, created: String, show: Option<Py<PyAny>>) -> PyResult<Run> {
+    let written = stated.written();
+    let tables = tables(&columns)?;
+    let config = stated.parse(&tables)?;
+    let progress = Progress::default();
+    if let Some(show) = &show {
+        let total = config.run.iterations.saturating_mul(config.run.chains as u64);
+        show.call1(py, (0, total))?;
+    }
+    let record = watched(py, &progress, show.as_ref(), || {
+        let problem = Problem::new(&config).map_err(|e| Failure::complaint(Raised::Data, e, written))?;
+        let plan = Plan::new(&config, &problem).map_err(|e| Failure::complaint(Raised::Config, e, written))?;
+        let sinks = match config.draws.clone() {
+            None => Sinks::Memory,
+            Some(path) => Sinks::File { path, parameters: problem.parameters.clone(), hold: MOST_HELD },
+        };
+        let started = Instant::now();
+        let mut outcome = run::sample(&plan, &config.run, config.seed, sinks, &progress)?;
+        let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created, seconds: started.elapsed().as_secs_f64() };
+        let mut left_out = None;
+        match log_density(&problem.target, &outcome.draws) {
+            Ok(lp) => outcome.statistics.insert(0, lp),
+            Err(why) => left_out = Some(why),
+        }
+        let mut record = Record::new(made, &config, &problem, &plan, outcome, None);
+        record.warnings.extend(left_out);
+        judge(&problem, &mut record);
+        record.warnings = consilience_report::warnings_of(&record);
+        Ok(record)
+    })?;
+    Run::new(py, record)
+}
+
+/// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.
+fn judge(problem: &Problem, record: &mut Record) {
+    if record.draws.length() == 0 {
+        return;
+    }
+    let held_out = problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
+    match Calibration::new(&problem.target.clients, held_out.as_ref().map(|rows| &rows[..]), &record.draws) {
+        Ok(calibration) => record.calibration = calibration,
+        Err(why) => record.warnings.push(why),
+    }
+    match Influence::new(&problem.target, &record.draws) {
+        Ok(influence) => record.influence = Some(influence),
+        Err(why) => record.warnings.push(why),
+    }
+}
+
+impl Run {
+    /// Hand the draws to NumPy, which then owns them; nobody may change them.
+    pub fn new(py: Python<'_>, mut record: Record) -> PyResult<Run> {
+        let (chains, length, d) = (record.draws.chains(), record.draws.length(), record.parameters.len());
+        let facts = facts(&record).to_string();
+        let draws = std::mem::replace(&mut record.draws, Draws::new(d));
+        let digest = draws.digest();
+        let array = PyArray1::from_vec(py, draws.into_flat()).reshape([chains, length, d])?;
+        array.readwrite().make_nonwriteable();
+        Ok(Run { record, draws: array.unbind(), digest, facts })
+    }
+
+    /// The record with its draws, which are copied for as long as they are looked at.
+    fn whole(&self, py: Python<'_>) -> PyResult<Record> {
+        let array: PyReadonlyArray3<'_, f64> = self.draws.bind(py).readonly();
+        let [_, length, d] = <[usize; 3]>::try_from(array.shape())?;
+        let chains = array.as_slice()?.chunks((length * d).max(1)).map(<[f64]>::to_vec).collect();
+        Ok(Record { draws: Draws::from_chains(chains, d), ..self.record.clone() })
+    }
+}
+
+#[pymethods]
+impl Run {
+    /// The draws: chain, draw, parameter.
+    #[getter]
+    fn draws(&self, py: Python<'_>) -> Py<PyArray3<f64>> {
+        self.draws.clone_ref(py)
+    }
+
+    /// SHA-256 of the draws' bytes.
+    #[getter]
+    fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Everything that is no array, as JSON.
+    #[getter]
+    fn facts(&self) -> &str {
+        &self.facts
+    }
+
+    /// What stands beside every draw: names, and arrays of chain and draw.
+    #[getter]
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+        let all = self.record.statistics.iter().map(|statistic| {
+            let (chains, length) = (statistic.values.len(), statistic.values.first().map_or(0, Vec::len));
+            Ok((statistic.name.clone(), PyArray1::from_vec(py, statistic.values.concat()).reshape([chains, length])?.into_any()))
+        });
+        all.collect()
+    }
+
+    /// Write a run directory.
+    fn save(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        let record = self.whole(py)?;
+        let written = py.detach(|| {
+            rundir::write(&folder, &record).map_err(|e| Failure::new(Raised::Error, e))?;
+            let page = folder.join("report.html");
+            let failed = |e: std::io::Error| Failure::new(Raised::Error, format!("{}: {e}", page.display()));
+            std::fs::write(&page, consilience_report::html(&record)).map_err(failed)
+        });
+        Ok(written?)
+    }
+
+    /// The report, as one HTML page.
+    fn html(&self, py: Python<'_>) -> PyResult<String> {
+        let record = self.whole(py)?;
+        Ok(py.detach(|| consilience_report::html(&record)))
+    }
+}
+
+/// What a run says of itself, without its draws.
+fn facts(record: &Record) -> Value {
+    let sent = |direction: &str| -> Value {
+        let of = |kind: Kind| record.sent.iter().filter(|s| s.direction == direction && s.kind == kind.name()).map(|s| s.bits).sum::<u64>();
+        Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(of(kind)))).collect::<serde_json::Map<_, _>>().into()
+    };
+    json!({
+        "config": record.config,
+        "sampler": record.sampler.0,
+        "seed": record.seed,
+        "step": record.step,
+        "iterations": record.iterations,
+        "burn_in": record.burn_in,
+        "thin": record.thin,
+        "seconds": record.seconds,
+        "created": record.created,
+        "version": record.version,
+        "interrupted": record.interrupted,
+        "parameters": record.parameters,
+        "variables": rundir::variables(&record.parameters),
+        "sites": record.sites.iter().map(|s| json!({ "name": s.name, "rows": s.rows, "bits_up": s.bits.0, "bits_down": s.bits.1 })).collect::<Vec<_>>(),
+        "up": sent("up"),
+        "down": sent("down"),
+        "uncompressed": [record.uncompressed.0, record.uncompressed.1],
+        "before_sampling": [record.before_sampling.0, record.before_sampling.1],
+        "rows_evaluated": record.rows_evaluated,
+        "notes": record.notes,
+        "warnings": record.warnings,
+        "draws_file": record.streamed.as_ref().map(|s| s.file.display().to_string()),
+    })
+}

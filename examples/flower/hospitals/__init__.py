@@ -1,0 +1,1 @@
+"""Four hospitals, one posterior, on Flower."""

@@ -1,0 +1,46 @@
+"""One posterior from sites that may not pool their data.
+
+>>> import consilience
+>>> result = consilience.heart(iterations=2000, seed=1, progress=False)
+>>> result.draws.shape
+(4, 190, 22)
+"""
+
+from __future__ import annotations
+
+from . import measures, network
+from ._consilience import __version__
+from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
+from ._listing import fields, samplers
+from ._result import Result, Summary
+from ._sample import heart, sample
+from .compressors import Compressor, compressor
+from .errors import ConfigError, DataError, Error, InterruptedWarning, Refused, SamplingError
+
+__all__ = [
+    "Comparison",
+    "Compressor",
+    "ConfigError",
+    "DataError",
+    "Error",
+    "Exact",
+    "InterruptedWarning",
+    "Law",
+    "Refused",
+    "Reproduction",
+    "Result",
+    "SamplingError",
+    "Summary",
+    "__version__",
+    "compare",
+    "compressor",
+    "exact",
+    "fields",
+    "heart",
+    "measures",
+    "network",
+    "reproduce",
+    "reproductions",
+    "sample",
+    "samplers",
+]

@@ -1,0 +1,22 @@
+"""List what there is."""
+
+from __future__ import annotations
+
+import json
+
+from . import _consilience
+
+
+def samplers() -> list[dict[str, str]]:
+    """Every sampler: ``name``, ``family``, ``paper``, and what it ``says`` it does.
+
+    >>> import consilience
+    >>> [s["name"] for s in consilience.samplers()][:3]
+    ['lmc', 'sgld', 'lsd*']
+    """
+    return list(json.loads(_consilience.samplers()))
+
+
+def fields() -> list[dict[str, str]]:
+    """Every field of a config: its ``table``, ``key``, the ``values`` that it may have, its ``default``, and what it ``says``."""
+    return list(json.loads(_consilience.fields()))

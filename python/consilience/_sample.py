@@ -1,0 +1,231 @@
+"""State what is sampled and how, and sample it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import tomllib
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _consilience
+from ._progress import shower
+from ._result import Result
+from ._tables import Cells, columns_of
+from .errors import ConfigError, InterruptedWarning
+
+#: A config: a dictionary, the text of a TOML file, or the path of one.
+Config = Mapping[str, Any] | str | os.PathLike[str]
+
+#: Which table of a config an argument belongs to; all others are settings of the sampler.
+PLACES = {
+    "target": ("temperature", "noise_variance", "classes", "intercept", "prior", "likelihood"),
+    "data": ("test", "labels", "scale"),
+    "run": ("chains", "iterations", "burn_in", "thin", "threads", "start"),
+}
+MODELS = ("gaussian", "isotropic", "linear", "logistic", "softmax")
+
+
+class Stated(NamedTuple):
+    """A config as it crosses the border."""
+
+    #: TOML, or JSON of a dictionary.
+    text: str
+    json: bool
+    #: What complaints call it.
+    file: str
+    #: What its files are relative to.
+    folder: str
+
+
+Columns = list[tuple[str, list[tuple[str, Cells]]]]
+
+
+def sample(
+    model: str | None = None,
+    clients: Mapping[str, Any] | Sequence[Any] | None = None,
+    *,
+    config: Config | None = None,
+    sampler: str | None = None,
+    step: Any = None,
+    chains: int | None = None,
+    iterations: int | None = None,
+    seed: int | None = None,
+    prior: Any = None,
+    compress: Any = None,
+    response: str | None = None,
+    progress: bool = True,
+    **more: Any,
+) -> Result:
+    """Draw from the one posterior that all clients together have.
+
+    >>> import numpy as np, consilience
+    >>> rng = np.random.default_rng(1)
+    >>> def site(n):
+    ...     x = rng.normal(size=n)
+    ...     return {"dose": x, "ill": (rng.random(n) < 1 / (1 + np.exp(-x))).astype(float)}
+    >>> result = consilience.sample("ill == 1 ~ dose", {"basel": site(80), "zurich": site(50)}, sampler="lmc", seed=3, progress=False)
+    >>> result.parameters
+    ['intercept', 'dose']
+
+    Args:
+        model: ``"logistic"``, ``"linear"``, ``"softmax"``, ``"isotropic"`` or ``"gaussian"``; or a formula such as ``"ill == yes ~ age + C(site)"``, by which the sites agree on
+            codes, means and deviations. Without a formula columns are taken as they are, and the last one (or ``response``) is explained.
+        clients: ``{name: table}``. A table is a dictionary of columns, a structured array, a pair ``(X, y)``, or a pandas, polars or Arrow table. A Gaussian
+            client is ``{"mean": ..., "precision": ...}`` (or ``"covariance"``).
+        config: everything at once, as the command takes it: a dictionary, the text of a TOML file, or its path. Other arguments change it.
+        sampler: a name of :func:`consilience.samplers`; ``"lmc"`` if nothing is said.
+        step: ``"auto"``, a number, or a schedule.
+        chains, iterations: how many chains, and how many Langevin iterations each has, burn-in (a tenth) included.
+        seed: the same seed gives the same chains, bit for bit, here and in the command.
+        prior: the variance of a Gaussian prior, or ``{"law": "laplace", "scale": 1.0}`` and the like.
+        compress: how clients compress what they send, such as ``"qsgd(16)"``.
+        response: which column is explained.
+        progress: show a bar on a terminal or in a notebook.
+        **more: any other setting of a config: ``burn_in``, ``thin``, ``start``, ``threads``, ``temperature``, ``test``, ... and those of the sampler: ``batch``, ``refresh``,
+            ``precondition``, ``participation``, ``synchronise``, ...
+
+    Raises:
+        ConfigError: something about the arguments is wrong; ``DataError``: something about the rows.
+        SamplingError: a chain diverged.
+
+    Ctrl-C stops the chains and returns what they have drawn, with an :class:`InterruptedWarning`; before the first draw is kept it is raised as usual.
+    """
+    settings = dict(sampler=sampler, step=step, chains=chains, iterations=iterations, seed=seed, prior=prior, compress=compress, response=response)
+    stated, columns = state(model, clients, config, settings | more)
+    return perform(stated, columns, progress)
+
+
+def heart(*, progress: bool = True, **settings: Any) -> Result:
+    """The main job of the command: four hospitals, one posterior of heart disease. Takes the settings of :func:`sample`.
+
+    >>> import consilience
+    >>> result = consilience.heart(iterations=2000, progress=False)
+    >>> [site["name"] for site in result.sites]
+    ['cleveland', 'hungarian', 'switzerland', 'va']
+    """
+    return sample(config=_consilience.HEART, progress=progress, **settings)
+
+
+def perform(stated: Stated, columns: Columns, progress: bool) -> Result:
+    """Sample what was stated."""
+    bar = shower(progress, "sampling")
+    try:
+        run = _consilience.sample(stated, columns, now(), bar)
+    finally:
+        if bar is not None:
+            bar.close()
+    result = Result(run)
+    if result.interrupted:
+        if result.draws.shape[1] == 0:
+            raise KeyboardInterrupt
+        warnings.warn(f"stopped before the end: {result.draws.shape[1]} draws a chain are kept", InterruptedWarning, stacklevel=3)
+    return result
+
+
+def now() -> str:
+    """This moment in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def state(
+    model: str | None, clients: Mapping[str, Any] | Sequence[Any] | None, config: Config | None, settings: Mapping[str, Any]
+) -> tuple[Stated, Columns]:
+    """A config as text, once, and the rows that are in memory."""
+    settings = {key: value for key, value in settings.items() if value is not None}
+    if config is None and model is None:
+        raise ConfigError('there is nothing to sample\n  give a model and clients, e.g. sample("logistic", {"basel": table}), or a config')
+    if config is not None and not isinstance(config, Mapping) and model is None and clients is None and not settings:
+        return _written(config), []
+    top = _dictionary(config) if config is not None else {"sampler": {"name": "lmc"}}
+    if model is not None:
+        table = top.setdefault("target", {})
+        table["formula" if "~" in model else "model"] = model
+    columns = _clients(top, clients, settings.pop("response", None)) if clients is not None else []
+    _apply(top, settings)
+    folder = "."
+    if isinstance(config, (str, os.PathLike)) and _is_path(config):
+        folder = os.path.dirname(os.fspath(config)) or "."
+    text = json.dumps(top, default=_plain)
+    return Stated(text, True, "the config", folder), columns
+
+
+def _apply(top: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    run = top.get("run", {})
+    if "iterations" in settings and "burn_in" in run and "burn_in" not in settings:
+        run["burn_in"] = run["burn_in"] * settings["iterations"] // run.get("iterations", 10_000)  # as the command does
+    for key, value in settings.items():
+        if key == "seed":
+            top["seed"] = value
+        elif key == "sampler":
+            top.setdefault("sampler", {})["name"] = value
+        elif key == "likelihood":
+            top.setdefault("target", {})["model"] = value
+        elif key == "prior" and isinstance(value, (int, float)):
+            top.setdefault("target", {})["prior"] = {"law": "gaussian", "variance": value}
+        else:
+            place = next((place for place, keys in PLACES.items() if key in keys), "sampler")
+            top.setdefault(place, {})[key] = value
+
+
+def _clients(top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], response: str | None) -> Columns:
+    """Name the clients in the config; give the columns of those with rows."""
+    if not isinstance(clients, Mapping):
+        clients = {f"client {k + 1}": table for k, table in enumerate(clients)}
+    gaussian = top.get("target", {}).get("model") == "gaussian"
+    listed: list[dict[str, Any]] = []
+    columns: Columns = []
+    for name, table in clients.items():
+        if gaussian:
+            listed.append({"name": str(name), **table})
+            continue
+        listed.append({"name": str(name)} | ({"response": response} if response is not None else {}))
+        columns.append((str(name), columns_of(table, f"client {name!r}")))
+    top["client"] = listed
+    return columns
+
+
+def _is_path(config: Config) -> bool:
+    return isinstance(config, os.PathLike) or (isinstance(config, str) and "\n" not in config and "=" not in config)
+
+
+def _written(config: str | os.PathLike[str]) -> Stated:
+    """A config that a person wrote: complaints cite its lines."""
+    if not _is_path(config):
+        return Stated(os.fspath(config), False, "the config", ".")
+    path = Path(config)
+    try:
+        return Stated(path.read_text(), False, str(path), str(path.parent))
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be read: {error}\n  check the path") from error
+
+
+def _dictionary(config: Config) -> dict[str, Any]:
+    if isinstance(config, Mapping):
+        copied: dict[str, Any] = _copied(config)
+        return copied
+    stated = _written(config)
+    try:
+        return tomllib.loads(stated.text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{stated.file}: {error}") from error
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _copied(inner) for key, inner in value.items() if inner is not None}
+    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON has them."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise ConfigError(f"{value!r} is nothing that a config can hold\n  use numbers, texts, lists and dictionaries")

@@ -1,0 +1,223 @@
+"""Serve a run to sites elsewhere, and join one: over our own encrypted streams, or by a post that somebody else carries.
+
+Over our own streams, the server issues an :class:`Invitation` to every site: where it is, the authority that vouches for it in this run alone, and a secret ticket. Hand each site its own.
+
+>>> import threading
+>>> from consilience import network
+>>> config = {"seeds": "simulation", "target": {"model": "gaussian"}, "sampler": {"name": "lmc", "step": 0.1}, "run": {"iterations": 50, "chains": 1},
+...           "client": [{"name": "a", "mean": [0.0], "precision": [[1.0]]}, {"name": "b", "mean": [3.0], "precision": [[2.0]]}]}
+>>> with network.serve(config, host="127.0.0.1") as serving:
+...     sites = [threading.Thread(target=network.join, args=(i,), kwargs={"allow_simulation_seeds": True}) for i in serving.invitations.values()]
+...     for site in sites: site.start()
+...     result = serving.result()
+>>> result.draws.shape
+(1, 45, 1)
+
+By post, whoever carries messages brings a site what waits for it, and brings back what it answers:
+
+>>> serving = network.serve(config)
+>>> sites = [network.Site(name, allow_simulation_seeds=True) for name in serving.sites]
+>>> while (result := serving.poll()) is None:
+...     for k, site in enumerate(sites):
+...         if (letter := serving.collect(k)) is not None:
+...             serving.deliver(k, site.answer(letter))
+>>> result.draws.shape
+(1, 45, 1)
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _consilience
+from ._result import Result
+from ._sample import Config, now, state as stated_of
+from ._tables import columns_of
+from .errors import Error
+
+__all__ = ["Invitation", "Serving", "Site", "join", "serve"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Invitation:
+    """What one site is handed. Keep it secret: it admits its bearer as that site, for this run."""
+
+    site: str
+    server: str
+    authority: str = dataclasses.field(repr=False)
+    ticket: str = dataclasses.field(repr=False)
+
+    def to_json(self) -> str:
+        """As text, for whoever hands it over."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Invitation":
+        """Read it again."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise Error(f"this is no invitation: {error}") from error
+
+
+class Serving:
+    """A run that is being served, on threads of its own. As a context it is stopped at the end."""
+
+    def __init__(self, serving: _consilience.Serving) -> None:
+        self._serving = serving
+        #: The sites, in the order of the config.
+        self.sites: list[str] = serving.sites
+        #: What each site is handed; empty by post.
+        self.invitations: dict[str, Invitation] = {i.site: i for i in map(Invitation.from_json, serving.invitations)}
+        self._result: Result | None = None
+
+    def poll(self, seconds: float = 0.0) -> Result | None:
+        """The result, if the run ends within so many seconds. What went wrong is raised."""
+        if self._result is None and (run := self._serving.wait(seconds)) is not None:
+            self._result = Result(run)
+        return self._result
+
+    def result(self) -> Result:
+        """Wait for the end. Ctrl-C stops the run, and gives what was drawn."""
+        while True:
+            try:
+                if (result := self.poll(1.0)) is not None:
+                    return result
+            except KeyboardInterrupt:
+                self.stop()
+
+    def stop(self) -> None:
+        """Ask the run to stop; what was drawn is kept."""
+        self._serving.stop()
+
+    @property
+    def progress(self) -> str:
+        """How the run stands, in a line."""
+        return self._serving.view()[3]
+
+    @property
+    def connected(self) -> dict[str, bool]:
+        """Which sites are connected."""
+        return dict(zip(self.sites, self._serving.connected()))
+
+    def collect(self, site: int) -> bytes | None:
+        """By post: what waits for a site. An empty letter is a knock."""
+        return self._serving.collect(site)
+
+    def deliver(self, site: int, letter: bytes) -> None:
+        """By post: deliver what a site answered. A letter that makes no sense raises ``Refused``; the run goes on, and asks again."""
+        self._serving.deliver(site, letter)
+
+    def lost(self, site: int, why: str) -> None:
+        """By post: say that a letter was lost or a site does not answer. It is asked again."""
+        self._serving.lost(site, why)
+
+    def __enter__(self) -> "Serving":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def serve(
+    config: Config,
+    *,
+    host: str | None = None,
+    listen: str = "0.0.0.0",
+    port: int = 0,
+    state: str | os.PathLike[str] | None = None,
+    deadline: float | None = None,
+    **settings: Any,
+) -> Serving:
+    """Serve a run. The server has no rows: a client of the config may be no more than a name.
+
+    Args:
+        config: as :func:`consilience.sample` takes it; ``**settings`` change it.
+        host: under which name or address the sites find the server; without it the run is served by post.
+        listen, port: where it listens; port 0 takes any that is free.
+        state: a folder in which the run is kept, so that a server that dies goes on where it was.
+        deadline: how many seconds nothing may go forward before the run is given up.
+    """
+    stated, _ = stated_of(None, None, config, settings)
+    return Serving(_consilience.serve_run(stated, now(), host, listen, port, state, deadline))
+
+
+class _Bringing(NamedTuple):
+    site: str
+    file: str | None
+    text: str | None
+    state: str | None
+    allows_simulation: bool
+
+
+def _bringing(site: str, rows: Any, state: str | os.PathLike[str] | None, allow_simulation_seeds: bool) -> _Bringing:
+    file = os.fspath(rows) if isinstance(rows, (str, os.PathLike)) else None
+    text = None if rows is None or file is not None else _csv(rows, site)
+    return _Bringing(site, file, text, None if state is None else os.fspath(state), allow_simulation_seeds)
+
+
+def _csv(table: Any, site: str) -> str:
+    """A table as the text of a CSV file; numbers to the last bit."""
+    columns = columns_of(table, f"site {site!r}")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([name for name, _ in columns])
+    writer.writerows(zip(*([_word(value) for value in cells] for _, cells in columns)))
+    return out.getvalue()
+
+
+def _word(value: Any) -> str:
+    if value is None or (isinstance(value, float) and value != value):
+        return ""
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    return str(value)
+
+
+class Site:
+    """A site that is reached by post.
+
+    Args:
+        site: its name in the server's config.
+        rows: its rows: a file, or any table that :func:`consilience.sample` takes; ``None``: they stand in the config.
+        state: a folder in which it keeps what the next letter needs. With one, a site may be made anew for every letter; without, it must live as long as the run.
+        allow_simulation_seeds: whether the server may know the site's noise. Never in earnest.
+    """
+
+    def __init__(
+        self, site: str, rows: Any = None, *, state: str | os.PathLike[str] | None = None, allow_simulation_seeds: bool = False
+    ) -> None:
+        self._site = _consilience.Correspondent(_bringing(site, rows, state, allow_simulation_seeds))
+        #: Whether the run is over, and if so whether it came to its end.
+        self.over: bool | None = None
+        #: Why the site takes no part, if so; the server is told.
+        self.trouble: str | None = None
+
+    def answer(self, letter: bytes) -> bytes:
+        """Do what a letter asks. Nothing leaves before it is kept."""
+        answer, self.over, self.trouble = self._site.answer(letter)
+        return answer
+
+
+def join(
+    invitation: Invitation,
+    rows: Any = None,
+    *,
+    state: str | os.PathLike[str] | None = None,
+    allow_simulation_seeds: bool = False,
+    patience: float | None = None,
+) -> bool:
+    """Take part in a run, to its end. It comes back by itself when the connection is lost; with ``state`` also after it was killed and is started again.
+
+    Returns whether the run came to its end. ``patience`` is how many seconds to look for a server that is away; without it, for ever.
+    """
+    return _consilience.join_run(_bringing(invitation.site, rows, state, allow_simulation_seeds), invitation.to_json(), patience)

@@ -1,0 +1,89 @@
+"""Chains that are carried over streams, or letter by letter, are those of `sample`, bit for bit."""
+
+import threading
+
+import consilience
+import numpy as np
+import pytest
+from consilience import network
+
+rng = np.random.default_rng(11)
+
+
+def site(rows):
+    x = rng.normal(size=rows)
+    return {"dose": x, "ill": (rng.random(rows) < 1 / (1 + np.exp(-x))).astype(float)}
+
+
+SITES = {"north": site(30), "the south": site(20), "west": site(25)}
+SAMPLERS = {
+    "lmc": {"name": "lmc"},
+    "qlsd++": {"name": "qlsd++", "batch": 5, "refresh": 20, "precondition": True},
+    "b-elf": {"name": "b-elf", "step": 0.02},
+    "vr-fald*": {"name": "vr-fald*", "batch": 5},
+}
+
+
+def config_of(sampler, seeds="simulation"):
+    return {
+        "seed": 3,
+        "seeds": seeds,
+        "target": {"model": "logistic", "prior": {"law": "gaussian", "variance": 4.0}},
+        "client": [{"name": name} for name in SITES],
+        "sampler": SAMPLERS[sampler],
+        "run": {"chains": 2, "iterations": 40},
+    }
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_same_chains_over_streams_and_by_post(sampler, tmp_path):
+    config = config_of(sampler)
+    expected = consilience.sample(config=config, clients=SITES, progress=False)
+
+    with network.serve(config, host="localhost", listen="127.0.0.1") as serving:
+        ends = []
+        join = lambda i: ends.append(network.join(i, SITES[i.site], allow_simulation_seeds=True))  # noqa: E731
+        threads = [threading.Thread(target=join, args=(i,)) for i in serving.invitations.values()]
+        for thread in threads:
+            thread.start()
+        streamed = serving.result()
+        for thread in threads:
+            thread.join()
+    assert ends == [True] * 3 and streamed.digest == expected.digest and streamed.bits == expected.bits
+
+    serving = network.serve(config)
+    forgets = sampler in ("qlsd++", "vr-fald*")  # all but what is on disk, as if every letter had a process of its own
+    wake = lambda name: network.Site(name, SITES[name], state=tmp_path if forgets else None, allow_simulation_seeds=True)  # noqa: E731
+    awake = {name: wake(name) for name in serving.sites}
+    while (posted := serving.poll()) is None:
+        for place, name in enumerate(serving.sites):
+            if (letter := serving.collect(place)) is not None:
+                serving.deliver(place, (wake(name) if forgets else awake[name]).answer(letter))
+    assert posted.digest == expected.digest and posted.bits == expected.bits
+
+
+def test_a_site_that_must_not_be_simulated_says_so_and_ends_the_run():
+    serving = network.serve(config_of("lmc"))
+    sites = [network.Site(name, SITES[name]) for name in serving.sites]
+    with pytest.raises(consilience.Error, match="seeds = \"simulation\""):
+        while serving.poll() is None:
+            for place, site in enumerate(sites):
+                if (letter := serving.collect(place)) is not None:
+                    try:
+                        serving.deliver(place, site.answer(letter))
+                    except consilience.Refused:
+                        pass  # the run is over
+    assert any(site.trouble and "private" in site.trouble for site in sites)
+
+
+def test_nonsense_is_refused_and_a_wrong_ticket_opens_nothing():
+    with network.serve(config_of("lmc"), host="localhost", listen="127.0.0.1") as serving:
+        invitation = serving.invitations["north"]
+        assert invitation.ticket not in repr(invitation)
+        forged = network.Invitation("north", invitation.server, invitation.authority, "0" * 64)
+        with pytest.raises(consilience.Refused, match="none of this run"):
+            network.join(forged, SITES["north"], patience=5)
+        with pytest.raises(consilience.Error, match="served over a network"):
+            serving.collect(0)
+    with pytest.raises(consilience.Error, match="no invitation"):
+        network.Invitation.from_json("{}")
