@@ -129,6 +129,24 @@ impl<D: Disk> Journal<D> {
         &self.disk
     }
 
+    pub(super) fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// The disk has failed, in the hands of whoever uses it beside this journal.
+    pub(super) fn has_failed(&mut self) {
+        self.broken = true;
+    }
+
+    /// Make all records durable that were left to the operating system.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.whole()?;
+        self.broken = true;
+        self.log.sync(&mut self.disk)?;
+        self.broken = false;
+        Ok(())
+    }
+
     /// How many records were written in all.
     pub fn records(&self) -> u64 {
         self.log.next()
