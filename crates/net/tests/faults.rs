@@ -80,11 +80,12 @@ fn a_server_that_is_stopped_goes_on_where_it_was() {
         let bring = |name: &str| Brings { state: Some(place.join(name)), reserve, ..brings(name) };
         let mut stops = 0;
         loop {
-            let serving = start(&config, ServeOptions { state: Some(place.join("server")), ..options() });
+            let deadline = Some(std::time::Duration::from_secs(10));
+            let serving = start(&config, ServeOptions { state: Some(place.join("server")), deadline, ..options() });
             let sites: Vec<_> = names.iter().map(|name| site(bring(name), joining(serving.address))).collect();
             let status = Arc::clone(&serving.status);
-            let enough = 150 * (stops + 1);
-            while stops < 2 && status.view().rounds < enough && status.view().stage != "finishing" {
+            let (enough, since) = (150 * (stops + 1), std::time::Instant::now());
+            while stops < 2 && since.elapsed().as_secs() < 20 && status.view().rounds < enough && status.view().stage != "finishing" {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             if stops < 2 {
