@@ -91,7 +91,7 @@ fn live(setup: &Setup, seed: u64, ahead: Option<u64>, asks: u64) -> Life {
     let mut dice = Seed::new(seed).stream(Purpose::Data, SERVER, 1);
     let mut life = Life { heard: Heard::default(), cuts: 0, kills: 0 };
     let (mut round, mut point) = (0, 0.5);
-    let mut fuse = |disk: &Simulated, dice: &mut Stream| disk.fail_after(u64::from(dice.below(60)));
+    let fuse = |disk: &Simulated, dice: &mut Stream| disk.fail_after(u64::from(dice.below(60)));
     fuse(&disk, &mut dice);
     let mut site = None;
     let mut asked = 0;
