@@ -72,3 +72,28 @@ impl Reservation {
         disk.replace(FILE, &bytes).map_err(StoreError::at(FILE))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Faults, Simulated};
+    use super::*;
+
+    /// A process may die between the reservation and the answer: what an earlier power cut has spent stays spent.
+    #[test]
+    fn what_a_power_cut_has_spent_stays_spent() {
+        let mut disk = Simulated::new(1, Faults::default());
+        let mut reservation = Reservation::open(&disk, 10).unwrap();
+        reservation.cover(&mut disk, 5).unwrap();
+        assert_eq!(Reservation::open(&disk, 10).unwrap().floor(), 0, "killed: the log has all");
+        disk.power_cut();
+        let mut reservation = Reservation::open(&disk, 10).unwrap();
+        assert_eq!(reservation.floor(), 15);
+        reservation.cover(&mut disk, 20).unwrap();
+        let mut reservation = Reservation::open(&disk, 10).unwrap(); // killed before it answered
+        assert_eq!(reservation.floor(), 15);
+        reservation.cover(&mut disk, 20).unwrap();
+        reservation.release(&mut disk, 20).unwrap();
+        disk.power_cut();
+        assert_eq!(Reservation::open(&disk, 10).unwrap().floor(), 20);
+    }
+}
