@@ -26,10 +26,10 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict  # type: ignore[import-not-found,unused-ignore]
-from flwr.clientapp import ClientApp  # type: ignore[import-not-found,unused-ignore]
-from flwr.common.logger import log  # type: ignore[import-not-found,unused-ignore]
-from flwr.serverapp import Grid, ServerApp  # type: ignore[import-not-found,unused-ignore]
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.logger import log
+from flwr.serverapp import Grid, ServerApp
 
 from . import network
 from ._result import Result
@@ -84,8 +84,8 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
 
     @app.query(INTRODUCE)
     def introduce(message: Message, context: Context) -> Message:
-        sites = list(message.content[RECORD]["sites"])
-        site = context.node_config.get("site")
+        sites: list[str] = list(_told(message)["sites"])
+        site: Any = context.node_config.get("site")
         if site is None:
             place = context.node_config.get("partition-id", -1)
             site = sites[int(place)] if 0 <= int(place) < len(sites) else ""
@@ -93,7 +93,7 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
 
     @app.train(SESSION)
     def session(message: Message, context: Context) -> Message:
-        order = message.content[RECORD]
+        order = _told(message)
         invitation = network.Invitation.from_json(str(order["invitation"]))
         try:
             finished = network.join(invitation, patience=float(order["patience"]), **brought(context))
@@ -103,7 +103,7 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
 
     @app.train(LETTER)
     def letter(message: Message, context: Context) -> Message:
-        order = message.content[RECORD]
+        order = _told(message)
         try:
             site = network.Site(str(order["site"]), **brought(context))
             answer = site.answer(bytes(order["letter"]))
@@ -112,6 +112,11 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
         return _reply(message, letter=answer, trouble=site.trouble or "")
 
     return app
+
+
+def _told(message: Message) -> Any:
+    """What a message of ours says: its entries have the types that we gave them."""
+    return message.content[RECORD]
 
 
 def _reply(message: Message, **entries: Any) -> Message:
@@ -167,7 +172,7 @@ class _Nodes:
                 continue
             node = reply.metadata.src_node_id
             self.known.add(node)
-            site = str(reply.content[RECORD]["site"])
+            site = str(_told(reply)["site"])
             if site not in self.sites:
                 log(WARNING, 'consilience: node %s is the site "%s", which this run has not: it is left alone', node, site)
                 continue
@@ -187,13 +192,13 @@ class _Nodes:
 def _options(context: Context) -> tuple[dict[str, Any], float, float]:
     rc = context.run_config
     state = rc.get("state")
-    return ({"state": str(state)} if state else {}), float(rc.get("patience", PATIENCE)), float(rc.get("silence", SILENCE))  # type: ignore[arg-type]
+    return ({"state": str(state)} if state else {}), float(rc.get("patience", PATIENCE)), float(rc.get("silence", SILENCE))
 
 
 def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, Any]) -> Result:
     options, patience, silence = _options(context)
     rc = context.run_config
-    where = dict(host=str(rc.get("host", "127.0.0.1")), listen=str(rc.get("listen", "0.0.0.0")), port=int(rc.get("port", 0)))  # type: ignore[arg-type]
+    where = dict(host=str(rc.get("host", "127.0.0.1")), listen=str(rc.get("listen", "0.0.0.0")), port=int(rc.get("port", 0)))
     with network.serve(config, **where, **options, **settings) as serving:  # type: ignore[arg-type]
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()
@@ -222,7 +227,7 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
                 site = sent.pop(reply.metadata.reply_to_message_id, "")
                 if not site:
                     continue
-                if not reply.has_error() and (trouble := reply.content[RECORD].get("trouble")):
+                if not reply.has_error() and (trouble := _told(reply).get("trouble")):
                     serving.stop()
                     raise Refused(f'site "{site}" takes no part: {trouble}')
                 if reply.has_error():
@@ -278,9 +283,9 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                 if reply.has_error():
                     log(WARNING, 'consilience: the node of the site "%s" is gone (%s): it is looked for', serving.sites[place], reply.error.reason)
                     lost[place] = now
-                    serving.lost(place, reply.error.reason)
+                    serving.lost(place, str(reply.error.reason))
                     continue
-                told = reply.content[RECORD]
+                told = _told(reply)
                 if trouble := told.get("trouble"):
                     log(WARNING, 'consilience: site "%s" takes no part: %s', serving.sites[place], trouble)
                 if result is None and "letter" in told:
