@@ -228,7 +228,7 @@ pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: 
             raised = Some(error);
         }
     }
-    let joined = work.join().unwrap_or_else(|_| Err(JoinError::Stopped));
+    let joined = work.join().unwrap_or(Err(JoinError::Stopped));
     match raised {
         Some(error) => Err(error),
         None => Ok(joined.map_err(site_failure)?),
