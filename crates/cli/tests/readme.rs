@@ -34,7 +34,9 @@ fn folder(document: &Path) -> PathBuf {
         std::fs::create_dir_all(folder.join(part)).unwrap();
         for file in std::fs::read_dir(root().join(part)).unwrap() {
             let file = file.unwrap();
-            std::fs::copy(file.path(), folder.join(part).join(file.file_name())).unwrap();
+            if file.path().is_file() {
+                std::fs::copy(file.path(), folder.join(part).join(file.file_name())).unwrap();
+            }
         }
     }
     for text in blocks(document, "toml") {
