@@ -360,6 +360,9 @@ pub struct ReproduceCommand {
     /// The folder that holds the data sets that are not built in, as NAME/FILE [default: the environment variable CONSILIENCE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// With `all`: run these at the quick size all the same.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub quick_for: Vec<String>,
     /// With `all`: write the scorecard, as Markdown, to this file, and its verdicts to a CSV file beside it.
     #[arg(long, value_name = "FILE")]
     pub scorecard: Option<PathBuf>,

@@ -23,10 +23,7 @@ pub fn reproduce(command: &ReproduceCommand) -> Result<(), Failure> {
         None => list(command.json),
         Some("all") => all(command),
         Some(id) => {
-            let entry = CATALOGUE.iter().find(|entry| entry.id == id).ok_or_else(|| {
-                let hint = suggest(id, CATALOGUE.iter().map(|entry| entry.id));
-                Failure::Other(format!("there is no reproduction `{id}`: {hint}"))
-            })?;
+            let entry = entry(id)?;
             let done = one(command, entry, &Arc::new(Progress::default()))?;
             let page = done.write(&folder(command).join(entry.id)).map_err(failure)?;
             if command.json {
@@ -38,8 +35,16 @@ pub fn reproduce(command: &ReproduceCommand) -> Result<(), Failure> {
     }
 }
 
+fn entry(id: &str) -> Result<&'static Entry, Failure> {
+    CATALOGUE.iter().find(|entry| entry.id == id).ok_or_else(|| {
+        let hint = suggest(id, CATALOGUE.iter().map(|entry| entry.id));
+        Failure::Other(format!("there is no reproduction `{id}`: {hint}"))
+    })
+}
+
 /// All of them, and the scorecard.
 fn all(command: &ReproduceCommand) -> Result<(), Failure> {
+    command.quick_for.iter().try_for_each(|id| entry(id).map(|_| ()))?;
     let progress = Arc::new(Progress::default());
     let mut done = Vec::new();
     for entry in CATALOGUE {
@@ -53,7 +58,11 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
         }
         done.push(reproduction);
     }
-    let how = format!("consilience reproduce all --{}{}", size(command).name(), if command.as_published { " --as-published" } else { "" });
+    let mut how =
+        format!("consilience reproduce all --{}{}", size(command).name(), if command.as_published { " --as-published" } else { "" });
+    if !command.quick_for.is_empty() {
+        let _ = write!(how, " --quick-for {}", command.quick_for.join(","));
+    }
     let write = |file: &Path, text: String| std::fs::write(file, text).map_err(|e| Failure::Other(format!("{}: {e}", file.display())));
     let page = folder(command).join("scorecard.html");
     write(&page, scorecard::page(&done, &how))?;
@@ -68,7 +77,8 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
 
 fn one(command: &ReproduceCommand, entry: &'static Entry, progress: &Arc<Progress>) -> Result<Reproduction, Failure> {
     let config = entry.config().map_err(Failure::Other)?;
-    let mut study = config.study(entry.paper.key, size(command));
+    let quick = command.quick_for.iter().any(|id| id == entry.id);
+    let mut study = config.study(entry.paper.key, if quick { Size::Quick } else { size(command) });
     study.published = command.as_published;
     study.data = command.data.clone();
     if let Some(seed) = command.seed {
