@@ -66,7 +66,8 @@ pub fn serve_run(
     let (mut invitations, mut letters) = (Vec::new(), None);
     let work: Box<dyn FnOnce() -> Result<Record, ServeError> + Send> = if let Some(host) = host {
         let tickets = Tickets::issue(&sites, std::slice::from_ref(&host), SystemTime::now()).map_err(|e| wrong(&e))?;
-        let address: SocketAddr = format!("{listen}:{port}").parse().map_err(|_| wrong(&format!("{listen}:{port} is no address to listen on")))?;
+        let address: SocketAddr =
+            format!("{listen}:{port}").parse().map_err(|_| wrong(&format!("{listen}:{port} is no address to listen on")))?;
         let listener = serve::bind(address).map_err(|e| wrong(&e))?;
         let port = listener.local_addr().map_err(|e| wrong(&e))?.port();
         let at = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -210,7 +211,8 @@ impl Bringing {
 #[pyfunction]
 #[pyo3(signature = (bringing, invitation, patience=None))]
 pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: Option<f64>) -> PyResult<bool> {
-    let invitation: Invitation = serde_json::from_str(invitation).map_err(|e| Failure::new(Raised::Error, format!("this is no invitation: {e}")))?;
+    let invitation: Invitation =
+        serde_json::from_str(invitation).map_err(|e| Failure::new(Raised::Error, format!("this is no invitation: {e}")))?;
     let mut options = JoinOptions::invited(&invitation).map_err(site_failure)?;
     options.patience = patience.map(Duration::try_from_secs_f64).transpose().map_err(|e| PyValueError::new_err(e.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -233,9 +235,9 @@ pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: 
     }
 }
 
-/// A site that is reached by post.
+/// A site that is reached by post; Python may share it between threads.
 #[pyclass(module = "consilience._consilience")]
-pub struct Correspondent(post::Correspondent);
+pub struct Correspondent(Mutex<post::Correspondent>);
 
 #[pymethods]
 impl Correspondent {
@@ -243,12 +245,13 @@ impl Correspondent {
     fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
         let brings = bringing.brings();
         let site = py.detach(|| post::Correspondent::new(brings)).map_err(|error| site_failure(JoinError::Site(error)))?;
-        Ok(Correspondent(site))
+        Ok(Correspondent(Mutex::new(site)))
     }
 
     /// Do what a bundle asks: what goes back, whether the run is over (and if so whether it came to its end), and why the site takes no part, if so.
     fn answer(&mut self, py: Python<'_>, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
-        let answered = py.detach(|| self.0.answer(&bundle)).map_err(|error| site_failure(JoinError::Site(error)))?;
+        let site = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let answered = py.detach(|| site.answer(&bundle)).map_err(|error| site_failure(JoinError::Site(error)))?;
         Ok((answered.bundle, answered.over, answered.trouble.map(|trouble| trouble.to_string())))
     }
 }
