@@ -161,6 +161,36 @@ class Model:
         self.start = start
 
 
+class Lines(NamedTuple):
+    """Lines of a batch that are about equally many rows."""
+
+    #: Which lines.
+    lines: slice | list[int]
+    #: Their rows, one line each; ``None``: all rows of the one client.
+    rows: Rows | None
+
+
+def lines_by_size(batch: Batch) -> list[Lines]:
+    """The lines of a batch in groups that can be stacked: by the size of their minibatches; those about all rows each alone, since clients have unequally many."""
+    if isinstance(batch.rows, np.ndarray):
+        return [Lines(slice(0, len(batch)), batch.rows)]
+    alone: list[Lines] = []
+    sizes: dict[int, tuple[list[int], list[Rows]]] = {}
+    for k, (_, _, rows, _) in enumerate(batch):
+        if isinstance(rows, slice):
+            alone.append(Lines([k], None))
+        else:
+            lines, listed = sizes.setdefault(len(rows), ([], []))
+            lines.append(k)
+            listed.append(rows)
+    return alone + [Lines(lines, np.stack(listed)) for lines, listed in sizes.values()]
+
+
+def shared(points: Floats) -> bool:
+    """Whether all lines are one point, as where a server sends everybody the same: then it is enough to say it once."""
+    return len(points) > 1 and bool((points[1:] == points[0]).all())
+
+
 class Brought(NamedTuple):
     """A model as it crosses the border."""
 
