@@ -99,7 +99,10 @@ class Model:
             told = self._sums(batch.x[lines], clients, rows)
             if batch.z is not None:
                 told -= self._sums(batch.z[lines], clients, rows)
-            out[lines] = told.to("cpu", torch.float64)
+            if isinstance(lines, slice):
+                out.copy_(told)
+            else:
+                out[lines] = told.to("cpu", torch.float64)
 
     def outputs(self, draws: npt.ArrayLike, inputs: Any) -> torch.Tensor:
         """What the module says of these inputs with each of these draws: one output for each draw."""
