@@ -79,3 +79,8 @@ def test_mistakes_are_named():
         consilience.jax.Model(log_density, np.zeros(3), {"a": (np.ones((4, 3)), np.ones(5))})
     with pytest.raises(consilience.DataError, match="no number"):
         consilience.jax.Model(lambda p, row: p * row, np.zeros(3), {"a": np.ones((4, 3))})
+
+
+def test_the_chapter_on_models_runs(chapter):
+    shown = chapter("jax")
+    assert shown["result"].draws.shape[2] == 4 and shown["result"].draws[:, :, 1].mean() > 0.3

@@ -193,3 +193,8 @@ def test_ctrl_c_keeps_what_was_drawn():
 def test_mistakes_are_named(part, call):
     with pytest.raises(consilience.ConfigError, match=part):
         call()
+
+
+def test_the_chapter_on_models_runs(chapter):
+    shown = chapter("numpy")
+    assert abs(shown["result"].draws.mean() - np.concatenate(list(shown["ages"].values())).mean()) < 1.0

@@ -107,3 +107,8 @@ def test_the_same_gradients_on_a_gpu():
         for device in ("cpu", "cuda")
     ]
     assert np.allclose(*chains, atol=1e-8)
+
+
+def test_the_chapter_on_models_runs(chapter):
+    shown = chapter("torch")
+    assert (shown["chances"].argmax(1) == shown["data"]["zurich"][1]).float().mean() > 0.8
