@@ -47,8 +47,8 @@ def exact(model: str | None = None, clients: Mapping[str, Any] | Sequence[Any] |
 
     >>> import consilience
     >>> law = consilience.exact("gaussian", {"a": {"mean": [1.0], "precision": [[2.0]]}}, step=0.1)
-    >>> float(law.posterior.sd[0] ** 2), round(float(law.stationary.sd[0] ** 2), 12)  # 1/2, and 1/2 / (1 - 0.1 * 2 / 2)
-    (0.5000000000000001, 0.555555555556)
+    >>> [round(float(variance), 12) for variance in (law.posterior.covariance[0, 0], law.stationary.covariance[0, 0])]  # 1/2, and 1/2 / (1 - 0.1 * 2 / 2)
+    [0.5, 0.555555555556]
     """
     stated, columns = state(model, clients, config, settings)
     return Exact(json.loads(_consilience.exact(stated, columns)))

@@ -10,7 +10,7 @@ A project needs two lines (``examples/flower`` is one)::
     app = consilience.flower.client_app()                                           # client_app.py
 
 Run config (``flwr run . --run-config ...``): ``mode``, ``host`` (under which the nodes find the server's stream), ``listen``, ``port``, ``state`` (a folder of the server's), ``out`` (where the
-run is kept), ``patience`` (how many seconds a missing node is waited for).
+run is kept), ``patience`` (how many seconds a missing node is waited for), ``silence`` (after how many it is looked for).
 
 Node config (``flower-supernode --node-config ...``): ``site`` (its name in the config), ``data`` (its file), ``state`` (its own folder: Flower forgets), ``allow-simulation-seeds``.
 Where a node names no site, ``partition-id`` counts them, as in a simulation.
@@ -26,22 +26,24 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict  # type: ignore[import-not-found,unused-ignore]
-from flwr.clientapp import ClientApp  # type: ignore[import-not-found,unused-ignore]
-from flwr.common.logger import log  # type: ignore[import-not-found,unused-ignore]
-from flwr.serverapp import Grid, ServerApp  # type: ignore[import-not-found,unused-ignore]
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.logger import log
+from flwr.serverapp import Grid, ServerApp
 
 from . import network
 from ._result import Result
 from ._sample import Config
 from .errors import Error, Refused
 
-__all__ = ["client_app", "server_app"]
+__all__ = ["client_app", "run", "server_app"]
 
 RECORD = "consilience"
 INTRODUCE, SESSION, LETTER = "introduce", "session", "letter"
-#: How many seconds a node may be unheard of before it is looked for.
+#: How many seconds a site may be unheard of before its node is looked for, if nobody says otherwise.
 SILENCE = 30.0
+#: How many seconds a node may take to say which site it is.
+INTRODUCTION = 30.0
 #: How many seconds nodes are waited for, and missing ones too, if nobody says otherwise.
 PATIENCE = 300.0
 #: How often the log says how far the run is.
@@ -54,10 +56,7 @@ def server_app(config: Config, **settings: Any) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        mode = str(context.run_config.get("mode", "session"))
-        if mode not in ("session", "message"):
-            raise Error(f'the mode is "{mode}"\n  use "session", or "message" where no other port is open and in simulations')
-        result = (_sessions if mode == "session" else _letters)(grid, context, config, settings)
+        result = run(grid, context, config, **settings)
         log(INFO, "consilience: %s", result)
         log(INFO, "consilience: digest %s", result.digest)
         context.state[RECORD] = ConfigRecord({"digest": result.digest, "sampler": result.sampler, "draws": list(result.draws.shape)})
@@ -65,6 +64,14 @@ def server_app(config: Config, **settings: Any) -> ServerApp:
             log(INFO, "consilience: the run is kept in %s", result.save(str(out)))
 
     return app
+
+
+def run(grid: Grid, context: Context, config: Config, **settings: Any) -> Result:
+    """Serve one run from a ServerApp of your own. The options are those of the run config."""
+    mode = str(context.run_config.get("mode", "session"))
+    if mode not in ("session", "message"):
+        raise Error(f'the mode is "{mode}"\n  use "session", or "message" where no other port is open and in simulations')
+    return (_sessions if mode == "session" else _letters)(grid, context, config, settings)
 
 
 def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
@@ -77,8 +84,8 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
 
     @app.query(INTRODUCE)
     def introduce(message: Message, context: Context) -> Message:
-        sites = list(message.content[RECORD]["sites"])
-        site = context.node_config.get("site")
+        sites: list[str] = list(_told(message)["sites"])
+        site: Any = context.node_config.get("site")
         if site is None:
             place = context.node_config.get("partition-id", -1)
             site = sites[int(place)] if 0 <= int(place) < len(sites) else ""
@@ -86,7 +93,7 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
 
     @app.train(SESSION)
     def session(message: Message, context: Context) -> Message:
-        order = message.content[RECORD]
+        order = _told(message)
         invitation = network.Invitation.from_json(str(order["invitation"]))
         try:
             finished = network.join(invitation, patience=float(order["patience"]), **brought(context))
@@ -96,7 +103,7 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
 
     @app.train(LETTER)
     def letter(message: Message, context: Context) -> Message:
-        order = message.content[RECORD]
+        order = _told(message)
         try:
             site = network.Site(str(order["site"]), **brought(context))
             answer = site.answer(bytes(order["letter"]))
@@ -105,6 +112,11 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
         return _reply(message, letter=answer, trouble=site.trouble or "")
 
     return app
+
+
+def _told(message: Message) -> Any:
+    """What a message of ours says: its entries have the types that we gave them."""
+    return message.content[RECORD]
 
 
 def _reply(message: Message, **entries: Any) -> Message:
@@ -123,13 +135,12 @@ def _allows_simulation(context: Context) -> bool:
 
 
 class _Nodes:
-    """Who is which site, and what they were sent."""
+    """Who is which site."""
 
     def __init__(self, grid: Grid, sites: list[str], patience: float) -> None:
         self.grid, self.sites, self.patience = grid, sites, patience
         self.node_of: dict[str, int] = {}
-        self.asked: dict[int, float] = {}
-        self.open: dict[str, Any] = {}
+        self.known: set[int] = set()
 
     def gather(self) -> None:
         """Wait until every site has a node."""
@@ -140,51 +151,54 @@ class _Nodes:
                     f"no node came for {', '.join(missing)} within {self.patience:.0f} s\n"
                     "  start a SuperNode for each site, with --node-config 'site=\"NAME\"'"
                 )
-            if not self.look():
+            if not self.meet(set(self.grid.get_node_ids()) - self.known):
                 time.sleep(0.2)
 
-    def look(self, again: Iterable[str] = ()) -> bool:
-        """Ask nodes that are new, or whose sites are to be looked for again, which site they are. Whether there were any."""
-        for site in again:
-            self.asked.pop(self.node_of.get(site, -1), None)
-        online = list(self.grid.get_node_ids())
-        news = [node for node in online if node not in self.asked]
-        if not news:
-            return False
+    def find(self, lost: list[str]) -> set[str]:
+        """Look for the nodes of sites that are lost: among new ones, else the old ones themselves, who may be back. Which were found."""
+        online = set(self.grid.get_node_ids())
+        old = {self.node_of[site] for site in lost if site in self.node_of}
+        return self.meet(online - self.known or online & old, lost)
+
+    def meet(self, nodes: set[int], lost: list[str] | None = None) -> set[str]:
+        """Ask nodes which sites they are. Only a node that is lost may be replaced."""
+        if not nodes:
+            return set()
         content = RecordDict({RECORD: ConfigRecord({"sites": self.sites})})
-        messages = [Message(content, dst_node_id=node, message_type=f"query.{INTRODUCE}") for node in news]
-        for reply in self.grid.send_and_receive(messages, timeout=SILENCE):
-            node = reply.metadata.src_node_id
+        messages = [Message(content, dst_node_id=node, message_type=f"query.{INTRODUCE}") for node in nodes]
+        met = set()
+        for reply in self.grid.send_and_receive(messages, timeout=INTRODUCTION):
             if reply.has_error():
                 continue
-            self.asked[node] = time.monotonic()
-            site = str(reply.content[RECORD]["site"])
-            if site in self.sites:
-                known = self.node_of.get(site)
-                if known is not None and known != node and known in online:
-                    raise Error(f'nodes {known} and {node} both say that they are the site "{site}"\n  give every SuperNode its own site in --node-config')
-                self.node_of[site] = node
-            else:
+            node = reply.metadata.src_node_id
+            self.known.add(node)
+            site = str(_told(reply)["site"])
+            if site not in self.sites:
                 log(WARNING, 'consilience: node %s is the site "%s", which this run has not: it is left alone', node, site)
-        return True
+                continue
+            if self.node_of.get(site, node) != node and site not in (lost or []):
+                raise Error(f'nodes {self.node_of[site]} and {node} both say that they are the site "{site}"\n  give every SuperNode its own site in --node-config')
+            self.node_of[site] = node
+            met.add(site)
+        return met
 
-    def send(self, site: str, action: str, **entries: Any) -> str | None:
+    def send(self, site: str, action: str, /, **entries: Any) -> str | None:
         """Send a site a message; its id."""
         content = RecordDict({RECORD: ConfigRecord(entries)})
         ids = list(self.grid.push_messages([Message(content, dst_node_id=self.node_of[site], message_type=f"train.{action}")]))
         return str(ids[0]) if ids and ids[0] else None
 
 
-def _options(context: Context) -> tuple[dict[str, Any], float]:
+def _options(context: Context) -> tuple[dict[str, Any], float, float]:
     rc = context.run_config
     state = rc.get("state")
-    return ({"state": str(state)} if state else {}), float(rc.get("patience", PATIENCE))  # type: ignore[arg-type]
+    return ({"state": str(state)} if state else {}), float(rc.get("patience", PATIENCE)), float(rc.get("silence", SILENCE))
 
 
 def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, Any]) -> Result:
-    options, patience = _options(context)
+    options, patience, silence = _options(context)
     rc = context.run_config
-    where = dict(host=str(rc.get("host", "127.0.0.1")), listen=str(rc.get("listen", "0.0.0.0")), port=int(rc.get("port", 0)))  # type: ignore[arg-type]
+    where = dict(host=str(rc.get("host", "127.0.0.1")), listen=str(rc.get("listen", "0.0.0.0")), port=int(rc.get("port", 0)))
     with network.serve(config, **where, **options, **settings) as serving:  # type: ignore[arg-type]
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()
@@ -213,27 +227,27 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
                 site = sent.pop(reply.metadata.reply_to_message_id, "")
                 if not site:
                     continue
-                if not reply.has_error() and (trouble := reply.content[RECORD].get("trouble")):
+                if not reply.has_error() and (trouble := _told(reply).get("trouble")):
                     serving.stop()
                     raise Refused(f'site "{site}" takes no part: {trouble}')
                 if reply.has_error():
                     log(WARNING, 'consilience: the node of the site "%s" is gone (%s): it is looked for', site, reply.error.reason)
-                    heard[site] = now - SILENCE
-            lost = [site for site in serving.sites if now - heard[site] >= SILENCE]
+                    heard[site] = now - silence
+            lost = [site for site in serving.sites if now - heard[site] >= silence]
             for site in lost:
                 if now - missing_since.setdefault(site, now) > patience:
                     serving.stop()
                     raise Error(f'site "{site}" has been away for {patience:.0f} s: the run is given up\n  with `state` in the run config it can be continued')
-            if lost and nodes.look(again=lost):
-                for site in lost:
-                    if site in nodes.node_of:
-                        invite(site)
+            if lost:
+                for site in nodes.find(lost) & set(lost):
+                    log(INFO, 'consilience: the site "%s" is back', site)
+                    invite(site)
         _see_off(grid, sent)
         return result
 
 
 def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, Any]) -> Result:
-    options, patience = _options(context)
+    options, patience, _ = _options(context)
     serving = network.serve(config, **options, **settings)
     with serving:
         nodes = _Nodes(grid, serving.sites, patience)
@@ -269,9 +283,9 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                 if reply.has_error():
                     log(WARNING, 'consilience: the node of the site "%s" is gone (%s): it is looked for', serving.sites[place], reply.error.reason)
                     lost[place] = now
-                    serving.lost(place, reply.error.reason)
+                    serving.lost(place, str(reply.error.reason))
                     continue
-                told = reply.content[RECORD]
+                told = _told(reply)
                 if trouble := told.get("trouble"):
                     log(WARNING, 'consilience: site "%s" takes no part: %s', serving.sites[place], trouble)
                 if result is None and "letter" in told:
@@ -285,18 +299,16 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                 if now - since > patience:
                     raise Error(f'site "{serving.sites[place]}" has been away for {patience:.0f} s: the run is given up')
             if lost:
-                missing = [serving.sites[place] for place in lost]
-                if nodes.look(again=missing):
-                    online = set(grid.get_node_ids())
-                    for place in [p for p in lost if nodes.node_of[serving.sites[p]] in online]:
-                        del lost[place]
+                for site in nodes.find([serving.sites[place] for place in lost]):
+                    if lost.pop(serving.sites.index(site), None) is not None:
+                        log(INFO, 'consilience: the site "%s" is back', site)
             if not moved:
                 time.sleep(0.002)
 
 
 def _see_off(grid: Grid, sent: dict[str, str]) -> None:
     """Take the last replies, so that Flower knows that the nodes are done."""
-    until = time.monotonic() + SILENCE
+    until = time.monotonic() + INTRODUCTION
     while sent and time.monotonic() < until:
         for reply in grid.pull_messages(list(sent)):
             sent.pop(reply.metadata.reply_to_message_id, None)

@@ -24,13 +24,26 @@ def test_examples_in_docstrings_run(name):
     assert failed == 0
 
 
-@pytest.mark.parametrize("file", ["README.md", "python/README.md"])
-def test_examples_in_readmes_run(file, tmp_path, monkeypatch, capsys):
+def blocks(file):
+    return re.findall(r"```python\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+
+
+DOCUMENTS = ["README.md", "python/README.md", *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs/src").glob("*.md"))]
+
+
+@pytest.mark.parametrize("file", [file for file in DOCUMENTS if blocks(file)])
+def test_examples_in_documents_run(file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, file, "exec"), {"__name__": "example"})
+    names = {"__name__": "example"}  # one for all blocks of a document, as its reader has
+    for block in blocks(file):
+        for library in re.findall(r"^import (torch|jax|flwr)\b|^from (?:consilience\.)?(torch|jax|flwr|flower) import", block, re.MULTILINE):
+            name = next(filter(None, library)).replace("flower", "flwr")
+            pytest.importorskip(name, reason=f"an example of {file} needs {name}")
+        exec(compile(block, file, "exec"), names)
+
+
+def test_readmes_have_examples():
+    assert blocks("README.md") and blocks("python/README.md")
 
 
 def test_types_hold():

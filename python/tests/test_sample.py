@@ -138,7 +138,8 @@ def test_a_config_as_dictionary_text_and_file(tmp_path):
 
 
 def test_arviz_says_what_we_say(tmp_path):
-    result = consilience.heart(iterations=1500, progress=False)
+    result = consilience.heart(iterations=1600, progress=False)
+    assert result.draws.shape[1] % 2 == 0  # of an odd number the summary of ArviZ 0.x takes another median than its R-hat
     ours = result.summary()
     options = {"round_to": "none"}
     for given in [result.posterior, result.to_arviz()]:

@@ -32,7 +32,7 @@ const STEPS: &[Step] = &[
         name: "tests",
         ways: &[
             Way { probe: "cargo nextest --version", run: "cargo nextest run --workspace --locked", with: &[] },
-            Way { probe: "", run: "cargo test --workspace --locked --all-targets", with: &[] },
+            Way { probe: "", run: "cargo test --workspace --locked --tests --examples", with: &[] },
         ],
     },
     Step { name: "examples in the documentation", ways: &[Way { probe: "", run: "cargo test --workspace --doc --locked", with: &[] }] },

@@ -209,6 +209,10 @@ pub struct JoinCommand {
     /// Keep the private seed and the state here, so that a site that dies can come back.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Reserve so many rounds ahead instead of syncing every answer: a sync a thousand answers instead of one an answer. A site that is killed goes on all the same; one whose
+    /// machine loses its power never uses its noise twice, but may have to start the run anew.
+    #[arg(long, value_name = "ROUNDS", requires = "state")]
+    pub reserve: Option<u64>,
     /// Insist on the target of this config: any other that the server states is refused.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -356,7 +360,7 @@ pub struct ReproduceCommand {
     /// The folder that holds the data sets that are not built in, as NAME/FILE [default: the environment variable CONSILIENCE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// With `all`: write the scorecard, as Markdown, to this file, too.
+    /// With `all`: write the scorecard, as Markdown, to this file, and its verdicts to a CSV file beside it.
     #[arg(long, value_name = "FILE")]
     pub scorecard: Option<PathBuf>,
     /// Print JSON instead of tables.

@@ -37,3 +37,7 @@ pub use consilience_engine as engine;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/adding-a-sampler.md")]
+struct AddingASampler;

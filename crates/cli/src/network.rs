@@ -154,6 +154,7 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         data: command.data.clone().map_or(Own::Stated, Own::File),
         expects: command.config.as_deref().map(Config::load).transpose()?,
         state: command.state.clone(),
+        reserve: command.reserve,
         allows_simulation: command.allow_simulation_seeds,
     };
     let options = JoinOptions {

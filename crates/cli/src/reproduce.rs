@@ -59,6 +59,7 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
     write(&page, scorecard::page(&done, &how))?;
     let markdown = command.scorecard.clone().unwrap_or_else(|| folder(command).join("scorecard.md"));
     write(&markdown, scorecard::markdown(&done, &how))?;
+    write(&markdown.with_extension("csv"), scorecard::verdicts(&done))?;
     if command.json {
         return say(&format!("{:#}\n", Value::from(done.iter().map(Reproduction::json).collect::<Vec<_>>())));
     }

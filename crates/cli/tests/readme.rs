@@ -1,4 +1,4 @@
-//! What the README shows works: its configs run, its commands do what they say. (Its Rust runs as a documentation test of the library.)
+//! What the README and the book show works: their configs run, their commands do what they say. (Their Rust runs as documentation tests of the library.)
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::{Path, PathBuf};
@@ -10,33 +10,25 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The fenced blocks of one language.
-fn blocks(language: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+/// The README, and the chapters of the book.
+fn documents() -> Vec<PathBuf> {
+    let mut all = vec![root().join("README.md")];
+    let chapters = std::fs::read_dir(root().join("docs/src")).unwrap().map(|entry| entry.unwrap().path());
+    all.extend(chapters.filter(|file| file.extension().is_some_and(|e| e == "md")));
+    all.sort();
+    all
+}
+
+/// The fenced blocks of one language in a document.
+fn blocks(document: &Path, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(document).unwrap();
     let fenced = text.split("```").skip(1).step_by(2);
     fenced.filter_map(|block| block.strip_prefix(&format!("{language}\n"))).map(str::to_owned).collect()
 }
 
-#[test]
-fn configs_run() {
-    let configs = blocks("toml");
-    assert!(!configs.is_empty());
-    for text in configs {
-        let mut config = Config::parse(Source { file: "README.md".into(), folder: root(), text }).unwrap();
-        config.run.iterations = 200;
-        config.run.burn_in = 20;
-        let problem = Problem::new(&config).unwrap();
-        let plan = Plan::new(&config, &problem).unwrap();
-        let outcome = run::sample(&plan, &config.run, config.seed, Sinks::Memory, &Default::default()).unwrap();
-        assert!(outcome.draws.length() > 0 && outcome.draws.mean().iter().all(|x| x.is_finite()));
-    }
-}
-
-/// Every `consilience` command of every shell block, in order, in a folder that has the examples, and the configs under the names that their first lines give.
-#[cfg(unix)]
-#[test]
-fn commands_run() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+/// A folder as the document's reader would have it: the examples, built-in data, and the document's files under the names that their first lines give.
+fn folder(document: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("documents").join(document.file_stem().unwrap());
     let _ = std::fs::remove_dir_all(&folder);
     for part in ["examples", "data/heart-disease", "data/titanic"] {
         std::fs::create_dir_all(folder.join(part)).unwrap();
@@ -45,27 +37,74 @@ fn commands_run() {
             std::fs::copy(file.path(), folder.join(part).join(file.file_name())).unwrap();
         }
     }
-    for text in [blocks("toml"), blocks("csv")].concat() {
-        let name = text.lines().next().unwrap().trim_start_matches("# ");
-        assert!(name.ends_with(".toml") || name.ends_with(".csv"), "a file begins with its name: {name}");
-        std::fs::write(folder.join(name), &text).unwrap();
+    for text in blocks(document, "toml") {
+        std::fs::write(folder.join(name(&text)), &text).unwrap();
     }
+    for text in blocks(document, "csv") {
+        std::fs::write(folder.join(name(&text)), text.split_once('\n').unwrap().1).unwrap();
+    }
+    folder
+}
+
+fn name(text: &str) -> &str {
+    let name = text.lines().next().unwrap().trim_start_matches("# ");
+    assert!(name.ends_with(".toml") || name.ends_with(".csv"), "a file begins with its name: {name}");
+    name
+}
+
+/// All of it: configs run, shortened; then every `consilience` command of every shell block, in order.
+#[cfg(unix)]
+#[test]
+fn configs_and_commands_run() {
     let program = Path::new(env!("CARGO_BIN_EXE_consilience")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let all = blocks("sh").join("\n");
-    let commands: Vec<&str> = all.lines().filter(|line| line.starts_with("consilience ")).collect();
-    assert!(commands.len() >= 5);
-    for command in commands {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", command]).current_dir(&folder).env("PATH", &path).env("CONSILIENCE_CACHE", folder.join("cache"));
-        let shell = shell.output().unwrap();
-        assert!(shell.status.success(), "{command}: {}", String::from_utf8_lossy(&shell.stderr));
-        if let Some((_, file)) = command.split_once("> ") {
-            let text = std::fs::read_to_string(folder.join(file)).unwrap();
-            assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_object(), "{command}");
+    let (mut configs, mut commands) = (0, 0);
+    for document in documents() {
+        let folder = folder(&document);
+        for text in blocks(&document, "toml") {
+            let source = Source { file: document.file_name().unwrap().to_string_lossy().into(), folder: folder.clone(), text };
+            let mut config = Config::parse(source).unwrap();
+            config.run.iterations = 200;
+            config.run.burn_in = 20;
+            let problem = Problem::new(&config).unwrap();
+            let plan = Plan::new(&config, &problem).unwrap();
+            let outcome = run::sample(&plan, &config.run, config.seed, Sinks::Memory, &Default::default()).unwrap();
+            assert!(outcome.draws.length() > 0 && outcome.draws.mean().iter().all(|x| x.is_finite()));
+            configs += 1;
+        }
+        let all = blocks(&document, "sh").join("\n");
+        for command in all.lines().filter(|line| line.starts_with("consilience ")) {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", command]).current_dir(&folder).env("PATH", &path).env("CONSILIENCE_CACHE", folder.join("cache"));
+            let shell = shell.output().unwrap();
+            assert!(shell.status.success(), "{}: {command}: {}", document.display(), String::from_utf8_lossy(&shell.stderr));
+            if let Some((_, file)) = command.split_once("> ") {
+                let text = std::fs::read_to_string(folder.join(file)).unwrap();
+                assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_object(), "{command}");
+            }
+            commands += 1;
         }
     }
-    assert!(folder.join("draws.npy").exists());
+    assert!(configs >= 6 && commands >= 20, "{configs} configs, {commands} commands");
+}
+
+/// Every chapter is in the table of contents, and links within the repository lead somewhere.
+#[test]
+fn chapters_are_listed_and_links_lead_somewhere() {
+    let contents = std::fs::read_to_string(root().join("docs/src/SUMMARY.md")).unwrap();
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+            .filter(|link| !link.contains("://") && !link.starts_with('#'))
+        {
+            assert!(document.parent().unwrap().join(link).exists(), "{}: {link}", document.display());
+        }
+        let file = document.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(file == "README.md" || file == "SUMMARY.md" || contents.contains(&format!("({file})")), "{file} is not in SUMMARY.md");
+    }
 }
 
 /// What `exact` is shown to print is what it prints.
@@ -73,5 +112,5 @@ fn commands_run() {
 fn the_exact_law_is_the_printed_one() {
     let example = root().join("examples/gaussian.toml");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_consilience")).arg("exact").arg(example).output().unwrap();
-    assert!(blocks("text").contains(&String::from_utf8(output.stdout).unwrap()));
+    assert!(blocks(&root().join("README.md"), "text").contains(&String::from_utf8(output.stdout).unwrap()));
 }

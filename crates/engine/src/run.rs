@@ -7,17 +7,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use consilience_core::joint::EvaluationError;
-use consilience_core::protocol::{Device, Direction, Event, Exchange, Jointly, Ledger, Reply, exchange};
+use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, Reply, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::checkpoint::{Checkpoint, Running};
+use crate::checkpoint::{Checkpoint, Part, Running};
 use crate::config::RunConfig;
 use crate::draws::{DrawSink, Draws, Sinks, Streamed, open_at};
 use crate::plan::Plan;
 use crate::record::Statistic;
+use crate::trail::Moment;
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;
@@ -290,35 +291,16 @@ impl Chain {
             } else {
                 exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
             };
-            let iteration = chain.server.iteration();
-            match event {
-                Event::Draw if iteration > run.burn_in => {
-                    if chain.draws.is_multiple_of(run.thin) {
-                        chain.kept += 1;
-                        if chain.kept <= MOST_NOTED || sink.is_held() {
-                            let (bits_up, bits_down) = (chain.ledger.total(Direction::Up), chain.ledger.total(Direction::Down));
-                            let gradients = Some(chain.clients.iter().map(|c| c.rows_evaluated()).sum());
-                            notes.push(Note { iteration, bits_up, bits_down, gradients, participants }, &mut chain)?;
-                        }
-                        let draw = match &plan.coordinates {
-                            None => chain.server.position(),
-                            Some(coordinates) => {
-                                coordinates.outward(chain.server.position(), &mut outward);
-                                &outward
-                            }
-                        };
-                        sink.keep(draw, &mut chain.draws_file)?;
-                    }
-                    chain.draws += 1;
-                }
-                Event::Diverged => {
-                    return Err(RunError::Diverged { chain: index + 1, iteration, step: plan.step().largest() });
-                }
-                _ => {}
-            }
+            let Running { server, clients, ledger, draws, kept, draws_file, notes_file, .. } = &mut chain;
+            let moment = Moment { about: (plan, run, index), event, server: &**server, participants, ledger };
+            let gradients = || Some(clients.iter().map(|c| c.rows_evaluated()).sum());
+            moment.follow((draws, kept), sink.is_held(), &mut outward, gradients, |note, draw| {
+                note.map_or(Ok(()), |note| notes.push(note, notes_file))?;
+                sink.keep(draw, draws_file)
+            })?;
             chain.exchanges += 1;
             if chain.exchanges.is_multiple_of(patience) {
-                let now = iteration.min(run.iterations);
+                let now = chain.server.iteration().min(run.iterations);
                 progress.done.fetch_add(now - reported, Ordering::Relaxed);
                 reported = now;
                 if progress.stop.load(Ordering::Relaxed) {
@@ -370,11 +352,11 @@ impl Notes {
         Ok(Notes { all, file: Some((path, BufWriter::new(file))) })
     }
 
-    fn push(&mut self, note: Note, chain: &mut Running) -> Result<(), RunError> {
+    fn push(&mut self, note: Note, part: &mut Part) -> Result<(), RunError> {
         self.all.push(note);
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
         let bytes = note.bytes();
-        chain.notes_file.add(&bytes);
+        part.add(&bytes);
         writer.write_all(&bytes).map_err(|error| RunError::Write { file: path.display().to_string(), error })
     }
 

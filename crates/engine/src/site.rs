@@ -8,7 +8,9 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Softmax};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, Place, RowsClient, RowsModel};
+use crate::config::{
+    Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource, Place, RowsClient, RowsModel,
+};
 use crate::data::{Moments, SiteReport, Study, Table, builtin};
 use crate::numbers::{self, Numbers};
 use crate::suggest::suggest;
@@ -117,15 +119,43 @@ pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
         ModelConfig::Builtin(name) => study(config, name)?.sites,
         ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.name.clone()).collect(),
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.name.clone()).collect(),
-        ModelConfig::Named(NamedData { place, .. }) | ModelConfig::Generated(Generated { place, .. }) => return Err(dealt(config, place)),
-        ModelConfig::Own(own) => return Err(dealt(config, &own.place)),
+        ModelConfig::Named(NamedData { place, .. }) => return Err(in_one_process(config, place, DEALT)),
+        ModelConfig::Generated(Generated { place, .. }) => return Err(in_one_process(config, place, GENERATED)),
+        ModelConfig::Own(own) => {
+            let why = match (&own.source, &own.formula) {
+                (_, Some(_)) => FORMULA,
+                (OwnSource::File { .. }, None) => DEALT,
+                (OwnSource::Sites(_), None) => AGREED,
+                (OwnSource::Synthetic(_), None) => GENERATED,
+            };
+            return Err(in_one_process(config, &own.place, why));
+        }
         ModelConfig::External(place) => return Err(crate::problem::missing(config, place)),
     })
 }
 
-fn dealt(config: &Config, place: &Place) -> ConfigError {
-    let problem = "the data is dealt or encoded by this program: no site holds a part of it";
-    config.source.complain(place, problem, "deal it with `consilience data split`, and state one [[client]] for each file")
+/// Why data cannot be served, and what to do.
+type Why = (&'static str, &'static str);
+
+const DEALT: Why = (
+    "this program deals the rows: no site holds a part of them",
+    "deal them with `consilience data split`, and state one [[client]] for each file; or `consilience run` it",
+);
+const GENERATED: Why = (
+    "this program generates the rows: no site holds a part of them",
+    "`consilience run` it; to rehearse with sites, give each a file and state one [[client]] for each",
+);
+const FORMULA: Why = (
+    "a formula is applied to the rows of all sites in one process",
+    "write a column of numbers for each of its terms at every site, and state response = \"COLUMN\" instead; or `consilience run` it",
+);
+const AGREED: Why = (
+    "labels, scales and held-out rows are settled for all sites in one process",
+    "give every site a CSV file of numbers, and state one [[client]] for each with response = \"COLUMN\"; or `consilience run` it",
+);
+
+fn in_one_process(config: &Config, place: &Place, (problem, fix): Why) -> ConfigError {
+    config.source.complain(place, problem, fix)
 }
 
 fn study(config: &Config, name: &str) -> Result<Study, ConfigError> {

@@ -9,6 +9,57 @@ use crate::draws::DrawSink;
 use crate::plan::Plan;
 use crate::run::{Chain, MOST_NOTED, Note, RunError};
 
+/// What an exchange led to, wherever its chain runs.
+pub(crate) struct Moment<'a> {
+    /// The plan, how long the chain is, and which it is.
+    pub(crate) about: (&'a Plan, &'a RunConfig, usize),
+    pub(crate) event: Event,
+    pub(crate) server: &'a dyn Sampler,
+    pub(crate) participants: usize,
+    pub(crate) ledger: &'a Ledger,
+}
+
+impl Moment<'_> {
+    /// Count the draws and those that are kept. One that is kept is given to `keep`, in the parameters' own coordinates, with a note of what stands beside it unless there are too many:
+    /// `held` says whether draws are in memory.
+    pub(crate) fn follow(
+        &self,
+        (draws, kept): (&mut u64, &mut u64),
+        held: bool,
+        outward: &mut [f64],
+        gradients: impl FnOnce() -> Option<u64>,
+        keep: impl FnOnce(Option<Note>, &[f64]) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let (plan, run, index) = self.about;
+        let iteration = self.server.iteration();
+        if self.event == Event::Diverged {
+            return Err(RunError::Diverged { chain: index + 1, iteration, step: plan.step().largest() });
+        }
+        if self.event != Event::Draw || iteration <= run.burn_in {
+            return Ok(());
+        }
+        *draws += 1;
+        if !(*draws - 1).is_multiple_of(run.thin) {
+            return Ok(());
+        }
+        *kept += 1;
+        let note = (*kept <= MOST_NOTED || held).then(|| Note {
+            iteration,
+            bits_up: self.ledger.total(Direction::Up),
+            bits_down: self.ledger.total(Direction::Down),
+            gradients: gradients(),
+            participants: self.participants,
+        });
+        match &plan.coordinates {
+            None => keep(note, self.server.position()),
+            Some(coordinates) => {
+                coordinates.outward(self.server.position(), outward);
+                keep(note, outward)
+            }
+        }
+    }
+}
+
 /// What a chain leaves behind while it runs.
 #[derive(Debug)]
 pub struct Trail {
@@ -26,42 +77,27 @@ impl Trail {
         Trail { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
     }
 
-    /// Take note of what an exchange of chain `index` led to.
+    /// Take note of what an exchange of a chain led to: the plan, how long it is, and which chain.
     pub fn follow(
         &mut self,
-        (plan, run, index): (&Plan, &RunConfig, usize),
+        about: (&Plan, &RunConfig, usize),
         event: Event,
         server: &dyn Sampler,
         (participants, gradients): (usize, Option<u64>),
         ledger: &Ledger,
     ) -> Result<(), RunError> {
-        match event {
-            Event::Draw if server.iteration() > run.burn_in => {
-                if self.draws.is_multiple_of(run.thin) {
-                    self.kept += 1;
-                    if self.kept <= MOST_NOTED || self.sink.is_held() {
-                        self.notes.push(Note {
-                            iteration: server.iteration(),
-                            bits_up: ledger.total(Direction::Up),
-                            bits_down: ledger.total(Direction::Down),
-                            gradients,
-                            participants,
-                        });
-                    }
-                    match &plan.coordinates {
-                        None => self.sink.push(server.position())?,
-                        Some(coordinates) => {
-                            coordinates.outward(server.position(), &mut self.outward);
-                            self.sink.push(&self.outward)?;
-                        }
-                    }
-                }
-                self.draws += 1;
-                Ok(())
-            }
-            Event::Diverged => Err(RunError::Diverged { chain: index + 1, iteration: server.iteration(), step: plan.step().largest() }),
-            _ => Ok(()),
-        }
+        let Trail { sink, notes, draws, kept, outward } = self;
+        let moment = Moment { about, event, server, participants, ledger };
+        moment.follow(
+            (draws, kept),
+            sink.is_held(),
+            outward,
+            || gradients,
+            |note, draw| {
+                notes.extend(note);
+                sink.push(draw)
+            },
+        )
     }
 
     /// The chain as it ended.

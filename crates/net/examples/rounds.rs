@@ -1,4 +1,4 @@
-//! Measure rounds a second over loopback with TLS: three processes, then a hundred streams of one process; beside them a bare echo of the same sizes over the same stack.
+//! Measure rounds a second over loopback with TLS: three processes, then a hundred streams of one process; beside them a bare echo of the same sizes over the same stack; what it costs a site to keep what it says.
 //!
 //!     cargo run --release -p consilience-net --example rounds
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a measurement may panic, and prints
@@ -12,9 +12,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc as channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::protocol::{Client, Output, Server as Protocol, Statement};
+use consilience_core::rng::{ClientId, Seed};
+use consilience_core::sampler::{Keys, Recipe, Uplink};
+use consilience_core::step::Schedule;
+use consilience_core::target::{Placement, Target};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::run::Progress;
 use consilience_engine::site::{Own, names};
+use consilience_engine::store::{DurableClient, Folder};
 use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{Frame, PATH};
 use consilience_net::join::{Credentials, JoinOptions, endpoint, persist};
@@ -49,7 +56,47 @@ fn main() {
     println!("lmc, 3 processes:         {three:>8.0} rounds/s   {:.2} of the echo", three / bare);
     let hundred = sampled(&folder, 100, 100, 400);
     println!("lmc, 100 streams of one:  {hundred:>8.0} rounds/s   {:.0} answers/s", 100.0 * hundred);
+    durable(&folder);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What it costs a site to keep what it says: one answer with each promise.
+fn durable(folder: &Path) {
+    let rows: Arc<dyn Potential> = Arc::new(Isotropic::new((0..DIM).map(|k| (k % 7) as f64).collect(), DIM).unwrap());
+    let target = Target::new(vec![rows], Prior::Flat, Placement::Server, 1.0).unwrap();
+    let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.001)));
+    let keys = Keys::simulation(Seed::new(1), 0);
+    println!("\none answer of a site that keeps its state:");
+    for (name, rounds) in
+        [("kept in memory alone", 20_000u32), ("written, not synced", 20_000), ("reserved 1000 ahead", 20_000), ("synced each", 500)]
+    {
+        let client = || Client::new(recipe.client(&target, ClientId(0), keys).unwrap(), recipe.format(&target, keys).unwrap());
+        let disk = || Folder::open(&folder.join(name)).unwrap();
+        let mut fleeting = client();
+        let mut kept = match name {
+            "kept in memory alone" => None,
+            "written, not synced" => Some(DurableClient::open(disk(), client()).unwrap().0.without_sync()),
+            "reserved 1000 ahead" => Some(DurableClient::reserving(disk(), client(), 1000).unwrap().0),
+            _ => Some(DurableClient::open(disk(), client()).unwrap().0),
+        };
+        let machine = recipe.server(&target, &vec![0.0; DIM], keys).unwrap();
+        let mut server = Protocol::new(machine, Statement::new([("a", "b")]), 1, recipe.format(&target, keys).unwrap());
+        let (mut spent, mut answers, mut answer) = (Duration::ZERO, 0, Vec::new());
+        while answers < rounds {
+            if let Some(Output::Send { to, bytes }) = server.poll() {
+                answer.clear();
+                let since = Instant::now();
+                match &mut kept {
+                    None => drop(fleeting.handle(&bytes, &mut answer).unwrap()),
+                    Some(kept) => drop(kept.handle(&bytes, &mut answer).unwrap()),
+                }
+                spent += since.elapsed();
+                server.handle(to, &answer).unwrap();
+                answers += 1;
+            }
+        }
+        println!("{name:<24} {:>9.1} microseconds", 1e6 * spent.as_secs_f64() / f64::from(rounds));
+    }
 }
 
 fn start(role: &str, folder: &Path, port: u16, names: &[String]) -> Child {

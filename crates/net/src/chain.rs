@@ -17,7 +17,7 @@ use consilience_engine::run::{Chain, RunError};
 use consilience_engine::store::{Folder, Journal, Minutes, Replay, StoreError};
 use consilience_engine::trail::Trail;
 
-use crate::hub::{Complaint, Party};
+use crate::party::{Complaint, Party};
 use crate::status::Status;
 
 /// A site that keeps its word is named once in a million looks.

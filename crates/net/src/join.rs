@@ -109,7 +109,12 @@ pub fn join(brings: Brings, options: &JoinOptions, stop: &Arc<AtomicBool>) -> Re
         .map_err(|error| JoinError::Setup(format!("no threads: {error}")))?;
     let (options, stop) = (options.clone(), Arc::clone(stop));
     // As a task of the runtime the work is done on the thread that hears of it: nothing crosses threads in a round.
-    let work = runtime.spawn(async move { persist(&endpoint, &options, &mut Worker::new(brings), &stop).await });
+    let work = runtime.spawn(async move {
+        let mut worker = Worker::new(brings);
+        let end = persist(&endpoint, &options, &mut worker, &stop).await;
+        let rested = tokio::task::block_in_place(|| worker.rest());
+        end.and_then(|finished| Ok(rested.map(|()| finished)?))
+    });
     runtime.block_on(work).unwrap_or_else(|failed| Err(JoinError::Setup(format!("this is a fault of the program: {failed}"))))
 }
 

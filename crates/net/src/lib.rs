@@ -8,6 +8,7 @@ pub mod http;
 pub mod hub;
 pub mod join;
 pub mod log;
+pub mod party;
 pub mod post;
 pub mod serve;
 pub mod status;

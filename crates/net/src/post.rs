@@ -74,7 +74,9 @@ impl Post {
     /// Deliver what a site answered. An error says what is wrong with it; the conductor has heard of it then.
     pub fn deliver(&self, site: usize, bundle: &[u8]) -> Result<(), String> {
         let mut desk = self.desk();
-        let events = desk.events.clone().ok_or("the run is over")?;
+        let Some(events) = desk.events.clone() else {
+            return if desk.over { Ok(()) } else { Err("the run has not begun".into()) }; // last words need no ear
+        };
         let refuse = |why: String| {
             let _ = events.blocking_send(Event::Refused { client: Some(site), why: why.clone() });
             Err(why)

@@ -329,7 +329,7 @@ fn conduct(
         Err(Broken::Stopped) => true,
         Err(other) => return Err(other.into()),
     };
-    <HostedChain<'_> as crate::hub::Party>::measure(&chains, status);
+    <HostedChain<'_> as crate::party::Party>::measure(&chains, status);
     let seconds = started.elapsed().as_secs_f64();
     status.stage("finishing");
     let mut rows = vec![0u64; run.chains];

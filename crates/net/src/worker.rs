@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use consilience_core::model::Coordinates;
-use consilience_core::protocol::{Client, Device, Format, Precision, Statement};
+use consilience_core::protocol::{Client, Device, Format, OrderRefusal, Precision, Statement};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::Keys;
 use consilience_core::survey;
@@ -52,6 +52,8 @@ pub struct Brings {
     pub expects: Option<Config>,
     /// Where it keeps its state; without it, a site that dies cannot come back.
     pub state: Option<PathBuf>,
+    /// How many rounds ahead it reserves instead of syncing every answer; `None`: every answer is durable before it leaves.
+    pub reserve: Option<u64>,
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
 }
@@ -59,7 +61,7 @@ pub struct Brings {
 impl Brings {
     /// A site with these rows, which keeps nothing and whose noise is its own.
     pub fn new(site: &str, data: Own) -> Brings {
-        Brings { site: site.to_owned(), data, expects: None, state: None, allows_simulation: false }
+        Brings { site: site.to_owned(), data, expects: None, state: None, reserve: None, allows_simulation: false }
     }
 }
 
@@ -132,6 +134,16 @@ impl Worker {
     /// Its first words on every connection.
     pub fn hello(&self) -> Frame {
         Frame::words(ASIDE, &Tell::Hello { version: VERSION.to_owned(), site: self.brings.site.clone() })
+    }
+
+    /// Make what it keeps durable: it is stopped in good order.
+    pub fn rest(&mut self) -> Result<(), SiteError> {
+        for chain in self.run.iter_mut().flat_map(|run| &mut run.chains).flat_map(|(_, chains)| chains) {
+            if let Chain::Durable(client) = chain {
+                client.rest()?;
+            }
+        }
+        Ok(())
     }
 
     /// Its last words, when the server has said that it is over.
@@ -231,6 +243,12 @@ impl Worker {
             None => {
                 let rows = run.chains.as_ref().and_then(|(_, chains)| chains.get(chain)).map_or(0, Chain::rows_evaluated);
                 Ok(Did::Said(Some(Frame { rows, ..Frame::message(frame.phase, chain, out) })))
+            }
+            // A strict run waits for this answer, and nobody can give it any more.
+            Some(refusal @ OrderRefusal::Used { .. }) if self.brings.reserve.is_some() && run.config.sampler.round_deadline.is_none() => {
+                Err(SiteError::Disagree(format!(
+                    "{refusal}. This site had reserved these rounds when its power failed, and has lost what it said in them: the run must start anew"
+                )))
             }
             Some(refusal) => {
                 warn!(reason = %refusal, "an order is refused");
@@ -371,7 +389,10 @@ impl Run {
                 Some(folder) => {
                     let path = folder.join(format!("chain-{}", chain + 1));
                     let disk = Folder::open(&path).map_err(|error| StoreError::Io { file: path.display().to_string(), error })?;
-                    let (client, warnings) = DurableClient::open(disk, client)?;
+                    let (client, warnings) = match brings.reserve {
+                        None => DurableClient::open(disk, client)?,
+                        Some(ahead) => DurableClient::reserving(disk, client, ahead)?,
+                    };
                     for warning in warnings {
                         warn!(chain = chain + 1, %warning, "the state was damaged, and mended");
                     }

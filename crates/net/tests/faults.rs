@@ -69,6 +69,42 @@ fn wires_that_break_change_nothing() {
     }
 }
 
+/// A server and its sites are stopped in the middle, and start again from what they wrote down: the draws, and all that stands beside them, are those of one process.
+#[test]
+fn a_server_that_is_stopped_goes_on_where_it_was() {
+    let here = folder("stopped");
+    let config = config(&gaussians("name = \"lsd++\"\nbatch = 0.5\nrefresh = 5\nstep = 0.05", 400).replace("thin = 2", "thin = 1"));
+    let names = ["north", "east", "the south"];
+    for reserve in [None, Some(50)] {
+        let place = here.join(format!("{reserve:?}"));
+        let bring = |name: &str| Brings { state: Some(place.join(name)), reserve, ..brings(name) };
+        let mut stops = 0;
+        loop {
+            let deadline = Some(std::time::Duration::from_secs(10));
+            let serving = start(&config, ServeOptions { state: Some(place.join("server")), deadline, ..options() });
+            let sites: Vec<_> = names.iter().map(|name| site(bring(name), joining(serving.address))).collect();
+            let status = Arc::clone(&serving.status);
+            let (enough, since) = (150 * (stops + 1), std::time::Instant::now());
+            while stops < 2 && since.elapsed().as_secs() < 20 && status.view().rounds < enough && status.view().stage != "finishing" {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            if stops < 2 {
+                consilience_net::serve::stop(&status);
+            }
+            let served = serving.end().unwrap();
+            let finished: Vec<bool> = sites.into_iter().map(|site| site.join().unwrap().unwrap()).collect();
+            if !served.outcome.interrupted {
+                assert_eq!(finished, [true; 3]);
+                same("stopped", &served, &in_process(&config));
+                break;
+            }
+            stops += 1;
+        }
+        assert!(stops > 0, "it was over before it could be stopped");
+    }
+    std::fs::remove_dir_all(&here).unwrap();
+}
+
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("consilience-faults-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);

@@ -60,3 +60,17 @@ fn rows_and_weights_by_rows_too() {
     let config = config(text);
     same("rows", &over_the_network(&config, options()), &in_process(&config));
 }
+
+#[test]
+fn data_that_this_program_deals_is_refused_with_what_to_do() {
+    let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 1\niterations = 10\n";
+    let formula = "[target]\nmodel = \"logistic\"\nformula = \"y ~ age\"\n[[client]]\nname = \"a\"\nfile = \"a.csv\"\n";
+    for (data, problem, fix) in [
+        ("[data]\ngenerate = \"synthetic(1, 1)\"\nclients = 5\n", "generates the rows", "`consilience run` it"),
+        ("[data]\nname = \"a9a\"\nclients = 5\n", "deals the rows", "`consilience data split`"),
+        (formula, "a formula is applied", "response = \"COLUMN\""),
+    ] {
+        let error = consilience_engine::site::names(&config(&format!("{data}{rest}"))).unwrap_err().to_string();
+        assert!(error.contains(problem) && error.contains(fix), "{error}");
+    }
+}

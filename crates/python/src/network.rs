@@ -228,15 +228,15 @@ pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: 
             raised = Some(error);
         }
     }
-    let joined = work.join().unwrap_or_else(|_| Err(JoinError::Stopped));
+    let joined = work.join().unwrap_or(Err(JoinError::Stopped));
     match raised {
         Some(error) => Err(error),
         None => Ok(joined.map_err(site_failure)?),
     }
 }
 
-/// A site that is reached by post; Python may share it between threads.
-#[pyclass(module = "consilience._consilience")]
+/// A site that is reached by post.
+#[pyclass(frozen, module = "consilience._consilience")]
 pub struct Correspondent(Mutex<post::Correspondent>);
 
 #[pymethods]
@@ -249,9 +249,10 @@ impl Correspondent {
     }
 
     /// Do what a bundle asks: what goes back, whether the run is over (and if so whether it came to its end), and why the site takes no part, if so.
-    fn answer(&mut self, py: Python<'_>, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
-        let site = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let answered = py.detach(|| site.answer(&bundle)).map_err(|error| site_failure(JoinError::Site(error)))?;
+    fn answer(&self, py: Python<'_>, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
+        let answered = py
+            .detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).answer(&bundle))
+            .map_err(|error| site_failure(JoinError::Site(error)))?;
         Ok((answered.bundle, answered.over, answered.trouble.map(|trouble| trouble.to_string())))
     }
 }

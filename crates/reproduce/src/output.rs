@@ -82,8 +82,12 @@ impl Reproduction {
 
     /// The size in words.
     pub fn size(&self) -> String {
-        let own = if self.study.papers_own { ", the paper's own" } else { "" };
-        format!("{}{own}", self.study.size.name())
+        let name = self.study.size.name();
+        match &self.study.smaller[..] {
+            _ if self.study.papers_own => format!("{name}, the paper's own"),
+            [] => name.into(),
+            smaller => format!("{name}: {}", smaller.join(", ")),
+        }
     }
 
     /// The paper's numbers beside ours, and the verdicts, for a terminal.

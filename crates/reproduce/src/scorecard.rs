@@ -53,6 +53,18 @@ pub fn markdown(all: &[Reproduction], command: &str) -> String {
     text
 }
 
+/// The verdicts alone, as CSV: experiment, claim, reading, verdict, size.
+pub fn verdicts(all: &[Reproduction]) -> String {
+    let mut text = String::from("experiment,claim,reading,verdict,size\n");
+    for one in all {
+        for (claim, judged) in one.judged.iter().flat_map(|(claim, list)| list.iter().map(move |judged| (claim, judged))) {
+            let size = if one.study.papers_own { "full" } else { one.study.size.name() };
+            let _ = writeln!(text, "{},{},{},{},{size}", one.entry.id, claim.id, judged.name, judged.verdict.word());
+        }
+    }
+    text
+}
+
 /// The scorecard as a page.
 pub fn page(all: &[Reproduction], command: &str) -> String {
     let title = "Scorecard";

@@ -81,13 +81,41 @@ impl Config {
         (found.map(|(_, table)| table), found.is_none_or(|(size, _)| *size == Size::Full))
     }
 
+    fn setting(&self, size: Size) -> toml::Table {
+        let mut setting = self.setting.clone();
+        setting.extend(self.overlay(size).0.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+        setting
+    }
+
     /// The study of one size.
     pub fn study(&self, paper: &str, size: Size) -> Study {
-        let (overlay, papers_own) = self.overlay(size);
-        let mut setting = self.setting.clone();
-        setting.extend(overlay.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
-        Study { id: self.id.clone(), paper: paper.into(), seed: self.seed, size, papers_own, setting, published: false, data: None }
+        let (setting, full) = (self.setting(size), self.setting(Size::Full));
+        let smaller: Vec<String> = setting
+            .iter()
+            .filter(|(key, ours)| full.get(*key) != Some(ours))
+            .map(|(key, ours)| match full.get(key) {
+                Some(papers) if brief(ours) && brief(papers) => format!("{} {ours} (full size: {papers})", key.replace('_', " ")),
+                _ => format!("{} changed", key.replace('_', " ")),
+            })
+            .collect();
+        let papers_own = self.overlay(size).1;
+        Study {
+            id: self.id.clone(),
+            paper: paper.into(),
+            seed: self.seed,
+            size,
+            papers_own,
+            smaller,
+            setting,
+            published: false,
+            data: None,
+        }
     }
+}
+
+/// Whether a value can be read in a sentence.
+fn brief(value: &toml::Value) -> bool {
+    !value.is_table() && !value.is_array()
 }
 
 /// An experiment at one size.
@@ -103,6 +131,8 @@ pub struct Study {
     pub size: Size,
     /// Whether this is the paper's own size.
     pub papers_own: bool,
+    /// In what the setting is not that of the full size, in words.
+    pub smaller: Vec<String>,
     /// The setting.
     pub setting: toml::Table,
     /// Whether what the authors' program did is to be shown, too.
@@ -158,6 +188,8 @@ mod tests {
             (study.setting::<Setting>().unwrap().runs, study.papers_own)
         };
         assert_eq!(Size::ALL.map(runs), [(4, false), (4, false), (10, false), (30, true)]);
+        assert_eq!(config.study("qlsd", Size::Hour).smaller, ["runs 10 (full size: 30)"]);
+        assert!(config.study("qlsd", Size::Full).smaller.is_empty());
     }
 
     #[test]

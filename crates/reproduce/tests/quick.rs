@@ -60,3 +60,24 @@ fn quick_verdicts_are_those_on_record() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// What holds at the largest size that was run holds at the quick one: where they differ, the quick one is too small to tell, and says so.
+#[test]
+fn quick_verdicts_agree_with_the_scorecard() {
+    let read = |name: &str| -> BTreeMap<Key, String> {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").join(name)).unwrap();
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.split(',').collect();
+            ((cells[0].into(), cells[1].into(), cells[2].into()), cells[3].to_owned())
+        };
+        text.lines().skip(1).map(row).collect()
+    };
+    let (quick, scorecard) = (read("quick.csv"), read("SCORECARD.csv"));
+    let runs: Vec<&Key> =
+        scorecard.keys().filter(|key| CATALOGUE.iter().any(|entry| entry.id == key.0 && entry.experiment.is_some())).collect();
+    assert!(runs.len() > 90, "{} verdicts", runs.len());
+    for key in runs {
+        let (small, large) = (&quick[key], &scorecard[key]);
+        assert!(small == large || small == "open", "{key:?}: {small} at the quick size, {large} on the scorecard");
+    }
+}

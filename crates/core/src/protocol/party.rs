@@ -358,6 +358,16 @@ impl<D: Device> Client<D> {
         self.answered
     }
 
+    /// The first round whose random numbers are unused.
+    pub fn unused(&self) -> u64 {
+        self.unused
+    }
+
+    /// Take the random numbers of all rounds below this for used: a client that may have lost some of its answers must not give others with them.
+    pub fn spend(&mut self, unused: u64) {
+        self.unused = self.unused.max(unused);
+    }
+
     /// The round of the last order that was answered.
     pub fn last_round(&self) -> Option<u64> {
         self.last.map(|(round, _)| round)

@@ -32,6 +32,11 @@ pub trait Disk: Send {
     fn mode(&self, _name: &str) -> Result<Option<u32>> {
         Ok(None)
     }
+
+    /// A name that is another one whenever the power has failed in between, so that what was not synced may be lost; `None`: that cannot be told.
+    fn session(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<D: Disk + ?Sized> Disk for &mut D {
@@ -65,6 +70,10 @@ impl<D: Disk + ?Sized> Disk for &mut D {
 
     fn mode(&self, name: &str) -> Result<Option<u32>> {
         (**self).mode(name)
+    }
+
+    fn session(&self) -> Option<String> {
+        (**self).session()
     }
 }
 
@@ -131,6 +140,12 @@ pub(crate) fn sync_folder(path: &Path) -> Result<()> {
 }
 
 impl Disk for Folder {
+    /// The name of this machine's start, where the system has one: what was written without a sync survives a process, not the machine.
+    fn session(&self) -> Option<String> {
+        let name = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    }
+
     fn append(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.file(name)?.write_all(bytes)
     }

@@ -15,8 +15,9 @@ pub trait Replay: State {
 
 /// A log is begun anew when it is this many times as long as the last snapshot.
 const GROWTH: u64 = 4;
-/// A log shorter than this is never worth a snapshot.
+/// A log shorter than this is never worth a snapshot: synced record by record it is a small part of what was spent on it; else a snapshot's own syncs would be most of it.
 const LEAST: u64 = 1 << 20;
+const LEAST_UNSYNCED: u64 = 1 << 26;
 
 /// The memory of one party on one disk.
 #[derive(Debug)]
@@ -92,7 +93,8 @@ impl<D: Disk> Journal<D> {
 
     /// Whether the log has grown so long that a snapshot is worth its while.
     pub fn is_long(&self) -> bool {
-        self.log.length() > LEAST.max(GROWTH * self.snapshot_length)
+        let least = if self.synced { LEAST } else { LEAST_UNSYNCED };
+        self.log.length() > least.max(GROWTH * self.snapshot_length)
     }
 
     /// Save the party and begin the log anew.
@@ -127,6 +129,24 @@ impl<D: Disk> Journal<D> {
     /// The disk that it writes to.
     pub fn disk(&self) -> &D {
         &self.disk
+    }
+
+    pub(super) fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// The disk has failed, in the hands of whoever uses it beside this journal.
+    pub(super) fn has_failed(&mut self) {
+        self.broken = true;
+    }
+
+    /// Make all records durable that were left to the operating system.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.whole()?;
+        self.broken = true;
+        self.log.sync(&mut self.disk)?;
+        self.broken = false;
+        Ok(())
     }
 
     /// How many records were written in all.

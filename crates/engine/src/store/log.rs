@@ -39,6 +39,11 @@ impl Log {
     /// Write a record down. It is durable on return; if that fails, nothing may be said that depends on it.
     pub fn commit(&mut self, disk: &mut dyn Disk, payload: &[u8]) -> Result<(), StoreError> {
         self.append(disk, payload)?;
+        self.sync(disk)
+    }
+
+    /// Make durable what was appended.
+    pub fn sync(&self, disk: &mut dyn Disk) -> Result<(), StoreError> {
         disk.sync(&self.name).map_err(StoreError::at(&self.name))
     }
 

@@ -11,8 +11,8 @@
 //!
 //! **What is written down, and why that.** A client's answer is a function of its state, the order and its private seed, so the seed (once) and the orders (each before its answer
 //! leaves) would be enough to compute every answer again. The answers are logged beside the orders all the same: computed on another kind of processor they could differ in the last bit, and
-//! a second answer that differs, however little, is a second answer. The log is what makes it safe to be asked twice; a reservation of rounds ahead would be cheaper, but a client that lost
-//! the orders behind it could neither go on with the chain nor tell a repeated order from a changed one. The server logs the answers of a round before it opens the next,
+//! a second answer that differs, however little, is a second answer. The log is what makes it safe to be asked twice. A reservation of rounds ahead ([`DurableClient::reserving`])
+//! is cheaper, and keeps noise from being used twice; but a client that lost the orders behind it can neither go on with the chain nor tell a repeated order from a changed one, and refuses both. The server logs the answers of a round before it opens the next,
 //! since an order for the next round tells clients that they may forget the last. That is one sync a round on either side: where walks are long, nothing; where rounds take
 //! microseconds, most of the time. [`DurableClient::without_sync`] trades it away: a party that is killed still goes on as if nothing had happened, one that loses its power is told so.
 //!
@@ -23,6 +23,7 @@ mod journal;
 mod log;
 mod minutes;
 mod party;
+mod reserve;
 mod simulated;
 mod snapshots;
 

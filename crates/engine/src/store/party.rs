@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::journal::{Journal, Replay};
 use super::minutes::{Minutes, split};
+use super::reserve::Reservation;
 use super::{Disk, StoreError};
 
 /// Why a durable client gave no answer.
@@ -27,13 +28,34 @@ pub struct DurableClient<D, V> {
     journal: Journal<D>,
     answer: Vec<u8>,
     record: Vec<u8>,
+    /// Which rounds may be answered, where answers are not synced one by one.
+    reservation: Option<Reservation>,
 }
 
 impl<D: Disk, V: Device> DurableClient<D, V> {
     /// Bring a fresh client to where it was. The texts say what was damaged and could be done without.
     pub fn open(disk: D, mut client: Client<V>) -> Result<(Self, Vec<String>), StoreError> {
         let (journal, warnings) = Journal::open(disk, "client", &mut client)?;
-        Ok((DurableClient { client, journal, answer: Vec::new(), record: Vec::new() }, warnings))
+        Ok((DurableClient { client, journal, answer: Vec::new(), record: Vec::new(), reservation: None }, warnings))
+    }
+
+    /// Bring a fresh client to where it was, and let it reserve so many rounds ahead instead of syncing every answer (the module `reserve` says what that is worth).
+    pub fn reserving(disk: D, client: Client<V>, ahead: u64) -> Result<(Self, Vec<String>), StoreError> {
+        let reservation = Reservation::open(&disk, ahead)?;
+        let (mut opened, warnings) = DurableClient::open(disk, client)?;
+        opened.client.spend(reservation.floor());
+        opened.reservation = Some(reservation);
+        Ok((opened.without_sync(), warnings))
+    }
+
+    /// Make all answers durable, and give back what was reserved and not used: for a client that is stopped in good order.
+    pub fn rest(&mut self) -> Result<(), StoreError> {
+        self.journal.sync()?;
+        let unused = self.client.unused();
+        match &mut self.reservation {
+            None => Ok(()),
+            Some(reservation) => reservation.release(self.journal.disk_mut(), unused).inspect_err(|_| self.journal.has_failed()),
+        }
     }
 
     /// The same client that survives its own end, but not that of the machine ([`Journal::without_sync`]): a sync costs up to milliseconds, a thousand times an answer.
@@ -46,6 +68,11 @@ impl<D: Disk, V: Device> DurableClient<D, V> {
         self.answer.clear();
         let answered = self.client.handle(order, &mut self.answer)?;
         if answered == Answered::Anew {
+            self.journal.whole()?;
+            if let Some(reservation) = &mut self.reservation {
+                let unused = self.client.unused();
+                reservation.cover(self.journal.disk_mut(), unused).inspect_err(|_| self.journal.has_failed())?;
+            }
             self.record.clear();
             self.record.extend_from_slice(&(order.len() as u32).to_le_bytes());
             self.record.extend_from_slice(order);

@@ -36,6 +36,8 @@ struct Platter {
     fuse: Option<u64>,
     dark: bool,
     steps: u64,
+    /// How often the power has failed.
+    cuts: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -77,6 +79,7 @@ impl Simulated {
             fuse: None,
             dark: false,
             steps: 0,
+            cuts: 0,
         })))
     }
 
@@ -145,6 +148,7 @@ impl Platter {
 
     fn lose_power(&mut self) {
         self.dark = true;
+        self.cuts += 1;
         for (name, bytes) in std::mem::take(&mut self.removed) {
             if self.dice.coin() && !self.files.contains_key(&name) {
                 self.files.insert(name, Contents { synced: bytes.len(), now: bytes, named: true });
@@ -179,6 +183,10 @@ impl Platter {
 }
 
 impl Disk for Simulated {
+    fn session(&self) -> Option<String> {
+        Some(self.platter().cuts.to_string())
+    }
+
     fn append(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let mut platter = self.platter();
         platter.step()?;

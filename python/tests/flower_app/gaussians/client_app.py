@@ -1,0 +1,3 @@
+from consilience.flower import client_app
+
+app = client_app()
