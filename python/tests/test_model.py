@@ -64,6 +64,26 @@ def test_a_logistic_regression_gives_the_built_in_chain_to_rounding(sampler, bat
     assert np.abs(own.draws - built_in.draws).max() < 1e-10 and own.bits == built_in.bits
 
 
+@pytest.mark.parametrize("batch", [8, 0.3])
+@pytest.mark.parametrize("differences", [False, True])
+def test_clients_that_want_different_things_are_asked_in_one_call(differences, batch):
+    settings = QUICK | dict(sampler="qlsd++", step=0.003, batch=batch, refresh=7, participation=0.5)
+    mixed = []
+
+    def seen(batch):
+        mixed.append(isinstance(batch.rows, list) and len({isinstance(rows, slice) for rows in batch.rows}) == 2)
+        logistic(batch)
+        if batch.z is not None:
+            own, batch.x[:] = batch.out.copy(), batch.z
+            batch.out[:] = 0.0
+            logistic(batch)
+            batch.out[:] = own - batch.out
+
+    model = consilience.Model(3, {site: len(x) for site, x in X.items()}, seen, differences=differences)
+    assert np.abs(consilience.sample(model, **settings).draws - logistic_built_in(**settings).draws).max() < 1e-10
+    assert any(mixed)  # some about all their rows, others about minibatches
+
+
 def test_steps_and_coordinates_are_found_by_gradients_alone():
     for more in [{}, {"precondition": True}]:
         settings = QUICK | more | dict(step="auto", iterations=100)
