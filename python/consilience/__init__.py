@@ -12,12 +12,15 @@ from . import measures, network
 from ._consilience import __version__
 from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
 from ._listing import fields, samplers
+from ._model import AnyModel, Batch, Model
 from ._result import Result, Summary
 from ._sample import heart, sample
 from .compressors import Compressor, compressor
 from .errors import ConfigError, DataError, Error, InterruptedWarning, Refused, SamplingError
 
 __all__ = [
+    "AnyModel",
+    "Batch",
     "Comparison",
     "Compressor",
     "ConfigError",
@@ -26,6 +29,7 @@ __all__ = [
     "Exact",
     "InterruptedWarning",
     "Law",
+    "Model",
     "Refused",
     "Reproduction",
     "Result",

@@ -7,13 +7,15 @@ import json
 import os
 import tomllib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _consilience
+from ._model import AnyModel, Batch, Brought, bring
 from ._progress import shower
 from ._result import Result
 from ._tables import Cells, columns_of
@@ -47,7 +49,7 @@ Columns = list[tuple[str, list[tuple[str, Cells]]]]
 
 
 def sample(
-    model: str | None = None,
+    model: str | AnyModel | Callable[[Batch], npt.ArrayLike | None] | None = None,
     clients: Mapping[str, Any] | Sequence[Any] | None = None,
     *,
     config: Config | None = None,
@@ -75,7 +77,8 @@ def sample(
 
     Args:
         model: ``"logistic"``, ``"linear"``, ``"softmax"``, ``"isotropic"`` or ``"gaussian"``; or a formula such as ``"ill == yes ~ age + C(site)"``, by which the sites agree on
-            codes, means and deviations. Without a formula columns are taken as they are, and the last one (or ``response``) is explained.
+            codes, means and deviations. Without a formula columns are taken as they are, and the last one (or ``response``) is explained. Or a model of one's own, such as a
+            :class:`consilience.Model`, that brings its clients; or the function of one, with ``clients={name: rows}`` and ``parameters=``.
         clients: ``{name: table}``. A table is a dictionary of columns, a structured array, a pair ``(X, y)``, or a pandas, polars or Arrow table. A Gaussian
             client is ``{"mean": ..., "precision": ...}`` (or ``"covariance"``).
         config: everything at once, as the command takes it: a dictionary, the text of a TOML file, or its path. Other arguments change it.
@@ -93,12 +96,20 @@ def sample(
     Raises:
         ConfigError: something about the arguments is wrong; ``DataError``: something about the rows.
         SamplingError: a chain diverged.
+        Anything: what a model of one's own raises stops the chains and comes out as itself; its attribute ``result`` has the draws until then.
 
     Ctrl-C stops the chains and returns what they have drawn, with an :class:`InterruptedWarning`; before the first draw is kept it is raised as usual.
     """
     settings = dict(sampler=sampler, step=step, chains=chains, iterations=iterations, seed=seed, prior=prior, compress=compress, response=response)
+    brought = None
+    if model is not None and not isinstance(model, str):
+        start = more.pop("start") if "start" in more and not isinstance(more["start"], str) else None
+        brought = bring(model, clients, more.pop("parameters", None), start)
+        if "start" in more:
+            brought = brought._replace(start=None)
+        model, clients = "external", None
     stated, columns = state(model, clients, config, settings | more)
-    return perform(stated, columns, progress)
+    return perform(stated, columns, progress, brought)
 
 
 def heart(*, progress: bool = True, **settings: Any) -> Result:
@@ -112,15 +123,18 @@ def heart(*, progress: bool = True, **settings: Any) -> Result:
     return sample(config=_consilience.HEART, progress=progress, **settings)
 
 
-def perform(stated: Stated, columns: Columns, progress: bool) -> Result:
+def perform(stated: Stated, columns: Columns, progress: bool, brought: Brought | None = None) -> Result:
     """Sample what was stated."""
     bar = shower(progress, "sampling")
     try:
-        run = _consilience.sample(stated, columns, now(), bar)
+        run, raised = _consilience.sample(stated, columns, now(), bar, brought)
     finally:
         if bar is not None:
             bar.close()
     result = Result(run)
+    if raised is not None:
+        setattr(raised, "result", result)
+        raise raised
     if result.interrupted:
         if result.draws.shape[1] == 0:
             raise KeyboardInterrupt

@@ -1,6 +1,8 @@
 """CONSILIENCE names the command's binary; the package is on the path."""
 
 import os
+import pathlib
+import re
 import subprocess
 
 import pytest
@@ -14,5 +16,20 @@ def command():
         done = subprocess.run([os.environ["CONSILIENCE"], *map(str, arguments)], cwd=cwd, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def chapter():
+    """Run what the chapter on models of one's own shows of a library."""
+
+    def run(library):
+        path = pathlib.Path(__file__).parents[2] / "docs/src/own-model.md"
+        blocks = [block for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL) if block.startswith(f"import {library}")]
+        assert len(blocks) == 1
+        shown = {"__name__": "example"}
+        exec(compile(blocks[0], str(path), "exec"), shown)
+        return shown
 
     return run

@@ -13,9 +13,9 @@ const HELP: &str = "\
 Usage: cargo xtask <command>
 
 Commands:
-  test                    Check everything: format, lints, tests, documentation, tests in Python, the report in a browser
+  test [--torch]          Check everything: format, lints, tests, documentation, tests in Python (with PyTorch), the report in a browser
   browser [--find]        Open a report in headless Chromium; or only find (or, as root, install) one
-  python                  Run the tests in Python on the package and the built command, with ArviZ 0.23 and the current one
+  python [--torch]        Run the tests in Python on the package and the built command, with ArviZ 0.23 and the current one (and PyTorch)
   wheel                   Build the Python package as a wheel
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
 ";
@@ -28,10 +28,12 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        ["test"] => test::run(&root()),
+        ["test"] => test::run(&root(), false),
+        ["test", "--torch"] => test::run(&root(), true),
         ["browser"] => browser::run(&root()),
         ["browser", "--find"] => browser::find().map(|name| println!("{name}")),
-        ["python"] => test::python(&root()).map(|(passed, skipped)| println!("{passed} passed, {} skipped", skipped.len())),
+        ["python"] => python(false),
+        ["python", "--torch"] => python(true),
         ["wheel"] => python::wheel(&root()),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", name] => mutants::run(&root(), Some(name)),
@@ -44,6 +46,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn python(torch: bool) -> Result<(), String> {
+    test::python(&root(), torch).map(|(passed, skipped)| println!("{passed} passed, {} skipped", skipped.len()))
 }
 
 /// The workspace's folder: cargo says where this package lies.

@@ -5,12 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::cargo;
 
-/// One version of ArviZ that the tests are run with.
+/// An environment that tests are run in.
 pub struct Against {
     /// What the step is called.
     pub name: &'static str,
     /// What the tests need.
     requirements: &'static str,
+    /// Which tests.
+    pub tests: &'static str,
     /// The environment's folder in the target folder.
     folder: &'static str,
     /// The least Python, 3 and this.
@@ -19,14 +21,30 @@ pub struct Against {
 
 /// The last ArviZ for Python 3.11, and the current one.
 pub const ALL: [Against; 2] = [
-    Against { name: "tests in Python, ArviZ 0.23", requirements: "python/requirements-test.txt", folder: "python-venv", least: 11 },
+    Against {
+        name: "tests in Python, ArviZ 0.23",
+        requirements: "python/requirements-test.txt",
+        tests: "python/tests",
+        folder: "python-venv",
+        least: 11,
+    },
     Against {
         name: "tests in Python, current ArviZ",
         requirements: "python/requirements-current.txt",
+        tests: "python/tests",
         folder: "python-venv-current",
         least: 12,
     },
 ];
+
+/// PyTorch, which is large: only where it is asked for.
+pub const TORCH: Against = Against {
+    name: "tests in Python, PyTorch",
+    requirements: "python/requirements-torch.txt",
+    tests: "python/tests/test_torch.py",
+    folder: "python-venv-torch",
+    least: 11,
+};
 
 /// How a step ended that did not fail.
 pub enum Ended {
@@ -50,13 +68,13 @@ pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
     let package = package(root, &target)?;
     let mut tests = Command::new(python);
     tests
-        .args(["-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"])
+        .args(["-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", against.tests])
         .current_dir(root)
         .env("CONSILIENCE", binary)
         .env("PYTHONPATH", package);
     match tests.status() {
         Ok(status) if status.success() => Ok(Ended::Passed),
-        Ok(_) => Err("pytest python/tests".into()),
+        Ok(_) => Err(format!("pytest {}", against.tests)),
         Err(error) => Err(format!("pytest does not start: {error}")),
     }
 }

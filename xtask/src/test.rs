@@ -43,8 +43,8 @@ const STEPS: &[Step] = &[
     Step { name: "browser", ways: &[Way { probe: "cargo xtask browser --find", run: "cargo xtask browser", with: &[] }] },
 ];
 
-/// Run every step that this machine can run.
-pub fn run(root: &Path) -> Result<(), String> {
+/// Run every step that this machine can run; with PyTorch only if asked to.
+pub fn run(root: &Path, torch: bool) -> Result<(), String> {
     let (mut passed, mut skipped) = (0, Vec::new());
     for Step { name, ways } in STEPS {
         let Some(way) = ways.iter().find(|way| can(root, way.probe)) else {
@@ -61,7 +61,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
         passed += 1;
     }
-    let (passed_in_python, skipped_in_python) = python(root)?;
+    let (passed_in_python, skipped_in_python) = python(root, torch)?;
     passed += passed_in_python;
     skipped.extend(skipped_in_python);
     let names = if skipped.is_empty() { String::new() } else { format!(" ({})", skipped.join(", ")) };
@@ -69,12 +69,12 @@ pub fn run(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Run the tests in Python, once for each ArviZ: how many runs passed, and which this machine cannot do.
-pub fn python(root: &Path) -> Result<(usize, Vec<&'static str>), String> {
+/// Run the tests in Python, once for each ArviZ, and with PyTorch if asked to: how many runs passed, and which this machine cannot do.
+pub fn python(root: &Path, torch: bool) -> Result<(usize, Vec<&'static str>), String> {
     let (mut passed, mut skipped) = (0, Vec::new());
-    for against in &python::ALL {
+    for against in python::ALL.iter().chain(torch.then_some(&python::TORCH)) {
         let name = against.name;
-        println!("==> {name}: pytest python/tests");
+        println!("==> {name}: pytest {}", against.tests);
         let start = Instant::now();
         match python::run(root, against).map_err(|problem| format!("the step `{name}` failed: {problem}"))? {
             Ended::Passed => {

@@ -30,6 +30,11 @@ pub trait Joint: Send + Sync + std::fmt::Debug {
     ///
     /// Only what [`Joint::offers`] says is asked for beside gradients and differences, by [`ByGradients`].
     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError>;
+
+    /// Do work that evaluates it many times on one thread: what it costs to be there, in another language's interpreter say, is paid once.
+    fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// What a model can be asked beside gradients and their differences.
@@ -206,6 +211,10 @@ impl Joint for WhitenedJoint {
 
     fn offers(&self) -> Offers {
         self.inner.offers()
+    }
+
+    fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        self.inner.host(work);
     }
 
     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {

@@ -133,7 +133,9 @@ pub fn sample_kept(
     let spread_clients = run.chains < threads && work >= WORTH_SPREADING;
     let failed: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
     let finished: Vec<Option<Chain>> = pool.install(|| {
-        let one = |(index, sink): (usize, DrawSink)| match Chain::run(plan, run, seed, index, sink, spread_clients, progress, checkpoint) {
+        let one = |(index, sink): (usize, DrawSink)| match hosted(plan, || {
+            Chain::run(plan, run, seed, index, sink, spread_clients, progress, checkpoint)
+        }) {
             Ok(chain) => Some(chain),
             Err(error) => {
                 progress.stop.store(true, Ordering::Relaxed);
@@ -152,6 +154,14 @@ pub fn sample_kept(
         return Err(error);
     }
     gather(plan, run, &sinks, finished.into_iter().flatten().collect(), progress.stop.load(Ordering::Relaxed))
+}
+
+/// Run a chain where its model is at home.
+fn hosted(plan: &Plan, chain: impl FnOnce() -> Result<Chain, RunError> + Send) -> Result<Chain, RunError> {
+    let Some(joint) = &plan.target.joint else { return chain() };
+    let (mut chain, mut done) = (Some(chain), None);
+    joint.host(&mut || done = chain.take().map(|chain| chain()));
+    done.unwrap_or_else(|| Err(RunError::Threads { threads: 1, why: "the model does not let its chain run".into() }))
 }
 
 /// Put the chains of a run together, wherever they ran.

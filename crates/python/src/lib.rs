@@ -5,6 +5,7 @@ mod errors;
 mod judged;
 mod listing;
 mod measures;
+mod model;
 mod network;
 mod run;
 mod stated;

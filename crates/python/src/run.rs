@@ -1,10 +1,13 @@
 //! Sample, and hold what a run leaves behind.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
+use consilience_core::joint::Joint;
 use consilience_core::protocol::Kind;
 use consilience_engine::calibration::Calibration;
+use consilience_engine::config::Start;
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::influence::Influence;
 use consilience_engine::plan::Plan;
@@ -18,6 +21,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::errors::{Failure, Raised};
+use crate::model::{Asked, Brought};
 use crate::stated::Stated;
 use crate::tables::{Columns, tables};
 use crate::watch::watched;
@@ -32,20 +36,42 @@ pub struct Run {
     facts: String,
 }
 
-/// Sample from the posterior that a config states. `show` is called with the iterations done so far, of all there are.
+/// Sample from the posterior that a config states, or a model of Python's. `show` is called with the iterations done so far, of all there are. If the model raises something, it stands
+/// beside the run, which has the draws until then; before there is a run it is raised.
 #[pyfunction]
-#[pyo3(signature = (stated, columns, created, show=None))]
-pub fn sample(py: Python<'_>, stated: Stated, columns: Columns<'_>, created: String, show: Option<Py<PyAny>>) -> PyResult<Run> {
+#[pyo3(signature = (stated, columns, created, show=None, model=None))]
+pub fn sample(
+    py: Python<'_>,
+    stated: Stated,
+    columns: Columns<'_>,
+    created: String,
+    show: Option<Py<PyAny>>,
+    model: Option<Brought>,
+) -> PyResult<(Run, Option<PyErr>)> {
     let written = stated.written();
     let tables = tables(&columns)?;
-    let config = stated.parse(&tables)?;
+    let mut config = stated.parse(&tables)?;
+    let model = model.map(|model| Arc::new(Asked::new(model)));
+    if let Some(model) = &model {
+        let brought = model.brought();
+        config.run.threads = if brought.concurrent { config.run.threads } else { 1 };
+        config.run.start = brought.start.clone().map_or(config.run.start, Start::Point);
+    }
+    let config = config;
     let progress = Progress::default();
     if let Some(show) = &show {
         let total = config.run.iterations.saturating_mul(config.run.chains as u64);
         show.call1(py, (0, total))?;
     }
-    let record = watched(py, &progress, show.as_ref(), || {
-        let problem = Problem::new(&config).map_err(|e| Failure::complaint(Raised::Data, e, written))?;
+    let worked = watched(py, &progress, show.as_ref(), || {
+        let problem = match &model {
+            None => Problem::new(&config),
+            Some(model) => {
+                let (joint, brought): (Arc<dyn Joint>, _) = (Arc::<Asked>::clone(model), model.brought());
+                Problem::external(&config, joint, brought.parameters.clone(), brought.sites.clone())
+            }
+        };
+        let problem = problem.map_err(|e| Failure::complaint(Raised::Data, e, written))?;
         let plan = Plan::new(&config, &problem).map_err(|e| Failure::complaint(Raised::Config, e, written))?;
         let sinks = match config.draws.clone() {
             None => Sinks::Memory,
@@ -59,13 +85,30 @@ pub fn sample(py: Python<'_>, stated: Stated, columns: Columns<'_>, created: Str
             Ok(lp) => outcome.statistics.insert(0, lp),
             Err(why) => left_out = Some(why),
         }
+        let failure = outcome.failure.take();
         let mut record = Record::new(made, &config, &problem, &plan, outcome, None);
         record.warnings.extend(left_out);
         judge(&problem, &mut record);
         record.warnings = consilience_report::warnings_of(&record);
-        Ok(record)
-    })?;
-    Run::new(py, record)
+        Ok((record, failure.map(|failure| (failure.chain, failure.iteration))))
+    });
+    let raised = model.and_then(|model| model.raised());
+    match (worked, raised) {
+        (Ok((record, at)), raised) => {
+            if let (Some(raised), Some((chain, iteration))) = (&raised, at) {
+                let note = format!(
+                    "raised by the model: chain {chain} stopped after iteration {iteration}, and `error.result` has the draws until then"
+                );
+                raised.value(py).call_method1("add_note", (note,))?;
+            }
+            Ok((Run::new(py, record)?, raised))
+        }
+        (Err(_), Some(raised)) => {
+            raised.value(py).call_method1("add_note", ("raised by the model, before the first iteration",))?;
+            Err(raised)
+        }
+        (Err(failure), None) => Err(failure),
+    }
 }
 
 /// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.

@@ -1,0 +1,124 @@
+"""Sample the weights of LeNet5 on MNIST, dealt to 20 clients by label: accuracy, and time an iteration.
+
+    CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --sampler "vr-fald*" --iterations 2000
+
+The folder has mnist/train-images-idx3-ubyte and the other three files, plain or with .gz or .xz. Passes over all rows, at points of reference, are timed apart: there are few of them in a long run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import lzma
+import os
+import time
+from pathlib import Path
+
+import consilience
+import consilience.torch
+import numpy as np
+import torch
+
+SETTINGS = {
+    "vr-fald*": dict(step=1e-7, batch=8, synchronise={"probability": 1 / 20}, refresh=8 / 60000, correlation=0.0),
+    "qlsd++": dict(step=1e-7, batch=8, refresh=7500, compress="qsgd(256)"),
+}
+
+
+def read(name: str) -> np.ndarray:
+    """One idx file of bytes."""
+    path = Path(os.environ["CONSILIENCE_DATA"]) / "mnist" / name
+    opener, found = next((o, p) for o, p in [(open, path), (gzip.open, f"{path}.gz"), (lzma.open, f"{path}.xz")] if os.path.exists(p))
+    with opener(found, "rb") as file:
+        content = file.read()
+    shape = np.frombuffer(content, ">u4", content[3], 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape.astype(int))
+
+
+def images(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    pixels = read(f"{kind}-images-idx3-ubyte")[:, None] / np.float32(255)
+    return pixels, read(f"{kind}-labels-idx1-ubyte").astype(np.int64)
+
+
+def deal(labels: np.ndarray, clients: int) -> list[np.ndarray]:
+    """Four fifths of a label's rows go to the clients that count up to it, modulo ten; the rest evenly. Everybody has equally many."""
+    rng = np.random.default_rng(1)
+    own: list[list[int]] = [[] for _ in range(clients)]
+    rest: list[int] = []
+    for label in range(10):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        theirs, left = np.split(rows, [len(rows) * 4 // 5])
+        rest.extend(left)
+        holders = range(label % clients, clients, 10)
+        for holder, part in zip(holders, np.array_split(theirs, len(holders))):
+            own[holder].extend(part)
+    shares = np.array_split(rng.permutation(rest), clients)
+    dealt = [np.concatenate([a, b]).astype(int) for a, b in zip(own, shares)]
+    least = min(map(len, dealt))
+    return [np.sort(rng.permutation(rows)[:least]) for rows in dealt]
+
+
+def lenet() -> torch.nn.Module:
+    from torch.nn import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Sequential
+
+    torch.manual_seed(11)
+    convolutions = [Conv2d(1, 6, 5, padding=2), MaxPool2d(2), ReLU(), Conv2d(6, 16, 5), MaxPool2d(2), ReLU(), Flatten()]
+    return Sequential(*convolutions, Linear(400, 120), ReLU(), Linear(120, 84), ReLU(), Linear(84, 10))
+
+
+class Timed:
+    """The model, and when it was called and how long it took."""
+
+    def __init__(self, model: consilience.torch.Model) -> None:
+        self.model, self.passes = model, 0.0
+        self.starts: list[float] = []
+        self.worked: list[float] = []
+        self.spent: list[float] = []
+        for name in ("parameters", "rows", "differences", "resolution", "start"):
+            setattr(self, name, getattr(model, name))
+
+    def gradients(self, batch: consilience.Batch) -> None:
+        started = time.perf_counter()
+        self.model.gradients(batch)
+        spent = time.perf_counter() - started
+        if batch.rows is None:
+            self.passes += spent
+        else:
+            self.starts.append(started)
+            self.worked.append(time.thread_time())
+            self.spent.append(spent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sampler", choices=SETTINGS, default="vr-fald*")
+    parser.add_argument("--iterations", type=int, default=200)
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--step", type=float)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    pixels, labels = images("train")
+    data = {f"site {k + 1}": (pixels[rows], labels[rows]) for k, rows in enumerate(deal(labels, given.clients))}
+    model = Timed(consilience.torch.Model(lenet(), torch.nn.CrossEntropyLoss(reduction="sum"), data, device=given.device))
+    settings = SETTINGS[given.sampler] | ({"step": given.step} if given.step else {})
+    result = consilience.sample(
+        model, sampler=given.sampler, prior=0.2, chains=1, iterations=given.iterations, burn_in=given.iterations // 2, thin=max(1, given.iterations // 1000), seed=1, **settings
+    )
+    pixels, labels = images("t10k")
+    draws = result.draws[0, :: max(1, result.draws.shape[1] // 20)]
+    chances = model.model.outputs(draws, pixels).softmax(-1).mean(0).cpu().numpy()
+    accuracy = (chances.argmax(1) == labels).mean()
+    nll = -np.log(chances[np.arange(len(labels)), labels]).mean()
+    # The median: what else the machine does, and passes over all rows, fall on few iterations.
+    whole, module, cpu = (np.median(times) * 1e3 for times in (np.diff(model.starts), model.spent, np.diff(model.worked)))
+    print(
+        f"{given.sampler}, {given.clients} clients, {len(result.parameters)} parameters, {given.iterations} iterations, {given.device}, {given.threads} threads: "
+        f"{whole:.1f} ms an iteration ({cpu:.1f} ms of CPU on the chain's thread), of which the module {module:.1f} ms; passes over all rows {model.passes:.1f} s; "
+        f"accuracy {accuracy:.4f}, {nll:.4f} nats a test row, by {len(draws)} draws; {result.bits['up'] / 8e6:.0f} MB up, {result.bits['down'] / 8e6:.0f} MB down"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Sample the weights of a PyTorch module: minibatch gradients of all clients in one call.
+
+>>> import torch, consilience.torch
+>>> _ = torch.manual_seed(1)
+>>> x = {site: torch.randn(rows, 3) for site, rows in {"basel": 40, "zurich": 30}.items()}
+>>> data = {site: (inputs, (inputs[:, 0] > 0).long()) for site, inputs in x.items()}
+>>> module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+>>> model = consilience.torch.Model(module, torch.nn.CrossEntropyLoss(reduction="sum"), data)
+>>> result = consilience.sample(model, sampler="vr-fald*", step=1e-3, batch=8, prior=1.0, iterations=500, chains=1, seed=1, progress=False)
+>>> result.draws.shape, result.parameters[:2]
+((1, 38, 26), ['0.weight[0,0]', '0.weight[0,1]'])
+>>> model.outputs(result.draws[0, -10:], x["basel"]).shape
+torch.Size([10, 40, 2])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._model import Batch, Floats, Rows, lines_by_size, shared
+from .errors import DataError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Model"]
+
+
+class Model:
+    """A module and its loss as a model: the potential of a client is the sum of the loss over its rows, and the parameters are those of the module that want a gradient, as one flat vector.
+
+    Minibatches of equal size are stacked: one vectorised call for all clients. Gradients have the precision of the module's parameters (32 bits unless the module is made ``.double()``), chains have
+    64 bits; on the CPU vectors of 64 bits are not copied. Chains start at the module's own parameters.
+
+    Args:
+        module: called with a stack of inputs. Rows must not know of each other: no batch normalisation in training mode, and no dropout.
+        loss: of outputs and targets, summed over rows (``reduction="sum"``) or one number a row; a mean is refused.
+        data: inputs and targets of each client.
+        device: where it is computed, such as ``"cuda"``; the data and the module move there.
+        chunk: at most so many rows at a time where all rows of a client are wanted.
+    """
+
+    #: It gives differences itself, so as to say a common point of reference once.
+    differences = True
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        data: Mapping[str, tuple[Any, Any]],
+        *,
+        device: str | torch.device = "cpu",
+        chunk: int = 512,
+    ) -> None:
+        import torch
+
+        self.module = module.to(device)
+        self.device = torch.device(device)
+        self._loss = loss
+        self._chunk = chunk
+        named = {name: weights for name, weights in module.named_parameters() if weights.requires_grad}
+        if not named:
+            raise DataError("the module has no parameters that want a gradient\n  give it some, or set requires_grad")
+        self._names = list(named)
+        self._shapes = [weights.shape for weights in named.values()]
+        self._sizes = [weights.numel() for weights in named.values()]
+        self.dtype = next(iter(named.values())).dtype
+        #: The parameters' names: the module's, with the place in each tensor.
+        self.parameters = [name + place for name, shape in zip(self._names, self._shapes) for place in _places(shape)]
+        #: How many rows each client has.
+        self.rows = {site: len(targets) for site, (_, targets) in data.items()}
+        #: The relative error of a gradient.
+        self.resolution = float(torch.finfo(self.dtype).eps)
+        #: Where chains start.
+        self.start: Floats = torch.cat([weights.detach().flatten() for weights in named.values()]).cpu().double().numpy()
+        self._inputs = torch.cat([self._moved(inputs) for inputs, _ in data.values()])
+        self._targets = torch.cat([self._moved(targets) for _, targets in data.values()])
+        if len(self._inputs) != len(self._targets):
+            raise DataError(f"there are {len(self._inputs)} inputs and {len(self._targets)} targets\n  give every row both")
+        self._first = np.cumsum([0, *self.rows.values()])
+        gradient = torch.func.grad(self._potential)
+        self._alone = gradient
+        self._stacked = torch.func.vmap(gradient)
+        self._at_one_point = torch.func.vmap(gradient, in_dims=(None, 0, 0))
+        self._check_sum()
+
+    def gradients(self, batch: Batch) -> None:
+        """Write sums of rows' gradients, or their differences, into ``batch.out``."""
+        import torch
+
+        out = torch.from_numpy(batch.out)
+        for lines, rows in lines_by_size(batch):
+            clients = batch.clients[lines]
+            told = self._sums(batch.x[lines], clients, rows)
+            if batch.z is not None:
+                told -= self._sums(batch.z[lines], clients, rows)
+            if isinstance(lines, slice):
+                out.copy_(told)
+            else:
+                out[lines] = told.to("cpu", torch.float64)
+
+    def outputs(self, draws: npt.ArrayLike, inputs: Any) -> torch.Tensor:
+        """What the module says of these inputs with each of these draws: one output for each draw."""
+        import torch
+
+        points = torch.tensor(np.atleast_2d(np.asarray(draws)), device=self.device, dtype=self.dtype)
+        with torch.no_grad():
+            return torch.stack([self._called(point, self._moved(inputs)) for point in points])
+
+    def _sums(self, points: Floats, clients: Rows, rows: Rows | None) -> torch.Tensor:
+        import torch
+
+        if rows is None:
+            return self._over_all(self._weights(points[0]), int(clients[0]))[None]
+        listed = torch.from_numpy(rows + self._first[clients][:, None]).to(self.device)
+        inputs = self._inputs.index_select(0, listed.flatten()).unflatten(0, listed.shape)
+        targets = self._targets.index_select(0, listed.flatten()).unflatten(0, listed.shape)
+        sums: torch.Tensor
+        if shared(points):
+            sums = self._at_one_point(self._weights(points[0]), inputs, targets)
+        else:
+            sums = self._stacked(self._weights(points), inputs, targets)
+        return sums
+
+    def _over_all(self, weights: torch.Tensor, client: int) -> torch.Tensor:
+        import torch
+
+        sums = torch.zeros_like(weights)
+        for start in range(self._first[client], self._first[client + 1], self._chunk):
+            these = slice(start, min(start + self._chunk, self._first[client + 1]))
+            sums += self._alone(weights, self._inputs[these], self._targets[these])
+        return sums
+
+    def _weights(self, points: Floats) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(points).to(self.device, self.dtype)
+
+    def _potential(self, weights: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return self._loss(self._called(weights, inputs), targets).sum()
+
+    def _called(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        parts = zip(self._names, weights.split(self._sizes), self._shapes)
+        outputs: torch.Tensor = torch.func.functional_call(self.module, {name: part.view(shape) for name, part, shape in parts}, (inputs,))
+        return outputs
+
+    def _moved(self, values: Any) -> torch.Tensor:
+        import torch
+
+        tensor = torch.as_tensor(values, device=self.device)
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+    def _check_sum(self) -> None:
+        """Two rows together must be two rows apart: a mean, or rows that know of each other, would be another posterior."""
+        import torch
+
+        if len(self._inputs) < 2:
+            return
+        weights = self._weights(self.start)
+        with torch.no_grad():
+            apart = [float(self._potential(weights, self._inputs[k : k + 1], self._targets[k : k + 1])) for k in range(2)]
+            together = float(self._potential(weights, self._inputs[:2], self._targets[:2]))
+        if abs(together - sum(apart)) > 1e-3 * (abs(apart[0]) + abs(apart[1])):
+            raise DataError(
+                f"the loss of the first two rows is {together:.6g} together, and {apart[0]:.6g} + {apart[1]:.6g} apart: it is no sum over rows\n"
+                '  use reduction="sum" or "none", and no batch normalisation in training mode'
+            )
+
+
+def _places(shape: tuple[int, ...]) -> list[str]:
+    """The places in a tensor of this shape, as text."""
+    if not shape:
+        return [""]
+    return ["[" + ",".join(map(str, place)) + "]" for place in product(*map(range, shape))]
