@@ -25,10 +25,11 @@ pub fn markdown(all: &[Reproduction], command: &str) -> String {
             paper = one.entry.paper.key;
             let _ = write!(text, "\n## {}\n", one.entry.paper.title);
         }
-        let _ = write!(text, "\n### {}: {}\n\nSize: {}; seed {}.", one.entry.id, one.config.place, one.size(), one.study.seed);
-        if let Err(why) = &one.findings {
-            let _ = write!(text, " Not run: {why}.");
-        }
+        let _ = write!(text, "\n### {}: {}\n\n", one.entry.id, one.config.place);
+        let _ = match &one.findings {
+            Ok(_) => write!(text, "Size: {}; seed {}.", one.size(), one.study.seed),
+            Err(why) => write!(text, "Not run: {why}."),
+        };
         text.push_str("\n\n");
         if !one.judged.is_empty() {
             text.push_str("| claim | reading | verdict | numbers |\n|---|---|---|---|\n");
