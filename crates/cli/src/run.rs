@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use consilience_engine::calibration::Calibration;
 use consilience_engine::checkpoint::{self, Checkpoint};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{MOST_HELD, Sinks};
-use consilience_engine::influence::Influence;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
@@ -149,28 +147,12 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     };
     let mut record = Record::new(made, config, &problem, &plan, outcome, reference.map(|r| r.draws));
     if place.is_some() {
-        judge(&problem, &mut record);
+        record.judge(&problem);
     }
     let judged = Answer::new(&record, Some(&live)).warnings();
     record.warnings.extend(judged);
     record.warnings.extend(left_out);
     keep(&record, live, place, options.json)
-}
-
-/// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.
-fn judge(problem: &Problem, record: &mut Record) {
-    if record.draws.length() == 0 {
-        return; // on disk alone, which is said elsewhere
-    }
-    let held_out = problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
-    match Calibration::new(&problem.target.clients, held_out.as_ref().map(|rows| &rows[..]), &record.draws) {
-        Ok(calibration) => record.calibration = calibration,
-        Err(why) => record.warnings.push(why),
-    }
-    match Influence::new(&problem.target, &record.draws) {
-        Ok(influence) => record.influence = Some(influence),
-        Err(why) => record.warnings.push(why),
-    }
 }
 
 /// The reference that is kept for this target; else, for the main job, one by MALA.

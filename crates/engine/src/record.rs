@@ -131,6 +131,22 @@ impl Record {
 }
 
 impl Record {
+    /// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.
+    pub fn judge(&mut self, problem: &Problem) {
+        if self.draws.length() == 0 {
+            return; // on disk alone, which is said elsewhere
+        }
+        let held_out = problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
+        match Calibration::new(&problem.target.clients, held_out.as_ref().map(|rows| &rows[..]), &self.draws) {
+            Ok(calibration) => self.calibration = calibration,
+            Err(why) => self.warnings.push(why),
+        }
+        match Influence::new(&problem.target, &self.draws) {
+            Ok(influence) => self.influence = Some(influence),
+            Err(why) => self.warnings.push(why),
+        }
+    }
+
     /// How many chains there are and how many draws each has, held or on disk.
     pub fn drawn(&self) -> (usize, usize) {
         self.streamed.as_ref().map_or((self.draws.chains(), self.draws.length()), |s| (s.chains, s.length))

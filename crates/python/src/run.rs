@@ -6,10 +6,8 @@ use std::time::Instant;
 
 use consilience_core::joint::Joint;
 use consilience_core::protocol::Kind;
-use consilience_engine::calibration::Calibration;
 use consilience_engine::config::Start;
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
-use consilience_engine::influence::Influence;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
@@ -88,7 +86,7 @@ pub fn sample(
         let failure = outcome.failure.take();
         let mut record = Record::new(made, &config, &problem, &plan, outcome, None);
         record.warnings.extend(left_out);
-        judge(&problem, &mut record);
+        record.judge(&problem);
         record.warnings = consilience_report::warnings_of(&record);
         Ok((record, failure.map(|failure| (failure.chain, failure.iteration))))
     });
@@ -108,22 +106,6 @@ pub fn sample(
             Err(raised)
         }
         (Err(failure), None) => Err(failure),
-    }
-}
-
-/// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.
-fn judge(problem: &Problem, record: &mut Record) {
-    if record.draws.length() == 0 {
-        return;
-    }
-    let held_out = problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
-    match Calibration::new(&problem.target.clients, held_out.as_ref().map(|rows| &rows[..]), &record.draws) {
-        Ok(calibration) => record.calibration = calibration,
-        Err(why) => record.warnings.push(why),
-    }
-    match Influence::new(&problem.target, &record.draws) {
-        Ok(influence) => record.influence = Some(influence),
-        Err(why) => record.warnings.push(why),
     }
 }
 
