@@ -26,16 +26,22 @@ fn elastic(sampler: &str, p: &str, deadline: f64, iterations: u64) -> String {
     gaussians(&format!("{sampler}\nparticipation = {{ elastic = {p}, deadline = {deadline} }}"), iterations)
 }
 
-/// A site that keeps an answer back where `keeps` says so of the number of the order, and gives it with the next one, too late.
-async fn unreliable(address: std::net::SocketAddr, name: &str, keeps: impl Fn(u64) -> bool) -> (bool, u64) {
-    let mut worker = Worker::new(brings(name));
+/// A site's stream, as far as its greeting.
+async fn connected(address: std::net::SocketAddr, worker: &Worker) -> (mpsc::Sender<Frame>, tonic::Streaming<Frame>) {
     let mut grpc = tonic::client::Grpc::new(endpoint(&joining(address)).unwrap().connect().await.unwrap());
     grpc.ready().await.unwrap();
     let (to, outward) = mpsc::channel(64);
     to.send(worker.hello()).await.unwrap();
     let path = http::uri::PathAndQuery::from_static(PATH);
     let codec = ProstCodec::<Frame, Frame>::default();
-    let mut inward = grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await.unwrap().into_inner();
+    let inward = grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await.unwrap().into_inner();
+    (to, inward)
+}
+
+/// A site that keeps an answer back where `keeps` says so of the number of the order, and gives it with the next one, too late.
+async fn unreliable(address: std::net::SocketAddr, name: &str, keeps: impl Fn(u64) -> bool) -> (bool, u64) {
+    let mut worker = Worker::new(brings(name));
+    let (to, mut inward) = connected(address, &worker).await;
     let (mut orders, mut kept) = (0, 0);
     while let Ok(Some(frame)) = inward.message().await {
         match worker.handle(&frame).unwrap() {
@@ -141,13 +147,7 @@ fn a_site_that_vanishes_is_done_without_and_may_come_back() {
             let mut worker = Worker::new(brings("the south"));
             let mut answers = 0;
             for most in [20, u64::MAX] {
-                let mut grpc = tonic::client::Grpc::new(endpoint(&joining(address)).unwrap().connect().await.unwrap());
-                grpc.ready().await.unwrap();
-                let (to, outward) = mpsc::channel(64);
-                to.send(worker.hello()).await.unwrap();
-                let path = http::uri::PathAndQuery::from_static(PATH);
-                let codec = ProstCodec::<Frame, Frame>::default();
-                let mut inward = grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await.unwrap().into_inner();
+                let (to, mut inward) = connected(address, &worker).await;
                 while let Ok(Some(frame)) = inward.message().await {
                     match worker.handle(&frame).unwrap() {
                         Did::Over { finished } => {

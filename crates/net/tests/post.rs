@@ -29,12 +29,12 @@ impl Drop for Folder {
     }
 }
 
-/// Serve by post. `meddle` may spoil the answer to a letter (`None`: it is lost), given the letter's number and the site.
+/// Serve by post. `meddle` may spoil the answer to a letter (`None`: it is lost), given the letter's number and the site. Gives how many letters there were, and what was refused.
 fn by_post(
     config: &Config,
     folder: &Folder,
     mut meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
-) -> (Result<Served, ServeError>, usize) {
+) -> (Result<Served, ServeError>, usize, Vec<String>) {
     let sites = names(config).unwrap();
     let post = Post::new(&sites);
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
@@ -42,7 +42,7 @@ fn by_post(
         let (post, config) = (post.clone(), config.clone());
         std::thread::spawn(move || serve_by_post(&post, &config, &ServeOptions::new(Admission::Word), &status, |_| {}, |served| served))
     };
-    let mut letters = 0;
+    let (mut letters, mut refused) = (0, Vec::new());
     while !served.is_finished() {
         let mut idle = true;
         for (index, site) in sites.iter().enumerate() {
@@ -52,9 +52,7 @@ fn by_post(
             let answered = Correspondent::new(brings).unwrap().answer(&letter).unwrap();
             letters += 1;
             match meddle(letters, index, answered.bundle) {
-                Some(bundle) => {
-                    let _ = post.deliver(index, &bundle); // the conductor hears of what is wrong with it
-                }
+                Some(bundle) => refused.extend(post.deliver(index, &bundle).err()),
                 None => post.lost(index, "the letter was lost"),
             }
         }
@@ -62,7 +60,7 @@ fn by_post(
             std::thread::yield_now();
         }
     }
-    (served.join().unwrap(), letters)
+    (served.join().unwrap(), letters, refused)
 }
 
 #[test]
@@ -74,7 +72,7 @@ fn samplers_by_post_are_those_of_one_process() {
         ("vr-fald*", "name = \"vr-fald*\"\nsynchronise = { probability = 0.3 }"),
     ] {
         let config = config(&gaussians(sampler, 60));
-        let (served, letters) = by_post(&config, &Folder::new(name.trim_matches('*')), |_, _, bundle| Some(bundle));
+        let (served, letters, _) = by_post(&config, &Folder::new(name.trim_matches('*')), |_, _, bundle| Some(bundle));
         same(name, &served.unwrap(), &in_process(&config));
         assert!(letters > 60, "{name}: {letters} letters");
     }
@@ -86,7 +84,7 @@ fn lost_letters_and_lost_notes_change_nothing() {
     let folder = Folder::new("lost");
     let notes = folder.0.clone();
     let mut lost = 0;
-    let (served, _) = by_post(&config, &folder, |letter, site, bundle| {
+    let (served, _, refused) = by_post(&config, &folder, |letter, site, bundle| {
         if letter % 23 == 0 {
             // Site 1 loses what it was told, but not its chains.
             let _ = std::fs::read_dir(&notes).map(|files| {
@@ -102,7 +100,7 @@ fn lost_letters_and_lost_notes_change_nothing() {
         Some(bundle)
     });
     same("lost letters", &served.unwrap(), &in_process(&config));
-    assert!(lost > 5, "{lost} lost");
+    assert!(lost > 5 && refused.is_empty(), "{lost} lost, {refused:?} refused");
 }
 
 #[test]
@@ -112,18 +110,19 @@ fn wrong_letters_are_refused_by_name() {
     let sites = names(&config).unwrap();
     let post = Post::new(&sites);
     assert!(post.deliver(0, &[]).unwrap_err().contains("not begun"));
-    let mut seen = Vec::new();
-    let (served, _) = by_post(&config, &folder, |letter, _, bundle| {
-        // The first few answers are garbage, cut short, or another site's greeting; the site is asked again each time.
-        match letter {
-            1 => Some(vec![200; 40]),
-            2 => Some(bundle[..bundle.len() - 1].to_vec()),
-            _ => {
-                seen.push(letter);
-                Some(bundle)
-            }
+    // The first answers are garbage, cut short, and another site's greeting; the site is asked again each time.
+    let (served, _, refused) = by_post(&config, &folder, |letter, site, bundle| match letter {
+        1 => Some(vec![200; 40]),
+        2 => Some(bundle[..bundle.len() - 1].to_vec()),
+        3 => {
+            let other = brings(&sites[(site + 1) % sites.len()]);
+            Some(Correspondent::new(other).unwrap().answer(&[]).unwrap().bundle)
         }
+        _ => Some(bundle),
     });
     same("wrong letters", &served.unwrap(), &in_process(&config));
-    assert!(!seen.is_empty());
+    assert_eq!(refused.len(), 3, "{refused:?}");
+    for (why, part) in refused.iter().zip(["cannot be read", "cannot be read", "answers for site"]) {
+        assert!(why.contains(part), "{why}");
+    }
 }
