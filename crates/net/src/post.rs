@@ -17,7 +17,7 @@ use tonic::Status;
 
 use crate::certs::name_of_site;
 use crate::door::{Event, Link, greeted, too_much};
-use crate::frame::{Frame, WORDS};
+use crate::frame::{Frame, MESSAGE};
 use crate::talk::{Ask, Tell};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
@@ -188,10 +188,11 @@ impl Correspondent {
         let mut answered = Answered { bundle: Vec::new(), over: None, trouble: None };
         let mut say = |frame: &Frame| answered.bundle.extend(frame.encode_length_delimited_to_vec());
         for frame in &frames {
+            let is_order = frame.kind == MESSAGE && !self.worker.surveys(frame);
             match self.worker.handle(frame) {
                 Ok(Did::Said(said)) => {
-                    if let (WORDS, Some(told)) = (frame.kind, &self.told) {
-                        told.note(frame, welcomed(frame))?; // orders need no note: a chain keeps its own state, a survey has none
+                    if let (false, Some(told)) = (is_order, &self.told) {
+                        told.note(frame, welcomed(frame))?; // a chain's state is kept by the chain
                     }
                     self.knows = true;
                     said.iter().for_each(&mut say);

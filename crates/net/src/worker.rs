@@ -179,6 +179,11 @@ impl Worker {
         Ok(Did::Said(Some(Frame::words(phase, &told))))
     }
 
+    /// Whether a message belongs to the survey that is going on.
+    pub(crate) fn surveys(&self, frame: &Frame) -> bool {
+        self.run.as_ref().and_then(|run| run.survey.as_ref()).is_some_and(|(phase, _)| *phase == frame.phase)
+    }
+
     /// The server says which run this is.
     fn enter(&mut self, welcome: Welcome) -> Result<(), SiteError> {
         let disagree = |text: String| Err(SiteError::Disagree(text));
