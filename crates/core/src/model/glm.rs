@@ -168,7 +168,7 @@ impl Potential for Glm {
 
 wide! {
     fn add_gradient<'a>(model: &'a Glm, x: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
-        rows.in_blocks(model.rows(), |block| {
+        for block in rows.blocks(model.rows()) {
             let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
                 t[lane] = model.design.row_dot(*row, x);
@@ -180,13 +180,13 @@ wide! {
             for (lane, row) in block.iter().enumerate() {
                 model.design.add_row(*row, t[lane], out);
             }
-        });
+        }
     }
 }
 
 wide! {
     fn add_difference<'a>(model: &'a Glm, x: &'a [f64], z: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
-        rows.in_blocks(model.rows(), |block| {
+        for block in rows.blocks(model.rows()) {
             let (mut at_x, mut at_z, mut y) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
                 at_x[lane] = model.design.row_dot(*row, x);
@@ -199,7 +199,7 @@ wide! {
             for (lane, row) in block.iter().enumerate() {
                 model.design.add_row(*row, at_x[lane], out);
             }
-        });
+        }
     }
 }
 
