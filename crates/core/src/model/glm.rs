@@ -1,5 +1,6 @@
 //! Model a response that depends on its features through one linear predictor: linear and logistic regression.
 
+use super::coded::{Coded, Table};
 use super::{Classifier, Design, Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
 use crate::lanes::{LANES, sigmoid, softplus, wide};
@@ -62,6 +63,8 @@ pub struct Glm {
     design: Design,
     response: Vec<f64>,
     family: Family,
+    /// The rows once more, where that saves time.
+    coded: Option<Coded>,
 }
 
 impl Glm {
@@ -85,7 +88,12 @@ impl Glm {
                 }
             }
         }
-        Ok(Glm { design, response, family })
+        Ok(Glm { coded: Coded::new(&design), design, response, family })
+    }
+
+    /// The codes of the rows, if so many are read faster by codes.
+    fn coded_for(&self, rows: Rows<'_>) -> Option<&Coded> {
+        self.coded.as_ref().filter(|coded| coded.is_worth(rows.count(self.rows())))
     }
 }
 
@@ -117,15 +125,18 @@ impl Potential for Glm {
     }
 
     fn scratch(&self) -> usize {
-        0
+        2 * self.coded.as_ref().map_or(0, Coded::tables) * size_of::<Table>() / size_of::<f64>()
     }
 
     fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
         (0..self.rows()).map(|row| self.family.loss(self.design.row_dot(row, x), self.response[row])).sum()
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        add_gradient(self, x, rows, scale, out);
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        match self.coded_for(rows) {
+            Some(coded) => add_coded_gradient(self, coded, x, rows, scale, out, scratch),
+            None => add_gradient(self, x, rows, scale, out),
+        }
     }
 
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
@@ -181,6 +192,37 @@ wide! {
                 model.design.add_row(*row, t[lane], out);
             }
         }
+    }
+}
+
+wide! {
+    fn add_coded_gradient<'a>(
+        model: &'a Glm,
+        coded: &'a Coded,
+        x: &'a [f64],
+        rows: Rows<'a>,
+        scale: f64,
+        out: &'a mut [f64],
+        scratch: &'a mut [f64],
+    ) -> () {
+        let (products, sums) = scratch.as_chunks_mut().0.split_at_mut(coded.tables());
+        let sums = &mut sums[..coded.tables()];
+        coded.tabulate(x, products);
+        sums.as_flattened_mut().fill(0.0);
+        for block in rows.blocks(model.rows()) {
+            let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
+            for (lane, row) in block.iter().enumerate() {
+                t[lane] = coded.dot(*row, products);
+                y[lane] = model.response[*row];
+            }
+            for lane in 0..LANES {
+                t[lane] = scale * model.family.slope(t[lane], y[lane]);
+            }
+            for (lane, row) in block.iter().enumerate() {
+                coded.add_row(*row, t[lane], sums);
+            }
+        }
+        coded.add_sum(sums, out);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Say what a client knows: the potential of its own rows, and its derivatives.
 
 mod absent;
+mod coded;
 mod design;
 mod gaussian;
 mod glm;

@@ -3,7 +3,8 @@
 //! Parameters lie class by class. A panel is the same the other way round: feature by feature, `W` classes in one array, padded with zeros. The products with a row's features
 //! then need none of the columns in which the row has nothing, and no sum across a register. More than `W` classes are several groups, one panel after the other.
 //!
-//! The order of every sum is that of the arrays, so it is the same for any width of register.
+//! The order of every sum is that of the arrays, so it is the same for any width of register. There are loops where closures would be shorter: a closure that is not inlined is
+//! compiled for the narrowest registers.
 
 use super::design::{Design, Entries};
 use super::real::Real;
@@ -69,16 +70,17 @@ pub(super) fn turn<T: Real, const W: usize>(shape: Shape, x: &[f64], panel: &mut
 
 #[inline(always)]
 fn turn_four<T: Real, const W: usize>(quad: usize, classes: [&[f64]; 4], panel: &mut [[T; W]]) {
-    let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] = classes.map(|class| class.as_chunks::<4>());
+    let ((a, a_rest), (b, b_rest)) = (classes[0].as_chunks::<4>(), classes[1].as_chunks::<4>());
+    let ((c, c_rest), (d, d_rest)) = (classes[2].as_chunks::<4>(), classes[3].as_chunks::<4>());
     let (tiles, rest) = panel.as_chunks_mut::<4>();
     for ((((tile, a), b), c), d) in tiles.iter_mut().zip(a).zip(b).zip(c).zip(d) {
         for j in 0..4 {
-            let four = [a[j], b[j], c[j], d[j]].map(T::narrow);
+            let four = [T::narrow(a[j]), T::narrow(b[j]), T::narrow(c[j]), T::narrow(d[j])];
             tile[j][quad * 4..quad * 4 + 4].copy_from_slice(&four);
         }
     }
     for (at, slot) in rest.iter_mut().enumerate() {
-        let four = [a_rest[at], b_rest[at], c_rest[at], d_rest[at]].map(T::narrow);
+        let four = [T::narrow(a_rest[at]), T::narrow(b_rest[at]), T::narrow(c_rest[at]), T::narrow(d_rest[at])];
         slot[quad * 4..quad * 4 + 4].copy_from_slice(&four);
     }
 }
@@ -149,17 +151,15 @@ pub(super) fn product<T: Real, const W: usize>(design: &Design<T>, row: usize, p
 pub(super) fn add_outer<T: Real, const W: usize>(design: &Design<T>, rows: &[usize], weights: &[[T; W]], panel: &mut [[T; W]]) {
     let groups = panel.len() / design.columns();
     for (group, panel) in panel.chunks_exact_mut(design.columns()).enumerate() {
-        let (fours, rest) = rows.as_chunks::<4>();
-        let weights_of = |row: usize| weights[row * groups + group];
-        for (at, four) in fours.iter().enumerate() {
-            let weights = [0, 1, 2, 3].map(|k| weights_of(4 * at + k));
-            match four.map(|row| design.row(row)) {
-                [Entries::Dense(a), Entries::Dense(b), Entries::Dense(c), Entries::Dense(d)] => add_four(panel, [a, b, c, d], &weights),
-                each => each.iter().zip(&weights).for_each(|(entries, weights)| add_one(panel, *entries, weights)),
-            }
+        let (mut rows, mut weights) = (rows, &weights[group..]);
+        while let [a, b, c, d, rest @ ..] = rows {
+            let four = [design.row(*a), design.row(*b), design.row(*c), design.row(*d)];
+            let [Entries::Dense(a), Entries::Dense(b), Entries::Dense(c), Entries::Dense(d)] = four else { break };
+            add_four(panel, [a, b, c, d], &[weights[0], weights[groups], weights[2 * groups], weights[3 * groups]]);
+            (rows, weights) = (rest, weights.get(4 * groups..).unwrap_or(&[]));
         }
-        for (at, row) in rest.iter().enumerate() {
-            add_one(panel, design.row(*row), &weights_of(4 * fours.len() + at));
+        for (row, weights) in rows.iter().zip(weights.iter().step_by(groups)) {
+            add_one(panel, design.row(*row), weights);
         }
     }
 }
@@ -184,7 +184,8 @@ fn add_one<T: Real, const W: usize>(panel: &mut [[T; W]], entries: Entries<'_, T
 /// Four dense rows in one walk over the panel, with the bits of four walks.
 #[inline(always)]
 fn add_four<T: Real, const W: usize>(panel: &mut [[T; W]], cells: [&[T]; 4], weights: &[[T; W]; 4]) {
-    let [a, b, c, d] = cells.map(|cells| &cells[..panel.len()]);
+    let n = panel.len();
+    let [a, b, c, d] = [&cells[0][..n], &cells[1][..n], &cells[2][..n], &cells[3][..n]];
     for (j, slot) in panel.iter_mut().enumerate() {
         let mut sum = *slot;
         add(&mut sum, a[j], &weights[0]);
@@ -208,33 +209,53 @@ fn add<T: Real, const W: usize>(to: &mut [T; W], scale: T, values: &[T; W]) {
 pub(super) fn normalise<T: Real, const W: usize>(shape: Shape, valid: &Valid<T, W>, logits: &mut [[T; W]]) {
     for row in logits.chunks_exact_mut(shape.groups()) {
         valid.pad(row, &valid.plus);
-        let most = across(row, T::LEAST, |a, b| if a > b { a } else { b });
+        let most = largest(row);
         for four in row.as_flattened_mut().as_chunks_mut::<4>().0 {
-            *four = four.map(|t| t - most);
+            for lane in 0..4 {
+                four[lane] = four[lane] - most;
+            }
         }
     }
     for four in logits.as_flattened_mut().as_chunks_mut::<4>().0 {
-        *four = four.map(T::exp);
+        for lane in 0..4 {
+            four[lane] = four[lane].exp();
+        }
     }
     for row in logits.chunks_exact_mut(shape.groups()) {
         valid.pad(row, &[T::default(); W]);
-        let share = T::ONE / across(row, T::default(), |a, b| a + b);
+        let share = T::ONE / sum(row);
         for four in row.as_flattened_mut().as_chunks_mut::<4>().0 {
-            *four = four.map(|p| p * share);
+            for lane in 0..4 {
+                four[lane] = four[lane] * share;
+            }
         }
     }
 }
 
-/// Fold all lanes of a row, four side by side.
+/// The sum of all lanes of a row, four side by side.
 #[inline(always)]
-fn across<T: Real, const W: usize>(row: &[[T; W]], start: T, fold: impl Fn(T, T) -> T) -> T {
-    let mut sides = [start; 4];
+fn sum<T: Real, const W: usize>(row: &[[T; W]]) -> T {
+    let mut sums = [T::default(); 4];
     for four in row.as_flattened().as_chunks::<4>().0 {
         for lane in 0..4 {
-            sides[lane] = fold(four[lane], sides[lane]);
+            sums[lane] += four[lane];
         }
     }
-    fold(fold(sides[0], sides[2]), fold(sides[1], sides[3]))
+    (sums[0] + sums[2]) + (sums[1] + sums[3])
+}
+
+/// The largest lane of a row.
+#[inline(always)]
+fn largest<T: Real, const W: usize>(row: &[[T; W]]) -> T {
+    let mut most = [T::LEAST; 4];
+    for four in row.as_flattened().as_chunks::<4>().0 {
+        for lane in 0..4 {
+            most[lane] = if four[lane] > most[lane] { four[lane] } else { most[lane] };
+        }
+    }
+    let left = if most[0] > most[2] { most[0] } else { most[2] };
+    let right = if most[1] > most[3] { most[1] } else { most[3] };
+    if left > right { left } else { right }
 }
 
 /// Which lanes of the last array are no padding: 1 or 0, and nothing or less than any logit. They are numbers since choices would not be vectorised.

@@ -239,9 +239,13 @@ impl Job for Derivative<'_> {
             if let Of::HessianVector { .. } = of {
                 for ((row, weights), along) in block.iter().zip(at_x.chunks_exact_mut(groups)).zip(at_other.chunks_exact_mut(groups)) {
                     panel::product(design, *row, other, along);
-                    let (p, along) = (weights.as_flattened_mut(), along.as_flattened());
-                    let mean = p.iter().zip(along).fold(T::default(), |sum, (p, t)| sum + *p * *t);
-                    p.iter_mut().zip(along).for_each(|(p, t)| *p = *p * (*t - mean));
+                    let mut mean = T::default();
+                    for (p, t) in weights.as_flattened().iter().zip(along.as_flattened()) {
+                        mean += *p * *t;
+                    }
+                    for (p, t) in weights.as_flattened_mut().iter_mut().zip(along.as_flattened()) {
+                        *p = *p * (*t - mean);
+                    }
                 }
             }
             panel::add_outer(design, &block, at_x, sum);
