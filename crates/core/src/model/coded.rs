@@ -17,15 +17,24 @@ pub(super) type Table = [f64; CODES];
 /// Rows as codes of patterns.
 #[derive(Clone, Debug)]
 pub(super) struct Coded {
-    segments: Vec<Vec<Pattern>>,
+    segments: Vec<Patterns>,
     /// Row by row, one a segment.
     codes: Vec<u8>,
     /// From so many rows on, tables are made in less time than they save.
     worth: usize,
 }
 
-/// What rows have in a segment: columns and values.
-type Pattern = Vec<(u32, f64)>;
+/// The patterns of a segment: the first has nothing, and each other one entry more than one before it.
+type Patterns = Vec<Pattern>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pattern {
+    /// The pattern with one entry less.
+    shorter: u8,
+    /// The last entry.
+    column: u32,
+    value: f64,
+}
 
 impl Coded {
     /// The codes of sparse rows, if they are alike in parts: if the rows have twice as many entries as codes at least.
@@ -51,12 +60,11 @@ impl Coded {
             }
         }
         closed.push(open);
-        closed.iter_mut().for_each(Segment::drop_unused);
-        let saved = entries.checked_sub(2 * closed.len() * design.rows())?;
-        let codes = (0..design.rows()).flat_map(|row| closed.iter().map(move |segment| segment.codes[row] as u8)).collect();
-        let segments: Vec<Vec<Pattern>> = closed.into_iter().map(|segment| segment.patterns).collect();
-        let listed: usize = segments.iter().flatten().map(Vec::len).sum();
-        Some(Coded { segments, codes, worth: listed * design.rows() / (saved + 1) })
+        let saved = entries.checked_sub(closed.len() * design.rows()).filter(|saved| 2 * saved >= entries)?;
+        let codes = (0..design.rows()).flat_map(|row| closed.iter().map(move |segment| segment.codes[row])).collect();
+        let segments: Vec<Patterns> = closed.into_iter().map(|segment| segment.patterns).collect();
+        let patterns: usize = segments.iter().map(Vec::len).sum();
+        Some(Coded { segments, codes, worth: 2 * patterns * design.rows() / saved.max(1) })
     }
 
     /// How many tables there are.
@@ -73,11 +81,9 @@ impl Coded {
     #[inline(always)]
     pub(super) fn tabulate(&self, x: &[f64], tables: &mut [Table]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
-            for (pattern, slot) in patterns.iter().zip(table) {
-                *slot = 0.0;
-                for (column, value) in pattern {
-                    *slot += value * x[*column as usize];
-                }
+            table[0] = 0.0;
+            for (code, Pattern { shorter, column, value }) in patterns.iter().enumerate().skip(1) {
+                table[code] = table[*shorter as usize] + value * x[*column as usize];
             }
         }
     }
@@ -100,29 +106,35 @@ impl Coded {
         }
     }
 
-    /// Add a sum of rows to `out`.
+    /// Add a sum of rows to `out`; the tables are used up.
     #[inline(always)]
-    pub(super) fn add_sum(&self, tables: &[Table], out: &mut [f64]) {
+    pub(super) fn add_sum(&self, tables: &mut [Table], out: &mut [f64]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
-            for (pattern, scale) in patterns.iter().zip(table) {
-                for (column, value) in pattern {
-                    out[*column as usize] += scale * value;
+            let (mut last, mut sum) = (0, 0.0); // patterns with the same last column stand together
+            for (code, Pattern { shorter, column, value }) in patterns.iter().enumerate().skip(1).rev() {
+                let scale = table[code];
+                table[*shorter as usize] += scale;
+                if *column != last {
+                    out[last as usize] += sum;
+                    (last, sum) = (*column, 0.0);
                 }
+                sum += scale * value;
             }
+            out[last as usize] += sum;
         }
     }
 }
 
 /// A segment that columns are added to.
 struct Segment {
-    patterns: Vec<Pattern>,
+    patterns: Patterns,
     /// The pattern of each row.
-    codes: Vec<usize>,
+    codes: Vec<u8>,
 }
 
 impl Segment {
     fn new(rows: usize) -> Self {
-        Segment { patterns: vec![Vec::new()], codes: vec![0; rows] }
+        Segment { patterns: vec![Pattern::default()], codes: vec![0; rows] }
     }
 
     /// Add a column, unless there would be too many patterns.
@@ -132,33 +144,16 @@ impl Segment {
             longer.insert((self.codes[*row], value.to_bits()), 0);
         }
         if self.patterns.len() + longer.len() > most {
-            let before = self.patterns.len();
-            self.drop_unused();
-            return self.patterns.len() < before && self.extend(column, entries, most);
+            return false;
         }
         for ((shorter, value), code) in &mut longer {
-            *code = self.patterns.len();
-            let mut pattern = self.patterns[*shorter].clone();
-            pattern.push((column, f64::from_bits(*value)));
-            self.patterns.push(pattern);
+            *code = self.patterns.len() as u8; // below `most`, which is at most 256
+            self.patterns.push(Pattern { shorter: *shorter, column, value: f64::from_bits(*value) });
         }
         for (row, value) in entries {
             self.codes[*row] = longer[&(self.codes[*row], value.to_bits())];
         }
         true
-    }
-
-    /// Drop the patterns that no row has any more.
-    fn drop_unused(&mut self) {
-        let mut new = vec![None; self.patterns.len()];
-        let mut kept = Vec::new();
-        for code in &mut self.codes {
-            *code = *new[*code].get_or_insert_with(|| {
-                kept.push(std::mem::take(&mut self.patterns[*code]));
-                kept.len() - 1
-            });
-        }
-        self.patterns = kept;
     }
 }
 
@@ -166,11 +161,12 @@ impl Segment {
 mod tests {
     use super::*;
 
-    /// Three attributes with 5, 7 and 30 levels, and a column that few rows have.
+    /// Attributes with 5, 7, 30, 1 and 2 levels, and a column that few rows have.
     fn alike(rows: u32) -> Vec<Vec<(u32, f64)>> {
         let row = |j: u32| {
             let mut entries = vec![(j % 5, 1.0), (5 + j / 3 % 7, 1.0), (12 + j * j % 30, if j % 2 == 0 { 0.5 } else { 1.0 })];
-            entries.extend((j % 11 == 0).then_some((42, -2.0)));
+            entries.extend([(42, 1.0), (43 + j / 5 % 2, -1.0)]);
+            entries.extend((j % 11 == 0).then_some((45, -2.0)));
             entries
         };
         (0..rows).map(row).collect()
@@ -179,20 +175,19 @@ mod tests {
     #[test]
     fn codes_give_the_rows_back() {
         let rows = alike(2000);
-        let design = Design::sparse(rows.clone(), 43).unwrap();
+        let design = Design::sparse(rows.clone(), 46).unwrap();
         let coded = Coded::new(&design).unwrap();
-        assert!(coded.tables() < 3 && coded.is_worth(2000) && !coded.is_worth(10), "{coded:?}");
-        let n = coded.tables();
-        let mut tables = vec![[0.0; CODES]; n];
+        assert!(coded.tables() == 2 && coded.is_worth(2000) && !coded.is_worth(10), "{coded:?}");
+        let mut tables = vec![[0.0; CODES]; coded.tables()];
         for j in [0, 1, 17, 22, 1999] {
             tables.iter_mut().for_each(|table| table.fill(0.0));
             coded.add_row(j, 3.0, &mut tables);
-            let mut out = vec![0.0; 43];
-            coded.add_sum(&tables, &mut out);
-            let mut right = vec![0.0; 43];
+            let mut out = vec![0.0; 46];
+            coded.add_sum(&mut tables, &mut out);
+            let mut right = vec![0.0; 46];
             rows[j].iter().for_each(|(column, value)| right[*column as usize] = 3.0 * value);
             assert_eq!(out, right);
-            let x: Vec<f64> = (0..43).map(|k| f64::from(k * k)).collect(); // whole numbers: every order gives the same sum
+            let x: Vec<f64> = (0..46).map(|k| f64::from(k * k)).collect(); // whole numbers: every order gives the same sum
             coded.tabulate(&x, &mut tables);
             assert_eq!(coded.dot(j, &tables), design.row_dot(j, &x));
         }

@@ -205,8 +205,8 @@ wide! {
         out: &'a mut [f64],
         scratch: &'a mut [f64],
     ) -> () {
-        let (products, sums) = scratch.as_chunks_mut().0.split_at_mut(coded.tables());
-        let sums = &mut sums[..coded.tables()];
+        let (products, rest) = scratch.as_chunks_mut().0.split_at_mut(coded.tables());
+        let sums = &mut rest[..coded.tables()];
         coded.tabulate(x, products);
         sums.as_flattened_mut().fill(0.0);
         for block in rows.blocks(model.rows()) {
@@ -257,6 +257,26 @@ mod tests {
         let mut g = [0.0; 2];
         model.add_gradient(&x, Rows::All, 1.0, &mut g, &mut []);
         assert_eq!(g, [-0.5, -1.0]);
+    }
+
+    #[test]
+    fn rows_by_codes_have_the_gradient_of_rows() {
+        let rows = 1500;
+        let row =
+            |j: u32| vec![(j % 4, 1.0), (4 + j / 7 % 6, 1.0), (10 + j * j % 5, if j % 3 == 0 { 0.5 } else { -1.0 }), (15 + j % 2, 2.0)];
+        let response = (0..rows).map(|j| f64::from(j % 3 / 2)).collect();
+        let model = Glm::new(Design::sparse((0..rows).map(row), 17).unwrap(), response, Family::Bernoulli).unwrap();
+        let x = super::super::tests::normals(1, 17);
+        for some in [(0..rows).collect::<Vec<u32>>(), (0..rows).filter(|row| row % 5 != 2).collect()] {
+            assert!(model.coded_for(Rows::Some(&some)).is_some());
+            let (mut coded, mut plain) = (vec![1.0; 17], vec![1.0; 17]);
+            model.add_gradient(&x, Rows::Some(&some), 0.3, &mut coded, &mut vec![0.0; model.scratch()]);
+            add_gradient(&model, &x, Rows::Some(&some), 0.3, &mut plain);
+            for (a, b) in coded.iter().zip(&plain) {
+                assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()), "{a} is not {b}");
+            }
+        }
+        assert!(model.coded_for(Rows::Some(&[3, 7])).is_none());
     }
 
     #[test]
