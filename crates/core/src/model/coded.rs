@@ -164,9 +164,9 @@ mod tests {
     /// Attributes with 5, 7, 30, 1 and 2 levels, and a column that few rows have.
     fn alike(rows: u32) -> Vec<Vec<(u32, f64)>> {
         let row = |j: u32| {
-            let mut entries = vec![(j % 5, 1.0), (5 + j / 3 % 7, 1.0), (12 + j * j % 30, if j % 2 == 0 { 0.5 } else { 1.0 })];
+            let mut entries = vec![(j % 5, 1.0), (5 + j / 3 % 7, 1.0), (12 + j * j % 30, if j.is_multiple_of(2) { 0.5 } else { 1.0 })];
             entries.extend([(42, 1.0), (43 + j / 5 % 2, -1.0)]);
-            entries.extend((j % 11 == 0).then_some((45, -2.0)));
+            entries.extend(j.is_multiple_of(11).then_some((45, -2.0)));
             entries
         };
         (0..rows).map(row).collect()

@@ -262,8 +262,9 @@ mod tests {
     #[test]
     fn rows_by_codes_have_the_gradient_of_rows() {
         let rows = 1500;
-        let row =
-            |j: u32| vec![(j % 4, 1.0), (4 + j / 7 % 6, 1.0), (10 + j * j % 5, if j % 3 == 0 { 0.5 } else { -1.0 }), (15 + j % 2, 2.0)];
+        let row = |j: u32| {
+            vec![(j % 4, 1.0), (4 + j / 7 % 6, 1.0), (10 + j * j % 5, if j.is_multiple_of(3) { 0.5 } else { -1.0 }), (15 + j % 2, 2.0)]
+        };
         let response = (0..rows).map(|j| f64::from(j % 3 / 2)).collect();
         let model = Glm::new(Design::sparse((0..rows).map(row), 17).unwrap(), response, Family::Bernoulli).unwrap();
         let x = super::super::tests::normals(1, 17);
