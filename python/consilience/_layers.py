@@ -214,8 +214,8 @@ def _convolution(layer: Any) -> Layer | None:
         gathered = tape.room((lines, size[1], once, tall * broad * rows))
         tape.forward(gathered.view(shape).copy_, windows)
 
-        after = Signal(*tape.signal((lines, outward, points, tall, broad, rows)))
-        value, slope = (tensor.flatten(3) for tensor in after)
+        images, slopes = tape.signal((lines, outward, points, tall, broad, rows))
+        value, slope = images.flatten(3), slopes.flatten(3)
         flat = tape.room((lines, outward, tall * broad * rows)) if once < points else slope.flatten(2)
         if once < points:
             tape.backward(torch.sum, slope, 2, out=flat)
@@ -237,7 +237,7 @@ def _convolution(layer: Any) -> Layer | None:
                 for j in range(wide):
                     tape.backward(window(collected, i, j).add_, scattered.view(shape)[:, :, i, j])
             tape.backward(before.slope.copy_, inside(collected))
-        return after
+        return Signal(images, slopes)
 
     return add
 

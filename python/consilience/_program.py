@@ -41,9 +41,7 @@ class Program:
         self.inputs, self.targets = (tensor.new_zeros((*shape, *tensor.shape[1:])) for tensor in rows)
         self.out = like.new_zeros((shape[0], len(like)))
         self._listed = torch.zeros(shape, dtype=torch.int64, device=like.device)
-        # Pages that stay where they are can be copied from while the GPU computes.
-        beside = (lambda tensor: torch.zeros_like(tensor, device="cpu").pin_memory()) if self._on_gpu else (lambda tensor: tensor)
-        self._told_points, self._told_listed, self._told_out = [beside(point) for point in self.points], beside(self._listed), beside(self.out)
+        self._told_points, self._told_listed, self._told_out = [self._beside(point) for point in self.points], self._beside(self._listed), self._beside(self.out)
         self._operations = operations(self)
         self._runs = 0
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -58,6 +56,12 @@ class Program:
             self._told_listed.copy_(torch.from_numpy(listed))
             self._run()
             out.copy_(self._told_out)
+
+    def _beside(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The array that we read and write for one of the GPU's: in pages that stay where they are, so that a graph can copy them."""
+        import torch
+
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self._on_gpu else tensor
 
     def _run(self) -> None:
         import torch
