@@ -52,7 +52,7 @@ class Program:
 
         with torch.no_grad():
             for place, point in zip(self._told_points, points):
-                place.copy_(torch.from_numpy(point[: len(place)]))
+                place.copy_(torch.from_numpy(point))
             self._told_listed.copy_(torch.from_numpy(listed))
             self._run()
             out.copy_(self._told_out)

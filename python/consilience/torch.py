@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._layers import Tape, layers_of
-from ._model import Batch, Floats, Rows, lines_by_size, shared
+from ._model import Batch, Floats, Rows, lines_by_size, of_lines
 from ._program import Program
 from .errors import DataError
 
@@ -110,7 +110,7 @@ class Model:
 
         out = torch.from_numpy(batch.out)
         for lines, rows in lines_by_size(batch):
-            points = [batch.x[lines]] if batch.z is None else [batch.x[lines], batch.z[lines]]
+            points = [of_lines(points, lines) for points in (batch.x, batch.z) if points is not None]
             first = self._first[batch.clients[lines]]
             if rows is None:
                 out[lines] = self._over_all(points, int(batch.clients[lines][0]))
@@ -130,15 +130,14 @@ class Model:
             return torch.stack([self._called(point, self._moved(inputs)) for point in points])
 
     def _stacked(self, points: list[Floats], listed: Rows, out: torch.Tensor) -> None:
-        """Gradients at one point a line, over rows of all clients."""
+        """Gradients at one point a line, or at one for all, over rows of all clients."""
         lines, rows = listed.shape
-        once = [shared(point) for point in points]
         at_a_time = max(1, self._rows_at_a_time // (rows * len(points)))
         for start in range(0, lines, at_a_time):
             these = slice(start, min(start + at_a_time, lines))
             count = these.stop - start
-            program = self._program(Shape(count, rows, tuple(1 if one else count for one in once)))
-            program.gradients([point[:1] if one else point[these] for point, one in zip(points, once)], listed[these], out[these])
+            some = [point if len(point) == 1 else point[these] for point in points]
+            self._program(Shape(count, rows, tuple(map(len, some)))).gradients(some, listed[these], out[these])
 
     def _over_all(self, points: list[Floats], client: int) -> torch.Tensor:
         """The same over all rows of one client."""

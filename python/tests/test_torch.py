@@ -135,7 +135,7 @@ def test_any_layers_have_the_gradients_of_autograd(layout):
             batch._points[3:] = z
         if rows:
             batch._list(6 * rows)[:] = np.tile(np.concatenate([draw.choice(7, rows, replace=False) for _ in SITES]), 2)
-        batch._answer(3, z is not None, rows or -1)
+        batch._answer(3, z is not None, rows or -1, x.ndim == 1, z is not None and z.ndim == 1)
         for k, (site, point, chosen, out) in enumerate(batch):
             expected = one(point.copy(), site, chosen) - (0.0 if z is None else one(batch.z[k].copy(), site, chosen))
             assert np.allclose(out, expected, rtol=1e-9, atol=1e-10)
