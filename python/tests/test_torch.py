@@ -110,7 +110,6 @@ def frozen():
 def test_any_layers_have_the_gradients_of_autograd(layout):
     torch.manual_seed(7)
     module = layout().double()
-    # Few levels: many places of a window are equally large, and the first counts.
     images = {site: (torch.randint(-1, 2, (rows, 2, 7, 9)).double(), torch.randn(rows, 3, dtype=torch.float64)) for site, rows in zip(SITES, (9, 12, 7))}
 
     def loss(outputs, targets):
@@ -146,6 +145,8 @@ def test_any_layers_have_the_gradients_of_autograd(layout):
         ask(rows, x[0], None)
         ask(rows, x, x[::-1])
         ask(rows, x, model.start)
+    # Whole numbers all through: unlike places of a window are equally large, and the first counts.
+    ask(4, draw.integers(-1, 2, size=x.shape).astype(float), None)
     model._rows_at_a_time = 8  # less than all lines at a time
     ask(4, x, model.start)
     ask(3, x, x[::-1])
