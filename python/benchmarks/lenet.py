@@ -1,16 +1,24 @@
 """Sample the weights of LeNet5 on MNIST, dealt to 20 clients by label: accuracy, and time an iteration.
 
-    CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --sampler "vr-fald*" --iterations 2000
+    CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --sampler "vr-fald*" --step 1e-6 --iterations 2000
+    CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --peer "vrfald.py --impl torch"
 
 The folder has mnist/train-images-idx3-ubyte and the other three files, plain or with .gz or .xz. Passes over all rows, at points of reference, are timed apart: there are few of them in a long run.
+
+A peer is a script that does the same iterations and prints a line of JSON with its cpu_seconds for so many iters, the best of some repeats. It is run before and after, on the same core, and the
+ratio is that of the best CPU times of five iterations: what else a machine does adds to both, and least to the best.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import lzma
 import os
+import shlex
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,8 +93,24 @@ class Timed:
             self.passes += spent
         else:
             self.starts.append(started)
-            self.worked.append(time.thread_time())
+            self.worked.append(time.process_time())
             self.spent.append(spent)
+
+
+BLOCK = 5
+
+
+def best(times: list[float]) -> float:
+    """The least time of five iterations in a row, in milliseconds an iteration."""
+    ticks = np.array(times)
+    return float((ticks[BLOCK:] - ticks[:-BLOCK]).min() / BLOCK * 1e3)
+
+
+def of_peer(command: str) -> float:
+    """The same of a peer."""
+    done = subprocess.run([sys.executable, *shlex.split(command), "--iters", str(BLOCK)], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    return told["cpu_seconds"] / told["iters"] * 1e3
 
 
 def main() -> None:
@@ -95,14 +119,23 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=200)
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--step", type=float)
+    parser.add_argument("--refresh", type=float, help="how likely the point of reference moves, or every so many iterations for qlsd++")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--no-graph", action="store_true", help="a GPU does one operation after the other, and replays nothing")
+    parser.add_argument("--peer", help="a script to be held against, with its options")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
+    if given.no_graph:
+        consilience._program._RUNS_BEFORE_GRAPH = sys.maxsize
+    peers = [of_peer(given.peer)] if given.peer else []
+    if given.threads == 1 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pixels, labels = images("train")
     data = {f"site {k + 1}": (pixels[rows], labels[rows]) for k, rows in enumerate(deal(labels, given.clients))}
     model = Timed(consilience.torch.Model(lenet(), torch.nn.CrossEntropyLoss(reduction="sum"), data, device=given.device))
-    settings = SETTINGS[given.sampler] | ({"step": given.step} if given.step else {})
+    told = {"step": given.step, "refresh": given.refresh if given.sampler == "vr-fald*" else given.refresh and int(given.refresh)}
+    settings = SETTINGS[given.sampler] | {name: value for name, value in told.items() if value}
     result = consilience.sample(
         model, sampler=given.sampler, prior=0.2, chains=1, iterations=given.iterations, burn_in=given.iterations // 2, thin=max(1, given.iterations // 1000), seed=1, **settings
     )
@@ -112,12 +145,15 @@ def main() -> None:
     accuracy = (chances.argmax(1) == labels).mean()
     nll = -np.log(chances[np.arange(len(labels)), labels]).mean()
     # The median: what else the machine does, and passes over all rows, fall on few iterations.
-    whole, module, cpu = (np.median(times) * 1e3 for times in (np.diff(model.starts), model.spent, np.diff(model.worked)))
+    whole, module = (np.median(times) * 1e3 for times in (np.diff(model.starts), model.spent))
     print(
-        f"{given.sampler}, {given.clients} clients, {len(result.parameters)} parameters, {given.iterations} iterations, {given.device}, {given.threads} threads: "
-        f"{whole:.1f} ms an iteration ({cpu:.1f} ms of CPU on the chain's thread), of which the module {module:.1f} ms; passes over all rows {model.passes:.1f} s; "
-        f"accuracy {accuracy:.4f}, {nll:.4f} nats a test row, by {len(draws)} draws; {result.bits['up'] / 8e6:.0f} MB up, {result.bits['down'] / 8e6:.0f} MB down"
+        f"{given.sampler}, {given.clients} clients, {len(result.parameters)} parameters, {given.iterations} iterations, {given.device}{' without a graph' * given.no_graph}, {given.threads} threads: "
+        f"{whole:.1f} ms an iteration, of which the module {module:.1f} ms; {best(model.worked):.1f} ms of CPU at best; passes over all rows {model.passes:.1f} s; "
+        f"accuracy {accuracy:.4f}, {nll:.4f} nats a test row, by {len(draws)} draws; {result.bits['up'] / 8e6:.0f} MB up, {result.bits['down'] / 8e6:.0f} MB down; digest {result.digest}"
     )
+    if given.peer:
+        peers.append(of_peer(given.peer))
+        print(f"{given.peer}: {' and '.join(f'{peer:.1f}' for peer in peers)} ms of CPU at best, {min(peers) / best(model.worked):.2f} times ours")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ ALL_ROWS, UNEQUAL = -1, -2
 class Batch:
     """What the clients want to know in one iteration: one line for each point.
 
-    The arrays are used again for the next call: copy what is to be kept. Read ``x``, ``z``, ``clients`` and ``rows``; write into ``out``, which holds zeros.
+    The arrays are used again for the next call: copy what is to be kept. Read ``x``, ``z``, ``clients`` and ``rows``; write into ``out``, which holds zeros. Where all clients are at one point, as
+    where a server sends everybody the same, the lines of ``x`` are the same memory, and so for ``z``.
 
     A client that compares with a reference point has two lines, with the same rows; the lines of reference points come last. A model that says ``differences=True`` is shown ``z`` instead,
     where all clients compare.
@@ -51,7 +52,7 @@ class Batch:
         self._clients = np.zeros(most, dtype=np.int64)
         self._counts = np.zeros(most, dtype=np.int64)
         self._rows = np.zeros(0, dtype=np.int64)
-        self._shown: tuple[int, bool, int] | None = None
+        self._shown: tuple[int, bool, int, bool, bool] | None = None
 
     def __len__(self) -> int:
         """How many lines there are."""
@@ -62,10 +63,10 @@ class Batch:
         for k, client in enumerate(self.clients.tolist()):
             yield self.sites[client], self.x[k], slice(None) if self.rows is None else self.rows[k], self.out[k]
 
-    def _answer(self, count: int, paired: bool, size: int) -> None:
+    def _answer(self, count: int, paired: bool, size: int, x_once: bool = False, z_once: bool = False) -> None:
         """Show the first lines, and call the model."""
-        if self._shown != (count, paired, size) or size == UNEQUAL:
-            self._show(count, paired, size)
+        if self._shown != (count, paired, size, x_once, z_once) or size == UNEQUAL:
+            self._show(count, paired, size, x_once, z_once)
         self.out.fill(0.0)
         returned = self._gradients(self)
         if returned is not None and returned is not self.out:
@@ -74,10 +75,10 @@ class Batch:
                 raise DataError(f"the model returned an array of shape {answer.shape}, where {self.out.shape} is expected\n  return one gradient a line of batch.x, or write into batch.out")
             self.out[...] = answer
 
-    def _show(self, count: int, paired: bool, size: int) -> None:
+    def _show(self, count: int, paired: bool, size: int, x_once: bool, z_once: bool) -> None:
         self.clients = self._clients[:count]
-        self.x = self._points[:count]
-        self.z = self._points[count : 2 * count] if paired else None
+        self.x = self._lines(0, count, x_once)
+        self.z = self._lines(count, count, z_once) if paired else None
         self.out = self._sums[:count]
         if size == ALL_ROWS:
             self.rows = None
@@ -85,7 +86,12 @@ class Batch:
             self.rows = self._unequal(count)
         else:
             self.rows = self._rows[: count * size].reshape(count, size)
-        self._shown = (count, paired, size)
+        self._shown = (count, paired, size, x_once, z_once)
+
+    def _lines(self, start: int, count: int, once: bool) -> Floats:
+        """Lines of points; the first of them over and over where it is all of them."""
+        lines = self._points[start : start + count]
+        return np.lib.stride_tricks.as_strided(lines, lines.shape, (0, lines.strides[1])) if once else lines
 
     def _unequal(self, count: int) -> list[Rows | slice]:
         rows: list[Rows | slice] = []
@@ -186,9 +192,9 @@ def lines_by_size(batch: Batch) -> list[Lines]:
     return alone + [Lines(lines, np.stack(listed)) for lines, listed in sizes.values()]
 
 
-def shared(points: Floats) -> bool:
-    """Whether all lines are one point, as where a server sends everybody the same: then it is enough to say it once."""
-    return len(points) > 1 and bool((points[1:] == points[0]).all())
+def of_lines(points: Floats, lines: slice | list[int]) -> Floats:
+    """Some of the points; one line alone where all are the same, since it is enough to say it once."""
+    return points[:1] if len(points) > 1 and points.strides[0] == 0 else points[lines]
 
 
 class Brought(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._model import Batch, Floats, Rows, lines_by_size, shared
+from ._model import Batch, Floats, Rows, lines_by_size, of_lines
 from .errors import DataError
 
 __all__ = ["Model"]
@@ -89,9 +89,9 @@ class Model:
         with jax.enable_x64(self.dtype == np.float64):
             for lines, rows in lines_by_size(batch):
                 clients = batch.clients[lines]
-                told = self._sums(batch.x[lines], clients, rows)
+                told = self._sums(of_lines(batch.x, lines), clients, rows)
                 if batch.z is not None:
-                    told = told - self._sums(batch.z[lines], clients, rows)
+                    told = told - self._sums(of_lines(batch.z, lines), clients, rows)
                 batch.out[lines] = told
 
     def tree(self, draw: npt.ArrayLike) -> Any:
@@ -103,7 +103,7 @@ class Model:
             return self._over_all(points[0].astype(self.dtype), int(clients[0]))
         listed = rows + self._first[clients][:, None]
         counted = np.ones(listed.shape, dtype=bool)
-        if shared(points):
+        if len(points) < len(clients):
             return self._at_one_point(points[0].astype(self.dtype), listed, counted)
         return self._stacked(points.astype(self.dtype), listed, counted)
 

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ._model import Batch, Floats, Rows, lines_by_size, shared
+from ._layers import Tape, layers_of
+from ._model import Batch, Floats, Rows, lines_by_size, of_lines
+from ._program import Program
 from .errors import DataError
 
 if TYPE_CHECKING:
@@ -30,12 +32,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Model"]
 
+#: So many bytes are still in a processor's cache when the way back needs them.
+_CACHED = 16 * 2**20
+#: So many programs are kept: clients have minibatches of a few sizes.
+_PROGRAMS = 32
+
+
+class Shape(NamedTuple):
+    """What a program is made for: lines, rows a line, and how many lines each point has."""
+
+    lines: int
+    rows: int
+    points: tuple[int, ...]
+
 
 class Model:
     """A module and its loss as a model: the potential of a client is the sum of the loss over its rows, and the parameters are those of the module that want a gradient, as one flat vector.
 
-    Minibatches of equal size are stacked: one vectorised call for all clients. Gradients have the precision of the module's parameters (32 bits unless the module is made ``.double()``), chains have
-    64 bits; on the CPU vectors of 64 bits are not copied. Chains start at the module's own parameters.
+    Minibatches of equal size are stacked: one call for all clients. A plain ``Sequential`` of ``Linear``, ``Conv2d``, ``MaxPool2d``, ``Flatten`` and activations is differentiated layer by layer, with
+    products of stacked matrices; any other module by ``torch.func.vmap``. On a GPU a call is captured as a graph and replayed, so the loss must not look at its values. Gradients have the precision
+    of the module's parameters (32 bits unless the module is made ``.double()``), chains have 64 bits. Chains start at the module's own parameters.
 
     Args:
         module: called with a stack of inputs. Rows must not know of each other: no batch normalisation in training mode, and no dropout.
@@ -83,10 +99,9 @@ class Model:
         if len(self._inputs) != len(self._targets):
             raise DataError(f"there are {len(self._inputs)} inputs and {len(self._targets)} targets\n  give every row both")
         self._first = np.cumsum([0, *self.rows.values()])
-        gradient = torch.func.grad(self._potential)
-        self._alone = gradient
-        self._stacked = torch.func.vmap(gradient)
-        self._at_one_point = torch.func.vmap(gradient, in_dims=(None, 0, 0))
+        self._layers = layers_of(module, self._inputs)
+        self._programs: dict[Shape, Program] = {}
+        self._rows_at_a_time = self._cached_rows()
         self._check_sum()
 
     def gradients(self, batch: Batch) -> None:
@@ -95,14 +110,16 @@ class Model:
 
         out = torch.from_numpy(batch.out)
         for lines, rows in lines_by_size(batch):
-            clients = batch.clients[lines]
-            told = self._sums(batch.x[lines], clients, rows)
-            if batch.z is not None:
-                told -= self._sums(batch.z[lines], clients, rows)
-            if isinstance(lines, slice):
-                out.copy_(told)
+            points = [of_lines(points, lines) for points in (batch.x, batch.z) if points is not None]
+            first = self._first[batch.clients[lines]]
+            if rows is None:
+                out[lines] = self._over_all(points, int(batch.clients[lines][0]))
+            elif isinstance(lines, slice):
+                self._stacked(points, rows + first[:, None], out)
             else:
-                out[lines] = told.to("cpu", torch.float64)
+                told = torch.empty((len(lines), out.shape[1]), dtype=out.dtype)
+                self._stacked(points, rows + first[:, None], told)
+                out[lines] = told
 
     def outputs(self, draws: npt.ArrayLike, inputs: Any) -> torch.Tensor:
         """What the module says of these inputs with each of these draws: one output for each draw."""
@@ -112,29 +129,70 @@ class Model:
         with torch.no_grad():
             return torch.stack([self._called(point, self._moved(inputs)) for point in points])
 
-    def _sums(self, points: Floats, clients: Rows, rows: Rows | None) -> torch.Tensor:
+    def _stacked(self, points: list[Floats], listed: Rows, out: torch.Tensor) -> None:
+        """Gradients at one point a line, or at one for all, over rows of all clients."""
+        lines, rows = listed.shape
+        at_a_time = max(1, self._rows_at_a_time // (rows * len(points)))
+        for start in range(0, lines, at_a_time):
+            these = slice(start, min(start + at_a_time, lines))
+            count = these.stop - start
+            some = [point if len(point) == 1 else point[these] for point in points]
+            self._program(Shape(count, rows, tuple(map(len, some)))).gradients(some, listed[these], out[these])
+
+    def _over_all(self, points: list[Floats], client: int) -> torch.Tensor:
+        """The same over all rows of one client."""
         import torch
 
-        if rows is None:
-            return self._over_all(self._weights(points[0]), int(clients[0]))[None]
-        listed = torch.from_numpy(rows + self._first[clients][:, None]).to(self.device)
-        inputs = self._inputs.index_select(0, listed.flatten()).unflatten(0, listed.shape)
-        targets = self._targets.index_select(0, listed.flatten()).unflatten(0, listed.shape)
-        sums: torch.Tensor
-        if shared(points):
-            sums = self._at_one_point(self._weights(points[0]), inputs, targets)
-        else:
-            sums = self._stacked(self._weights(points), inputs, targets)
+        sums, told = torch.zeros(points[0].shape, dtype=torch.float64), torch.empty(points[0].shape, dtype=torch.float64)
+        chunk = min(self._chunk, self._rows_at_a_time)
+        for start in range(self._first[client], self._first[client + 1], chunk):
+            listed = np.arange(start, min(start + chunk, self._first[client + 1]))[None]
+            self._program(Shape(1, listed.shape[1], (1,) * len(points))).gradients(points, listed, told)
+            sums += told
         return sums
 
-    def _over_all(self, weights: torch.Tensor, client: int) -> torch.Tensor:
+    def _cached_rows(self) -> int:
+        """How many rows a processor has the arrays of at hand; a GPU takes all, and so do PyTorch's own transforms."""
+        if self._layers is None or self.device.type != "cpu":
+            return sum(self.rows.values()) * 2
+        return max(1, _CACHED // self._written(self._program(Shape(1, 1, (1,)))).bytes)
+
+    def _program(self, shape: Shape) -> Program:
+        """The program for this shape, which is kept."""
         import torch
 
-        sums = torch.zeros_like(weights)
-        for start in range(self._first[client], self._first[client + 1], self._chunk):
-            these = slice(start, min(start + self._chunk, self._first[client + 1]))
-            sums += self._alone(weights, self._inputs[these], self._targets[these])
-        return sums
+        program = self._programs.get(shape)
+        if program is None:
+            if len(self._programs) >= _PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            like = torch.empty(len(self.start), device=self.device, dtype=self.dtype)
+            operations = self._vectorised if self._layers is None else lambda program: self._written(program).operations()
+            program = self._programs[shape] = Program((self._inputs, self._targets), (shape.lines, shape.rows), shape.points, like, operations)
+        return program
+
+    def _written(self, program: Program) -> Tape:
+        """Known layers, one by one."""
+        return Tape(self._layers or [], self._loss, program.points, program.inputs, program.targets, program.out)
+
+    def _vectorised(self, program: Program) -> list[Callable[[], Any]]:
+        """Any module, by PyTorch's own transforms."""
+        import torch
+
+        gradient = torch.func.grad(self._potential)
+        together, at_one = torch.func.vmap(gradient), torch.func.vmap(gradient, in_dims=(None, 0, 0))
+
+        def at(point: torch.Tensor) -> torch.Tensor:
+            if len(program.out) == 1:
+                return gradient(point[0], program.inputs[0], program.targets[0])[None]
+            return at_one(point[0], program.inputs, program.targets) if len(point) == 1 else together(point, program.inputs, program.targets)
+
+        def operation() -> None:
+            first, *others = [at(point) for point in program.points]
+            program.out.copy_(first)
+            for other in others:
+                program.out.sub_(other)
+
+        return [operation]
 
     def _weights(self, points: Floats) -> torch.Tensor:
         import torch

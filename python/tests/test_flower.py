@@ -1,4 +1,4 @@
-"""Chains on Flower, simulated and deployed, are those of `sample`, bit for bit; a node that is killed and comes back changes nothing."""
+"""Chains on Flower, simulated and deployed with TLS and registered nodes, are those of `sample`, bit for bit; a node that goes and comes back changes nothing."""
 
 import json
 import os
@@ -15,6 +15,9 @@ import consilience
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed")
+
+from cryptography.hazmat.primitives import serialization  # noqa: E402
+from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 
 APP = Path(__file__).parent / "flower_app"
 BIN = Path(sys.executable).parent
@@ -43,10 +46,11 @@ def free_port():
 
 
 class Flower:
-    """Processes of one deployment, all under one folder."""
+    """Processes of one deployment, all under one folder. With certificates it speaks TLS, and nodes are known by their keys."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, certificates=None):
         self.folder, self.port, self.processes, self.killed = folder, free_port(), [], []
+        self.server = certificates and certificates / "server"
         self.env = os.environ | {
             "FLWR_HOME": str(folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -59,7 +63,8 @@ class Flower:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         (folder / "home").mkdir()
-        text = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
+        trusted = f'root-certificates = "{self.server}/ca.pem"' if self.server else "insecure = true"
+        text = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trusted}\n'
         (folder / "home" / "config.toml").write_text(text)
 
     def start(self, name, *arguments):
@@ -69,12 +74,23 @@ class Flower:
         return process
 
     def link(self, *more):
-        self.start("superlink", "flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(self.port), "--disable-runtime-dependency-installation", *more)
+        papers = {"--ssl-ca-certfile": "ca.pem", "--ssl-certfile": "cert.pem", "--ssl-keyfile": "key.pem"}
+        safety = [part for flag, file in papers.items() for part in (flag, self.server / file)] + ["--enable-supernode-auth"] if self.server else ["--insecure"]
+        self.start("superlink", "flower-superlink", *safety, "--host", "127.0.0.1", "--port", str(self.port), "--disable-runtime-dependency-installation", *more)
         self.until(lambda: not socket.socket().connect_ex(("127.0.0.1", self.port)), "the SuperLink listens")
 
+    def register(self, site):
+        """Make a node's key, and tell the SuperLink its public half."""
+        key = ec.generate_private_key(ec.SECP384R1())
+        private = self.folder / f"{site}.key"
+        private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()))
+        public = private.with_suffix(".pub")
+        public.write_bytes(key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH))
+        subprocess.run([BIN / "flwr", "supernode", "register", public, "here"], env=self.env, cwd=self.folder, check=True, capture_output=True)
+
     def node(self, site):
-        arguments = ["--insecure", "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
-        return self.start(site, "flower-supernode", *arguments, "--node-config", f'site="{site}"')
+        safety = ["--root-certificates", self.server / "ca.pem", "--auth-supernode-private-key", self.folder / f"{site}.key"] if self.server else ["--insecure"]
+        return self.start(site, "flower-supernode", *safety, "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()), "--node-config", f'site="{site}"')
 
     def run(self, configs, *more):
         (self.folder / "configs.json").write_text(json.dumps(configs))
@@ -102,6 +118,13 @@ class Flower:
             kill(process)
 
 
+def stop(process):
+    """The SuperNode says goodbye, since a registered one that does not is refused for a minute when it comes back; what it has started is killed in the middle of its work."""
+    process.terminate()
+    process.wait(timeout=60)
+    kill(process)
+
+
 def kill(process):
     """It and all that it has started."""
     try:
@@ -112,8 +135,8 @@ def kill(process):
 
 
 @contextmanager
-def flower(folder):
-    deployment = Flower(folder)
+def flower(folder, certificates=None):
+    deployment = Flower(folder, certificates)
     try:
         yield deployment
     finally:
@@ -137,17 +160,20 @@ def test_a_simulation_has_the_same_chains(tmp_path):
         same(deployment.digests(), configs)
 
 
-def test_a_deployment_has_the_same_chains_and_a_killed_node_comes_back(tmp_path):
+def test_a_deployment_with_tls_and_registered_nodes_has_the_same_chains_and_a_node_comes_back(tmp_path, command):
     configs = [config_of(sampler, 300) for sampler in SAMPLERS] + [config_of({"name": "qlsd", "step": 0.01}, 1_500)]
-    with flower(tmp_path) as deployment:
+    command("certs", "papers", "--sites", ",".join(SITES), cwd=tmp_path)
+    with flower(tmp_path, tmp_path / "papers") as deployment:
         deployment.link()
+        for site in SITES:
+            deployment.register(site)
         nodes = {site: deployment.node(site) for site in SITES}
         deployment.run(configs)
         deployment.until(lambda: len(deployment.digests()) == len(SAMPLERS), "four samplers are done")
-        # The last one takes a while: kill a site in the middle of it, with its ClientApp, and start it again.
+        # The last one takes a while: stop a site in the middle of it, and start it again.
         deployment.until(lambda: len(list((tmp_path / "state").glob("*/*/chain-1"))) >= 3 * len(configs), "the last run has begun")
-        kill(nodes["east"])
         deployment.killed.append(nodes["east"])
+        stop(nodes["east"])
         deployment.node("east")
         deployment.until(lambda: len(deployment.digests()) == len(configs), "the run has gone on")
         same(deployment.digests(), configs)

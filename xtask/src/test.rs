@@ -74,7 +74,7 @@ pub fn python(root: &Path, torch: bool) -> Result<(usize, Vec<&'static str>), St
     let (mut passed, mut skipped) = (0, Vec::new());
     for against in python::ALL.iter().chain(torch.then_some(&python::TORCH)) {
         let name = against.name;
-        println!("==> {name}: pytest {}", against.tests);
+        println!("==> {name}: pytest {}", against.tests.join(" "));
         let start = Instant::now();
         match python::run(root, against).map_err(|problem| format!("the step `{name}` failed: {problem}"))? {
             Ended::Passed => {

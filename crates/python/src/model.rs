@@ -135,10 +135,11 @@ impl Room {
     fn answer(&mut self, py: Python<'_>, asks: &mut [Ask<'_>], d: usize, differences: bool) -> PyResult<()> {
         // Somebody who gives differences is asked for them where everybody wants one; else they are made of gradients at both points.
         let paired = differences && asks.iter().all(|ask| matches!(ask.sum, Sum::Difference { .. }));
-        let size = self.write(py, asks, d)?;
         let compared = asks.iter().filter(|ask| matches!(ask.sum, Sum::Difference { .. })).count();
         let count = asks.len() + if paired { 0 } else { compared };
-        self.batch.bind(py).call_method1(intern!(py, "_answer"), (count, paired, size))?;
+        let once = Once::of(asks, paired || compared == 0);
+        let size = self.write(py, asks, d, once)?;
+        self.batch.bind(py).call_method1(intern!(py, "_answer"), (count, paired, size, once.here, once.compared))?;
         let mut sums = self.sums.bind(py).readwrite();
         let (told, others) = sums.as_slice_mut()?.split_at_mut(asks.len() * d);
         let mut others = others.chunks_exact(d);
@@ -157,8 +158,8 @@ impl Room {
         Ok(())
     }
 
-    /// Write down what is asked; how many rows each point is about, if it is the same number.
-    fn write(&mut self, py: Python<'_>, asks: &[Ask<'_>], d: usize) -> PyResult<i64> {
+    /// Write down what is asked; how many rows each point is about, if it is the same number. A point that is the same for all is written once.
+    fn write(&mut self, py: Python<'_>, asks: &[Ask<'_>], d: usize, once: Once) -> PyResult<i64> {
         self.make_room(py, asks)?;
         let (mut points, mut clients, mut counts, mut rows) = (
             self.points.bind(py).readwrite(),
@@ -172,7 +173,10 @@ impl Room {
         let here = asks.iter().map(|ask| (ask, point(&ask.sum)));
         let (mut at, mut size) = (0, None);
         for (k, (ask, point)) in here.chain(compared).enumerate() {
-            points[k * d..(k + 1) * d].copy_from_slice(point);
+            let (told, first) = if k < asks.len() { (once.here, 0) } else { (once.compared, asks.len()) };
+            if !told || k == first {
+                points[k * d..(k + 1) * d].copy_from_slice(point);
+            }
             clients[k] = i64::from(ask.client.0);
             counts[k] = match ask.rows {
                 Rows::All => ALL_ROWS,
@@ -194,6 +198,26 @@ impl Room {
             self.rows = self.batch.bind(py).call_method1(intern!(py, "_list"), (listed + listed / 2,))?.extract()?;
         }
         Ok(())
+    }
+}
+
+/// Whether all ask about one point, and whether all compare with one.
+#[derive(Clone, Copy)]
+struct Once {
+    here: bool,
+    compared: bool,
+}
+
+impl Once {
+    /// `apart`: points and what they are compared with are shown apart, so that each can be said once.
+    fn of(asks: &[Ask<'_>], apart: bool) -> Self {
+        fn same<'a>(mut points: impl Iterator<Item = &'a [f64]>) -> bool {
+            let Some(first) = points.next() else { return false };
+            let mut others = points.peekable();
+            others.peek().is_some() && others.all(|other| other == first)
+        }
+        let compared = asks.iter().filter_map(|ask| if let Sum::Difference { z, .. } = ask.sum { Some(z) } else { None });
+        Once { here: apart && same(asks.iter().map(|ask| point(&ask.sum))), compared: apart && same(compared) }
     }
 }
 

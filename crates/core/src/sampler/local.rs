@@ -21,7 +21,7 @@ use crate::ask::{Extent, Question, Sum};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, norm_squared};
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
-use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
+use crate::rng::{ClientId, Purpose, SERVER, Seed, Stream, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Site, Target};
@@ -343,8 +343,7 @@ pub struct Client {
     next: Control,
     next_from: Option<u64>,
     drift: Vec<f64>,
-    noise: Vec<f64>,
-    private_noise: Vec<f64>,
+    noise: Noise,
     sent: Vec<f64>,
     /// The order that is being worked on: what it asks, in which round, and how far it is done.
     task: Task,
@@ -393,8 +392,7 @@ impl Client {
             next: control,
             next_from: None,
             drift: vec![0.0; d],
-            noise: vec![0.0; d],
-            private_noise: vec![0.0; d],
+            noise: Noise { sum: vec![0.0; d.min(STRETCH)], private: vec![0.0; d.min(STRETCH)] },
             sent: vec![0.0; d],
             task: Task::Gradient,
             round: 0,
@@ -441,24 +439,43 @@ impl Client {
                 *g *= self.inverse_weight;
             }
         }
-        self.draw_noise(k);
-        langevin(&mut self.x, self.step.at(k), self.temperature, &self.drift, &self.noise);
+        let (step, temperature) = (self.step.at(k), self.temperature);
+        let mut shared = self.keys.public.stream(Purpose::Noise, SERVER, k);
+        let mut private = self.keys.private.stream(Purpose::Noise, self.site.id(), k);
+        for (x, drift) in self.x.chunks_mut(STRETCH).zip(self.drift.chunks(STRETCH)) {
+            let noise = self.noise.draw(x.len(), (self.shared_scale, &mut shared), (self.private_scale, &mut private));
+            langevin(x, step, temperature, drift, noise);
+        }
     }
+}
 
-    /// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`.
-    fn draw_noise(&mut self, k: u64) {
-        if self.shared_scale > 0.0 {
-            self.keys.public.stream(Purpose::Noise, SERVER, k).normals(&mut self.noise);
-            for z in &mut self.noise {
-                *z *= self.shared_scale;
+/// Noise is drawn and used so many coordinates at a time, while they are in the cache: a whole number of a stream's refills.
+const STRETCH: usize = 1024;
+
+/// Room for the noise of one stretch.
+#[derive(Debug)]
+struct Noise {
+    sum: Vec<f64>,
+    private: Vec<f64>,
+}
+
+impl Noise {
+    /// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`, for the next `n` coordinates; each part is a scale and its stream.
+    fn draw(&mut self, n: usize, shared: (f64, &mut Stream), private: (f64, &mut Stream)) -> &[f64] {
+        let (sum, own) = (&mut self.sum[..n], &mut self.private[..n]);
+        if shared.0 > 0.0 {
+            shared.1.normals(sum);
+            for z in &mut *sum {
+                *z *= shared.0;
             }
         } else {
-            self.noise.fill(0.0);
+            sum.fill(0.0);
         }
-        if self.private_scale > 0.0 {
-            self.keys.private.stream(Purpose::Noise, self.site.id(), k).normals(&mut self.private_noise);
-            add_scaled(self.private_scale, &self.private_noise, &mut self.noise);
+        if private.0 > 0.0 {
+            private.1.normals(own);
+            add_scaled(private.0, own, sum);
         }
+        sum
     }
 }
 
