@@ -34,7 +34,7 @@ pub trait Kernel {
     fn run(self) -> Self::Output;
 }
 
-/// Run a kernel with the widest vector registers this machine has.
+/// Run a kernel with the widest vector registers this machine has (with the feature `narrow`, with those that every machine has).
 #[inline(always)]
 pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
     struct Work<K>(K);
@@ -44,6 +44,9 @@ pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
         fn call(self) -> K::Output {
             self.0.run()
         }
+    }
+    if cfg!(feature = "narrow") {
+        return kernel.run();
     }
     pulp::Arch::new().dispatch(Work(kernel))
 }
