@@ -61,6 +61,9 @@ impl FaLd {
 /// What may be chosen in W4.
 #[derive(Debug, Args)]
 pub struct QlsdPlusPlus {
+    /// Images of a client: 200 in the peers' data.
+    #[arg(long, default_value_t = 200)]
+    ni: usize,
     /// The code of the messages.
     #[arg(long, default_value = "auto")]
     code: CodeChoice,
@@ -73,7 +76,7 @@ impl QlsdPlusPlus {
         const CLIENTS: usize = 50;
         const REFRESH: u64 = 100;
         const PRIOR: f64 = 0.02;
-        let images = Images::new(self.how.data.as_deref(), "w4", CLIENTS, 200)?;
+        let images = Images::new(self.how.data.as_deref(), "w4", CLIENTS, self.ni)?;
         let prior = Prior::gaussian(PRIOR, DIM).map_err(|e| e.to_string())?;
         let shares = Placement::Split(vec![1.0 / CLIENTS as f64; CLIENTS]);
         let target = Target::new(images.clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
