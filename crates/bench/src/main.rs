@@ -3,7 +3,9 @@
 
 mod chains;
 mod files;
+mod growth;
 mod report;
+mod scale;
 mod timing;
 mod workloads;
 

@@ -21,6 +21,11 @@ impl Fields {
     pub fn rounded(self, name: &str, value: f64) -> Self {
         self.with(name, digits(value))
     }
+
+    /// All of them as one line of JSON.
+    pub fn json(&self) -> Result<String, String> {
+        serde_json::to_string(&self.0).map_err(|error| format!("the result cannot be written as JSON: {error}"))
+    }
 }
 
 #[derive(Serialize)]

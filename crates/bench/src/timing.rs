@@ -26,13 +26,14 @@ pub fn best_of(repeats: u32, mut call: impl FnMut() -> Result<(), String>) -> Re
 
 /// The CPU time of this process, all threads together.
 #[cfg(unix)]
-fn cpu_seconds() -> f64 {
+pub fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// Not a number: the system does not say.
 #[cfg(not(unix))]
-fn cpu_seconds() -> f64 {
+pub fn cpu_seconds() -> f64 {
     f64::NAN
 }
 

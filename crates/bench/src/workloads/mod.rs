@@ -31,10 +31,14 @@ pub enum Workload {
     /// W7: a vector of a million numbers, quantised and encoded. An iteration is one vector.
     #[command(name = "quantise_encode", alias = "W7")]
     Quantise(quantise::Quantise),
+    /// Many clients of which few take part: rounds a second, and bytes a client.
+    Scale(crate::scale::Scale),
+    /// How the cost of an iteration grows with clients, parameters, rows and chains: a table.
+    Growth(crate::growth::Growth),
 }
 
 impl Workload {
-    /// Run it; the line of JSON.
+    /// Run it; what it prints.
     pub fn run(&self) -> Result<String, String> {
         match self {
             Workload::Toy(it) => it.run(),
@@ -43,6 +47,8 @@ impl Workload {
             Workload::QlsdPlusPlus(it) => it.run(),
             Workload::Elf(it) => it.run(),
             Workload::Quantise(it) => it.run(),
+            Workload::Scale(it) => it.run(),
+            Workload::Growth(it) => it.run(),
         }
     }
 }
