@@ -64,6 +64,9 @@ pub struct QlsdPlusPlus {
     /// Images of a client: 200 in the peers' data.
     #[arg(long, default_value_t = 200)]
     ni: usize,
+    /// Rounds that a reference point lasts; the iterations of a repeat are made a multiple of it.
+    #[arg(long, default_value_t = 100)]
+    refresh: u64,
     /// The code of the messages.
     #[arg(long, default_value = "auto")]
     code: CodeChoice,
@@ -74,7 +77,6 @@ pub struct QlsdPlusPlus {
 impl QlsdPlusPlus {
     pub fn run(&self) -> Result<String, String> {
         const CLIENTS: usize = 50;
-        const REFRESH: u64 = 100;
         const PRIOR: f64 = 0.02;
         let images = Images::new(self.how.data.as_deref(), "w4", CLIENTS, self.ni)?;
         let prior = Prior::gaussian(PRIOR, DIM).map_err(|e| e.to_string())?;
@@ -82,13 +84,13 @@ impl QlsdPlusPlus {
         let target = Target::new(images.clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
         let qsgd = Compressor::qsgd(256);
         let rate = qsgd.omega(DIM).map(|omega| 1.0 / (1.0 + omega));
-        let mut recipe = Uplink::qlsd_plus_plus(Schedule::Constant(1e-5), Batch::Fraction(0.1), REFRESH, rate, qsgd);
+        let mut recipe = Uplink::qlsd_plus_plus(Schedule::Constant(1e-5), Batch::Fraction(0.1), self.refresh, rate, qsgd);
         recipe.code = self.code;
 
         let dead = images.dead_parameters();
         let mut start = vec![0.0; DIM]; // what no image moves starts in its stationary law, the prior
         dead.iter().zip(normals(8000, dead.len())).for_each(|(k, z)| start[*k] = PRIOR.sqrt() * z);
-        let how = How { iters: self.how.iters.next_multiple_of(REFRESH), ..self.how.clone() }; // whole periods of the reference point
+        let how = How { iters: self.how.iters.next_multiple_of(self.refresh.max(1)), ..self.how.clone() };
         let Finished { timed, watches, bits_up } = chains::run(&how, &Recipe::Uplink(recipe), target, &start, |_| Last::new(&[0.0; DIM]))?;
 
         let last = watches.into_iter().next().ok_or("there is no chain: use --chains 1")?;
@@ -102,7 +104,7 @@ impl QlsdPlusPlus {
             .rounded("dead_standard_error", (2.0 / dead.len() as f64).sqrt())
             .rounded("mean_abs_theta", last.position.iter().map(|x| x.abs()).sum::<f64>() / DIM as f64)
             .rounded("bits_up_a_message", bits_up);
-        let variant = Fields::default().with("refresh_every", REFRESH).with("code", self.code.to_string());
+        let variant = Fields::default().with("refresh_every", self.refresh).with("code", self.code.to_string());
         report::line("qlsd_logreg", &how, timed, &variant, &check)
     }
 }
