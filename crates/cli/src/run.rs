@@ -145,7 +145,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
-    let mut record = Record::new(made, config, &problem, &plan, outcome, reference.map(|r| r.draws));
+    let mut record = Record::new(made, config, &problem, &plan, outcome, reference);
     if place.is_some() {
         record.judge(&problem);
     }

@@ -127,6 +127,13 @@ impl Stream {
     pub fn words(&mut self, out: &mut [u32]) {
         let mut out = out;
         while !out.is_empty() {
+            if self.used == WORDS && out.len() >= 2 * WORDS {
+                let (now, later) = out.split_at_mut(out.len() / (2 * WORDS) * (2 * WORDS));
+                words_in_bulk(&self.key, self.next_block, self.client, self.tag, now);
+                self.next_block = self.next_block.wrapping_add((now.len() / 16) as u32);
+                out = later;
+                continue;
+            }
             let ready = self.at_most(out.len());
             let (now, later) = out.split_at_mut(ready.len());
             now.copy_from_slice(ready);
@@ -179,10 +186,14 @@ impl Stream {
         assert!(self.used == WORDS, "normals start at a fresh address or after a whole number of refills");
         let mut out = out;
         while !out.is_empty() {
-            let n = out.len().min(WORDS);
-            let (now, later) = out.split_at_mut(n);
-            normals_of_blocks(&self.key, self.next_block, self.client, self.tag, now);
-            self.next_block = self.next_block.wrapping_add(LANES as u32);
+            let in_bulk = out.len() / (2 * WORDS) * (2 * WORDS);
+            let (now, later) = out.split_at_mut(if in_bulk > 0 { in_bulk } else { out.len().min(WORDS) });
+            if in_bulk > 0 {
+                normals_in_bulk(&self.key, self.next_block, self.client, self.tag, now);
+            } else {
+                normals_of_blocks(&self.key, self.next_block, self.client, self.tag, now);
+            }
+            self.next_block = self.next_block.wrapping_add((now.len().div_ceil(WORDS) * LANES) as u32);
             out = later;
         }
     }
@@ -202,9 +213,25 @@ wide! {
 }
 
 wide! {
+    /// The same words for many blocks, sixteen at a time: as many as the widest registers hold. `out` has a whole number of them.
+    fn words_in_bulk<'a>(key: &'a [u32; 8], block: u32, client: u32, tag: [u32; 2], out: &'a mut [u32]) -> () {
+        let mut block = block;
+        for pair in out.as_chunks_mut::<{ 2 * WORDS }>().0 {
+            let words = chacha8::<{ 2 * LANES }>(key, block, client, tag);
+            let (first, second) = pair.split_at_mut(WORDS);
+            for ((row, first), second) in words.iter().zip(first.as_chunks_mut::<LANES>().0).zip(second.as_chunks_mut::<LANES>().0) {
+                first.copy_from_slice(&row[..LANES]);
+                second.copy_from_slice(&row[LANES..]);
+            }
+            block = block.wrapping_add(2 * LANES as u32);
+        }
+    }
+}
+
+wide! {
     /// At most as many normals as eight blocks give.
     fn normals_of_blocks<'a>(key: &'a [u32; 8], block: u32, client: u32, tag: [u32; 2], out: &'a mut [f64]) -> () {
-        let words = chacha8(key, block, client, tag);
+        let words = chacha8::<LANES>(key, block, client, tag);
         for (pair, target) in words.chunks_exact(2).zip(out.chunks_mut(2 * LANES)) {
             if let Ok(whole) = <&mut [f64; 2 * LANES]>::try_from(&mut *target) {
                 lanes::box_muller(&pair[0], &pair[1], whole);
@@ -217,12 +244,30 @@ wide! {
     }
 }
 
-/// Eight consecutive blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that is what vectorises.
+wide! {
+    /// The same normals for many blocks, sixteen at a time. `out` has a whole number of them.
+    fn normals_in_bulk<'a>(key: &'a [u32; 8], block: u32, client: u32, tag: [u32; 2], out: &'a mut [f64]) -> () {
+        let mut block = block;
+        for both in out.as_chunks_mut::<{ 2 * WORDS }>().0 {
+            let words = chacha8::<{ 2 * LANES }>(key, block, client, tag);
+            let (first, second) = both.split_at_mut(WORDS);
+            for (half, out) in [first, second].into_iter().enumerate() {
+                for (pair, target) in words.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<{ 2 * LANES }>().0) {
+                    let part = |row: &[u32; 2 * LANES]| -> W8 { row.as_chunks::<LANES>().0[half] };
+                    lanes::box_muller(&part(&pair[0]), &part(&pair[1]), target);
+                }
+            }
+            block = block.wrapping_add(2 * LANES as u32);
+        }
+    }
+}
+
+/// `N` consecutive blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that is what vectorises.
 #[inline(always)]
-fn chacha8(key: &[u32; 8], block: u32, client: u32, tag: [u32; 2]) -> [W8; 16] {
+fn chacha8<const N: usize>(key: &[u32; 8], block: u32, client: u32, tag: [u32; 2]) -> [[u32; N]; 16] {
     const SIGMA: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
-    let mut out: [W8; 16] = [[0; LANES]; 16];
-    for lane in 0..LANES {
+    let mut out = [[0; N]; 16];
+    for lane in 0..N {
         let counter = block.wrapping_add(lane as u32);
         let [k0, k1, k2, k3, k4, k5, k6, k7] = *key;
         let start = [SIGMA[0], SIGMA[1], SIGMA[2], SIGMA[3], k0, k1, k2, k3, k4, k5, k6, k7, counter, client, tag[0], tag[1]];
@@ -368,7 +413,7 @@ mod tests {
             z
         };
         let long = draw(1000);
-        for n in [1, 7, 8, 15, 16, 17, 127, 128, 129, 300] {
+        for n in [1, 7, 8, 15, 16, 17, 127, 128, 129, 255, 256, 257, 300, 511, 512, 700] {
             assert_eq!(draw(n), long[..n]);
         }
     }

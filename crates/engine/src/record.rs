@@ -9,6 +9,7 @@ use crate::draws::{Draws, Streamed};
 use crate::influence::Influence;
 use crate::plan::Plan;
 use crate::problem::Problem;
+use crate::reference::Reference;
 use crate::run::Outcome;
 
 /// A finished (or interrupted) run.
@@ -60,6 +61,8 @@ pub struct Record {
     pub warnings: Vec<String>,
     /// Draws from pooled data, where they were made.
     pub reference: Option<Draws>,
+    /// How they were made, where that is known.
+    pub reference_by: Option<String>,
     /// How often predictions are right, where the model has labels and somebody asked.
     pub calibration: Option<Calibration>,
     /// How far the mean would move without each site, where somebody asked.
@@ -80,7 +83,14 @@ pub struct Circumstances {
 impl Record {
     /// The record of a run that has just ended. Its warnings are those of the plan: whoever judges the draws adds to them,
     /// and so does whoever asks for calibration and influence.
-    pub fn new(made: Circumstances, config: &Config, problem: &Problem, plan: &Plan, outcome: Outcome, reference: Option<Draws>) -> Self {
+    pub fn new(
+        made: Circumstances,
+        config: &Config,
+        problem: &Problem,
+        plan: &Plan,
+        outcome: Outcome,
+        reference: Option<Reference>,
+    ) -> Self {
         let ledger = &outcome.ledger;
         let (up, down) = plan.survey_bits();
         let both = [(Direction::Up, "up"), (Direction::Down, "down")];
@@ -123,7 +133,8 @@ impl Record {
             draws: outcome.draws,
             streamed: outcome.streamed,
             statistics: outcome.statistics,
-            reference,
+            reference_by: reference.as_ref().map(Reference::describe),
+            reference: reference.map(|reference| reference.draws),
             calibration: None,
             influence: None,
         }

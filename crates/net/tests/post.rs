@@ -33,6 +33,7 @@ impl Drop for Folder {
 fn by_post(
     config: &Config,
     folder: &Folder,
+    brings: impl Fn(&str) -> Brings,
     mut meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
 ) -> (Result<Served, ServeError>, usize, Vec<String>) {
     let sites = names(config).unwrap();
@@ -51,6 +52,7 @@ fn by_post(
             let brings = Brings { state: Some(folder.0.clone()), ..brings(site) };
             let answered = Correspondent::new(brings).unwrap().answer(&letter).unwrap();
             letters += 1;
+            assert!(letters < 20_000, "letters go to and fro without end");
             match meddle(letters, index, answered.bundle) {
                 Some(bundle) => refused.extend(post.deliver(index, &bundle).err()),
                 None => post.lost(index, "the letter was lost"),
@@ -72,10 +74,19 @@ fn samplers_by_post_are_those_of_one_process() {
         ("vr-fald*", "name = \"vr-fald*\"\nsynchronise = { probability = 0.3 }"),
     ] {
         let config = config(&gaussians(sampler, 60));
-        let (served, letters, _) = by_post(&config, &Folder::new(name.trim_matches('*')), |_, _, bundle| Some(bundle));
+        let (served, letters, _) = by_post(&config, &Folder::new(name.trim_matches('*')), brings, |_, _, bundle| Some(bundle));
         same(name, &served.unwrap(), &in_process(&config));
         assert!(letters > 60, "{name}: {letters} letters");
     }
+}
+
+/// A survey of curvature asks in one letter about the reference point of another: where curvature depends on the point, a site that forgot it would answer wrongly.
+#[test]
+fn what_a_survey_was_told_is_kept_between_letters() {
+    let config = config(&hospitals(20));
+    let folder = Folder::new("hospitals");
+    let (served, ..) = by_post(&config, &folder, |site| Brings { data: hospital(site), ..brings(site) }, |_, _, bundle| Some(bundle));
+    same("hospitals", &served.unwrap(), &in_process(&config));
 }
 
 #[test]
@@ -84,7 +95,7 @@ fn lost_letters_and_lost_notes_change_nothing() {
     let folder = Folder::new("lost");
     let notes = folder.0.clone();
     let mut lost = 0;
-    let (served, _, refused) = by_post(&config, &folder, |letter, site, bundle| {
+    let (served, _, refused) = by_post(&config, &folder, brings, |letter, site, bundle| {
         if letter % 23 == 0 {
             // Site 1 loses what it was told, but not its chains.
             let _ = std::fs::read_dir(&notes).map(|files| {
@@ -111,7 +122,7 @@ fn wrong_letters_are_refused_by_name() {
     let post = Post::new(&sites);
     assert!(post.deliver(0, &[]).unwrap_err().contains("not begun"));
     // The first answers are garbage, cut short, and another site's greeting; the site is asked again each time.
-    let (served, _, refused) = by_post(&config, &folder, |letter, site, bundle| match letter {
+    let (served, _, refused) = by_post(&config, &folder, brings, |letter, site, bundle| match letter {
         1 => Some(vec![200; 40]),
         2 => Some(bundle[..bundle.len() - 1].to_vec()),
         3 => {

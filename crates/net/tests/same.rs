@@ -24,15 +24,9 @@ fn every_sampler_gives_the_same_bits_as_in_one_process() {
 
 #[test]
 fn preconditioned_compressed_and_surveyed_hospitals_too() {
-    let text = "seed = 3\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n[sampler]\nname = \"qlsd++\"\nbatch = 0.2\nrefresh = 7\n\
-                compress = \"qsgd(16)\"\nprecondition = true\n[run]\nchains = 2\niterations = 60\nburn_in = 10\nstart = \"optimum\"\n";
-    let config = config(text);
+    let config = config(&hospitals(60));
     let serving = start(&config, options());
-    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/heart-disease");
-    let join = |name: &str| {
-        let data = consilience_engine::site::Own::File(data.join(format!("processed.{name}.data")));
-        site(consilience_net::worker::Brings { data, ..brings(name) }, joining(serving.address))
-    };
+    let join = |name: &str| site(consilience_net::worker::Brings { data: hospital(name), ..brings(name) }, joining(serving.address));
     // In another order than the config's.
     let sites: Vec<_> = ["va", "cleveland", "switzerland", "hungarian"].iter().map(|name| join(name)).collect();
     same("heart", &serving.end().unwrap(), &in_process(&config));

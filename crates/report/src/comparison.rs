@@ -211,7 +211,7 @@ fn method(comparison: &Comparison) -> Markup {
     html! {
         p {
             "All configs state the same target. Errors are against " strong { (comparison.reference) }
-            @if exact { ", which is known in closed form." } @else { ": a Metropolis-adjusted chain on the rows of all sites in one place, a check that only data that may be pooled allows." }
+            @if exact { ", which is known in closed form." } @else { ": chains on the rows of all sites in one place, a check that only data that may be pooled allows." }
         }
         p {
             "The table has all chains together: the largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and the 2-Wasserstein distance between Gaussians with these means and covariances. "

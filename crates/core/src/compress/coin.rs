@@ -4,7 +4,7 @@
 //! sent. Here the word decides unless it falls into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
-use crate::lanes::{Kernel, LANES, exact_f64, run_vectorised};
+use crate::lanes::{Kernel, LANES, MAGIC, MAGIC_BITS, run_vectorised};
 use crate::rng::Stream;
 
 /// 2^32.
@@ -12,30 +12,53 @@ pub(super) const WORD: f64 = 4_294_967_296.0;
 
 /// Coordinates for which random words are drawn at once.
 const CHUNK: usize = 512;
+/// So many words a stream makes at once: a vector no longer than that is rounded by words where they stand.
+const AT_ONCE: usize = 16 * LANES;
 /// From here on the compiler's own blocks are faster than blocks of eight, whose remainder is what costs in short vectors.
 const LONG: usize = 8 * LANES;
 
 /// Levels to round to.
 pub(super) trait Grid: Copy {
-    /// The level below `size = |x|`, at most 2^30, and the chance of the level above in units of 2^-32. Mark it `#[inline(always)]`.
-    fn locate(self, size: f64) -> (f64, f64);
+    /// Where `size = |x|` lies among the levels: in the upper half the level below, at most 2^30, in the lower half the chance of the level above in units of 2^-32,
+    /// rounded down. Mark it `#[inline(always)]`.
+    fn locate(self, size: f64) -> u64;
+
+    /// What rounding down took from the chance, in the same units: in [0, 1).
+    fn remainder(self, size: f64) -> f64;
+}
+
+/// A level and a chance, in units of 2^-32 and rounded down, as [`Grid::locate`] gives them.
+#[inline(always)]
+pub(super) fn place(level: f64, chance: f64) -> u64 {
+    let integer = |x: f64| (x + MAGIC).to_bits() & !MAGIC_BITS;
+    integer(level) << 32 | integer(floor(chance))
 }
 
 /// Round every coordinate at random to one of its two neighbouring levels, with its sign.
 pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &mut [i32], grid: G) {
-    for (values, out) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)) {
-        let ready = stream.at_most(values.len());
-        let made = ready.len();
+    if v.len() <= AT_ONCE {
+        let ready = stream.at_most(v.len());
         // Words are copied only where more of them are needed.
-        if made < values.len() || run_vectorised(Rounding { values, words: ready, out, grid }) {
-            let mut words = [0; CHUNK];
-            words[..made].copy_from_slice(ready);
-            stream.words(&mut words[made..values.len()]);
-            let words = &words[..values.len()];
-            if run_vectorised(Rounding { values, words, out, grid }) {
-                settle(values, words, out, grid, stream);
-            }
+        if ready.len() == v.len() && !run_vectorised(Rounding { values: v, words: ready, out: levels, grid }) {
+            return;
         }
+        let (made, mut words) = (ready.len(), [0; AT_ONCE]);
+        words[..made].copy_from_slice(ready);
+        stream.words(&mut words[made..v.len()]);
+        return round_by(v, &words[..v.len()], levels, grid, stream);
+    }
+    let mut words = [0; CHUNK];
+    for (values, out) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)) {
+        let words = &mut words[..values.len()];
+        stream.words(words);
+        round_by(values, words, out, grid, stream);
+    }
+}
+
+/// Round by these words, and by more of them where they do not decide.
+fn round_by<G: Grid>(values: &[f64], words: &[u32], out: &mut [i32], grid: G, stream: &mut Stream) {
+    if run_vectorised(Rounding { values, words, out, grid }) {
+        settle(values, words, out, grid, stream);
     }
 }
 
@@ -85,13 +108,12 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
 
 #[inline(always)]
 fn round_lanes<G: Grid, const N: usize>(values: &[f64; N], words: &[u32; N], out: &mut [i32; N], grid: G, tied: &mut [bool; N]) {
-    const INTEGER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it leaves an integer in the low bits
     for lane in 0..N {
-        let (below, chance) = grid.locate(values[lane].abs());
-        let (cell, word) = (floor(chance), exact_f64(u64::from(words[lane])));
-        let up = if word < cell { 1.0 } else { 0.0 };
-        tied[lane] |= word == cell;
-        out[lane] = ((below + up).copysign(values[lane]) + INTEGER).to_bits() as i32;
+        // The lower half overflows into the level if the word is below the chance, and is all ones if they are equal.
+        let sum = grid.locate(values[lane].abs()).wrapping_add(u64::from(!words[lane]));
+        tied[lane] |= sum as u32 == u32::MAX;
+        let sign = (values[lane].to_bits() as i64 >> 63) as i32; // -1 for what is negative
+        out[lane] = ((sum >> 32) as i32 ^ sign) - sign;
     }
 }
 
@@ -99,8 +121,7 @@ fn round_lanes<G: Grid, const N: usize>(values: &[f64; N], words: &[u32; N], out
 #[cold]
 fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, stream: &mut Stream) {
     for ((x, word), level) in v.iter().zip(words).zip(out) {
-        let (_, chance) = grid.locate(x.abs());
-        if f64::from(*word) == floor(chance) && exact(chance - floor(chance), stream) {
+        if *word == grid.locate(x.abs()) as u32 && exact(grid.remainder(x.abs()), stream) {
             *level += if *x < 0.0 { -1 } else { 1 };
         }
     }
@@ -109,8 +130,7 @@ fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, stream: &m
 /// The integer below `x`, for x in [0, 2^51): as `f64::floor`, in operations that every vector unit has.
 #[inline(always)]
 pub(super) fn floor(x: f64) -> f64 {
-    const ROUND: f64 = 4_503_599_627_370_496.0; // 2^52: adding it rounds to an integer
-    let near = (x + ROUND) - ROUND;
+    let near = (x + MAGIC) - MAGIC; // adding it rounds to an integer
     near - if near > x { 1.0 } else { 0.0 }
 }
 
@@ -189,8 +209,12 @@ mod tests {
         #[derive(Clone, Copy)]
         struct Split;
         impl Grid for Split {
-            fn locate(self, _: f64) -> (f64, f64) {
-                (3.0, 1.25)
+            fn locate(self, _: f64) -> u64 {
+                place(3.0, 1.25)
+            }
+
+            fn remainder(self, _: f64) -> f64 {
+                0.25
             }
         }
         let tied = |word: u32, out: &mut [i32]| Rounding { values: &[-1.0], words: &[word], out, grid: Split }.run();

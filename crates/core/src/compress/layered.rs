@@ -27,15 +27,16 @@ use crate::rng::Stream;
 pub(super) fn quantise(sigma: f64, v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
     largest(v, first)?;
     let mut layers = Layers::new();
-    for (number, values) in v.chunks(CHUNK).enumerate() {
+    let levels = message.room_for_levels(v.len());
+    for (number, (values, out)) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)).enumerate() {
         layers.draw(sigma, values.len(), stream);
-        for (place, x) in values.iter().enumerate() {
+        for (place, (x, out)) in values.iter().zip(out).enumerate() {
             let level = (x / layers.width[place] + layers.dither[place] + 0.5).floor();
             if level.abs() > f64::from(MAX_LEVEL) {
                 let limit = f64::from(MAX_LEVEL) * layers.width[place];
                 return Err(CompressError::TooLarge { coordinate: first + number * CHUNK + place, value: *x, limit });
             }
-            message.levels.push(level as i32);
+            *out = level as i32;
         }
     }
     Ok(())

@@ -12,6 +12,8 @@ pub struct Message {
     pub(super) scales: Vec<f32>,
     /// One level a coordinate, but none in blocks whose norm is 0.
     pub(super) levels: Vec<i32>,
+    /// How many of them belong to the vector that is being quantised or decoded: the others are left from before, to be overwritten or cut off.
+    filled: usize,
     /// Kept coordinates, ascending within each block and counted from its start.
     pub(super) indices: Vec<u32>,
     /// Coordinates that travel as numbers; those of 32 bits are stored wide.
@@ -73,6 +75,7 @@ impl Message {
             dimension: 0,
             scales: Vec::new(),
             levels: Vec::new(),
+            filled: 0,
             indices: Vec::new(),
             values: Vec::new(),
             scratch: Scratch::default(),
@@ -83,9 +86,24 @@ impl Message {
         self.compressor = compressor;
         self.dimension = dimension;
         self.scales.clear();
-        self.levels.clear();
+        self.filled = 0;
         self.indices.clear();
         self.values.clear();
+    }
+
+    /// Places for the next `count` levels; what stands there is to be overwritten.
+    pub(super) fn room_for_levels(&mut self, count: usize) -> &mut [i32] {
+        let start = self.filled;
+        self.filled += count;
+        if self.levels.len() < self.filled {
+            self.levels.resize(self.filled, 0);
+        }
+        &mut self.levels[start..self.filled]
+    }
+
+    /// Cut off what is left from before.
+    pub(super) fn end(&mut self) {
+        self.levels.truncate(self.filled);
     }
 
     /// What made this message.

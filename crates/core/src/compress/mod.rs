@@ -279,6 +279,7 @@ impl Compressor {
                 Operator::Layered { sigma } => layered::quantise(sigma, block, first, stream, message)?,
             }
         }
+        message.end();
         Ok(())
     }
 }

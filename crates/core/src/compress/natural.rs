@@ -24,9 +24,7 @@ pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &m
         let place = v.iter().position(|x| x.abs() > limit).unwrap_or(0);
         return Err(CompressError::TooLarge { coordinate: first + place, value: v[place], limit });
     }
-    let start = message.levels.len();
-    message.levels.resize(start + v.len(), 0);
-    coin::round_to_levels(v, stream, &mut message.levels[start..], Powers);
+    coin::round_to_levels(v, stream, message.room_for_levels(v.len()), Powers);
     Ok(())
 }
 
@@ -34,13 +32,27 @@ pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &m
 #[derive(Clone, Copy)]
 struct Powers;
 
-impl Grid for Powers {
+impl Powers {
+    /// The power below, and the chance of the one above in units of 2^-32.
     #[inline(always)]
-    fn locate(self, size: f64) -> (f64, f64) {
+    fn neighbours(size: f64) -> (f64, f64) {
         let bits = size.to_bits();
         let fraction = f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0;
         let level = exact_f64(bits >> MANTISSA) - f64::from(1023 - BIAS);
         if level < 1.0 { (0.0, size * (coin::WORD / power(1))) } else { (level, fraction * coin::WORD) }
+    }
+}
+
+impl Grid for Powers {
+    #[inline(always)]
+    fn locate(self, size: f64) -> u64 {
+        let (level, chance) = Self::neighbours(size);
+        coin::place(level, chance)
+    }
+
+    fn remainder(self, size: f64) -> f64 {
+        let (_, chance) = Self::neighbours(size);
+        chance - coin::floor(chance)
     }
 }
 

@@ -7,7 +7,7 @@
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
 use super::{CompressError, largest};
-use crate::lanes::{LANES, wide};
+use crate::lanes::{LANES, MAGIC, MAGIC_BITS, wide};
 use crate::rng::Stream;
 
 /// `min(d/s^2, sqrt(d)/s)`.
@@ -23,9 +23,13 @@ pub(super) fn quantise(levels: u32, v: &[f64], first: usize, stream: &mut Stream
         return Ok(());
     }
     let top = f64::from(levels);
-    let start = message.levels.len();
-    message.levels.resize(start + v.len(), 0);
-    coin::round_to_levels(v, stream, &mut message.levels[start..], Shares { per_unit: top / f64::from(norm), top });
+    let shares = Shares { per_unit: top / f64::from(norm), top };
+    let out = message.room_for_levels(v.len());
+    if levels < FewShares::TOO_MANY {
+        coin::round_to_levels(v, stream, out, FewShares(Shares { per_unit: shares.per_unit * coin::WORD, top: top * coin::WORD }));
+    } else {
+        coin::round_to_levels(v, stream, out, shares);
+    }
     Ok(())
 }
 
@@ -36,13 +40,47 @@ struct Shares {
     top: f64,
 }
 
+impl Shares {
+    #[inline(always)]
+    fn of(self, size: f64) -> f64 {
+        let scaled = size * self.per_unit;
+        if scaled > self.top { self.top } else { scaled } // by rounding alone: |x| <= norm
+    }
+}
+
 impl Grid for Shares {
     #[inline(always)]
-    fn locate(self, size: f64) -> (f64, f64) {
-        let scaled = size * self.per_unit;
-        let scaled = if scaled > self.top { self.top } else { scaled }; // by rounding alone: |x| <= norm
+    fn locate(self, size: f64) -> u64 {
+        let scaled = self.of(size);
         let below = coin::floor(scaled);
-        (below, (scaled - below) * coin::WORD)
+        coin::place(below, (scaled - below) * coin::WORD)
+    }
+
+    fn remainder(self, size: f64) -> f64 {
+        let chance = self.of(size) * coin::WORD;
+        chance - chance.floor()
+    }
+}
+
+/// The same where level and chance fit one number of 52 bits: in units of 2^-32 of a level.
+#[derive(Clone, Copy)]
+struct FewShares(Shares);
+
+impl FewShares {
+    const TOO_MANY: u32 = 1 << 19;
+}
+
+impl Grid for FewShares {
+    #[inline(always)]
+    fn locate(self, size: f64) -> u64 {
+        let scaled = self.0.of(size);
+        let near = scaled + MAGIC; // rounds to an integer
+        (near.to_bits() - MAGIC_BITS).wrapping_sub(u64::from(near - MAGIC > scaled))
+    }
+
+    fn remainder(self, size: f64) -> f64 {
+        let scaled = self.0.of(size);
+        scaled - coin::floor(scaled)
     }
 }
 
@@ -106,6 +144,8 @@ wide! {
                 top[lane] = if size > top[lane] { size } else { top[lane] };
             }
         }
+        // Without a look ahead: the compiler would split the eight lanes as the last sum takes them, and keep them in pieces all the way.
+        let (top, sums) = std::hint::black_box((top, sums));
         (top.into_iter().fold(0.0, f64::max), sums.into_iter().sum())
     }
 }
@@ -113,6 +153,7 @@ wide! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::{Purpose, SERVER, Seed};
 
     #[test]
     fn the_norm_is_rounded_up_and_never_lost() {
@@ -129,5 +170,21 @@ mod tests {
         assert_eq!(rounded_norm(&[1e300, 1e300], 8), Err(CompressError::NormTooLarge { coordinate: 8, norm: 1e300 * 2f64.sqrt() }));
         assert!(rounded_norm(&[f64::from(f32::MAX) * 1.000_000_01], 0).is_err());
         assert_eq!(norm(&[f64::from(f32::MAX)]), f32::MAX);
+    }
+
+    #[test]
+    fn few_and_many_shares_are_the_same_places() {
+        let mut sizes = vec![0.0; 1000];
+        Seed::new(1).stream(Purpose::Data, SERVER, 0).normals(&mut sizes);
+        for (top, per_unit) in [(16.0, 3.3), (1024.0, 200.0), (524_287.0, 1e5), (1.0, 1e-290)] {
+            let many = Shares { per_unit, top };
+            let few = FewShares(Shares { per_unit: per_unit * coin::WORD, top: top * coin::WORD });
+            for size in sizes.iter().map(|z| z.abs()).chain([0.0, 1e-200, top / per_unit, 1e300]) {
+                let place = (many.of(size), many.of(size).floor());
+                assert_eq!(few.locate(size), (place.1 as u64) << 32 | ((place.0 - place.1) * coin::WORD) as u64);
+                assert_eq!(few.locate(size), many.locate(size));
+                assert_eq!(few.remainder(size), many.remainder(size));
+            }
+        }
     }
 }

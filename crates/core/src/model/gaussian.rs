@@ -12,6 +12,7 @@ use crate::linalg::{add_scaled, dot, subtract};
 pub struct Gaussian {
     mean: Vec<f64>,
     precision: Vec<f64>,
+    columns: Columns,
     smoothness: f64,
 }
 
@@ -32,7 +33,7 @@ impl Gaussian {
                 fix: "its smallest eigenvalue is shown; a potential must be bounded below",
             });
         }
-        Ok(Gaussian { mean, precision, smoothness: most })
+        Ok(Gaussian { mean, columns: Columns::new(&precision, d), precision, smoothness: most })
     }
 
     /// From the mean and the covariance matrix (row-major, symmetric, positive definite).
@@ -84,7 +85,7 @@ impl Potential for Gaussian {
         if rows.count(1) == 0 {
             return;
         }
-        add_product(&self.precision, x, z, scale, out, &mut scratch[..self.dim()]);
+        add_product(&self.columns, x, z, scale, out, &mut scratch[..self.dim()]);
     }
 
     fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
@@ -104,39 +105,73 @@ impl Potential for Gaussian {
     }
 }
 
+/// A symmetric matrix, whose columns are filled up to whole registers.
+#[derive(Clone, Debug)]
+struct Columns {
+    eights: Vec<F8>,
+    /// Eights in a column.
+    height: usize,
+}
+
+impl Columns {
+    fn new(matrix: &[f64], d: usize) -> Self {
+        let height = d.div_ceil(LANES);
+        let mut eights = vec![[0.0; LANES]; d * height];
+        for (column, values) in eights.chunks_exact_mut(height.max(1)).zip(matrix.chunks_exact(d.max(1))) {
+            column.as_flattened_mut()[..d].copy_from_slice(values);
+        }
+        Columns { eights, height }
+    }
+}
+
 wide! {
-    /// `out += scale * matrix (x - z)`; the matrix is symmetric.
-    fn add_product<'a>(matrix: &'a [f64], x: &'a [f64], z: &'a [f64], scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
-        let d = moved.len();
-        subtract(x, z, moved);
-        // Column by column, which needs no sums across a register; eight rows at a time stay in one.
+    /// `out += scale * matrix (x - z)`.
+    fn add_product<'a>(matrix: &'a Columns, x: &'a [f64], z: &'a [f64], scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
+        for ((moved, x), z) in moved.iter_mut().zip(x).zip(z) {
+            *moved = scale * (x - z);
+        }
+        // Column by column, which needs no sums across a register. Several eights of rows are summed side by side: a sum waits for the one before.
         let (blocks, rest) = out.as_chunks_mut::<LANES>();
-        let first_left = blocks.len() * LANES;
-        for (block, sums) in blocks.iter_mut().enumerate() {
-            *sums = eight_rows(&matrix[block * LANES..], d, moved, scale, *sums);
+        let mut last = [0.0; LANES];
+        for (lane, value) in rest.iter().enumerate() {
+            last[lane] = *value;
         }
-        // Behind the last rows stands the next column, but for the last; nobody reads what that adds.
-        let (last, before) = (d - 1, if first_left > 0 { d - 1 } else { 0 });
-        if !rest.is_empty() {
-            let mut sums = [0.0; LANES];
-            sums[..rest.len()].copy_from_slice(rest);
-            let sums = eight_rows(&matrix[first_left..], d, &moved[..before], scale, sums);
-            rest.copy_from_slice(&sums[..rest.len()]);
+        let mut done = 0;
+        while done + 2 <= blocks.len() {
+            let [first, second] = if done + 3 == matrix.height && done + 2 == blocks.len() {
+                let sums = sum_eights(matrix, done, moved, [blocks[done], blocks[done + 1], last]);
+                last = sums[2];
+                [sums[0], sums[1]]
+            } else {
+                sum_eights(matrix, done, moved, [blocks[done], blocks[done + 1]])
+            };
+            (blocks[done], blocks[done + 1]) = (first, second);
+            done += 2;
         }
-        for column in before..=last {
-            add_scaled(scale * moved[column], &matrix[column * d + first_left..(column + 1) * d], rest);
+        let summed_last = blocks.len() >= 2 && blocks.len() % 2 == 0 && matrix.height == blocks.len() + 1;
+        if done < blocks.len() {
+            [blocks[done]] = sum_eights(matrix, done, moved, [blocks[done]]);
+            done += 1;
+        }
+        if !rest.is_empty() && !summed_last {
+            [last] = sum_eights(matrix, done, moved, [last]);
+        }
+        for (lane, value) in rest.iter_mut().enumerate() {
+            *value = last[lane];
         }
     }
 }
 
-/// `sums + scale * (eight rows of a matrix) v`, column by column; columns begin `stride` apart.
+/// `sums + matrix v`, for the rows of `N` eights from number `first` on.
 #[inline(always)]
-fn eight_rows(matrix: &[f64], stride: usize, v: &[f64], scale: f64, sums: F8) -> F8 {
+fn sum_eights<const N: usize>(matrix: &Columns, first: usize, v: &[f64], sums: [F8; N]) -> [F8; N] {
     let mut sums = sums;
-    for (column, by) in v.iter().enumerate() {
-        let (Some(eight), by) = (matrix[column * stride..].first_chunk::<LANES>(), scale * by) else { return sums };
-        for lane in 0..LANES {
-            sums[lane] += by * eight[lane];
+    for (column, by) in matrix.eights.chunks_exact(matrix.height).zip(v) {
+        let Some(eights) = column[first..].first_chunk::<N>() else { return sums };
+        for n in 0..N {
+            for lane in 0..LANES {
+                sums[n][lane] += by * eights[n][lane];
+            }
         }
     }
     sums

@@ -28,6 +28,9 @@ pub(super) struct RunFile {
     pub(super) statistics: Vec<String>,
     /// Whether there is a pooled reference.
     pub(super) reference: bool,
+    /// How it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reference_by: Option<String>,
     notes: Vec<String>,
     warnings: Vec<String>,
     /// The fingerprint of the draws, where they are here.
@@ -106,6 +109,7 @@ impl RunFile {
             parameters: record.parameters.clone(),
             statistics: record.statistics.iter().map(|s| s.name.clone()).collect(),
             reference: record.reference.is_some(),
+            reference_by: record.reference_by.clone(),
             notes: record.notes.clone(),
             warnings: record.warnings.clone(),
             digest: record.streamed.is_none().then(|| record.draws.digest()),
@@ -144,6 +148,7 @@ impl RunFile {
             notes: self.notes,
             warnings: self.warnings,
             reference: None,
+            reference_by: self.reference_by,
             streamed: self.streamed.map(|s| Streamed { file: s.file.into(), chains: s.chains, length: s.length }),
             calibration: None,
             influence: None,

@@ -204,7 +204,8 @@ fn attributes(record: &Record, federated: bool) -> Value {
         all["sampler"] = json!(record.sampler.0);
         all["config"] = json!(config.to_string());
     } else {
-        all["sampler"] = json!("Metropolis-adjusted Langevin on pooled rows");
+        let by = record.reference_by.as_deref().unwrap_or("a sampler that was not noted");
+        all["sampler"] = json!(format!("{by}, on pooled rows"));
     }
     all
 }

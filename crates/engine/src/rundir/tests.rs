@@ -39,6 +39,7 @@ pub(crate) fn record() -> Record {
         notes: vec!["age is standardised".into()],
         warnings: vec!["beware".into(), "twice".into()],
         reference: Some(Draws::from_chains(vec![vec![1.0, 2.0, 3.0, 4.0]; 3], 4)),
+        reference_by: Some("NUTS".into()),
         calibration: Some(Calibration { judged: Judged::HeldOut, classes: 3, draws: 6, sites: vec![tally(2), tally(0)] }),
         influence: Some(Influence {
             draws: 6,

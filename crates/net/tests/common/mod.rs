@@ -33,6 +33,19 @@ pub fn gaussians(sampler: &str, iterations: u64) -> String {
     )
 }
 
+/// The four hospitals, surveyed for their curvature.
+pub fn hospitals(iterations: u64) -> String {
+    format!(
+        "seed = 3\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n[sampler]\nname = \"qlsd++\"\nbatch = 0.2\nrefresh = 7\n\
+         compress = \"qsgd(16)\"\nprecondition = true\n[run]\nchains = 2\niterations = {iterations}\nburn_in = 10\nstart = \"optimum\"\n"
+    )
+}
+
+/// The rows of one of them.
+pub fn hospital(site: &str) -> Own {
+    Own::File(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../data/heart-disease/processed.{site}.data")))
+}
+
 /// The same run in one process.
 pub fn in_process(config: &Config) -> (Problem, Plan, Outcome) {
     let problem = Problem::new(config).unwrap();

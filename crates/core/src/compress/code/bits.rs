@@ -75,7 +75,7 @@ pub(super) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     /// Where in `out` this message starts.
     start: usize,
-    /// Bits not yet in `out`, in the low `pending < 8` places.
+    /// Bits not yet in `out`, in the high `pending < 64` places.
     held: u64,
     pending: u32,
     trimmed: Option<u64>,
@@ -88,12 +88,16 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Fill the last byte with zeros; the number of bits before that.
-    pub(super) fn finish(self) -> u64 {
+    pub(super) fn finish(mut self) -> u64 {
         let bits = self.length();
-        if self.pending > 0 {
-            self.out.push((self.held << (8 - self.pending)) as u8);
-        }
+        self.flush();
         bits
+    }
+
+    /// Put what is held into `out`, with zeros in the last byte.
+    fn flush(&mut self) {
+        self.out.extend_from_slice(&self.held.to_be_bytes()[..self.pending.div_ceil(8) as usize]);
+        (self.held, self.pending) = (0, 0);
     }
 }
 
@@ -101,22 +105,26 @@ impl BitSink for BitWriter<'_> {
     #[inline(always)]
     fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count <= 57 && value >> count == 0);
-        self.held = self.held << count | value;
-        self.pending += count;
-        while self.pending >= 8 {
-            self.pending -= 8;
-            self.out.push((self.held >> self.pending) as u8);
+        let after = self.pending + count;
+        if after < 64 {
+            self.held |= value << (63 - after) << 1; // in two steps, since nothing may be put where nothing is held
+            self.pending = after;
+            return;
         }
-        self.held &= (1 << self.pending) - 1;
+        let left = after - 64; // below 57
+        self.out.extend_from_slice(&(self.held | value >> left).to_be_bytes());
+        self.held = value << (63 - left) << 1;
+        self.pending = left;
     }
 
     #[inline(always)]
     fn put_byte(&mut self, byte: u8) {
-        debug_assert!(self.pending == 0);
-        self.out.push(byte);
+        debug_assert!(self.pending.is_multiple_of(8));
+        self.put(u64::from(byte), 8);
     }
 
     fn trim(&mut self, floor: u64) {
+        self.flush();
         let least = self.start + (floor / 8) as usize;
         while self.out.len() > least && self.out.last() == Some(&0) {
             self.out.pop();
@@ -140,6 +148,22 @@ pub(super) struct BitReader<'a> {
 impl<'a> BitReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         BitReader { bytes, at: 0 }
+    }
+
+    /// All bytes, read or not.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The place of the next bit.
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// Pass bits that were read elsewhere and are there.
+    pub(super) fn pass(&mut self, bits: usize) {
+        debug_assert!(bits <= self.left());
+        self.at += bits;
     }
 
     fn left(&self) -> usize {

@@ -4,9 +4,10 @@
 //! last one, its sign, and `|l|`; at the end the distance to the place behind the last coordinate, unless the last coordinate is not zero.
 
 use super::super::spec::{SpecError, unknown};
-use super::CodeError;
 use super::bits::{BitReader, BitSink};
 use super::stairs::Stairs;
+use super::{CodeError, small};
+use crate::lanes::wide;
 use std::fmt;
 use std::str::FromStr;
 
@@ -77,6 +78,7 @@ impl Integer {
     pub(super) fn put<S: BitSink>(self, n: u64, sink: &mut S) {
         let bits = n.ilog2();
         match self {
+            Integer::Gamma if bits <= 28 => sink.put(n, 2 * bits + 1),
             Integer::Gamma => {
                 sink.put_zeros(u64::from(bits));
                 put_wide(n, bits + 1, sink);
@@ -141,27 +143,76 @@ fn get_wide(bits: u32, source: &mut BitReader<'_>) -> Result<u64, CodeError> {
 }
 
 pub(super) fn write<S: BitSink>(integer: Integer, layout: Layout, levels: &[i32], sink: &mut S) {
-    let mut distance = 1;
-    for level in levels {
-        let size = u64::from(level.unsigned_abs());
-        match layout {
-            Layout::Dense => {
-                integer.put(size + 1, sink);
-                if size > 0 {
-                    sink.put(u64::from(*level < 0), 1);
-                }
+    match layout {
+        Layout::Dense if integer == Integer::Gamma => {
+            let mut left = levels;
+            while !left.is_empty() {
+                left = &left[small::write(left, sink)..];
+                let (block, after) = left.split_at(left.len().min(small::BLOCK));
+                write_dense(integer, block, sink);
+                left = after;
             }
-            Layout::Sparse if size == 0 => distance += 1,
-            Layout::Sparse => {
-                integer.put(distance, sink);
-                sink.put(u64::from(*level < 0), 1);
-                integer.put(size, sink);
-                distance = 1;
+        }
+        Layout::Dense => write_dense(integer, levels, sink),
+        Layout::Sparse => {
+            let mut next = 0;
+            for_each_nonzero(levels, |place, level| {
+                let (distance, sign, size) = ((place + 1 - next) as u64, u64::from(level < 0), u64::from(level.unsigned_abs()));
+                next = place + 1;
+                if integer == Integer::Gamma && distance | size < 1 << 14 {
+                    let (first, last) = (2 * distance.ilog2() + 1, 2 * size.ilog2() + 1); // 27 bits at most
+                    sink.put((distance << 1 | sign) << last | size, first + 1 + last);
+                } else {
+                    integer.put(distance, sink);
+                    sink.put(sign, 1);
+                    integer.put(size, sink);
+                }
+            });
+            if next < levels.len() {
+                integer.put((levels.len() + 1 - next) as u64, sink);
             }
         }
     }
-    if layout == Layout::Sparse && distance > 1 {
-        integer.put(distance, sink);
+}
+
+fn write_dense<S: BitSink>(integer: Integer, levels: &[i32], sink: &mut S) {
+    for level in levels {
+        let size = u64::from(level.unsigned_abs());
+        integer.put(size + 1, sink);
+        if size > 0 {
+            sink.put(u64::from(*level < 0), 1);
+        }
+    }
+}
+
+wide! {
+    /// A bit for each level that is not zero, the first lowest.
+    fn nonzero<'a>(levels: &'a [i32; 64]) -> u64 {
+        let mut bits = [0; 4];
+        for (bits, levels) in bits.iter_mut().zip(levels.as_chunks::<16>().0) {
+            for (k, level) in levels.iter().enumerate() {
+                *bits |= u64::from(*level != 0) << k;
+            }
+        }
+        bits[0] | bits[1] << 16 | bits[2] << 32 | bits[3] << 48
+    }
+}
+
+/// Visit what is not zero, with its place.
+#[inline(always)]
+fn for_each_nonzero(levels: &[i32], mut visit: impl FnMut(usize, i32)) {
+    const BLOCK: usize = 64; // most places are zero, or the layout would be dense
+    let (blocks, rest) = levels.as_chunks::<BLOCK>();
+    for (number, block) in blocks.iter().enumerate() {
+        let mut left = nonzero(block);
+        while left != 0 {
+            let k = left.trailing_zeros() as usize;
+            visit(number * BLOCK + k, block[k]);
+            left &= left - 1;
+        }
+    }
+    for (k, level) in rest.iter().enumerate().filter(|(_, level)| **level != 0) {
+        visit(blocks.len() * BLOCK + k, *level);
     }
 }
 
@@ -171,10 +222,10 @@ pub(super) fn length(integer: Integer, layout: Layout, max: u32, levels: &[i32])
         Layout::Dense => Integer::DENSE[integer as usize].total(levels, (max + 1).ilog2() as usize),
         Layout::Sparse => {
             let (mut bits, mut next) = (0, 0);
-            for (place, level) in levels.iter().enumerate().filter(|(_, level)| **level != 0) {
+            for_each_nonzero(levels, |place, level| {
                 bits += integer.length((place + 1 - next) as u64) + 1 + integer.length(u64::from(level.unsigned_abs()));
                 next = place + 1;
-            }
+            });
             bits + if next < levels.len() { integer.length((levels.len() + 1 - next) as u64) } else { 0 }
         }
     }
@@ -182,8 +233,17 @@ pub(super) fn length(integer: Integer, layout: Layout, max: u32, levels: &[i32])
 
 pub(super) fn read(integer: Integer, layout: Layout, max: u32, source: &mut BitReader<'_>, levels: &mut [i32]) -> Result<(), CodeError> {
     let dimension = levels.len();
-    let mut place = 0;
+    let many = (integer, layout) == (Integer::Gamma, Layout::Dense) && max >= small::SMALL;
+    let (mut place, mut try_many_from) = (0, 0);
     while place < dimension {
+        if many && place >= try_many_from {
+            let found = small::read(source, &mut levels[place..]);
+            place += found;
+            if place == dimension {
+                break;
+            }
+            try_many_from = place + if found > 0 { 1 } else { 16 }; // where one is large, others may be
+        }
         let (size, negative) = match layout {
             Layout::Dense => {
                 let size = integer.get(source)? - 1;

@@ -18,6 +18,7 @@ mod fixed;
 mod gaps;
 mod huffman;
 mod range;
+mod small;
 mod stairs;
 
 pub use elias::{Integer, Layout};
@@ -193,12 +194,16 @@ impl Code {
             Symbols::Numbers(precision) => read_numbers(precision, dimension, &mut source, &mut message.values)?,
             Symbols::Levels { max, norms } => {
                 let live = if norms { read_norms(compressor, dimension, &mut source, &mut message.scales)? } else { dimension };
-                message.levels.resize(live, 0);
+                let levels = message.room_for_levels(live);
                 match self {
-                    Code::Fixed => fixed::read(max, &mut source, &mut message.levels)?,
-                    Code::Elias(integer, layout) => elias::read(integer, layout, max, &mut source, &mut message.levels)?,
-                    Code::Huffman => book.read(&mut source, &mut message.levels)?,
-                    Code::Entropy => return entropy::read(compressor, dimension, source.rest(), &mut message.levels),
+                    Code::Fixed => fixed::read(max, &mut source, levels)?,
+                    Code::Elias(integer, layout) => elias::read(integer, layout, max, &mut source, levels)?,
+                    Code::Huffman => book.read(&mut source, levels)?,
+                    Code::Entropy => {
+                        entropy::read(compressor, dimension, source.rest(), levels)?;
+                        message.end();
+                        return Ok(());
+                    }
                 }
             }
             Symbols::Sparse { keep, precision } => {
@@ -219,6 +224,7 @@ impl Code {
                 read_numbers(precision, message.indices.len(), &mut source, &mut message.values)?;
             }
         }
+        message.end();
         source.finish()
     }
 }
