@@ -44,16 +44,19 @@ impl<K: Kernel> pulp::NullaryFnOnce for Work<K> {
     }
 }
 
-/// Run a kernel with the widest vector registers this machine has.
+/// Run a kernel with the widest vector registers this machine has (with the feature `narrow`, with those that every machine has).
 #[inline(always)]
 pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
+    if cfg!(feature = "narrow") {
+        return kernel.run();
+    }
     pulp::Arch::new().dispatch(Work(kernel))
 }
 
 /// Run a kernel with vector registers of 256 bits where there are such: for short arrays, which longer registers read across the lines of the cache.
 #[inline(always)]
 pub fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
     if let Some(avx2) = pulp::x86::V3::try_new() {
         return avx2.vectorize(Work(kernel));
     }

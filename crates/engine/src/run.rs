@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use consilience_core::joint::EvaluationError;
-use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, Reply, exchange};
+use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
@@ -260,9 +260,8 @@ impl Chain {
         checkpoint: Option<&Checkpoint<'_>>,
     ) -> Result<Chain, RunError> {
         let keys = Keys::simulation(Seed::new(seed), index as u32);
-        let b = plan.target.clients.len();
         let server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
-        let clients = (0..b as u32).map(|i| plan.recipe.client(&plan.target, ClientId(i), keys)).collect::<Result<_, _>>()?;
+        let clients = plan.recipe.clients(&Arc::new(plan.target.clone()), keys)?;
         let mut chain = Running::new(index + 1, server, clients);
         if let Some(checkpoint) = checkpoint {
             checkpoint.restore(index + 1, &mut chain)?;
@@ -271,12 +270,15 @@ impl Chain {
         sink.go_on(&chain.draws_file)?;
         let mut outward = vec![0.0; plan.target.dim()];
         let mut reported = 0;
+        let (mut gradients, mut cohort) = (rows_evaluated(&chain.clients), Vec::new());
         let mut joint = plan.target.joint.as_ref().map(|joint| Jointly::new(&**joint));
         // Models that are called from here may take their time for one exchange.
         let patience = if joint.is_some() { 1 } else { PATIENCE };
         let mut failure = None;
         while chain.server.iteration() < run.iterations {
-            let participants = chain.server.cohort().len();
+            cohort.clear();
+            cohort.extend_from_slice(chain.server.cohort());
+            let before = rows_evaluated(devices_of(&cohort, &mut chain.clients));
             let event = if let Some(joint) = &mut joint {
                 match joint.exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger) {
                     Ok(event) => event,
@@ -292,12 +294,18 @@ impl Chain {
                 exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
             };
             let Running { server, clients, ledger, draws, kept, draws_file, notes_file, .. } = &mut chain;
-            let moment = Moment { about: (plan, run, index), event, server: &**server, participants, ledger };
-            let gradients = || Some(clients.iter().map(|c| c.rows_evaluated()).sum());
-            moment.follow((draws, kept), sink.is_held(), &mut outward, gradients, |note, draw| {
-                note.map_or(Ok(()), |note| notes.push(note, notes_file))?;
-                sink.keep(draw, draws_file)
-            })?;
+            gradients += rows_evaluated(devices_of(&cohort, clients)) - before; // those of the others stand still
+            let moment = Moment { about: (plan, run, index), event, server: &**server, participants: cohort.len(), ledger };
+            moment.follow(
+                (draws, kept),
+                sink.is_held(),
+                &mut outward,
+                || Some(gradients),
+                |note, draw| {
+                    note.map_or(Ok(()), |note| notes.push(note, notes_file))?;
+                    sink.keep(draw, draws_file)
+                },
+            )?;
             chain.exchanges += 1;
             if chain.exchanges.is_multiple_of(patience) {
                 let now = chain.server.iteration().min(run.iterations);
@@ -320,9 +328,14 @@ impl Chain {
         }
         let iterations = chain.server.iteration();
         progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        let rows_evaluated = chain.clients.iter().map(|c| c.rows_evaluated()).sum();
+        let rows_evaluated = rows_evaluated(&chain.clients);
         Ok(Chain { sink, notes: notes.all, kept: chain.kept, ledger: chain.ledger, rows_evaluated, iterations, failure })
     }
+}
+
+/// How many row gradients these clients evaluated.
+fn rows_evaluated(clients: impl IntoIterator<Item = impl std::ops::Deref<Target = Box<dyn Device>>>) -> u64 {
+    clients.into_iter().map(|client| client.rows_evaluated()).sum()
 }
 
 /// Save a chain: its draws and notes first, then the snapshot that counts on them.
@@ -395,14 +408,7 @@ fn exchange_spread(server: &mut dyn Sampler, clients: &mut [Box<dyn Device>], le
     for (id, order) in asked.iter().zip(&orders) {
         ledger.down(*id, order);
     }
-    let mut active: Vec<&mut Box<dyn Device>> = Vec::with_capacity(asked.len());
-    let mut wanted = asked.iter().peekable();
-    for (i, client) in clients.iter_mut().enumerate() {
-        if wanted.peek().is_some_and(|id| id.index() == i) {
-            wanted.next();
-            active.push(client);
-        }
-    }
+    let active: Vec<&mut Box<dyn Device>> = devices_of(&asked, clients).collect();
     let replies: Vec<Reply<'_>> = active.into_par_iter().zip(&orders).map(|(client, order)| client.answer(order)).collect();
     for (id, reply) in asked.iter().zip(&replies) {
         ledger.up(*id, reply);

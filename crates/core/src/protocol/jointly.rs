@@ -1,6 +1,6 @@
 //! Carry exchanges with a model that answers all clients of a process in one call.
 
-use super::{Device, Event, Exchange, Ledger};
+use super::{Device, Event, Exchange, Ledger, devices_of};
 use crate::ask::Ask;
 use crate::joint::{EvaluationError, Joint};
 
@@ -34,12 +34,7 @@ impl<'j> Jointly<'j> {
         }
         loop {
             let mut asks = empty(std::mem::take(&mut self.room));
-            let mut cohort = server.cohort().iter().peekable(); // in ascending order
-            for (index, client) in clients.iter_mut().enumerate() {
-                if cohort.next_if(|id| id.index() == index).is_some() {
-                    asks.extend(client.pending());
-                }
-            }
+            asks.extend(devices_of(server.cohort(), clients).filter_map(|client| client.pending()));
             if asks.is_empty() {
                 self.room = empty(asks);
                 break;

@@ -118,6 +118,16 @@ pub fn exchange<S: Exchange + ?Sized>(server: &mut S, clients: &mut [Box<dyn Dev
     server.advance()
 }
 
+/// The devices of a cohort, which is in ascending order; nobody else is visited.
+pub fn devices_of<'a>(cohort: &'a [ClientId], clients: &'a mut [Box<dyn Device>]) -> impl Iterator<Item = &'a mut Box<dyn Device>> {
+    let (mut rest, mut passed) = (clients, 0);
+    cohort.iter().map_while(move |id| {
+        let (device, behind) = std::mem::take(&mut rest).split_at_mut_checked(id.index() - passed)?.1.split_first_mut()?;
+        (rest, passed) = (behind, id.index() + 1);
+        Some(device)
+    })
+}
+
 impl<E: Exchange + ?Sized> Exchange for Box<E> {
     fn cohort(&self) -> &[ClientId] {
         (**self).cohort()

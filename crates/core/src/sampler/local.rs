@@ -18,6 +18,7 @@ use super::outlet::Outlet;
 use super::recipe::{Average, Local, Synchronise};
 use super::{Keys, Sampler};
 use crate::ask::{Extent, Question, Sum};
+use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::{add_scaled, norm_squared};
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Task};
@@ -371,19 +372,24 @@ struct Control {
 impl Client {
     /// Client `id` of the target.
     pub fn new(recipe: &Local, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
+        Ok(Client::over(recipe, target, id, keys, recipe.up_channel(target.dim())?))
+    }
+
+    /// The same where its channel is known already.
+    pub fn over(recipe: &Local, target: &Target, id: ClientId, keys: Keys, channel: Option<Channel>) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
         let (p, rho) = (recipe.weights[id.index()], recipe.correlation);
         let private_variance = (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
         let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
-        Ok(Client {
+        Client {
             site: target.site(id, recipe.batch.of(rows)),
             step: recipe.step,
             temperature: target.temperature,
             inverse_weight: 1.0 / p,
             shared_scale: rho,
             private_scale: private_variance.sqrt(),
-            outlet: Outlet::new(id, recipe.precision, recipe.up_channel(d)?, keys),
+            outlet: Outlet::new(id, recipe.precision, channel, keys),
             memory_rate: recipe.memory_rate(),
             memory: None,
             keys,
@@ -397,7 +403,7 @@ impl Client {
             task: Task::Gradient,
             round: 0,
             stage: Stage::Ready,
-        })
+        }
     }
 
     /// Put the new reference point to use, if iteration `k` is its first.

@@ -2,6 +2,7 @@
 
 mod attendance;
 pub mod exact;
+mod lazy;
 mod local;
 mod outlet;
 mod participation;

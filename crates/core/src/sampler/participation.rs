@@ -1,7 +1,8 @@
 //! Decide by public coins who takes part, and what an answer then counts for.
 
 use crate::error::DataError;
-use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
+use crate::lanes;
+use crate::rng::{ClientId, Purpose, SERVER, Seed, Stream, Subsets};
 
 /// Who takes part in a round of family A.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +27,44 @@ pub enum Weighting {
     Ratio,
 }
 
+/// From so many clients on, if all have the same probability, nobody tosses a coin for each: the gaps between those who take part are drawn. (Below, coins cost nothing, and the
+/// draws are those of unequal probabilities.)
+const MANY: usize = 4096;
+
+/// The clients that take part where each does with the same probability: the gaps between them are geometric.
+struct Gaps<'a> {
+    coins: &'a mut Stream,
+    /// `1 / ln(1 - p)`; 0 where everybody takes part.
+    scale: f64,
+    next: usize,
+    clients: usize,
+}
+
+impl<'a> Gaps<'a> {
+    fn new(p: f64, clients: usize, coins: &'a mut Stream) -> Self {
+        let scale = if p < 1.0 { 1.0 / ln_of_rest(p) } else { 0.0 };
+        Gaps { coins, scale, next: 0, clients }
+    }
+}
+
+impl Iterator for Gaps<'_> {
+    type Item = ClientId;
+
+    fn next(&mut self) -> Option<ClientId> {
+        let u = 1.0 - self.coins.uniform(); // in (0, 1]
+        let gap = lanes::ln(u) * self.scale; // P(gap >= k) = (1 - p)^k
+        let place = self.next.saturating_add(gap as usize);
+        self.next = place.saturating_add(1);
+        (place < self.clients).then_some(ClientId(place as u32))
+    }
+}
+
+/// `ln(1 - p)`, small `p` included.
+fn ln_of_rest(p: f64) -> f64 {
+    let rest = 1.0 - p;
+    if rest == 1.0 { -p } else { lanes::ln(rest) * (p / (1.0 - rest)) } // the factor restores what 1 - p rounds away (Goldberg 1991, theorem 4)
+}
+
 /// Draws the active set of each round.
 #[derive(Clone, Debug)]
 pub struct Roll {
@@ -34,6 +73,8 @@ pub struct Roll {
     clients: usize,
     subsets: Subsets,
     chosen: Vec<u32>,
+    /// The probability that all clients have, where it is one.
+    alike: Option<f64>,
     /// The active clients, ascending.
     pub active: Vec<ClientId>,
 }
@@ -65,13 +106,19 @@ impl Roll {
             }
         }
         let size = if let Participation::Fixed(size) = participation { size } else { 0 };
+        let alike = match &participation {
+            Participation::Bernoulli(p) => p.first().copied().filter(|first| p.iter().all(|q| q == first)),
+            _ => None,
+        };
+        let most = if let Participation::Fixed(size) = participation { size } else { clients };
         Ok(Roll {
             participation,
             weighting,
             clients,
             subsets: Subsets::new(clients),
             chosen: vec![0; size],
-            active: Vec::with_capacity(clients),
+            alike,
+            active: Vec::with_capacity(if alike.is_some() && clients >= MANY { 0 } else { most }),
         })
     }
 
@@ -88,7 +135,10 @@ impl Roll {
                 let mut coins = seed.stream(Purpose::Participation, SERVER, round);
                 loop {
                     self.active.clear();
-                    self.active.extend(everybody().filter(|i| coins.coin(p[i.index()])));
+                    match self.alike {
+                        Some(p) if self.clients >= MANY => self.active.extend(Gaps::new(p, self.clients, &mut coins)),
+                        _ => self.active.extend(everybody().filter(|i| coins.coin(p[i.index()]))),
+                    }
                     if self.weighting == Weighting::InverseProbability || !self.active.is_empty() {
                         break;
                     }
@@ -149,6 +199,37 @@ mod tests {
                 let variance = squares[i] / rounds as f64 - mean * mean;
                 let error = (variance / rounds as f64).sqrt();
                 assert!((mean - 1.0).abs() <= 4.9 * error + 1e-12, "{participation:?} {weighting:?} client {i}: {mean} +- {error}");
+            }
+        }
+    }
+
+    /// Whether they are drawn by coins or by gaps, every client takes part with its probability, and so do neighbours together; each z-score fails by chance once in a million.
+    #[test]
+    fn many_clients_take_part_as_often_as_few() {
+        let (clients, rounds) = (MANY, 4000u64);
+        for p in [0.002, 0.3, 1.0] {
+            let mut roll = Roll::new(Participation::Bernoulli(vec![p; clients]), Weighting::InverseProbability, clients).unwrap();
+            let (mut all, mut first, mut last, mut pairs) = (0usize, 0usize, 0usize, 0usize);
+            for round in 0..rounds {
+                roll.call(Seed::new(5), round);
+                assert!(roll.active.is_sorted_by(|a, b| a < b) && roll.active.iter().all(|i| i.index() < clients));
+                all += roll.active.len();
+                first += usize::from(roll.active.first() == Some(&ClientId(0)));
+                last += usize::from(roll.active.last() == Some(&ClientId(clients as u32 - 1)));
+                pairs += roll.active.windows(2).filter(|two| two[0].0 + 1 == two[1].0).count();
+            }
+            let n = rounds as f64;
+            // Pairs of neighbours overlap: Var = n (b - 1) p^2 (1 - p^2) + 2 n (b - 2) (p^3 - p^4).
+            let neighbours = n * (clients - 1) as f64 * p * p;
+            let overlap = n * 2.0 * (clients - 2) as f64 * (p.powi(3) - p.powi(4));
+            for (name, count, mean, variance) in [
+                ("all", all, n * clients as f64 * p, n * clients as f64 * p * (1.0 - p)),
+                ("the first", first, n * p, n * p * (1.0 - p)),
+                ("the last", last, n * p, n * p * (1.0 - p)),
+                ("neighbours", pairs, neighbours, neighbours * (1.0 - p * p) + overlap),
+            ] {
+                let off = (count as f64 - mean).abs();
+                assert!(off <= 4.9 * variance.sqrt() + 1.0, "{name} at {p}: {count}, not {mean}");
             }
         }
     }

@@ -17,6 +17,7 @@ use super::participation::{Participation, Roll};
 use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
 use super::{Keys, Sampler};
 use crate::ask::{Extent, Question, Sum};
+use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
 use crate::model::Prior;
@@ -286,15 +287,20 @@ enum Stage {
 impl Client {
     /// Client `id` of the target.
     pub fn new(recipe: &Uplink, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
+        Ok(Client::over(recipe, target, id, keys, recipe.up_channel(id.index(), target)?))
+    }
+
+    /// The same where its channel is known already.
+    pub fn over(recipe: &Uplink, target: &Target, id: ClientId, keys: Keys, channel: Option<Channel>) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
-        Ok(Client {
+        Client {
             site: target.site(id, recipe.batch.of(rows)),
             oracle: recipe.oracle.clone(),
             memory_rate: recipe.effective_memory(),
             memory_rule: recipe.memory_rule,
             started: false,
-            outlet: Outlet::new(id, recipe.plain(), recipe.up_channel(id.index(), target)?, keys),
+            outlet: Outlet::new(id, recipe.plain(), channel, keys),
             private: keys.private,
             position: vec![0.0; d],
             reference: vec![0.0; d],
@@ -305,7 +311,7 @@ impl Client {
             stage: Stage::Ready,
             round: 0,
             anew: false,
-        })
+        }
     }
 
     /// Make ready for the gradient estimate at the position, by the oracle.

@@ -1,0 +1,50 @@
+//! Time a call: the best wall time and the best CPU time of several.
+
+use std::time::Instant;
+
+/// Seconds of one call, at best.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    /// By the clock.
+    pub seconds: f64,
+    /// Of all threads of this process; not a number where the system does not say.
+    pub cpu_seconds: f64,
+}
+
+/// Call once untimed, then `repeats` times.
+pub fn best_of(repeats: u32, mut call: impl FnMut() -> Result<(), String>) -> Result<Timed, String> {
+    call()?;
+    let mut best = Timed { seconds: f64::INFINITY, cpu_seconds: f64::INFINITY };
+    for _ in 0..repeats.max(1) {
+        let (start, before) = (Instant::now(), cpu_seconds());
+        call()?;
+        best.seconds = best.seconds.min(start.elapsed().as_secs_f64());
+        best.cpu_seconds = best.cpu_seconds.min(cpu_seconds() - before);
+    }
+    Ok(best)
+}
+
+/// The CPU time of this process, all threads together.
+#[cfg(unix)]
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Not a number: the system does not say.
+#[cfg(not(unix))]
+pub fn cpu_seconds() -> f64 {
+    f64::NAN
+}
+
+/// Stay on the last core that this process may use, as the peers do with one thread; elsewhere than on Linux nothing happens.
+pub fn pin_to_one_core() {
+    #[cfg(target_os = "linux")]
+    if let Ok(allowed) = rustix::thread::sched_getaffinity(None)
+        && let Some(last) = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core))
+    {
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(last);
+        let _ = rustix::thread::sched_setaffinity(None, &one); // a machine that forbids it is timed as it is
+    }
+}
