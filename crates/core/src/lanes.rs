@@ -34,18 +34,30 @@ pub trait Kernel {
     fn run(self) -> Self::Output;
 }
 
+struct Work<K>(K);
+
+impl<K: Kernel> pulp::NullaryFnOnce for Work<K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn call(self) -> K::Output {
+        self.0.run()
+    }
+}
+
 /// Run a kernel with the widest vector registers this machine has.
 #[inline(always)]
 pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
-    struct Work<K>(K);
-    impl<K: Kernel> pulp::NullaryFnOnce for Work<K> {
-        type Output = K::Output;
-        #[inline(always)]
-        fn call(self) -> K::Output {
-            self.0.run()
-        }
-    }
     pulp::Arch::new().dispatch(Work(kernel))
+}
+
+/// Run a kernel with vector registers of 256 bits where there are such: for short arrays, which longer registers read across the lines of the cache.
+#[inline(always)]
+pub fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = pulp::x86::V3::try_new() {
+        return avx2.vectorize(Work(kernel));
+    }
+    Work(kernel).0.run()
 }
 
 /// Define a function whose body is compiled once for each width of vector registers; the call takes the widest that this machine has.

@@ -57,7 +57,7 @@ impl HeldOut {
         let (rows, d) = (self.labels.len(), self.design.columns());
         let classes = match self.kind {
             RowsModel::Linear { noise_variance } => return Ok(Some(self.regression(&used, noise_variance))),
-            RowsModel::Softmax { classes } => classes,
+            RowsModel::Softmax { classes, .. } => classes,
             RowsModel::Logistic | RowsModel::Isotropic => 2,
         };
         let mut probabilities = vec![0.0; rows * classes];
@@ -111,6 +111,8 @@ impl HeldOut {
 
 #[cfg(test)]
 mod tests {
+    use consilience_core::model::Arithmetic;
+
     use super::*;
 
     fn held(kind: RowsModel, labels: Vec<f64>) -> HeldOut {
@@ -126,7 +128,8 @@ mod tests {
         assert!((scores.negative_log_likelihood - expected).abs() < 1e-12 && scores.rows == 3);
         // Two classes of a softmax model with opposite halves of the parameters say the same.
         let halves = Draws::from_chains(vec![vec![0.0, -0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0]], 4);
-        let same = held(RowsModel::Softmax { classes: 2 }, vec![1.0, 1.0, 1.0]).score(&halves).unwrap().unwrap();
+        let same =
+            held(RowsModel::Softmax { classes: 2, arithmetic: Arithmetic::F64 }, vec![1.0, 1.0, 1.0]).score(&halves).unwrap().unwrap();
         assert!((same.negative_log_likelihood - expected).abs() < 1e-12 && same.brier.is_some());
         let scores = held(RowsModel::Linear { noise_variance: 4.0 }, vec![0.5, 1.0, 0.0]).score(&draws).unwrap().unwrap();
         assert!((scores.root_mean_square.unwrap() - ((0.25f64 + 0.0 + 0.25) / 3.0).sqrt()).abs() < 1e-12);

@@ -106,7 +106,7 @@ impl<'a> Predictor<'a> {
             RowsModel::Isotropic => return none("isotropic"),
             RowsModel::Logistic => Response::Probability,
             RowsModel::Linear { noise_variance } => Response::Number { noise_variance },
-            RowsModel::Softmax { classes } => Response::Classes(classes),
+            RowsModel::Softmax { classes, .. } => Response::Classes(classes),
         };
         if record.draws.length() == 0 {
             return Err(PredictError::NoDraws);

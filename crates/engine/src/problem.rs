@@ -118,8 +118,9 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
         let design = data.design(rows, named.intercept, &divisors).map_err(complain)?;
         let labels = data.labels_of(rows);
         clients.push(match named.kind {
-            RowsModel::Softmax { classes } => {
-                Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(complain)?)
+            RowsModel::Softmax { classes, arithmetic } => {
+                let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(complain)?;
+                Arc::new(model.with_arithmetic(arithmetic))
             }
             _ => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(complain)?),
         });

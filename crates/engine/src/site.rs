@@ -303,7 +303,7 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
         rows.push(*count);
     }
     let mut parameters = first.cloned().unwrap_or_default();
-    if let ModelConfig::Rows { kind: RowsModel::Softmax { classes }, .. } = &config.target.model {
+    if let ModelConfig::Rows { kind: RowsModel::Softmax { classes, .. }, .. } = &config.target.model {
         parameters = (0..*classes).flat_map(|k| parameters.iter().map(move |p| format!("{p}[{k}]")).collect::<Vec<_>>()).collect();
     }
     Ok(Agreed { agreement: Agreement { parameters, moments: None }, rows, notes: Vec::new(), moments_bits: (0, 0) })
@@ -400,14 +400,15 @@ fn build_client(table: &Numbers, client: &RowsClient, kind: RowsModel, intercept
         RowsModel::Linear { noise_variance } => {
             Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance }).map_err(data)?)
         }
-        RowsModel::Softmax { classes } => {
+        RowsModel::Softmax { classes, arithmetic } => {
             if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !(**y >= 0.0 && y.fract() == 0.0 && **y < classes as f64)) {
                 return Err((
                     format!("row {} has the label {label}", row + 1),
                     format!("labels must be whole numbers from 0 to {}", classes - 1),
                 ));
             }
-            Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(data)?)
+            let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(data)?;
+            Arc::new(model.with_arithmetic(arithmetic))
         }
         RowsModel::Logistic | RowsModel::Isotropic => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(data)?),
     };

@@ -237,6 +237,8 @@ fn wrong_data_sets_are_named() {
         ("name = \"diabetes\"\nclients = 4", "", "data.name", "has no classes"),
         ("name = \"mnist\"\nclients = 4", "[target]\nmodel = \"logistic\"", "target.model", "softmax"),
         ("name = \"titanic\"\nclients = 4", "[target]\nmodel = \"linear\"", "target.model", "logistic"),
+        ("name = \"mnist\"\nclients = 4", "[target]\narithmetic = \"f16\"", "target.arithmetic", "\"f32\""),
+        ("name = \"titanic\"\nclients = 4", "[target]\narithmetic = \"f32\"", "target.arithmetic", "arithmetic"),
         ("name = \"titanic\"\nclients = 4", "[[client]]\nmean = [0.0]", "client", "remove either"),
         ("name = \"a9a\"\nclients = 4\nfolder = \"no such folder\"", "", "data", "cannot be read"),
     ];

@@ -1,24 +1,36 @@
 //! Hold a client's features, dense or sparse.
 
-use crate::linalg::{add_scaled, dot};
-
+use super::real::Real;
 use crate::error::DataError;
+use crate::linalg::{add_scaled, dot, norm_squared};
 
 /// A table of features: one row an observation, one column a feature.
 #[derive(Clone, Debug)]
-pub struct Design {
+pub struct Design<T = f64> {
     columns: usize,
     rows: usize,
-    cells: Cells,
+    cells: Cells<T>,
 }
 
 #[derive(Clone, Debug)]
-enum Cells {
+enum Cells<T> {
     /// Row by row, all columns.
-    Dense(Vec<f64>),
+    Dense(Vec<T>),
     /// Compressed rows: row `j` has the entries `starts[j]..starts[j + 1]`.
-    Sparse { starts: Vec<usize>, columns: Vec<u32>, values: Vec<f64> },
+    Sparse { starts: Vec<usize>, columns: Vec<u32>, values: Vec<T> },
 }
+
+/// What a row holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Entries<'a, T> {
+    /// One value for each column.
+    Dense(&'a [T]),
+    /// Values at columns in ascending order, as many of the one as of the other.
+    Sparse(&'a [u32], &'a [T]),
+}
+
+/// A dense table is kept as a sparse one if at most one cell in so many holds something: then it is read faster, too.
+const SPARSE: usize = 3;
 
 impl Design {
     /// A dense table from its cells, row by row.
@@ -32,7 +44,12 @@ impl Design {
         if let Some(at) = cells.iter().position(|v| !v.is_finite()) {
             return Err(DataError::NotFinite { row: at / columns, column: at % columns, value: cells[at] });
         }
-        Ok(Design { columns, rows: cells.len() / columns, cells: Cells::Dense(cells) })
+        let rows = cells.len() / columns;
+        if SPARSE * cells.iter().filter(|v| **v != 0.0).count() <= cells.len() {
+            let entries = |row: &[f64]| (0u32..).zip(row.iter().copied()).filter(|(_, v)| *v != 0.0).collect();
+            return Design::sparse(cells.chunks_exact(columns).map(entries), columns);
+        }
+        Ok(Design { columns, rows, cells: Cells::Dense(cells) })
     }
 
     /// A sparse table from rows of (column, value) pairs with ascending columns.
@@ -59,6 +76,50 @@ impl Design {
         Ok(Design { columns, rows: starts.len() - 1, cells: Cells::Sparse { starts, columns: indices, values } })
     }
 
+    /// The same table with numbers of 32 bits.
+    pub(super) fn narrowed(&self) -> Design<f32> {
+        let narrow = |values: &[f64]| values.iter().map(|v| *v as f32).collect();
+        let cells = match &self.cells {
+            Cells::Dense(cells) => Cells::Dense(narrow(cells)),
+            Cells::Sparse { starts, columns, values } => {
+                Cells::Sparse { starts: starts.clone(), columns: columns.clone(), values: narrow(values) }
+            }
+        };
+        Design { columns: self.columns, rows: self.rows, cells }
+    }
+
+    /// The inner product of a row with `x`.
+    #[inline(always)]
+    pub fn row_dot(&self, row: usize, x: &[f64]) -> f64 {
+        match self.row(row) {
+            Entries::Dense(cells) => dot(cells, x),
+            Entries::Sparse(columns, values) => columns.iter().zip(values).map(|(c, v)| v * x[*c as usize]).sum(),
+        }
+    }
+
+    /// `out += scale * row`.
+    #[inline(always)]
+    pub fn add_row(&self, row: usize, scale: f64, out: &mut [f64]) {
+        match self.row(row) {
+            Entries::Dense(cells) => add_scaled(scale, cells, out),
+            Entries::Sparse(columns, values) => {
+                for (c, v) in columns.iter().zip(values) {
+                    out[*c as usize] += scale * v;
+                }
+            }
+        }
+    }
+
+    /// The squared norm of a row.
+    pub fn row_norm_squared(&self, row: usize) -> f64 {
+        match self.row(row) {
+            Entries::Dense(cells) => norm_squared(cells),
+            Entries::Sparse(_, values) => values.iter().map(|v| v * v).sum(),
+        }
+    }
+}
+
+impl<T: Real> Design<T> {
     /// How many observations there are.
     pub fn rows(&self) -> usize {
         self.rows
@@ -69,37 +130,31 @@ impl Design {
         self.columns
     }
 
-    /// The inner product of a row with `x`.
+    /// What a row holds.
     #[inline(always)]
-    pub fn row_dot(&self, row: usize, x: &[f64]) -> f64 {
+    pub(super) fn row(&self, row: usize) -> Entries<'_, T> {
         match &self.cells {
-            Cells::Dense(cells) => dot(&cells[row * self.columns..(row + 1) * self.columns], x),
+            Cells::Dense(cells) => Entries::Dense(&cells[row * self.columns..(row + 1) * self.columns]),
             Cells::Sparse { starts, columns, values } => {
                 let entries = starts[row]..starts[row + 1];
-                columns[entries.clone()].iter().zip(&values[entries]).map(|(c, v)| v * x[*c as usize]).sum()
+                Entries::Sparse(&columns[entries.clone()], &values[entries])
             }
         }
     }
+}
 
-    /// `out += scale * row`.
-    #[inline(always)]
-    pub fn add_row(&self, row: usize, scale: f64, out: &mut [f64]) {
-        match &self.cells {
-            Cells::Dense(cells) => add_scaled(scale, &cells[row * self.columns..(row + 1) * self.columns], out),
-            Cells::Sparse { starts, columns, values } => {
-                let entries = starts[row]..starts[row + 1];
-                for (c, v) in columns[entries.clone()].iter().zip(&values[entries]) {
-                    out[*c as usize] += scale * v;
-                }
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// The squared norm of a row.
-    pub fn row_norm_squared(&self, row: usize) -> f64 {
-        match &self.cells {
-            Cells::Dense(cells) => crate::linalg::norm_squared(&cells[row * self.columns..(row + 1) * self.columns]),
-            Cells::Sparse { starts, values, .. } => values[starts[row]..starts[row + 1]].iter().map(|v| v * v).sum(),
-        }
+    #[test]
+    fn a_dense_table_with_few_entries_is_kept_as_a_sparse_one() {
+        let cells = vec![0.0, 2.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.5];
+        let few = Design::dense(cells.clone(), 3).unwrap();
+        assert!(matches!(few.row(2), Entries::Sparse([0, 2], [-1.0, 0.5])));
+        assert_eq!((few.rows(), few.columns(), few.row_dot(2, &[1.0, 7.0, 4.0])), (3, 3, 1.0));
+        let many = Design::dense(cells.iter().map(|v| v + 1.0).collect(), 3).unwrap();
+        assert!(matches!(many.row(1), Entries::Dense([1.0, 1.0, 1.0])));
+        assert!(matches!(few.narrowed().row(0), Entries::Sparse([1], [2.0])));
     }
 }

@@ -1,5 +1,6 @@
 //! Model a response that depends on its features through one linear predictor: linear and logistic regression.
 
+use super::coded::{Coded, Table};
 use super::{Classifier, Design, Potential, Quadratic, Rows, Spread};
 use crate::error::DataError;
 use crate::lanes::{LANES, sigmoid, softplus, wide};
@@ -62,6 +63,8 @@ pub struct Glm {
     design: Design,
     response: Vec<f64>,
     family: Family,
+    /// The rows once more, where that saves time.
+    coded: Option<Coded>,
 }
 
 impl Glm {
@@ -85,7 +88,12 @@ impl Glm {
                 }
             }
         }
-        Ok(Glm { design, response, family })
+        Ok(Glm { coded: Coded::new(&design), design, response, family })
+    }
+
+    /// The codes of the rows, if so many are read faster by codes.
+    fn coded_for(&self, rows: Rows<'_>) -> Option<&Coded> {
+        self.coded.as_ref().filter(|coded| coded.is_worth(rows.count(self.rows())))
     }
 }
 
@@ -117,15 +125,18 @@ impl Potential for Glm {
     }
 
     fn scratch(&self) -> usize {
-        0
+        2 * self.coded.as_ref().map_or(0, Coded::tables) * size_of::<Table>() / size_of::<f64>()
     }
 
     fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
         (0..self.rows()).map(|row| self.family.loss(self.design.row_dot(row, x), self.response[row])).sum()
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        add_gradient(self, x, rows, scale, out);
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        match self.coded_for(rows) {
+            Some(coded) => add_coded_gradient(self, coded, x, rows, scale, out, scratch),
+            None => add_gradient(self, x, rows, scale, out),
+        }
     }
 
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
@@ -168,7 +179,7 @@ impl Potential for Glm {
 
 wide! {
     fn add_gradient<'a>(model: &'a Glm, x: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
-        rows.in_blocks(model.rows(), |block| {
+        for block in rows.blocks(model.rows()) {
             let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
                 t[lane] = model.design.row_dot(*row, x);
@@ -180,13 +191,44 @@ wide! {
             for (lane, row) in block.iter().enumerate() {
                 model.design.add_row(*row, t[lane], out);
             }
-        });
+        }
+    }
+}
+
+wide! {
+    fn add_coded_gradient<'a>(
+        model: &'a Glm,
+        coded: &'a Coded,
+        x: &'a [f64],
+        rows: Rows<'a>,
+        scale: f64,
+        out: &'a mut [f64],
+        scratch: &'a mut [f64],
+    ) -> () {
+        let (products, rest) = scratch.as_chunks_mut().0.split_at_mut(coded.tables());
+        let sums = &mut rest[..coded.tables()];
+        coded.tabulate(x, products);
+        sums.as_flattened_mut().fill(0.0);
+        for block in rows.blocks(model.rows()) {
+            let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
+            for (lane, row) in block.iter().enumerate() {
+                t[lane] = coded.dot(*row, products);
+                y[lane] = model.response[*row];
+            }
+            for lane in 0..LANES {
+                t[lane] = scale * model.family.slope(t[lane], y[lane]);
+            }
+            for (lane, row) in block.iter().enumerate() {
+                coded.add_row(*row, t[lane], sums);
+            }
+        }
+        coded.add_sum(sums, out);
     }
 }
 
 wide! {
     fn add_difference<'a>(model: &'a Glm, x: &'a [f64], z: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
-        rows.in_blocks(model.rows(), |block| {
+        for block in rows.blocks(model.rows()) {
             let (mut at_x, mut at_z, mut y) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
                 at_x[lane] = model.design.row_dot(*row, x);
@@ -199,7 +241,7 @@ wide! {
             for (lane, row) in block.iter().enumerate() {
                 model.design.add_row(*row, at_x[lane], out);
             }
-        });
+        }
     }
 }
 
@@ -215,6 +257,26 @@ mod tests {
         let mut g = [0.0; 2];
         model.add_gradient(&x, Rows::All, 1.0, &mut g, &mut []);
         assert_eq!(g, [-0.5, -1.0]);
+    }
+
+    #[test]
+    fn rows_by_codes_have_the_gradient_of_rows() {
+        let rows = 1500;
+        let row =
+            |j: u32| vec![(j % 4, 1.0), (4 + j / 7 % 6, 1.0), (10 + j * j % 5, if j % 3 == 0 { 0.5 } else { -1.0 }), (15 + j % 2, 2.0)];
+        let response = (0..rows).map(|j| f64::from(j % 3 / 2)).collect();
+        let model = Glm::new(Design::sparse((0..rows).map(row), 17).unwrap(), response, Family::Bernoulli).unwrap();
+        let x = super::super::tests::normals(1, 17);
+        for some in [(0..rows).collect::<Vec<u32>>(), (0..rows).filter(|row| row % 5 != 2).collect()] {
+            assert!(model.coded_for(Rows::Some(&some)).is_some());
+            let (mut coded, mut plain) = (vec![1.0; 17], vec![1.0; 17]);
+            model.add_gradient(&x, Rows::Some(&some), 0.3, &mut coded, &mut vec![0.0; model.scratch()]);
+            add_gradient(&model, &x, Rows::Some(&some), 0.3, &mut plain);
+            for (a, b) in coded.iter().zip(&plain) {
+                assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()), "{a} is not {b}");
+            }
+        }
+        assert!(model.coded_for(Rows::Some(&[3, 7])).is_none());
     }
 
     #[test]

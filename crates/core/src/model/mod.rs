@@ -1,11 +1,14 @@
 //! Say what a client knows: the potential of its own rows, and its derivatives.
 
 mod absent;
+mod coded;
 mod conducive;
 mod design;
 mod gaussian;
 mod glm;
+mod panel;
 mod prior;
+mod real;
 mod softmax;
 mod whitened;
 
@@ -15,8 +18,11 @@ pub use design::Design;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
 pub use prior::Prior;
+pub use real::{Arithmetic, Real};
 pub use softmax::Softmax;
 pub use whitened::{Coordinates, Whitened};
+
+use crate::lanes::LANES;
 
 /// Which of a client's rows a sum runs over.
 #[derive(Clone, Copy, Debug)]
@@ -36,37 +42,43 @@ impl Rows<'_> {
         }
     }
 
-    /// Visit the rows in ascending order, eight at a time: `visit(rows, how many of them count)`.
+    /// The rows in ascending order, eight at a time. A loop over them is part of the kernel that it stands in, as a closure would not be.
     #[inline(always)]
-    fn in_blocks(&self, all: usize, mut visit: impl FnMut(&[usize])) {
-        const BLOCK: usize = crate::lanes::LANES;
-        let mut block = [0usize; BLOCK];
-        match self {
-            Rows::All => {
-                for start in (0..all).step_by(BLOCK) {
-                    let n = BLOCK.min(all - start);
-                    for (k, row) in block[..n].iter_mut().enumerate() {
-                        *row = start + k;
-                    }
-                    visit(&block[..n]);
-                }
+    fn blocks(&self, all: usize) -> impl Iterator<Item = Block> {
+        let count = self.count(all);
+        (0..count).step_by(LANES).map(move |start| {
+            let len = LANES.min(count - start);
+            let mut rows = [0; LANES];
+            for (k, row) in rows[..len].iter_mut().enumerate() {
+                *row = match self {
+                    Rows::All => start + k,
+                    Rows::Some(rows) => rows[start + k] as usize,
+                };
             }
-            Rows::Some(rows) => {
-                for chunk in rows.chunks(BLOCK) {
-                    for (slot, row) in block.iter_mut().zip(chunk) {
-                        *slot = *row as usize;
-                    }
-                    visit(&block[..chunk.len()]);
-                }
-            }
-        }
+            Block { rows, len }
+        })
+    }
+}
+
+/// Up to eight rows.
+struct Block {
+    rows: [usize; LANES],
+    len: usize,
+}
+
+impl std::ops::Deref for Block {
+    type Target = [usize];
+
+    #[inline(always)]
+    fn deref(&self) -> &[usize] {
+        &self.rows[..self.len]
     }
 }
 
 /// `U_i(x) = sum_j U_ij(x)`: the negative log-likelihood of one client's rows.
 ///
-/// Nothing here allocates: `scratch` has at least [`Potential::scratch`] places and holds nothing between calls. Sums over rows run in ascending order, so
-/// all rows, and the set of all rows, give the same bits.
+/// Nothing here allocates: `scratch` has at least [`Potential::scratch`] places. It is zeros at first and then one model's own: what that keeps there between calls may save
+/// work and changes no answer. Sums over rows run in ascending order, so all rows, and the set of all rows, give the same bits.
 pub trait Potential: Send + Sync + std::fmt::Debug {
     /// How many parameters there are.
     fn dim(&self) -> usize;

@@ -58,6 +58,13 @@ pub const FIELDS: &[Field] = &[
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
     field("target", "noise_variance", "positive number", "1", "linear: the variance of the response"),
     field("target", "classes", "whole number", "", "softmax: how many labels there are, 0 to classes - 1"),
+    field(
+        "target",
+        "arithmetic",
+        "\"f64\", \"f32\"",
+        "f64",
+        "softmax: with how many bits sums over rows are computed; f32 takes half the time",
+    ),
     field("target", "intercept", "true or false", "true", "linear, logistic, softmax: put a column of ones first"),
     field("target", "prior", "table", "flat; with [data] or a formula gaussian of variance 6.25", "one prior for the whole federation"),
     field("target.prior", "law", "\"flat\", \"gaussian\", \"laplace\"", "", "the law of the prior"),

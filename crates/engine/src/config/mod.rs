@@ -11,6 +11,7 @@ mod target;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use consilience_core::model::Arithmetic;
 use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
@@ -120,6 +121,8 @@ pub enum RowsModel {
     Softmax {
         /// How many labels there are.
         classes: usize,
+        /// With how many bits sums over rows are computed.
+        arithmetic: Arithmetic,
     },
 }
 

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use consilience_core::model::Arithmetic;
+
 use super::reader::{ConfigError, Section, Value};
 use super::{
     ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place,
-    target::{ModelName, read_prior},
+    target::{ModelName, read_arithmetic, read_prior},
 };
 use crate::data::catalogue;
 use crate::data::partition::Scheme;
@@ -62,12 +64,12 @@ pub(super) fn read_target(top: &Section<'_>, section: &Section<'_>, source: &Sou
     section.finish()?;
     let prior = || (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default);
     let (temperature, (prior, placement), kind, intercept) = match top.get("target") {
-        None => (1.0, prior(), model(&name, entry, None)?, true),
+        None => (1.0, prior(), model(&name, entry, None, None)?, true),
         Some(value) => {
             let target = value.section()?;
             let temperature = optional(target.get("temperature"), Value::positive)?.unwrap_or(1.0);
             let prior = target.get("prior").map_or_else(|| Ok(prior()), |p| read_prior(&p.section()?))?;
-            let kind = model(&name, entry, target.get("model"))?;
+            let kind = model(&name, entry, target.get("model"), Some(&target))?;
             let intercept = optional(target.get("intercept"), boolean)?.unwrap_or(true);
             target.finish()?;
             (temperature, prior, kind, intercept)
@@ -78,18 +80,23 @@ pub(super) fn read_target(top: &Section<'_>, section: &Section<'_>, source: &Sou
 }
 
 /// The model that fits the classes: as stated, else logistic for two and softmax for more.
-fn model(name: &Value<'_>, entry: &catalogue::Entry, stated: Option<Value<'_>>) -> Result<RowsModel, ConfigError> {
+fn model(
+    name: &Value<'_>,
+    entry: &catalogue::Entry,
+    stated: Option<Value<'_>>,
+    target: Option<&Section<'_>>,
+) -> Result<RowsModel, ConfigError> {
     let classes = entry.classes.len();
     if classes < 2 {
         return Err(name.error(format!("\"{}\" has no classes", entry.name), "use a data set with classes: see `consilience data list`"));
     }
-    let softmax = RowsModel::Softmax { classes };
-    let Some(value) = stated else { return Ok(if classes == 2 { RowsModel::Logistic } else { softmax }) };
+    let softmax = || Ok(RowsModel::Softmax { classes, arithmetic: target.map_or(Ok(Arithmetic::default()), read_arithmetic)? });
+    let Some(value) = stated else { return if classes == 2 { Ok(RowsModel::Logistic) } else { softmax() } };
     match value.choice(&[("logistic", ModelName::Logistic), ("softmax", ModelName::Softmax)])? {
         ModelName::Logistic if classes > 2 => {
             Err(value.error(format!("\"{}\" has {classes} classes, and logistic regression two", entry.name), "use model = \"softmax\""))
         }
         ModelName::Logistic => Ok(RowsModel::Logistic),
-        _ => Ok(softmax),
+        _ => softmax(),
     }
 }

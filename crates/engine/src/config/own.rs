@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use consilience_core::model::Arithmetic;
+
 use super::reader::{ConfigError, Section, Value};
-use super::target::{MODELS, ModelName, read_kind, read_prior};
+use super::target::{MODELS, ModelName, read_arithmetic, read_kind, read_prior};
 use super::{ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place};
 use crate::data::formats::{DataFile, FORMATS, Format};
 use crate::data::memory::Tables;
@@ -150,7 +152,8 @@ pub(super) fn read_target(
                     let classes = target.and_then(|target| target.get("classes"));
                     let classes = optional(classes, |v| v.whole(2))?.unwrap_or(10) as usize;
                     optional(target.and_then(|target| target.get("model")), |v| v.choice(&[("softmax", ())]))?;
-                    (RowsModel::Softmax { classes }, read_intercept(target)?)
+                    let arithmetic = target.map_or(Ok(Arithmetic::default()), read_arithmetic)?;
+                    (RowsModel::Softmax { classes, arithmetic }, read_intercept(target)?)
                 }
                 (_, Some(target)) => {
                     (read_model(target, formula.as_deref())?, if formula.is_some() { true } else { read_intercept(Some(target))? })
@@ -161,7 +164,7 @@ pub(super) fn read_target(
             };
             let source = match generator {
                 Some(Generator::Synthetic(alpha, beta)) => {
-                    let RowsModel::Softmax { classes } = kind else { unreachable!("it was made softmax") };
+                    let RowsModel::Softmax { classes, .. } = kind else { unreachable!("it was made softmax") };
                     let usual = synthetic::Settings::new(alpha, beta);
                     let (clients, dim) = (whole("clients")?.unwrap_or(usual.clients), whole("columns")?.unwrap_or(usual.dim));
                     OwnSource::Synthetic(synthetic::Settings { clients, dim, classes, ..usual })

@@ -1,5 +1,7 @@
 //! Read what is sampled: the model, the prior, the clients.
 
+use consilience_core::model::Arithmetic;
+
 use super::reader::{ConfigError, Section, Value};
 use super::{
     Cells, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
@@ -132,6 +134,11 @@ fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source
     Ok(ModelConfig::Rows { kind, intercept, clients: list.iter().enumerate().map(read).collect::<Result<_, _>>()? })
 }
 
+/// With how many bits a softmax model sums over rows.
+pub(super) fn read_arithmetic(target: &Section<'_>) -> Result<Arithmetic, ConfigError> {
+    Ok(optional(target.get("arithmetic"), |v| v.choice(&[("f64", Arithmetic::F64), ("f32", Arithmetic::F32)]))?.unwrap_or_default())
+}
+
 /// A model of rows with its settings.
 pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsModel, ConfigError> {
     Ok(match model {
@@ -139,7 +146,7 @@ pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsM
         ModelName::Logistic => RowsModel::Logistic,
         ModelName::Softmax => {
             let classes = section.need("classes", "softmax needs the number of labels, e.g. classes = 10")?.whole(2)?;
-            RowsModel::Softmax { classes: classes as usize }
+            RowsModel::Softmax { classes: classes as usize, arithmetic: read_arithmetic(section)? }
         }
         ModelName::Gaussian | ModelName::Isotropic | ModelName::External => RowsModel::Isotropic, // the others have no rows here
     })

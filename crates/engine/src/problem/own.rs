@@ -35,7 +35,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
         clients.push(model.map_err(|e| complain((format!("client \"{name}\": {e}"), "use another scheme, or fewer clients")))?);
     }
     let parameters = match own.kind {
-        RowsModel::Softmax { classes } => {
+        RowsModel::Softmax { classes, .. } => {
             let class = |k: usize| sites.classes.as_ref().and_then(|names| names.get(k).cloned()).unwrap_or_else(|| k.to_string());
             (0..classes)
                 .flat_map(|k| sites.columns.iter().map(move |column| format!("{column}[{}]", class(k))).collect::<Vec<_>>())
@@ -100,7 +100,9 @@ struct Sites {
 /// The model of some rows.
 pub(crate) fn model(design: Design, labels: Vec<f64>, kind: RowsModel) -> Result<Arc<dyn Potential>, DataError> {
     Ok(match kind {
-        RowsModel::Softmax { classes } => Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?),
+        RowsModel::Softmax { classes, arithmetic } => {
+            Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?.with_arithmetic(arithmetic))
+        }
         RowsModel::Linear { noise_variance } => Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance })?),
         RowsModel::Logistic | RowsModel::Isotropic => Arc::new(Glm::new(design, labels, Family::Bernoulli)?),
     })
@@ -257,7 +259,7 @@ fn agree_on_labels<'a>(
 ) -> Result<Option<Vec<String>>, Complaint> {
     let mut all: Vec<(&mut Dataset, String)> = all.collect();
     let classes = match own.kind {
-        RowsModel::Softmax { classes } => classes,
+        RowsModel::Softmax { classes, .. } => classes,
         RowsModel::Logistic | RowsModel::Isotropic => 2,
         RowsModel::Linear { .. } => {
             if let Some((data, file)) = all.iter().find(|(data, _)| data.classes.is_some()) {
