@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
-use crate::model::{Absent, Coordinates, Potential, Prior, Rows, Whitened};
+use crate::model::{Absent, Conducive, Coordinates, Potential, Prior, Rows, Surrogate, Whitened};
 use crate::rng::{ClientId, Stream, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -99,6 +99,29 @@ impl Target {
                 Arc::new(WhitenedJoint { inner, prior: self.prior.clone(), shares: shares.to_vec(), coordinates })
             }),
         }
+    }
+
+    /// The same target, dealt anew to clients of these weights so that they pull more alike: the better the surrogates are, one for each client, the more so.
+    pub fn conducive(&self, weights: &[f64], surrogates: &[Surrogate]) -> Result<Target, DataError> {
+        check_probabilities("the clients' weights", weights, self.clients.len())?;
+        let (d, found) = (self.dim(), surrogates.len());
+        if found != self.clients.len() {
+            return Err(DataError::Dimension { what: "the list of surrogates".into(), found, expected: self.clients.len() });
+        }
+        let mut whole = Surrogate { precision: vec![0.0; d], shift: vec![0.0; d] };
+        for (i, surrogate) in surrogates.iter().enumerate() {
+            for (part, sum) in [(&surrogate.precision, &mut whole.precision), (&surrogate.shift, &mut whole.shift)] {
+                if part.len() != d {
+                    return Err(DataError::Dimension { what: format!("the surrogate of client {i}"), found: part.len(), expected: d });
+                }
+                crate::linalg::add_scaled(1.0, part, sum);
+            }
+        }
+        let deal = |((client, own), weight): ((&Arc<dyn Potential>, &Surrogate), &f64)| -> Arc<dyn Potential> {
+            Arc::new(Conducive::new(Arc::clone(client), own, *weight, &whole))
+        };
+        let clients = self.clients.iter().zip(surrogates).zip(weights).map(deal).collect();
+        Target::new(clients, self.prior.clone(), self.placement.clone(), self.temperature)
     }
 
     /// `U(x)`; NaN where potentials are placeholders.

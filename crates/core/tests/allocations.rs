@@ -70,6 +70,7 @@ fn nothing_is_allocated_per_iteration() {
     let fa_ld = Local::fa_ld(Schedule::Constant(1e-4), vec![0.01; 100], 5, 0.5, Batch::Full);
     let compressed = Local { up: Some((Compressor::qsgd(8), 0.5)), ..Local::fald(gamma, 100, 0.5, 0.2, Batch::Full) };
     check("fald, compressed", Recipe::Local(compressed), &clients);
+    check("dg-lmc", Recipe::Local(Local::dg_lmc(Schedule::Constant(1e-4), vec![0.01; 100], 5, 5.0, Batch::Full)), &clients);
     let average = consilience_core::sampler::Average::WithReplacement(10);
     check("fa-ld", Recipe::Local(Local { average, ..fa_ld }), &clients);
 }

@@ -25,6 +25,7 @@ fn recipes() -> Vec<Recipe> {
         let memory = Uplink { participation: coins, precision, ..Uplink::lsd_plus_plus(step, Batch::Rows(2), 5, Some(0.5)) };
         recipes.push(Recipe::Uplink(memory));
         recipes.push(Recipe::Local(Local { precision, ..Local::vr_fald_star(step, 3, 0.5, 0.3, 0.3, Batch::Rows(2)) }));
+        recipes.push(Recipe::Local(Local { precision, ..Local::dg_lmc(step, vec![0.2, 0.3, 0.5], 3, 4.0, Batch::Rows(2)) }));
         recipes.push(Recipe::Local(Local {
             precision,
             average: consilience_core::sampler::Average::WithReplacement(2),

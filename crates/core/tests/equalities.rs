@@ -6,8 +6,9 @@ mod common;
 
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
-use consilience_core::model::Prior;
-use consilience_core::sampler::{Batch, Local, Participation, Recipe, Synchronise, Uplink, Weighting};
+use consilience_core::model::{Gaussian, Potential, Prior, Surrogate};
+use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
+use consilience_core::sampler::{Batch, Keys, Local, Participation, Recipe, Synchronise, Uplink, Weighting};
 use consilience_core::step::Schedule;
 use consilience_core::target::Placement;
 
@@ -91,6 +92,74 @@ fn fa_ld_with_equal_weights_and_random_synchronisation_is_fald() {
         ..Local::fa_ld(Schedule::Constant(gamma / 3.0), vec![1.0 / 3.0; 3], 99, shared.sqrt(), Batch::Rows(3))
     };
     assert!(largest_difference(&run(&local(fa_ld), &target, DRAWS), &fald) < 1e-12);
+}
+
+/// Hardly tied at all, the server draws from the prior, whatever the clients do, and a client samples its own potential as if it were the only one.
+#[test]
+fn dg_lmc_with_the_loosest_tether_is_the_prior_here_and_fa_ld_there() {
+    let loose = |weights| local(Local::dg_lmc(STEP, weights, 1, 1e300, Batch::Full));
+    let precision = [0.5, 1.25];
+    let target = gaussian(Prior::gaussian_per_coordinate(&precision.map(|p| 1.0 / p)).unwrap(), Placement::Server, 0.7);
+    let draws = run(&loose(vec![0.2, 0.5, 0.3]), &target, DRAWS);
+    let seed = Keys::simulation(Seed::new(1), 0).public;
+    for (k, draw) in (1..).zip(&draws) {
+        let mut z = [0.0; 2];
+        seed.stream(Purpose::Noise, SERVER, k).normals(&mut z);
+        let expected: Vec<f64> = z.iter().zip(precision).map(|(z, p)| (0.7f64 / p).sqrt() * z).collect();
+        assert!(*draw == expected, "the prior's draw {k}");
+    }
+
+    let alone = consilience_core::target::Target::new(vec![target.clients[0].clone()], prior(), Placement::Server, 0.7).unwrap();
+    let tied = loose(vec![1.0]).check(alone.clone()).unwrap();
+    let mut chain = start(&loose(vec![1.0]), &tied, &[0.3, 0.3], 1, 0);
+    let mut walked = Vec::new();
+    for _ in 0..DRAWS {
+        let order = chain.server.order(ClientId(0));
+        let reply = chain.clients[0].answer(&order);
+        walked.push(reply.payload.values().to_vec());
+        chain.server.absorb(ClientId(0), &reply);
+        chain.server.advance();
+    }
+    let without_prior = consilience_core::target::Target { prior: Prior::Flat, ..alone };
+    assert!(walked == run(&local(Local::fa_ld(STEP, vec![1.0], 1, 0.0, Batch::Full)), &without_prior, DRAWS), "the client's own walk");
+}
+
+/// With the true likelihoods as surrogates every client has the drift of all, so it does not matter who is visited.
+#[test]
+fn fsgld_with_true_surrogates_is_lmc() {
+    let client = |mean: [f64; 2], precision: [f64; 2]| -> std::sync::Arc<dyn Potential> {
+        std::sync::Arc::new(Gaussian::new(mean.to_vec(), vec![precision[0], 0.0, 0.0, precision[1]]).unwrap())
+    };
+    let clients = vec![client([1.0, -2.0], [1.0, 0.6]), client([-1.5, 0.5], [0.5, 1.4]), client([3.0, 2.0], [1.2, 0.3])];
+    let target = consilience_core::target::Target::new(clients, prior(), Placement::Server, 0.7).unwrap();
+    let weights = vec![0.2, 0.5, 0.3];
+    let point = [0.4, -0.9];
+    let precisions = [[1.0, 0.6], [0.5, 1.4], [1.2, 0.3]];
+    let surrogates: Vec<Surrogate> = target.clients.iter().zip(precisions).map(|(c, p)| Surrogate::at(&point, p.to_vec(), &**c)).collect();
+    let conducive = target.conducive(&weights, &surrogates).unwrap();
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    let fsgld = run(&local(Local::fsgld(STEP, weights, 1, Batch::Full)), &conducive, DRAWS);
+    assert!(largest_difference(&fsgld, &lmc) < 1e-12);
+}
+
+#[test]
+fn fsgld_without_surrogates_is_fa_ld_of_one_client_with_shared_noise() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let weights = vec![0.2, 0.5, 0.3];
+    let none = vec![Surrogate { precision: vec![0.0; 2], shift: vec![0.0; 2] }; 3];
+    let conducive = target.conducive(&weights, &none).unwrap();
+    let step = Schedule::Constant(0.004);
+    let fsgld = run(&local(Local::fsgld(step, weights.clone(), 3, Batch::Rows(2))), &conducive, DRAWS);
+    let average = consilience_core::sampler::Average::WithReplacement(1);
+    let fa_ld = Local { average, ..Local::fa_ld(step, weights, 3, 1.0, Batch::Rows(2)) };
+    assert!(fsgld == run(&local(fa_ld), &target, DRAWS));
+}
+
+#[test]
+fn dg_sgld_with_all_rows_is_dg_lmc() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let dg = |batch| run(&local(Local::dg_lmc(Schedule::Constant(0.01), vec![0.2, 0.5, 0.3], 4, 3.0, batch)), &target, DRAWS);
+    assert!(dg(Batch::Rows(1000)) == dg(Batch::Full));
 }
 
 #[test]

@@ -99,6 +99,33 @@ fn falds_lower_bound_holds_and_is_linear_in_the_step() {
     }
 }
 
+/// DG-LMC with one client on R, by hand: after many local steps `x_1` given `x` has the variance of ULA on its conditional, and `x` that of an autoregression; with a small local step that is
+/// the posterior's variance plus `rho`.
+#[test]
+fn dg_lmc_of_one_client_has_the_law_by_hand() {
+    let (variance, eta, tether) = (0.6, 0.01, 8.0);
+    let target = Target::new(
+        vec![std::sync::Arc::new(Gaussian::new(vec![1.5], vec![1.0 / variance]).unwrap())],
+        Prior::Flat,
+        Placement::Server,
+        1.0,
+    );
+    let target = target.unwrap();
+    let law = |eta, tether, every| {
+        let recipe = Recipe::Local(Local::dg_lmc(Schedule::Constant(eta), vec![1.0], every, tether, Batch::Full));
+        stationary(&recipe, &recipe.check(target.clone()).unwrap()).unwrap()
+    };
+    let rho: f64 = tether * eta;
+    let precision = 1.0 / variance + 1.0 / rho;
+    let keeps = 1.0 / (rho * precision);
+    let ula = 1.0 / (precision * (1.0 - eta * precision / 2.0));
+    let found = law(eta, tether, 400);
+    assert!((found.mean[0] - 1.5).abs() < 1e-9);
+    assert!((found.covariance[0] - (ula + rho) / (1.0 - keeps * keeps)).abs() < 1e-9);
+    let exactly = law(eta / 1000.0, tether * 1000.0, 20_000).covariance[0];
+    assert!((exactly - (variance + rho)).abs() < 1e-3 * exactly, "{exactly}");
+}
+
 /// Averaging S of N clients with the published noise is N/S too hot; with noise for the participants it is not.
 #[test]
 fn noise_for_the_participants_restores_the_temperature() {

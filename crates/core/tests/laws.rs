@@ -11,7 +11,7 @@ mod common;
 
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
-use consilience_core::model::Prior;
+use consilience_core::model::{Prior, Surrogate};
 use consilience_core::protocol::{Event, Task, exchange};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::exact::{Law, posterior, stationary};
@@ -193,6 +193,40 @@ fn vr_fald_star() {
     check("fixed synchronisation, unequal weights", Recipe::Local(Local { weights: vec![0.5, 0.3, 0.2], ..every }), &target);
     let recipe = Local::vr_fald_star(Schedule::Constant(0.06), 3, 0.5, 0.4, 0.3, Batch::Rows(2));
     check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
+}
+
+/// Clients that are tied to the server's parameter: the prior at the server or with the clients, unequal ties, random times, minibatches.
+#[test]
+fn dg_lmc() {
+    let weights = || vec![0.5, 0.2, 0.3];
+    let recipe = Local::dg_lmc(Schedule::Constant(0.06), weights(), 4, 3.0, Batch::Full);
+    check("server prior, cold", Recipe::Local(recipe.clone()), &gaussian(prior(), Placement::Server, 0.7));
+    check("split prior", Recipe::Local(recipe.clone()), &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0));
+    check("flat prior", Recipe::Local(recipe.clone()), &gaussian(Prior::Flat, Placement::Server, 1.0));
+    let random = Local { synchronise: Synchronise::Randomly(0.4), ..recipe };
+    check("random times", Recipe::Local(random), &gaussian(prior(), Placement::Server, 1.0));
+    let recipe = Local::dg_lmc(Schedule::Constant(0.01), weights(), 3, 2.0, Batch::Rows(2));
+    check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
+}
+
+/// One chain that visits the clients: with surrogates that are wrong in scale and place, so that they move the clients' potentials but not their sum. Its own law is not that without them.
+#[test]
+fn fsgld() {
+    let weights = vec![0.5, 0.2, 0.3];
+    let surrogate = |precision: [f64; 2], shift: [f64; 2]| Surrogate { precision: precision.to_vec(), shift: shift.to_vec() };
+    let surrogates = [surrogate([0.8, 0.5], [0.4, -0.6]), surrogate([0.6, 0.9], [-0.9, 0.7]), surrogate([1.0, 0.4], [2.5, 0.8])];
+    for (name, target, step, batch) in [
+        ("all rows", gaussian(prior(), Placement::Server, 0.8), 0.05, Batch::Full),
+        ("minibatches", linear(prior(), Placement::Server, 1.0), 0.004, Batch::Rows(2)),
+    ] {
+        let recipe = Recipe::Local(Local::fsgld(Schedule::Constant(step), weights.clone(), 3, batch));
+        let conducive = target.conducive(&weights, &surrogates).unwrap();
+        check(name, recipe.clone(), &conducive);
+        let (without, with) = (recipe.check(target).unwrap(), recipe.check(conducive).unwrap());
+        let z = sample(&recipe, &with, &stationary(&recipe, &with).unwrap().mean, DRAWS).largest_z(&stationary(&recipe, &without).unwrap());
+        println!("{name}: z = {z:.1} against the law without surrogates");
+        assert!(z > 4.9, "{name}: {z:.2}: too few draws to see the surrogates");
+    }
 }
 
 /// One coin an iteration decides whether to synchronise and another whether the reference point moves: each has its rate and knows nothing of the other, nor of its

@@ -39,7 +39,7 @@ fn recipes() -> Vec<(String, Recipe)> {
             correlation: has(Axis::Correlation).then_some(0.5),
             ..Settings::default()
         };
-        if row.family == Family::Local {
+        if row.family == Family::Local && has(Axis::Compress) {
             rich.push(Settings { compress: Some(vec!["qsgd(8)".parse().unwrap()]), ..busy.clone() });
         }
         if has(Axis::Average) {

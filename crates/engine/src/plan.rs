@@ -348,6 +348,7 @@ impl Findings {
                     Synchronise::Every(every) => 1.0 / every as f64,
                     Synchronise::Randomly(p) => p,
                 };
+                let rate = recipe.tether.map_or(rate, |tether| rate.min(1.0 / tether)); // a tie is as long as so many steps
                 let alone = self.local_smoothness.iter().zip(&recipe.weights).map(|(l, p)| l / p).fold(0.0, f64::max);
                 (CAUTION / self.smoothness).min(CAUTION.sqrt() * rate / alone.max(self.smoothness))
             }

@@ -167,8 +167,9 @@ fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement
         PriorConfig::Gaussian(variances) => Prior::gaussian_per_coordinate(variances),
         PriorConfig::Laplace(scale) => Prior::laplace(*scale),
     };
+    let has_server_draw = config.sampler.row.axes.contains(&registry::Axis::Tether);
     let placement = match &config.target.placement {
-        PlacementConfig::Server if config.sampler.row.family == registry::Family::Local => {
+        PlacementConfig::Server if config.sampler.row.family == registry::Family::Local && !has_server_draw => {
             let problem = format!("the sampler \"{}\" has no server step that could apply a prior", config.sampler.row.name);
             return Err(complain(problem, "use at = \"split\", or leave `at` out"));
         }

@@ -89,6 +89,8 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     ("name = \"lmc\"", "name = \"lmc\"\nparticipation = { clients = 3 }", "sampler.participation.clients", "at most"),
     ("name = \"lmc\"", "name = \"lmc\"\nparticipation = [0.5, 0.7]\nweighting = \"b/|A|\"", "sampler", "1/p"),
     ("name = \"lmc\"", "name = \"fald\"\ncorrelation = 1.5", "sampler.correlation", "between 0 and 1"),
+    ("name = \"lmc\"", "name = \"dg-lmc\"\ntether = 0", "sampler.tether", "above 0"),
+    ("name = \"lmc\"", "name = \"fa-ld\"\ntether = 2", "sampler.tether", "use one of dg-lmc"),
     ("name = \"lmc\"", "name = \"fald\"\nsynchronise = 10", "sampler.synchronise", "{ every = 10 }"),
     ("name = \"lmc\"", "name = \"fald\"\nsynchronise = { every = 0 }", "sampler.synchronise.every", "at least 1"),
     ("name = \"lmc\"", "name = \"fald\"\nsynchronise = { evry = 2 }", "sampler.synchronise", "{ every = 10 }"),

@@ -2,6 +2,7 @@
 
 mod absent;
 mod coded;
+mod conducive;
 mod design;
 mod gaussian;
 mod glm;
@@ -12,6 +13,7 @@ mod softmax;
 mod whitened;
 
 pub use absent::Absent;
+pub use conducive::{Conducive, Surrogate};
 pub use design::Design;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
@@ -174,6 +176,9 @@ pub(crate) mod tests {
         let coordinates =
             || std::sync::Arc::new(Coordinates::whitening(&[0.2, -0.1, 0.4], &[2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap());
         let classes: Vec<u32> = (0..rows as u32).map(|j| j % 4).collect();
+        let surrogate = |precision: [f64; 3], shift: [f64; 3]| Surrogate { precision: precision.to_vec(), shift: shift.to_vec() };
+        let (own, whole) = (surrogate([2.0, 0.5, 1.0], [0.3, -2.0, 1.5]), surrogate([5.0, 3.0, 2.5], [-1.0, 0.5, 4.0]));
+        let conducive = |inner| Conducive::new(inner, &own, 0.3, &whole);
         vec![
             Box::new(Gaussian::new(vec![1.0, -2.0, 0.5], vec![2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0]).unwrap()),
             Box::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
@@ -201,6 +206,8 @@ pub(crate) mod tests {
                 0.3,
                 coordinates(),
             )),
+            Box::new(conducive(std::sync::Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()))),
+            Box::new(conducive(std::sync::Arc::new(Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap()))),
         ]
     }
 
@@ -366,6 +373,6 @@ pub(crate) mod tests {
                 assert!(close(&direct, sum), "{model:?}");
             }
         }
-        assert_eq!(seen, 6);
+        assert_eq!(seen, 8);
     }
 }

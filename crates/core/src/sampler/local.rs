@@ -6,6 +6,7 @@
 //!     G_c = (1/p_c) H_c(x_c)                                 FALD, FA-LD
 //!     G_c = (1/p_c) [H_c(x_c) - H_c(y)] + grad U(y)          VR-FALD*, one minibatch for both H_c
 //! synchronise: x_c <- sum_c p_c x_c for all c; that is a draw
+//! tied (DG-LMC): x_c stays where it is, G_c gains (1/p_c) (x_c - x) / rho_c, and x is drawn given all x_c: see `gibbs.rs`
 //! with compression: x_c is sent as q_c = C(x_c - h_c), the mean is sum_c p_c (h_c + q_c), and h_c <- h_c + alpha q_c on both sides
 //! with probability q: y <- sum_c p_c x_c, taken *before* this iteration's step and used from the next iteration on
 //! ```
@@ -14,6 +15,7 @@
 //! clients that are not averaged are not asked, since their walk would be thrown away; where a reference point moves right after a synchronisation, nobody sends
 //! what all have already.
 
+use super::gibbs::Conditional;
 use super::outlet::Outlet;
 use super::recipe::{Average, Local, Synchronise};
 use super::{Keys, Sampler};
@@ -30,6 +32,7 @@ use crate::target::{Site, Target};
 /// The server of family B.
 #[derive(Debug)]
 pub struct Server {
+    /// What each client's parameter counts for: `p_c`, or `1 / rho_c` where they are tied.
     weights: Vec<f64>,
     synchronise: Synchronise,
     average: Average,
@@ -58,6 +61,8 @@ pub struct Server {
     /// How fast the memory of the clients' parameters follows, and its mean `sum_c p_c h_c`.
     memory_rate: Option<f64>,
     memory: Vec<f64>,
+    /// The law of `x` given the clients', where they are tied to it in place of averaged.
+    conditional: Option<Conditional>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +82,10 @@ impl Server {
         let mut x = start.to_vec();
         recipe.precision.round(&mut x);
         let sync_probability = if let Synchronise::Randomly(p) = recipe.synchronise { p } else { 0.0 };
+        let pulls: Option<Vec<f64>> = (0..b).map(|c| recipe.pull(c)).collect();
+        let conditional = pulls.as_ref().map(|pulls| Conditional::new(target, pulls.iter().sum()));
         let mut server = Server {
-            weights: recipe.weights.clone(),
+            weights: pulls.unwrap_or_else(|| recipe.weights.clone()),
             synchronise: recipe.synchronise,
             average: recipe.average,
             precision: recipe.precision,
@@ -99,6 +106,7 @@ impl Server {
             sum: vec![0.0; d],
             memory_rate: recipe.memory_rate(),
             memory: Vec::new(),
+            conditional,
         };
         server.memory = server.x.clone(); // all start at x_0, which everybody knows
         if server.reference_coin.is_some() {
@@ -206,6 +214,9 @@ impl Exchange for Server {
                 *sum += *h;
                 *h += alpha * q;
             }
+        }
+        if let (Phase::WalkToAverage { steps }, Some(conditional)) = (self.phase, &mut self.conditional) {
+            conditional.draw(self.public, self.iteration + steps, &mut self.sum);
         }
         self.precision.round(&mut self.sum);
         if !norm_squared(&self.sum).is_finite() {
@@ -338,6 +349,9 @@ pub struct Client {
     memory: Option<Vec<f64>>,
     keys: Keys,
     x: Vec<f64>,
+    /// `1 / rho_c` and the server's parameter, where the client is tied to it; no parameter before the first.
+    pull: Option<f64>,
+    centre: Option<Vec<f64>>,
     /// The reference point and `grad U` there; `None` before the first.
     reference: Option<Control>,
     /// What takes their place at an iteration to come.
@@ -394,6 +408,8 @@ impl Client {
             memory: None,
             keys,
             x: vec![0.0; d],
+            pull: recipe.pull(id.index()),
+            centre: None,
             reference: recipe.refresh.map(|_| control.clone()),
             next: control,
             next_from: None,
@@ -430,6 +446,11 @@ impl Client {
             None => {
                 self.site.draw_rows(batch);
                 self.drift.fill(0.0);
+                if let (Some(pull), Some(centre)) = (self.pull, &self.centre) {
+                    for ((g, x), centre) in self.drift.iter_mut().zip(&self.x).zip(centre) {
+                        *g = pull * (x - centre);
+                    }
+                }
             }
             Some(control) => {
                 self.site.draw_rows_of_difference(batch);
@@ -502,7 +523,13 @@ impl Device for Client {
         (self.task, self.round) = (order.task, order.round);
         self.renew_reference(order.round); // before a point that moves again takes its place
         if let Some(position) = &order.position {
-            self.x.copy_from_slice(position.values());
+            match &mut self.centre {
+                Some(centre) => centre.copy_from_slice(position.values()),
+                None => self.x.copy_from_slice(position.values()),
+            }
+            if self.pull.is_some() && self.centre.is_none() {
+                self.centre = Some(self.x.clone()); // x_c = x_0 in the beginning
+            }
             if self.memory.is_none() && self.memory_rate.is_some() {
                 self.memory = Some(self.x.clone()); // h_c = x_0, as at the server
             }
@@ -580,6 +607,9 @@ impl State for Client {
         visit.vector("the position", &mut self.x)?;
         if self.memory_rate.is_some() {
             visit.optional_vector("the memory", &mut self.memory, self.x.len())?;
+        }
+        if self.pull.is_some() {
+            visit.optional_vector("the server's parameter", &mut self.centre, self.x.len())?;
         }
         if let Some(control) = &mut self.reference {
             visit.vector("the reference point", &mut control.point)?;

@@ -2,6 +2,7 @@
 
 mod attendance;
 pub mod exact;
+mod gibbs;
 mod lazy;
 mod local;
 mod outlet;
@@ -16,6 +17,7 @@ pub use recipe::{Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSou
 
 use crate::compress::{Channel, Compressor};
 use crate::error::DataError;
+use crate::model::Prior;
 use crate::protocol::{Device, Exchange, Format};
 use crate::rng::{ClientId, Seed};
 use crate::step::Schedule;
@@ -53,7 +55,7 @@ impl Keys {
 }
 
 impl Recipe {
-    /// Check the recipe against the target, and give the target as this family needs it (family B splits the prior by `p_c` unless told otherwise).
+    /// Check the recipe against the target, and give the target as this family needs it (family B splits the prior by `p_c` unless told otherwise, or where the server draws).
     pub fn check(&self, target: Target) -> Result<Target, DataError> {
         let b = target.clients.len();
         let refuse = |what, problem: String| Err(DataError::Weights { what, problem });
@@ -118,6 +120,17 @@ impl Recipe {
                         return refuse("partial participation", "scheme II is biased unless all weights are equal: use scheme I".into());
                     }
                 }
+                if let Some(tether) = recipe.tether {
+                    if !(tether > 0.0 && tether.is_finite()) {
+                        return refuse("the tether", format!("it is {tether}: it must be above 0"));
+                    }
+                    if recipe.refresh.is_some() || recipe.correlation > 0.0 || recipe.average != Average::All || recipe.up.is_some() {
+                        return refuse(
+                            "the tether",
+                            "clients that are tied have noise of their own, no reference point and no compression, and all take part: leave these settings out".into(),
+                        );
+                    }
+                }
                 if let Some((compressor, rate)) = recipe.up {
                     let refuse = |problem: String| Err(DataError::Compressor { compressor: compressor.to_string(), problem });
                     if recipe.average != Average::All {
@@ -134,7 +147,9 @@ impl Recipe {
                     }
                     recipe.up_channel(target.dim())?;
                 }
+                let server_knows_the_prior = recipe.tether.is_some() && !matches!(target.prior, Prior::Laplace { .. });
                 Ok(match target.placement {
+                    Placement::Server if server_knows_the_prior => target,
                     Placement::Server => target.split_by(&recipe.weights),
                     Placement::Split(_) => target,
                 })

@@ -129,6 +129,9 @@ pub struct Local {
     pub noise: NoiseScale,
     /// `q`: the probability that the reference point of the control variates moves; `None`: no control variates.
     pub refresh: Option<f64>,
+    /// `rho_c` in units of the client's own step `eta / p_c`: how loosely clients are tied to the server's parameter, which is drawn given theirs in place of their mean
+    /// (DG-LMC); `None`: clients are averaged.
+    pub tether: Option<f64>,
     /// How many rows a local step uses.
     pub batch: Batch,
     /// How clients compress the difference between their parameter and a memory of it, and how fast that memory follows; `None`: they send the parameter.
@@ -319,6 +322,7 @@ impl Local {
             average: Average::All,
             noise: NoiseScale::Everybody,
             refresh: None,
+            tether: None,
             batch,
             up: None,
             code: CodeChoice::Auto,
@@ -334,6 +338,23 @@ impl Local {
             synchronise: Synchronise::Randomly(p),
             ..Local::fa_ld(gamma.scaled(1.0 / b), vec![1.0 / b; clients], 1, shared_fraction.sqrt(), batch)
         }
+    }
+
+    /// DG-LMC, with minibatches DG-SGLD: `every` local steps tied to the server's parameter, which is then drawn given the clients'. Plassier et al. 2021, Alg. 1. A client's step is
+    /// `eta / p_c`, and `rho_c` is `tether` times that.
+    pub fn dg_lmc(eta: Schedule, weights: Vec<f64>, every: u64, tether: f64, batch: Batch) -> Self {
+        Local { tether: Some(tether), ..Local::fa_ld(eta, weights, every, 0.0, batch) }
+    }
+
+    /// `1 / rho_c`: how strongly a client is tied to the server's parameter.
+    pub fn pull(&self, client: usize) -> Option<f64> {
+        self.tether.map(|tether| self.weights[client] / (tether * self.step.largest()))
+    }
+
+    /// FSGLD: one chain that visits client `c` with probability `p_c` for `every` steps; its conducive gradients are those of [`Target::conducive`] at the same weights. El Mekkaoui et al. 2021,
+    /// Alg. 1. It is FA-LD's scheme I with one client and one noise for all.
+    pub fn fsgld(eta: Schedule, weights: Vec<f64>, every: u64, batch: Batch) -> Self {
+        Local { average: Average::WithReplacement(1), ..Local::fa_ld(eta, weights, every, 1.0, batch) }
     }
 
     /// VR-FALD*: FALD with control variates at a reference point that moves with probability `q`.

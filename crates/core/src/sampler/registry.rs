@@ -33,6 +33,8 @@ pub enum Axis {
     Weights,
     /// Who is averaged, and what the private noise is scaled for.
     Average,
+    /// How loosely clients are tied to the server's parameter.
+    Tether,
     /// How clients compress what they send.
     Compress,
     /// How the server compresses what it sends.
@@ -229,6 +231,14 @@ pub const REGISTRY: &[Row] = &[
         axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Weights, Axis::Average, Axis::Compress],
         ..PLAIN
     },
+    Row {
+        name: "dg-lmc",
+        family: Family::Local,
+        paper: "Plassier et al. 2021, Alg. 1",
+        says: "local Langevin steps tied to the server's parameter, which is drawn given the clients' (with a batch: DG-SGLD)",
+        axes: &[Axis::Batch, Axis::Synchronise, Axis::Weights, Axis::Tether],
+        ..PLAIN
+    },
 ];
 
 /// What clients compress by where nothing is said: 16 levels, or the largest coordinate where error feedback makes up for the rest.
@@ -255,7 +265,7 @@ pub struct Settings {
     pub participation: Option<Participation>,
     /// What an answer counts for; default `1/p`.
     pub weighting: Option<Weighting>,
-    /// When clients synchronise; default with probability 1/10, `fa-ld`: every 10 iterations.
+    /// When clients synchronise; default with probability 1/10, `fa-ld` and `dg-lmc`: every 10 iterations.
     pub synchronise: Option<Synchronise>,
     /// The correlation `rho` of the clients' noise; default 0.
     pub correlation: Option<f64>,
@@ -265,6 +275,8 @@ pub struct Settings {
     pub average: Option<Average>,
     /// What the private noise is scaled for; default as published.
     pub noise: Option<NoiseScale>,
+    /// How loosely clients are tied to the server's parameter, in units of their own step; default as many as they take between synchronisations.
+    pub tether: Option<f64>,
     /// How vectors cross the wire; default 32 bits.
     pub precision: Option<Precision>,
     /// How clients compress, all alike or each in its own way; default `qsgd(16)`, with error feedback `top_k(1)`, in family B not at all.
@@ -297,6 +309,7 @@ impl Settings {
         note(self.weights.is_some(), Axis::Weights, "weights");
         note(self.average.is_some(), Axis::Average, "average");
         note(self.noise.is_some(), Axis::Average, "noise");
+        note(self.tether.is_some(), Axis::Tether, "tether");
         note(self.compress.is_some(), Axis::Compress, "compress");
         note(self.compress_down.is_some(), Axis::CompressDown, "compress_down");
         note(self.restart.is_some(), Axis::Restart, "restart");
@@ -350,7 +363,7 @@ impl Row {
                 })
             }
             Family::Local => {
-                let default = if has(Axis::Average) { Synchronise::Every(10) } else { Synchronise::Randomly(0.1) };
+                let default = if has(Axis::Average) || has(Axis::Tether) { Synchronise::Every(10) } else { Synchronise::Randomly(0.1) };
                 let synchronise = settings.synchronise.unwrap_or(default);
                 let rate = match synchronise {
                     Synchronise::Every(every) => 1.0 / every as f64,
@@ -364,6 +377,7 @@ impl Row {
                     average: settings.average.unwrap_or(Average::All),
                     noise: settings.noise.unwrap_or(NoiseScale::Everybody),
                     refresh: has(Axis::Refresh).then(|| settings.refresh_probability.unwrap_or(rate)),
+                    tether: has(Axis::Tether).then(|| settings.tether.unwrap_or(1.0 / rate)),
                     batch,
                     up: settings.compress.as_ref().and_then(|list| list.first()).map(|c| (c.at(precision), largest_rate(c))),
                     code,

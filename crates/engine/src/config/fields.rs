@@ -198,11 +198,17 @@ pub const FIELDS: &[Field] = &[
         "sampler",
         "synchronise",
         "{ every = 10 } or { probability = 0.1 }",
-        "probability 0.1; fa-ld: every 10",
+        "probability 0.1; fa-ld, dg-lmc: every 10",
         "when clients are averaged",
     ),
     field("sampler", "correlation", "number from 0 to 1", "0", "rho, the correlation of the clients' noise (FALD's tau is its square)"),
-    field("sampler", "weights", "\"equal\", \"rows\", or a list that sums to 1", "equal", "fa-ld: the clients' weights in the mean"),
+    field(
+        "sampler",
+        "weights",
+        "\"equal\", \"rows\", or a list that sums to 1",
+        "equal",
+        "fa-ld, dg-lmc: the clients' weights in the mean; a client's own step is the step over its weight",
+    ),
     field(
         "sampler",
         "average",
@@ -216,6 +222,13 @@ pub const FIELDS: &[Field] = &[
         "\"published\", \"participants\"",
         "published",
         "fa-ld: what the private noise is scaled for when not all are averaged",
+    ),
+    field(
+        "sampler",
+        "tether",
+        "positive number",
+        "as many steps as clients take between two draws",
+        "dg-lmc: rho, how loosely clients are tied to the server's parameter, in units of their own step",
     ),
     field("sampler", "wire", "\"f32\", \"f64\"", "f32", "how an uncompressed number crosses the network"),
     field(

@@ -45,6 +45,7 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
     settings.average = optional(section.get("average"), |v| read_average(v, clients))?;
     settings.noise =
         optional(section.get("noise"), |v| v.choice(&[("published", NoiseScale::Everybody), ("participants", NoiseScale::Participants)]))?;
+    settings.tether = optional(section.get("tether"), Value::positive)?;
     settings.precision = optional(section.get("wire"), |v| v.choice(&[("f32", Precision::F32), ("f64", Precision::F64)]))?;
     settings.compress = optional(section.get("compress"), |v| read_compressors(v, clients))?;
     settings.compress_down = optional(section.get("compress_down"), read_compressor)?;
@@ -66,7 +67,11 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
         }
     }
     if weights_by_rows && !row.axes.contains(&registry::Axis::Weights) {
-        return Err(section.error("weights", format!("the sampler \"{}\" has no such setting", row.name), "remove it, or use fa-ld"));
+        return Err(section.error(
+            "weights",
+            format!("the sampler \"{}\" has no such setting", row.name),
+            "remove it, or use fa-ld or dg-lmc",
+        ));
     }
     if round_deadline.is_some() {
         check_elastic(&section, row, &settings, clients)?;

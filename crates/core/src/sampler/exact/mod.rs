@@ -87,7 +87,7 @@ pub fn stationary(recipe: &Recipe, target: &Target) -> Result<Law, NoClosedForm>
     let clients = Affine::clients(target, &centre)?;
     let moments = match recipe {
         Recipe::Uplink(recipe) => programs::uplink(recipe, target, &clients, &centre)?,
-        Recipe::Local(recipe) => programs::local(recipe, target, &clients)?,
+        Recipe::Local(recipe) => programs::local(recipe, target, &clients, &centre)?,
     };
     let d = target.dim();
     let mean = DVector::from_fn(d, |i, _| moments[(0, i + 1)]);

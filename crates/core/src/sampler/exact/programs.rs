@@ -261,7 +261,7 @@ fn active_sets(participation: &Participation, b: usize) -> Result<Vec<(f64, Vec<
 }
 
 /// The second moment of family B's draws: the state is every client's parameter, a mean, the shared noise, the reference point and its successor.
-pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Result<DMatrix<f64>, NoClosedForm> {
+pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine], centre: &[f64]) -> Result<DMatrix<f64>, NoClosedForm> {
     let (d, b) = (target.dim(), clients.len());
     let eta = constant_step(&recipe.step)?;
     let identity = DMatrix::<f64>::identity(d, d);
@@ -289,6 +289,9 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Resu
         let at = if recipe.refresh.is_some() { At::Difference(x, y) } else { At::Plain(x) };
         let mut linear = vec![(x, identity.clone()), (shared, identity.clone())];
         linear.extend(client.mean(&at, -eta / p));
+        if let Some(pull) = recipe.pull(c) {
+            linear.extend([(x, &identity * (-eta / p * pull)), (mean, &identity * (eta / p * pull))]);
+        }
         if recipe.refresh.is_some() {
             for other in clients {
                 linear.extend(other.mean(&At::Plain(y), -eta)); // grad U(y), prior included
@@ -318,7 +321,10 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Resu
         }
     };
     let spread_out: Vec<Op> = (0..b).map(|c| Op::set(first + c, vec![(mean, identity.clone())])).collect();
-    let synchronise: Vec<Op> = average.into_iter().chain(spread_out).collect();
+    let synchronise: Vec<Op> = match (0..b).map(|c| recipe.pull(c)).collect::<Option<Vec<f64>>>() {
+        Some(pulls) => vec![Op::set(sent, Vec::new()), condition(&pulls, target, &weighted(&pulls), mean, centre)?],
+        None => average.into_iter().chain(spread_out).collect(),
+    };
 
     let unstable = |growth| NoClosedForm::Unstable { growth, step: eta };
     match recipe.synchronise {
@@ -339,6 +345,16 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine]) -> Resu
             Ok(moment)
         }
     }
+}
+
+/// Draw the block `mean` given the clients, whose sum of `x_c / rho_c` is `pulled`. The prior is centred at 0, and the state at `centre`.
+fn condition(pulls: &[f64], target: &Target, pulled: &Linear, mean: usize, centre: &[f64]) -> Result<Op, NoClosedForm> {
+    let d = target.dim();
+    let prior = if target.placement == Placement::Server { prior_precision(target)? } else { DMatrix::zeros(d, d) };
+    let inverse = DMatrix::from_fn(d, d, |i, j| if i == j { 1.0 / (pulls.iter().sum::<f64>() + prior[(i, i)]) } else { 0.0 });
+    let mut linear: Linear = pulled.iter().map(|(block, matrix)| (*block, &inverse * matrix)).collect();
+    linear.push((ONE, column(&(&inverse * prior * DVector::from_column_slice(centre)), -1.0)));
+    Ok(Op::Set { block: mean, linear, noise: Some(inverse * target.temperature), spread: Vec::new() })
 }
 
 /// Set the block `mean` to the average of the clients that take part.
