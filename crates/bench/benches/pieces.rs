@@ -126,10 +126,10 @@ mod gradient {
         ["gaussian d=20", "isotropic 200x50", "linear 1000x20", "logistic 1000x20", "logistic one-hot 1628x123", "softmax 200x785x10"];
 
     pub fn model(name: &str) -> Box<dyn Potential> {
-        let labels = |n: usize| (0..n).map(|k| f64::from(u8::from(k % 3 == 0))).collect::<Vec<_>>();
+        let labels = |n: usize| (0..n).map(|k| f64::from(u8::from(k.is_multiple_of(3)))).collect::<Vec<_>>();
         match name {
             "gaussian d=20" => {
-                let identity = (0..400).map(|k| if k % 21 == 0 { 1.0 } else { 0.01 }).collect();
+                let identity = (0..400).map(|k| if usize::is_multiple_of(k, 21) { 1.0 } else { 0.01 }).collect();
                 Box::new(Gaussian::new(normals(1, 20), identity).unwrap())
             }
             "isotropic 200x50" => Box::new(Isotropic::new(normals(2, 10_000), 50).unwrap()),

@@ -32,6 +32,9 @@ struct Size {
     chains: u32,
 }
 
+/// Makes one side of a size so many times as large.
+type Grow = fn(&mut Size, usize);
+
 const BASE: Size = Size { clients: 16, parameters: 64, rows: 64, chains: 1 };
 
 impl Growth {
@@ -41,7 +44,7 @@ impl Growth {
         let mut table =
             String::from("| sampler | growing | microseconds an iteration, doubled from row to row | exponent |\n|---|---|---|---|\n");
         for (name, compressor) in [("lmc", None), ("qlsd, qsgd(16)", Some(Compressor::qsgd(16)))] {
-            let axes: [(&str, fn(&mut Size, usize)); 4] = [
+            let axes: [(&str, Grow); 4] = [
                 ("clients, from 16", |size, by| size.clients *= by),
                 ("parameters, from 64", |size, by| size.parameters *= by),
                 ("rows of a client, from 64", |size, by| size.rows *= by),
@@ -66,7 +69,7 @@ impl Growth {
         let Size { clients, parameters, rows, chains } = size;
         let client = |i: usize| -> Result<Arc<dyn Potential>, String> {
             let design = Design::dense(normals(i, rows * parameters), parameters).map_err(|e| e.to_string())?;
-            let labels = (0..rows).map(|k| f64::from(u8::from((k + i) % 3 == 0))).collect();
+            let labels = (0..rows).map(|k| f64::from(u8::from((k + i).is_multiple_of(3)))).collect();
             Ok(Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(|e| e.to_string())?))
         };
         let potentials = (0..clients).map(client).collect::<Result<_, _>>()?;
