@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use consilience_core::model::{Design, Potential, Softmax};
+use consilience_core::model::{Arithmetic, Design, Potential, Softmax};
 
 use crate::files::{self, stream};
 
@@ -25,7 +25,7 @@ pub struct Images {
 
 impl Images {
     /// Those of workload `name`, from the peers' files or made up.
-    pub fn new(data: Option<&Path>, name: &str, clients: usize, each: usize) -> Result<Self, String> {
+    pub fn new(data: Option<&Path>, name: &str, clients: usize, each: usize, arithmetic: Arithmetic) -> Result<Self, String> {
         let ((pixels, labels), (test_pixels, test_labels)) = match data {
             Some(folder) => (read(folder, name)?, read(folder, "test")?),
             None => (made_up(1, clients * each), made_up(2, 1000)),
@@ -38,7 +38,9 @@ impl Images {
             dead.iter_mut().zip(image).for_each(|(dead, p)| *dead &= *p == 0.0);
         }
         let dealt = pixels.chunks_exact(each * PIXELS).zip(labels.chunks_exact(each));
-        let clients = dealt.map(|(x, y)| Ok(Arc::new(model(x, y)?) as Arc<dyn Potential>)).collect::<Result<_, String>>()?;
+        let clients = dealt
+            .map(|(x, y)| Ok(Arc::new(model(x, y)?.with_arithmetic(arithmetic)) as Arc<dyn Potential>))
+            .collect::<Result<_, String>>()?;
         Ok(Images { clients, test: model(&test_pixels, &test_labels)?, dead: (0..PIXELS).filter(|p| dead[*p]).collect() })
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Unlike the peers, W3's minibatches are drawn without replacement, as the library draws them all.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use consilience_core::compress::{CodeChoice, Compressor};
-use consilience_core::model::Prior;
+use consilience_core::model::{Arithmetic, Prior};
 use consilience_core::sampler::{Batch, Local, Recipe, Sampler, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -17,6 +17,24 @@ use crate::report::{self, Fields};
 
 const DIM: usize = CLASSES * COLUMNS;
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Width {
+    F64,
+    F32,
+}
+
+impl Width {
+    fn name(self) -> &'static str {
+        if matches!(self, Width::F32) { "f32" } else { "f64" }
+    }
+}
+
+impl From<Width> for Arithmetic {
+    fn from(width: Width) -> Arithmetic {
+        if matches!(width, Width::F32) { Arithmetic::F32 } else { Arithmetic::F64 }
+    }
+}
+
 /// What may be chosen in W3.
 #[derive(Debug, Args)]
 pub struct FaLd {
@@ -26,6 +44,9 @@ pub struct FaLd {
     /// Rows of a minibatch.
     #[arg(long, default_value_t = 200)]
     batch: usize,
+    /// The numbers that sums over rows are made of; the peers' are of 32 bits.
+    #[arg(long, value_enum, default_value = "f64")]
+    arithmetic: Width,
     #[command(flatten)]
     how: How,
 }
@@ -35,7 +56,7 @@ impl FaLd {
         const CLIENTS: usize = 10;
         const TEMPERATURE: f64 = 0.05;
         const ETA: f64 = 5e-7;
-        let images = Images::new(self.how.data.as_deref(), "w3", CLIENTS, 6000)?;
+        let images = Images::new(self.how.data.as_deref(), "w3", CLIENTS, 6000, self.arithmetic.into())?;
         let target = Target::new(images.clients.clone(), Prior::Flat, Placement::Server, TEMPERATURE).map_err(|e| e.to_string())?;
         let weights = vec![1.0 / CLIENTS as f64; CLIENTS];
         let recipe = Local::fa_ld(Schedule::Constant(ETA), weights, self.local, 0.0, Batch::Rows(self.batch));
@@ -53,7 +74,10 @@ impl FaLd {
             .rounded("dead_weight_var_over_exact", variance / (2.0 * ETA * TEMPERATURE * (self.local * rounds) as f64))
             .rounded("dead_standard_error", (2.0 / dead.len() as f64).sqrt());
         let per_second = (steps.iters * CLIENTS as u64 * u64::from(self.how.chains)) as f64 / timed.seconds;
-        let variant = Fields::default().with("minibatch", "without replacement").rounded("local_steps_per_second", per_second);
+        let variant = Fields::default()
+            .with("arithmetic", self.arithmetic.name())
+            .with("minibatch", "without replacement")
+            .rounded("local_steps_per_second", per_second);
         report::line("softmax_mnist", &self.how, timed, &variant, &check)
     }
 }
@@ -67,6 +91,9 @@ pub struct QlsdPlusPlus {
     /// Rounds that a reference point lasts; the iterations of a repeat are made a multiple of it.
     #[arg(long, default_value_t = 100)]
     refresh: u64,
+    /// The numbers that sums over rows are made of; the peers' are of 32 bits.
+    #[arg(long, value_enum, default_value = "f64")]
+    arithmetic: Width,
     /// The code of the messages.
     #[arg(long, default_value = "auto")]
     code: CodeChoice,
@@ -78,7 +105,7 @@ impl QlsdPlusPlus {
     pub fn run(&self) -> Result<String, String> {
         const CLIENTS: usize = 50;
         const PRIOR: f64 = 0.02;
-        let images = Images::new(self.how.data.as_deref(), "w4", CLIENTS, self.ni)?;
+        let images = Images::new(self.how.data.as_deref(), "w4", CLIENTS, self.ni, self.arithmetic.into())?;
         let prior = Prior::gaussian(PRIOR, DIM).map_err(|e| e.to_string())?;
         let shares = Placement::Split(vec![1.0 / CLIENTS as f64; CLIENTS]);
         let target = Target::new(images.clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
@@ -104,7 +131,10 @@ impl QlsdPlusPlus {
             .rounded("dead_standard_error", (2.0 / dead.len() as f64).sqrt())
             .rounded("mean_abs_theta", last.position.iter().map(|x| x.abs()).sum::<f64>() / DIM as f64)
             .rounded("bits_up_a_message", bits_up);
-        let variant = Fields::default().with("refresh_every", self.refresh).with("code", self.code.to_string());
+        let variant = Fields::default()
+            .with("arithmetic", self.arithmetic.name())
+            .with("refresh_every", self.refresh)
+            .with("code", self.code.to_string());
         report::line("qlsd_logreg", &how, timed, &variant, &check)
     }
 }
