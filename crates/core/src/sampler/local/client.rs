@@ -1,0 +1,302 @@
+//! Walk on one client's potential, with noise that is partly everybody's.
+
+use super::super::Keys;
+use super::super::outlet::Outlet;
+use super::super::recipe::Local;
+use crate::ask::{Extent, Question, Sum};
+use crate::compress::Channel;
+use crate::error::DataError;
+use crate::linalg::add_scaled;
+use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task};
+use crate::rng::{ClientId, Purpose, SERVER, Stream};
+use crate::snapshot::{SnapshotError, State, Visit};
+use crate::step::{Schedule, langevin};
+use crate::target::{Site, Target};
+
+/// A client of family B.
+#[derive(Debug)]
+pub struct Client {
+    site: Site,
+    step: Schedule,
+    temperature: f64,
+    inverse_weight: f64,
+    shared_scale: f64,
+    private_scale: f64,
+    outlet: Outlet,
+    /// How fast the memory of the parameter follows, and the memory `h_c`.
+    memory_rate: Option<f64>,
+    memory: Option<Vec<f64>>,
+    keys: Keys,
+    x: Vec<f64>,
+    /// `1 / rho_c` and the server's parameter, where the client is tied to it; no parameter before the first.
+    pull: Option<f64>,
+    centre: Option<Vec<f64>>,
+    /// The reference point and `grad U` there; `None` before the first.
+    reference: Option<Control>,
+    /// What takes their place at an iteration to come.
+    next: Control,
+    next_from: Option<u64>,
+    drift: Vec<f64>,
+    noise: Noise,
+    sent: Vec<f64>,
+    /// The order that is being worked on: what it asks, in which round, and how far it is done.
+    task: Task,
+    round: u64,
+    stage: Stage,
+}
+
+/// What a client must know next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The drift of iteration `k`, of a walk that ends before `end`.
+    Walk { k: u64, end: u64 },
+    /// `grad U_c` at the next reference point.
+    Refer,
+    /// Nothing.
+    Ready,
+}
+
+#[derive(Clone, Debug)]
+struct Control {
+    point: Vec<f64>,
+    gradient: Vec<f64>,
+}
+
+impl Client {
+    /// Client `id` of the target.
+    pub fn new(recipe: &Local, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
+        Ok(Client::over(recipe, target, id, keys, recipe.up_channel(target.dim())?))
+    }
+
+    /// The same where its channel is known already.
+    pub fn over(recipe: &Local, target: &Target, id: ClientId, keys: Keys, channel: Option<Channel>) -> Self {
+        let d = target.dim();
+        let rows = target.clients[id.index()].rows();
+        let (p, rho) = (recipe.weights[id.index()], recipe.correlation);
+        let private_variance = (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
+        let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
+        Client {
+            site: target.site(id, recipe.batch.of(rows)),
+            step: recipe.step,
+            temperature: target.temperature,
+            inverse_weight: 1.0 / p,
+            shared_scale: rho,
+            private_scale: private_variance.sqrt(),
+            outlet: Outlet::new(id, recipe.precision, channel, keys),
+            memory_rate: recipe.memory_rate(),
+            memory: None,
+            keys,
+            x: vec![0.0; d],
+            pull: recipe.pull(id.index()),
+            centre: None,
+            reference: recipe.refresh.map(|_| control.clone()),
+            next: control,
+            next_from: None,
+            drift: vec![0.0; d],
+            noise: Noise { sum: vec![0.0; d.min(STRETCH)], private: vec![0.0; d.min(STRETCH)] },
+            sent: vec![0.0; d],
+            task: Task::Gradient,
+            round: 0,
+            stage: Stage::Ready,
+        }
+    }
+
+    /// Put the new reference point to use, if iteration `k` is its first.
+    fn renew_reference(&mut self, k: u64) {
+        if self.next_from.is_some_and(|from| k >= from)
+            && let Some(control) = &mut self.reference
+        {
+            std::mem::swap(control, &mut self.next);
+            self.next_from = None;
+        }
+    }
+
+    /// Make ready for the drift of iteration `k`, or end the walk.
+    fn approach(&mut self, k: u64, end: u64) {
+        if k >= end {
+            self.sent.copy_from_slice(&self.x);
+            self.stage = Stage::Ready;
+            return;
+        }
+        self.renew_reference(k);
+        let (private, id) = (self.keys.private, self.site.id());
+        let batch = || private.stream(Purpose::Batch, id, k);
+        match &self.reference {
+            None => {
+                self.site.draw_rows(batch);
+                self.drift.fill(0.0);
+                if let (Some(pull), Some(centre)) = (self.pull, &self.centre) {
+                    for ((g, x), centre) in self.drift.iter_mut().zip(&self.x).zip(centre) {
+                        *g = pull * (x - centre);
+                    }
+                }
+            }
+            Some(control) => {
+                self.site.draw_rows_of_difference(batch);
+                self.drift.copy_from_slice(&control.gradient);
+            }
+        }
+        self.stage = Stage::Walk { k, end };
+    }
+
+    fn step(&mut self, k: u64) {
+        if self.reference.is_none() {
+            for g in &mut self.drift {
+                *g *= self.inverse_weight;
+            }
+        }
+        let (step, temperature) = (self.step.at(k), self.temperature);
+        let mut shared = self.keys.public.stream(Purpose::Noise, SERVER, k);
+        let mut private = self.keys.private.stream(Purpose::Noise, self.site.id(), k);
+        for (x, drift) in self.x.chunks_mut(STRETCH).zip(self.drift.chunks(STRETCH)) {
+            let noise = self.noise.draw(x.len(), (self.shared_scale, &mut shared), (self.private_scale, &mut private));
+            langevin(x, step, temperature, drift, noise);
+        }
+    }
+}
+
+/// Noise is drawn and used so many coordinates at a time, while they are in the cache: a whole number of a stream's refills.
+const STRETCH: usize = 1024;
+
+/// Room for the noise of one stretch.
+#[derive(Debug)]
+struct Noise {
+    sum: Vec<f64>,
+    private: Vec<f64>,
+}
+
+impl Noise {
+    /// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`, for the next `n` coordinates; each part is a scale and its stream.
+    fn draw(&mut self, n: usize, shared: (f64, &mut Stream), private: (f64, &mut Stream)) -> &[f64] {
+        let (sum, own) = (&mut self.sum[..n], &mut self.private[..n]);
+        if shared.0 > 0.0 {
+            shared.1.normals(sum);
+            for z in &mut *sum {
+                *z *= shared.0;
+            }
+        } else {
+            sum.fill(0.0);
+        }
+        if private.0 > 0.0 {
+            private.1.normals(own);
+            add_scaled(private.0, own, sum);
+        }
+        sum
+    }
+}
+
+impl Device for Client {
+    /// A gradient has no noise of ours: it is given only where the recipe has control variates.
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        let kept_position = |payload: &Payload<'_>| matches!(payload, Payload::Plain(..));
+        let ours = match order.task {
+            Task::Walk { .. } => true,
+            Task::WalkAndShow { .. } | Task::Gradient => self.reference.is_some(),
+            _ => false,
+        };
+        ours && order.position.as_ref().is_none_or(kept_position)
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, order: &Order<'_>) {
+        (self.task, self.round) = (order.task, order.round);
+        self.renew_reference(order.round); // before a point that moves again takes its place
+        if let Some(position) = &order.position {
+            match &mut self.centre {
+                Some(centre) => centre.copy_from_slice(position.values()),
+                None => self.x.copy_from_slice(position.values()),
+            }
+            if self.pull.is_some() && self.centre.is_none() {
+                self.centre = Some(self.x.clone()); // x_c = x_0 in the beginning
+            }
+            if self.memory.is_none() && self.memory_rate.is_some() {
+                self.memory = Some(self.x.clone()); // h_c = x_0, as at the server
+            }
+        }
+        match &order.reference {
+            Reference::Keep => {}
+            Reference::Position => self.next.point.copy_from_slice(&self.x),
+            Reference::New(y) => self.next.point.copy_from_slice(y.values()),
+        }
+        if let Some((control, from)) = &order.control {
+            self.next.gradient.copy_from_slice(control.values());
+            self.next_from = Some(*from);
+        }
+        if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
+            self.approach(order.round, order.round + steps);
+        } else {
+            self.sent.fill(0.0);
+            self.stage = Stage::Refer;
+        }
+    }
+
+    #[inline(always)]
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        let (x, out) = (&self.x, &mut self.drift);
+        let question = match (self.stage, &self.reference) {
+            // The sum is divided by p_c with the prior's share, so the drift is scaled when that is in.
+            (Stage::Walk { .. }, None) => Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out },
+            (Stage::Walk { .. }, Some(control)) => {
+                let sum = Sum::Difference { x, z: &control.point };
+                Question { sum, extent: Extent::Minibatch, scale: self.inverse_weight, out }
+            }
+            (Stage::Refer, _) => {
+                Question { sum: Sum::Gradient { x: &self.next.point }, extent: Extent::All, scale: 1.0, out: &mut self.sent }
+            }
+            (Stage::Ready, _) => return None,
+        };
+        Some((&mut self.site, question))
+    }
+
+    #[inline(always)]
+    fn proceed(&mut self) {
+        if let Stage::Walk { k, end } = self.stage {
+            self.step(k);
+            self.approach(k + 1, end);
+        } else {
+            self.stage = Stage::Ready;
+        }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self) -> Reply<'_> {
+        match (self.task, self.memory_rate) {
+            (Task::Walk { .. }, Some(alpha)) => {
+                let memory = self.memory.get_or_insert_default();
+                add_scaled(-1.0, memory, &mut self.sent);
+                let reply = self.outlet.send(Kind::Parameter, &mut self.sent, self.round);
+                add_scaled(alpha, reply.payload.values(), memory); // with what is *sent*
+                reply
+            }
+            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, &mut self.sent, self.round),
+            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, &mut self.sent, self.round),
+            _ => self.outlet.send_plain(Kind::Control, &mut self.sent, self.round),
+        }
+    }
+
+    fn rows_evaluated(&self) -> u64 {
+        self.site.rows_evaluated()
+    }
+}
+
+impl State for Client {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client of family B")?;
+        self.site.state(visit)?;
+        visit.vector("the position", &mut self.x)?;
+        if self.memory_rate.is_some() {
+            visit.optional_vector("the memory", &mut self.memory, self.x.len())?;
+        }
+        if self.pull.is_some() {
+            visit.optional_vector("the server's parameter", &mut self.centre, self.x.len())?;
+        }
+        if let Some(control) = &mut self.reference {
+            visit.vector("the reference point", &mut control.point)?;
+            visit.vector("the gradient there", &mut control.gradient)?;
+            visit.vector("the next reference point", &mut self.next.point)?;
+            visit.vector("the gradient at the next one", &mut self.next.gradient)?;
+            visit.option("when the next one is used", &mut self.next_from)?;
+        }
+        Ok(())
+    }
+}
