@@ -1,7 +1,9 @@
-//! Check everything, step by step, and stop at the first that fails.
+//! Check everything, step by step, and stop at the first that fails. Tests in Python wait for other processes more than they compute, so some steps are done beside them.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Instant;
 
 use crate::cargo;
@@ -21,6 +23,7 @@ struct Way {
     with: &'static [(&'static str, &'static str)],
 }
 
+/// What comes first.
 const STEPS: &[Step] = &[
     Step { name: "format", ways: &[Way { probe: "cargo fmt --version", run: "cargo fmt --all --check", with: &[] }] },
     // Covers the tests too: what warns there is an error here.
@@ -35,6 +38,10 @@ const STEPS: &[Step] = &[
             Way { probe: "", run: "cargo test --workspace --locked --tests --examples", with: &[] },
         ],
     },
+];
+
+/// What is done beside the tests in Python; what it prints comes when it has ended.
+const BESIDE: &[Step] = &[
     Step { name: "examples in the documentation", ways: &[Way { probe: "", run: "cargo test --workspace --doc --locked", with: &[] }] },
     Step {
         name: "documentation",
@@ -45,28 +52,72 @@ const STEPS: &[Step] = &[
 
 /// Run every step that this machine can run; with PyTorch only if asked to.
 pub fn run(root: &Path, torch: bool) -> Result<(), String> {
-    let (mut passed, mut skipped) = (0, Vec::new());
-    for Step { name, ways } in STEPS {
+    let mut done = Done::default();
+    for step in STEPS {
+        step.perform(root, &mut done, Shown::AtOnce)?;
+    }
+    let (beside, in_python) = thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut done = Done::default();
+            BESIDE.iter().try_for_each(|step| step.perform(root, &mut done, Shown::AtTheEnd)).map(|()| done)
+        });
+        let in_python = python(root, torch);
+        (beside.join().unwrap_or_else(|_| Err("a step beside the tests in Python panicked".into())), in_python)
+    });
+    let (beside, (passed, skipped)) = (beside?, in_python?);
+    done.passed += beside.passed + passed;
+    done.skipped.extend(beside.skipped.into_iter().chain(skipped));
+    let names = if done.skipped.is_empty() { String::new() } else { format!(" ({})", done.skipped.join(", ")) };
+    println!("==> steps: {} passed, 0 failed, {} skipped{names}", done.passed, done.skipped.len());
+    Ok(())
+}
+
+/// How many steps passed, and which this machine cannot do.
+#[derive(Default)]
+struct Done {
+    passed: usize,
+    skipped: Vec<&'static str>,
+}
+
+/// When what a step prints is shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    AtOnce,
+    AtTheEnd,
+}
+
+impl Step {
+    fn perform(&self, root: &Path, done: &mut Done, shown: Shown) -> Result<(), String> {
+        let Step { name, ways } = self;
         let Some(way) = ways.iter().find(|way| can(root, way.probe)) else {
             println!("==> {name}: skipped, since `{}` fails on this machine", ways[0].probe);
-            skipped.push(*name);
-            continue;
+            done.skipped.push(name);
+            return Ok(());
         };
-        println!("==> {name}: {}", way.run);
+        let title = format!("==> {name}: {}", way.run);
         let start = Instant::now();
-        let status = command(root, way.run).envs(way.with.iter().copied()).status();
-        if !status.map_err(|error| format!("the step `{name}` does not start: {error}"))?.success() {
-            return Err(format!("the step `{name}` failed: {}", way.run));
+        let mut command = command(root, way.run);
+        command.envs(way.with.iter().copied());
+        let mut printed = String::new();
+        let status = if shown == Shown::AtOnce {
+            println!("{title}");
+            command.status()
+        } else {
+            command.output().map(|output| {
+                let parts = [&output.stdout, &output.stderr].map(|part| String::from_utf8_lossy(part).into_owned());
+                let _ = write!(printed, "{title}\n{}{}", parts[0], parts[1]);
+                output.status
+            })
+        };
+        let passed = status.map_err(|error| format!("the step `{name}` does not start: {error}"))?.success();
+        if passed {
+            println!("{printed}==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
+            done.passed += 1;
+            return Ok(());
         }
-        println!("==> {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
-        passed += 1;
+        print!("{printed}");
+        Err(format!("the step `{name}` failed: {}", way.run))
     }
-    let (passed_in_python, skipped_in_python) = python(root, torch)?;
-    passed += passed_in_python;
-    skipped.extend(skipped_in_python);
-    let names = if skipped.is_empty() { String::new() } else { format!(" ({})", skipped.join(", ")) };
-    println!("==> steps: {passed} passed, 0 failed, {} skipped{names}", skipped.len());
-    Ok(())
 }
 
 /// Run the tests in Python, once for each ArviZ, and with PyTorch if asked to: how many runs passed, and which this machine cannot do.
