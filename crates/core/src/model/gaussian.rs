@@ -336,6 +336,23 @@ fn check_symmetric(what: &'static str, matrix: &[f64], d: usize) -> Result<(), D
 mod tests {
     use super::*;
 
+    /// Eights of rows are summed in ones, twos and threes, with a short one behind them or not: all give the sums of one row after the other, bit for bit.
+    #[test]
+    fn products_of_every_size_are_plain_sums() {
+        for d in 1..=40 {
+            let z = super::super::tests::normals(d as u64, d * d + 3 * d);
+            let matrix: Vec<f64> = (0..d * d).map(|k| z[k.min(k % d * d + k / d)]).collect();
+            let (x, rest) = z[d * d..].split_at(d);
+            let (from, start) = rest.split_at(d);
+            let mut out = start.to_vec();
+            add_product(&Columns::new(&matrix, d), x, from, 0.3, &mut out, &mut vec![0.0; d]);
+            for (row, out) in out.iter().enumerate() {
+                let plain = (0..d).fold(start[row], |sum, column| sum + 0.3 * (x[column] - from[column]) * matrix[column * d + row]);
+                assert_eq!(*out, plain, "row {row} of {d}");
+            }
+        }
+    }
+
     #[test]
     fn covariance_and_precision_are_two_ways_to_say_the_same() {
         let by_covariance = Gaussian::from_covariance(vec![1.0, 2.0], &[2.0, 0.5, 0.5, 1.0]).unwrap();
