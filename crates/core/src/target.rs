@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
-use crate::model::{Absent, Conducive, Coordinates, Potential, Prior, Rows, Surrogate, Whitened};
+use crate::model::{Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Surrogate, Whitened};
 use crate::rng::{ClientId, Stream, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -153,6 +153,7 @@ impl Target {
             subsets: Subsets::new(if batch < rows { rows } else { 0 }),
             chosen: vec![0; if batch < rows { batch } else { 0 }],
             scratch: vec![0.0; potential.scratch()],
+            memo: if batch < rows { None } else { potential.memo() },
             batch,
             prior: self.prior.clone(),
             prior_weight,
@@ -186,6 +187,8 @@ pub struct Site {
     subsets: Subsets,
     chosen: Vec<u32>,
     scratch: Vec<f64>,
+    /// What saves work and is no state: a site that is restored starts without, and finds the same numbers.
+    memo: Option<Box<Memo>>,
     rows_evaluated: u64,
 }
 
@@ -269,8 +272,12 @@ impl Site {
     #[inline(always)]
     pub fn answer(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
-        let (mut ask, potential, scratch) = self.split(Question { sum, extent, scale, out: &mut *out });
-        ask.evaluate(potential, scratch);
+        if let (Sum::Gradient { x }, Some(memo)) = (sum, &mut self.memo) {
+            self.potential.add_gradient_near(memo, x, scale, out, &mut self.scratch); // all rows: a minibatch is all of them here
+        } else {
+            let (mut ask, potential, scratch) = self.split(Question { sum, extent, scale, out: &mut *out });
+            ask.evaluate(potential, scratch);
+        }
         self.complete(Question { sum, extent, scale, out });
     }
 

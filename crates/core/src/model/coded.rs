@@ -5,14 +5,49 @@
 //! co-coding of columns in compressed linear algebra (Elgohary and others, VLDB 2016).
 
 use std::collections::BTreeMap;
+use std::ops::{Add, AddAssign};
 
 use super::design::{Design, Entries};
+use super::fixed;
 
 /// Patterns of a segment.
 const CODES: usize = 256;
 
 /// One number for each pattern of a segment.
-pub(super) type Table = [f64; CODES];
+pub(super) type Table<N> = [N; CODES];
+
+/// What inner products and sums of rows are made of: plain numbers, or multiples of a unit, whose sums are exact.
+pub(super) trait Term: Copy + Default + AddAssign + Add<Output = Self> {
+    /// An entry times a parameter.
+    fn product(entry: f64, x: f64) -> Self;
+    /// The share in a column's sum of rows that have this entry there.
+    fn share(self, entry: f64) -> Self;
+}
+
+impl Term for f64 {
+    #[inline(always)]
+    fn product(entry: f64, x: f64) -> f64 {
+        entry * x
+    }
+
+    #[inline(always)]
+    fn share(self, entry: f64) -> f64 {
+        self * entry
+    }
+}
+
+/// For columns whose entries are all alike: whoever takes the sums multiplies them by that.
+impl Term for i64 {
+    #[inline(always)]
+    fn product(entry: f64, x: f64) -> i64 {
+        fixed::from_real(entry * x)
+    }
+
+    #[inline(always)]
+    fn share(self, _entry: f64) -> i64 {
+        self
+    }
+}
 
 /// Rows as codes of patterns.
 #[derive(Clone, Debug)]
@@ -79,19 +114,19 @@ impl Coded {
 
     /// The inner products of all patterns with `x`.
     #[inline(always)]
-    pub(super) fn tabulate(&self, x: &[f64], tables: &mut [Table]) {
+    pub(super) fn tabulate<N: Term>(&self, x: &[f64], tables: &mut [Table<N>]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
-            table[0] = 0.0;
+            table[0] = N::default();
             for (code, Pattern { shorter, column, value }) in patterns.iter().enumerate().skip(1) {
-                table[code] = table[*shorter as usize] + value * x[*column as usize];
+                table[code] = table[*shorter as usize] + N::product(*value, x[*column as usize]);
             }
         }
     }
 
     /// The inner product of a row with what was tabulated.
     #[inline(always)]
-    pub(super) fn dot(&self, row: usize, tables: &[Table]) -> f64 {
-        let mut sum = 0.0;
+    pub(super) fn dot<N: Term>(&self, row: usize, tables: &[Table<N>]) -> N {
+        let mut sum = N::default();
         for (code, table) in self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables) {
             sum += table[*code as usize];
         }
@@ -100,7 +135,7 @@ impl Coded {
 
     /// Add a row times `scale` to a sum of rows.
     #[inline(always)]
-    pub(super) fn add_row(&self, row: usize, scale: f64, tables: &mut [Table]) {
+    pub(super) fn add_row<N: Term>(&self, row: usize, scale: N, tables: &mut [Table<N>]) {
         for (code, table) in self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables) {
             table[*code as usize] += scale;
         }
@@ -108,17 +143,17 @@ impl Coded {
 
     /// Add a sum of rows to `out`; the tables are used up.
     #[inline(always)]
-    pub(super) fn add_sum(&self, tables: &mut [Table], out: &mut [f64]) {
+    pub(super) fn add_sum<N: Term>(&self, tables: &mut [Table<N>], out: &mut [N]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
-            let (mut last, mut sum) = (0, 0.0); // patterns with the same last column stand together
+            let (mut last, mut sum) = (0, N::default()); // patterns with the same last column stand together
             for (code, Pattern { shorter, column, value }) in patterns.iter().enumerate().skip(1).rev() {
                 let scale = table[code];
                 table[*shorter as usize] += scale;
                 if *column != last {
                     out[last as usize] += sum;
-                    (last, sum) = (*column, 0.0);
+                    (last, sum) = (*column, N::default());
                 }
-                sum += scale * value;
+                sum += scale.share(*value);
             }
             out[last as usize] += sum;
         }

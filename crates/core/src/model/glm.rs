@@ -1,7 +1,8 @@
 //! Model a response that depends on its features through one linear predictor: linear and logistic regression.
 
 use super::coded::{Coded, Table};
-use super::{Classifier, Design, Potential, Quadratic, Rows, Spread};
+use super::indicators::{Indicators, Kept, Memo, Renewal};
+use super::{Classifier, Design, Potential, Quadratic, Rows, Spread, fixed};
 use crate::error::DataError;
 use crate::lanes::{LANES, sigmoid, softplus, wide};
 
@@ -65,6 +66,8 @@ pub struct Glm {
     family: Family,
     /// The rows once more, where that saves time.
     coded: Option<Coded>,
+    /// Which rows have an entry in a column, where sums of slopes are exact.
+    indicators: Option<Indicators>,
 }
 
 impl Glm {
@@ -88,7 +91,9 @@ impl Glm {
                 }
             }
         }
-        Ok(Glm { coded: Coded::new(&design), design, response, family })
+        let coded = Coded::new(&design);
+        let exact = family == Family::Bernoulli && coded.is_some();
+        Ok(Glm { indicators: if exact { Indicators::new(&design) } else { None }, coded, design, response, family })
     }
 
     /// The codes of the rows, if so many are read faster by codes.
@@ -125,7 +130,7 @@ impl Potential for Glm {
     }
 
     fn scratch(&self) -> usize {
-        2 * self.coded.as_ref().map_or(0, Coded::tables) * size_of::<Table>() / size_of::<f64>()
+        self.coded.as_ref().map_or(0, |coded| 2 * coded.tables() * size_of::<Table<f64>>() / size_of::<f64>() + self.dim())
     }
 
     fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
@@ -133,9 +138,34 @@ impl Potential for Glm {
     }
 
     fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        match self.coded_for(rows) {
-            Some(coded) => add_coded_gradient(self, coded, x, rows, scale, out, scratch),
-            None => add_gradient(self, x, rows, scale, out),
+        let Some(coded) = self.coded_for(rows) else { return add_gradient(self, x, rows, scale, out) };
+        match &self.indicators {
+            Some(exact) if exact.reaches(x) => {
+                let (sums, tables) = pulp::bytemuck::cast_slice_mut(scratch).split_at_mut(self.dim());
+                sum_slopes(self, coded, exact, x, rows, sums, tables, &mut []);
+                exact.add_sums(sums, scale, out);
+            }
+            _ => add_coded_gradient(self, coded, x, rows, scale, out, scratch),
+        }
+    }
+
+    fn memo(&self) -> Option<Box<Memo>> {
+        self.coded_for(Rows::All).and(self.indicators.as_ref()).map(|exact| Box::new(exact.memo()))
+    }
+
+    fn add_gradient_near(&self, memo: &mut Memo, x: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        let (Some(coded), Some(exact)) = (self.coded_for(Rows::All), &self.indicators) else {
+            return self.add_gradient(x, Rows::All, scale, out, scratch);
+        };
+        match exact.add_renewed(memo, x, scale, out) {
+            Renewal::Done => {}
+            Renewal::Leave => self.add_gradient(x, Rows::All, scale, out, scratch),
+            Renewal::Keep => {
+                let (rows, sums) = exact.room(memo);
+                sum_slopes(self, coded, exact, x, Rows::All, sums, pulp::bytemuck::cast_slice_mut(scratch), rows);
+                exact.add_sums(sums, scale, out);
+                exact.close(memo);
+            }
         }
     }
 
@@ -244,6 +274,48 @@ wide! {
             }
         }
         coded.add_sum(sums, out);
+    }
+}
+
+wide! {
+    /// The sums of slopes for each column, into `sums`; what is found of each row is kept if there is room for it.
+    fn sum_slopes<'a>(
+        model: &'a Glm,
+        coded: &'a Coded,
+        exact: &'a Indicators,
+        x: &'a [f64],
+        rows: Rows<'a>,
+        sums: &'a mut [i64],
+        tables: &'a mut [i64],
+        kept: &'a mut [Kept],
+    ) -> () {
+        let (products, rest) = tables.as_chunks_mut().0.split_at_mut(coded.tables());
+        let parts = &mut rest[..coded.tables()];
+        coded.tabulate::<i64>(x, products);
+        parts.as_flattened_mut().fill(0);
+        for block in rows.blocks(model.rows()) {
+            let (mut t, mut p, mut y) = ([0; LANES], [0; LANES], [0.0; LANES]);
+            for (lane, row) in block.iter().enumerate() {
+                t[lane] = coded.dot(*row, products);
+                y[lane] = model.response[*row];
+            }
+            for lane in 0..LANES {
+                p[lane] = fixed::from_real(sigmoid(fixed::to_real(t[lane])));
+            }
+            if !kept.is_empty() {
+                for (lane, row) in block.iter().enumerate() {
+                    exact.keep(*row, t[lane], p[lane], kept);
+                }
+            }
+            for lane in 0..LANES {
+                p[lane] -= fixed::from_real(y[lane]);
+            }
+            for (lane, row) in block.iter().enumerate() {
+                coded.add_row(*row, p[lane], parts);
+            }
+        }
+        sums.fill(0);
+        coded.add_sum(parts, sums);
     }
 }
 

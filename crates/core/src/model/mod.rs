@@ -4,8 +4,10 @@ mod absent;
 mod coded;
 mod conducive;
 mod design;
+mod fixed;
 mod gaussian;
 mod glm;
+mod indicators;
 mod panel;
 mod prior;
 mod real;
@@ -17,6 +19,7 @@ pub use conducive::{Conducive, Surrogate};
 pub use design::Design;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
+pub use indicators::Memo;
 pub use prior::Prior;
 pub use real::{Arithmetic, Real};
 pub use softmax::Softmax;
@@ -94,6 +97,16 @@ pub trait Potential: Send + Sync + std::fmt::Debug {
 
     /// `out += scale * sum_{j in rows} grad U_ij(x)`.
     fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]);
+
+    /// Something that remembers the last point at which all rows were summed, empty at first, for models that sum faster at a point that differs in few coordinates.
+    fn memo(&self) -> Option<Box<Memo>> {
+        None
+    }
+
+    /// What [`Potential::add_gradient`] does with all rows, bit for bit, with the memo of this model that was there at the calls before.
+    fn add_gradient_near(&self, _memo: &mut Memo, x: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.add_gradient(x, Rows::All, scale, out, scratch);
+    }
 
     /// `out += scale * sum_{j in rows} (grad U_ij(x) - grad U_ij(z))`; exactly nothing where `x` equals `z`.
     fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]);
