@@ -11,7 +11,7 @@ use super::design::{Design, Entries};
 use super::fixed;
 
 /// Patterns of a segment.
-const CODES: usize = 256;
+pub(super) const CODES: usize = 256;
 
 /// One number for each pattern of a segment.
 pub(super) type Table<N> = [N; CODES];

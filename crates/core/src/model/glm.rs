@@ -300,7 +300,7 @@ wide! {
                 y[lane] = model.response[*row];
             }
             for lane in 0..LANES {
-                p[lane] = fixed::from_real(sigmoid(fixed::to_real(t[lane])));
+                p[lane] = fixed::sigmoid(t[lane]);
             }
             if !kept.is_empty() {
                 for (lane, row) in block.iter().enumerate() {

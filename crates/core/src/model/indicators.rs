@@ -1,16 +1,16 @@
 //! Renew the gradient of logistic regression where predictors of rows moved, and nowhere else.
 //!
-//! Rows of indicators say which levels of some attributes a row has: all entries of a column are alike. Here predictors, probabilities and their sums are counted in units of 2^-40
-//! (`fixed.rs`). Sums of integers do not depend on their order or history, so what is kept from the last point, and renewed for rows that have an entry where the point moved, is what
-//! a fresh sum would be, bit for bit. The gradient is that at a point within 2^-41 of `x` in each predictor's products, with each row's slope right to 2^-41: of `n` rows with entries
-//! up to `v`, a coordinate is within `n v 2^-40` or so of the plain sum, and far nearer as a rule, since roundings cancel.
+//! Rows of indicators say which levels of some attributes an observation has: all entries of a column are alike. Of such rows predictors, probabilities and sums of slopes are counted
+//! in units of 2^-40 (`fixed.rs`). Sums of integers depend neither on their order nor on their history, so what is kept from the last point, and renewed for the rows that have an entry
+//! where the point moved, is what a fresh sum would be, bit for bit.
+//!
+//! The gradient is that of predictors whose every term is rounded by 2^-41 at most, with every slope right to 0.6 * 2^-40. A coordinate of `n` rows that have `k` entries each is within
+//! `n (1 + k/8) 2^-40` times its entry of the plain sum, and far nearer as a rule, since roundings cancel.
 
+use super::coded::{CODES, Table};
 use super::design::{Design, Entries};
 use super::fixed;
-use crate::lanes::{LANES, sigmoid, wide};
-
-/// Marks of a row are kept and read so many at a time.
-const PACK: usize = 4;
+use crate::lanes::{LANES, wide};
 
 /// If more columns moved than this, all is computed anew.
 const MOST_MOVED: usize = 8;
@@ -19,7 +19,13 @@ const MOST_MOVED: usize = 8;
 const MOST_ROWS: usize = 1 << 22;
 
 /// Rows that are renewed together.
-const CHUNK: usize = 256;
+const CHUNK: usize = 512;
+
+/// Marks of a row that are read together.
+const MARKS: usize = 8;
+
+/// With more columns than this, marks and what fills them up would not fit a byte.
+const MOST_COLUMNS: usize = CODES - MARKS;
 
 /// Which rows have an entry in a column, and which columns a row's slope is added to.
 #[derive(Clone, Debug)]
@@ -28,29 +34,29 @@ pub(super) struct Indicators {
     values: Vec<f64>,
     /// How large a parameter may be in absolute value, for all predictors to be within the limit.
     reach: f64,
-    /// Where rows stand here: those with equally many marks together.
+    /// Where rows stand here: those with more marks than others behind them.
     places: Vec<u32>,
-    runs: Vec<Run>,
-    /// Place by place, the columns that a row's slope is added to; filled up with one behind the last.
-    marks: Vec<[u16; PACK]>,
-    /// Column by column, the places of rows with an entry there, ascending: those of column `k` are `starts[k]..starts[k + 1]`.
+    /// Place by place, the columns that a row's slope is added to; filled up with numbers of no column.
+    marks: Vec<[u8; MARKS]>,
+    /// The first place with more marks than that; then place by place where the others start, and the others.
+    long: u32,
+    other_starts: Vec<usize>,
+    others: Vec<u8>,
+    /// Column by column, the places of rows with an entry there, ascending.
     holders: Vec<u32>,
-    starts: Vec<usize>,
+    spans: Vec<Span>,
     partitions: Vec<Partition>,
 }
 
-/// Places of rows with equally many marks.
+/// Where a column's rows stand among all holders; from `long` on they have others than the first marks.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    /// The places.
-    start: u32,
-    end: u32,
-    /// Packs of marks of each row, and the first row's first.
-    packs: usize,
-    first: usize,
+struct Span {
+    start: usize,
+    long: usize,
+    end: usize,
 }
 
-/// Neighbouring columns of which every row has exactly one, the levels of an attribute. The sum of the most frequent one is what the others leave of the sum of all slopes,
+/// Neighbouring columns of which every row has exactly one: the levels of an attribute. The sum of the most frequent one is what the others leave of the sum of all slopes,
 /// so that column is no mark.
 #[derive(Clone, Copy, Debug)]
 struct Partition {
@@ -59,169 +65,25 @@ struct Partition {
     implied: usize,
 }
 
-/// What is kept of the last point. It is no part of a chain's state: without it the same numbers are found, later.
+/// What a model keeps of the last point. It is no part of a chain's state: without it the same numbers are found, later.
 #[derive(Clone, Debug)]
 pub struct Memo {
-    /// The last point; not a number where there is none.
+    /// The last point; not a number at first.
     at: Vec<f64>,
     /// The predictor and the probability of each row at that point, by place; none as long as nothing was saved by them.
     rows: Vec<Kept>,
-    /// The slopes' sums for each column, and one for what fills up marks.
-    sums: Vec<i64>,
+    /// The slopes' sums for each column, and then what was added to numbers of no column.
+    sums: Box<Table<i64>>,
     /// The sum of all slopes.
     total: i64,
+    /// What is found of rows that are renewed together.
+    renewed: Vec<[i64; LANES]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
     predictor: i64,
     chance: i64,
-}
-
-impl Memo {
-    /// Forget everything.
-    pub(super) fn forget(&mut self) {
-        self.at.fill(f64::NAN);
-        self.rows.clear();
-    }
-}
-
-impl Indicators {
-    /// Of sparse rows, if all entries of each column are alike.
-    pub(super) fn new(design: &Design) -> Option<Self> {
-        let (rows, columns) = (design.rows(), design.columns());
-        if rows > MOST_ROWS || columns >= usize::from(u16::MAX) {
-            return None;
-        }
-        let (mut values, mut counts, mut longest) = (vec![0.0; columns], vec![0; columns], 0.0f64);
-        for row in 0..rows {
-            let Entries::Sparse(places, entries) = design.row(row) else { return None };
-            for (column, entry) in places.iter().zip(entries) {
-                let value = &mut values[*column as usize];
-                if counts[*column as usize] > 0 && *value != *entry {
-                    return None;
-                }
-                *value = *entry;
-                counts[*column as usize] += 1;
-            }
-            longest = longest.max(entries.iter().map(|entry| entry.abs()).sum());
-        }
-        let partitions = partitions(design, &counts);
-        let mut is_mark = vec![true; columns];
-        partitions.iter().for_each(|partition| is_mark[partition.implied] = false);
-        let marks_of = |row: usize| marked(design, row, &is_mark);
-        let mut order: Vec<u32> = (0..rows as u32).collect();
-        order.sort_by_key(|row| marks_of(*row as usize).count().div_ceil(PACK));
-        let mut index = Indicators {
-            values,
-            reach: fixed::LIMIT / longest.max(f64::MIN_POSITIVE),
-            places: vec![0; rows],
-            runs: Vec::new(),
-            marks: Vec::new(),
-            holders: vec![0; counts.iter().sum()],
-            starts: Vec::with_capacity(columns + 1),
-            partitions,
-        };
-        let mut end = 0;
-        index.starts.push(0);
-        for count in &counts {
-            end += count;
-            index.starts.push(end);
-        }
-        let mut next = index.starts.clone();
-        for (place, row) in (0u32..).zip(&order) {
-            let row = *row as usize;
-            index.places[row] = place;
-            let columns: Vec<u16> = marks_of(row).collect();
-            let packs = columns.len().div_ceil(PACK);
-            if index.runs.last().is_none_or(|run| run.packs != packs) {
-                index.runs.push(Run { start: place, end: place, packs, first: index.marks.len() });
-            }
-            if let Some(run) = index.runs.last_mut() {
-                run.end = place + 1;
-            }
-            for some in columns.chunks(PACK) {
-                let mut pack = [design.columns() as u16; PACK];
-                pack[..some.len()].copy_from_slice(some);
-                index.marks.push(pack);
-            }
-            if let Entries::Sparse(columns, _) = design.row(row) {
-                for column in columns {
-                    index.holders[next[*column as usize]] = place;
-                    next[*column as usize] += 1;
-                }
-            }
-        }
-        Some(index)
-    }
-
-    /// A memo that knows nothing yet.
-    pub(super) fn memo(&self) -> Memo {
-        let columns = self.values.len();
-        Memo { at: vec![f64::NAN; columns], rows: Vec::new(), sums: vec![0; columns + 1], total: 0 }
-    }
-
-    /// Whether predictors at `x` are small enough to be counted in units: so they are wherever a logistic model has anything to say.
-    #[inline(always)]
-    pub(super) fn reaches(&self, x: &[f64]) -> bool {
-        let mut beyond = false;
-        for x in x {
-            beyond |= !(x.abs() <= self.reach);
-        }
-        !beyond
-    }
-
-    /// `out += scale * sum_j slope_j a_j`, from the slopes' sums for each column.
-    #[inline(always)]
-    pub(super) fn add_sums(&self, sums: &[i64], scale: f64, out: &mut [f64]) {
-        let scale = scale * fixed::UNIT;
-        for ((out, value), sum) in out.iter_mut().zip(&self.values).zip(sums) {
-            *out += (scale * value) * *sum as f64;
-        }
-    }
-
-    /// The rows with an entry where `x` is not the last point, counted more than once if they have more; `None` if that is no small move.
-    fn moved(&self, memo: &Memo, x: &[f64]) -> Option<usize> {
-        let (mut columns, mut rows) = (0, 0);
-        for (column, (x, at)) in x.iter().zip(&memo.at).enumerate() {
-            if x != at {
-                columns += 1;
-                rows += self.starts[column + 1] - self.starts[column];
-                if columns > MOST_MOVED || rows > self.places.len() {
-                    return None;
-                }
-            }
-        }
-        Some(rows)
-    }
-
-    /// Add the gradient at `x` if that is near the last point; else say whether it is worth keeping what a fresh sum finds.
-    pub(super) fn add_renewed(&self, memo: &mut Memo, x: &[f64], scale: f64, out: &mut [f64]) -> Renewal {
-        if !memo.rows.is_empty() && renew(self, memo, x, scale, out) {
-            return Renewal::Done;
-        }
-        memo.rows.clear();
-        let near = self.reaches(x) && self.moved(memo, x).is_some();
-        memo.at.copy_from_slice(x);
-        if near { Renewal::Keep } else { Renewal::Leave }
-    }
-
-    /// Places for what a fresh sum finds of each row and column.
-    pub(super) fn room<'a>(&self, memo: &'a mut Memo) -> (&'a mut [Kept], &'a mut [i64]) {
-        memo.rows.resize(self.places.len(), Kept::default());
-        (&mut memo.rows, &mut memo.sums)
-    }
-
-    /// Note what a fresh sum found of a row.
-    #[inline(always)]
-    pub(super) fn keep(&self, row: usize, predictor: i64, chance: i64, rows: &mut [Kept]) {
-        rows[self.places[row] as usize] = Kept { predictor, chance };
-    }
-
-    /// Finish a memo whose rows and sums are those of a fresh sum.
-    pub(super) fn close(&self, memo: &mut Memo) {
-        memo.total = self.partitions.first().map_or(0, |levels| memo.sums[levels.start..levels.end].iter().sum());
-    }
 }
 
 /// What came of a memo.
@@ -235,31 +97,205 @@ pub(super) enum Renewal {
     Leave,
 }
 
-/// The columns of a row that are marks.
-fn marked<'a>(design: &'a Design, row: usize, is_mark: &'a [bool]) -> impl Iterator<Item = u16> + 'a {
-    let columns = if let Entries::Sparse(columns, _) = design.row(row) { columns } else { &[] };
-    columns.iter().filter(|column| is_mark[**column as usize]).map(|column| *column as u16)
+impl Indicators {
+    /// Of sparse rows, if all entries of each column are alike.
+    pub(super) fn new(design: &Design) -> Option<Self> {
+        let (rows, columns) = (design.rows(), design.columns());
+        if rows > MOST_ROWS || columns > MOST_COLUMNS {
+            return None;
+        }
+        let (mut values, mut longest) = (vec![0.0; columns], 0.0f64);
+        let mut holders = vec![Vec::new(); columns];
+        for row in 0..rows {
+            let Entries::Sparse(places, entries) = design.row(row) else { return None };
+            for (column, entry) in places.iter().zip(entries) {
+                let column = *column as usize;
+                if !holders[column].is_empty() && values[column] != *entry {
+                    return None;
+                }
+                values[column] = *entry;
+                holders[column].push(row as u32);
+            }
+            longest = longest.max(entries.iter().map(|entry| entry.abs()).sum());
+        }
+        let partitions = partitions(&holders, rows);
+        let mut marks = vec![Vec::new(); rows];
+        for (column, holders) in holders.iter().enumerate() {
+            if partitions.iter().all(|partition| partition.implied != column) {
+                holders.iter().for_each(|row| marks[*row as usize].push(column as u8));
+            }
+        }
+        let mut order: Vec<u32> = (0..rows as u32).collect();
+        order.sort_by_key(|row| marks[*row as usize].len().max(MARKS));
+        let mut index = Indicators {
+            values,
+            reach: fixed::LIMIT / longest.max(f64::MIN_POSITIVE),
+            places: vec![0; rows],
+            marks: Vec::with_capacity(rows),
+            long: order.partition_point(|row| marks[*row as usize].len() <= MARKS) as u32,
+            other_starts: vec![0],
+            others: Vec::new(),
+            holders: Vec::with_capacity(holders.iter().map(Vec::len).sum()),
+            spans: Vec::with_capacity(columns),
+            partitions,
+        };
+        for (place, row) in order.iter().enumerate() {
+            index.places[*row as usize] = place as u32;
+            let all = &marks[*row as usize];
+            let filled = |k: usize| all.get(k).copied().unwrap_or((MOST_COLUMNS + k) as u8);
+            index.marks.push(std::array::from_fn(filled));
+            if all.len() > MARKS {
+                index.others.extend(&all[MARKS..]);
+                index.other_starts.push(index.others.len());
+            }
+        }
+        for holders in &mut holders {
+            holders.iter_mut().for_each(|row| *row = index.places[*row as usize]);
+            holders.sort_unstable();
+            let start = index.holders.len();
+            index.holders.extend(&*holders);
+            let long = start + holders.partition_point(|place| *place < index.long);
+            index.spans.push(Span { start, long, end: index.holders.len() });
+        }
+        Some(index)
+    }
+
+    /// A memo that knows nothing yet.
+    pub(super) fn memo(&self) -> Memo {
+        let renewed = vec![[0; LANES]; CHUNK / LANES];
+        Memo { at: vec![f64::NAN; self.values.len()], rows: Vec::new(), sums: Box::new([0; CODES]), total: 0, renewed }
+    }
+
+    /// Whether predictors at `x` are small enough to be counted in units: beyond that a logistic model has nothing to say.
+    #[inline(always)]
+    pub(super) fn reaches(&self, x: &[f64]) -> bool {
+        let mut beyond = false;
+        for x in x {
+            beyond |= !(x.abs() <= self.reach); // not a number is beyond, too
+        }
+        !beyond
+    }
+
+    /// `out += scale * sum_j slope_j a_j`, from the slopes' sums for each column.
+    #[inline(always)]
+    pub(super) fn add_sums(&self, sums: &[i64], scale: f64, out: &mut [f64]) {
+        let scale = scale * fixed::UNIT;
+        for ((out, value), sum) in out.iter_mut().zip(&self.values).zip(sums) {
+            *out += (scale * value) * *sum as f64;
+        }
+    }
+
+    /// Add the gradient at `x` if that is near the last point; else say what to do.
+    pub(super) fn add_renewed(&self, memo: &mut Memo, x: &[f64], scale: f64, out: &mut [f64]) -> Renewal {
+        if !memo.rows.is_empty() && renew(self, memo, x, scale, out) {
+            return Renewal::Done;
+        }
+        memo.rows.clear();
+        let near = self.reaches(x) && self.moved(memo, x).is_some();
+        memo.at.copy_from_slice(x);
+        if near { Renewal::Keep } else { Renewal::Leave }
+    }
+
+    /// Room for what a fresh sum at the last point finds of each row and column.
+    pub(super) fn room<'a>(&self, memo: &'a mut Memo) -> (&'a mut [Kept], &'a mut [i64]) {
+        memo.rows.resize(self.places.len(), Kept::default());
+        (&mut memo.rows, &mut memo.sums[..self.values.len()])
+    }
+
+    /// Note what a fresh sum found of a row.
+    #[inline(always)]
+    pub(super) fn keep(&self, row: usize, predictor: i64, chance: i64, rows: &mut [Kept]) {
+        rows[self.places[row] as usize] = Kept { predictor, chance };
+    }
+
+    /// Finish a memo whose rows and sums are those of a fresh sum.
+    pub(super) fn close(&self, memo: &mut Memo) {
+        memo.total = self.partitions.first().map_or(0, |levels| memo.sums[levels.start..levels.end].iter().sum());
+    }
+
+    /// The columns in which `x` is not the last point; `None` if they are many, or have many rows.
+    #[inline(always)]
+    fn moved(&self, memo: &Memo, x: &[f64]) -> Option<Moved> {
+        let mut moved = Moved { columns: [0; MOST_MOVED], count: 0 };
+        let mut rows = 0;
+        for (block, (x, at)) in x.chunks(LANES).zip(memo.at.chunks(LANES)).enumerate() {
+            let mut differs = false;
+            for (x, at) in x.iter().zip(at) {
+                differs |= x != at;
+            }
+            if !differs {
+                continue;
+            }
+            for (lane, (x, at)) in x.iter().zip(at).enumerate() {
+                if x != at {
+                    let column = block * LANES + lane;
+                    rows += self.spans[column].end - self.spans[column].start;
+                    if moved.count == MOST_MOVED || rows > self.places.len() {
+                        return None;
+                    }
+                    moved.columns[moved.count] = column;
+                    moved.count += 1;
+                }
+            }
+        }
+        Some(moved)
+    }
+
+    /// Move the predictors of some rows, and what follows from them.
+    #[inline(always)]
+    fn renew_rows(&self, places: &[u32], by: i64, memo: &mut Memo) {
+        let Memo { rows, renewed, sums, total, .. } = memo;
+        for (place, t) in places.iter().zip(renewed.as_flattened_mut()) {
+            let row = &mut rows[*place as usize];
+            row.predictor += by;
+            *t = row.predictor;
+        }
+        for block in renewed.iter_mut().take(places.len().div_ceil(LANES)) {
+            let mut chance = *block;
+            for lane in 0..LANES {
+                chance[lane] = fixed::sigmoid(chance[lane]);
+            }
+            *block = chance;
+        }
+        let mut all = 0;
+        for (place, chance) in places.iter().zip(renewed.as_flattened()) {
+            let row = &mut rows[*place as usize];
+            let change = chance - row.chance;
+            row.chance = *chance;
+            all += change;
+            for mark in &self.marks[*place as usize] {
+                sums[*mark as usize] += change;
+            }
+            if *place >= self.long {
+                let other = (*place - self.long) as usize;
+                for mark in &self.others[self.other_starts[other]..self.other_starts[other + 1]] {
+                    sums[*mark as usize] += change;
+                }
+            }
+        }
+        *total += all;
+    }
+}
+
+/// Some columns.
+struct Moved {
+    columns: [usize; MOST_MOVED],
+    count: usize,
 }
 
 /// Runs of neighbouring columns of which every row has exactly one.
-fn partitions(design: &Design, counts: &[usize]) -> Vec<Partition> {
-    let mut columns = vec![Vec::new(); design.columns()];
-    for row in 0..design.rows() {
-        if let Entries::Sparse(places, _) = design.row(row) {
-            places.iter().for_each(|column| columns[*column as usize].push(row));
-        }
-    }
+fn partitions(holders: &[Vec<u32>], rows: usize) -> Vec<Partition> {
     let (mut found, mut start, mut covered) = (Vec::new(), 0, 0);
-    let mut group = vec![usize::MAX; design.rows()]; // where the group started that has an entry of the row
-    for (column, rows) in columns.iter().enumerate() {
-        if rows.iter().any(|row| group[*row] == start) {
-            (start, covered) = (column, 0); // two of one row: what was before is no partition
+    let mut group = vec![usize::MAX; rows]; // the first column of the run that has an entry of the row
+    for (column, holders_of) in holders.iter().enumerate() {
+        if holders_of.iter().any(|row| group[*row as usize] == start) {
+            (start, covered) = (column, 0); // a row with two of them: the run is over
         }
-        rows.iter().for_each(|row| group[*row] = start);
-        covered += rows.len();
-        if covered == design.rows() {
-            let most = (start..=column).max_by_key(|k| (counts[*k], usize::MAX - k));
-            found.push(Partition { start, end: column + 1, implied: most.unwrap_or(column) });
+        holders_of.iter().for_each(|row| group[*row as usize] = start);
+        covered += holders_of.len();
+        if covered == rows {
+            let most = (start..column).fold(column, |most, k| if holders[k].len() > holders[most].len() { k } else { most });
+            found.push(Partition { start, end: column + 1, implied: most });
             (start, covered) = (column + 1, 0);
         }
     }
@@ -272,97 +308,30 @@ wide! {
         if !index.reaches(x) {
             return false;
         }
-        let (mut columns, mut moved, mut rows) = ([0; MOST_MOVED], 0, 0);
-        let (whole, rest) = x.as_chunks::<LANES>();
-        let (whole_at, rest_at) = memo.at.as_chunks::<LANES>();
-        for (block, (x, at)) in whole.iter().zip(whole_at).enumerate() {
-            let mut differs = false;
-            for lane in 0..LANES {
-                differs |= x[lane] != at[lane];
-            }
-            if differs {
-                for lane in 0..LANES {
-                    if x[lane] != at[lane] {
-                        if moved == MOST_MOVED {
-                            return false;
-                        }
-                        columns[moved] = block * LANES + lane;
-                        moved += 1;
-                    }
-                }
-            }
-        }
-        for (lane, (x, at)) in rest.iter().zip(rest_at).enumerate() {
-            if x != at {
-                if moved == MOST_MOVED {
-                    return false;
-                }
-                columns[moved] = whole.len() * LANES + lane;
-                moved += 1;
-            }
-        }
-        for column in &columns[..moved] {
-            rows += index.starts[column + 1] - index.starts[*column];
-        }
-        if rows > index.places.len() {
-            return false;
-        }
-        for column in &columns[..moved] {
-            let product = |x: f64| fixed::from_real(index.values[*column] * x);
-            let by = product(x[*column]) - product(memo.at[*column]);
+        let Some(moved) = index.moved(memo, x) else { return false };
+        for column in &moved.columns[..moved.count] {
+            let value = index.values[*column];
+            let by = fixed::from_real(value * x[*column]) - fixed::from_real(value * memo.at[*column]);
             memo.at[*column] = x[*column];
-            let mut holders = &index.holders[index.starts[*column]..index.starts[column + 1]];
-            while !holders.is_empty() {
-                let (chunk, later) = holders.split_at(holders.len().min(CHUNK));
-                index.renew_rows(chunk, by, memo);
-                holders = later;
+            let Span { start, long, end } = index.spans[*column];
+            for part in [&index.holders[start..long], &index.holders[long..end]] {
+                let mut rest = part;
+                while !rest.is_empty() {
+                    let (chunk, later) = rest.split_at(rest.len().min(CHUNK));
+                    index.renew_rows(chunk, by, memo);
+                    rest = later;
+                }
             }
         }
         for levels in &index.partitions {
-            let mut others = 0;
             memo.sums[levels.implied] = 0;
+            let mut others = 0;
             for sum in &memo.sums[levels.start..levels.end] {
                 others += sum;
             }
             memo.sums[levels.implied] = memo.total - others;
         }
-        index.add_sums(&memo.sums, scale, out);
+        index.add_sums(&memo.sums[..], scale, out);
         true
-    }
-}
-
-impl Indicators {
-    /// Move the predictors of some rows, and what follows from them.
-    #[inline(always)]
-    fn renew_rows(&self, places: &[u32], by: i64, memo: &mut Memo) {
-        let (mut new, mut old) = ([0; CHUNK], [0; CHUNK]);
-        for ((place, new), old) in places.iter().zip(&mut new).zip(&mut old) {
-            let row = &mut memo.rows[*place as usize];
-            row.predictor += by;
-            (*new, *old) = (row.predictor, row.chance);
-        }
-        let blocks = places.len().div_ceil(LANES);
-        for (new, old) in new.as_chunks_mut::<LANES>().0[..blocks].iter_mut().zip(&mut old.as_chunks_mut::<LANES>().0[..blocks]) {
-            for lane in 0..LANES {
-                new[lane] = fixed::from_real(sigmoid(fixed::to_real(new[lane])));
-                old[lane] = new[lane] - old[lane];
-            }
-        }
-        let changes = &old;
-        let mut at = 0;
-        for run in &self.runs {
-            while at < places.len() && places[at] < run.end {
-                let change = changes[at];
-                memo.rows[places[at] as usize].chance = new[at];
-                memo.total += change;
-                let first = run.first + (places[at] - run.start) as usize * run.packs;
-                for pack in &self.marks[first..first + run.packs] {
-                    for mark in pack {
-                        memo.sums[*mark as usize] += change;
-                    }
-                }
-                at += 1;
-            }
-        }
     }
 }
