@@ -50,6 +50,13 @@ pub fn subtract(x: &[f64], y: &[f64], out: &mut [f64]) {
     }
 }
 
+wide! {
+    /// `x - y`, into `out`, for callers that are not compiled for wide registers themselves.
+    pub fn difference<'a>(x: &'a [f64], y: &'a [f64], out: &'a mut [f64]) -> () {
+        subtract(x, y, out);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,6 +136,12 @@ impl Message {
         &self.values
     }
 
+    /// The coordinates of the vector that are named, where all others are 0.
+    pub fn named(&self) -> Option<&[u32]> {
+        let sparse = matches!(self.compressor.operator, Operator::TopK { .. } | Operator::RandK { .. });
+        (sparse && self.compressor.is_whole()).then_some(&self.indices)
+    }
+
     /// The vector that these symbols stand for.
     ///
     /// `shared` is the stream the sender drew from, at the same place, if the compressor [needs it](Compressor::needs_shared_stream);

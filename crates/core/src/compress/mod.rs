@@ -301,20 +301,22 @@ impl Kernel for Largest<'_> {
     type Output = (f64, bool);
     #[inline(always)]
     fn run(self) -> (f64, bool) {
-        let mut top = [0.0f64; LANES];
-        let mut finite = [true; LANES];
-        let whole = self.0.chunks_exact(LANES);
-        for (lane, x) in whole.remainder().iter().enumerate() {
-            top[lane] = x.abs();
-            finite[lane] = x.is_finite();
+        // Absolute values have the order of their bits, and those that are not finite come last.
+        let mut top = [0u64; LANES];
+        let (whole, rest) = self.0.as_chunks::<LANES>();
+        for (top, x) in top.iter_mut().zip(rest) {
+            *top = x.abs().to_bits();
         }
         for eight in whole {
             for lane in 0..LANES {
-                let x = eight[lane].abs();
-                finite[lane] &= x < f64::INFINITY;
-                top[lane] = if x > top[lane] { x } else { top[lane] };
+                let bits = eight[lane].abs().to_bits();
+                top[lane] = if bits > top[lane] { bits } else { top[lane] };
             }
         }
-        (top.into_iter().fold(0.0, f64::max), finite == [true; LANES])
+        let mut largest = 0;
+        for bits in top {
+            largest = if bits > largest { bits } else { largest };
+        }
+        (f64::from_bits(largest), largest < f64::INFINITY.to_bits())
     }
 }

@@ -4,6 +4,7 @@
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, Precision, coin, largest};
+use crate::lanes::LANES;
 use std::cmp::Reverse;
 
 /// `k/d`; 1 if all are kept.
@@ -17,7 +18,7 @@ pub(super) fn quantise(keep: u32, precision: Precision, v: &[f64], first: usize,
     let order = &mut message.scratch.order;
     order.clear();
     if kept == 1 {
-        order.extend(v.iter().position(|x| x.abs() == top).map(|index| index as u32)); // half of ELF's clients send one number: no need to sort
+        order.extend(first_of_size(v, top)); // no need to sort for the one that is known already
     } else {
         order.extend(0..v.len() as u32);
     }
@@ -35,6 +36,20 @@ pub(super) fn quantise(keep: u32, precision: Precision, v: &[f64], first: usize,
         });
     }
     Ok(())
+}
+
+/// The first coordinate of this absolute value.
+fn first_of_size(v: &[f64], size: f64) -> Option<u32> {
+    let (whole, _) = v.as_chunks::<LANES>();
+    let block = whole.iter().position(|eight| {
+        let mut found = false;
+        for x in eight {
+            found |= x.abs() == size;
+        }
+        found
+    });
+    let start = LANES * block.unwrap_or(whole.len());
+    v[start..].iter().position(|x| x.abs() == size).map(|index| (start + index) as u32)
 }
 
 pub(super) fn dequantise(keep: u32, rest: &mut Rest<'_>, out: &mut [f64]) {

@@ -41,7 +41,7 @@ pub(super) struct Indicators {
     /// The first place with more marks than that; then place by place where the others start, and the others.
     long: u32,
     other_starts: Vec<usize>,
-    others: Vec<u8>,
+    others: Vec<[u8; MARKS]>,
     /// Column by column, the places of rows with an entry there, ascending.
     holders: Vec<u32>,
     spans: Vec<Span>,
@@ -80,10 +80,12 @@ pub struct Memo {
     renewed: Vec<[i64; LANES]>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// What is kept of a row, with its first marks once more: what is read together stands together.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     predictor: i64,
     chance: i64,
+    marks: [u8; MARKS],
 }
 
 /// What came of a memo.
@@ -142,10 +144,11 @@ impl Indicators {
         for (place, row) in order.iter().enumerate() {
             index.places[*row as usize] = place as u32;
             let all = &marks[*row as usize];
-            let filled = |k: usize| all.get(k).copied().unwrap_or((MOST_COLUMNS + k) as u8);
-            index.marks.push(std::array::from_fn(filled));
-            if all.len() > MARKS {
-                index.others.extend(&all[MARKS..]);
+            let filled = |some: &[u8]| std::array::from_fn(|k| some.get(k).copied().unwrap_or((MOST_COLUMNS + k) as u8));
+            let (first, others) = all.split_at(all.len().min(MARKS));
+            index.marks.push(filled(first));
+            if !others.is_empty() {
+                index.others.extend(others.chunks(MARKS).map(filled));
                 index.other_starts.push(index.others.len());
             }
         }
@@ -198,14 +201,16 @@ impl Indicators {
 
     /// Room for what a fresh sum at the last point finds of each row and column.
     pub(super) fn room<'a>(&self, memo: &'a mut Memo) -> (&'a mut [Kept], &'a mut [i64]) {
-        memo.rows.resize(self.places.len(), Kept::default());
+        memo.rows.clear();
+        memo.rows.extend(self.marks.iter().map(|marks| Kept { predictor: 0, chance: 0, marks: *marks }));
         (&mut memo.rows, &mut memo.sums[..self.values.len()])
     }
 
     /// Note what a fresh sum found of a row.
     #[inline(always)]
     pub(super) fn keep(&self, row: usize, predictor: i64, chance: i64, rows: &mut [Kept]) {
-        rows[self.places[row] as usize] = Kept { predictor, chance };
+        let row = &mut rows[self.places[row] as usize];
+        (row.predictor, row.chance) = (predictor, chance);
     }
 
     /// Finish a memo whose rows and sums are those of a fresh sum.
@@ -216,61 +221,73 @@ impl Indicators {
     /// The columns in which `x` is not the last point; `None` if they are many, or have many rows.
     #[inline(always)]
     fn moved(&self, memo: &Memo, x: &[f64]) -> Option<Moved> {
-        let mut moved = Moved { columns: [0; MOST_MOVED], count: 0 };
-        let mut rows = 0;
-        for (block, (x, at)) in x.chunks(LANES).zip(memo.at.chunks(LANES)).enumerate() {
+        let mut moved = Moved { columns: [0; MOST_MOVED], count: 0, rows: 0 };
+        let (blocks, rest) = x.as_chunks::<LANES>();
+        let (blocks_at, rest_at) = memo.at.as_chunks::<LANES>();
+        for (block, (x, at)) in blocks.iter().zip(blocks_at).enumerate() {
             let mut differs = false;
-            for (x, at) in x.iter().zip(at) {
-                differs |= x != at;
+            for lane in 0..LANES {
+                differs |= x[lane] != at[lane];
             }
-            if !differs {
-                continue;
+            if differs && !self.note_moved(block * LANES, x, at, &mut moved) {
+                return None;
             }
-            for (lane, (x, at)) in x.iter().zip(at).enumerate() {
-                if x != at {
-                    let column = block * LANES + lane;
-                    rows += self.spans[column].end - self.spans[column].start;
-                    if moved.count == MOST_MOVED || rows > self.places.len() {
-                        return None;
-                    }
-                    moved.columns[moved.count] = column;
-                    moved.count += 1;
+        }
+        self.note_moved(blocks.len() * LANES, rest, rest_at, &mut moved).then_some(moved)
+    }
+
+    /// Note which columns moved of those that start with `first`; whether they are still few.
+    #[inline(always)]
+    fn note_moved(&self, first: usize, x: &[f64], at: &[f64], moved: &mut Moved) -> bool {
+        for (lane, (x, at)) in x.iter().zip(at).enumerate() {
+            if x != at {
+                let span = self.spans[first + lane];
+                moved.rows += span.end - span.start;
+                if moved.count == MOST_MOVED || moved.rows > self.places.len() {
+                    return false;
+                }
+                moved.columns[moved.count] = first + lane;
+                moved.count += 1;
+            }
+        }
+        true
+    }
+
+    /// Move the predictors of some rows, and what follows from them. From `long` on they have other marks than the first.
+    #[inline(always)]
+    fn renew_rows(&self, places: &[u32], long: usize, by: i64, memo: &mut Memo) {
+        let Memo { rows, renewed, sums, total, .. } = memo;
+        let (rows, sums): (&mut [Kept], &mut Table<i64>) = (rows, sums);
+        for (place, predictor) in places.iter().zip(renewed.as_flattened_mut()) {
+            let row = &mut rows[*place as usize];
+            row.predictor += by;
+            *predictor = row.predictor;
+        }
+        for block in renewed.iter_mut().take(places.len().div_ceil(LANES)) {
+            let mut chances = *block;
+            for lane in 0..LANES {
+                chances[lane] = fixed::sigmoid(chances[lane]);
+            }
+            *block = chances;
+        }
+        let chances = renewed.as_flattened();
+        let mut all = 0;
+        for (place, chance) in places[long..].iter().zip(&chances[long..]) {
+            let change = chance - rows[*place as usize].chance;
+            let other = (*place - self.long) as usize;
+            for marks in &self.others[self.other_starts[other]..self.other_starts[other + 1]] {
+                for mark in marks {
+                    sums[*mark as usize] += change;
                 }
             }
         }
-        Some(moved)
-    }
-
-    /// Move the predictors of some rows, and what follows from them.
-    #[inline(always)]
-    fn renew_rows(&self, places: &[u32], by: i64, memo: &mut Memo) {
-        let Memo { rows, renewed, sums, total, .. } = memo;
-        for (place, t) in places.iter().zip(renewed.as_flattened_mut()) {
-            let row = &mut rows[*place as usize];
-            row.predictor += by;
-            *t = row.predictor;
-        }
-        for block in renewed.iter_mut().take(places.len().div_ceil(LANES)) {
-            let mut chance = *block;
-            for lane in 0..LANES {
-                chance[lane] = fixed::sigmoid(chance[lane]);
-            }
-            *block = chance;
-        }
-        let mut all = 0;
-        for (place, chance) in places.iter().zip(renewed.as_flattened()) {
+        for (place, chance) in places.iter().zip(chances) {
             let row = &mut rows[*place as usize];
             let change = chance - row.chance;
             row.chance = *chance;
             all += change;
-            for mark in &self.marks[*place as usize] {
+            for mark in &row.marks {
                 sums[*mark as usize] += change;
-            }
-            if *place >= self.long {
-                let other = (*place - self.long) as usize;
-                for mark in &self.others[self.other_starts[other]..self.other_starts[other + 1]] {
-                    sums[*mark as usize] += change;
-                }
             }
         }
         *total += all;
@@ -281,6 +298,8 @@ impl Indicators {
 struct Moved {
     columns: [usize; MOST_MOVED],
     count: usize,
+    /// The rows that have an entry there, counted once for each.
+    rows: usize,
 }
 
 /// Runs of neighbouring columns of which every row has exactly one.
@@ -305,31 +324,38 @@ fn partitions(holders: &[Vec<u32>], rows: usize) -> Vec<Partition> {
 wide! {
     /// Move the memo to `x`, if that is near, and add the gradient there.
     fn renew<'a>(index: &'a Indicators, memo: &'a mut Memo, x: &'a [f64], scale: f64, out: &'a mut [f64]) -> bool {
-        if !index.reaches(x) {
-            return false;
-        }
         let Some(moved) = index.moved(memo, x) else { return false };
-        for column in &moved.columns[..moved.count] {
+        let columns = &moved.columns[..moved.count];
+        for column in columns {
+            if !(x[*column].abs() <= index.reach) {
+                return false; // elsewhere it is the last point, which was within reach
+            }
+        }
+        for column in columns {
             let value = index.values[*column];
             let by = fixed::from_real(value * x[*column]) - fixed::from_real(value * memo.at[*column]);
             memo.at[*column] = x[*column];
             let Span { start, long, end } = index.spans[*column];
-            for part in [&index.holders[start..long], &index.holders[long..end]] {
-                let mut rest = part;
-                while !rest.is_empty() {
-                    let (chunk, later) = rest.split_at(rest.len().min(CHUNK));
-                    index.renew_rows(chunk, by, memo);
-                    rest = later;
-                }
+            let mut first = start;
+            while first < end {
+                let next = end.min(first + CHUNK);
+                index.renew_rows(&index.holders[first..next], long.clamp(first, next) - first, by, memo);
+                first = next;
             }
         }
+        let Memo { renewed, sums, total, .. } = memo;
         for levels in &index.partitions {
-            memo.sums[levels.implied] = 0;
-            let mut others = 0;
-            for sum in &memo.sums[levels.start..levels.end] {
-                others += sum;
-            }
-            memo.sums[levels.implied] = memo.total - others;
+            sums[levels.implied] = 0;
+        }
+        let sums_before = renewed.as_flattened_mut();
+        let mut sum = 0;
+        sums_before[0] = 0;
+        for (before, column) in sums_before[1..].iter_mut().zip(&sums[..index.values.len()]) {
+            sum += column;
+            *before = sum;
+        }
+        for levels in &index.partitions {
+            sums[levels.implied] = *total - (sums_before[levels.end] - sums_before[levels.start]);
         }
         index.add_sums(&memo.sums[..], scale, out);
         true

@@ -2,6 +2,7 @@
 
 use super::ledger::Kind;
 use crate::compress::{Channel, CompressError, Compressor, Message, Operator, Precision};
+use crate::linalg::accumulate;
 use crate::rng::Stream;
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -122,6 +123,20 @@ impl<'a> Payload<'a> {
     pub fn values(&self) -> &'a [f64] {
         match self {
             Payload::Plain(values, _) | Payload::Coded { values, .. } => values,
+        }
+    }
+
+    /// `out += scale * values`; coordinates that a message does not name are not visited, if they are many.
+    pub fn add_to(&self, scale: f64, out: &mut [f64]) {
+        if let Payload::Coded { values, message, .. } = self
+            && let Some(named) = message.named()
+            && 4 * named.len() <= values.len()
+        {
+            for index in named {
+                out[*index as usize] += scale * values[*index as usize];
+            }
+        } else {
+            accumulate(scale, self.values(), out);
         }
     }
 

@@ -19,7 +19,7 @@ use super::{Keys, Sampler};
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::error::DataError;
-use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
+use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed};
@@ -106,9 +106,9 @@ impl Server {
         self.roll.call(self.public, self.round);
         match &mut self.down {
             Some(sender) if self.round > 0 => {
-                subtract(&self.x, &self.sent, &mut self.increment);
+                difference(&self.x, &self.sent, &mut self.increment);
                 let v = sender.send(&self.increment, &mut self.public.stream(Purpose::Compress, SERVER, self.round));
-                add_scaled(1.0, v.values(), &mut self.sent); // ELF Alg. 2: w <- w + Q(x - w)
+                v.add_to(1.0, &mut self.sent); // ELF Alg. 2: w <- w + Q(x - w)
             }
             _ => {
                 self.sent.copy_from_slice(&self.x); // and w_0 = x_0, sent in full
@@ -165,15 +165,14 @@ impl Exchange for Server {
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
-        let g = reply.payload.values();
-        accumulate(self.roll.weight(from), g, &mut self.weighted);
+        reply.payload.add_to(self.roll.weight(from), &mut self.weighted);
         if let Some(alpha) = self.memory_rate {
             let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha }; // what starts a memory is taken over whole
-            accumulate(rate, g, &mut self.absorbed);
+            reply.payload.add_to(rate, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
         if let Some(attendance) = &mut self.attendance {
-            attendance.note(from, g);
+            attendance.note(from, reply.payload.values());
         }
     }
 
@@ -348,7 +347,7 @@ impl Device for Client {
         self.anew = matches!(order.reference, Reference::Position);
         match &order.position {
             Some(Payload::Plain(x, _)) => self.position.copy_from_slice(x),
-            Some(increment) => add_scaled(1.0, increment.values(), &mut self.position),
+            Some(increment) => increment.add_to(1.0, &mut self.position),
             None => {}
         }
         match &order.reference {
@@ -402,12 +401,11 @@ impl Device for Client {
             self.memory.copy_from_slice(reply.payload.values());
             return reply;
         }
-        self.difference.copy_from_slice(&self.gradient);
-        add_scaled(-1.0, &self.memory, &mut self.difference); // [vono22] Alg. 2, "Compute g_i"
+        difference(&self.gradient, &self.memory, &mut self.difference); // [vono22] Alg. 2, "Compute g_i"
         let reply = self.outlet.send(Kind::Gradient, &mut self.difference, round);
         match self.memory_rule {
             MemoryRule::Marina { .. } => self.memory.copy_from_slice(&self.gradient),
-            MemoryRule::FromZero | MemoryRule::FromGradient => add_scaled(alpha, reply.payload.values(), &mut self.memory), // with what is *sent*
+            MemoryRule::FromZero | MemoryRule::FromGradient => reply.payload.add_to(alpha, &mut self.memory), // with what is *sent*
         }
         reply
     }
