@@ -7,6 +7,8 @@
 //! The gradient is that of predictors whose every term is rounded by 2^-41 at most, with every slope right to 0.6 * 2^-40. A coordinate of `n` rows that have `k` entries each is within
 //! `n (1 + k/8) 2^-40` times its entry of the plain sum, and far nearer as a rule, since roundings cancel.
 
+use std::cmp::Reverse;
+
 use super::coded::{CODES, Table};
 use super::design::{Design, Entries};
 use super::fixed;
@@ -21,8 +23,11 @@ const MOST_ROWS: usize = 1 << 22;
 /// Rows that are renewed together.
 const CHUNK: usize = 512;
 
-/// Marks of a row that are read together.
-const MARKS: usize = 8;
+/// Columns that most rows mark, whose sums are made in registers.
+const FREQUENT: usize = 3 * LANES;
+
+/// Marks of other columns that are read together.
+const MARKS: usize = 4;
 
 /// With more columns than this, marks and what fills them up would not fit a byte.
 const MOST_COLUMNS: usize = CODES - MARKS;
@@ -36,8 +41,10 @@ pub(super) struct Indicators {
     reach: f64,
     /// Where rows stand here: those with more marks than others behind them.
     places: Vec<u32>,
-    /// Place by place, the columns that a row's slope is added to; filled up with numbers of no column.
-    marks: Vec<[u8; MARKS]>,
+    /// The columns that most rows mark.
+    frequent: Vec<u8>,
+    /// Place by place, the columns that a row's slope is added to.
+    marks: Vec<Marks>,
     /// The first place with more marks than that; then place by place where the others start, and the others.
     long: u32,
     other_starts: Vec<usize>,
@@ -46,6 +53,15 @@ pub(super) struct Indicators {
     holders: Vec<u32>,
     spans: Vec<Span>,
     partitions: Vec<Partition>,
+}
+
+/// The columns that a row's slope is added to.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
+    /// One bit for each that is frequent.
+    frequent: u32,
+    /// The others, filled up with numbers of no column.
+    rare: [u8; MARKS],
 }
 
 /// Where a column's rows stand among all holders; from `long` on they have others than the first marks.
@@ -80,12 +96,12 @@ pub struct Memo {
     renewed: Vec<[i64; LANES]>,
 }
 
-/// What is kept of a row, with its first marks once more: what is read together stands together.
+/// What is kept of a row, with its marks once more: what is read together stands together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     predictor: i64,
     chance: i64,
-    marks: [u8; MARKS],
+    marks: Marks,
 }
 
 /// What came of a memo.
@@ -121,11 +137,15 @@ impl Indicators {
             longest = longest.max(entries.iter().map(|entry| entry.abs()).sum());
         }
         let partitions = partitions(&holders, rows);
-        let mut marks = vec![Vec::new(); rows];
-        for (column, holders) in holders.iter().enumerate() {
-            if partitions.iter().all(|partition| partition.implied != column) {
-                holders.iter().for_each(|row| marks[*row as usize].push(column as u8));
-            }
+        let mut marking: Vec<usize> = (0..columns).filter(|k| partitions.iter().all(|levels| levels.implied != *k)).collect();
+        marking.sort_by_key(|column| Reverse(holders[*column].len()));
+        let (frequent, rare) = marking.split_at(marking.len().min(FREQUENT));
+        let (mut bits, mut marks) = (vec![0; rows], vec![Vec::new(); rows]);
+        for (bit, column) in frequent.iter().enumerate() {
+            holders[*column].iter().for_each(|row| bits[*row as usize] |= 1 << bit);
+        }
+        for column in rare {
+            holders[*column].iter().for_each(|row| marks[*row as usize].push(*column as u8));
         }
         let mut order: Vec<u32> = (0..rows as u32).collect();
         order.sort_by_key(|row| marks[*row as usize].len().max(MARKS));
@@ -133,6 +153,7 @@ impl Indicators {
             values,
             reach: fixed::LIMIT / longest.max(f64::MIN_POSITIVE),
             places: vec![0; rows],
+            frequent: frequent.iter().map(|column| *column as u8).collect(),
             marks: Vec::with_capacity(rows),
             long: order.partition_point(|row| marks[*row as usize].len() <= MARKS) as u32,
             other_starts: vec![0],
@@ -146,7 +167,7 @@ impl Indicators {
             let all = &marks[*row as usize];
             let filled = |some: &[u8]| std::array::from_fn(|k| some.get(k).copied().unwrap_or((MOST_COLUMNS + k) as u8));
             let (first, others) = all.split_at(all.len().min(MARKS));
-            index.marks.push(filled(first));
+            index.marks.push(Marks { frequent: bits[*row as usize], rare: filled(first) });
             if !others.is_empty() {
                 index.others.extend(others.chunks(MARKS).map(filled));
                 index.other_starts.push(index.others.len());
@@ -271,7 +292,7 @@ impl Indicators {
             *block = chances;
         }
         let chances = renewed.as_flattened();
-        let mut all = 0;
+        let (mut all, mut often) = (0, [[0; LANES]; FREQUENT / LANES]);
         for (place, chance) in places[long..].iter().zip(&chances[long..]) {
             let change = chance - rows[*place as usize].chance;
             let other = (*place - self.long) as usize;
@@ -286,9 +307,17 @@ impl Indicators {
             let change = chance - row.chance;
             row.chance = *chance;
             all += change;
-            for mark in &row.marks {
+            for (part, sums) in often.iter_mut().enumerate() {
+                for lane in 0..LANES {
+                    sums[lane] += if row.marks.frequent & (1 << (part * LANES + lane)) == 0 { 0 } else { change };
+                }
+            }
+            for mark in &row.marks.rare {
                 sums[*mark as usize] += change;
             }
+        }
+        for (column, sum) in self.frequent.iter().zip(often.as_flattened()) {
+            sums[*column as usize] += sum;
         }
         *total += all;
     }
