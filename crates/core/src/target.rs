@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
-use crate::model::{Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Surrogate, Whitened};
+use crate::model::{Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Surrogate, Whitened, accumulate_gradient};
 use crate::rng::{ClientId, Stream, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -246,7 +246,7 @@ impl Site {
         match sum {
             Sum::Gradient { x } => {
                 if self.prior_weight > 0.0 {
-                    self.prior.add_gradient(x, weight, out);
+                    accumulate_gradient(&self.prior, x, weight, out);
                 }
                 self.rows_evaluated += rows;
             }

@@ -4,7 +4,7 @@
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, Precision, coin, largest};
-use crate::lanes::LANES;
+use crate::lanes::{LANES, wide};
 use std::cmp::Reverse;
 
 /// `k/d`; 1 if all are kept.
@@ -38,18 +38,28 @@ pub(super) fn quantise(keep: u32, precision: Precision, v: &[f64], first: usize,
     Ok(())
 }
 
-/// The first coordinate of this absolute value.
-fn first_of_size(v: &[f64], size: f64) -> Option<u32> {
-    let (whole, _) = v.as_chunks::<LANES>();
-    let block = whole.iter().position(|eight| {
-        let mut found = false;
-        for x in eight {
-            found |= x.abs() == size;
+wide! {
+    /// The first coordinate of this absolute value.
+    fn first_of_size<'a>(v: &'a [f64], size: f64) -> Option<u32> {
+        let (whole, _) = v.as_chunks::<LANES>();
+        let mut block = 0;
+        for eight in whole {
+            let mut found = false;
+            for lane in 0..LANES {
+                found |= eight[lane].abs() == size;
+            }
+            if found {
+                break;
+            }
+            block += 1;
         }
-        found
-    });
-    let start = LANES * block.unwrap_or(whole.len());
-    v[start..].iter().position(|x| x.abs() == size).map(|index| (start + index) as u32)
+        for (index, x) in v.iter().enumerate().skip(block * LANES) {
+            if x.abs() == size {
+                return Some(index as u32);
+            }
+        }
+        None
+    }
 }
 
 pub(super) fn dequantise(keep: u32, rest: &mut Rest<'_>, out: &mut [f64]) {

@@ -148,7 +148,7 @@ impl Indicators {
             holders[*column].iter().for_each(|row| marks[*row as usize].push(*column as u8));
         }
         let mut order: Vec<u32> = (0..rows as u32).collect();
-        order.sort_by_key(|row| marks[*row as usize].len().max(MARKS));
+        order.sort_by_key(|row| (marks[*row as usize].len().max(MARKS), u32::reverse_bits(bits[*row as usize])));
         let mut index = Indicators {
             values,
             reach: fixed::LIMIT / longest.max(f64::MIN_POSITIVE),

@@ -21,6 +21,7 @@ pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
 pub use indicators::Memo;
 pub use prior::Prior;
+pub(crate) use prior::accumulate_gradient;
 pub use real::{Arithmetic, Real};
 pub use softmax::Softmax;
 pub use whitened::{Coordinates, Whitened};

@@ -1,6 +1,7 @@
 //! State the one prior of the whole federation.
 
 use crate::error::DataError;
+use crate::lanes::wide;
 
 /// `U_0`: the negative log-prior, without its normalising constant.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +111,13 @@ fn sign(x: f64) -> f64 {
         -1.0
     } else {
         0.0
+    }
+}
+
+wide! {
+    /// [`Prior::add_gradient`], for callers that are not compiled for wide registers themselves.
+    pub(crate) fn accumulate_gradient<'a>(prior: &'a Prior, x: &'a [f64], weight: f64, out: &'a mut [f64]) -> () {
+        prior.add_gradient(x, weight, out);
     }
 }
 
