@@ -22,7 +22,7 @@ use crate::error::DataError;
 use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
-use crate::rng::{ClientId, Purpose, SERVER, Seed};
+use crate::rng::{ClientId, Noise, Purpose, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Placement, Site, Target};
@@ -58,7 +58,7 @@ pub struct Server {
     /// `eta + sum_{i in A} omega_i g_i`, and what the memory will absorb, so far.
     weighted: Vec<f64>,
     absorbed: Vec<f64>,
-    noise: Vec<f64>,
+    noise: Noise,
     /// Who answers, where clients may stay away.
     attendance: Option<Attendance>,
 }
@@ -90,7 +90,7 @@ impl Server {
             seen: vec![0; b],
             weighted: vec![0.0; d],
             absorbed: vec![0.0; d],
-            noise: vec![0.0; d],
+            noise: Noise::new(public, SERVER, d),
             attendance: if let Participation::Elastic(p) = &recipe.participation { Some(Attendance::new(p, d)) } else { None },
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
@@ -191,8 +191,11 @@ impl Exchange for Server {
             add_scaled(1.0, &anchor.residual, drift);
         }
         self.prior.add_gradient(&self.x, 1.0, drift);
-        self.public.stream(Purpose::Noise, SERVER, self.round).normals(&mut self.noise);
-        langevin(&mut self.x, self.step.at(self.round), self.temperature, drift, &self.noise);
+        let (round, step) = (self.round, self.step.at(self.round));
+        for stretch in self.noise.stretches() {
+            let noise = self.noise.at(round, stretch.clone());
+            langevin(&mut self.x[stretch.clone()], step, self.temperature, &drift[stretch], noise);
+        }
         self.round += 1;
         if !norm_squared(&self.x).is_finite() {
             return Event::Diverged;
