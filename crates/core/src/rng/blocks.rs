@@ -115,7 +115,7 @@ struct Lot {
 impl Cells {
     #[inline(always)]
     fn new(place: &Place, first_block: u32, each: usize, all: usize) -> Self {
-        let left = if each == 0 { 0 } else { all / each * each.div_ceil(GROUP) };
+        let left = all.checked_div(each).unwrap_or(0) * each.div_ceil(GROUP);
         Cells { each, first_block, tag: place.tag, origin: 0, start: 0, left }
     }
 
@@ -170,8 +170,8 @@ fn copy_words<const N: usize>(words: &[[u32; N]; 16], cell: usize, out: &mut [u3
         if let Ok(whole) = <&mut [u32; QUARTER]>::try_from(&mut *out) {
             *whole = quarter;
         } else {
-            for at in 0..out.len() {
-                out[at] = quarter[at];
+            for (out, word) in out.iter_mut().zip(quarter) {
+                *out = word;
             }
         }
     }
