@@ -8,9 +8,11 @@
 mod blocks;
 mod noise;
 mod normal;
+mod rounds;
 mod subsets;
 
 pub use noise::Noise;
+pub use rounds::Rounds;
 pub use subsets::Subsets;
 
 use blocks::{BLOCKS, GROUP, Place};

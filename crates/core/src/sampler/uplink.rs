@@ -22,7 +22,7 @@ use crate::error::DataError;
 use crate::linalg::{accumulate, add_scaled, norm_squared, subtract};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
-use crate::rng::{ClientId, Noise, Purpose, SERVER, Seed};
+use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Placement, Site, Target};
@@ -259,7 +259,7 @@ pub struct Client {
     /// Whether the memory has its first gradient, where it starts from one.
     started: bool,
     outlet: Outlet,
-    private: Seed,
+    batches: Rounds,
     /// `w`: where the client stands.
     position: Vec<f64>,
     reference: Vec<f64>,
@@ -304,7 +304,7 @@ impl Client {
             memory_rule: recipe.memory_rule,
             started: false,
             outlet: Outlet::new(id, recipe.plain(), channel, keys),
-            private: keys.private,
+            batches: Rounds::new(keys.private, Purpose::Batch, id),
             position: vec![0.0; d],
             reference: vec![0.0; d],
             anchor: vec![0.0; d],
@@ -321,19 +321,17 @@ impl Client {
     #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
-        let (private, id, round) = (self.private, self.site.id(), self.round);
-        let batch = || private.stream(Purpose::Batch, id, round);
         match &self.oracle {
             Oracle::Plain => {
-                self.site.draw_rows(batch);
+                self.site.draw_rows(&mut self.batches, self.round);
                 self.gradient.fill(0.0);
             }
             Oracle::FixedPoint(_) => {
-                self.site.draw_rows_of_difference(batch);
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
                 self.gradient.fill(0.0);
             }
             Oracle::Svrg { .. } => {
-                self.site.draw_rows_of_difference(batch);
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
                 self.gradient.copy_from_slice(&self.anchor);
             }
         }

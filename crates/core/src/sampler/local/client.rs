@@ -10,7 +10,7 @@ use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
 use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task};
-use crate::rng::{ClientId, Noise, Purpose, SERVER};
+use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin_scaled};
 use crate::target::{Site, Target};
@@ -26,7 +26,7 @@ pub struct Client {
     /// How fast the memory of the parameter follows, and the memory `h_c`.
     memory_rate: Option<f64>,
     memory: Option<Vec<f64>>,
-    keys: Keys,
+    batches: Rounds,
     x: Vec<f64>,
     /// `1 / rho_c` and the server's parameter, where the client is tied to it; no parameter before the first.
     pull: Option<f64>,
@@ -83,7 +83,7 @@ impl Client {
             outlet: Outlet::new(id, recipe.precision, channel, keys),
             memory_rate: recipe.memory_rate(),
             memory: None,
-            keys,
+            batches: Rounds::new(keys.private, Purpose::Batch, id),
             x: vec![0.0; d],
             pull: recipe.pull(id.index()),
             centre: None,
@@ -123,11 +123,9 @@ impl Client {
             return;
         }
         self.renew_reference(k);
-        let (private, id) = (self.keys.private, self.site.id());
-        let batch = || private.stream(Purpose::Batch, id, k);
         match &self.reference {
             None => {
-                self.site.draw_rows(batch);
+                self.site.draw_rows(&mut self.batches, k);
                 self.drift.fill(0.0);
                 if let (Some(pull), Some(centre)) = (self.pull, &self.centre) {
                     for ((g, x), centre) in self.drift.iter_mut().zip(&self.x).zip(centre) {
@@ -136,7 +134,7 @@ impl Client {
                 }
             }
             Some(control) => {
-                self.site.draw_rows_of_difference(batch);
+                self.site.draw_rows_of_difference(&mut self.batches, k);
                 self.drift.copy_from_slice(&control.gradient);
             }
         }
