@@ -8,8 +8,6 @@
 pub const LANES: usize = 8;
 /// Eight doubles.
 pub type F8 = [f64; LANES];
-/// Eight random words.
-pub type W8 = [u32; LANES];
 
 /// Run `work` compiled for the widest vector registers this machine has, if the compiler inlines it: a closure of some size it leaves a function of its own,
 /// compiled for the narrowest. What must be fast is a [`Kernel`], most simply written with `wide!`.
@@ -218,20 +216,6 @@ pub fn softplus(t: f64) -> f64 {
     if t > 0.0 { t + log1p } else { log1p }
 }
 
-/// Sixteen standard normals from sixteen random words, by Box and Muller: first the eight cosines, then the eight sines.
-#[inline(always)]
-pub fn box_muller(radius: &W8, angle: &W8, out: &mut [f64; 2 * LANES]) {
-    let mut scaled: F8 = [0.0; LANES];
-    for lane in 0..LANES {
-        scaled[lane] = (-2.0 * ln(unit(radius[lane]))).sqrt();
-    }
-    for lane in 0..LANES {
-        let (c, s) = cos_sin_turns(angle[lane]);
-        out[lane] = scaled[lane] * c;
-        out[LANES + lane] = scaled[lane] * s;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,13 +277,16 @@ mod tests {
             type Output = ();
             #[inline(always)]
             fn run(self) {
-                for pair in self.0.chunks_exact(16) {
-                    let mut normals = [0.0; 16];
-                    let radius: &W8 = pair[..8].try_into().expect("eight");
-                    let angle: &W8 = pair[8..].try_into().expect("eight");
-                    box_muller(radius, angle, &mut normals);
-                    self.1.extend(normals.map(f64::to_bits));
-                    self.1.extend(normals.map(|z| exp(z).to_bits()));
+                for eight in self.0.as_chunks::<LANES>().0 {
+                    let (mut logarithms, mut cosines, mut powers) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+                    for lane in 0..LANES {
+                        logarithms[lane] = ln(unit(eight[lane]));
+                        cosines[lane] = cos_sin_turns(eight[lane]).0;
+                        powers[lane] = exp(logarithms[lane] + cosines[lane]);
+                    }
+                    for numbers in [logarithms, cosines, powers] {
+                        self.1.extend(numbers.map(f64::to_bits));
+                    }
                 }
             }
         }

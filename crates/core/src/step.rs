@@ -1,5 +1,7 @@
 //! Take the Langevin step: the only place where a drift meets its noise.
 
+use crate::lanes::wide;
+
 /// How the step size moves with the iteration `k`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
@@ -52,11 +54,17 @@ impl Schedule {
 }
 
 /// `x <- x - step * drift + sqrt(2 step temperature) * noise`.
-#[inline(always)]
 pub fn langevin(x: &mut [f64], step: f64, temperature: f64, drift: &[f64], noise: &[f64]) {
-    let sigma = (2.0 * step * temperature).sqrt();
-    for ((x, g), z) in x.iter_mut().zip(drift).zip(noise) {
-        *x = (*x - step * g) + sigma * z;
+    langevin_scaled(x, step, temperature, (1.0, drift), (1.0, noise));
+}
+
+wide! {
+    /// The same with drift and noise times a number each.
+    pub fn langevin_scaled<'a>(x: &'a mut [f64], step: f64, temperature: f64, drift: (f64, &'a [f64]), noise: (f64, &'a [f64])) -> () {
+        let sigma = (2.0 * step * temperature).sqrt();
+        for ((x, g), z) in x.iter_mut().zip(drift.1).zip(noise.1) {
+            *x = (*x - step * (drift.0 * g)) + sigma * (noise.0 * z);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
 use crate::model::{Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Surrogate, Whitened, accumulate_gradient};
-use crate::rng::{ClientId, Stream, Subsets};
+use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 
 /// `pi(x) ~ exp(-U(x) / T)` with `U = U_0 + sum_i U_i`.
@@ -205,17 +205,17 @@ impl Site {
 
     /// Draw the minibatch that is asked about next: a uniform subset, without replacement.
     #[inline(always)]
-    pub fn draw_rows(&mut self, stream: impl FnOnce() -> Stream) {
+    pub fn draw_rows(&mut self, batches: &mut Rounds, round: u64) {
         if !self.chosen.is_empty() {
-            self.subsets.draw(self.potential.rows() as u32, &mut stream(), &mut self.chosen);
+            self.subsets.draw(self.potential.rows() as u32, batches.stream(round), &mut self.chosen);
         }
     }
 
     /// The same where a difference is asked for.
     #[inline(always)]
-    pub fn draw_rows_of_difference(&mut self, stream: impl FnOnce() -> Stream) {
+    pub fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
         if !self.potential.differences_ignore_rows() {
-            self.draw_rows(stream); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
+            self.draw_rows(batches, round); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
         }
     }
 

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::{Gaussian, Potential, Prior, Surrogate};
-use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
+use consilience_core::rng::{ClientId, Noise, SERVER, Seed};
 use consilience_core::sampler::{Batch, Keys, Local, Participation, Recipe, Synchronise, Uplink, Weighting};
 use consilience_core::step::Schedule;
 use consilience_core::target::Placement;
@@ -102,9 +102,9 @@ fn dg_lmc_with_the_loosest_tether_is_the_prior_here_and_fa_ld_there() {
     let target = gaussian(Prior::gaussian_per_coordinate(&precision.map(|p| 1.0 / p)).unwrap(), Placement::Server, 0.7);
     let draws = run(&loose(vec![0.2, 0.5, 0.3]), &target, DRAWS);
     let seed = Keys::simulation(Seed::new(1), 0).public;
+    let mut noise = Noise::new(seed, SERVER, 2);
     for (k, draw) in (1..).zip(&draws) {
-        let mut z = [0.0; 2];
-        seed.stream(Purpose::Noise, SERVER, k).normals(&mut z);
+        let z = noise.at(k, 0..2);
         let expected: Vec<f64> = z.iter().zip(precision).map(|(z, p)| (0.7f64 / p).sqrt() * z).collect();
         assert!(*draw == expected, "the prior's draw {k}");
     }

@@ -13,14 +13,14 @@ use consilience_core::sampler::{Batch, Participation, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 
-/// Three clients with 6, 15 and 30 rows times `size`, whose means lie `apart` from each other, in four dimensions.
+/// Three clients with 20, 50 and 100 rows times `size`, whose means lie `apart` from each other, in four dimensions.
 fn toy_of(size: usize, apart: f64) -> Target {
     let client = |i: usize| -> Arc<dyn Potential> {
-        let rows = [6, 15, 30][i] * size;
+        let rows = [20, 50, 100][i];
         let centre = [1.0, -0.5, 0.3, 0.8].map(|c| apart * c * (i as f64 - 1.0));
-        // The same thirty rows over and over: sizes differ in nothing but size.
-        let z = normals(60 + i as u64, 4 * 30);
-        let cells = (0..rows * 4).map(|k| z[k % z.len()] + centre[k % 4]).collect();
+        // The same rows over and over: sizes differ in nothing but size.
+        let z = normals(60 + i as u64, 4 * rows);
+        let cells = (0..size * rows * 4).map(|k| z[k % z.len()] + centre[k % 4]).collect();
         Arc::new(Isotropic::new(cells, 4).unwrap())
     };
     Target::new((0..3).map(client).collect(), Prior::Flat, Placement::Server, 1.0).unwrap()

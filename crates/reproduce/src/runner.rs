@@ -15,7 +15,7 @@ use crate::experiment::{Cell, Experiment, Found, Trouble, Values};
 use crate::study::Study;
 
 /// Raised when an experiment's numbers change for the same setting and seed, so that cells kept before are not used.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// The cells of a study, and where they are kept.
 pub struct Work<'a> {

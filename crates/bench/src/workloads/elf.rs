@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{dot, norm_squared};
 use consilience_core::model::{Design, Family, Glm, Potential, Prior, Rows};
-use consilience_core::rng::{ClientId, Purpose, SERVER};
+use consilience_core::rng::{ClientId, Noise, SERVER};
 use consilience_core::sampler::{Keys, Recipe, Sampler, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -120,10 +120,9 @@ impl Elf {
 /// The server does not show the gradient estimate `g` that it used; it follows from two draws and the noise between them.
 struct Balance {
     gamma: f64,
-    keys: Keys,
     x: Vec<f64>,
     g: Vec<f64>,
-    noise: Vec<f64>,
+    noise: Noise,
     /// The parameter as the clients see it.
     sent: Vec<f64>,
     iterations: u64,
@@ -138,10 +137,9 @@ impl Balance {
         let sent = start.iter().map(|x| f64::from(*x as f32)).collect();
         Balance {
             gamma,
-            keys,
             x: start.to_vec(),
             g: zero(),
-            noise: zero(),
+            noise: Noise::new(keys.public, SERVER, start.len()),
             sent,
             iterations: 0,
             products: 0.0,
@@ -153,10 +151,9 @@ impl Balance {
 
 impl Watch for Balance {
     fn draw(&mut self, server: &dyn Sampler) {
-        self.keys.public.stream(Purpose::Noise, SERVER, self.iterations).normals(&mut self.noise);
         let scale = (2.0 * self.gamma).sqrt();
         let new = server.position();
-        for (((g, old), new), z) in self.g.iter_mut().zip(&self.x).zip(new).zip(&self.noise) {
+        for (((g, old), new), z) in self.g.iter_mut().zip(&self.x).zip(new).zip(self.noise.at(self.iterations, 0..new.len())) {
             *g = (old + scale * z - new) / self.gamma;
         }
         self.products += dot(&self.x, &self.g);

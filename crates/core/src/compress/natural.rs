@@ -33,13 +33,13 @@ pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &m
 struct Powers;
 
 impl Powers {
-    /// The power below, and the chance of the one above in units of 2^-32.
+    /// The power below, and the chance of the one above in units of 2^-16.
     #[inline(always)]
     fn neighbours(size: f64) -> (f64, f64) {
         let bits = size.to_bits();
         let fraction = f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0;
         let level = exact_f64(bits >> MANTISSA) - f64::from(1023 - BIAS);
-        if level < 1.0 { (0.0, size * (coin::WORD / power(1))) } else { (level, fraction * coin::WORD) }
+        if level < 1.0 { (0.0, size * (coin::CELLS / power(1))) } else { (level, fraction * coin::CELLS) }
     }
 }
 

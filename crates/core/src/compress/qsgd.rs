@@ -22,18 +22,12 @@ pub(super) fn quantise(levels: u32, v: &[f64], first: usize, stream: &mut Stream
     if norm == 0.0 {
         return Ok(());
     }
-    let top = f64::from(levels);
-    let shares = Shares { per_unit: top / f64::from(norm), top };
-    let out = message.room_for_levels(v.len());
-    if levels < FewShares::TOO_MANY {
-        coin::round_to_levels(v, stream, out, FewShares(Shares { per_unit: shares.per_unit * coin::WORD, top: top * coin::WORD }));
-    } else {
-        coin::round_to_levels(v, stream, out, shares);
-    }
+    let shares = Shares { per_unit: f64::from(levels) / f64::from(norm) * coin::CELLS, top: f64::from(levels) * coin::CELLS };
+    coin::round_to_levels(v, stream, message.room_for_levels(v.len()), shares);
     Ok(())
 }
 
-/// The levels are shares of the norm.
+/// The levels are shares of the norm, counted in cells of 2^-16 of a level.
 #[derive(Clone, Copy)]
 struct Shares {
     per_unit: f64,
@@ -52,34 +46,12 @@ impl Grid for Shares {
     #[inline(always)]
     fn locate(self, size: f64) -> u64 {
         let scaled = self.of(size);
-        let below = coin::floor(scaled);
-        coin::place(below, (scaled - below) * coin::WORD)
-    }
-
-    fn remainder(self, size: f64) -> f64 {
-        let chance = self.of(size) * coin::WORD;
-        chance - chance.floor()
-    }
-}
-
-/// The same where level and chance fit one number of 52 bits: in units of 2^-32 of a level.
-#[derive(Clone, Copy)]
-struct FewShares(Shares);
-
-impl FewShares {
-    const TOO_MANY: u32 = 1 << 19;
-}
-
-impl Grid for FewShares {
-    #[inline(always)]
-    fn locate(self, size: f64) -> u64 {
-        let scaled = self.0.of(size);
         let near = scaled + MAGIC; // rounds to an integer
         (near.to_bits() - MAGIC_BITS).wrapping_sub(u64::from(near - MAGIC > scaled))
     }
 
     fn remainder(self, size: f64) -> f64 {
-        let scaled = self.0.of(size);
+        let scaled = self.of(size);
         scaled - coin::floor(scaled)
     }
 }
@@ -173,17 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn few_and_many_shares_are_the_same_places() {
+    fn places_are_those_of_the_shares() {
         let mut sizes = vec![0.0; 1000];
         Seed::new(1).stream(Purpose::Data, SERVER, 0).normals(&mut sizes);
-        for (top, per_unit) in [(16.0, 3.3), (1024.0, 200.0), (524_287.0, 1e5), (1.0, 1e-290)] {
-            let many = Shares { per_unit, top };
-            let few = FewShares(Shares { per_unit: per_unit * coin::WORD, top: top * coin::WORD });
-            for size in sizes.iter().map(|z| z.abs()).chain([0.0, 1e-200, top / per_unit, 1e300]) {
-                let place = (many.of(size), many.of(size).floor());
-                assert_eq!(few.locate(size), (place.1 as u64) << 32 | ((place.0 - place.1) * coin::WORD) as u64);
-                assert_eq!(few.locate(size), many.locate(size));
-                assert_eq!(few.remainder(size), many.remainder(size));
+        for (levels, per_level) in [(16.0, 3.3), (1024.0, 200.0), (524_287.0, 1e5), (1_073_741_824.0, 1e8), (1.0, 1e-290)] {
+            let shares = Shares { per_unit: per_level * coin::CELLS, top: levels * coin::CELLS };
+            for size in sizes.iter().map(|z| z.abs()).chain([0.0, 1e-200, levels / per_level, 1e300]) {
+                let exact = (size * per_level).min(levels);
+                let (level, chance) = (exact.floor(), (exact - exact.floor()) * coin::CELLS);
+                assert_eq!(shares.locate(size), (level as u64) << 16 | chance as u64);
+                assert_eq!(shares.remainder(size), chance - chance.floor());
             }
         }
     }

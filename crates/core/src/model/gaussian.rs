@@ -130,51 +130,62 @@ wide! {
         for ((moved, x), z) in moved.iter_mut().zip(x).zip(z) {
             *moved = scale * (x - z);
         }
-        // Column by column, which needs no sums across a register. Several eights of rows are summed side by side: a sum waits for the one before.
-        let (blocks, rest) = out.as_chunks_mut::<LANES>();
-        let mut last = [0.0; LANES];
-        for (lane, value) in rest.iter().enumerate() {
-            last[lane] = *value;
-        }
-        let mut done = 0;
-        while done + 2 <= blocks.len() {
-            let [first, second] = if done + 3 == matrix.height && done + 2 == blocks.len() {
-                let sums = sum_eights(matrix, done, moved, [blocks[done], blocks[done + 1], last]);
-                last = sums[2];
-                [sums[0], sums[1]]
-            } else {
-                sum_eights(matrix, done, moved, [blocks[done], blocks[done + 1]])
-            };
-            (blocks[done], blocks[done + 1]) = (first, second);
-            done += 2;
-        }
-        let summed_last = blocks.len() >= 2 && blocks.len() % 2 == 0 && matrix.height == blocks.len() + 1;
-        if done < blocks.len() {
-            [blocks[done]] = sum_eights(matrix, done, moved, [blocks[done]]);
-            done += 1;
-        }
-        if !rest.is_empty() && !summed_last {
-            [last] = sum_eights(matrix, done, moved, [last]);
-        }
-        for (lane, value) in rest.iter_mut().enumerate() {
-            *value = last[lane];
+        for (first, rows) in (0..matrix.height).step_by(3).zip(out.chunks_mut(3 * LANES)) {
+            match matrix.height - first {
+                1 => add_eights(&product::<1>(matrix, first, moved), rows),
+                2 => add_eights(&product::<2>(matrix, first, moved), rows),
+                _ => add_eights(&product::<3>(matrix, first, moved), rows),
+            }
         }
     }
 }
 
-/// `sums + matrix v`, for the rows of `N` eights from number `first` on.
+/// `matrix v`, for the rows of `N` eights from number `first` on. It goes column by column, which needs no sums across a register; even and odd columns are summed apart, since a sum
+/// waits for the one before.
 #[inline(always)]
-fn sum_eights<const N: usize>(matrix: &Columns, first: usize, v: &[f64], sums: [F8; N]) -> [F8; N] {
-    let mut sums = sums;
-    for (column, by) in matrix.eights.chunks_exact(matrix.height).zip(v) {
-        let Some(eights) = column[first..].first_chunk::<N>() else { return sums };
-        for n in 0..N {
+fn product<const N: usize>(matrix: &Columns, first: usize, v: &[f64]) -> [F8; N] {
+    let (mut even, mut odd) = ([[0.0; LANES]; N], [[0.0; LANES]; N]);
+    let (pairs, last) = v.as_chunks::<2>();
+    let columns = matrix.eights.chunks_exact(2 * matrix.height);
+    if let ([by], Some(eights)) = (last, columns.remainder().get(first..).and_then(<[F8]>::first_chunk::<N>)) {
+        add_column(*by, eights, &mut even);
+    }
+    for (both, by) in columns.zip(pairs) {
+        let (one, other) = both.split_at(matrix.height);
+        let (Some(one), Some(other)) = (one[first..].first_chunk::<N>(), other[first..].first_chunk::<N>()) else { break };
+        add_column(by[0], one, &mut even);
+        add_column(by[1], other, &mut odd);
+    }
+    for n in 0..N {
+        for lane in 0..LANES {
+            even[n][lane] += odd[n][lane];
+        }
+    }
+    even
+}
+
+#[inline(always)]
+fn add_column<const N: usize>(by: f64, column: &[F8; N], sums: &mut [F8; N]) {
+    for n in 0..N {
+        for lane in 0..LANES {
+            sums[n][lane] += by * column[n][lane];
+        }
+    }
+}
+
+#[inline(always)]
+fn add_eights(eights: &[F8], out: &mut [f64]) {
+    for (out, eight) in out.chunks_mut(LANES).zip(eights) {
+        if let Ok(whole) = <&mut F8>::try_from(&mut *out) {
             for lane in 0..LANES {
-                sums[n][lane] += by * eights[n][lane];
+                whole[lane] += eight[lane];
+            }
+        } else {
+            for lane in 0..out.len() {
+                out[lane] += eight[lane];
             }
         }
     }
-    sums
 }
 
 /// `U_i(x) = sum_j norm(x - y_j)^2 / 2` over the client's rows `y_j`: QLSD sec. 4, the toy Gaussian.
@@ -336,7 +347,7 @@ fn check_symmetric(what: &'static str, matrix: &[f64], d: usize) -> Result<(), D
 mod tests {
     use super::*;
 
-    /// Eights of rows are summed in ones, twos and threes, with a short one behind them or not: all give the sums of one row after the other, bit for bit.
+    /// Eights of rows are summed in ones, twos and threes, with a short one behind them or not: all give the sums of each row alone, bit for bit.
     #[test]
     fn products_of_every_size_are_plain_sums() {
         for d in 1..=40 {
@@ -347,8 +358,11 @@ mod tests {
             let mut out = start.to_vec();
             add_product(&Columns::new(&matrix, d), x, from, 0.3, &mut out, &mut vec![0.0; d]);
             for (row, out) in out.iter().enumerate() {
-                let plain = (0..d).fold(start[row], |sum, column| sum + 0.3 * (x[column] - from[column]) * matrix[column * d + row]);
-                assert_eq!(*out, plain, "row {row} of {d}");
+                let term = |column: usize| 0.3 * (x[column] - from[column]) * matrix[column * d + row];
+                let last = if d % 2 == 1 { term(d - 1) } else { 0.0 };
+                let even = (0..d - d % 2).step_by(2).fold(last, |sum, column| sum + term(column));
+                let odd = (1..d).step_by(2).fold(0.0, |sum, column| sum + term(column));
+                assert_eq!(*out, start[row] + (even + odd), "row {row} of {d}");
             }
         }
     }

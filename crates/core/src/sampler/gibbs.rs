@@ -9,7 +9,7 @@
 //! The law of `x` is the posterior up to the bias of `rho` and of the step. A Gaussian prior at the server is part of the draw, which is then exact; the paper's server has none.
 
 use crate::model::Prior;
-use crate::rng::{Purpose, SERVER, Seed};
+use crate::rng::{Noise, SERVER, Seed};
 use crate::target::{Placement, Target};
 
 /// The law of the server's parameter given its clients'.
@@ -18,24 +18,26 @@ pub(super) struct Conditional {
     /// `Q`, a number for each coordinate.
     precision: Vec<f64>,
     temperature: f64,
-    noise: Vec<f64>,
+    noise: Noise,
 }
 
 impl Conditional {
     /// Clients that are tied with `1 / rho_c` in all.
-    pub(super) fn new(target: &Target, pulls: f64) -> Self {
+    pub(super) fn new(target: &Target, pulls: f64, seed: Seed) -> Self {
         let mut precision = vec![pulls; target.dim()];
         if let (Placement::Server, Prior::Gaussian(prior)) = (&target.placement, &target.prior) {
             precision.iter_mut().zip(prior).for_each(|(q, p)| *q += p);
         }
-        Conditional { precision, temperature: target.temperature, noise: vec![0.0; target.dim()] }
+        Conditional { precision, temperature: target.temperature, noise: Noise::new(seed, SERVER, target.dim()) }
     }
 
     /// Turn `sum_c x_c / rho_c` into a draw of `x`.
-    pub(super) fn draw(&mut self, seed: Seed, iteration: u64, sum: &mut [f64]) {
-        seed.stream(Purpose::Noise, SERVER, iteration).normals(&mut self.noise);
-        for ((x, q), z) in sum.iter_mut().zip(&self.precision).zip(&self.noise) {
-            *x = *x / q + (self.temperature / q).sqrt() * z;
+    pub(super) fn draw(&mut self, iteration: u64, sum: &mut [f64]) {
+        for stretch in self.noise.stretches() {
+            let noise = self.noise.at(iteration, stretch.clone());
+            for ((x, q), z) in sum[stretch.clone()].iter_mut().zip(&self.precision[stretch]).zip(noise) {
+                *x = *x / q + (self.temperature / q).sqrt() * z;
+            }
         }
     }
 }

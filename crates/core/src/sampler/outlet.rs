@@ -3,30 +3,30 @@
 use super::Keys;
 use crate::compress::{Channel, Precision};
 use crate::protocol::{Kind, Payload, Reply, Sender};
-use crate::rng::{ClientId, Purpose};
+use crate::rng::{ClientId, Purpose, Rounds};
 
 /// Where a client's vectors leave it.
 #[derive(Debug)]
 pub(super) struct Outlet {
-    id: ClientId,
     precision: Precision,
-    sender: Option<Sender>,
-    keys: Keys,
-    /// Whether the compression's random numbers are public: both sides need them then.
-    shared_stream: bool,
+    /// The compressor, where there is one, and its random numbers.
+    sender: Option<(Sender, Rounds)>,
 }
 
 impl Outlet {
     pub(super) fn new(id: ClientId, precision: Precision, channel: Option<Channel>, keys: Keys) -> Self {
-        let shared_stream = channel.is_some_and(|c| c.compressor().needs_shared_stream());
-        Outlet { id, precision, sender: channel.map(Sender::new), keys, shared_stream }
+        let sender = |channel: Channel| {
+            // Both sides need the random numbers of some.
+            let seed = if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
+            (Sender::new(channel), Rounds::new(seed, Purpose::Compress, id))
+        };
+        Outlet { precision, sender: channel.map(sender) }
     }
 
     /// Send `vector`, compressed where there is a compressor; uncompressed it is rounded in place.
     pub(super) fn send<'a>(&'a mut self, kind: Kind, vector: &'a mut [f64], round: u64) -> Reply<'a> {
-        let seed = if self.shared_stream { self.keys.public } else { self.keys.private };
         let payload = match &mut self.sender {
-            Some(sender) => sender.send(vector, &mut seed.stream(Purpose::Compress, self.id, round)),
+            Some((sender, streams)) => sender.send(vector, streams.stream(round)),
             None => {
                 self.precision.round(vector);
                 Payload::Plain(vector, self.precision)

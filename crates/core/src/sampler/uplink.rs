@@ -22,7 +22,7 @@ use crate::error::DataError;
 use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
 use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
-use crate::rng::{ClientId, Purpose, SERVER, Seed};
+use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
 use crate::target::{Placement, Site, Target};
@@ -58,7 +58,7 @@ pub struct Server {
     /// `eta + sum_{i in A} omega_i g_i`, and what the memory will absorb, so far.
     weighted: Vec<f64>,
     absorbed: Vec<f64>,
-    noise: Vec<f64>,
+    noise: Noise,
     /// Who answers, where clients may stay away.
     attendance: Option<Attendance>,
 }
@@ -90,7 +90,7 @@ impl Server {
             seen: vec![0; b],
             weighted: vec![0.0; d],
             absorbed: vec![0.0; d],
-            noise: vec![0.0; d],
+            noise: Noise::new(public, SERVER, d),
             attendance: if let Participation::Elastic(p) = &recipe.participation { Some(Attendance::new(p, d)) } else { None },
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
@@ -190,8 +190,11 @@ impl Exchange for Server {
             add_scaled(1.0, &anchor.residual, drift);
         }
         self.prior.add_gradient(&self.x, 1.0, drift);
-        self.public.stream(Purpose::Noise, SERVER, self.round).normals(&mut self.noise);
-        langevin(&mut self.x, self.step.at(self.round), self.temperature, drift, &self.noise);
+        let (round, step) = (self.round, self.step.at(self.round));
+        for stretch in self.noise.stretches() {
+            let noise = self.noise.at(round, stretch.clone());
+            langevin(&mut self.x[stretch.clone()], step, self.temperature, &drift[stretch], noise);
+        }
         self.round += 1;
         if !norm_squared(&self.x).is_finite() {
             return Event::Diverged;
@@ -255,7 +258,7 @@ pub struct Client {
     /// Whether the memory has its first gradient, where it starts from one.
     started: bool,
     outlet: Outlet,
-    private: Seed,
+    batches: Rounds,
     /// `w`: where the client stands.
     position: Vec<f64>,
     reference: Vec<f64>,
@@ -300,7 +303,7 @@ impl Client {
             memory_rule: recipe.memory_rule,
             started: false,
             outlet: Outlet::new(id, recipe.plain(), channel, keys),
-            private: keys.private,
+            batches: Rounds::new(keys.private, Purpose::Batch, id),
             position: vec![0.0; d],
             reference: vec![0.0; d],
             anchor: vec![0.0; d],
@@ -317,19 +320,17 @@ impl Client {
     #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
-        let (private, id, round) = (self.private, self.site.id(), self.round);
-        let batch = || private.stream(Purpose::Batch, id, round);
         match &self.oracle {
             Oracle::Plain => {
-                self.site.draw_rows(batch);
+                self.site.draw_rows(&mut self.batches, self.round);
                 self.gradient.fill(0.0);
             }
             Oracle::FixedPoint(_) => {
-                self.site.draw_rows_of_difference(batch);
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
                 self.gradient.fill(0.0);
             }
             Oracle::Svrg { .. } => {
-                self.site.draw_rows_of_difference(batch);
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
                 self.gradient.copy_from_slice(&self.anchor);
             }
         }

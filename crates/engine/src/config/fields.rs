@@ -63,7 +63,7 @@ pub const FIELDS: &[Field] = &[
         "arithmetic",
         "\"f64\", \"f32\"",
         "f64",
-        "softmax: with how many bits sums over rows are computed; f32 takes half the time",
+        "softmax: with how many bits sums over rows are computed; f32 is faster, and gradients are right to some 1e-6 of their size",
     ),
     field("target", "intercept", "true or false", "true", "linear, logistic, softmax: put a column of ones first"),
     field("target", "prior", "table", "flat; with [data] or a formula gaussian of variance 6.25", "one prior for the whole federation"),

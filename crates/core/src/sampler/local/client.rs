@@ -1,5 +1,7 @@
 //! Walk on one client's potential, with noise that is partly everybody's.
 
+use std::ops::Range;
+
 use super::super::Keys;
 use super::super::outlet::Outlet;
 use super::super::recipe::Local;
@@ -8,9 +10,9 @@ use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
 use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task};
-use crate::rng::{ClientId, Purpose, SERVER, Stream};
+use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER};
 use crate::snapshot::{SnapshotError, State, Visit};
-use crate::step::{Schedule, langevin};
+use crate::step::{Schedule, langevin_scaled};
 use crate::target::{Site, Target};
 
 /// A client of family B.
@@ -20,13 +22,11 @@ pub struct Client {
     step: Schedule,
     temperature: f64,
     inverse_weight: f64,
-    shared_scale: f64,
-    private_scale: f64,
     outlet: Outlet,
     /// How fast the memory of the parameter follows, and the memory `h_c`.
     memory_rate: Option<f64>,
     memory: Option<Vec<f64>>,
-    keys: Keys,
+    batches: Rounds,
     x: Vec<f64>,
     /// `1 / rho_c` and the server's parameter, where the client is tied to it; no parameter before the first.
     pull: Option<f64>,
@@ -37,7 +37,7 @@ pub struct Client {
     next: Control,
     next_from: Option<u64>,
     drift: Vec<f64>,
-    noise: Noise,
+    noise: Blend,
     sent: Vec<f64>,
     /// The order that is being worked on: what it asks, in which round, and how far it is done.
     task: Task,
@@ -80,12 +80,10 @@ impl Client {
             step: recipe.step,
             temperature: target.temperature,
             inverse_weight: 1.0 / p,
-            shared_scale: rho,
-            private_scale: private_variance.sqrt(),
             outlet: Outlet::new(id, recipe.precision, channel, keys),
             memory_rate: recipe.memory_rate(),
             memory: None,
-            keys,
+            batches: Rounds::new(keys.private, Purpose::Batch, id),
             x: vec![0.0; d],
             pull: recipe.pull(id.index()),
             centre: None,
@@ -93,7 +91,13 @@ impl Client {
             next: control,
             next_from: None,
             drift: vec![0.0; d],
-            noise: Noise { sum: vec![0.0; d.min(STRETCH)], private: vec![0.0; d.min(STRETCH)] },
+            noise: Blend {
+                shared_scale: rho,
+                shared: Noise::new(keys.public, SERVER, d),
+                private_scale: private_variance.sqrt(),
+                private: Noise::new(keys.private, id, d),
+                both: vec![0.0; if rho > 0.0 && private_variance > 0.0 { d } else { 0 }],
+            },
             sent: vec![0.0; d],
             task: Task::Gradient,
             round: 0,
@@ -119,11 +123,9 @@ impl Client {
             return;
         }
         self.renew_reference(k);
-        let (private, id) = (self.keys.private, self.site.id());
-        let batch = || private.stream(Purpose::Batch, id, k);
         match &self.reference {
             None => {
-                self.site.draw_rows(batch);
+                self.site.draw_rows(&mut self.batches, k);
                 self.drift.fill(0.0);
                 if let (Some(pull), Some(centre)) = (self.pull, &self.centre) {
                     for ((g, x), centre) in self.drift.iter_mut().zip(&self.x).zip(centre) {
@@ -132,7 +134,7 @@ impl Client {
                 }
             }
             Some(control) => {
-                self.site.draw_rows_of_difference(batch);
+                self.site.draw_rows_of_difference(&mut self.batches, k);
                 self.drift.copy_from_slice(&control.gradient);
             }
         }
@@ -140,48 +142,40 @@ impl Client {
     }
 
     fn step(&mut self, k: u64) {
-        if self.reference.is_none() {
-            for g in &mut self.drift {
-                *g *= self.inverse_weight;
-            }
-        }
         let (step, temperature) = (self.step.at(k), self.temperature);
-        let mut shared = self.keys.public.stream(Purpose::Noise, SERVER, k);
-        let mut private = self.keys.private.stream(Purpose::Noise, self.site.id(), k);
-        for (x, drift) in self.x.chunks_mut(STRETCH).zip(self.drift.chunks(STRETCH)) {
-            let noise = self.noise.draw(x.len(), (self.shared_scale, &mut shared), (self.private_scale, &mut private));
-            langevin(x, step, temperature, drift, noise);
+        let weight = if self.reference.is_none() { self.inverse_weight } else { 1.0 };
+        for stretch in self.noise.private.stretches() {
+            let noise = self.noise.at(k, stretch.clone());
+            langevin_scaled(&mut self.x[stretch.clone()], step, temperature, (weight, &self.drift[stretch]), noise);
         }
     }
 }
 
-/// Noise is drawn and used so many coordinates at a time, while they are in the cache: a whole number of a stream's refills.
-const STRETCH: usize = 1024;
-
-/// Room for the noise of one stretch.
+/// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`: noise that is partly everybody's.
 #[derive(Debug)]
-struct Noise {
-    sum: Vec<f64>,
-    private: Vec<f64>,
+struct Blend {
+    shared_scale: f64,
+    shared: Noise,
+    private_scale: f64,
+    private: Noise,
+    both: Vec<f64>,
 }
 
-impl Noise {
-    /// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`, for the next `n` coordinates; each part is a scale and its stream.
-    fn draw(&mut self, n: usize, shared: (f64, &mut Stream), private: (f64, &mut Stream)) -> &[f64] {
-        let (sum, own) = (&mut self.sum[..n], &mut self.private[..n]);
-        if shared.0 > 0.0 {
-            shared.1.normals(sum);
-            for z in &mut *sum {
-                *z *= shared.0;
-            }
-        } else {
-            sum.fill(0.0);
+impl Blend {
+    /// The noise of an iteration in one stretch, as a factor and a vector.
+    fn at(&mut self, k: u64, stretch: Range<usize>) -> (f64, &[f64]) {
+        if self.private_scale == 0.0 {
+            return (self.shared_scale, self.shared.at(k, stretch));
         }
-        if private.0 > 0.0 {
-            private.1.normals(own);
-            add_scaled(private.0, own, sum);
+        if self.shared_scale == 0.0 {
+            return (self.private_scale, self.private.at(k, stretch));
         }
-        sum
+        let both = &mut self.both[stretch.clone()];
+        let (shared, private) = (self.shared.at(k, stretch.clone()), self.private.at(k, stretch));
+        for ((sum, zs), z) in both.iter_mut().zip(shared).zip(private) {
+            *sum = self.shared_scale * zs + self.private_scale * z;
+        }
+        (1.0, both)
     }
 }
 

@@ -82,7 +82,7 @@ impl Server {
         recipe.precision.round(&mut x);
         let sync_probability = if let Synchronise::Randomly(p) = recipe.synchronise { p } else { 0.0 };
         let pulls: Option<Vec<f64>> = (0..b).map(|c| recipe.pull(c)).collect();
-        let conditional = pulls.as_ref().map(|pulls| Conditional::new(target, pulls.iter().sum()));
+        let conditional = pulls.as_ref().map(|pulls| Conditional::new(target, pulls.iter().sum(), public));
         let mut server = Server {
             weights: pulls.unwrap_or_else(|| recipe.weights.clone()),
             synchronise: recipe.synchronise,
@@ -215,7 +215,7 @@ impl Exchange for Server {
             }
         }
         if let (Phase::WalkToAverage { steps }, Some(conditional)) = (self.phase, &mut self.conditional) {
-            conditional.draw(self.public, self.iteration + steps, &mut self.sum);
+            conditional.draw(self.iteration + steps, &mut self.sum);
         }
         self.precision.round(&mut self.sum);
         if !norm_squared(&self.sum).is_finite() {

@@ -1,0 +1,114 @@
+//! Draw the Langevin noise of one party, iteration by iteration.
+
+use std::ops::Range;
+
+use super::blocks::{self, GROUP};
+use super::{ClientId, Purpose, Seed};
+
+/// Coordinates whose noise is drawn and used together, while they are in the cache: a whole number of groups.
+const STRETCH: usize = 1024;
+/// Lots that are drawn together where they will be used one after the other.
+const AHEAD: u64 = 4;
+
+/// Standard normals for every iteration of one party: a pure function of seed, party, dimension and iteration.
+///
+/// Short vectors share what one address gives: a *lot* of so many iterations in a row. What is kept here was drawn already or is likely to be asked next; it is no state.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    seed: Seed,
+    client: ClientId,
+    dim: usize,
+    /// Iterations of a lot.
+    per: u64,
+    /// Which lots are here.
+    held: Range<u64>,
+    normals: Vec<f64>,
+}
+
+impl Noise {
+    /// The noise of a client, or of all together at [`super::SERVER`].
+    pub fn new(seed: Seed, client: ClientId, dim: usize) -> Self {
+        let per = (GROUP / dim.max(1)).max(1);
+        let room = if dim <= GROUP { AHEAD as usize * per * dim } else { dim.min(STRETCH) };
+        Noise { seed, client, dim, per: per as u64, held: 0..0, normals: vec![0.0; room] }
+    }
+
+    /// The coordinates, cut into stretches to be asked for one after the other.
+    pub fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let dim = self.dim;
+        (0..dim).step_by(STRETCH).map(move |start| start..dim.min(start + STRETCH))
+    }
+
+    /// The noise of an iteration in one of the stretches.
+    #[inline]
+    pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+        let lot = iteration / self.per;
+        if self.dim > GROUP {
+            let normals = &mut self.normals[..stretch.len()];
+            let place = self.seed.place(Purpose::Noise, self.client, lot);
+            blocks::normals(&place, (stretch.start / 16) as u32, stretch.len(), normals);
+            return normals;
+        }
+        if !self.held.contains(&lot) {
+            self.draw(lot);
+        }
+        let first = ((lot - self.held.start) * self.per + iteration % self.per) as usize * self.dim;
+        &self.normals[first..first + self.dim]
+    }
+
+    fn draw(&mut self, lot: u64) {
+        let each = self.per as usize * self.dim;
+        let lots = if lot == self.held.end { AHEAD } else { 1 };
+        let place = self.seed.place(Purpose::Noise, self.client, lot);
+        blocks::normals(&place, 0, each, &mut self.normals[..lots as usize * each]);
+        self.held = lot..lot + lots;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(noise: &mut Noise, iteration: u64) -> Vec<f64> {
+        noise.stretches().flat_map(|stretch| noise.at(iteration, stretch).to_vec()).collect()
+    }
+
+    #[test]
+    fn noise_does_not_depend_on_what_was_drawn_before() {
+        for dim in [0, 1, 3, 20, 33, 63, 64, 65, 1023, 1024, 1025, 3000] {
+            let fresh = || Noise::new(Seed::new(4), ClientId(2), dim);
+            let mut in_order = fresh();
+            let mut back_and_forth = fresh();
+            for iteration in (0..40).chain([7, 8, 1000, 1001, 5]) {
+                let alone = whole(&mut fresh(), iteration);
+                assert_eq!(alone.len(), dim);
+                assert_eq!(whole(&mut in_order, iteration), alone, "{dim}: {iteration}");
+                whole(&mut back_and_forth, iteration ^ 13);
+                assert_eq!(whole(&mut back_and_forth, iteration), alone, "{dim}: {iteration}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_normal_is_used_twice() {
+        for dim in [1, 3, 20, 50, 64, 65, 1500] {
+            let mut noise = Noise::new(Seed::new(4), ClientId(2), dim);
+            let mut all: Vec<u64> = (0..200).flat_map(|k| whole(&mut noise, k)).map(f64::to_bits).collect();
+            let drawn = all.len();
+            all.sort_unstable();
+            all.dedup();
+            // Of 32-bit numbers some are equal by chance: about n^2 / 2^26 of n where they are densest.
+            assert!(all.len() + 2 + drawn * drawn / (1 << 24) >= drawn, "{dim}: {} of {drawn}", all.len());
+        }
+    }
+
+    #[test]
+    fn a_lot_is_the_stream_at_its_address() {
+        let mut stream = vec![0.0; 60];
+        Seed::new(4).stream(Purpose::Noise, ClientId(2), 5).normals(&mut stream);
+        let mut noise = Noise::new(Seed::new(4), ClientId(2), 20);
+        for k in 0..3 {
+            assert_eq!(noise.at(15 + k, 0..20), &stream[20 * k as usize..][..20]);
+        }
+    }
+}
