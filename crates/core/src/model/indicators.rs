@@ -4,8 +4,8 @@
 //! in units of 2^-40 (`fixed.rs`). Sums of integers depend neither on their order nor on their history, so what is kept from the last point, and renewed for the rows that have an entry
 //! where the point moved, is what a fresh sum would be, bit for bit.
 //!
-//! The gradient is that of predictors whose every term is rounded by 2^-41 at most, with every slope right to 0.6 * 2^-40. A coordinate of `n` rows that have `k` entries each is within
-//! `n (1 + k/8) 2^-40` times its entry of the plain sum, and far nearer as a rule, since roundings cancel.
+//! Every term of a predictor is rounded by 2^-41 at most, and every probability by 0.6 * 2^-40. So a coordinate to which `n` rows of `k` entries add is within `n (0.6 + k/8) 2^-40` of the
+//! exact sum, times what the column's entries are, and far nearer as a rule, since roundings cancel.
 
 use std::cmp::Reverse;
 
@@ -92,7 +92,7 @@ pub struct Memo {
     sums: Box<Table<i64>>,
     /// The sum of all slopes.
     total: i64,
-    /// What is found of rows that are renewed together.
+    /// Of rows that are renewed together first the predictors, then the probabilities.
     renewed: Vec<[i64; LANES]>,
 }
 
@@ -277,8 +277,7 @@ impl Indicators {
     /// Move the predictors of some rows, and what follows from them. From `long` on they have other marks than the first.
     #[inline(always)]
     fn renew_rows(&self, places: &[u32], long: usize, by: i64, memo: &mut Memo) {
-        let Memo { rows, renewed, sums, total, .. } = memo;
-        let (rows, sums): (&mut [Kept], &mut Table<i64>) = (rows, sums);
+        let (rows, sums, renewed): (&mut [Kept], &mut Table<i64>, &mut [_]) = (&mut memo.rows, &mut memo.sums, &mut memo.renewed);
         for (place, predictor) in places.iter().zip(renewed.as_flattened_mut()) {
             let row = &mut rows[*place as usize];
             row.predictor += by;
@@ -319,7 +318,7 @@ impl Indicators {
         for (column, sum) in self.frequent.iter().zip(often.as_flattened()) {
             sums[*column as usize] += sum;
         }
-        *total += all;
+        memo.total += all;
     }
 }
 
@@ -342,7 +341,7 @@ fn partitions(holders: &[Vec<u32>], rows: usize) -> Vec<Partition> {
         holders_of.iter().for_each(|row| group[*row as usize] = start);
         covered += holders_of.len();
         if covered == rows {
-            let most = (start..column).fold(column, |most, k| if holders[k].len() > holders[most].len() { k } else { most });
+            let most = (start..=column).fold(start, |most, k| if holders[k].len() > holders[most].len() { k } else { most });
             found.push(Partition { start, end: column + 1, implied: most });
             (start, covered) = (column + 1, 0);
         }
@@ -372,21 +371,133 @@ wide! {
                 first = next;
             }
         }
-        let Memo { renewed, sums, total, .. } = memo;
+        let (sums, before) = (&mut memo.sums, memo.renewed.as_flattened_mut()); // the sums of all columns before each: there is room for them
         for levels in &index.partitions {
             sums[levels.implied] = 0;
         }
-        let sums_before = renewed.as_flattened_mut();
         let mut sum = 0;
-        sums_before[0] = 0;
-        for (before, column) in sums_before[1..].iter_mut().zip(&sums[..index.values.len()]) {
+        before[0] = 0;
+        for (before, column) in before[1..].iter_mut().zip(&sums[..index.values.len()]) {
             sum += column;
             *before = sum;
         }
         for levels in &index.partitions {
-            sums[levels.implied] = *total - (sums_before[levels.end] - sums_before[levels.start]);
+            sums[levels.implied] = memo.total - (before[levels.end] - before[levels.start]);
         }
         index.add_sums(&memo.sums[..], scale, out);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::normals;
+    use crate::model::{Family, Glm, Potential, Rows};
+
+    const ROWS: u32 = 2000;
+    const COLUMNS: usize = 58;
+
+    /// Three attributes of 5, 3 and 40 levels, a constant, and nine columns that rows have or not; with `scaled` entries other than 1.
+    fn census(scaled: bool) -> Glm {
+        let row = |j: u32| {
+            let hash = (j + 1).wrapping_mul(2_654_435_761) >> 7;
+            let mut columns = vec![hash % 7 % 5, 5 + hash / 5 % 3, 8 + hash / 64 % 40, 48];
+            columns.extend((0..9).filter(|k| hash >> (k + 8) & 3 == 0 || j % 50 == 7).map(|k| 49 + k));
+            columns.into_iter().map(|c| (c, if scaled { 0.25 + f64::from(c % 4) } else { 1.0 })).collect()
+        };
+        let response = (0..ROWS).map(|j| f64::from(u8::from(j % 3 == 0 || j % 7 == 2))).collect();
+        Glm::new(Design::sparse((0..ROWS).map(row), COLUMNS).unwrap(), response, Family::Bernoulli).unwrap()
+    }
+
+    fn fresh(model: &Glm, x: &[f64]) -> Vec<u64> {
+        let mut out = vec![0.5; COLUMNS];
+        model.add_gradient(x, Rows::All, 1.3, &mut out, &mut vec![0.0; model.scratch()]);
+        out.iter().map(|g| g.to_bits()).collect()
+    }
+
+    fn remembered(model: &Glm, memo: &mut Memo, x: &[f64]) -> Vec<u64> {
+        let mut out = vec![0.5; COLUMNS];
+        model.add_gradient_near(memo, x, 1.3, &mut out, &mut vec![0.0; model.scratch()]);
+        out.iter().map(|g| g.to_bits()).collect()
+    }
+
+    #[test]
+    fn what_is_renewed_is_what_is_computed_anew() {
+        for scaled in [false, true] {
+            let model = census(scaled);
+            let mut memo = model.memo().unwrap();
+            let (mut x, steps) = (normals(1, COLUMNS), normals(2, 1200));
+            let mut renewed = 0;
+            for (k, step) in steps.iter().enumerate() {
+                match k % 100 {
+                    40 => x = normals(3 + k as u64, COLUMNS),                             // far away
+                    60..65 => (0..k % 12).for_each(|c| x[(7 * c + k) % COLUMNS] += step), // several at once, and then too many
+                    80 => x[5] = 1e5,                                                     // beyond reach
+                    81 => x[5] = 0.1,                                                     // and back
+                    90 => {}                                                              // nowhere
+                    _ => x[(k * k + 3 * k) % COLUMNS] += step,
+                }
+                renewed += usize::from(!memo.rows.is_empty());
+                assert_eq!(remembered(&model, &mut memo, &x), fresh(&model, &x), "step {k}");
+                if k == 700 {
+                    memo = model.memo().unwrap(); // as a chain that is restored
+                }
+            }
+            assert!((1000..1200).contains(&renewed), "{renewed}");
+        }
+    }
+
+    #[test]
+    fn exact_sums_are_near_plain_ones() {
+        for scaled in [false, true] {
+            let model = census(scaled);
+            let every: Vec<u32> = (0..ROWS).collect();
+            for at in 0..20 {
+                let x = normals(50 + at, COLUMNS);
+                let (mut exact, mut plain) = (vec![0.0; COLUMNS], vec![0.0; COLUMNS]);
+                model.add_gradient(&x, Rows::Some(&every), 1.0, &mut exact, &mut vec![0.0; model.scratch()]);
+                let mut rest = vec![0.0; COLUMNS];
+                for part in every.chunks(2) {
+                    model.add_gradient(&x, Rows::Some(part), 1.0, &mut plain, &mut rest); // so few rows are summed plainly
+                }
+                let largest = exact.iter().zip(&plain).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                let bound = f64::from(ROWS) * (0.6 + 13.0 / 8.0) * fixed::UNIT * if scaled { 3.25 } else { 1.0 };
+                assert!(largest < bound / 10.0 && largest > 0.0, "{largest:e} against {bound:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_parameter_is_summed_plainly() {
+        let model = census(false);
+        let index = Indicators::new(&Design::sparse([vec![(0, 1.0), (2, -3.0)]], 4).unwrap()).unwrap();
+        assert!(index.reaches(&[0.0, 64.0, -64.0, 64.0]) && !index.reaches(&[0.0, 64.1, 0.0, 0.0]) && !index.reaches(&[f64::NAN; 4]));
+        let mut x = normals(1, COLUMNS);
+        let mut memo = model.memo().unwrap();
+        x[48] = 1e4; // every row has it
+        let gradient: Vec<f64> = remembered(&model, &mut memo, &x).into_iter().map(f64::from_bits).collect();
+        let zeros = (0..ROWS).filter(|j| !(j % 3 == 0 || j % 7 == 2)).count();
+        assert!((gradient[48] - 0.5 - 1.3 * zeros as f64).abs() < 1e-9); // all probabilities are 1
+        assert!(memo.rows.is_empty());
+    }
+
+    #[test]
+    fn levels_of_an_attribute_are_found() {
+        let row = |j: u32| {
+            let either = if j.is_multiple_of(2) { [6, 7] } else { [7, 8] };
+            [j % 4 / 3, 2, 3 + j % 3].into_iter().chain(either).map(|column| (column, 1.0)).collect()
+        };
+        let index = Indicators::new(&Design::sparse((0..12).map(row), 9).unwrap()).unwrap();
+        let found: Vec<_> = index.partitions.iter().map(|levels| (levels.start, levels.end, levels.implied)).collect();
+        assert_eq!(found, [(0, 2, 0), (2, 3, 2), (3, 6, 3), (7, 8, 7)]);
+    }
+
+    #[test]
+    fn only_columns_of_equal_entries_are_indicators() {
+        let index = |entries: [f64; 2]| Indicators::new(&Design::sparse(entries.map(|entry| vec![(1, entry)]), 2).unwrap());
+        assert!(index([2.0, 2.0]).is_some() && index([2.0, 1.0]).is_none());
+        assert!(Indicators::new(&Design::sparse([vec![(3, 1.0)]], MOST_COLUMNS + 1).unwrap()).is_none());
+        assert!(Indicators::new(&Design::dense(vec![1.0; 6], 3).unwrap()).is_none());
     }
 }

@@ -1,0 +1,120 @@
+//! A model that remembers the last point gives the chain that it would give without, bit for bit, and one that was restored in the middle goes on as if nothing had happened.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use consilience_core::compress::Compressor;
+use consilience_core::model::{Design, Family, Glm, Potential, Prior, Rows};
+use consilience_core::sampler::{Recipe, Uplink};
+use consilience_core::snapshot::{restore, save};
+use consilience_core::step::Schedule;
+use consilience_core::target::{Placement, Target};
+
+const LEVELS: [u32; 5] = [6, 2, 4, 13, 5];
+const DIM: usize = 30;
+
+/// The same potential without a memo.
+#[derive(Debug)]
+struct Forgetful(Glm);
+
+impl Potential for Forgetful {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
+    fn scratch(&self) -> usize {
+        self.0.scratch()
+    }
+
+    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
+        self.0.value(x, scratch)
+    }
+
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.0.add_gradient(x, rows, scale, out, scratch);
+    }
+
+    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.0.add_gradient_difference(x, z, rows, scale, out, scratch);
+    }
+
+    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.0.add_hessian_vector(x, v, scale, out, scratch);
+    }
+
+    fn row_smoothness(&self, row: usize) -> f64 {
+        self.0.row_smoothness(row)
+    }
+}
+
+/// Three clients whose rows have one level of each attribute.
+fn one_hot(forgetful: bool) -> Target {
+    let client = |i: u64| -> Arc<dyn Potential> {
+        let z = normals(300 + i, 900 * LEVELS.len());
+        let row = |z: &[f64]| {
+            let mut first = 0;
+            let mut level = |(levels, z): (&u32, &f64)| {
+                first += levels;
+                (first - levels + ((z.abs() * f64::from(*levels) * 0.4) as u32).min(levels - 1), 1.0)
+            };
+            LEVELS.iter().zip(z).map(&mut level).collect()
+        };
+        let design = Design::sparse(z.chunks_exact(LEVELS.len()).map(row), DIM).unwrap();
+        let response = z.chunks_exact(LEVELS.len()).map(|z| f64::from(u8::from(z[0] + z[3] > 0.4))).collect();
+        let model = Glm::new(design, response, Family::Bernoulli).unwrap();
+        assert!(model.memo().is_some());
+        if forgetful { Arc::new(Forgetful(model)) } else { Arc::new(model) }
+    };
+    Target::new((0..3).map(client).collect(), Prior::gaussian(4.0, DIM).unwrap(), Placement::Server, 1.0).unwrap()
+}
+
+/// Moves of one coordinate, of some, and of all.
+fn recipes() -> Vec<Recipe> {
+    let (step, top) = (Schedule::Constant(1e-3), Compressor::top_k);
+    let recipes =
+        [Uplink::b_elf(step, top(1), top(1)), Uplink::b_elf(step, top(3), top(10)), Uplink::b_elf(step, top(2), top(1)), Uplink::lmc(step)];
+    recipes.into_iter().map(Recipe::Uplink).collect()
+}
+
+#[test]
+fn a_memo_changes_no_draw_and_no_bit_on_the_wire() {
+    for recipe in recipes() {
+        let [mut with, mut without] = [false, true].map(|forgetful| start(&recipe, &one_hot(forgetful), &[0.2; DIM], 5, 0));
+        assert_eq!(with.draws(300), without.draws(300));
+        assert_eq!(with.ledger, without.ledger);
+    }
+}
+
+#[test]
+fn a_memo_is_no_state() {
+    let target = one_hot(false);
+    for recipe in recipes() {
+        for before in [1, 2, 3, 50] {
+            let mut whole = start(&recipe, &target, &[0.2; DIM], 5, 0);
+            whole.draws(before);
+            let mut resumed = start(&recipe, &target, &[7.0; DIM], 5, 0);
+            restore(&mut resumed.server, &save(&mut whole.server)).unwrap();
+            for (to, from) in resumed.clients.iter_mut().zip(&mut whole.clients) {
+                restore(to, &save(from)).unwrap();
+            }
+            assert_eq!(resumed.draws(60), whole.draws(60));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_allocated_once_a_memo_is_there() {
+    for recipe in recipes() {
+        let mut chain = start(&recipe, &one_hot(false), &[0.2; DIM], 5, 0);
+        let mut draw = |n: usize| (0..n).for_each(|_| drop(chain.draw().len()));
+        draw(30);
+        assert_eq!(allocation_counter::measure(|| draw(100)).count_total, 0);
+    }
+}
