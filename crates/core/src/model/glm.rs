@@ -142,7 +142,7 @@ impl Potential for Glm {
         match &self.indicators {
             Some(exact) if exact.reaches(x) => {
                 let (sums, tables) = pulp::bytemuck::cast_slice_mut(scratch).split_at_mut(self.dim());
-                sum_slopes(self, coded, exact, x, rows, sums, tables, &mut []);
+                sum_slopes(self, (coded, exact), x, rows, sums, tables, &mut []);
                 exact.add_sums(sums, scale, out);
             }
             _ => add_coded_gradient(self, coded, x, rows, scale, out, scratch),
@@ -162,7 +162,7 @@ impl Potential for Glm {
             Renewal::Leave => self.add_gradient(x, Rows::All, scale, out, scratch),
             Renewal::Keep => {
                 let (rows, sums) = exact.room(memo);
-                sum_slopes(self, coded, exact, x, Rows::All, sums, pulp::bytemuck::cast_slice_mut(scratch), rows);
+                sum_slopes(self, (coded, exact), x, Rows::All, sums, pulp::bytemuck::cast_slice_mut(scratch), rows);
                 exact.add_sums(sums, scale, out);
                 exact.close(memo);
             }
@@ -278,17 +278,17 @@ wide! {
 }
 
 wide! {
-    /// The sums of slopes for each column, into `sums`; what is found of each row is kept if there is room for it.
+    /// The sums of slopes for each column, into `sums`; what is found of each row is kept if there is room for it. The rows are read twice over, by their codes and as indicators.
     fn sum_slopes<'a>(
         model: &'a Glm,
-        coded: &'a Coded,
-        exact: &'a Indicators,
+        twice: (&'a Coded, &'a Indicators),
         x: &'a [f64],
         rows: Rows<'a>,
         sums: &'a mut [i64],
         tables: &'a mut [i64],
         kept: &'a mut [Kept],
     ) -> () {
+        let (coded, exact) = twice;
         let (products, rest) = tables.as_chunks_mut().0.split_at_mut(coded.tables());
         let parts = &mut rest[..coded.tables()];
         coded.tabulate::<i64>(x, products);

@@ -193,11 +193,11 @@ impl Indicators {
     /// Whether predictors at `x` are small enough to be counted in units: beyond that a logistic model has nothing to say.
     #[inline(always)]
     pub(super) fn reaches(&self, x: &[f64]) -> bool {
-        let mut beyond = false;
+        let mut within = true;
         for x in x {
-            beyond |= !(x.abs() <= self.reach); // not a number is beyond, too
+            within &= x.abs() <= self.reach; // which is false of what is not a number
         }
-        !beyond
+        within
     }
 
     /// `out += scale * sum_j slope_j a_j`, from the slopes' sums for each column.
@@ -355,7 +355,7 @@ wide! {
         let Some(moved) = index.moved(memo, x) else { return false };
         let columns = &moved.columns[..moved.count];
         for column in columns {
-            if !(x[*column].abs() <= index.reach) {
+            if !index.reaches(&x[*column..=*column]) {
                 return false; // elsewhere it is the last point, which was within reach
             }
         }
