@@ -226,6 +226,11 @@ impl Compressor {
         self.block.is_none()
     }
 
+    /// Whether random numbers are drawn.
+    pub const fn draws(self) -> bool {
+        !matches!(self.operator, Operator::Identity(_) | Operator::TopK { .. })
+    }
+
     /// Whether the receiver needs the stream that the sender drew from: its address must then be public.
     pub const fn needs_shared_stream(self) -> bool {
         matches!(self.operator, Operator::Layered { .. })

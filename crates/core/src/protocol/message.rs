@@ -164,6 +164,11 @@ impl Sender {
         Sender { channel, message: Message::new(), values: vec![0.0; channel.dimension()], refused: false }
     }
 
+    /// Whether it draws random numbers.
+    pub fn draws(&self) -> bool {
+        self.channel.compressor().draws()
+    }
+
     /// Compress `v` with the random numbers of `stream`.
     ///
     /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it is, for the receiver to refuse by name.

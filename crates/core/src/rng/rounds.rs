@@ -44,6 +44,12 @@ impl Rounds {
         &mut self.streams[at]
     }
 
+    /// Some stream, for who draws nothing from it: none is made.
+    #[inline]
+    pub fn idle(&mut self) -> &mut Stream {
+        &mut self.streams[0]
+    }
+
     fn open(&mut self, round: u64, goes_on: bool) {
         let first = self.seed.stream(self.purpose, self.client, round);
         let count = if goes_on { AHEAD } else { 1 };

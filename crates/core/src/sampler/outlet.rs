@@ -26,7 +26,10 @@ impl Outlet {
     /// Send `vector`, compressed where there is a compressor; uncompressed it is rounded in place.
     pub(super) fn send<'a>(&'a mut self, kind: Kind, vector: &'a mut [f64], round: u64) -> Reply<'a> {
         let payload = match &mut self.sender {
-            Some((sender, streams)) => sender.send(vector, streams.stream(round)),
+            Some((sender, streams)) => {
+                let stream = if sender.draws() { streams.stream(round) } else { streams.idle() };
+                sender.send(vector, stream)
+            }
             None => {
                 self.precision.round(vector);
                 Payload::Plain(vector, self.precision)
