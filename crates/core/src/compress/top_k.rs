@@ -86,6 +86,14 @@ mod tests {
         assert_eq!(kept(2, &[0.0, -1.0, 2.0, 1.0]), [1, 2]);
         assert_eq!(kept(3, &[0.0; 5]), [0, 1, 2]);
         assert_eq!(kept(5, &[1.0, 2.0]), [0, 1]);
+        assert_eq!(kept(1, &[0.0; 5]), [0]);
+        assert_eq!(kept(1, &[7.0]), [0]);
+        for places in [[3, 5], [7, 8], [8, 9], [15, 16], [18, 19]] {
+            let mut v = vec![0.5; 20];
+            v[places[0]] = -2.0;
+            v[places[1]] = 2.0;
+            assert_eq!(kept(1, &v), [places[0] as u32]);
+        }
         let mut many = vec![1.0; 10_000];
         many[7000] = -3.0;
         assert_eq!(kept(4, &many), [0, 1, 2, 7000]);

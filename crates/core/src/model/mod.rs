@@ -82,7 +82,7 @@ impl std::ops::Deref for Block {
 /// `U_i(x) = sum_j U_ij(x)`: the negative log-likelihood of one client's rows.
 ///
 /// Nothing here allocates: `scratch` has at least [`Potential::scratch`] places. It is zeros at first and then one model's own: what that keeps there between calls may save
-/// work and changes no answer. Sums over rows run in ascending order, so all rows, and the set of all rows, give the same bits.
+/// work and changes no answer. Sums over rows run in ascending order, or are exact, so all rows, and the set of all rows, give the same bits.
 pub trait Potential: Send + Sync + std::fmt::Debug {
     /// How many parameters there are.
     fn dim(&self) -> usize;
@@ -99,7 +99,8 @@ pub trait Potential: Send + Sync + std::fmt::Debug {
     /// `out += scale * sum_{j in rows} grad U_ij(x)`.
     fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]);
 
-    /// Something that remembers the last point at which all rows were summed, empty at first, for models that sum faster at a point that differs in few coordinates.
+    /// Something that remembers the last point at which all rows were summed, empty at first, for models that sum faster at a point that differs in few coordinates. It allocates
+    /// memory once, when it first remembers something of each row.
     fn memo(&self) -> Option<Box<Memo>> {
         None
     }
