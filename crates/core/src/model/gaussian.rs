@@ -105,10 +105,15 @@ impl Potential for Gaussian {
     }
 }
 
+/// Eight numbers in one line of the cache: a register that is read across two takes twice as long.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Eight(F8);
+
 /// A symmetric matrix, whose columns are filled up to whole registers.
 #[derive(Clone, Debug)]
 struct Columns {
-    eights: Vec<F8>,
+    eights: Vec<Eight>,
     /// Eights in a column.
     height: usize,
     columns: usize,
@@ -117,9 +122,11 @@ struct Columns {
 impl Columns {
     fn new(matrix: &[f64], d: usize) -> Self {
         let height = d.div_ceil(LANES);
-        let mut eights = vec![[0.0; LANES]; d * height];
+        let mut eights = vec![Eight([0.0; LANES]); d * height];
         for (column, values) in eights.chunks_exact_mut(height.max(1)).zip(matrix.chunks_exact(d.max(1))) {
-            column.as_flattened_mut()[..d].copy_from_slice(values);
+            for (Eight(eight), values) in column.iter_mut().zip(values.chunks(LANES)) {
+                eight[..values.len()].copy_from_slice(values);
+            }
         }
         Columns { eights, height, columns: d }
     }
@@ -157,7 +164,7 @@ fn product<const N: usize>(matrix: &Columns, first: usize, by: impl Fn(usize) ->
     let (mut even, mut odd) = ([[0.0; LANES]; N], [[0.0; LANES]; N]);
     let columns = matrix.eights.chunks_exact(2 * matrix.height);
     let mut column = matrix.columns - matrix.columns % 2;
-    if let Some(eights) = columns.remainder().get(first..).and_then(<[F8]>::first_chunk::<N>) {
+    if let Some(eights) = columns.remainder().get(first..).and_then(<[Eight]>::first_chunk::<N>) {
         add_column(by(column), eights, &mut even);
     }
     column = 0;
@@ -177,10 +184,10 @@ fn product<const N: usize>(matrix: &Columns, first: usize, by: impl Fn(usize) ->
 }
 
 #[inline(always)]
-fn add_column<const N: usize>(by: f64, column: &[F8; N], sums: &mut [F8; N]) {
+fn add_column<const N: usize>(by: f64, column: &[Eight; N], sums: &mut [F8; N]) {
     for n in 0..N {
         for lane in 0..LANES {
-            sums[n][lane] += by * column[n][lane];
+            sums[n][lane] += by * column[n].0[lane];
         }
     }
 }
