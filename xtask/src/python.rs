@@ -54,6 +54,11 @@ pub enum Ended {
     Skipped(String),
 }
 
+/// Make the environment, if it can be made: [`run`] says what is wrong where it cannot.
+pub fn prepare(root: &Path, against: &Against) {
+    let _ = environment(root, against, &target(root).join(against.folder));
+}
+
 /// Run pytest against the package and the debug binary that the Rust tests have built.
 pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
     let target = target(root);

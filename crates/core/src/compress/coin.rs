@@ -4,7 +4,7 @@
 //! unless they fall into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
-use crate::lanes::{Kernel, LANES, MAGIC, MAGIC_BITS, run_vectorised};
+use crate::lanes::{Kernel, LANES, MAGIC, run_vectorised};
 use crate::rng::Stream;
 
 /// 2^32.
@@ -19,21 +19,16 @@ const CHUNK: usize = 512;
 /// Coordinates that a stream has words for at once: a vector no longer than that is rounded by words where they stand.
 const AT_ONCE: usize = 128;
 
-/// Levels to round to.
+/// Levels to round to: integers, on a line that is divided into 2^16 cells from each to the next.
 pub(super) trait Grid: Copy {
-    /// Where `size = |x|` lies among the levels: the level below, at most 2^30, times 2^16, and the chance of the level above in units of 2^-16, rounded down. Mark it
-    /// `#[inline(always)]`.
-    fn locate(self, size: f64) -> u64;
+    /// Whether all cells have numbers of 32 bits.
+    const NARROW: bool;
 
-    /// What rounding down took from the chance, in the same units: in [0, 1).
-    fn remainder(self, size: f64) -> f64;
-}
+    /// The number of the cell that `x` lies in, counted from 0 up and from -1 down. Mark it `#[inline(always)]`.
+    fn cell(self, x: f64) -> i64;
 
-/// A level and a chance, in units of 2^-16 and rounded down, as [`Grid::locate`] gives them.
-#[inline(always)]
-pub(super) fn place(level: f64, chance: f64) -> u64 {
-    let integer = |x: f64| (x + MAGIC).to_bits() & !MAGIC_BITS;
-    integer(level) << 16 | integer(floor(chance))
+    /// How far into its cell, counted from 0 on either side, `|x|` lies: in [0, 1).
+    fn fraction(self, size: f64) -> f64;
 }
 
 /// How many words decide so many coordinates: each word two of them, those `LANES` apart.
@@ -83,12 +78,12 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
     #[inline(always)]
     fn run(self) -> bool {
         let Rounding { values, words, out, grid } = self;
-        let mut tied = [0; LANES];
+        let mut most = [0; LANES];
         let (blocks, rest) = values.as_chunks::<BLOCK>();
         let (eights, words_left) = words.split_at(blocks.len() * LANES);
         let (out, out_left) = out.as_chunks_mut::<BLOCK>();
         for ((values, words), out) in blocks.iter().zip(eights.as_chunks::<LANES>().0).zip(out) {
-            round_block(values, words, out, grid, &mut tied);
+            round_block(values, words, out, grid, &mut most);
         }
         if !rest.is_empty() {
             // A zero has no chance, and the largest number does not fall into cell 0.
@@ -100,51 +95,59 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
                     *word |= 0xFFFF_0000; // nobody's
                 }
             }
-            round_block(&few, &few_words, &mut levels, grid, &mut tied);
+            round_block(&few, &few_words, &mut levels, grid, &mut most);
             out_left.copy_from_slice(&levels[..rest.len()]);
         }
-        tied != [0; LANES]
+        most.into_iter().any(|most| most == 0xFFFF)
     }
 }
 
 #[inline(always)]
-fn round_block<G: Grid>(values: &[f64; BLOCK], words: &[u32; LANES], out: &mut [i32; BLOCK], grid: G, tied: &mut [u32; LANES]) {
+fn round_block<G: Grid>(values: &[f64; BLOCK], words: &[u32; LANES], out: &mut [i32; BLOCK], grid: G, most: &mut [u32; LANES]) {
     for lane in 0..LANES {
         let (low, high) = (words[lane] & 0xFFFF, words[lane] >> 16);
         let (first, second) = (values[lane], values[LANES + lane]);
-        let (level, tie) = round_one(first, low, grid);
-        let (other, other_tie) = round_one(second, high, grid);
+        let (level, half) = round_one(first, low, grid);
+        let (other, other_half) = round_one(second, high, grid);
         out[lane] = level;
         out[LANES + lane] = other;
-        tied[lane] |= tie | other_tie;
+        most[lane] = most[lane].max(half).max(other_half);
     }
 }
 
+/// The level, and the lower half: all ones where the bits do not decide.
 #[inline(always)]
 fn round_one<G: Grid>(value: f64, bits: u32, grid: G) -> (i32, u32) {
-    // The lower half overflows into the level if the bits are below the chance, and is all ones if they are equal.
-    let sum = grid.locate(value.abs()) + u64::from(0xFFFF - bits);
-    let sign = (value.to_bits() as i64 >> 63) as i32; // -1 for what is negative
-    (((sum >> 16) as i32 ^ sign) - sign, u32::from(sum as u16 == u16::MAX))
+    // The lower half overflows into the level if the bits are below the chance of the level above.
+    if G::NARROW {
+        let sum = (grid.cell(value) as i32).wrapping_add((0xFFFF - bits) as i32);
+        (sum >> 16, sum as u32 & 0xFFFF)
+    } else {
+        let sum = grid.cell(value) + i64::from(0xFFFF - bits);
+        ((sum >> 16) as i32, sum as u32 & 0xFFFF)
+    }
 }
 
-/// Decide the coordinates whose bits fell into the cell that their chance splits (one in 2^16).
+/// Decide the coordinates whose bits fell into the cell that they lie in (one in 2^16).
 #[cold]
 fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, stream: &mut Stream) {
     for (place, (x, level)) in v.iter().zip(out).enumerate() {
         let word = words[place / BLOCK * LANES + place % LANES];
         let bits = if place % BLOCK < LANES { word as u16 } else { (word >> 16) as u16 };
-        if bits == grid.locate(x.abs()) as u16 && exact(grid.remainder(x.abs()), stream) {
-            *level += if *x < 0.0 { -1 } else { 1 };
+        if bits == grid.cell(*x) as u16 {
+            let fraction = grid.fraction(x.abs());
+            let up = if *x < 0.0 { fraction > 0.0 && !exact(fraction, stream) } else { exact(fraction, stream) };
+            *level += i32::from(up);
         }
     }
 }
 
-/// The integer below `x`, for x in [0, 2^51): as `f64::floor`, in operations that every vector unit has.
+/// The integer below `x`, for |x| < 2^51: as `f64::floor`, in operations that every vector unit has.
 #[inline(always)]
-pub(super) fn floor(x: f64) -> f64 {
-    let near = (x + MAGIC) - MAGIC; // adding it rounds to an integer
-    near - if near > x { 1.0 } else { 0.0 }
+pub(super) fn floor(x: f64) -> i64 {
+    const MIDDLE: f64 = 1.5 * MAGIC; // adding it rounds to an integer, which is left in the low bits
+    let near = x + MIDDLE;
+    (near.to_bits().wrapping_sub(MIDDLE.to_bits()) as i64) - i64::from(near - MIDDLE > x)
 }
 
 /// True with exactly the given probability in [0, 1].
@@ -218,30 +221,35 @@ mod tests {
 
     #[test]
     fn bits_in_the_split_cell_are_settled_by_the_next_word() {
-        // The chance is 5/4 of 2^-16: cell 1 is split at a quarter.
+        // The chance of a size is 5/4 of 2^-16 above 3, so cell 1 is split at a quarter; below 0 it is the other way round.
         #[derive(Clone, Copy)]
         struct Split;
         impl Grid for Split {
-            fn locate(self, _: f64) -> u64 {
-                place(3.0, 1.25)
+            const NARROW: bool = false;
+
+            fn cell(self, x: f64) -> i64 {
+                let place = 3 * 65_536 + 1;
+                if x < 0.0 { -place - 1 } else { place }
             }
 
-            fn remainder(self, _: f64) -> f64 {
+            fn fraction(self, _: f64) -> f64 {
                 0.25
             }
         }
-        let tied = |word: u32, out: &mut [i32]| Rounding { values: &[-1.0], words: &[word], out, grid: Split }.run();
-        let mut ups = 0;
-        for round in 0..4000 {
-            let mut level = [7];
-            assert!(!tied(0, &mut level) && level == [-4]);
-            assert!(!tied(2, &mut level) && level == [-3]);
-            assert!(tied(1, &mut level) && level == [-3]);
-            settle(&[-1.0], &[1], &mut level, Split, &mut Seed::new(1).stream(Purpose::Compress, SERVER, round));
-            ups -= level[0] + 3;
+        let tied = |x: f64, word: u32, out: &mut [i32]| Rounding { values: &[x], words: &[word], out, grid: Split }.run();
+        for (x, cell, below, chance) in [(1.0, 1, 3, 0.25), (-1.0, 65_534, -4, 0.75)] {
+            let mut ups = 0;
+            for round in 0..4000 {
+                let mut level = [7];
+                assert!(!tied(x, cell - 1, &mut level) && level == [below + 1]);
+                assert!(!tied(x, cell + 1, &mut level) && level == [below]);
+                assert!(tied(x, cell, &mut level) && level == [below]);
+                settle(&[x], &[cell], &mut level, Split, &mut Seed::new(1).stream(Purpose::Compress, SERVER, round));
+                ups += level[0] - below;
+            }
+            let score = (f64::from(ups) - 4000.0 * chance) / (4000.0f64 * 0.25 * 0.75).sqrt();
+            assert!(score.abs() < 4.9, "{x}: {score}"); // 1e-6
         }
-        let score = (f64::from(ups) - 1000.0) / (4000.0f64 * 0.25 * 0.75).sqrt();
-        assert!(score.abs() < 4.9, "{score}"); // 1e-6
     }
 
     /// Coordinates of one vector have coins of their own: no pair of 50 goes together. 1225 z-scores, each beyond 5.9 once in 2.7e8.
@@ -250,11 +258,13 @@ mod tests {
         #[derive(Clone, Copy)]
         struct Half;
         impl Grid for Half {
-            fn locate(self, _: f64) -> u64 {
+            const NARROW: bool = true;
+
+            fn cell(self, _: f64) -> i64 {
                 1 << 15
             }
 
-            fn remainder(self, _: f64) -> f64 {
+            fn fraction(self, _: f64) -> f64 {
                 0.0
             }
         }
@@ -275,7 +285,9 @@ mod tests {
     #[test]
     fn floor_is_the_standard_librarys() {
         for x in [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 3.999, 1e-300, 4_294_967_295.5, 4_294_967_295.0, 1e15, 0.999_999_999_999_999_9] {
-            assert_eq!(floor(x), f64::floor(x));
+            for x in [x, -x] {
+                assert_eq!(floor(x), f64::floor(x) as i64);
+            }
         }
     }
 

@@ -33,26 +33,29 @@ pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &m
 struct Powers;
 
 impl Powers {
-    /// The power below, and the chance of the one above in units of 2^-16.
+    /// The cell of `size = |x|`, and how far into it that lies.
     #[inline(always)]
-    fn neighbours(size: f64) -> (f64, f64) {
+    fn locate(size: f64) -> (i64, f64) {
         let bits = size.to_bits();
         let fraction = f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0;
-        let level = exact_f64(bits >> MANTISSA) - f64::from(1023 - BIAS);
-        if level < 1.0 { (0.0, size * (coin::CELLS / power(1))) } else { (level, fraction * coin::CELLS) }
+        let level = (bits >> MANTISSA) as i64 - (1023 - i64::from(BIAS));
+        let (level, chance) = if level < 1 { (0, size * (coin::CELLS / power(1))) } else { (level, fraction * coin::CELLS) };
+        let cell = coin::floor(chance);
+        ((level << 16) + cell, chance - exact_f64(cell as u64))
     }
 }
 
 impl Grid for Powers {
+    const NARROW: bool = true;
+
     #[inline(always)]
-    fn locate(self, size: f64) -> u64 {
-        let (level, chance) = Self::neighbours(size);
-        coin::place(level, chance)
+    fn cell(self, x: f64) -> i64 {
+        let (cell, fraction) = Self::locate(x.abs());
+        if x < 0.0 { -cell - i64::from(fraction > 0.0) } else { cell }
     }
 
-    fn remainder(self, size: f64) -> f64 {
-        let (_, chance) = Self::neighbours(size);
-        chance - coin::floor(chance)
+    fn fraction(self, size: f64) -> f64 {
+        Self::locate(size).1
     }
 }
 

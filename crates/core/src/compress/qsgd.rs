@@ -7,7 +7,7 @@
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
 use super::{CompressError, largest};
-use crate::lanes::{LANES, MAGIC, MAGIC_BITS, wide};
+use crate::lanes::{LANES, wide};
 use crate::rng::Stream;
 
 /// `min(d/s^2, sqrt(d)/s)`.
@@ -22,37 +22,43 @@ pub(super) fn quantise(levels: u32, v: &[f64], first: usize, stream: &mut Stream
     if norm == 0.0 {
         return Ok(());
     }
-    let shares = Shares { per_unit: f64::from(levels) / f64::from(norm) * coin::CELLS, top: f64::from(levels) * coin::CELLS };
-    coin::round_to_levels(v, stream, message.room_for_levels(v.len()), shares);
+    let (per_unit, top) = (f64::from(levels) / f64::from(norm) * coin::CELLS, f64::from(levels) * coin::CELLS);
+    let out = message.room_for_levels(v.len());
+    if levels < 1 << 15 {
+        coin::round_to_levels(v, stream, out, Shares::<true> { per_unit, top });
+    } else {
+        coin::round_to_levels(v, stream, out, Shares::<false> { per_unit, top });
+    }
     Ok(())
 }
 
-/// The levels are shares of the norm, counted in cells of 2^-16 of a level.
+/// The levels are shares of the norm, here counted in cells of 2^-16 of a level.
 #[derive(Clone, Copy)]
-struct Shares {
+struct Shares<const NARROW: bool> {
     per_unit: f64,
     top: f64,
 }
 
-impl Shares {
+impl<const NARROW: bool> Shares<NARROW> {
     #[inline(always)]
-    fn of(self, size: f64) -> f64 {
-        let scaled = size * self.per_unit;
-        if scaled > self.top { self.top } else { scaled } // by rounding alone: |x| <= norm
+    fn of(self, x: f64) -> f64 {
+        let scaled = x * self.per_unit;
+        let scaled = if scaled > self.top { self.top } else { scaled }; // by rounding alone: |x| <= norm
+        if scaled < -self.top { -self.top } else { scaled }
     }
 }
 
-impl Grid for Shares {
+impl<const NARROW: bool> Grid for Shares<NARROW> {
+    const NARROW: bool = NARROW;
+
     #[inline(always)]
-    fn locate(self, size: f64) -> u64 {
-        let scaled = self.of(size);
-        let near = scaled + MAGIC; // rounds to an integer
-        (near.to_bits() - MAGIC_BITS).wrapping_sub(u64::from(near - MAGIC > scaled))
+    fn cell(self, x: f64) -> i64 {
+        coin::floor(self.of(x))
     }
 
-    fn remainder(self, size: f64) -> f64 {
+    fn fraction(self, size: f64) -> f64 {
         let scaled = self.of(size);
-        scaled - coin::floor(scaled)
+        scaled - scaled.floor()
     }
 }
 
@@ -145,16 +151,19 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_the_shares() {
-        let mut sizes = vec![0.0; 1000];
-        Seed::new(1).stream(Purpose::Data, SERVER, 0).normals(&mut sizes);
-        for (levels, per_level) in [(16.0, 3.3), (1024.0, 200.0), (524_287.0, 1e5), (1_073_741_824.0, 1e8), (1.0, 1e-290)] {
-            let shares = Shares { per_unit: per_level * coin::CELLS, top: levels * coin::CELLS };
-            for size in sizes.iter().map(|z| z.abs()).chain([0.0, 1e-200, levels / per_level, 1e300]) {
-                let exact = (size * per_level).min(levels);
-                let (level, chance) = (exact.floor(), (exact - exact.floor()) * coin::CELLS);
-                assert_eq!(shares.locate(size), (level as u64) << 16 | chance as u64);
-                assert_eq!(shares.remainder(size), chance - chance.floor());
+    fn cells_are_those_of_the_shares() {
+        let mut numbers = vec![0.0; 1000];
+        Seed::new(1).stream(Purpose::Data, SERVER, 0).normals(&mut numbers);
+        for (levels, per_level) in [(16.0, 3.3), (1024.0, 200.0), (32_767.0, 1e4), (1_073_741_824.0, 1e8), (1.0, 1e-290)] {
+            let shares = Shares::<false> { per_unit: per_level * coin::CELLS, top: levels * coin::CELLS };
+            let narrow = Shares::<true> { per_unit: shares.per_unit, top: shares.top };
+            for x in numbers.iter().copied().chain([0.0, -0.0, 1e-200, -1e-200, levels / per_level, 1e300, -1e300]) {
+                let exact = (x * per_level).clamp(-levels, levels) * coin::CELLS;
+                assert_eq!(shares.cell(x), exact.floor() as i64);
+                assert_eq!(shares.fraction(x.abs()), exact.abs() - exact.abs().floor());
+                if levels < 32_768.0 {
+                    assert_eq!(i64::from(narrow.cell(x) as i32), shares.cell(x));
+                }
             }
         }
     }

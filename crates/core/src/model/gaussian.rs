@@ -105,56 +105,75 @@ impl Potential for Gaussian {
     }
 }
 
+/// Eight numbers in one line of the cache: a register that is read across two takes twice as long.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Eight(F8);
+
 /// A symmetric matrix, whose columns are filled up to whole registers.
 #[derive(Clone, Debug)]
 struct Columns {
-    eights: Vec<F8>,
+    eights: Vec<Eight>,
     /// Eights in a column.
     height: usize,
+    columns: usize,
 }
 
 impl Columns {
     fn new(matrix: &[f64], d: usize) -> Self {
         let height = d.div_ceil(LANES);
-        let mut eights = vec![[0.0; LANES]; d * height];
+        let mut eights = vec![Eight([0.0; LANES]); d * height];
         for (column, values) in eights.chunks_exact_mut(height.max(1)).zip(matrix.chunks_exact(d.max(1))) {
-            column.as_flattened_mut()[..d].copy_from_slice(values);
+            for (Eight(eight), values) in column.iter_mut().zip(values.chunks(LANES)) {
+                eight[..values.len()].copy_from_slice(values);
+            }
         }
-        Columns { eights, height }
+        Columns { eights, height, columns: d }
     }
 }
 
 wide! {
     /// `out += scale * matrix (x - z)`.
     fn add_product<'a>(matrix: &'a Columns, x: &'a [f64], z: &'a [f64], scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
-        for ((moved, x), z) in moved.iter_mut().zip(x).zip(z) {
-            *moved = scale * (x - z);
+        let by = |column: usize| scale * (x[column] - z[column]);
+        match matrix.height {
+            1 => return add_eights(&product::<1>(matrix, 0, by), out),
+            2 => return add_eights(&product::<2>(matrix, 0, by), out),
+            3 => return add_eights(&product::<3>(matrix, 0, by), out),
+            _ => {}
         }
-        for (first, rows) in (0..matrix.height).step_by(3).zip(out.chunks_mut(3 * LANES)) {
+        for (column, moved) in moved.iter_mut().enumerate() {
+            *moved = by(column);
+        }
+        let (mut first, moved) = (0, &*moved);
+        for rows in out.chunks_mut(3 * LANES) {
             match matrix.height - first {
-                1 => add_eights(&product::<1>(matrix, first, moved), rows),
-                2 => add_eights(&product::<2>(matrix, first, moved), rows),
-                _ => add_eights(&product::<3>(matrix, first, moved), rows),
+                1 => add_eights(&product::<1>(matrix, first, |column| moved[column]), rows),
+                2 => add_eights(&product::<2>(matrix, first, |column| moved[column]), rows),
+                _ => add_eights(&product::<3>(matrix, first, |column| moved[column]), rows),
             }
+            first += 3;
         }
     }
 }
 
-/// `matrix v`, for the rows of `N` eights from number `first` on. It goes column by column, which needs no sums across a register; even and odd columns are summed apart, since a sum
-/// waits for the one before.
+/// `matrix v`, for the rows of `N` eights from number `first` on, with `by` the coordinates of `v`. It goes column by column, which needs no sums across a register; even and odd columns are
+/// summed apart, since a sum waits for the one before.
 #[inline(always)]
-fn product<const N: usize>(matrix: &Columns, first: usize, v: &[f64]) -> [F8; N] {
+fn product<const N: usize>(matrix: &Columns, first: usize, by: impl Fn(usize) -> f64) -> [F8; N] {
     let (mut even, mut odd) = ([[0.0; LANES]; N], [[0.0; LANES]; N]);
-    let (pairs, last) = v.as_chunks::<2>();
     let columns = matrix.eights.chunks_exact(2 * matrix.height);
-    if let ([by], Some(eights)) = (last, columns.remainder().get(first..).and_then(<[F8]>::first_chunk::<N>)) {
-        add_column(*by, eights, &mut even);
+    let mut column = matrix.columns - matrix.columns % 2;
+    if let Some(eights) = columns.remainder().get(first..).and_then(<[Eight]>::first_chunk::<N>) {
+        add_column(by(column), eights, &mut even);
     }
-    for (both, by) in columns.zip(pairs) {
+    column = 0;
+    for both in columns {
         let (one, other) = both.split_at(matrix.height);
         let (Some(one), Some(other)) = (one[first..].first_chunk::<N>(), other[first..].first_chunk::<N>()) else { break };
-        add_column(by[0], one, &mut even);
-        add_column(by[1], other, &mut odd);
+        add_column(by(column), one, &mut even);
+        add_column(by(column + 1), other, &mut odd);
+        column += 2;
     }
     for n in 0..N {
         for lane in 0..LANES {
@@ -165,10 +184,10 @@ fn product<const N: usize>(matrix: &Columns, first: usize, v: &[f64]) -> [F8; N]
 }
 
 #[inline(always)]
-fn add_column<const N: usize>(by: f64, column: &[F8; N], sums: &mut [F8; N]) {
+fn add_column<const N: usize>(by: f64, column: &[Eight; N], sums: &mut [F8; N]) {
     for n in 0..N {
         for lane in 0..LANES {
-            sums[n][lane] += by * column[n][lane];
+            sums[n][lane] += by * column[n].0[lane];
         }
     }
 }
