@@ -8,7 +8,7 @@
 >>> model = consilience.torch.Model(module, torch.nn.CrossEntropyLoss(reduction="sum"), data)
 >>> result = consilience.sample(model, sampler="vr-fald*", step=1e-3, batch=8, prior=1.0, iterations=500, chains=1, seed=1, progress=False)
 >>> result.draws.shape, result.parameters[:2]
-((1, 38, 26), ['0.weight[0,0]', '0.weight[0,1]'])
+((1, 50, 26), ['0.weight[0,0]', '0.weight[0,1]'])
 >>> model.outputs(result.draws[0, -10:], x["basel"]).shape
 torch.Size([10, 40, 2])
 """
