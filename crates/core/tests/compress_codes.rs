@@ -228,3 +228,19 @@ fn auto_chooses_the_shortest() {
         }
     }
 }
+
+/// A compressor that is given no random numbers of its own must not draw any, or it would draw the same ones again.
+#[test]
+fn compressors_draw_random_numbers_if_they_say_so() {
+    let mut v = vec![0.0; 50];
+    Seed::new(6).stream(Purpose::Data, ClientId(0), 0).normals(&mut v);
+    for compressor in compressors() {
+        let (mut stream, mut message) = (at(3), Message::new());
+        compressor.quantise(&v, &mut stream, &mut message).unwrap();
+        let untouched = (0..4).all({
+            let mut fresh = at(3);
+            move |_| stream.word() == fresh.word()
+        });
+        assert_eq!(compressor.draws(), !untouched, "{compressor}");
+    }
+}
