@@ -21,7 +21,7 @@ const MOST_MOVED: usize = 8;
 const MOST_ROWS: usize = 1 << 22;
 
 /// Rows that are renewed together.
-const CHUNK: usize = 512;
+const CHUNK: usize = 256;
 
 /// Columns that most rows mark, whose sums are made in registers.
 const FREQUENT: usize = 3 * LANES;
@@ -165,7 +165,8 @@ impl Indicators {
         for (place, row) in order.iter().enumerate() {
             index.places[*row as usize] = place as u32;
             let all = &marks[*row as usize];
-            let filled = |some: &[u8]| std::array::from_fn(|k| some.get(k).copied().unwrap_or((MOST_COLUMNS + k) as u8));
+            let nobody = |k| (columns + (MARKS * place + k) % (CODES - columns)) as u8; // a number that is not used again soon: sums there would wait for each other
+            let filled = |some: &[u8]| std::array::from_fn(|k| some.get(k).copied().unwrap_or(nobody(k)));
             let (first, others) = all.split_at(all.len().min(MARKS));
             index.marks.push(Marks { frequent: bits[*row as usize], rare: filled(first) });
             if !others.is_empty() {
