@@ -85,18 +85,12 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
         for ((values, words), out) in blocks.iter().zip(eights.as_chunks::<LANES>().0).zip(out) {
             round_block(values, words, out, grid, &mut most);
         }
-        if !rest.is_empty() {
-            // A zero has no chance, and the largest number does not fall into cell 0.
-            let (mut few, mut few_words, mut levels) = ([0.0; BLOCK], [u32::MAX; LANES], [0; BLOCK]);
-            few[..rest.len()].copy_from_slice(rest);
-            few_words[..words_left.len()].copy_from_slice(words_left);
-            if rest.len() <= LANES {
-                for word in &mut few_words {
-                    *word |= 0xFFFF_0000; // nobody's
-                }
-            }
-            round_block(&few, &few_words, &mut levels, grid, &mut most);
-            out_left.copy_from_slice(&levels[..rest.len()]);
+        // One by one: to fill a block up would take copies of a length that is not known, which are calls.
+        for (place, (value, out)) in rest.iter().zip(out_left).enumerate() {
+            let word = words_left[place % LANES];
+            let (level, half) = round_one(*value, if place < LANES { word & 0xFFFF } else { word >> 16 }, grid);
+            *out = level;
+            most[0] = most[0].max(half);
         }
         most.into_iter().any(|most| most == 0xFFFF)
     }

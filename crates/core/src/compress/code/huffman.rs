@@ -77,8 +77,9 @@ impl Book {
 
     /// The number of bits that [`Book::write`] would write.
     pub(super) fn length(&self, levels: &[i32]) -> u64 {
-        let mut bits = self.stairs.total(levels, self.stairs.steps());
-        if largest(levels) >= self.beyond() {
+        let top = largest(levels);
+        let mut bits = self.stairs.total(levels, top);
+        if top >= self.beyond() {
             let excess = levels.iter().filter_map(|level| level.unsigned_abs().checked_sub(self.beyond()));
             bits += excess.map(|excess| Integer::Gamma.length(u64::from(excess) + 1)).sum::<u64>();
         }

@@ -138,7 +138,7 @@ impl Code {
         32 * message.scales.len() as u64
             + match self {
                 Code::Fixed => fixed::length(max, &message.levels),
-                Code::Elias(integer, layout) => elias::length(integer, layout, max, &message.levels),
+                Code::Elias(integer, layout) => elias::length(integer, layout, &message.levels),
                 Code::Huffman => book.length(&message.levels),
                 Code::Entropy => return self.count(book, message),
             }
