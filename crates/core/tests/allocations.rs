@@ -40,7 +40,7 @@ fn check(name: &str, recipe: Recipe, target: &Target) {
             chain.draw();
         }
     };
-    draw(50); // buffers that grow once have grown
+    draw(300); // buffers that grow once have grown: every client has taken part
     let info = allocation_counter::measure(|| draw(200));
     assert_eq!(info.count_total, 0, "{name} allocated {} bytes", info.bytes_total);
 }
@@ -73,6 +73,23 @@ fn nothing_is_allocated_per_iteration() {
     check("dg-lmc", Recipe::Local(Local::dg_lmc(Schedule::Constant(1e-4), vec![0.01; 100], 5, 5.0, Batch::Full)), &clients);
     let average = consilience_core::sampler::Average::WithReplacement(10);
     check("fa-ld", Recipe::Local(Local { average, ..fa_ld }), &clients);
+}
+
+/// Clients that answer one after the other have one desk between them, and it stays with the first.
+#[test]
+fn a_desk_goes_from_hand_to_hand() {
+    let step = Schedule::Constant(1e-5);
+    let some = Participation::Bernoulli(vec![0.5; 20]);
+    let gradients = Uplink { participation: some, ..Uplink::qlsd(step, Batch::Fraction(0.1), Compressor::qsgd(16)) };
+    let walk = Local::fald(step, 20, 0.5, 0.2, Batch::Full);
+    for recipe in [Recipe::Uplink(gradients), Recipe::Local(walk)] {
+        let mut chain = start(&recipe, &many_rows(), &[0.0; 50], 1, 0);
+        for _ in 0..20 {
+            chain.draw();
+        }
+        let desks: Vec<bool> = chain.clients.iter_mut().map(|client| client.desk().unwrap().is_some()).collect();
+        assert!(desks[0] && desks[1..].iter().all(|desk| !desk), "{desks:?}");
+    }
 }
 
 /// A model that answers in one call and allocates nothing: every client's gradient at `x` is `x` itself.

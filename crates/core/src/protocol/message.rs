@@ -149,71 +149,86 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// A sender's end of a channel: it compresses a vector and knows what the receiver will see.
-#[derive(Clone, Debug)]
-pub struct Sender {
-    channel: Channel,
+/// Room for one vector on its way into a channel: its symbols, and the numbers that the receiver will see.
+#[derive(Clone, Debug, Default)]
+pub struct Parcel {
     message: Message,
     values: Vec<f64>,
     refused: bool,
 }
 
-impl Sender {
-    /// The sender of a channel.
-    pub fn new(channel: Channel) -> Self {
-        Sender { channel, message: Message::new(), values: vec![0.0; channel.dimension()], refused: false }
-    }
-
-    /// Whether it draws random numbers.
-    pub fn draws(&self) -> bool {
-        self.channel.compressor().draws()
-    }
-
-    /// Compress `v` with the random numbers of `stream`.
+impl Parcel {
+    /// Compress `v` for a channel with the random numbers of `stream`.
     ///
     /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it is, for the receiver to refuse by name.
-    pub fn send(&mut self, v: &[f64], stream: &mut Stream) -> Payload<'_> {
-        self.refused = self.compress(v, stream).is_err();
+    pub fn pack<'a>(&'a mut self, channel: &'a Channel, v: &[f64], stream: &mut Stream) -> Payload<'a> {
+        self.values.resize(channel.dimension(), 0.0);
+        self.refused = self.compress(channel, v, stream).is_err();
         if self.refused {
             self.values.copy_from_slice(v);
             self.values.iter_mut().filter(|x| x.abs() > f64::from(f32::MAX)).for_each(|x| *x = f64::INFINITY);
         }
-        self.last()
+        self.payload(channel)
+    }
+
+    /// The vector that was packed last, for that channel.
+    fn payload<'a>(&'a self, channel: &'a Channel) -> Payload<'a> {
+        if self.refused {
+            Payload::Plain(&self.values, Precision::F64)
+        } else {
+            Payload::Coded { values: &self.values, message: &self.message, channel }
+        }
+    }
+
+    fn compress(&mut self, channel: &Channel, v: &[f64], stream: &mut Stream) -> Result<(), CompressError> {
+        if channel.compressor().needs_shared_stream() {
+            channel.quantise(v, &mut stream.clone(), &mut self.message)?;
+        } else {
+            channel.quantise(v, stream, &mut self.message)?; // the receiver draws nothing: no need to start again
+        }
+        self.message.dequantise(stream, &mut self.values)
+    }
+}
+
+/// A sender's end of a channel, which knows the last vector.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    channel: Channel,
+    parcel: Parcel,
+}
+
+impl Sender {
+    /// The sender of a channel.
+    pub fn new(channel: Channel) -> Self {
+        Sender { channel, parcel: Parcel { values: vec![0.0; channel.dimension()], ..Parcel::default() } }
+    }
+
+    /// Compress `v` with the random numbers of `stream`.
+    pub fn send(&mut self, v: &[f64], stream: &mut Stream) -> Payload<'_> {
+        self.parcel.pack(&self.channel, v, stream)
     }
 
     /// The last vector once more.
     pub fn last(&self) -> Payload<'_> {
-        if self.refused {
-            Payload::Plain(&self.values, Precision::F64)
-        } else {
-            Payload::Coded { values: &self.values, message: &self.message, channel: &self.channel }
-        }
-    }
-
-    fn compress(&mut self, v: &[f64], stream: &mut Stream) -> Result<(), CompressError> {
-        if self.channel.compressor().needs_shared_stream() {
-            self.channel.quantise(v, &mut stream.clone(), &mut self.message)?;
-        } else {
-            self.channel.quantise(v, stream, &mut self.message)?; // the receiver draws nothing: no need to start again
-        }
-        self.message.dequantise(stream, &mut self.values)
+        self.parcel.payload(&self.channel)
     }
 }
 
 /// The last vector, so that it can be sent once more.
 impl State for Sender {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
-        visit.flag("whether the last vector went uncompressed", &mut self.refused)?;
-        visit.vector("the last vector", &mut self.values)?;
-        if self.refused {
+        let Sender { channel, parcel } = self;
+        visit.flag("whether the last vector went uncompressed", &mut parcel.refused)?;
+        visit.vector("the last vector", &mut parcel.values)?;
+        if parcel.refused {
             return Ok(());
         }
         let mut symbols = Vec::new();
         if !visit.restores() {
-            self.channel.encode(&self.message, &mut symbols);
+            channel.encode(&parcel.message, &mut symbols);
         }
         visit.bytes("the last vector's symbols", &mut symbols)?;
-        if visit.restores() && self.channel.decode(&symbols, &mut self.message).is_err() {
+        if visit.restores() && channel.decode(&symbols, &mut parcel.message).is_err() {
             return Err(SnapshotError::Value { what: "the length of the last vector's symbols", found: symbols.len() as u64 });
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Exchange messages between one server and its clients, as state machines that neither send nor wait.
 
+mod desk;
 mod jointly;
 mod ledger;
 mod message;
@@ -9,9 +10,10 @@ mod statement;
 pub mod wire;
 
 pub use crate::compress::Precision;
+pub use desk::Desk;
 pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
-pub use message::{Order, Payload, Reference, Reply, Sender, Task, plain_precision};
+pub use message::{Order, Parcel, Payload, Reference, Reply, Sender, Task, plain_precision};
 pub use party::{Answered, Client, Output, Server};
 pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Mismatch, Statement};
@@ -81,6 +83,11 @@ pub trait Device: State + Send {
     /// How many row gradients were evaluated so far.
     fn rows_evaluated(&self) -> u64;
 
+    /// Where the device has its desk, if it needs one. Between orders it may be taken away or changed for another: the device makes one where it finds none.
+    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
+        None
+    }
+
     /// The next question, to whoever knows the rows.
     fn pending(&mut self) -> Option<Ask<'_>> {
         self.question().map(|(site, question)| site.ask(question))
@@ -105,17 +112,30 @@ pub trait Device: State + Send {
     }
 }
 
-/// Carry one exchange in this process: every client answers in turn.
+/// Carry one exchange in this process: every client answers in turn, all at one desk, which the first client has between exchanges.
 pub fn exchange<S: Exchange + ?Sized>(server: &mut S, clients: &mut [Box<dyn Device>], ledger: &mut Ledger) -> Event {
+    let mut desk = clients.first_mut().and_then(|client| client.desk()).and_then(Option::take);
     for at in 0..server.cohort().len() {
         let id = server.cohort()[at];
         let order = server.order(id);
         ledger.down(id, &order);
-        let reply = clients[id.index()].answer(&order);
+        let client = &mut clients[id.index()];
+        change_desks(client, &mut desk);
+        let reply = client.answer(&order);
         ledger.up(id, &reply);
         server.absorb(id, &reply);
+        change_desks(client, &mut desk);
+    }
+    if let Some(first) = clients.first_mut() {
+        change_desks(first, &mut desk);
     }
     server.advance()
+}
+
+fn change_desks(client: &mut Box<dyn Device>, other: &mut Option<Box<Desk>>) {
+    if let Some(own) = client.desk() {
+        std::mem::swap(own, other);
+    }
 }
 
 /// The devices of a cohort, which is in ascending order; nobody else is visited.
@@ -195,6 +215,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn rows_evaluated(&self) -> u64 {
         (**self).rows_evaluated()
+    }
+
+    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
+        (**self).desk()
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

@@ -11,7 +11,7 @@ mod normal;
 mod rounds;
 mod subsets;
 
-pub use noise::Noise;
+pub use noise::{Noise, SharedNoise};
 pub use rounds::Rounds;
 pub use subsets::Subsets;
 

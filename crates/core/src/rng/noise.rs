@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::blocks::{self, GROUP};
-use super::{ClientId, Purpose, Seed};
+use super::{ClientId, Purpose, SERVER, Seed};
 
 /// Coordinates whose noise is drawn and used together, while they are in the cache: a whole number of groups.
 const STRETCH: usize = 1024;
@@ -22,6 +22,7 @@ pub struct Noise {
     per: u64,
     /// Which lots are here.
     held: Range<u64>,
+    /// Room for them, from the first one on.
     normals: Vec<f64>,
 }
 
@@ -29,8 +30,7 @@ impl Noise {
     /// The noise of a client, or of all together at [`super::SERVER`].
     pub fn new(seed: Seed, client: ClientId, dim: usize) -> Self {
         let per = (GROUP / dim.max(1)).max(1);
-        let room = if dim <= GROUP { AHEAD as usize * per * dim } else { dim.min(STRETCH) };
-        Noise { seed, client, dim, per: per as u64, held: 0..0, normals: vec![0.0; room] }
+        Noise { seed, client, dim, per: per as u64, held: 0..0, normals: Vec::new() }
     }
 
     /// The coordinates, cut into stretches to be asked for one after the other.
@@ -43,6 +43,10 @@ impl Noise {
     #[inline]
     pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
         let lot = iteration / self.per;
+        if self.normals.is_empty() {
+            let room = if self.dim <= GROUP { AHEAD as usize * self.per as usize * self.dim } else { self.dim.min(STRETCH) };
+            self.normals = vec![0.0; room];
+        }
         if self.dim > GROUP {
             let normals = &mut self.normals[..stretch.len()];
             let place = self.seed.place(Purpose::Noise, self.client, lot);
@@ -62,6 +66,67 @@ impl Noise {
         let place = self.seed.place(Purpose::Noise, self.client, lot);
         blocks::normals(&place, 0, each, &mut self.normals[..lots as usize * each]);
         self.held = lot..lot + lots;
+    }
+}
+
+/// The noise of all parties together, kept for the length of a walk: devices that walk the same iterations one after the other find it drawn.
+#[derive(Clone, Debug)]
+pub struct SharedNoise {
+    noise: Noise,
+    /// Which iterations are kept.
+    kept: Range<u64>,
+    normals: Vec<f64>,
+}
+
+impl SharedNoise {
+    /// More normals than this are not kept, but drawn for everybody.
+    const MOST: usize = 1 << 17;
+
+    /// The noise of this seed, in a place where that of another may be; what is kept starts with this iteration, unless something is kept.
+    #[inline]
+    pub fn of(place: &mut Option<SharedNoise>, seed: Seed, dim: usize, iteration: u64) -> &mut SharedNoise {
+        let fits = |shared: &mut SharedNoise| (shared.noise.seed, shared.noise.dim) == (seed, dim);
+        if !place.as_mut().is_some_and(fits) {
+            *place = None;
+        }
+        place.get_or_insert_with(|| SharedNoise { noise: Noise::new(seed, SERVER, dim), kept: iteration..iteration, normals: Vec::new() })
+    }
+
+    /// Make ready for a walk from this iteration on: what is kept of others is of no more use.
+    pub fn start(&mut self, iteration: u64) {
+        if self.kept.start != iteration {
+            self.kept = iteration..iteration;
+        }
+    }
+
+    /// The noise of an iteration in one of its stretches.
+    #[inline]
+    pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+        let dim = self.noise.dim;
+        if iteration == self.kept.end {
+            self.keep_next();
+        }
+        if !self.kept.contains(&iteration) {
+            return self.noise.at(iteration, stretch);
+        }
+        let first = (iteration - self.kept.start) as usize * dim;
+        &self.normals[first + stretch.start..first + stretch.end]
+    }
+
+    /// Draw and keep the iteration after those that are kept, if there is room.
+    fn keep_next(&mut self) {
+        let (dim, count) = (self.noise.dim, (self.kept.end - self.kept.start) as usize);
+        if (count + 1) * dim > Self::MOST {
+            return;
+        }
+        if self.normals.is_empty() {
+            self.normals = vec![0.0; Self::MOST / dim.max(1) * dim]; // once, and mapped to memory as far as it is used
+        }
+        for stretch in self.noise.stretches() {
+            let drawn = self.noise.at(self.kept.end, stretch.clone());
+            self.normals[count * dim..][stretch].copy_from_slice(drawn);
+        }
+        self.kept.end += 1;
     }
 }
 
@@ -87,6 +152,27 @@ mod tests {
                 assert_eq!(whole(&mut back_and_forth, iteration), alone, "{dim}: {iteration}");
             }
         }
+    }
+
+    #[test]
+    fn shared_noise_is_that_of_each_iteration() {
+        for dim in [1, 20, 65, 1025, 70_000, 140_000] {
+            let mut place = None;
+            // Two parties walk alike, then both go on, then somebody comes with another seed, or skips an iteration.
+            for (seed, from, to) in [(1, 0, 4), (1, 0, 4), (1, 4, 7), (1, 4, 9), (2, 4, 6), (2, 5, 6), (1, 5, 7)] {
+                SharedNoise::of(&mut place, Seed::new(seed), dim, from).start(from);
+                for iteration in (from..to).chain([to + 1]) {
+                    let shared = SharedNoise::of(&mut place, Seed::new(seed), dim, iteration);
+                    let found: Vec<f64> = shared.noise.stretches().flat_map(|stretch| shared.at(iteration, stretch).to_vec()).collect();
+                    assert!(found == whole(&mut Noise::new(Seed::new(seed), SERVER, dim), iteration), "{dim}: {iteration}");
+                }
+            }
+        }
+        let mut place = None;
+        let shared = SharedNoise::of(&mut place, Seed::new(1), 2, 0);
+        let most = (SharedNoise::MOST / 2) as u64;
+        assert!((0..most + 3).all(|k| shared.at(k, 0..2) == Noise::new(Seed::new(1), SERVER, 2).at(k, 0..2)));
+        assert_eq!(shared.kept, 0..most);
     }
 
     #[test]

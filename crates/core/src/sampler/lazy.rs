@@ -11,7 +11,7 @@ use super::{Keys, local, uplink};
 use crate::ask::Question;
 use crate::compress::Channel;
 use crate::error::DataError;
-use crate::protocol::{Device, Order, Reply};
+use crate::protocol::{Desk, Device, Order, Reply};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
@@ -95,6 +95,10 @@ impl Device for Lazy {
 
     fn rows_evaluated(&self) -> u64 {
         self.made.get().map_or(0, |device| device.rows_evaluated())
+    }
+
+    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
+        self.awake_mut().desk()
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

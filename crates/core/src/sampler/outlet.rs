@@ -2,33 +2,33 @@
 
 use super::Keys;
 use crate::compress::{Channel, Precision};
-use crate::protocol::{Kind, Payload, Reply, Sender};
+use crate::protocol::{Kind, Parcel, Payload, Reply};
 use crate::rng::{ClientId, Purpose, Rounds};
 
 /// Where a client's vectors leave it.
 #[derive(Debug)]
 pub(super) struct Outlet {
     precision: Precision,
-    /// The compressor, where there is one, and its random numbers.
-    sender: Option<(Sender, Rounds)>,
+    /// The channel, where vectors are compressed, and its random numbers.
+    channel: Option<(Channel, Rounds)>,
 }
 
 impl Outlet {
     pub(super) fn new(id: ClientId, precision: Precision, channel: Option<Channel>, keys: Keys) -> Self {
-        let sender = |channel: Channel| {
+        let with_rounds = |channel: Channel| {
             // Both sides need the random numbers of some.
             let seed = if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
-            (Sender::new(channel), Rounds::new(seed, Purpose::Compress, id))
+            (channel, Rounds::new(seed, Purpose::Compress, id))
         };
-        Outlet { precision, sender: channel.map(sender) }
+        Outlet { precision, channel: channel.map(with_rounds) }
     }
 
-    /// Send `vector`, compressed where there is a compressor; uncompressed it is rounded in place.
-    pub(super) fn send<'a>(&'a mut self, kind: Kind, vector: &'a mut [f64], round: u64) -> Reply<'a> {
-        let payload = match &mut self.sender {
-            Some((sender, streams)) => {
-                let stream = if sender.draws() { streams.stream(round) } else { streams.idle() };
-                sender.send(vector, stream)
+    /// Send `vector`, compressed where there is a channel, with the parcel for room; uncompressed it is rounded in place.
+    pub(super) fn send<'a>(&'a mut self, kind: Kind, vector: &'a mut [f64], round: u64, parcel: &'a mut Parcel) -> Reply<'a> {
+        let payload = match &mut self.channel {
+            Some((channel, streams)) => {
+                let stream = if channel.compressor().draws() { streams.stream(round) } else { streams.idle() };
+                parcel.pack(channel, vector, stream)
             }
             None => {
                 self.precision.round(vector);

@@ -21,7 +21,7 @@ use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
-use crate::protocol::{Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
+use crate::protocol::{Desk, Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
@@ -261,14 +261,12 @@ pub struct Client {
     batches: Rounds,
     /// `w`: where the client stands.
     position: Vec<f64>,
+    /// The reference point, `grad U_i` there and `eta_i`, where the recipe has them.
     reference: Vec<f64>,
-    /// `grad U_i` at the reference point.
     anchor: Vec<f64>,
-    /// `eta_i`.
     memory: Vec<f64>,
-    gradient: Vec<f64>,
-    /// `H_i - eta_i`.
-    difference: Vec<f64>,
+    /// Room for `H_i`, for `H_i - eta_i` and for what is sent of it.
+    desk: Option<Box<Desk>>,
     /// The order that is being worked on: how far, which round, and whether it says to start anew.
     stage: Stage,
     round: u64,
@@ -305,11 +303,10 @@ impl Client {
             outlet: Outlet::new(id, recipe.plain(), channel, keys),
             batches: Rounds::new(keys.private, Purpose::Batch, id),
             position: vec![0.0; d],
-            reference: vec![0.0; d],
-            anchor: vec![0.0; d],
-            memory: vec![0.0; d],
-            gradient: vec![0.0; d],
-            difference: vec![0.0; d],
+            reference: vec![0.0; if matches!(recipe.oracle, Oracle::Plain) { 0 } else { d }],
+            anchor: vec![0.0; if matches!(recipe.oracle, Oracle::Svrg { .. }) { d } else { 0 }],
+            memory: vec![0.0; if recipe.effective_memory().is_some() { d } else { 0 }],
+            desk: None,
             stage: Stage::Ready,
             round: 0,
             anew: false,
@@ -320,18 +317,19 @@ impl Client {
     #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
+        let gradient = &mut Desk::at(&mut self.desk, self.position.len()).gradient;
         match &self.oracle {
             Oracle::Plain => {
                 self.site.draw_rows(&mut self.batches, self.round);
-                self.gradient.fill(0.0);
+                gradient.fill(0.0);
             }
             Oracle::FixedPoint(_) => {
                 self.site.draw_rows_of_difference(&mut self.batches, self.round);
-                self.gradient.fill(0.0);
+                gradient.fill(0.0);
             }
             Oracle::Svrg { .. } => {
                 self.site.draw_rows_of_difference(&mut self.batches, self.round);
-                self.gradient.copy_from_slice(&self.anchor);
+                gradient.copy_from_slice(&self.anchor);
             }
         }
     }
@@ -352,6 +350,7 @@ impl Device for Client {
             None => {}
         }
         match &order.reference {
+            _ if matches!(self.oracle, Oracle::Plain) => {}
             Reference::Keep => {}
             Reference::Position => self.reference.copy_from_slice(&self.position),
             Reference::New(z) => self.reference.copy_from_slice(z.values()),
@@ -367,13 +366,12 @@ impl Device for Client {
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
         let (x, z) = (&self.position, &self.reference);
+        let gradient = &mut Desk::at(&mut self.desk, x.len()).gradient;
         let question = match (self.stage, &self.oracle) {
             (Stage::Anchor, _) => Question { sum: Sum::Gradient { x: z }, extent: Extent::All, scale: 1.0, out: &mut self.anchor },
-            (Stage::Estimate, Oracle::Plain) => {
-                Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out: &mut self.gradient }
-            }
+            (Stage::Estimate, Oracle::Plain) => Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out: gradient },
             (Stage::Estimate, Oracle::FixedPoint(_) | Oracle::Svrg { .. }) => {
-                Question { sum: Sum::Difference { x, z }, extent: Extent::Minibatch, scale: 1.0, out: &mut self.gradient }
+                Question { sum: Sum::Difference { x, z }, extent: Extent::Minibatch, scale: 1.0, out: gradient }
             }
             (Stage::Ready, _) => return None,
         };
@@ -391,21 +389,22 @@ impl Device for Client {
     #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
         let round = self.round;
-        let Some(alpha) = self.memory_rate else { return self.outlet.send(Kind::Gradient, &mut self.gradient, round) };
+        let Desk { gradient, outgoing, parcel, .. } = Desk::at(&mut self.desk, self.position.len());
+        let Some(alpha) = self.memory_rate else { return self.outlet.send(Kind::Gradient, gradient, round, parcel) };
         let starts = match self.memory_rule {
             MemoryRule::FromZero => false,
             MemoryRule::FromGradient => !std::mem::replace(&mut self.started, true),
             MemoryRule::Marina { .. } => self.anew,
         };
         if starts {
-            let reply = self.outlet.send_plain(Kind::Reference, &mut self.gradient, round);
+            let reply = self.outlet.send_plain(Kind::Reference, gradient, round);
             self.memory.copy_from_slice(reply.payload.values());
             return reply;
         }
-        difference(&self.gradient, &self.memory, &mut self.difference); // [vono22] Alg. 2, "Compute g_i"
-        let reply = self.outlet.send(Kind::Gradient, &mut self.difference, round);
+        difference(gradient, &self.memory, outgoing); // [vono22] Alg. 2, "Compute g_i"
+        let reply = self.outlet.send(Kind::Gradient, outgoing, round, parcel);
         match self.memory_rule {
-            MemoryRule::Marina { .. } => self.memory.copy_from_slice(&self.gradient),
+            MemoryRule::Marina { .. } => self.memory.copy_from_slice(gradient),
             MemoryRule::FromZero | MemoryRule::FromGradient => reply.payload.add_to(alpha, &mut self.memory), // with what is *sent*
         }
         reply
@@ -413,6 +412,11 @@ impl Device for Client {
 
     fn rows_evaluated(&self) -> u64 {
         self.site.rows_evaluated()
+    }
+
+    #[inline(always)]
+    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
+        Some(&mut self.desk)
     }
 }
 

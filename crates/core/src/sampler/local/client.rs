@@ -9,8 +9,8 @@ use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
-use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task};
-use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER};
+use crate::protocol::{Desk, Device, Kind, Order, Payload, Reference, Reply, Task};
+use crate::rng::{ClientId, Noise, Purpose, Rounds, Seed, SharedNoise};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin_scaled};
 use crate::target::{Site, Target};
@@ -36,9 +36,9 @@ pub struct Client {
     /// What takes their place at an iteration to come.
     next: Control,
     next_from: Option<u64>,
-    drift: Vec<f64>,
     noise: Blend,
-    sent: Vec<f64>,
+    /// Room for the drift, and for what is sent.
+    desk: Option<Box<Desk>>,
     /// The order that is being worked on: what it asks, in which round, and how far it is done.
     task: Task,
     round: u64,
@@ -90,15 +90,15 @@ impl Client {
             reference: recipe.refresh.map(|_| control.clone()),
             next: control,
             next_from: None,
-            drift: vec![0.0; d],
             noise: Blend {
                 shared_scale: rho,
-                shared: Noise::new(keys.public, SERVER, d),
+                shared: keys.public,
+                dim: d,
                 private_scale: private_variance.sqrt(),
                 private: Noise::new(keys.private, id, d),
                 both: vec![0.0; if rho > 0.0 && private_variance > 0.0 { d } else { 0 }],
             },
-            sent: vec![0.0; d],
+            desk: None,
             task: Task::Gradient,
             round: 0,
             stage: Stage::Ready,
@@ -118,24 +118,25 @@ impl Client {
     /// Make ready for the drift of iteration `k`, or end the walk.
     fn approach(&mut self, k: u64, end: u64) {
         if k >= end {
-            self.sent.copy_from_slice(&self.x);
+            Desk::at(&mut self.desk, self.x.len()).outgoing.copy_from_slice(&self.x);
             self.stage = Stage::Ready;
             return;
         }
         self.renew_reference(k);
+        let drift = &mut Desk::at(&mut self.desk, self.x.len()).gradient;
         match &self.reference {
             None => {
                 self.site.draw_rows(&mut self.batches, k);
-                self.drift.fill(0.0);
+                drift.fill(0.0);
                 if let (Some(pull), Some(centre)) = (self.pull, &self.centre) {
-                    for ((g, x), centre) in self.drift.iter_mut().zip(&self.x).zip(centre) {
+                    for ((g, x), centre) in drift.iter_mut().zip(&self.x).zip(centre) {
                         *g = pull * (x - centre);
                     }
                 }
             }
             Some(control) => {
                 self.site.draw_rows_of_difference(&mut self.batches, k);
-                self.drift.copy_from_slice(&control.gradient);
+                drift.copy_from_slice(&control.gradient);
             }
         }
         self.stage = Stage::Walk { k, end };
@@ -144,9 +145,10 @@ impl Client {
     fn step(&mut self, k: u64) {
         let (step, temperature) = (self.step.at(k), self.temperature);
         let weight = if self.reference.is_none() { self.inverse_weight } else { 1.0 };
+        let Desk { gradient: drift, noise: shared, .. } = Desk::at(&mut self.desk, self.x.len());
         for stretch in self.noise.private.stretches() {
-            let noise = self.noise.at(k, stretch.clone());
-            langevin_scaled(&mut self.x[stretch.clone()], step, temperature, (weight, &self.drift[stretch]), noise);
+            let noise = self.noise.at(k, stretch.clone(), shared);
+            langevin_scaled(&mut self.x[stretch.clone()], step, temperature, (weight, &drift[stretch]), noise);
         }
     }
 }
@@ -155,7 +157,9 @@ impl Client {
 #[derive(Debug)]
 struct Blend {
     shared_scale: f64,
-    shared: Noise,
+    /// The seed of everybody's.
+    shared: Seed,
+    dim: usize,
     private_scale: f64,
     private: Noise,
     both: Vec<f64>,
@@ -163,15 +167,16 @@ struct Blend {
 
 impl Blend {
     /// The noise of an iteration in one stretch, as a factor and a vector.
-    fn at(&mut self, k: u64, stretch: Range<usize>) -> (f64, &[f64]) {
-        if self.private_scale == 0.0 {
-            return (self.shared_scale, self.shared.at(k, stretch));
-        }
+    fn at<'a>(&'a mut self, k: u64, stretch: Range<usize>, shared: &'a mut Option<SharedNoise>) -> (f64, &'a [f64]) {
         if self.shared_scale == 0.0 {
             return (self.private_scale, self.private.at(k, stretch));
         }
+        let shared = SharedNoise::of(shared, self.shared, self.dim, k);
+        if self.private_scale == 0.0 {
+            return (self.shared_scale, shared.at(k, stretch));
+        }
         let both = &mut self.both[stretch.clone()];
-        let (shared, private) = (self.shared.at(k, stretch.clone()), self.private.at(k, stretch));
+        let (shared, private) = (shared.at(k, stretch.clone()), self.private.at(k, stretch));
         for ((sum, zs), z) in both.iter_mut().zip(shared).zip(private) {
             *sum = self.shared_scale * zs + self.private_scale * z;
         }
@@ -217,16 +222,20 @@ impl Device for Client {
             self.next_from = Some(*from);
         }
         if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
+            if let Some(noise) = &mut Desk::at(&mut self.desk, self.x.len()).noise {
+                noise.start(order.round);
+            }
             self.approach(order.round, order.round + steps);
         } else {
-            self.sent.fill(0.0);
+            Desk::at(&mut self.desk, self.x.len()).outgoing.fill(0.0);
             self.stage = Stage::Refer;
         }
     }
 
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
-        let (x, out) = (&self.x, &mut self.drift);
+        let (x, desk) = (&self.x, Desk::at(&mut self.desk, self.x.len()));
+        let out = &mut desk.gradient;
         let question = match (self.stage, &self.reference) {
             // The sum is divided by p_c with the prior's share, so the drift is scaled when that is in.
             (Stage::Walk { .. }, None) => Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out },
@@ -235,7 +244,7 @@ impl Device for Client {
                 Question { sum, extent: Extent::Minibatch, scale: self.inverse_weight, out }
             }
             (Stage::Refer, _) => {
-                Question { sum: Sum::Gradient { x: &self.next.point }, extent: Extent::All, scale: 1.0, out: &mut self.sent }
+                Question { sum: Sum::Gradient { x: &self.next.point }, extent: Extent::All, scale: 1.0, out: &mut desk.outgoing }
             }
             (Stage::Ready, _) => return None,
         };
@@ -254,22 +263,28 @@ impl Device for Client {
 
     #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
+        let Desk { outgoing, parcel, .. } = Desk::at(&mut self.desk, self.x.len());
         match (self.task, self.memory_rate) {
             (Task::Walk { .. }, Some(alpha)) => {
                 let memory = self.memory.get_or_insert_default();
-                add_scaled(-1.0, memory, &mut self.sent);
-                let reply = self.outlet.send(Kind::Parameter, &mut self.sent, self.round);
+                add_scaled(-1.0, memory, outgoing);
+                let reply = self.outlet.send(Kind::Parameter, outgoing, self.round, parcel);
                 add_scaled(alpha, reply.payload.values(), memory); // with what is *sent*
                 reply
             }
-            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, &mut self.sent, self.round),
-            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, &mut self.sent, self.round),
-            _ => self.outlet.send_plain(Kind::Control, &mut self.sent, self.round),
+            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, outgoing, self.round),
+            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, outgoing, self.round),
+            _ => self.outlet.send_plain(Kind::Control, outgoing, self.round),
         }
     }
 
     fn rows_evaluated(&self) -> u64 {
         self.site.rows_evaluated()
+    }
+
+    #[inline(always)]
+    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
+        Some(&mut self.desk)
     }
 }
 
