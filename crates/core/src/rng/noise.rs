@@ -158,8 +158,8 @@ mod tests {
     fn shared_noise_is_that_of_each_iteration() {
         for dim in [1, 20, 65, 1025, 70_000, 140_000] {
             let mut place = None;
-            // Two parties walk alike, then both go on, then somebody comes with another seed, or skips an iteration.
-            for (seed, from, to) in [(1, 0, 4), (1, 0, 4), (1, 4, 7), (1, 4, 9), (2, 4, 6), (2, 5, 6), (1, 5, 7)] {
+            // Two parties walk alike, then both go on, then somebody comes with another seed, or skips an iteration, or goes back.
+            for (seed, from, to) in [(1, 0, 4), (1, 0, 4), (1, 4, 7), (1, 4, 9), (2, 4, 6), (2, 5, 6), (1, 5, 7), (1, 3, 6)] {
                 SharedNoise::of(&mut place, Seed::new(seed), dim, from).start(from);
                 for iteration in (from..to).chain([to + 1]) {
                     let shared = SharedNoise::of(&mut place, Seed::new(seed), dim, iteration);

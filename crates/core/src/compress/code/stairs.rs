@@ -83,5 +83,8 @@ mod tests {
             let one_by_one: i32 = levels.iter().map(|level| length(level.unsigned_abs())).sum();
             assert_eq!(stairs.total(&levels, largest(&levels)), one_by_one as u64, "{n}");
         }
+        for top in 0..12 {
+            assert_eq!(stairs.total(&[0, -top], top.unsigned_abs()), (length(0) + length(top.unsigned_abs())) as u64, "{top}");
+        }
     }
 }
