@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
-use crate::model::{Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Surrogate, Whitened, accumulate_gradient};
+use crate::model::{
+    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate, Whitened, accumulate_gradient,
+};
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -279,6 +281,25 @@ impl Site {
             ask.evaluate(potential, scratch);
         }
         self.complete(Question { sum, extent, scale, out });
+    }
+
+    /// Whether [`Site::stroll`] works: the minibatch is all rows, the prior has no share, and the potential has a way.
+    pub fn can_stroll(&self) -> bool {
+        self.stroller().is_some()
+    }
+
+    fn stroller(&self) -> Option<&dyn Stroller> {
+        let alone = self.prior_weight == 0.0 || self.prior == Prior::Flat;
+        self.potential.stroller().filter(|_| alone && self.batch == self.potential.rows())
+    }
+
+    /// Take Langevin steps by all rows of the client, and say how many: the same as by [`Site::answer`] for each, in one go.
+    #[inline(always)]
+    pub fn stroll(&mut self, way: Stroll<'_>) -> u64 {
+        let rows = self.batch as u64 * if way.control.is_some() { 2 } else { 1 };
+        let steps = self.potential.stroller().map_or(0, |stroller| stroller.stroll(way));
+        self.rows_evaluated += steps * rows;
+        steps
     }
 
     /// The exact gradient with the prior's share, into `out`.

@@ -2,9 +2,10 @@
 
 use nalgebra::DMatrix;
 
-use super::{Potential, Quadratic, Rows, Spread};
+use super::columns::{Columns, add_product, stroll};
+use super::{Potential, Quadratic, Rows, Spread, Stroll, Stroller};
 use crate::error::DataError;
-use crate::lanes::{F8, LANES, wide};
+use crate::lanes::{LANES, wide};
 use crate::linalg::{add_scaled, dot, subtract};
 
 /// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
@@ -103,107 +104,15 @@ impl Potential for Gaussian {
         let shift = (0..d).map(|i| dot(&self.precision[i * d..(i + 1) * d], &self.mean)).collect();
         Some(Quadratic { precision: self.precision.clone(), shift, spread: Spread::None })
     }
-}
 
-/// Eight numbers in one line of the cache: a register that is read across two takes twice as long.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Eight(F8);
-
-/// A symmetric matrix, whose columns are filled up to whole registers.
-#[derive(Clone, Debug)]
-struct Columns {
-    eights: Vec<Eight>,
-    /// Eights in a column.
-    height: usize,
-    columns: usize,
-}
-
-impl Columns {
-    fn new(matrix: &[f64], d: usize) -> Self {
-        let height = d.div_ceil(LANES);
-        let mut eights = vec![Eight([0.0; LANES]); d * height];
-        for (column, values) in eights.chunks_exact_mut(height.max(1)).zip(matrix.chunks_exact(d.max(1))) {
-            for (Eight(eight), values) in column.iter_mut().zip(values.chunks(LANES)) {
-                eight[..values.len()].copy_from_slice(values);
-            }
-        }
-        Columns { eights, height, columns: d }
+    fn stroller(&self) -> Option<&dyn Stroller> {
+        self.columns.are_short().then_some(self)
     }
 }
 
-wide! {
-    /// `out += scale * matrix (x - z)`.
-    fn add_product<'a>(matrix: &'a Columns, x: &'a [f64], z: &'a [f64], scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
-        let by = |column: usize| scale * (x[column] - z[column]);
-        match matrix.height {
-            1 => return add_eights(&product::<1>(matrix, 0, by), out),
-            2 => return add_eights(&product::<2>(matrix, 0, by), out),
-            3 => return add_eights(&product::<3>(matrix, 0, by), out),
-            _ => {}
-        }
-        for (column, moved) in moved.iter_mut().enumerate() {
-            *moved = by(column);
-        }
-        let (mut first, moved) = (0, &*moved);
-        for rows in out.chunks_mut(3 * LANES) {
-            match matrix.height - first {
-                1 => add_eights(&product::<1>(matrix, first, |column| moved[column]), rows),
-                2 => add_eights(&product::<2>(matrix, first, |column| moved[column]), rows),
-                _ => add_eights(&product::<3>(matrix, first, |column| moved[column]), rows),
-            }
-            first += 3;
-        }
-    }
-}
-
-/// `matrix v`, for the rows of `N` eights from number `first` on, with `by` the coordinates of `v`. It goes column by column, which needs no sums across a register; even and odd columns are
-/// summed apart, since a sum waits for the one before.
-#[inline(always)]
-fn product<const N: usize>(matrix: &Columns, first: usize, by: impl Fn(usize) -> f64) -> [F8; N] {
-    let (mut even, mut odd) = ([[0.0; LANES]; N], [[0.0; LANES]; N]);
-    let columns = matrix.eights.chunks_exact(2 * matrix.height);
-    let mut column = matrix.columns - matrix.columns % 2;
-    if let Some(eights) = columns.remainder().get(first..).and_then(<[Eight]>::first_chunk::<N>) {
-        add_column(by(column), eights, &mut even);
-    }
-    column = 0;
-    for both in columns {
-        let (one, other) = both.split_at(matrix.height);
-        let (Some(one), Some(other)) = (one[first..].first_chunk::<N>(), other[first..].first_chunk::<N>()) else { break };
-        add_column(by(column), one, &mut even);
-        add_column(by(column + 1), other, &mut odd);
-        column += 2;
-    }
-    for n in 0..N {
-        for lane in 0..LANES {
-            even[n][lane] += odd[n][lane];
-        }
-    }
-    even
-}
-
-#[inline(always)]
-fn add_column<const N: usize>(by: f64, column: &[Eight; N], sums: &mut [F8; N]) {
-    for n in 0..N {
-        for lane in 0..LANES {
-            sums[n][lane] += by * column[n].0[lane];
-        }
-    }
-}
-
-#[inline(always)]
-fn add_eights(eights: &[F8], out: &mut [f64]) {
-    for (out, eight) in out.chunks_mut(LANES).zip(eights) {
-        if let Ok(whole) = <&mut F8>::try_from(&mut *out) {
-            for lane in 0..LANES {
-                whole[lane] += eight[lane];
-            }
-        } else {
-            for lane in 0..out.len() {
-                out[lane] += eight[lane];
-            }
-        }
+impl Stroller for Gaussian {
+    fn stroll(&self, way: Stroll<'_>) -> u64 {
+        stroll(&self.columns, &self.mean, way)
     }
 }
 
@@ -365,26 +274,6 @@ fn check_symmetric(what: &'static str, matrix: &[f64], d: usize) -> Result<(), D
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Eights of rows are summed in ones, twos and threes, with a short one behind them or not: all give the sums of each row alone, bit for bit.
-    #[test]
-    fn products_of_every_size_are_plain_sums() {
-        for d in 1..=40 {
-            let z = super::super::tests::normals(d as u64, d * d + 3 * d);
-            let matrix: Vec<f64> = (0..d * d).map(|k| z[k.min(k % d * d + k / d)]).collect();
-            let (x, rest) = z[d * d..].split_at(d);
-            let (from, start) = rest.split_at(d);
-            let mut out = start.to_vec();
-            add_product(&Columns::new(&matrix, d), x, from, 0.3, &mut out, &mut vec![0.0; d]);
-            for (row, out) in out.iter().enumerate() {
-                let term = |column: usize| 0.3 * (x[column] - from[column]) * matrix[column * d + row];
-                let last = if d % 2 == 1 { term(d - 1) } else { 0.0 };
-                let even = (0..d - d % 2).step_by(2).fold(last, |sum, column| sum + term(column));
-                let odd = (1..d).step_by(2).fold(0.0, |sum, column| sum + term(column));
-                assert_eq!(*out, start[row] + (even + odd), "row {row} of {d}");
-            }
-        }
-    }
 
     #[test]
     fn covariance_and_precision_are_two_ways_to_say_the_same() {

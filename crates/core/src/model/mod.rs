@@ -2,6 +2,7 @@
 
 mod absent;
 mod coded;
+mod columns;
 mod conducive;
 mod design;
 mod fixed;
@@ -12,6 +13,7 @@ mod panel;
 mod prior;
 mod real;
 mod softmax;
+mod stroll;
 mod whitened;
 
 pub use absent::Absent;
@@ -24,6 +26,7 @@ pub use prior::Prior;
 pub(crate) use prior::accumulate_gradient;
 pub use real::{Arithmetic, Real};
 pub use softmax::Softmax;
+pub use stroll::{Stroll, Stroller};
 pub use whitened::{Coordinates, Whitened};
 
 use crate::lanes::LANES;
@@ -119,6 +122,11 @@ pub trait Potential: Send + Sync + std::fmt::Debug {
     /// Whether [`Potential::add_gradient_difference`] gives the same bits for any rows, as long as they are equally many: nobody need draw them then.
     fn differences_ignore_rows(&self) -> bool {
         false
+    }
+
+    /// A faster way to take Langevin steps than by one gradient after the other, if it has one.
+    fn stroller(&self) -> Option<&dyn Stroller> {
+        None
     }
 
     /// A Lipschitz constant of `grad U_ij`, the same for every `x`.

@@ -60,6 +60,17 @@ impl Noise {
         &self.normals[first..first + self.dim]
     }
 
+    /// The noise of an iteration, and behind it that of those which follow and are here, at most so many in all: for vectors that are a single stretch.
+    #[inline]
+    pub fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+        self.at(iteration, 0..self.dim);
+        if self.dim > GROUP {
+            return &self.normals[..self.dim];
+        }
+        let (first, held) = (iteration - self.held.start * self.per, (self.held.end - self.held.start) * self.per);
+        &self.normals[first as usize * self.dim..held.min(first + most) as usize * self.dim]
+    }
+
     fn draw(&mut self, lot: u64) {
         let each = self.per as usize * self.dim;
         let lots = if lot == self.held.end { AHEAD } else { 1 };
@@ -113,11 +124,25 @@ impl SharedNoise {
         &self.normals[first + stretch.start..first + stretch.end]
     }
 
-    /// Draw and keep the iteration after those that are kept, if there is room.
-    fn keep_next(&mut self) {
+    /// The noise of an iteration, and behind it that of those which follow, at most so many in all: for vectors that are a single stretch.
+    #[inline]
+    pub fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+        let dim = self.noise.dim;
+        if (self.kept.start..=self.kept.end).contains(&iteration) {
+            while self.kept.end < iteration + most && self.keep_next() {}
+        }
+        if !self.kept.contains(&iteration) {
+            return self.at(iteration, 0..dim);
+        }
+        let (first, held) = (iteration - self.kept.start, self.kept.end - self.kept.start);
+        &self.normals[first as usize * dim..held.min(first + most) as usize * dim]
+    }
+
+    /// Draw and keep the iteration after those that are kept; false if there is no room.
+    fn keep_next(&mut self) -> bool {
         let (dim, count) = (self.noise.dim, (self.kept.end - self.kept.start) as usize);
         if (count + 1) * dim > Self::MOST {
-            return;
+            return false;
         }
         if self.normals.is_empty() {
             self.normals = vec![0.0; Self::MOST / dim.max(1) * dim]; // once, and mapped to memory as far as it is used
@@ -127,6 +152,7 @@ impl SharedNoise {
             self.normals[count * dim..][stretch].copy_from_slice(drawn);
         }
         self.kept.end += 1;
+        true
     }
 }
 

@@ -9,6 +9,7 @@ use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
+use crate::model::Stroll;
 use crate::protocol::{Desk, Device, Kind, Order, Payload, Reference, Reply, Task};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, Seed, SharedNoise};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -19,6 +20,8 @@ use crate::target::{Site, Target};
 #[derive(Debug)]
 pub struct Client {
     site: Site,
+    /// Whether the site takes steps by itself.
+    strolls: bool,
     step: Schedule,
     temperature: f64,
     inverse_weight: f64,
@@ -75,8 +78,11 @@ impl Client {
         let (p, rho) = (recipe.weights[id.index()], recipe.correlation);
         let private_variance = (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
         let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
+        let site = target.site(id, recipe.batch.of(rows));
+        let pull = recipe.pull(id.index());
         Client {
-            site: target.site(id, recipe.batch.of(rows)),
+            strolls: site.can_stroll() && pull.is_none() && (rho == 0.0 || private_variance == 0.0),
+            site,
             step: recipe.step,
             temperature: target.temperature,
             inverse_weight: 1.0 / p,
@@ -85,7 +91,7 @@ impl Client {
             memory: None,
             batches: Rounds::new(keys.private, Purpose::Batch, id),
             x: vec![0.0; d],
-            pull: recipe.pull(id.index()),
+            pull,
             centre: None,
             reference: recipe.refresh.map(|_| control.clone()),
             next: control,
@@ -151,6 +157,26 @@ impl Client {
             langevin_scaled(&mut self.x[stretch.clone()], step, temperature, (weight, &drift[stretch]), noise);
         }
     }
+
+    /// Walk on, as far as the site takes steps by itself: the same steps as by its gradients.
+    fn stroll(&mut self) {
+        while let Stage::Walk { k, end } = self.stage {
+            let step = self.step.at(k);
+            let alike = if let Schedule::Constant(_) = self.step { end - k } else { 1 };
+            let alike = self.next_from.map_or(alike, |from| alike.min(from - k)); // not yet used, so from > k
+            let shared = &mut Desk::at(&mut self.desk, self.x.len()).noise;
+            let noise = self.noise.some_from(k, alike, shared);
+            let (x, temperature) = (&mut self.x[..], self.temperature);
+            let taken = self.site.stroll(match &self.reference {
+                None => Stroll { x, control: None, scale: 1.0, weight: self.inverse_weight, step, temperature, noise },
+                Some(control) => {
+                    let control = Some((&control.point[..], &control.gradient[..]));
+                    Stroll { x, control, scale: self.inverse_weight, weight: 1.0, step, temperature, noise }
+                }
+            });
+            self.approach(k + taken, end);
+        }
+    }
 }
 
 /// `rho Zs + sqrt((1 - rho^2)/p_c) Z_c`: noise that is partly everybody's.
@@ -181,6 +207,15 @@ impl Blend {
             *sum = self.shared_scale * zs + self.private_scale * z;
         }
         (1.0, both)
+    }
+
+    /// The same for some iterations in a row, at most so many, where it is everybody's or the client's alone.
+    fn some_from<'a>(&'a mut self, k: u64, most: u64, shared: &'a mut Option<SharedNoise>) -> (f64, &'a [f64]) {
+        if self.shared_scale == 0.0 {
+            (self.private_scale, self.private.some_from(k, most))
+        } else {
+            (self.shared_scale, SharedNoise::of(shared, self.shared, self.dim, k).some_from(k, most))
+        }
     }
 }
 
@@ -276,6 +311,18 @@ impl Device for Client {
             (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, outgoing, self.round),
             _ => self.outlet.send_plain(Kind::Control, outgoing, self.round),
         }
+    }
+
+    fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
+        self.begin(order);
+        if self.strolls {
+            self.stroll();
+        }
+        while let Some((site, question)) = self.question() {
+            site.answer(question);
+            self.proceed();
+        }
+        self.reply()
     }
 
     fn rows_evaluated(&self) -> u64 {
