@@ -124,9 +124,7 @@ impl Client {
     /// Make ready for the drift of iteration `k`, or end the walk.
     fn approach(&mut self, k: u64, end: u64) {
         if k >= end {
-            Desk::at(&mut self.desk, self.x.len()).outgoing.copy_from_slice(&self.x);
-            self.stage = Stage::Ready;
-            return;
+            return self.arrive();
         }
         self.renew_reference(k);
         let drift = &mut Desk::at(&mut self.desk, self.x.len()).gradient;
@@ -158,23 +156,62 @@ impl Client {
         }
     }
 
-    /// Walk on, as far as the site takes steps by itself: the same steps as by its gradients.
-    fn stroll(&mut self) {
-        while let Stage::Walk { k, end } = self.stage {
+    /// Walk from iteration `k` to before `end`, where the site takes steps by itself: the same steps as by its gradients.
+    fn stroll(&mut self, mut k: u64, end: u64) {
+        while k < end {
+            self.renew_reference(k);
             let step = self.step.at(k);
             let alike = if let Schedule::Constant(_) = self.step { end - k } else { 1 };
             let alike = self.next_from.map_or(alike, |from| alike.min(from - k)); // not yet used, so from > k
             let shared = &mut Desk::at(&mut self.desk, self.x.len()).noise;
             let noise = self.noise.some_from(k, alike, shared);
             let (x, temperature) = (&mut self.x[..], self.temperature);
-            let taken = self.site.stroll(match &self.reference {
+            k += self.site.stroll(match &self.reference {
                 None => Stroll { x, control: None, scale: 1.0, weight: self.inverse_weight, step, temperature, noise },
                 Some(control) => {
                     let control = Some((&control.point[..], &control.gradient[..]));
                     Stroll { x, control, scale: self.inverse_weight, weight: 1.0, step, temperature, noise }
                 }
             });
-            self.approach(k + taken, end);
+        }
+        self.arrive();
+    }
+
+    /// End a walk.
+    fn arrive(&mut self) {
+        Desk::at(&mut self.desk, self.x.len()).outgoing.copy_from_slice(&self.x);
+        self.stage = Stage::Ready;
+    }
+
+    /// Take in what an order brings.
+    fn take_in(&mut self, order: &Order<'_>) {
+        (self.task, self.round) = (order.task, order.round);
+        self.renew_reference(order.round); // before a point that moves again takes its place
+        if let Some(position) = &order.position {
+            match &mut self.centre {
+                Some(centre) => centre.copy_from_slice(position.values()),
+                None => self.x.copy_from_slice(position.values()),
+            }
+            if self.pull.is_some() && self.centre.is_none() {
+                self.centre = Some(self.x.clone()); // x_c = x_0 in the beginning
+            }
+            if self.memory.is_none() && self.memory_rate.is_some() {
+                self.memory = Some(self.x.clone()); // h_c = x_0, as at the server
+            }
+        }
+        match &order.reference {
+            Reference::Keep => {}
+            Reference::Position => self.next.point.copy_from_slice(&self.x),
+            Reference::New(y) => self.next.point.copy_from_slice(y.values()),
+        }
+        if let Some((control, from)) = &order.control {
+            self.next.gradient.copy_from_slice(control.values());
+            self.next_from = Some(*from);
+        }
+        if let Task::Walk { .. } | Task::WalkAndShow { .. } = order.task
+            && let Some(noise) = &mut Desk::at(&mut self.desk, self.x.len()).noise
+        {
+            noise.start(order.round);
         }
     }
 }
@@ -233,33 +270,8 @@ impl Device for Client {
 
     #[inline(always)]
     fn begin(&mut self, order: &Order<'_>) {
-        (self.task, self.round) = (order.task, order.round);
-        self.renew_reference(order.round); // before a point that moves again takes its place
-        if let Some(position) = &order.position {
-            match &mut self.centre {
-                Some(centre) => centre.copy_from_slice(position.values()),
-                None => self.x.copy_from_slice(position.values()),
-            }
-            if self.pull.is_some() && self.centre.is_none() {
-                self.centre = Some(self.x.clone()); // x_c = x_0 in the beginning
-            }
-            if self.memory.is_none() && self.memory_rate.is_some() {
-                self.memory = Some(self.x.clone()); // h_c = x_0, as at the server
-            }
-        }
-        match &order.reference {
-            Reference::Keep => {}
-            Reference::Position => self.next.point.copy_from_slice(&self.x),
-            Reference::New(y) => self.next.point.copy_from_slice(y.values()),
-        }
-        if let Some((control, from)) = &order.control {
-            self.next.gradient.copy_from_slice(control.values());
-            self.next_from = Some(*from);
-        }
+        self.take_in(order);
         if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
-            if let Some(noise) = &mut Desk::at(&mut self.desk, self.x.len()).noise {
-                noise.start(order.round);
-            }
             self.approach(order.round, order.round + steps);
         } else {
             Desk::at(&mut self.desk, self.x.len()).outgoing.fill(0.0);
@@ -314,10 +326,12 @@ impl Device for Client {
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        self.begin(order);
-        if self.strolls {
-            self.stroll();
+        if let (true, Task::Walk { steps } | Task::WalkAndShow { steps }) = (self.strolls, order.task) {
+            self.take_in(order);
+            self.stroll(order.round, order.round + steps);
+            return self.reply();
         }
+        self.begin(order);
         while let Some((site, question)) = self.question() {
             site.answer(question);
             self.proceed();
