@@ -176,6 +176,13 @@ mod tests {
                 assert_eq!(whole(&mut in_order, iteration), alone, "{dim}: {iteration}");
                 whole(&mut back_and_forth, iteration ^ 13);
                 assert_eq!(whole(&mut back_and_forth, iteration), alone, "{dim}: {iteration}");
+                if (1..=STRETCH).contains(&dim) {
+                    let some = back_and_forth.some_from(iteration, 3).to_vec();
+                    assert!((1..=3).contains(&(some.len() / dim)) && some.len() % dim == 0);
+                    for (k, of_one) in (iteration..).zip(some.chunks_exact(dim)) {
+                        assert_eq!(of_one, whole(&mut fresh(), k), "{dim}: {k} behind {iteration}");
+                    }
+                }
             }
         }
     }
@@ -191,6 +198,10 @@ mod tests {
                     let shared = SharedNoise::of(&mut place, Seed::new(seed), dim, iteration);
                     let found: Vec<f64> = shared.noise.stretches().flat_map(|stretch| shared.at(iteration, stretch).to_vec()).collect();
                     assert!(found == whole(&mut Noise::new(Seed::new(seed), SERVER, dim), iteration), "{dim}: {iteration}");
+                    let some = if dim <= STRETCH { shared.some_from(iteration, 4).to_vec() } else { Vec::new() };
+                    for (k, of_one) in (iteration..).zip(some.chunks_exact(dim)) {
+                        assert_eq!(of_one, whole(&mut Noise::new(Seed::new(seed), SERVER, dim), k), "{dim}: {k} behind {iteration}");
+                    }
                 }
             }
         }
