@@ -156,7 +156,10 @@ impl Target {
             chosen: vec![0; if batch < rows { batch } else { 0 }],
             scratch: vec![0.0; potential.scratch()],
             memo: if batch < rows { None } else { potential.memo() },
+            rows,
+            differences_ignore_rows: potential.differences_ignore_rows(),
             batch,
+            inflation: rows as f64 / batch as f64,
             prior: self.prior.clone(),
             prior_weight,
             rows_evaluated: 0,
@@ -185,7 +188,12 @@ pub struct Site {
     potential: Arc<dyn Potential>,
     prior: Prior,
     prior_weight: f64,
+    /// What the potential says of itself, here so that nobody has to ask: its rows, and whether their choice matters to a difference.
+    rows: usize,
+    differences_ignore_rows: bool,
     batch: usize,
+    /// `N/n`: what makes a sum over a minibatch stand for the sum over all rows.
+    inflation: f64,
     subsets: Subsets,
     chosen: Vec<u32>,
     scratch: Vec<f64>,
@@ -209,14 +217,14 @@ impl Site {
     #[inline(always)]
     pub fn draw_rows(&mut self, batches: &mut Rounds, round: u64) {
         if !self.chosen.is_empty() {
-            self.subsets.draw(self.potential.rows() as u32, batches.stream(round), &mut self.chosen);
+            self.subsets.draw(self.rows as u32, batches.stream(round), &mut self.chosen);
         }
     }
 
     /// The same where a difference is asked for.
     #[inline(always)]
     pub fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
-        if !self.potential.differences_ignore_rows() {
+        if !self.differences_ignore_rows {
             self.draw_rows(batches, round); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
         }
     }
@@ -232,8 +240,8 @@ impl Site {
     fn split<'a>(&'a mut self, question: Question<'a>) -> (Ask<'a>, &'a dyn Potential, &'a mut [f64]) {
         let Question { sum, extent, scale, out } = question;
         let (rows, scale) = match extent {
-            Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation()),
-            Extent::Minibatch => (Rows::Some(&self.chosen), scale * self.inflation()),
+            Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation),
+            Extent::Minibatch => (Rows::Some(&self.chosen), scale * self.inflation),
             Extent::All => (Rows::All, scale),
         };
         (Ask { client: self.id, sum, rows, scale, out }, &*self.potential, &mut self.scratch)
@@ -244,7 +252,7 @@ impl Site {
     pub fn complete(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
         let weight = scale * self.prior_weight;
-        let rows = if extent == Extent::All { self.potential.rows() } else { self.batch } as u64;
+        let rows = if extent == Extent::All { self.rows } else { self.batch } as u64;
         match sum {
             Sum::Gradient { x } => {
                 if self.prior_weight > 0.0 {
@@ -290,7 +298,7 @@ impl Site {
 
     fn stroller(&self) -> Option<&dyn Stroller> {
         let alone = self.prior_weight == 0.0 || self.prior == Prior::Flat;
-        self.potential.stroller().filter(|_| alone && self.batch == self.potential.rows())
+        self.potential.stroller().filter(|_| alone && self.batch == self.rows)
     }
 
     /// Take Langevin steps by all rows of the client, and say how many: the same as by [`Site::answer`] for each, in one go.
@@ -306,11 +314,6 @@ impl Site {
     pub fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         self.answer(Question { sum: Sum::Gradient { x }, extent: Extent::All, scale: 1.0, out });
-    }
-
-    /// `N/n`: what makes a sum over a minibatch stand for the sum over all rows.
-    fn inflation(&self) -> f64 {
-        self.potential.rows() as f64 / self.batch as f64
     }
 }
 
