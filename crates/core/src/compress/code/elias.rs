@@ -5,7 +5,7 @@
 
 use super::super::spec::{SpecError, unknown};
 use super::bits::{BitReader, BitSink};
-use super::stairs::{Stairs, largest};
+use super::stairs::Stairs;
 use super::{CodeError, small};
 use crate::lanes::wide;
 use std::fmt;
@@ -219,7 +219,7 @@ fn for_each_nonzero(levels: &[i32], mut visit: impl FnMut(usize, i32)) {
 /// The number of bits that [`write`] would write.
 pub(super) fn length(integer: Integer, layout: Layout, levels: &[i32]) -> u64 {
     match layout {
-        Layout::Dense => Integer::DENSE[integer as usize].total(levels, largest(levels)),
+        Layout::Dense => Integer::DENSE[integer as usize].total(levels).0,
         Layout::Sparse => {
             let (mut bits, mut next) = (0, 0);
             for_each_nonzero(levels, |place, level| {

@@ -9,7 +9,7 @@ use super::super::{Compressor, Operator};
 use super::CodeError;
 use super::bits::{BitReader, BitSink};
 use super::elias::Integer;
-use super::stairs::{Stairs, largest};
+use super::stairs::Stairs;
 use crate::compress::message::Symbols;
 use crate::lanes::exp;
 
@@ -77,8 +77,7 @@ impl Book {
 
     /// The number of bits that [`Book::write`] would write.
     pub(super) fn length(&self, levels: &[i32]) -> u64 {
-        let top = largest(levels);
-        let mut bits = self.stairs.total(levels, top);
+        let (mut bits, top) = self.stairs.total(levels);
         if top >= self.beyond() {
             let excess = levels.iter().filter_map(|level| level.unsigned_abs().checked_sub(self.beyond()));
             bits += excess.map(|excess| Integer::Gamma.length(u64::from(excess) + 1)).sum::<u64>();
