@@ -56,6 +56,12 @@ impl<const NARROW: bool> Grid for Shares<NARROW> {
         coin::floor(self.of(x))
     }
 
+    #[inline(always)]
+    fn above(self, x: f64) -> u32 {
+        // To the nearest cell. What rounding lifts beyond the top (by a part in 2^50, and there are fewer than 2^31 cells) it brings back.
+        (x * self.per_unit + (coin::MIDDLE + coin::CELLS)).to_bits() as u32
+    }
+
     fn fraction(self, size: f64) -> f64 {
         let scaled = self.of(size);
         scaled - scaled.floor()
@@ -88,14 +94,14 @@ wide! {
 
 /// The Euclidean norm, rounded up to 32 bits: 0 for zeros alone. Nothing overflows or is lost on the way.
 fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
-    const HUGE: f64 = 1e100;
-    let (top, plain) = sizes(v, 1.0);
-    let norm = if (1.0 / HUGE..=HUGE).contains(&top) {
+    let plain = squares(v);
+    // Then nothing overflowed, and a square that is too small for its digits is too small to matter.
+    let norm = if (1e-200..=1e200).contains(&plain) {
         plain.sqrt()
     } else {
         let (up, down) = (2f64.powi(600), 2f64.powi(-600));
-        let (scale, back) = if largest(v, first)? > HUGE { (down, up) } else { (up, down) };
-        sizes(v, scale).1.sqrt() * back
+        let (scale, back) = if largest(v, first)? > 1.0 { (down, up) } else { (up, down) };
+        scaled_squares(v, scale).sqrt() * back
     };
     let near = norm as f32;
     // By the bits, which ascend with the number: a branch would go either way half of the time.
@@ -107,26 +113,34 @@ fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
 }
 
 wide! {
-    /// The largest absolute value, infinite where a coordinate is not finite, and the sum of the squares of `scale v`, in eight sums.
-    fn sizes<'a>(v: &'a [f64], scale: f64) -> (f64, f64) {
-        let (mut top, mut sums) = ([0.0; LANES], [0.0; LANES]);
-        let (whole, rest) = v.as_chunks::<LANES>();
-        for (lane, x) in rest.iter().enumerate() {
-            top[lane] = if x.is_finite() { x.abs() } else { f64::INFINITY };
-            sums[lane] = (x * scale) * (x * scale);
-        }
-        for eight in whole {
-            for lane in 0..LANES {
-                let (x, size) = (eight[lane] * scale, eight[lane].abs());
-                sums[lane] += x * x;
-                let size = if size < f64::INFINITY { size } else { f64::INFINITY }; // NaN too
-                top[lane] = if size > top[lane] { size } else { top[lane] };
-            }
-        }
-        // Without a look ahead: the compiler would split the eight lanes as the last sum takes them, and keep them in pieces all the way.
-        let (top, sums) = std::hint::black_box((top, sums));
-        (top.into_iter().fold(0.0, f64::max), sums.into_iter().sum())
+    /// The sum of the squares, in eight sums.
+    fn squares<'a>(v: &'a [f64]) -> f64 {
+        sum_of_squares(v, |x| x)
     }
+}
+
+wide! {
+    /// The same, of `scale v`.
+    fn scaled_squares<'a>(v: &'a [f64], scale: f64) -> f64 {
+        sum_of_squares(v, |x| x * scale)
+    }
+}
+
+#[inline(always)]
+fn sum_of_squares(v: &[f64], scaled: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (whole, rest) = v.as_chunks::<LANES>();
+    for (sum, x) in sums.iter_mut().zip(rest) {
+        *sum = scaled(*x) * scaled(*x);
+    }
+    for eight in whole {
+        for lane in 0..LANES {
+            let x = scaled(eight[lane]);
+            sums[lane] += x * x;
+        }
+    }
+    // Without a look ahead: the compiler would split the eight lanes as the last sum takes them, and keep them in pieces all the way.
+    std::hint::black_box(sums).into_iter().sum()
 }
 
 #[cfg(test)]

@@ -32,6 +32,31 @@ wide! {
     }
 }
 
+/// The words of four groups: words are made fastest by so many at a time.
+pub(crate) const LOT: usize = AT_ONCE * GROUP;
+
+wide! {
+    /// The next words of one round, from `block` on.
+    pub(super) fn lots<'a>(place: &'a Place, block: u32, out: &'a mut [[u32; LOT]]) -> () {
+        let (low, high) = ([place.tag as u32; WIDE], [(place.tag >> 32) as u32; WIDE]);
+        let mut blocks = [0; WIDE];
+        for (lane, next) in blocks.iter_mut().enumerate() {
+            *next = block.wrapping_add(lane as u32);
+        }
+        for out in out {
+            let rows = chacha8(place, &low, &high, &blocks);
+            for (cell, group) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+                for (four, row) in group.as_chunks_mut::<BLOCKS>().0.iter_mut().zip(&rows) {
+                    *four = row.as_chunks::<BLOCKS>().0[cell];
+                }
+            }
+            for next in &mut blocks {
+                *next = next.wrapping_add(WIDE as u32);
+            }
+        }
+    }
+}
+
 wide! {
     /// The next `each` words, from `block` on, of as many rounds in a row as fill `out`, round by round.
     pub(super) fn words<'a>(place: &'a Place, block: u32, each: usize, out: &'a mut [u32]) -> () {
@@ -145,17 +170,18 @@ fn alone(place: &Place, tag: u64, block: u32) -> [[u32; BLOCKS]; 16] {
     for (lane, block) in blocks.iter_mut().enumerate() {
         *block = block.wrapping_add(lane as u32);
     }
-    chacha8(place, &[tag; BLOCKS], &blocks)
+    chacha8(place, &[tag as u32; BLOCKS], &[(tag >> 32) as u32; BLOCKS], &blocks)
 }
 
 #[inline(always)]
 fn together(place: &Place, lot: &Lot) -> [[u32; WIDE]; 16] {
-    let (mut tags, mut blocks) = ([0; WIDE], [0; WIDE]);
+    let (mut low, mut high, mut blocks) = ([0; WIDE], [0; WIDE], [0; WIDE]);
     for lane in 0..WIDE {
-        tags[lane] = lot.tags[lane / BLOCKS];
+        let tag = lot.tags[lane / BLOCKS];
+        (low[lane], high[lane]) = (tag as u32, (tag >> 32) as u32);
         blocks[lane] = lot.first_blocks[lane / BLOCKS].wrapping_add((lane % BLOCKS) as u32);
     }
-    chacha8(place, &tags, &blocks)
+    chacha8(place, &low, &high, &blocks)
 }
 
 /// The words of group `cell` among the lanes.
@@ -193,15 +219,15 @@ fn copy_normals(both: &[[f32; WIDE]; 2], cell: usize, out: &mut [f64]) {
     }
 }
 
-/// `N` blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that is what vectorises.
+/// `N` blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that is what vectorises. Nothing in it has 64 bits, or half as many lanes would go into a register.
 #[inline(always)]
-fn chacha8<const N: usize>(place: &Place, tags: &[u64; N], blocks: &[u32; N]) -> [[u32; N]; 16] {
+fn chacha8<const N: usize>(place: &Place, low: &[u32; N], high: &[u32; N], blocks: &[u32; N]) -> [[u32; N]; 16] {
     const SIGMA: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
     let mut out = [[0; N]; 16];
     for lane in 0..N {
         let [k0, k1, k2, k3, k4, k5, k6, k7] = place.key;
-        let (low, high) = (tags[lane] as u32, (tags[lane] >> 32) as u32);
-        let start = [SIGMA[0], SIGMA[1], SIGMA[2], SIGMA[3], k0, k1, k2, k3, k4, k5, k6, k7, blocks[lane], place.client, low, high];
+        let start =
+            [SIGMA[0], SIGMA[1], SIGMA[2], SIGMA[3], k0, k1, k2, k3, k4, k5, k6, k7, blocks[lane], place.client, low[lane], high[lane]];
         let mut x = start;
         double_round(&mut x);
         double_round(&mut x);

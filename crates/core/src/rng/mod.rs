@@ -15,6 +15,7 @@ pub use noise::{Noise, SharedNoise};
 pub use rounds::Rounds;
 pub use subsets::Subsets;
 
+pub(crate) use blocks::LOT;
 use blocks::{BLOCKS, GROUP, Place};
 
 /// A client's number, counted from 0.
@@ -129,6 +130,13 @@ impl Stream {
     pub fn words(&mut self, out: &mut [u32]) {
         let mut out = out;
         while !out.is_empty() {
+            if self.used == GROUP && out.len() >= LOT {
+                let (lots, later) = out.as_chunks_mut::<LOT>();
+                blocks::lots(&self.place, self.next_block, lots);
+                self.next_block = self.next_block.wrapping_add((lots.len() * LOT / 16) as u32);
+                out = later;
+                continue;
+            }
             if self.used == GROUP && out.len() >= GROUP {
                 let (now, later) = out.split_at_mut(out.len() / GROUP * GROUP);
                 blocks::words(&self.place, self.next_block, now.len(), now);
