@@ -1,11 +1,15 @@
 //! Write and read bits, first bit highest, and count them without writing.
 
 use super::CodeError;
+use crate::lanes::wide;
 
 /// Where bits go: to memory, or only into a count. One function writes to both, so the count is what is written.
 pub(super) trait BitSink {
     /// The low `count <= 57` bits of `value`, highest first; the others must be 0.
     fn put(&mut self, value: u64, count: u32);
+
+    /// The low bits of each word, as many as its length says, at least one: as [`put`](Self::put) does one by one.
+    fn put_all(&mut self, words: &[u64], lengths: &[u64]);
 
     /// One whole byte, while whole bytes alone have been put.
     fn put_byte(&mut self, byte: u8);
@@ -51,6 +55,10 @@ impl BitSink for Counter {
     #[inline(always)]
     fn put(&mut self, _: u64, count: u32) {
         self.bits += u64::from(count);
+    }
+
+    fn put_all(&mut self, _: &[u64], lengths: &[u64]) {
+        self.bits += lengths.iter().sum::<u64>();
     }
 
     #[inline(always)]
@@ -117,6 +125,16 @@ impl BitSink for BitWriter<'_> {
         self.pending = left;
     }
 
+    fn put_all(&mut self, words: &[u64], lengths: &[u64]) {
+        let start = self.out.len();
+        self.out.resize(start + 8 * (words.len() + 2), 0);
+        let bits = pack(words, lengths, self.held, self.pending, &mut self.out[start..]);
+        let whole = start + (bits / 8) as usize;
+        self.pending = (bits % 8) as u32;
+        self.held = if self.pending > 0 { u64::from(self.out[whole]) << 56 } else { 0 };
+        self.out.truncate(whole);
+    }
+
     #[inline(always)]
     fn put_byte(&mut self, byte: u8) {
         debug_assert!(self.pending.is_multiple_of(8));
@@ -135,6 +153,26 @@ impl BitSink for BitWriter<'_> {
 
     fn length(&self) -> u64 {
         self.trimmed.unwrap_or((self.out.len() - self.start) as u64 * 8 + u64::from(self.pending))
+    }
+}
+
+wide! {
+    /// Write the `pending` high bits of `held` and then the words to the beginning of `out`; how many bits that are. Eight bytes are written for each word, of which the next overwrites
+    /// what is not filled: whether a word fills the eight would be a branch taken at random.
+    fn pack<'a>(words: &'a [u64], lengths: &'a [u64], held: u64, pending: u32, out: &'a mut [u8]) -> u64 {
+        out[..8].copy_from_slice(&held.to_be_bytes());
+        let mut bits = u64::from(pending);
+        let mut last = if pending > 0 { held >> (64 - pending) } else { 0 }; // the last 64 bits
+        for (word, length) in words.iter().zip(lengths) {
+            let byte = (bits / 8) as usize;
+            bits += length;
+            last = last << length | word;
+            let filled = bits - 8 * byte as u64; // from 1 to 64
+            if let Some(eight) = out.get_mut(byte..byte + 8) {
+                eight.copy_from_slice(&(last << (64 - filled)).to_be_bytes());
+            }
+        }
+        bits
     }
 }
 

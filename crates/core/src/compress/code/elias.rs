@@ -5,9 +5,9 @@
 
 use super::super::spec::{SpecError, unknown};
 use super::bits::{BitReader, BitSink};
+use super::nonzero::for_each_nonzero;
 use super::stairs::Stairs;
 use super::{CodeError, small};
-use crate::lanes::wide;
 use std::fmt;
 use std::str::FromStr;
 
@@ -182,37 +182,6 @@ fn write_dense<S: BitSink>(integer: Integer, levels: &[i32], sink: &mut S) {
         if size > 0 {
             sink.put(u64::from(*level < 0), 1);
         }
-    }
-}
-
-wide! {
-    /// A bit for each level that is not zero, the first lowest.
-    fn nonzero<'a>(levels: &'a [i32; 64]) -> u64 {
-        let mut bits = [0; 4];
-        for (bits, levels) in bits.iter_mut().zip(levels.as_chunks::<16>().0) {
-            for (k, level) in levels.iter().enumerate() {
-                *bits |= u64::from(*level != 0) << k;
-            }
-        }
-        bits[0] | bits[1] << 16 | bits[2] << 32 | bits[3] << 48
-    }
-}
-
-/// Visit what is not zero, with its place.
-#[inline(always)]
-fn for_each_nonzero(levels: &[i32], mut visit: impl FnMut(usize, i32)) {
-    const BLOCK: usize = 64; // most places are zero, or the layout would be dense
-    let (blocks, rest) = levels.as_chunks::<BLOCK>();
-    for (number, block) in blocks.iter().enumerate() {
-        let mut left = nonzero(block);
-        while left != 0 {
-            let k = left.trailing_zeros() as usize;
-            visit(number * BLOCK + k, block[k]);
-            left &= left - 1;
-        }
-    }
-    for (k, level) in rest.iter().enumerate().filter(|(_, level)| **level != 0) {
-        visit(blocks.len() * BLOCK + k, *level);
     }
 }
 

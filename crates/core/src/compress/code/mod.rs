@@ -17,6 +17,7 @@ mod entropy;
 mod fixed;
 mod gaps;
 mod huffman;
+mod nonzero;
 mod range;
 mod small;
 mod stairs;

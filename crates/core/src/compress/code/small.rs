@@ -1,7 +1,7 @@
 //! Write and read small levels in the dense layout of the gamma code, many at a time: almost all levels of a quantised vector are small.
 //!
-//! A level up to [`SMALL`] takes at most six bits, so that eight of them fit a word. Neighbours are joined to pairs, pairs to fours and fours to eights by
-//! arithmetic that vectorises: `a, b -> a 2^length(b) + b`. The reader looks up all levels that end within the next few bits at once.
+//! A level up to [`SMALL`] takes at most six bits, so that eight of them fit a word. Neighbours are joined to pairs, pairs to fours and fours to eights, each
+//! time as the two halves of a number twice as wide: so nothing is moved, and all is in lanes. The reader looks up all levels that end within the next few bits at once.
 
 use super::bits::{BitReader, BitSink};
 use crate::lanes::wide;
@@ -10,72 +10,64 @@ use crate::lanes::wide;
 pub(super) const SMALL: u32 = 6;
 /// Levels that are joined to one word.
 const JOINED: usize = 8;
-/// Levels that are joined in one step.
-const STEP: usize = 64;
 /// Levels that are worked on at once.
 pub(super) const BLOCK: usize = 512;
 
 /// Write levels from the front as long as whole blocks of them are small; how many were written.
 pub(super) fn write<S: BitSink>(levels: &[i32], sink: &mut S) -> usize {
     let mut written = 0;
-    let (mut words, mut powers) = ([0; BLOCK / JOINED], [0; BLOCK / JOINED]);
+    let (mut words, mut lengths) = ([0; BLOCK / JOINED], [0; BLOCK / JOINED]);
     for block in levels.as_chunks::<BLOCK>().0 {
-        if !join_block(block, &mut words, &mut powers) {
+        if !join_block(block, &mut words, &mut lengths) {
             break;
         }
-        for (word, power) in words.iter().zip(&powers) {
-            sink.put(*word, power.trailing_zeros());
-        }
+        sink.put_all(&words, &lengths);
         written += BLOCK;
     }
     written
 }
 
 wide! {
-    /// Eights of levels as words, with 2 to the power of their lengths; false if some level is not small.
-    fn join_block<'a>(levels: &'a [i32; BLOCK], words: &'a mut [u64; BLOCK / JOINED], powers: &'a mut [u64; BLOCK / JOINED]) -> bool {
-        let mut small = true;
-        let targets = words.as_chunks_mut::<{ STEP / JOINED }>().0.iter_mut().zip(powers.as_chunks_mut::<{ STEP / JOINED }>().0);
-        for (step, (words, powers)) in levels.as_chunks::<STEP>().0.iter().zip(targets) {
-            small &= join(step, words, powers);
+    /// Eights of levels as words, with their lengths; false if some level is not small.
+    fn join_block<'a>(levels: &'a [i32; BLOCK], words: &'a mut [u64; BLOCK / JOINED], lengths: &'a mut [u64; BLOCK / JOINED]) -> bool {
+        // Bytes throughout, whatever numbers stand in them: a loop over numbers of two widths would take the lanes of the wider.
+        let (mut bytes, mut beyond) = ([0u8; BLOCK], 0);
+        for (byte, level) in bytes.iter_mut().zip(levels) {
+            *byte = *level as u8;
+            beyond |= u32::from(level.wrapping_add(SMALL as i32) as u32 > 2 * SMALL);
         }
-        small
+        if beyond != 0 {
+            return false;
+        }
+        let (mut codes, mut counts) = ([0u8; BLOCK], [0u8; BLOCK]);
+        for ((byte, code), count) in bytes.iter().zip(&mut codes).zip(&mut counts) {
+            let size = (*byte as i8).unsigned_abs();
+            let sign = u8::from((*byte as i8) < 0);
+            *code = if size > 0 { 2 * (size + 1) + sign } else { 1 }; // 1, 01x, 001xx; behind all but the first a sign
+            *count = if size > 2 { 6 } else { 4 };
+            *count = if size > 0 { *count } else { 1 };
+        }
+        let (mut pairs, mut pair_counts) = ([[0u8; 2]; BLOCK / 2], [[0u8; 2]; BLOCK / 2]);
+        for k in 0..BLOCK / 2 {
+            let (code, count) = (u16::from_le_bytes(codes.as_chunks().0[k]), u16::from_le_bytes(counts.as_chunks().0[k]));
+            pairs[k] = ((code & 0xFF) << (count >> 8) | code >> 8).to_le_bytes();
+            pair_counts[k] = ((count & 0xFF) + (count >> 8)).to_le_bytes();
+        }
+        let (mut fours, mut four_counts) = ([[0u8; 4]; BLOCK / 4], [[0u8; 4]; BLOCK / 4]);
+        for k in 0..BLOCK / 4 {
+            let code = u32::from_le_bytes(pairs.as_flattened().as_chunks().0[k]);
+            let count = u32::from_le_bytes(pair_counts.as_flattened().as_chunks().0[k]);
+            fours[k] = ((code & 0xFFFF) << (count >> 16) | code >> 16).to_le_bytes();
+            four_counts[k] = ((count & 0xFFFF) + (count >> 16)).to_le_bytes();
+        }
+        for k in 0..BLOCK / JOINED {
+            let code = u64::from_le_bytes(fours.as_flattened().as_chunks().0[k]);
+            let count = u64::from_le_bytes(four_counts.as_flattened().as_chunks().0[k]);
+            words[k] = (code & 0xFFFF_FFFF) << (count >> 32) | code >> 32;
+            lengths[k] = (count & 0xFFFF_FFFF) + (count >> 32);
+        }
+        true
     }
-}
-
-#[inline(always)]
-fn join(levels: &[i32; STEP], words: &mut [u64; STEP / JOINED], powers: &mut [u64; STEP / JOINED]) -> bool {
-    let (mut code, mut power, mut top) = ([0u16; STEP], [0u16; STEP], 0);
-    for ((level, code), power) in levels.iter().zip(&mut code).zip(&mut power) {
-        let size = level.unsigned_abs();
-        top |= if size > SMALL { 1 } else { 0 };
-        let size = size.min(SMALL); // what a larger one would give is not used
-        let number = size as u16 + 1; // 1, 01x, 001xx; behind all but the first a sign
-        let sign = (*level < 0) as u16;
-        *code = if size > 0 { 2 * number + sign } else { 1 };
-        *power = if size > 2 {
-            64
-        } else if size > 0 {
-            16
-        } else {
-            2
-        };
-    }
-    let (mut pairs, mut pair_powers) = ([0u32; STEP / 2], [0u32; STEP / 2]);
-    for k in 0..STEP / 2 {
-        pairs[k] = u32::from(code[2 * k]) * u32::from(power[2 * k + 1]) + u32::from(code[2 * k + 1]);
-        pair_powers[k] = u32::from(power[2 * k]) * u32::from(power[2 * k + 1]);
-    }
-    let (mut fours, mut four_powers) = ([0u32; STEP / 4], [0u32; STEP / 4]);
-    for k in 0..STEP / 4 {
-        fours[k] = pairs[2 * k] * pair_powers[2 * k + 1] + pairs[2 * k + 1];
-        four_powers[k] = pair_powers[2 * k] * pair_powers[2 * k + 1];
-    }
-    for k in 0..STEP / JOINED {
-        words[k] = u64::from(fours[2 * k]) * u64::from(four_powers[2 * k + 1]) + u64::from(fours[2 * k + 1]);
-        powers[k] = u64::from(four_powers[2 * k]) * u64::from(four_powers[2 * k + 1]);
-    }
-    top == 0
 }
 
 /// How many bits are looked up at once.

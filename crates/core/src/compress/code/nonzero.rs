@@ -1,0 +1,91 @@
+//! Find the levels that are not zero where most are.
+
+use crate::lanes::wide;
+
+/// Levels whose bits go into one number.
+const BLOCK: usize = 64;
+/// Levels that are looked at at once.
+const STRETCH: usize = 1024;
+/// Places that are written for every block, be there so many or not: a branch for each level that is not zero would be taken at random.
+const USUAL: usize = 4;
+
+/// Visit what is not zero, with its place.
+#[inline(always)]
+pub(super) fn for_each_nonzero(levels: &[i32], mut visit: impl FnMut(usize, i32)) {
+    let (stretches, rest) = levels.as_chunks::<STRETCH>();
+    if !stretches.is_empty() {
+        let mut places = [0; STRETCH + USUAL];
+        for (number, stretch) in stretches.iter().enumerate() {
+            let count = find(stretch, &mut places);
+            for place in &places[..count] {
+                let place = usize::from(*place);
+                visit(number * STRETCH + place, stretch[place]);
+            }
+        }
+    }
+    for (k, level) in rest.iter().enumerate().filter(|(_, level)| **level != 0) {
+        visit(stretches.len() * STRETCH + k, *level);
+    }
+}
+
+wide! {
+    /// The places of what is not zero, ascending; how many.
+    fn find<'a>(levels: &'a [i32; STRETCH], places: &'a mut [u16; STRETCH + USUAL]) -> usize {
+        let mut count = 0;
+        for (number, mut left) in marks(levels).into_iter().enumerate() {
+            let first = (number * BLOCK) as u16;
+            let all = left.count_ones() as usize;
+            for place in &mut places[count..count + USUAL] {
+                *place = first + left.trailing_zeros() as u16;
+                left &= left.wrapping_sub(1);
+            }
+            if left != 0 {
+                for place in &mut places[count + USUAL..count + all] {
+                    *place = first + left.trailing_zeros() as u16;
+                    left &= left.wrapping_sub(1);
+                }
+            }
+            count += all;
+        }
+        count
+    }
+}
+
+/// A bit for each level that is not zero, the first lowest.
+#[inline(always)]
+fn marks(levels: &[i32; STRETCH]) -> [u64; STRETCH / BLOCK] {
+    const GATHER: u64 = 0x0102_0408_1020_4080; // brings the lowest bits of eight bytes together in the highest
+    let mut bytes = [0u8; STRETCH];
+    for (byte, level) in bytes.iter_mut().zip(levels) {
+        *byte = u8::from(*level != 0);
+    }
+    let mut gathered = [0; STRETCH / 8];
+    for (eight, bytes) in gathered.iter_mut().zip(bytes.as_chunks().0) {
+        *eight = (u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56) as u8;
+    }
+    let mut marks = [0; STRETCH / BLOCK];
+    for (mark, bytes) in marks.iter_mut().zip(gathered.as_chunks().0) {
+        *mark = u64::from_le_bytes(*bytes);
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, SERVER, Seed};
+
+    #[test]
+    fn what_is_not_zero_is_visited_in_order() {
+        let mut stream = Seed::new(1).stream(Purpose::Data, SERVER, 0);
+        for length in [0, 1, 63, 64, 1023, 1024, 1025, 5000] {
+            for rare in [1, 2, 5, 100, 3000] {
+                let levels: Vec<i32> = (0..length).map(|k| if stream.below(rare) == 0 { k + 1 } else { 0 } * [1, -1][k as usize % 2]).collect();
+                let mut visited = Vec::new();
+                for_each_nonzero(&levels, |place, level| visited.push((place, level)));
+                let expected: Vec<(usize, i32)> = levels.iter().copied().enumerate().filter(|(_, level)| *level != 0).collect();
+                assert_eq!(visited, expected, "{length} {rare}");
+            }
+        }
+    }
+}
