@@ -6,6 +6,8 @@ use crate::lanes::wide;
 const BLOCK: usize = 64;
 /// Levels that are looked at at once.
 const STRETCH: usize = 1024;
+/// So few are looked at one by one.
+const FEW: usize = 256;
 /// Places that are written for every block, be there so many or not: a branch for each level that is not zero would be taken at random.
 const USUAL: usize = 4;
 
@@ -13,18 +15,26 @@ const USUAL: usize = 4;
 #[inline(always)]
 pub(super) fn for_each_nonzero(levels: &[i32], mut visit: impl FnMut(usize, i32)) {
     let (stretches, rest) = levels.as_chunks::<STRETCH>();
-    if !stretches.is_empty() {
+    let mut look = |first: usize, stretch: &[i32; STRETCH], places: &mut [u16; STRETCH + USUAL]| {
+        let count = find(stretch, places);
+        for place in &places[..count] {
+            visit(first + usize::from(*place), stretch[usize::from(*place)]);
+        }
+    };
+    if levels.len() >= FEW {
         let mut places = [0; STRETCH + USUAL];
         for (number, stretch) in stretches.iter().enumerate() {
-            let count = find(stretch, &mut places);
-            for place in &places[..count] {
-                let place = usize::from(*place);
-                visit(number * STRETCH + place, stretch[place]);
-            }
+            look(number * STRETCH, stretch, &mut places);
         }
+        if !rest.is_empty() {
+            let mut stretch = [0; STRETCH];
+            stretch[..rest.len()].copy_from_slice(rest);
+            look(stretches.len() * STRETCH, &stretch, &mut places);
+        }
+        return;
     }
-    for (k, level) in rest.iter().enumerate().filter(|(_, level)| **level != 0) {
-        visit(stretches.len() * STRETCH + k, *level);
+    for (place, level) in levels.iter().enumerate().filter(|(_, level)| **level != 0) {
+        visit(place, *level);
     }
 }
 
@@ -80,7 +90,8 @@ mod tests {
         let mut stream = Seed::new(1).stream(Purpose::Data, SERVER, 0);
         for length in [0, 1, 63, 64, 1023, 1024, 1025, 5000] {
             for rare in [1, 2, 5, 100, 3000] {
-                let levels: Vec<i32> = (0..length).map(|k| if stream.below(rare) == 0 { k + 1 } else { 0 } * [1, -1][k as usize % 2]).collect();
+                let levels: Vec<i32> =
+                    (0..length).map(|k| if stream.below(rare) == 0 { k + 1 } else { 0 } * [1, -1][k as usize % 2]).collect();
                 let mut visited = Vec::new();
                 for_each_nonzero(&levels, |place, level| visited.push((place, level)));
                 let expected: Vec<(usize, i32)> = levels.iter().copied().enumerate().filter(|(_, level)| *level != 0).collect();

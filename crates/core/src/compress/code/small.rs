@@ -1,7 +1,7 @@
 //! Write and read small levels in the dense layout of the gamma code, many at a time: almost all levels of a quantised vector are small.
 //!
 //! A level up to [`SMALL`] takes at most six bits, so that eight of them fit a word. Neighbours are joined to pairs, pairs to fours and fours to eights, each
-//! time as the two halves of a number twice as wide: so nothing is moved, and all is in lanes. The reader looks up all levels that end within the next few bits at once.
+//! time as the two halves of a number twice as wide: so nothing is moved, and all is in lanes. The reader looks up at once all levels that end within the next few bits.
 
 use super::bits::{BitReader, BitSink};
 use crate::lanes::wide;
@@ -71,44 +71,54 @@ wide! {
 }
 
 /// How many bits are looked up at once.
-const LOOKED: u32 = 10;
+const LOOKED: u32 = 13;
 /// The most levels that one look finds.
-const FOUND: usize = 8;
+const FOUND: usize = 7;
+/// Looks for which 56 bits are enough.
+const LOOKS: usize = (56 / LOOKED) as usize;
 
-/// The levels that end within some bits, in the bytes of a number, lowest first; how many they are, and how many bits they take.
-#[derive(Clone, Copy)]
-struct Found {
-    levels: u64,
-    count: u8,
-    bits: u8,
-}
-
-/// By the next bits.
-static FINDINGS: [Found; 1 << LOOKED] = {
-    let mut table = [Found { levels: 0, count: 0, bits: 0 }; 1 << LOOKED];
+/// How many bits the levels take that end within the next bits. A table of its own and so a small one: the next look waits for this alone.
+static TAKEN: [u8; 1 << LOOKED] = {
+    let mut table = [0; 1 << LOOKED];
     let mut ahead = 0;
     while ahead < table.len() {
-        let window = (ahead as u32) << (32 - LOOKED);
-        let (mut levels, mut count, mut bits) = (0, 0, 0);
-        while count < FOUND {
-            let left = window << bits;
-            let zeros = left.leading_zeros();
-            let length = if zeros == 0 { 1 } else { 2 * zeros + 2 };
-            if zeros > 2 || bits + length > LOOKED {
-                break;
-            }
-            let size = (left >> (31 - 2 * zeros)) as u64 - 1;
-            let negative = zeros > 0 && left >> (32 - length) & 1 == 1;
-            let level = if negative { 256 - size } else { size };
-            levels |= level << (8 * count);
-            count += 1;
-            bits += length;
-        }
-        table[ahead] = Found { levels, count: count as u8, bits: bits as u8 };
+        table[ahead] = find(ahead as u32).1;
         ahead += 1;
     }
     table
 };
+
+/// Those levels, a byte each and the first lowest; in the highest byte how many they are.
+static LEVELS: [u64; 1 << LOOKED] = {
+    let mut table = [0; 1 << LOOKED];
+    let mut ahead = 0;
+    while ahead < table.len() {
+        table[ahead] = find(ahead as u32).0;
+        ahead += 1;
+    }
+    table
+};
+
+/// An entry of each table.
+const fn find(ahead: u32) -> (u64, u8) {
+    let window = ahead << (32 - LOOKED);
+    let (mut levels, mut count, mut bits) = (0, 0, 0);
+    while count < FOUND {
+        let left = window << bits;
+        let zeros = left.leading_zeros();
+        let length = if zeros == 0 { 1 } else { 2 * zeros + 2 };
+        if zeros > 2 || bits + length > LOOKED {
+            break;
+        }
+        let size = (left >> (31 - 2 * zeros)) as u64 - 1;
+        let negative = zeros > 0 && left >> (32 - length) & 1 == 1;
+        let level = if negative { 256 - size } else { size };
+        levels |= level << (8 * count);
+        count += 1;
+        bits += length;
+    }
+    (levels | (count as u64) << (8 * FOUND), bits as u8)
+}
 
 /// Read levels as long as the next is small and the end is far; how many were read.
 pub(super) fn read(source: &mut BitReader<'_>, levels: &mut [i32]) -> usize {
@@ -120,30 +130,48 @@ pub(super) fn read(source: &mut BitReader<'_>, levels: &mut [i32]) -> usize {
 wide! {
     /// How many bits were read from place `at` on, and how many levels.
     fn look_up<'a>(bytes: &'a [u8], at: usize, levels: &'a mut [i32]) -> (usize, usize) {
-        let (mut place, mut count) = (at, 0);
-        'windows: while let Some(eight) = bytes.get(place / 8..).and_then(|rest| rest.first_chunk::<8>()) {
-            let start = place % 8;
-            let window = u64::from_be_bytes(*eight) << start;
-            let mut used = 0;
-            while used + LOOKED <= 57 {
-                let Some(out) = levels[count..].first_chunk_mut::<FOUND>() else {
-                    place += used as usize;
-                    break 'windows;
-                };
-                let found = &FINDINGS[(window << used >> (64 - LOOKED)) as usize];
-                if found.count == 0 {
-                    place += used as usize;
-                    break 'windows;
-                }
-                for (k, out) in out.iter_mut().enumerate() {
-                    *out = i32::from((found.levels >> (8 * k)) as i8);
-                }
-                count += usize::from(found.count);
-                used += u32::from(found.bits);
+        const WRITTEN: usize = FOUND + 1; // bytes for every look, of which the next overwrites what is no level
+        const WIDENED: usize = 256; // levels that are made numbers of 32 bits together
+        let Some(eight) = bytes.get(at / 8..).and_then(|rest| rest.first_chunk::<8>()) else { return (0, 0) };
+        // The bits ahead in the highest places, of which `held` are counted, and which byte has the next ones.
+        let (mut window, mut held, mut next) = (u64::from_be_bytes(*eight) << (at % 8), 56 - at % 8, at / 8 + 7);
+        let (mut narrow, mut found, mut count) = ([0; WIDENED + LOOKS * WRITTEN], 0, 0);
+        while let Some(eight) = bytes.get(next..).and_then(|rest| rest.first_chunk::<8>()) {
+            window |= u64::from_be_bytes(*eight) >> held;
+            next += (63 - held) / 8;
+            held |= 56;
+            let room = (levels.len() - count - found) / FOUND;
+            let looks = if room >= LOOKS { LOOKS } else { room.min(1) };
+            let (mut taken, mut last) = (0, 0);
+            for _ in 0..looks {
+                let ahead = (window >> (64 - LOOKED)) as usize;
+                last = usize::from(TAKEN[ahead]);
+                window <<= last;
+                taken += last;
+                narrow[found..found + WRITTEN].copy_from_slice(&LEVELS[ahead].to_le_bytes());
+                found += (LEVELS[ahead] >> (8 * FOUND)) as usize;
             }
-            place += used as usize;
+            held -= taken;
+            if found >= WIDENED {
+                let mut rest = [0; LOOKS * WRITTEN]; // read first: behind the levels it would wait until they are stored
+                rest.copy_from_slice(&narrow[WIDENED..]);
+                widen(&narrow[..WIDENED], &mut levels[count..count + WIDENED]);
+                narrow[..LOOKS * WRITTEN].copy_from_slice(&rest);
+                (count, found) = (count + WIDENED, found - WIDENED);
+            }
+            if last == 0 {
+                break; // there is no more room, or the next level is large
+            }
         }
-        (place - at, count)
+        widen(&narrow[..found], &mut levels[count..count + found]);
+        (8 * next - held - at, count + found)
+    }
+}
+
+#[inline(always)]
+fn widen(narrow: &[u8], levels: &mut [i32]) {
+    for (level, byte) in levels.iter_mut().zip(narrow) {
+        *level = i32::from(*byte as i8);
     }
 }
 
