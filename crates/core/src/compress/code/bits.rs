@@ -168,9 +168,7 @@ wide! {
             bits += length;
             last = last << length | word;
             let filled = bits - 8 * byte as u64; // from 1 to 64
-            if let Some(eight) = out.get_mut(byte..byte + 8) {
-                eight.copy_from_slice(&(last << (64 - filled)).to_be_bytes());
-            }
+            out[byte..byte + 8].copy_from_slice(&(last << (64 - filled)).to_be_bytes());
         }
         bits
     }

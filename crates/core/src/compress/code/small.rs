@@ -31,12 +31,12 @@ wide! {
     /// Eights of levels as words, with their lengths; false if some level is not small.
     fn join_block<'a>(levels: &'a [i32; BLOCK], words: &'a mut [u64; BLOCK / JOINED], lengths: &'a mut [u64; BLOCK / JOINED]) -> bool {
         // Bytes throughout, whatever numbers stand in them: a loop over numbers of two widths would take the lanes of the wider.
-        let (mut bytes, mut beyond) = ([0u8; BLOCK], 0);
+        let (mut bytes, mut top) = ([0u8; BLOCK], 0);
         for (byte, level) in bytes.iter_mut().zip(levels) {
             *byte = *level as u8;
-            beyond |= u32::from(level.wrapping_add(SMALL as i32) as u32 > 2 * SMALL);
+            top = top.max(level.wrapping_add(SMALL as i32) as u32);
         }
-        if beyond != 0 {
+        if top > 2 * SMALL {
             return false;
         }
         let (mut codes, mut counts) = ([0u8; BLOCK], [0u8; BLOCK]);
