@@ -30,7 +30,7 @@ pub(super) trait Grid: Copy {
     /// The cell one level above that of `x`, or the next cell after that, whichever is found sooner: its low 32 bits.
     #[inline(always)]
     fn above(self, x: f64) -> u32 {
-        self.cell(x) as u32 + 0x1_0000
+        (self.cell(x) as u32).wrapping_add(0x1_0000)
     }
 
     /// How far into its cell, counted from 0 on either side, `|x|` lies: in [0, 1).
@@ -177,7 +177,7 @@ fn round_block<G: Grid>(values: &[f64; BLOCK], words: &[u32; LANES], out: &mut [
 
 /// The level, and 0 where the bits may not decide.
 #[inline(always)]
-fn round_one<G: Grid>(value: f64, bits: u32, grid: G) -> (i32, u32) {
+pub(super) fn round_one<G: Grid>(value: f64, bits: u32, grid: G) -> (i32, u32) {
     // The lower half borrows from the level above unless the bits are below its chance. Where they are at it, or one cell off, the lower half becomes 0 or 1.
     let (difference, level) = if G::NARROW {
         let difference = grid.above(value).wrapping_sub(bits);

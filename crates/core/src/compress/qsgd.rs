@@ -182,4 +182,35 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_nearest_cell_decides_as_the_right_one_or_not_at_all() {
+        let mut numbers = vec![0.0; 5000];
+        Seed::new(1).stream(Purpose::Data, SERVER, 1).normals(&mut numbers);
+        for (levels, per_level) in [(16, 3.3), (1024, 200.0), (32_767, 6e3)] {
+            let top = f64::from(levels);
+            let shares = Shares::<true> { per_unit: per_level * coin::CELLS, top: top * coin::CELLS };
+            // The largest numbers are where rounding leads beyond the top.
+            let ends = [
+                0.0,
+                -0.0,
+                1e-300,
+                -1e-300,
+                top / per_level,
+                -top / per_level,
+                (top / per_level).next_up(),
+                (-top / per_level).next_down(),
+            ];
+            for x in numbers.iter().map(|x| x.clamp(-top / per_level, top / per_level)).chain(ends) {
+                let cell = shares.cell(x);
+                for bits in [-2, -1, 0, 1, 2, 20_000].map(|off| (cell + off) as u32 & 0xFFFF).into_iter().chain([0, 0xFFFF]) {
+                    let (level, margin) = coin::round_one(x, bits, shares);
+                    if margin > 0 {
+                        assert_eq!(i64::from(level), (cell + i64::from(0xFFFF - bits)) >> 16, "{x} {bits}");
+                        assert_ne!(bits, cell as u32 & 0xFFFF, "{x}");
+                    }
+                }
+            }
+        }
+    }
 }
