@@ -79,14 +79,8 @@ pub(super) fn dequantise(levels: u32, rest: &mut Rest<'_>, out: &mut [f64]) {
 
 wide! {
     fn multiply<'a>(levels: &'a [i32], step: f64, out: &'a mut [f64]) -> () {
-        let (levels, levels_left) = levels.as_chunks::<LANES>();
-        let (out, out_left) = out.as_chunks_mut::<LANES>();
-        for (eight, out) in levels.iter().zip(out) {
-            for lane in 0..LANES {
-                out[lane] = f64::from(eight[lane]) * step;
-            }
-        }
-        for (level, out) in levels_left.iter().zip(out_left) {
+        // One loop: in eights the compiler takes each number alone, or gathers them.
+        for (out, level) in out.iter_mut().zip(levels) {
             *out = f64::from(*level) * step;
         }
     }
