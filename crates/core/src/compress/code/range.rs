@@ -38,12 +38,14 @@ impl Bit {
 
     #[inline(always)]
     fn learn(&mut self, seen: bool) {
-        self.weight += u32::from(self.weight < MEMORY);
-        if seen {
-            self.yes += (u32::MAX - MARGIN - self.yes) / self.weight;
+        let gap = if seen { u32::MAX - MARGIN - self.yes } else { self.yes - MARGIN };
+        let step = if self.weight == MEMORY {
+            gap / MEMORY // a shift: in a long message nearly all decisions come here
         } else {
-            self.yes -= (self.yes - MARGIN) / self.weight;
-        }
+            self.weight += 1;
+            gap / self.weight
+        };
+        self.yes = if seen { self.yes + step } else { self.yes - step };
     }
 }
 
