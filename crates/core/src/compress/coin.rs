@@ -4,8 +4,9 @@
 //! unless they fall into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
+use super::words::Words;
 use crate::lanes::{Kernel, LANES, MAGIC, run_vectorised};
-use crate::rng::{LOT, Stream};
+use crate::rng::Stream;
 
 /// 2^32.
 const WORD: f64 = 4_294_967_296.0;
@@ -75,54 +76,6 @@ fn round_by<G: Grid>(values: &[f64], words: &[u32], out: &mut [i32], grid: G, mu
         let done = values.len().min(rounded + BLOCK);
         settle(&values[rounded..done], &words[words_for(rounded)..], &mut out[rounded..done], grid, &mut next);
         (values, words, out) = (&values[done..], &words[words_for(done)..], &mut out[done..]);
-    }
-}
-
-/// The words of a long vector, drawn many at a time and no more of them than it takes.
-struct Words<'a> {
-    stream: &'a mut Stream,
-    /// Those that the rest of the vector takes beyond the ones that are drawn.
-    due: usize,
-    drawn: [u32; 5 * LOT],
-    next: usize,
-    end: usize,
-}
-
-impl<'a> Words<'a> {
-    fn new(stream: &'a mut Stream, due: usize) -> Self {
-        Words { stream, due, drawn: [0; 5 * LOT], next: 0, end: 0 }
-    }
-
-    /// The next words, at most as many as a chunk takes.
-    fn take(&mut self, count: usize) -> &[u32] {
-        if self.end - self.next < count {
-            self.draw();
-        }
-        let start = self.next;
-        self.next += count;
-        &self.drawn[start..self.next]
-    }
-
-    /// A word more than was expected.
-    fn next(&mut self) -> u32 {
-        if self.next == self.end && self.due > 0 {
-            self.draw();
-        }
-        if self.next == self.end {
-            return self.stream.word();
-        }
-        self.due += 1;
-        self.take(1)[0]
-    }
-
-    fn draw(&mut self) {
-        self.drawn.copy_within(self.next..self.end, 0);
-        (self.next, self.end) = (0, self.end - self.next);
-        let room = (self.drawn.len() - self.end) / LOT * LOT; // in whole lots, which are made fastest
-        let more = room.min(self.due);
-        self.stream.words(&mut self.drawn[self.end..self.end + more]);
-        self.end += more;
-        self.due -= more;
     }
 }
 

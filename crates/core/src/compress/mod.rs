@@ -36,6 +36,7 @@ mod rand_k;
 mod scaled;
 mod spec;
 mod top_k;
+mod words;
 
 pub use channel::{Channel, CodeChoice};
 pub use message::Message;

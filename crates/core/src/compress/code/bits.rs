@@ -315,6 +315,28 @@ mod tests {
     }
 
     #[test]
+    fn all_at_once_are_one_by_one() {
+        let lengths: Vec<u64> = (0..200).map(|k| 1 + k * 13 % 57).collect();
+        let words: Vec<u64> = lengths.iter().map(|length| 0x9E37_79B9_7F4A_7C15 >> (64 - length)).collect();
+        for before in 0..130 {
+            let (mut together, mut apart) = (Vec::new(), Vec::new());
+            let (mut all, mut each, mut counter) = (BitWriter::new(&mut together), BitWriter::new(&mut apart), Counter::default());
+            for sink in [&mut all as &mut dyn BitSink, &mut each, &mut counter] {
+                (0..before).for_each(|_| sink.put(1, 1));
+            }
+            all.put_all(&words, &lengths);
+            counter.put_all(&words, &lengths);
+            words.iter().zip(&lengths).for_each(|(word, length)| each.put(*word, *length as u32));
+            for sink in [&mut all as &mut dyn BitSink, &mut each, &mut counter] {
+                sink.put(0b101, 3);
+            }
+            let bits = each.finish();
+            assert_eq!((all.finish(), counter.finish()), (bits, bits));
+            assert_eq!(together, apart, "{before}");
+        }
+    }
+
+    #[test]
     fn trimming_counts_alike() {
         for tail in [&[][..], &[0, 0], &[5, 0, 0], &[0, 128], &[1, 2, 3, 16, 0]] {
             let mut bytes = Vec::new();
