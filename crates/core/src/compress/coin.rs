@@ -57,6 +57,12 @@ pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &
         stream.words(&mut words[made..needed]);
         return round_by(v, &words[..needed], levels, grid, || stream.word());
     }
+    if v.len() <= CHUNK {
+        let mut words = [0; CHUNK / 2];
+        let words = &mut words[..words_for(v.len())];
+        stream.words(words);
+        return round_by(v, words, levels, grid, || stream.word());
+    }
     let mut words = Words::new(stream, words_for(v.len()));
     for (values, out) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)) {
         let ready = words.take(words_for(values.len()));
@@ -69,7 +75,6 @@ pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &
 }
 
 /// Round by these words, and by the next ones where they do not decide.
-#[cold]
 fn round_by<G: Grid>(values: &[f64], words: &[u32], out: &mut [i32], grid: G, mut next: impl FnMut() -> u32) {
     let (mut values, mut words, mut out) = (values, words, out);
     while let Some(rounded) = run_vectorised(Rounding { values, words, out, grid }) {

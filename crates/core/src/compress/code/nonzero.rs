@@ -14,27 +14,24 @@ const USUAL: usize = 4;
 /// Visit what is not zero, with its place.
 #[inline(always)]
 pub(super) fn for_each_nonzero(levels: &[i32], mut visit: impl FnMut(usize, i32)) {
-    let (stretches, rest) = levels.as_chunks::<STRETCH>();
-    let mut look = |first: usize, stretch: &[i32; STRETCH], places: &mut [u16; STRETCH + USUAL]| {
-        let count = find(stretch, places);
-        for place in &places[..count] {
-            visit(first + usize::from(*place), stretch[usize::from(*place)]);
-        }
-    };
-    if levels.len() >= FEW {
-        let mut places = [0; STRETCH + USUAL];
-        for (number, stretch) in stretches.iter().enumerate() {
-            look(number * STRETCH, stretch, &mut places);
-        }
-        if !rest.is_empty() {
-            let mut stretch = [0; STRETCH];
-            stretch[..rest.len()].copy_from_slice(rest);
-            look(stretches.len() * STRETCH, &stretch, &mut places);
+    if levels.len() < FEW {
+        for (place, level) in levels.iter().enumerate().filter(|(_, level)| **level != 0) {
+            visit(place, *level);
         }
         return;
     }
-    for (place, level) in levels.iter().enumerate().filter(|(_, level)| **level != 0) {
-        visit(place, *level);
+    let (whole, rest) = levels.as_chunks::<STRETCH>();
+    let padded = (!rest.is_empty()).then(|| {
+        let mut padded = [0; STRETCH];
+        padded[..rest.len()].copy_from_slice(rest);
+        padded
+    });
+    let mut places = [0; STRETCH + USUAL];
+    for (number, stretch) in whole.iter().chain(&padded).enumerate() {
+        let count = find(stretch, &mut places);
+        for place in &places[..count] {
+            visit(number * STRETCH + usize::from(*place), stretch[usize::from(*place)]);
+        }
     }
 }
 
