@@ -8,6 +8,7 @@
 //! exact sum, times what the column's entries are, and far nearer as a rule, since roundings cancel.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use super::coded::{CODES, Table};
 use super::design::{Design, Entries};
@@ -23,11 +24,11 @@ const MOST_ROWS: usize = 1 << 22;
 /// Rows that are renewed together.
 const CHUNK: usize = 256;
 
-/// Columns that most rows mark, whose sums are made in registers.
+/// Of the columns that a column's rows mark, the most frequent ones, whose sums are made in registers.
 const FREQUENT: usize = 3 * LANES;
 
 /// Marks of other columns that are read together.
-const MARKS: usize = 4;
+const MARKS: usize = 3;
 
 /// With more columns than this, marks and what fills them up would not fit a byte.
 const MOST_COLUMNS: usize = CODES - MARKS;
@@ -39,37 +40,40 @@ pub(super) struct Indicators {
     values: Vec<f64>,
     /// How large a parameter may be in absolute value, for all predictors to be within the limit.
     reach: f64,
-    /// Where rows stand here: those with more marks than others behind them.
+    /// Where rows stand here: those that are alike beside each other.
     places: Vec<u32>,
-    /// The columns that most rows mark.
-    frequent: Vec<u8>,
-    /// Place by place, the columns that a row's slope is added to.
-    marks: Vec<Marks>,
-    /// The first place with more marks than that; then place by place where the others start, and the others.
-    long: u32,
-    other_starts: Vec<usize>,
-    others: Vec<[u8; MARKS]>,
-    /// Column by column, the places of rows with an entry there, ascending.
-    holders: Vec<u32>,
-    spans: Vec<Span>,
+    columns: Vec<Column>,
+    /// Column by column, the rows with an entry there, by place.
+    holders: Vec<Holder>,
+    /// Column by column and holder by holder, the marks that holders have no room for.
+    others: Vec<Other>,
     partitions: Vec<Partition>,
 }
 
-/// The columns that a row's slope is added to.
+/// Where a column's holders stand, and their other marks.
+#[derive(Clone, Debug)]
+struct Column {
+    holders: Range<usize>,
+    others: Range<usize>,
+    /// The columns that most of them mark.
+    frequent: [u8; FREQUENT],
+}
+
+/// A row with an entry in a column. What it marks is said once for each column, since it is read there one row after the other.
 #[derive(Clone, Copy, Debug)]
-struct Marks {
-    /// One bit for each that is frequent.
+struct Holder {
+    place: u32,
+    /// One bit for each frequent column that its slope is added to.
     frequent: u32,
-    /// The others, filled up with numbers of no column.
+    /// Other columns that it is added to, filled up with numbers of no column. The column itself is not among them, since all of its rows have it.
     rare: [u8; MARKS],
 }
 
-/// Where a column's rows stand among all holders; from `long` on they have others than the first marks.
+/// One more column that the slope of a column's holder is added to.
 #[derive(Clone, Copy, Debug)]
-struct Span {
-    start: usize,
-    long: usize,
-    end: usize,
+struct Other {
+    holder: u32,
+    mark: u8,
 }
 
 /// Neighbouring columns of which every row has exactly one: the levels of an attribute. The sum of the most frequent one is what the others leave of the sum of all slopes,
@@ -86,7 +90,7 @@ struct Partition {
 pub struct Memo {
     /// The last point; not a number at first.
     at: Vec<f64>,
-    /// The predictor and the probability of each row at that point, by place; none as long as nothing was saved by them.
+    /// What each row has at that point, by place; none as long as nothing was saved by them.
     rows: Vec<Kept>,
     /// The slopes' sums for each column, and then what was added to numbers of no column.
     sums: Box<Table<i64>>,
@@ -94,14 +98,15 @@ pub struct Memo {
     total: i64,
     /// Of rows that are renewed together first the predictors, then the probabilities.
     renewed: Vec<[i64; LANES]>,
+    /// First the probabilities before, then by how much they changed.
+    changes: Vec<[i64; LANES]>,
 }
 
-/// What is kept of a row, with its marks once more: what is read together stands together.
+/// What is kept of a row: its predictor and its probability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     predictor: i64,
     chance: i64,
-    marks: Marks,
 }
 
 /// What came of a memo.
@@ -139,56 +144,70 @@ impl Indicators {
         let partitions = partitions(&holders, rows);
         let mut marking: Vec<usize> = (0..columns).filter(|k| partitions.iter().all(|levels| levels.implied != *k)).collect();
         marking.sort_by_key(|column| Reverse(holders[*column].len()));
-        let (frequent, rare) = marking.split_at(marking.len().min(FREQUENT));
-        let (mut bits, mut marks) = (vec![0; rows], vec![Vec::new(); rows]);
-        for (bit, column) in frequent.iter().enumerate() {
-            holders[*column].iter().for_each(|row| bits[*row as usize] |= 1 << bit);
-        }
-        for column in rare {
-            holders[*column].iter().for_each(|row| marks[*row as usize].push(*column as u8));
+        let (mut bits, mut marks) = (vec![0u32; rows], vec![Vec::new(); rows]);
+        for (rank, column) in marking.iter().enumerate() {
+            for row in &holders[*column] {
+                bits[*row as usize] |= 1u32.checked_shl(rank as u32).unwrap_or(0);
+                marks[*row as usize].push(*column);
+            }
         }
         let mut order: Vec<u32> = (0..rows as u32).collect();
-        order.sort_by_key(|row| (marks[*row as usize].len().max(MARKS), u32::reverse_bits(bits[*row as usize])));
+        order.sort_by_key(|row| u32::reverse_bits(bits[*row as usize]));
+        let mut places = vec![0; rows];
+        for (place, row) in order.iter().enumerate() {
+            places[*row as usize] = place as u32;
+        }
         let mut index = Indicators {
             values,
             reach: fixed::LIMIT / longest.max(f64::MIN_POSITIVE),
-            places: vec![0; rows],
-            frequent: frequent.iter().map(|column| *column as u8).collect(),
-            marks: Vec::with_capacity(rows),
-            long: order.partition_point(|row| marks[*row as usize].len() <= MARKS) as u32,
-            other_starts: vec![0],
-            others: Vec::new(),
+            places,
+            columns: Vec::with_capacity(columns),
             holders: Vec::with_capacity(holders.iter().map(Vec::len).sum()),
-            spans: Vec::with_capacity(columns),
+            others: Vec::new(),
             partitions,
         };
-        for (place, row) in order.iter().enumerate() {
-            index.places[*row as usize] = place as u32;
-            let all = &marks[*row as usize];
-            let nobody = |k| (columns + (MARKS * place + k) % (CODES - columns)) as u8; // a number that is not used again soon: sums there would wait for each other
-            let filled = |some: &[u8]| std::array::from_fn(|k| some.get(k).copied().unwrap_or(nobody(k)));
-            let (first, others) = all.split_at(all.len().min(MARKS));
-            index.marks.push(Marks { frequent: bits[*row as usize], rare: filled(first) });
-            if !others.is_empty() {
-                index.others.extend(others.chunks(MARKS).map(filled));
-                index.other_starts.push(index.others.len());
-            }
-        }
-        for holders in &mut holders {
-            holders.iter_mut().for_each(|row| *row = index.places[*row as usize]);
-            holders.sort_unstable();
-            let start = index.holders.len();
-            index.holders.extend(&*holders);
-            let long = start + holders.partition_point(|place| *place < index.long);
-            index.spans.push(Span { start, long, end: index.holders.len() });
+        for (column, holders) in holders.iter_mut().enumerate() {
+            holders.sort_unstable_by_key(|row| index.places[*row as usize]);
+            index.add_column(column, holders, &marks);
         }
         Some(index)
     }
 
+    /// Add a column and its holders: these rows, each of which marks these columns.
+    fn add_column(&mut self, column: usize, rows: &[u32], marks: &[Vec<usize>]) {
+        let columns = self.values.len();
+        let mut counts = vec![0; columns];
+        rows.iter().for_each(|row| marks[*row as usize].iter().for_each(|mark| counts[*mark] += 1));
+        let mut ranked: Vec<usize> = (0..columns).filter(|mark| *mark != column && counts[*mark] > 0).collect();
+        ranked.sort_by_key(|mark| Reverse(counts[*mark]));
+        let mut ranks = vec![None; columns];
+        ranked.iter().enumerate().for_each(|(rank, mark)| ranks[*mark] = Some(rank));
+        let (first, first_other) = (self.holders.len(), self.others.len());
+        for (holder, row) in rows.iter().enumerate() {
+            let (mut frequent, mut rare) = (0, Vec::new());
+            for mark in &marks[*row as usize] {
+                match ranks[*mark] {
+                    Some(rank) if rank < FREQUENT => frequent |= bit_of(rank),
+                    Some(_) => rare.push(*mark as u8),
+                    None => {} // the column itself
+                }
+            }
+            let nobody = |k| (columns + (MARKS * self.holders.len() + k) % (CODES - columns)) as u8; // a number that is not used again soon: sums there would wait for each other
+            let filled = std::array::from_fn(|k| rare.get(k).copied().unwrap_or(nobody(k)));
+            self.holders.push(Holder { place: self.places[*row as usize], frequent, rare: filled });
+            self.others.extend(rare.iter().skip(MARKS).map(|mark| Other { holder: holder as u32, mark: *mark }));
+        }
+        self.columns.push(Column {
+            holders: first..self.holders.len(),
+            others: first_other..self.others.len(),
+            frequent: std::array::from_fn(|rank| ranked.get(rank).copied().unwrap_or(CODES - 1) as u8),
+        });
+    }
+
     /// A memo that knows nothing yet.
     pub(super) fn memo(&self) -> Memo {
-        let renewed = vec![[0; LANES]; CHUNK / LANES];
-        Memo { at: vec![f64::NAN; self.values.len()], rows: Vec::new(), sums: Box::new([0; CODES]), total: 0, renewed }
+        let (renewed, changes) = (vec![[0; LANES]; CHUNK / LANES], vec![[0; LANES]; CHUNK / LANES]);
+        Memo { at: vec![f64::NAN; self.values.len()], rows: Vec::new(), sums: Box::new([0; CODES]), total: 0, renewed, changes }
     }
 
     /// Whether predictors at `x` are small enough to be counted in units: beyond that a logistic model has nothing to say.
@@ -224,15 +243,14 @@ impl Indicators {
     /// Room for what a fresh sum at the last point finds of each row and column.
     pub(super) fn room<'a>(&self, memo: &'a mut Memo) -> (&'a mut [Kept], &'a mut [i64]) {
         memo.rows.clear();
-        memo.rows.extend(self.marks.iter().map(|marks| Kept { predictor: 0, chance: 0, marks: *marks }));
+        memo.rows.resize(self.places.len(), Kept { predictor: 0, chance: 0 });
         (&mut memo.rows, &mut memo.sums[..self.values.len()])
     }
 
     /// Note what a fresh sum found of a row.
     #[inline(always)]
     pub(super) fn keep(&self, row: usize, predictor: i64, chance: i64, rows: &mut [Kept]) {
-        let row = &mut rows[self.places[row] as usize];
-        (row.predictor, row.chance) = (predictor, chance);
+        rows[self.places[row] as usize] = Kept { predictor, chance };
     }
 
     /// Finish a memo whose rows and sums are those of a fresh sum.
@@ -263,8 +281,7 @@ impl Indicators {
     fn note_moved(&self, first: usize, x: &[f64], at: &[f64], moved: &mut Moved) -> bool {
         for (lane, (x, at)) in x.iter().zip(at).enumerate() {
             if x != at {
-                let span = self.spans[first + lane];
-                moved.rows += span.end - span.start;
+                moved.rows += self.columns[first + lane].holders.len();
                 if moved.count == MOST_MOVED || moved.rows > self.places.len() {
                     return false;
                 }
@@ -275,51 +292,68 @@ impl Indicators {
         true
     }
 
-    /// Move the predictors of some rows, and what follows from them. From `long` on they have other marks than the first.
+    /// Move the predictors of a column's rows, and what follows from them.
     #[inline(always)]
-    fn renew_rows(&self, places: &[u32], long: usize, by: i64, memo: &mut Memo) {
-        let (rows, sums, renewed): (&mut [Kept], &mut Table<i64>, &mut [_]) = (&mut memo.rows, &mut memo.sums, &mut memo.renewed);
-        for (place, predictor) in places.iter().zip(renewed.as_flattened_mut()) {
-            let row = &mut rows[*place as usize];
-            row.predictor += by;
-            *predictor = row.predictor;
-        }
-        for block in renewed.iter_mut().take(places.len().div_ceil(LANES)) {
-            let mut chances = *block;
-            for lane in 0..LANES {
-                chances[lane] = fixed::sigmoid(chances[lane]);
-            }
-            *block = chances;
-        }
-        let chances = renewed.as_flattened();
-        let (mut all, mut often) = (0, [[0; LANES]; FREQUENT / LANES]);
-        for (place, chance) in places[long..].iter().zip(&chances[long..]) {
-            let change = chance - rows[*place as usize].chance;
-            let other = (*place - self.long) as usize;
-            for marks in &self.others[self.other_starts[other]..self.other_starts[other + 1]] {
-                for mark in marks {
-                    sums[*mark as usize] += change;
+    fn renew_column(&self, column: usize, by: i64, memo: &mut Memo) {
+        let Column { holders, others, frequent } = &self.columns[column];
+        let mut others = &self.others[others.clone()];
+        let sums: &mut Table<i64> = &mut memo.sums;
+        let (mut all, mut often, mut first) = (0, [[0; LANES]; FREQUENT / LANES], 0);
+        for holders in self.holders[holders.clone()].chunks(CHUNK) {
+            renew_rows(holders, by, &mut memo.rows, &mut memo.renewed, &mut memo.changes);
+            let (chances, changes) = (memo.renewed.as_flattened(), memo.changes.as_flattened());
+            for ((holder, chance), change) in holders.iter().zip(chances).zip(changes) {
+                memo.rows[holder.place as usize].chance = *chance;
+                all += change;
+                for (part, sums) in often.iter_mut().enumerate() {
+                    for lane in 0..LANES {
+                        sums[lane] += if holder.frequent & bit_of(part * LANES + lane) == 0 { 0 } else { *change };
+                    }
+                }
+                for mark in &holder.rare {
+                    sums[*mark as usize] = sums[*mark as usize].wrapping_add(*change); // what is no column's has no bound, and is never read
                 }
             }
-        }
-        for (place, chance) in places.iter().zip(chances) {
-            let row = &mut rows[*place as usize];
-            let change = chance - row.chance;
-            row.chance = *chance;
-            all += change;
-            for (part, sums) in often.iter_mut().enumerate() {
-                for lane in 0..LANES {
-                    sums[lane] += if row.marks.frequent & (1 << (part * LANES + lane)) == 0 { 0 } else { change };
-                }
-            }
-            for mark in &row.marks.rare {
+            while let Some((Other { holder, mark }, rest)) = others.split_first()
+                && let Some(change) = changes.get(*holder as usize - first)
+            {
                 sums[*mark as usize] += change;
+                others = rest;
             }
+            first += CHUNK;
         }
-        for (column, sum) in self.frequent.iter().zip(often.as_flattened()) {
+        let often = std::hint::black_box(often); // else the compiler keeps the sums in pieces all the way, as they are read here
+        for (column, sum) in frequent.iter().zip(often.as_flattened()) {
             sums[*column as usize] += sum;
         }
+        sums[column] += all;
         memo.total += all;
+    }
+}
+
+/// The bit of a frequent column. Eight of them descend, else the compiler would take them out of the vector registers for masks.
+const fn bit_of(rank: usize) -> u32 {
+    1 << (rank / LANES * LANES + LANES - 1 - rank % LANES)
+}
+
+/// Move the predictors of some rows; find their probabilities, and by how much these change.
+#[inline(always)]
+fn renew_rows(holders: &[Holder], by: i64, rows: &mut [Kept], renewed: &mut [[i64; LANES]], changes: &mut [[i64; LANES]]) {
+    for ((holder, predictor), before) in holders.iter().zip(renewed.as_flattened_mut()).zip(changes.as_flattened_mut()) {
+        let row = &mut rows[holder.place as usize];
+        row.predictor += by;
+        *predictor = row.predictor;
+        *before = row.chance;
+    }
+    for (renewed, changes) in renewed.iter_mut().zip(changes).take(holders.len().div_ceil(LANES)) {
+        let mut chances = *renewed;
+        for lane in 0..LANES {
+            chances[lane] = fixed::sigmoid(chances[lane]);
+        }
+        *renewed = chances;
+        for lane in 0..LANES {
+            changes[lane] = chances[lane] - changes[lane];
+        }
     }
 }
 
@@ -364,13 +398,7 @@ wide! {
             let value = index.values[*column];
             let by = fixed::from_real(value * x[*column]) - fixed::from_real(value * memo.at[*column]);
             memo.at[*column] = x[*column];
-            let Span { start, long, end } = index.spans[*column];
-            let mut first = start;
-            while first < end {
-                let next = end.min(first + CHUNK);
-                index.renew_rows(&index.holders[first..next], long.clamp(first, next) - first, by, memo);
-                first = next;
-            }
+            index.renew_column(*column, by, memo);
         }
         let (sums, before) = (&mut memo.sums, memo.renewed.as_flattened_mut()); // the sums of all columns before each: there is room for them
         for levels in &index.partitions {
