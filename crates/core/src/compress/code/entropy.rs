@@ -9,14 +9,35 @@
 
 use super::super::{Compressor, Operator};
 use super::CodeError;
-use super::bits::BitSink;
-use super::range::{Bit, Coder, Decoder, Encoder};
+use super::bits::{BitSink, Counter};
+use super::range::{Bit, Coder, Decoder, Encoder, Pricer};
 use crate::compress::message::Symbols;
+use crate::lanes::wide;
 
 pub(super) fn write<S: BitSink>(compressor: Compressor, dimension: usize, levels: &[i32], sink: &mut S) {
     let mut encoder = Encoder::new(sink);
     code(compressor, dimension, &mut encoder, levels.len(), |place| levels[place], |_, _| {});
     encoder.finish();
+}
+
+wide! {
+    /// The number of bits that [`write`] writes. (It has no use for vectors, but for the other instructions that newer machines have.)
+    pub(super) fn length<'a>(compressor: Compressor, dimension: usize, levels: &'a [i32]) -> u64 {
+        let mut pricer = Pricer::new();
+        code(compressor, dimension, &mut pricer, levels.len(), |place| levels[place], |_, _| {});
+        match pricer.finish() {
+            Some(bits) => bits,
+            None => count(compressor, dimension, levels),
+        }
+    }
+}
+
+/// The same without a shortcut.
+#[cold]
+fn count(compressor: Compressor, dimension: usize, levels: &[i32]) -> u64 {
+    let mut counter = Counter::default();
+    write(compressor, dimension, levels, &mut counter);
+    counter.finish()
 }
 
 pub(super) fn read(compressor: Compressor, dimension: usize, bytes: &[u8], levels: &mut [i32]) -> Result<(), CodeError> {
@@ -135,16 +156,18 @@ impl Sizes {
                 behind -= 1;
             }
         }
-        let mut value = 1;
-        let mut left = behind as u32;
-        while left > 0 {
-            let known = behind as u32 - left;
-            if (2 * value + 1) << (left - 1) > self.max {
-                (value, left) = (2 * value, left - 1); // a 1 here would be beyond the largest level
-            } else if known < 2 {
+        let (mut value, mut left) = (1, behind as u32);
+        for known in 0..2 {
+            if left > 0 {
                 let model = &mut self.finer[behind][if known == 0 { 0 } else { 1 + (value & 1) as usize }];
-                let one = coder.bit(model, size >> (left - 1) & 1 == 1);
+                let may = (2 * value + 1) << (left - 1) <= self.max; // else a 1 here would be beyond the largest level
+                let one = may && coder.bit(model, size >> (left - 1) & 1 == 1);
                 (value, left) = (2 * value + u32::from(one), left - 1);
+            }
+        }
+        while left > 0 {
+            if (2 * value + 1) << (left - 1) > self.max {
+                (value, left) = (2 * value, left - 1);
             } else {
                 let now = if ((value + 1) << left) - 1 <= self.max { left.min(8) } else { 1 };
                 (value, left) = (value << now | coder.raw(size >> (left - now), now), left - now);

@@ -141,7 +141,7 @@ impl Code {
                 Code::Fixed => fixed::length(max, &message.levels),
                 Code::Elias(integer, layout) => elias::length(integer, layout, &message.levels),
                 Code::Huffman => book.length(&message.levels),
-                Code::Entropy => return self.count(book, message),
+                Code::Entropy => entropy::length(message.compressor, message.dimension, &message.levels),
             }
     }
 

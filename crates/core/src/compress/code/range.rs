@@ -139,6 +139,64 @@ impl<S: BitSink> Coder for Encoder<'_, S> {
     }
 }
 
+/// Counts the bits that an [`Encoder`] would write. Its range is widened when it is used next: to find out by how much takes as long as the product that waits for it, and no branch
+/// has to be guessed.
+pub(super) struct Pricer {
+    /// The last 64 bits of the interval's lower end, carries included: the encoder's 32 and those before.
+    low: u64,
+    range: u32,
+    /// How many bits lie before the encoder's 32.
+    passed: u64,
+}
+
+impl Pricer {
+    pub(super) fn new() -> Self {
+        Pricer { low: 0, range: u32::MAX, passed: 0 }
+    }
+
+    /// By how many bits the range is to be widened: whole bytes.
+    #[inline(always)]
+    fn widen(&mut self) -> u32 {
+        let shift = self.range.leading_zeros() & 24; // 8 zeros and more are those of a range below `NARROW`
+        self.low <<= shift;
+        self.passed += u64::from(shift);
+        shift
+    }
+
+    /// The number of bits; `None` if it takes more than the last 64 to tell.
+    pub(super) fn finish(mut self) -> Option<u64> {
+        let shift = self.widen();
+        let last = self.low.checked_add(u64::from(self.range << shift) - 1)?;
+        let zeros = (self.low.checked_sub(1)? ^ last).ilog2(); // behind the last 1 of the number that the encoder chooses
+        Some(self.passed + 32 - u64::from(zeros))
+    }
+}
+
+impl Coder for Pricer {
+    #[inline(always)]
+    fn bit(&mut self, model: &mut Bit, wanted: bool) -> bool {
+        let shift = self.widen();
+        let split = (u64::from(self.range) * u64::from(model.yes)) >> (32 - shift); // that of the range widened
+        if wanted {
+            self.range = split as u32;
+        } else {
+            self.low = self.low.wrapping_add(split);
+            self.range = (self.range << shift) - split as u32;
+        }
+        model.learn(wanted);
+        wanted
+    }
+
+    #[inline(always)]
+    fn raw(&mut self, wanted: u32, count: u32) -> u32 {
+        let wanted = wanted & ((1 << count) - 1);
+        let shift = self.widen();
+        self.range = self.range << shift >> count;
+        self.low = self.low.wrapping_add(u64::from(wanted) * u64::from(self.range));
+        wanted
+    }
+}
+
 pub(super) struct Decoder<'a> {
     bytes: &'a [u8],
     /// Bytes taken, those behind the end included.
@@ -256,6 +314,9 @@ mod tests {
             decide(&mut encoder, &wanted);
             encoder.finish();
             assert_eq!(bits, counter.finish());
+            let mut pricer = Pricer::new();
+            decide(&mut pricer, &wanted);
+            assert!(pricer.finish().is_none_or(|price| price == bits));
             assert_eq!(bits.div_ceil(8) as usize, bytes.len() - 2);
             let mut decoder = Decoder::new(&bytes[2..]);
             assert_eq!(decide(&mut decoder, &wanted), wanted);
