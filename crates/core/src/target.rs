@@ -6,7 +6,7 @@ use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
 use crate::model::{
-    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate, Whitened, accumulate_gradient,
+    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate, Whitened, accumulate_difference, accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -262,7 +262,7 @@ impl Site {
             }
             Sum::Difference { x, z } => {
                 if self.prior_weight > 0.0 {
-                    self.prior.add_gradient_difference(x, z, weight, out);
+                    accumulate_difference(&self.prior, x, z, weight, out);
                 }
                 self.rows_evaluated += 2 * rows;
             }

@@ -23,7 +23,7 @@ pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
 pub use indicators::Memo;
 pub use prior::Prior;
-pub(crate) use prior::accumulate_gradient;
+pub(crate) use prior::{accumulate_difference, accumulate_gradient};
 pub use real::{Arithmetic, Real};
 pub use softmax::Softmax;
 pub use stroll::{Stroll, Stroller};

@@ -1,5 +1,7 @@
 //! State the one prior of the whole federation.
 
+use std::sync::Arc;
+
 use crate::error::DataError;
 use crate::lanes::wide;
 
@@ -8,8 +10,8 @@ use crate::lanes::wide;
 pub enum Prior {
     /// No prior: the posterior is the normalised likelihood.
     Flat,
-    /// Independent normals with mean 0 and these precisions, one a coordinate.
-    Gaussian(Vec<f64>),
+    /// Independent normals with mean 0 and these precisions, one a coordinate. All clients read the same ones: so many copies would not stay in a cache.
+    Gaussian(Arc<[f64]>),
     /// Independent Laplace laws with mean 0 and this scale: `U_0(x) = sum_k |x_k| / scale`.
     Laplace {
         /// The mean absolute value of a coordinate.
@@ -44,7 +46,7 @@ impl Prior {
     pub fn value(&self, x: &[f64]) -> f64 {
         match self {
             Prior::Flat => 0.0,
-            Prior::Gaussian(precision) => x.iter().zip(precision).map(|(x, p)| p * x * x).sum::<f64>() * 0.5,
+            Prior::Gaussian(precision) => x.iter().zip(precision.iter()).map(|(x, p)| p * x * x).sum::<f64>() * 0.5,
             Prior::Laplace { scale } => x.iter().map(|x| x.abs()).sum::<f64>() / scale,
         }
     }
@@ -55,7 +57,7 @@ impl Prior {
         match self {
             Prior::Flat => {}
             Prior::Gaussian(precision) => {
-                for ((out, x), p) in out.iter_mut().zip(x).zip(precision) {
+                for ((out, x), p) in out.iter_mut().zip(x).zip(precision.iter()) {
                     *out += weight * (p * x);
                 }
             }
@@ -73,7 +75,7 @@ impl Prior {
         match self {
             Prior::Flat => {}
             Prior::Gaussian(precision) => {
-                for (((out, x), z), p) in out.iter_mut().zip(x).zip(z).zip(precision) {
+                for (((out, x), z), p) in out.iter_mut().zip(x).zip(z).zip(precision.iter()) {
                     *out += weight * (p * (x - z));
                 }
             }
@@ -88,7 +90,7 @@ impl Prior {
     /// `out += weight * hess U_0(x) v`.
     pub fn add_hessian_vector(&self, v: &[f64], weight: f64, out: &mut [f64]) {
         if let Prior::Gaussian(precision) = self {
-            for ((out, v), p) in out.iter_mut().zip(v).zip(precision) {
+            for ((out, v), p) in out.iter_mut().zip(v).zip(precision.iter()) {
                 *out += weight * (p * v);
             }
         }
@@ -118,6 +120,13 @@ wide! {
     /// [`Prior::add_gradient`], for callers that are not compiled for wide registers themselves.
     pub(crate) fn accumulate_gradient<'a>(prior: &'a Prior, x: &'a [f64], weight: f64, out: &'a mut [f64]) -> () {
         prior.add_gradient(x, weight, out);
+    }
+}
+
+wide! {
+    /// [`Prior::add_gradient_difference`], likewise.
+    pub(crate) fn accumulate_difference<'a>(prior: &'a Prior, x: &'a [f64], z: &'a [f64], weight: f64, out: &'a mut [f64]) -> () {
+        prior.add_gradient_difference(x, z, weight, out);
     }
 }
 

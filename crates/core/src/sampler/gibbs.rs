@@ -26,7 +26,7 @@ impl Conditional {
     pub(super) fn new(target: &Target, pulls: f64, seed: Seed) -> Self {
         let mut precision = vec![pulls; target.dim()];
         if let (Placement::Server, Prior::Gaussian(prior)) = (&target.placement, &target.prior) {
-            precision.iter_mut().zip(prior).for_each(|(q, p)| *q += p);
+            precision.iter_mut().zip(prior.iter()).for_each(|(q, p)| *q += p);
         }
         Conditional { precision, temperature: target.temperature, noise: Noise::new(seed, SERVER, target.dim()) }
     }
