@@ -6,7 +6,8 @@ use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
 use crate::model::{
-    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate, Whitened, accumulate_difference, accumulate_gradient,
+    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate, Whitened, accumulate_difference,
+    accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
