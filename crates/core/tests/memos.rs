@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::*;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Design, Family, Glm, Potential, Prior, Rows};
+use consilience_core::model::{Design, Family, Glm, Plain, Potential, Prior};
 use consilience_core::sampler::{Recipe, Uplink};
 use consilience_core::snapshot::{restore, save};
 use consilience_core::step::Schedule;
@@ -16,46 +16,8 @@ use consilience_core::target::{Placement, Target};
 const LEVELS: [u32; 5] = [6, 2, 4, 13, 5];
 const DIM: usize = 30;
 
-/// The same potential without a memo.
-#[derive(Debug)]
-struct Forgetful(Glm);
-
-impl Potential for Forgetful {
-    fn dim(&self) -> usize {
-        self.0.dim()
-    }
-
-    fn rows(&self) -> usize {
-        self.0.rows()
-    }
-
-    fn scratch(&self) -> usize {
-        self.0.scratch()
-    }
-
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        self.0.value(x, scratch)
-    }
-
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_gradient(x, rows, scale, out, scratch);
-    }
-
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_gradient_difference(x, z, rows, scale, out, scratch);
-    }
-
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_hessian_vector(x, v, scale, out, scratch);
-    }
-
-    fn row_smoothness(&self, row: usize) -> f64 {
-        self.0.row_smoothness(row)
-    }
-}
-
 /// Three clients whose rows have one level of each attribute.
-fn one_hot(forgetful: bool) -> Target {
+fn one_hot(plain: bool) -> Target {
     let client = |i: u64| -> Arc<dyn Potential> {
         let z = normals(300 + i, 900 * LEVELS.len());
         let row = |z: &[f64]| {
@@ -70,7 +32,7 @@ fn one_hot(forgetful: bool) -> Target {
         let response = z.chunks_exact(LEVELS.len()).map(|z| f64::from(u8::from(z[0] + z[3] > 0.4))).collect();
         let model = Glm::new(design, response, Family::Bernoulli).unwrap();
         assert!(model.memo().is_some());
-        if forgetful { Arc::new(Forgetful(model)) } else { Arc::new(model) }
+        if plain { Arc::new(Plain(model)) } else { Arc::new(model) }
     };
     Target::new((0..3).map(client).collect(), Prior::gaussian(4.0, DIM).unwrap(), Placement::Server, 1.0).unwrap()
 }
@@ -86,7 +48,7 @@ fn recipes() -> Vec<Recipe> {
 #[test]
 fn a_memo_changes_no_draw_and_no_bit_on_the_wire() {
     for recipe in recipes() {
-        let [mut with, mut without] = [false, true].map(|forgetful| start(&recipe, &one_hot(forgetful), &[0.2; DIM], 5, 0));
+        let [mut with, mut without] = [false, true].map(|plain| start(&recipe, &one_hot(plain), &[0.2; DIM], 5, 0));
         assert_eq!(with.draws(300), without.draws(300));
         assert_eq!(with.ledger, without.ledger);
     }

@@ -6,52 +6,10 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use consilience_core::model::{Gaussian, Potential, Prior, Rows, Stroller};
+use consilience_core::model::{Gaussian, Plain, Potential, Prior};
 use consilience_core::sampler::{Batch, Local, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
-
-/// The same potential, step by step.
-#[derive(Debug)]
-struct Stepwise(Gaussian);
-
-impl Potential for Stepwise {
-    fn dim(&self) -> usize {
-        self.0.dim()
-    }
-
-    fn rows(&self) -> usize {
-        self.0.rows()
-    }
-
-    fn scratch(&self) -> usize {
-        self.0.scratch()
-    }
-
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        self.0.value(x, scratch)
-    }
-
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_gradient(x, rows, scale, out, scratch);
-    }
-
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_gradient_difference(x, z, rows, scale, out, scratch);
-    }
-
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_hessian_vector(x, v, scale, out, scratch);
-    }
-
-    fn row_smoothness(&self, row: usize) -> f64 {
-        self.0.row_smoothness(row)
-    }
-
-    fn stroller(&self) -> Option<&dyn Stroller> {
-        None
-    }
-}
 
 /// Three Gaussian clients with full precisions in `d` dimensions.
 fn gaussians(d: usize, stepwise: bool, prior: Prior) -> Target {
@@ -60,7 +18,7 @@ fn gaussians(d: usize, stepwise: bool, prior: Prior) -> Target {
         let entry = |k: usize| 0.1 * (z[k] + z[k % d * d + k / d]) + if k.is_multiple_of(d + 1) { 8.0 } else { 0.0 };
         let model = Gaussian::new(z[d * d..].to_vec(), (0..d * d).map(entry).collect()).unwrap();
         assert_eq!(model.stroller().is_some(), (8..=24).contains(&d));
-        if stepwise { Arc::new(Stepwise(model)) } else { Arc::new(model) }
+        if stepwise { Arc::new(Plain(model)) } else { Arc::new(model) }
     };
     Target::new((0..3).map(client).collect(), prior, Placement::Server, 1.0).unwrap()
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{dot, norm_squared};
-use consilience_core::model::{Design, Family, Glm, Potential, Prior, Rows};
+use consilience_core::model::{Design, Family, Glm, Plain, Potential, Prior};
 use consilience_core::rng::{ClientId, Noise, SERVER};
 use consilience_core::sampler::{Keys, Recipe, Sampler, Uplink};
 use consilience_core::step::Schedule;
@@ -59,7 +59,7 @@ impl Elf {
             let design = Design::sparse(columns.chunks_exact(LEVELS.len()).map(row), DIM).map_err(|e| e.to_string())?;
             let response = positive.iter().map(|y| f64::from(u8::from(*y))).collect();
             let model = Glm::new(design, response, Family::Bernoulli).map_err(|e| e.to_string())?;
-            Ok(if self.oracle == Oracle::Incremental { Arc::new(model) } else { Arc::new(Forgetful(model)) })
+            Ok(if self.oracle == Oracle::Incremental { Arc::new(model) } else { Arc::new(Plain(model)) })
         };
         let dealt = columns.chunks_exact(EACH * LEVELS.len()).zip(positive.chunks_exact(EACH));
         let clients = dealt.map(client).collect::<Result<_, _>>()?;
@@ -164,43 +164,5 @@ impl Watch for Balance {
             self.sent.iter_mut().zip(increment.values()).for_each(|(w, v)| *w += v);
         }
         self.iterations += 1;
-    }
-}
-
-/// The same potential without a memory of the last point.
-#[derive(Debug)]
-struct Forgetful(Glm);
-
-impl Potential for Forgetful {
-    fn dim(&self) -> usize {
-        self.0.dim()
-    }
-
-    fn rows(&self) -> usize {
-        self.0.rows()
-    }
-
-    fn scratch(&self) -> usize {
-        self.0.scratch()
-    }
-
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        self.0.value(x, scratch)
-    }
-
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_gradient(x, rows, scale, out, scratch);
-    }
-
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_gradient_difference(x, z, rows, scale, out, scratch);
-    }
-
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.0.add_hessian_vector(x, v, scale, out, scratch);
-    }
-
-    fn row_smoothness(&self, row: usize) -> f64 {
-        self.0.row_smoothness(row)
     }
 }

@@ -1,0 +1,41 @@
+//! Take a model's shortcuts away: what they save is measured, and their answers are tested, against it.
+
+use super::{Potential, Rows};
+
+/// The same potential by its required methods alone: it remembers no point and takes no steps by itself, and draws have the same bits.
+#[derive(Clone, Debug)]
+pub struct Plain<P>(pub P);
+
+impl<P: Potential> Potential for Plain<P> {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
+    fn scratch(&self) -> usize {
+        self.0.scratch()
+    }
+
+    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
+        self.0.value(x, scratch)
+    }
+
+    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.0.add_gradient(x, rows, scale, out, scratch);
+    }
+
+    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.0.add_gradient_difference(x, z, rows, scale, out, scratch);
+    }
+
+    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+        self.0.add_hessian_vector(x, v, scale, out, scratch);
+    }
+
+    fn row_smoothness(&self, row: usize) -> f64 {
+        self.0.row_smoothness(row)
+    }
+}
