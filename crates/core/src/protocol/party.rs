@@ -13,7 +13,7 @@ use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
 use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
 use crate::linalg::norm_squared;
-use crate::rng::ClientId;
+use crate::rng::{ClientId, ROUNDS};
 use crate::snapshot::{SnapshotError, State, Visit};
 
 /// What the server wants done.
@@ -306,9 +306,6 @@ pub enum Answered {
     Again,
 }
 
-/// Rounds have random numbers below this.
-const MOST_ROUNDS: u64 = 1 << 56;
-
 impl<D: Device> Client<D> {
     /// A client that reads and writes in this format.
     pub fn new(device: D, format: Format) -> Self {
@@ -331,7 +328,7 @@ impl<D: Device> Client<D> {
         if found < self.unused {
             return Err(OrderRefusal::Used { found, used: self.unused });
         }
-        if order.end() > MOST_ROUNDS {
+        if order.end() > ROUNDS {
             return Err(OrderRefusal::Beyond { end: order.end() });
         }
         if !self.device.accepts(&order) {

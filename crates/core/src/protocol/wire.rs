@@ -9,7 +9,7 @@ use super::ledger::Kind;
 use super::message::{Order, Payload, Reference, Reply, Task};
 use crate::compress::code::CodeError;
 use crate::compress::{Channel, CompressError, Message, Precision};
-use crate::rng::{ClientId, Purpose, SERVER, Seed};
+use crate::rng::{ClientId, Purpose, ROUNDS, SERVER, Seed};
 
 /// How vectors look on the wire: agreed on before the first message.
 #[derive(Clone, Debug)]
@@ -79,6 +79,12 @@ pub enum WireError {
     /// A compressed vector that is not the encoding of any message.
     #[error("the compressed vector is refused: {0}")]
     Code(#[from] CodeError),
+    /// A compressed vector of a round beyond all that have random numbers.
+    #[error("the compressed vector is of round {round}: there are random numbers for those below 2^56")]
+    Round {
+        /// Which one.
+        round: u64,
+    },
     /// Symbols that stand for no vector.
     #[error("the compressed vector is refused: {0}")]
     Symbols(#[from] CompressError),
@@ -367,6 +373,9 @@ impl<'a> Reader<'a> {
         message: &mut Message,
         out: &mut Vec<f64>,
     ) -> Result<(), WireError> {
+        if round >= ROUNDS {
+            return Err(WireError::Round { round });
+        }
         channel.decode(&self.bytes[self.at..], message)?;
         self.at = self.bytes.len();
         out.resize(format.dim, 0.0);
@@ -445,6 +454,21 @@ mod tests {
                 encode_reply(&reply, &mut again);
                 prop_assert_eq!(&again, &bytes);
             }
+        }
+    }
+
+    #[test]
+    fn a_compressed_vector_of_a_round_without_random_numbers_is_refused() {
+        let channel = Channel::new("layered(0.5)".parse().unwrap(), "elias".parse().unwrap(), 3).unwrap();
+        let format = Format { up: vec![Some(channel)], ..Format::plain(3, Precision::F32) };
+        let mut stream = format.public.stream(Purpose::Compress, ClientId(0), 0);
+        let mut parcel = crate::protocol::Parcel::default();
+        let payload = parcel.pack(&channel, &[1.0, -2.0, 0.5], &mut stream);
+        for (round, refused) in [(ROUNDS - 1, false), (ROUNDS, true), (u64::MAX, true)] {
+            let mut bytes = Vec::new();
+            encode_reply(&Reply { round, kind: Kind::Gradient, payload }, &mut bytes);
+            let found = ReplyBuffer::default().decode(&bytes, Task::Estimate, &format, ClientId(0)).err();
+            assert_eq!(found, refused.then_some(WireError::Round { round }));
         }
     }
 

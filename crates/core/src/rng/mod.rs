@@ -18,6 +18,9 @@ pub use subsets::Subsets;
 pub(crate) use blocks::LOT;
 use blocks::{BLOCKS, GROUP, Place};
 
+/// Rounds have random numbers below this: the purpose stands above them in an address.
+pub const ROUNDS: u64 = 1 << 56;
+
 /// A client's number, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
@@ -99,7 +102,7 @@ impl Seed {
     }
 
     fn place(self, purpose: Purpose, client: ClientId, round: u64) -> Place {
-        debug_assert!(round < 1 << 56, "round {round} does not fit its address");
+        debug_assert!(round < ROUNDS, "round {round} does not fit its address");
         Place { key: self.0, client: client.0, tag: round | ((purpose as u64) << 56) }
     }
 }
