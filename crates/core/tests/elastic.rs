@@ -103,6 +103,30 @@ fn attendance_names_whoever_does_not_keep_its_word() {
     }
 }
 
+/// What a server has noted of its clients survives a restart, and counts on from there: every
+/// frequency and pull is that of a server that never stopped.
+#[test]
+fn a_restored_server_remembers_who_stayed_away() {
+    let recipe = elastic(Uplink::lmc(Schedule::Constant(0.01)), &[0.7, 0.6, 0.9]);
+    let real = [0.6, 0.7, 0.8];
+    let everybody = |chain: &Chain| chain.server.attendance().unwrap().irregular(0.0);
+    let mut dice = Seed::new(3).stream(Purpose::Data, SERVER, 0);
+    let mut whole = start(&recipe, &target(), &[0.3, 0.3], 1, 0);
+    (0..53).for_each(|_| exchange_elastic(&mut whole, &real, &mut dice));
+    let mut resumed = start(&recipe, &target(), &[7.0, -7.0], 1, 0);
+    restore(&mut resumed.server, &save(&mut whole.server)).unwrap();
+    for (to, from) in resumed.clients.iter_mut().zip(&mut whole.clients) {
+        restore(to, &save(from)).unwrap();
+    }
+    assert_eq!(everybody(&whole).len(), 3, "in 53 rounds nobody can be there with exactly these frequencies");
+    assert_eq!(everybody(&resumed), everybody(&whole));
+    let mut same_dice = dice.clone();
+    (0..50).for_each(|_| exchange_elastic(&mut whole, &real, &mut dice));
+    (0..50).for_each(|_| exchange_elastic(&mut resumed, &real, &mut same_dice));
+    assert_eq!(everybody(&resumed), everybody(&whole));
+    assert_eq!(resumed.server.position(), whole.server.position());
+}
+
 #[test]
 fn what_is_unsound_is_refused() {
     let step = Schedule::Constant(0.002);

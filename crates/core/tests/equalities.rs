@@ -6,11 +6,11 @@ mod common;
 
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
-use consilience_core::model::{Gaussian, Potential, Prior, Surrogate};
+use consilience_core::model::{Gaussian, Potential, Prior, Rows, Surrogate};
 use consilience_core::rng::{ClientId, Noise, SERVER, Seed};
 use consilience_core::sampler::{Batch, Keys, Local, Participation, Recipe, Synchronise, Uplink, Weighting};
 use consilience_core::step::Schedule;
-use consilience_core::target::Placement;
+use consilience_core::target::{Placement, Target};
 
 const STEP: Schedule = Schedule::Constant(0.05);
 const DRAWS: usize = 300;
@@ -122,6 +122,50 @@ fn dg_lmc_with_the_loosest_tether_is_the_prior_here_and_fa_ld_there() {
     }
     let without_prior = consilience_core::target::Target { prior: Prior::Flat, ..alone };
     assert!(walked == run(&local(Local::fa_ld(STEP, vec![1.0], 1, 0.0, Batch::Full)), &without_prior, DRAWS), "the client's own walk");
+}
+
+/// The chain by its formulas, written out here in the paper's letters: `gamma_c = eta_k / p_c`
+/// falls, and `rho_c = tether eta_0 / p_c` stays.
+#[test]
+fn dg_lmc_with_a_decreasing_step_by_hand() {
+    let (weights, precision) = ([0.2, 0.5, 0.3], [0.5, 1.25]);
+    let (temperature, tether, every) = (0.7, 3.0, 4);
+    let prior = Prior::gaussian_per_coordinate(&precision.map(|p| 1.0 / p)).unwrap();
+    let target = gaussian(prior, Placement::Server, temperature);
+    let (first, delay) = (0.05, 20.0);
+    let schedule = Schedule::Polynomial { first, delay, power: 1.0 };
+    let recipe = Local::dg_lmc(schedule, weights.to_vec(), every, tether, Batch::Full);
+    let draws = run(&local(recipe), &target, DRAWS);
+
+    let keys = Keys::simulation(Seed::new(1), 0);
+    let mut server = Noise::new(keys.public, SERVER, 2);
+    let mut own: Vec<Noise> = (0..3).map(|c| Noise::new(keys.private, ClientId(c), 2)).collect();
+    let rho = weights.map(|p| tether * first / p);
+    let (mut theta, mut z) = ([0.3; 2], [[0.3; 2]; 3]);
+    let mut expected = Vec::new();
+    for k in 0..DRAWS as u64 * every {
+        for c in 0..3 {
+            let gamma = first / (1.0 + k as f64 / delay) / weights[c];
+            let mut gradient = [0.0; 2];
+            let mut scratch = vec![0.0; target.clients[c].scratch()];
+            target.clients[c].add_gradient(&z[c], Rows::All, 1.0, &mut gradient, &mut scratch);
+            let xi = own[c].at(k, 0..2);
+            for j in 0..2 {
+                let drift = gradient[j] + (z[c][j] - theta[j]) / rho[c];
+                z[c][j] += (2.0 * gamma * temperature).sqrt() * xi[j] - gamma * drift;
+            }
+        }
+        if (k + 1) % every == 0 {
+            let xi = server.at(k + 1, 0..2);
+            for j in 0..2 {
+                let q = precision[j] + rho.iter().map(|rho| 1.0 / rho).sum::<f64>();
+                let mean = (0..3).map(|c| z[c][j] / rho[c]).sum::<f64>() / q;
+                theta[j] = mean + (temperature / q).sqrt() * xi[j];
+            }
+            expected.push(theta.to_vec());
+        }
+    }
+    assert!(largest_difference(&draws, &expected) < 1e-11);
 }
 
 /// With the true likelihoods as surrogates every client has the drift of all, so it does not matter who is visited.
@@ -242,6 +286,51 @@ fn chains_that_start_apart_meet() {
 }
 
 const IDENTITY: Compressor = Compressor::identity(Precision::F64);
+
+/// The chain by its formula, `x <- x - gamma_k grad U(x) + sqrt(2 gamma_k T) Z_k`, with the
+/// schedules written out here: one that took its first step for ever would start the same way.
+#[test]
+fn a_decreasing_step_decreases_round_by_round() {
+    const ROUNDS: usize = 60;
+    let theorem = Schedule::Decreasing { smoothness: 6.0, convexity: 5.0 };
+    let decay = Schedule::Polynomial { first: 0.06, delay: 4.0, power: 0.75 };
+    type Formula = fn(f64) -> f64;
+    let theorem: (Schedule, Formula) = (theorem, |k| 1.0 / (12.0 + 5.0 * k / 12.0));
+    let decay: (Schedule, Formula) = (decay, |k| 0.06 * (1.0 + k / 4.0).powf(-0.75));
+    let by_hand = |target: &Target, gamma: Formula| {
+        let mut noise = Noise::new(Keys::simulation(Seed::new(1), 0).public, SERVER, 2);
+        let (mut x, mut gradient) = (vec![0.3; 2], vec![0.0; 2]);
+        let mut step = |k: usize| {
+            target.gradient(&x, &mut gradient);
+            let (gamma, z) = (gamma(k as f64), noise.at(k as u64, 0..2));
+            for j in 0..2 {
+                x[j] += (2.0 * gamma * target.temperature).sqrt() * z[j] - gamma * gradient[j];
+            }
+            x.clone()
+        };
+        (0..ROUNDS).map(&mut step).collect::<Vec<_>>()
+    };
+    for target in [gaussian, linear] {
+        let target = target(prior(), Placement::Server, 0.7);
+        for (schedule, gamma) in [theorem, decay] {
+            let expected = by_hand(&target, gamma);
+            let lmc = run(&uplink(Uplink::lmc(schedule)), &target, ROUNDS);
+            assert!(largest_difference(&lmc, &expected) < 1e-12, "family A, {schedule:?}");
+            // Shared noise and a synchronisation after every step: the same chain.
+            let fa_ld = Local::fa_ld(schedule, vec![0.2, 0.5, 0.3], 1, 1.0, Batch::Full);
+            let fa_ld = run(&local(fa_ld), &target, ROUNDS);
+            assert!(largest_difference(&fa_ld, &expected) < 1e-12, "family B, {schedule:?}");
+            // One client on its own, three steps to a draw.
+            let client = vec![target.clients[0].clone()];
+            let alone = Target::new(client, prior(), Placement::Server, 0.7).unwrap();
+            let steps = by_hand(&alone, gamma);
+            let thirds: Vec<Vec<f64>> = steps.into_iter().skip(2).step_by(3).collect();
+            let walk = Local::fa_ld(schedule, vec![1.0], 3, 1.0, Batch::Full);
+            let walk = run(&local(walk), &alone, ROUNDS / 3);
+            assert!(largest_difference(&walk, &thirds) < 1e-12, "one client, {schedule:?}");
+        }
+    }
+}
 
 #[test]
 fn qlsd_with_identity_is_sgld() {

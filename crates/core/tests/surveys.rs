@@ -52,9 +52,15 @@ fn the_optimum_of_a_logistic_regression_has_no_gradient() {
     }
 }
 
+/// Wherever the prior sits: a client's own curvature has its share of it, the whole all of it.
 #[test]
 fn curvature_is_that_of_the_pooled_hessian() {
-    let target = logistic(Placement::Server);
+    let shares = [0.1, 0.2, 0.7];
+    curvature_is_that_of(logistic(Placement::Server), [0.0; 3]);
+    curvature_is_that_of(logistic(Placement::Split(shares.to_vec())), shares);
+}
+
+fn curvature_is_that_of(target: Target, shares: [f64; 3]) {
     let point = [0.4, -0.8, 0.1, 0.0, 0.2];
     let mut hessian = DMatrix::<f64>::zeros(5, 5);
     let mut local = vec![DMatrix::<f64>::zeros(5, 5); 3];
@@ -77,7 +83,8 @@ fn curvature_is_that_of_the_pooled_hessian() {
     assert!((m / values.min() - 1.0).abs() < 1e-6 && (l / values.max() - 1.0).abs() < 1e-6, "{m} {l}");
     assert!(ledger.total(Direction::Up) > 0);
     let each = conduct(LocalCurvature::new(&target, &point), &mut Client::all(&target), &mut ledger);
-    for (found, hessian) in each.largest().iter().zip(local) {
+    for ((found, hessian), share) in each.largest().iter().zip(local).zip(shares) {
+        let hessian = hessian + DMatrix::identity(5, 5) * (0.25 * share);
         assert!((found / hessian.symmetric_eigen().eigenvalues.max() - 1.0).abs() < 1e-6);
     }
 }

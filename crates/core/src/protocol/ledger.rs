@@ -144,3 +144,29 @@ impl State for Ledger {
         visit.numbers("the ledger's clients", self.per_client.as_flattened_mut())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every number of two ledgers is another one, so that each sum has one way to come out right.
+    #[test]
+    fn merging_adds_every_number_of_both() {
+        let fill = |base: u64, step: u64| {
+            let mut next = base;
+            let mut ledger = Ledger::new(3);
+            let Ledger { bits, vectors, messages, per_client } = &mut ledger;
+            let all = bits.as_flattened_mut().iter_mut().chain(vectors.as_flattened_mut());
+            for number in all.chain(messages).chain(per_client.as_flattened_mut()) {
+                *number = next;
+                next += step;
+            }
+            ledger
+        };
+        let mut merged = fill(1, 1);
+        merged.merge(&fill(1000, 100));
+        assert_eq!(merged, fill(1001, 101));
+        let last = merged.client(ClientId(2), Direction::Down);
+        assert_eq!(last, 1001 + 101 * 31, "the last of 12 + 12 + 2 + 6");
+    }
+}
