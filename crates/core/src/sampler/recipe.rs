@@ -107,7 +107,8 @@ impl Batch {
         match *self {
             Batch::Full => rows,
             Batch::Rows(n) => n.clamp(1, rows),
-            Batch::Fraction(f) => ((f * rows as f64) as usize).clamp(1, rows),
+            // A few roundings more than was written: 0.29 times 100 is 28.999999999999996.
+            Batch::Fraction(f) => ((f * rows as f64 * (1.0 + 4.0 * f64::EPSILON)) as usize).clamp(1, rows),
         }
     }
 }
@@ -360,5 +361,21 @@ impl Local {
     /// VR-FALD*: FALD with control variates at a reference point that moves with probability `q`.
     pub fn vr_fald_star(gamma: Schedule, clients: usize, shared_fraction: f64, p: f64, q: f64, batch: Batch) -> Self {
         Local { refresh: Some(q), ..Local::fald(gamma, clients, shared_fraction, p, batch) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In integers: a fraction that a person can write is a number of thousandths.
+    #[test]
+    fn a_fraction_of_the_rows_is_rounded_down_and_never_nothing() {
+        for rows in 1..=400 {
+            for thousandths in 1..=1000 {
+                let found = Batch::Fraction(thousandths as f64 / 1000.0).of(rows);
+                assert_eq!(found, (thousandths * rows / 1000).max(1), "{thousandths}/1000 of {rows}");
+            }
+        }
     }
 }
