@@ -118,7 +118,8 @@ fn package(root: &Path, target: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Build the wheel with maturin, which is installed in an environment of its own if it is not there.
+/// Build the wheel with maturin, which is installed in an environment of its own if it is not there,
+/// and try it out.
 pub fn wheel(root: &Path) -> Result<(), String> {
     let folder = target(root).join("wheels");
     let maturin = maturin(root)?;
@@ -126,8 +127,40 @@ pub fn wheel(root: &Path) -> Result<(), String> {
     if !built.is_ok_and(|status| status.success()) {
         return Err(format!("{} build --release failed", maturin.display()));
     }
-    println!("the wheel is in {}: `pip install` it", folder.display());
+    let wheel = newest(&folder).ok_or_else(|| format!("there is no wheel in {}", folder.display()))?;
+    let version = command_of(root, &wheel)?;
+    println!("{} has {version}: `pip install` it", wheel.display());
     Ok(())
+}
+
+/// The wheel that was made last.
+fn newest(folder: &Path) -> Option<PathBuf> {
+    let all = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let wheels = all.filter(|path| path.extension().is_some_and(|e| e == "whl"));
+    wheels.max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
+}
+
+/// What the command in a wheel says of itself, once pip has installed it in an environment of its own.
+fn command_of(root: &Path, wheel: &Path) -> Result<String, String> {
+    let python =
+        interpreters().into_iter().find(|python| suits(python, 11)).ok_or("no Python 3.11 or later with venv is on this machine")?;
+    let folder = target(root).join("wheel-venv");
+    let scripts = folder.join(if cfg!(windows) { "Scripts" } else { "bin" });
+    let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    let installed = done(Command::new(python).args(["-m", "venv", "--clear"]).arg(&folder))
+        && done(Command::new(scripts.join("python")).args(install).arg(wheel));
+    if !installed {
+        return Err(format!("pip cannot install {} (is there a network? it needs NumPy)", wheel.display()));
+    }
+    let told = Command::new(scripts.join("consilience")).arg("--version").output();
+    let told = told.map_err(|error| format!("the command in {} does not start: {error}", wheel.display()))?;
+    let version = String::from_utf8_lossy(&told.stdout).trim().to_owned();
+    if told.status.success() && version.starts_with("consilience ") {
+        Ok(version)
+    } else {
+        Err(format!("the command in {} fails: {}", wheel.display(), String::from_utf8_lossy(&told.stderr)))
+    }
 }
 
 fn maturin(root: &Path) -> Result<PathBuf, String> {

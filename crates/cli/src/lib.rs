@@ -1,6 +1,8 @@
 //! Consilience: sites that may not pool their data draw samples from the one posterior they would get if they did.
 //!
-//! The library in one place: [`core`] is the mathematics and the protocol, [`engine`] runs them in one process. The command of the same name is a face of both.
+//! The library in one place: [`core`] is the mathematics and the protocol, [`engine`] runs them in
+//! one process. The command of the same name is a face of both, and a function here, so that the
+//! Python package has it too.
 //!
 //! ```
 //! use consilience::engine::config::{Config, Source};
@@ -31,6 +33,47 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "cli")]
+mod args;
+#[cfg(feature = "cli")]
+mod clock;
+#[cfg(feature = "cli")]
+mod command;
+#[cfg(feature = "cli")]
+mod compare;
+#[cfg(feature = "cli")]
+mod data;
+#[cfg(feature = "cli")]
+mod exact;
+#[cfg(feature = "cli")]
+mod listing;
+#[cfg(feature = "cli")]
+mod network;
+#[cfg(feature = "cli")]
+mod output;
+#[cfg(feature = "cli")]
+mod pace;
+#[cfg(feature = "cli")]
+mod page;
+#[cfg(feature = "cli")]
+mod picture;
+#[cfg(feature = "cli")]
+mod predict;
+#[cfg(feature = "cli")]
+mod progress;
+#[cfg(feature = "cli")]
+mod report;
+#[cfg(feature = "cli")]
+mod reproduce;
+#[cfg(feature = "cli")]
+mod run;
+#[cfg(feature = "cli")]
+mod summary;
+#[cfg(feature = "cli")]
+mod truth;
+
+#[cfg(feature = "cli")]
+pub use command::command;
 pub use consilience_core as core;
 pub use consilience_engine as engine;
 

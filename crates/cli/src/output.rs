@@ -1,7 +1,6 @@
 //! Write to the terminal, and end with a code that means something.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use consilience_engine::checkpoint::CheckpointError;
 use consilience_engine::config::ConfigError;
@@ -27,15 +26,15 @@ pub enum Failure {
 
 impl Failure {
     /// The exit code.
-    pub fn code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub fn code(&self) -> u8 {
+        match self {
             Failure::Config(_) => 2,
             Failure::Run(_) => 3,
             Failure::Lost(_) => 4,
             Failure::Refused(_) => 5,
             Failure::Other(_) => 1,
             Failure::PipeClosed => 0,
-        })
+        }
     }
 }
 
