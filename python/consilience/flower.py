@@ -57,11 +57,13 @@ def server_app(config: Config, **settings: Any) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         result = run(grid, context, config, **settings)
-        log(INFO, "consilience: %s", result)
+        rows = ", ".join(f"{site['name']} {site['rows']}" for site in result.sites)
+        log(INFO, "consilience: rows: %s", rows)
+        log(INFO, "consilience: the posterior\n%r", result.summary())
         log(INFO, "consilience: digest %s", result.digest)
         context.state[RECORD] = ConfigRecord({"digest": result.digest, "sampler": result.sampler, "draws": list(result.draws.shape)})
         if out := context.run_config.get("out"):
-            log(INFO, "consilience: the run is kept in %s", result.save(str(out)))
+            log(INFO, "consilience: the run is kept in %s", result.save(str(out)).resolve())
 
     return app
 
@@ -149,7 +151,8 @@ class _Nodes:
             if time.monotonic() - since > self.patience:
                 raise Error(
                     f"no node came for {', '.join(missing)} within {self.patience:.0f} s\n"
-                    "  start a SuperNode for each site, with --node-config 'site=\"NAME\"'"
+                    "  start a SuperNode for each site, with --node-config 'site=\"NAME\"'; "
+                    f"in a simulation, flwr run --federation-config 'num-supernodes={len(self.sites)}'"
                 )
             if not self.meet(set(self.grid.get_node_ids()) - self.known):
                 time.sleep(0.2)
@@ -237,7 +240,13 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
             for site in lost:
                 if now - missing_since.setdefault(site, now) > patience:
                     serving.stop()
-                    raise Error(f'site "{site}" has been away for {patience:.0f} s: the run is given up\n  with `state` in the run config it can be continued')
+                    raise Error(
+                        f'site "{site}" has been away for {patience:.0f} s: the run is given up\n'
+                        "  with `state` in the run config it can be continued; in a simulation every "
+                        "site needs a CPU of its own as long as the run lasts: --federation-config "
+                        f"'num-supernodes={len(serving.sites)} client-resources-num-cpus=1 "
+                        f"init-args-num-cpus={len(serving.sites)}'"
+                    )
             if lost:
                 for site in nodes.find(lost) & set(lost):
                     log(INFO, 'consilience: the site "%s" is back', site)

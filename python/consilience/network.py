@@ -38,12 +38,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _consilience
+from ._diagnostics import warn
 from ._result import Result
 from ._sample import Config, now, state as stated_of
 from ._tables import columns_of
 from .errors import Error
 
-__all__ = ["Invitation", "Serving", "Site", "join", "serve"]
+__all__ = ["BUILTIN", "Invitation", "Serving", "Site", "join", "serve"]
+
+
+class _Builtin:
+    """The rows that come with the package."""
+
+    def __repr__(self) -> str:
+        return "consilience.network.BUILTIN"
+
+
+#: In place of a site's rows, where the config names built-in data: its part of it, to try things out.
+BUILTIN = _Builtin()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +95,7 @@ class Serving:
         """The result, if the run ends within so many seconds. What went wrong is raised."""
         if self._result is None and (run := self._serving.wait(seconds)) is not None:
             self._result = Result(run)
+            warn(self._result.warnings)
         return self._result
 
     def result(self) -> Result:
@@ -154,14 +167,16 @@ class _Bringing(NamedTuple):
     site: str
     file: str | None
     text: str | None
+    builtin: bool
     state: str | None
     allows_simulation: bool
 
 
 def _bringing(site: str, rows: Any, state: str | os.PathLike[str] | None, allow_simulation_seeds: bool) -> _Bringing:
     file = os.fspath(rows) if isinstance(rows, (str, os.PathLike)) else None
-    text = None if rows is None or file is not None else _csv(rows, site)
-    return _Bringing(site, file, text, None if state is None else os.fspath(state), allow_simulation_seeds)
+    text = None if rows is None or rows is BUILTIN or file is not None else _csv(rows, site)
+    kept = None if state is None else os.fspath(state)
+    return _Bringing(site, file, text, rows is BUILTIN, kept, allow_simulation_seeds)
 
 
 def _csv(table: Any, site: str) -> str:
@@ -188,7 +203,8 @@ class Site:
 
     Args:
         site: its name in the server's config.
-        rows: its rows: a file, or any table that :func:`consilience.sample` takes; ``None``: they stand in the config.
+        rows: its rows: a file, any table that :func:`consilience.sample` takes, or :data:`BUILTIN`;
+            ``None``: they stand in the config.
         state: a folder in which it keeps what the next letter needs. With one, a site may be made anew for every letter; without, it must live as long as the run.
         allow_simulation_seeds: whether the server may know the site's noise. Never in earnest.
     """

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 from cryptography.hazmat.primitives import serialization  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
 APP = Path(__file__).parent / "flower_app"
 BIN = Path(sys.executable).parent
 SITES = {
@@ -178,3 +180,63 @@ def test_a_deployment_with_tls_and_registered_nodes_has_the_same_chains_and_a_no
         deployment.until(lambda: len(deployment.digests()) == len(configs), "the run has gone on")
         same(deployment.digests(), configs)
         assert 'the site "east" is back' in deployment.logs()
+
+
+def started_with(variable, value):
+    """Processes that have this in their environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{variable}={value}".encode() in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Flower leaves a SuperLink behind")
+def test_the_example_runs_as_its_readme_says_offline_and_converges(tmp_path, command):
+    pytest.importorskip("ray", reason="Flower's simulation is not installed")
+    readme = (ROOT / "examples/flower/README.md").read_text()
+    (exported,) = re.findall(r"^ +export (.*)$", readme, re.MULTILINE)
+    exports = dict(re.findall(r"(\w+)=(\d)", exported))
+    assert "FLWR_TELEMETRY_ENABLED" in exports
+    (script,) = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    shutil.copytree(ROOT / "examples/flower", tmp_path / "examples/flower")
+    (tmp_path / "bin").mkdir()
+    installed = tmp_path / "bin/consilience"  # as pip makes it
+    lines = [f"#!{sys.executable}", "import sys", "from consilience.__main__ import main", "sys.exit(main())"]
+    installed.write_text("\n".join(lines))
+    installed.chmod(0o755)
+    home = tmp_path / "home"
+    proxies = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"]
+    nowhere = dict.fromkeys(proxies, "http://127.0.0.1:9")
+    here = dict.fromkeys(["NO_PROXY", "no_proxy"], "127.0.0.1,localhost")
+    env = os.environ | exports | nowhere | here
+    env |= {
+        "FLWR_HOME": str(home),
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()),
+        "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()),
+        "CONSILIENCE_STATE": str(tmp_path / "state"),
+        "UV_OFFLINE": "1",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    try:
+        shell = ["bash", "-e", "-c", script]
+        done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+        logs = [file.read_text(errors="replace")[-3000:] for file in home.glob("**/*.log")]
+        assert done.returncode == 0, "\n".join([done.stdout[-6000:], done.stderr[-3000:], *logs])
+    finally:
+        for process in started_with("FLWR_HOME", home):
+            os.kill(process, signal.SIGKILL)
+    rows = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
+    assert f"rows: {', '.join(f'{site} {count}' for site, count in rows.items())}" in done.stdout
+    kept = tmp_path / "examples/flower/runs/heart"
+    log = (kept / "log.txt").read_text()
+    assert all(f"site {site}: {count} rows" in log for site, count in rows.items())
+    told = json.loads(command("summary", kept, "--json"))
+    assert told["clients"] == list(rows) and told["warnings"] == []
+    assert max(told["rhat"]) < 1.01 and min(told["ess_bulk"] + told["ess_tail"]) > 400
+    assert len(told["rhat"]) == 22 and "sex: male" in done.stdout.split("consilience summary")[-1]

@@ -40,6 +40,8 @@ pub enum Own {
     /// In the config.
     #[default]
     Stated,
+    /// Built in: its part of the data that the config names.
+    Builtin,
     /// In a file.
     File(PathBuf),
     /// In memory, as they would stand in a file.
@@ -61,6 +63,7 @@ impl Own {
     fn numbers(&self) -> Result<Option<Numbers>, String> {
         match self {
             Own::Stated => Ok(None),
+            Own::Builtin => Err("the config names no built-in data, and the site has no other".into()),
             Own::File(file) => numbers::read(file).map(Some),
             Own::Text(text) => numbers::read_from(text.as_bytes(), &self.name()).map(Some),
             Own::Numbers(numbers) => {
@@ -187,6 +190,10 @@ impl LocalSite {
             let complain = |problem: String, fix: &str| config.source.complain(&config.sampler.place, problem, fix);
             let shown = own.name();
             let reader: Box<dyn Read> = match own {
+                Own::Builtin => {
+                    let all = builtin::tables(name).map_err(|e| complain(e.to_string(), "this is a fault of the program: report it"))?;
+                    return LocalSite::from(config, index, all.into_iter().nth(index), own);
+                }
                 Own::File(file) => {
                     let file = std::fs::File::open(file).map_err(|e| complain(format!("{shown} cannot be read: {e}"), "check the path"))?;
                     Box::new(file)

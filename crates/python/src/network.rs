@@ -186,12 +186,15 @@ impl Serving {
     }
 }
 
-/// What a site brings: its name, its rows (`None`: they are in the config; a file's name, or the text of a CSV file), where it keeps its state, and whether the server may know its noise.
+/// What a site brings: its name, its rows (a file's name, the text of a CSV file, or those that are
+/// built in; else they are in the config), where it keeps its state, and whether the server may know
+/// its noise.
 #[derive(FromPyObject)]
 pub struct Bringing {
     site: String,
     file: Option<PathBuf>,
     text: Option<String>,
+    builtin: bool,
     state: Option<PathBuf>,
     allows_simulation: bool,
 }
@@ -201,6 +204,7 @@ impl Bringing {
         let data = match (self.file, self.text) {
             (Some(file), _) => Own::File(file),
             (None, Some(text)) => Own::Text(text.into()),
+            (None, None) if self.builtin => Own::Builtin,
             (None, None) => Own::Stated,
         };
         Brings { state: self.state, allows_simulation: self.allows_simulation, ..Brings::new(&self.site, data) }
