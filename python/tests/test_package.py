@@ -6,6 +6,7 @@ import pathlib
 import pkgutil
 import re
 import sys
+import tomllib
 
 import consilience
 import numpy as np
@@ -40,6 +41,31 @@ def test_examples_in_documents_run(file, tmp_path, monkeypatch, capsys):
             name = next(filter(None, library)).replace("flower", "flwr")
             pytest.importorskip(name, reason=f"an example of {file} needs {name}")
         exec(compile(block, file, "exec"), names)
+
+
+def test_nothing_says_that_the_package_is_published():
+    """It is not in the package index: documents say how its wheel is built."""
+    folders = ["*", "docs/**/*", "examples/**/*", "python/**/*", "crates/**/*", "xtask/**/*"]
+    files = [file for folder in folders for file in ROOT.glob(folder) if file.suffix in (".md", ".py", ".rs", ".toml")]
+    # A wheel's file has a path before the name, and more behind it.
+    published = re.compile(r"(pip3?|uv|conda) (install|add)\b[^`#]*(?<![\w./-])consilience(?![\w*-])")
+    assert published.search("pip install flwr consilience  # both")
+    assert not published.search("pip install target/wheels/consilience-*.whl")
+    found = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        if file != pathlib.Path(__file__)
+        for line in file.read_text().splitlines()
+        if published.search(line)
+    ]
+    assert len(files) > 100 and not found
+    told = ["README.md", "python/README.md", "docs/src/first-posterior.md", "examples/flower/README.md"]
+    for document in told:
+        text = (ROOT / document).read_text()
+        assert "cargo xtask wheel" in text and "target/wheels/consilience-*.whl" in text, document
+    example = tomllib.loads((ROOT / "examples/flower/pyproject.toml").read_text())
+    # Flower would look for them in the package index at every run.
+    assert example["project"]["dependencies"] == []
 
 
 def test_readmes_have_examples():
