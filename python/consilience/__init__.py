@@ -10,21 +10,34 @@ from __future__ import annotations
 
 from . import measures, network
 from ._consilience import __version__
+from ._diagnostics import Diagnostic
 from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
 from ._listing import fields, samplers
 from ._model import AnyModel, Batch, Model
 from ._result import Result, Summary
 from ._sample import heart, sample
 from .compressors import Compressor, compressor
-from .errors import ConfigError, DataError, Error, InterruptedWarning, Refused, SamplingError
+from .errors import (
+    ArgumentError,
+    ConfigError,
+    ConsilienceWarning,
+    DataError,
+    Error,
+    InterruptedWarning,
+    Refused,
+    SamplingError,
+)
 
 __all__ = [
     "AnyModel",
+    "ArgumentError",
     "Batch",
     "Comparison",
     "Compressor",
     "ConfigError",
+    "ConsilienceWarning",
     "DataError",
+    "Diagnostic",
     "Error",
     "Exact",
     "InterruptedWarning",

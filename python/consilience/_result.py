@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _consilience
+from ._diagnostics import Diagnostic, diagnostics
 
 if TYPE_CHECKING:
     import xarray
@@ -26,8 +27,12 @@ class Summary(Mapping[str, npt.NDArray[np.float64]]):
 
     COLUMNS = ("mean", "sd", "lower", "upper", "rhat", "ess_bulk", "ess_tail", "mcse_mean", "mcse_sd")
 
-    def __init__(self, parameters: list[str], numbers: npt.NDArray[np.float64]) -> None:
+    def __init__(
+        self, parameters: list[str], numbers: npt.NDArray[np.float64], warnings: Sequence[Diagnostic] = ()
+    ) -> None:
         self.parameters = parameters
+        #: What the reader should know first; it is printed below the table.
+        self.warnings: list[Diagnostic] = list(warnings)
         self._columns: dict[str, npt.NDArray[np.float64]] = dict(zip(self.COLUMNS, numbers.T))
 
     def __getitem__(self, column: str) -> npt.NDArray[np.float64]:
@@ -50,7 +55,7 @@ class Summary(Mapping[str, npt.NDArray[np.float64]]):
         lines = [f"{'parameter':<{width}} {'mean':>8} {'sd':>7} {'5.5%':>8} {'94.5%':>8} {'R-hat':>6} {'bulk':>7} {'tail':>7}"]
         for name, mean, sd, lower, upper, rhat, bulk, tail in zip(self.parameters, *list(self.values())[:7]):
             lines.append(f"{name:<{width}} {mean:>8.3f} {sd:>7.3f} {lower:>8.3f} {upper:>8.3f} {rhat:>6.3f} {bulk:>7.0f} {tail:>7.0f}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"WARNING: {warning}" for warning in self.warnings)])
 
 
 class Result:
@@ -73,8 +78,8 @@ class Result:
         self.parameters: list[str] = facts["parameters"]
         #: SHA-256 of the draws' bytes: the same wherever the same chains were run.
         self.digest: str = run.digest
-        #: What the reader should know first.
-        self.warnings: list[str] = facts["warnings"]
+        #: What the reader should know first: texts with a ``code``, a ``message`` and a ``remedy``.
+        self.warnings: list[Diagnostic] = diagnostics(facts["warnings"])
         #: The sites: ``name``, ``rows``, ``bits_up``, ``bits_down``.
         self.sites: list[dict[str, Any]] = facts["sites"]
         #: How the data was encoded, in sentences.
@@ -119,8 +124,9 @@ class Result:
         return dict(self._run.statistics)
 
     def summary(self) -> Summary:
-        """Mean, standard deviation, interval, R-hat and effective sample sizes of every parameter: the digits that the command prints."""
-        return Summary(self.parameters, _consilience.summarise(self.draws))
+        """Mean, standard deviation, interval, R-hat and effective sample sizes of every parameter: the
+        digits that the command prints, and the run's warnings below them."""
+        return Summary(self.parameters, _consilience.summarise(self.draws), self.warnings)
 
     @property
     def posterior(self) -> "xarray.Dataset":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import difflib
+import functools
 import json
 import os
 import tomllib
@@ -15,22 +17,38 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _consilience
+from ._diagnostics import depth, warn
 from ._model import AnyModel, Batch, Brought, bring
 from ._progress import shower
 from ._result import Result
-from ._tables import Cells, columns_of
-from .errors import ConfigError, InterruptedWarning
+from ._tables import Cells, check_kinds, columns_of, converted, is_table, named
+from .errors import ArgumentError, ConfigError, DataError, InterruptedWarning
 
 #: A config: a dictionary, the text of a TOML file, or the path of one.
 Config = Mapping[str, Any] | str | os.PathLike[str]
 
-#: Which table of a config an argument belongs to; all others are settings of the sampler.
-PLACES = {
-    "target": ("temperature", "noise_variance", "classes", "intercept", "prior", "likelihood"),
-    "data": ("test", "labels", "scale"),
-    "run": ("chains", "iterations", "burn_in", "thin", "threads", "start"),
+#: The tables of a config in which a keyword is looked for, in this order: a seed is the config's.
+PLACES = ("", "target", "sampler", "run", "output", "data")
+#: What others call our settings.
+SYNONYMS = {
+    "batch_size": "batch",
+    "compressor": "compress",
+    "cores": "threads",
+    "data": "clients",
+    "init": "start",
+    "learning_rate": "step",
+    "lr": "step",
+    "n_samples": "iterations",
+    "num_samples": "iterations",
+    "random_seed": "seed",
+    "samples": "iterations",
+    "sites": "clients",
+    "step_size": "step",
+    "tune": "burn_in",
+    "warmup": "burn_in",
 }
-MODELS = ("gaussian", "isotropic", "linear", "logistic", "softmax")
+#: The keywords of :func:`sample` that are no settings of a config by this name.
+OTHERS = ("clients", "config", "likelihood", "model", "progress", "response", "sampler")
 
 
 class Stated(NamedTuple):
@@ -95,8 +113,12 @@ def sample(
 
     Raises:
         ConfigError: something about the arguments is wrong; ``DataError``: something about the rows.
-        SamplingError: a chain diverged.
+        ArgumentError: a keyword is no setting, which is a ``TypeError``, too.
+        SamplingError: a chain diverged, or a model of one's own gave a gradient that is no number.
         Anything: what a model of one's own raises stops the chains and comes out as itself; its attribute ``result`` has the draws until then.
+
+    What the reader of the answer should know first is raised as a :class:`ConsilienceWarning`, each
+    thing once, and stands in ``result.warnings`` and below ``result.summary()``.
 
     Ctrl-C stops the chains and returns what they have drawn, with an :class:`InterruptedWarning`; before the first draw is kept it is raised as usual.
     """
@@ -138,7 +160,9 @@ def perform(stated: Stated, columns: Columns, progress: bool, brought: Brought |
     if result.interrupted:
         if result.draws.shape[1] == 0:
             raise KeyboardInterrupt
-        warnings.warn(f"stopped before the end: {result.draws.shape[1]} draws a chain are kept", InterruptedWarning, stacklevel=3)
+        kept = f"stopped before the end: {result.draws.shape[1]} draws a chain are kept"
+        warnings.warn(kept, InterruptedWarning, stacklevel=depth())
+    warn(result.warnings)
     return result
 
 
@@ -182,26 +206,61 @@ def _apply(top: dict[str, Any], settings: Mapping[str, Any]) -> None:
             top.setdefault("target", {})["model"] = value
         elif key == "prior" and isinstance(value, (int, float)):
             top.setdefault("target", {})["prior"] = {"law": "gaussian", "variance": value}
+        elif (place := _places().get(key)) is None:
+            raise _unknown(key)
         else:
-            place = next((place for place, keys in PLACES.items() if key in keys), "sampler")
-            top.setdefault(place, {})[key] = value
+            (top.setdefault(place, {}) if place else top)[key] = value
+
+
+@functools.cache
+def _places() -> dict[str, str]:
+    """Which table of a config each setting belongs to."""
+    fields = [(field["table"], field["key"]) for field in json.loads(_consilience.fields())]
+    tables = {table.partition(".")[0] for table, _ in fields}
+    settings = [(table, key) for table, key in fields if table or key not in tables]
+    return {key: place for place in reversed(PLACES) for table, key in settings if table == place}
+
+
+def _unknown(key: str) -> ArgumentError:
+    """What is said of a keyword that is no setting."""
+    known = sorted({*_places(), *OTHERS})
+    near = [SYNONYMS[key]] if key in SYNONYMS else difflib.get_close_matches(key.lower(), known, 1)
+    all_of_them = f"consilience.fields() has them all: {', '.join(known)}"
+    fix = f"did you mean `{near[0]}`?" if near else all_of_them
+    error = ArgumentError(f"`{key}` is no setting\n  {fix}")
+    error.field, error.problem, error.fix = key, f"`{key}` is no setting", fix
+    return error
 
 
 def _clients(top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], response: str | None) -> Columns:
     """Name the clients in the config; give the columns of those with rows."""
+    target = top.get("target", {})
+    gaussian = target.get("model") == "gaussian"
+    if not gaussian and is_table(clients):
+        raise DataError(
+            f"clients: this is one table (a {type(clients).__name__}), "
+            "where one for each client is expected\n"
+            '  give {"basel": table, "zurich": other}; if a column says whose a row is, '
+            '{name: part for name, part in table.groupby("site")}; '
+            'if there is one client, {"all": table}'
+        )
     if not isinstance(clients, Mapping):
         clients = {f"client {k + 1}": table for k, table in enumerate(clients)}
-    gaussian = top.get("target", {}).get("model") == "gaussian"
-    listed: list[dict[str, Any]] = []
-    columns: Columns = []
-    for name, table in clients.items():
-        if gaussian:
-            listed.append({"name": str(name), **table})
-            continue
-        listed.append({"name": str(name)} | ({"response": response} if response is not None else {}))
-        columns.append((str(name), columns_of(table, f"client {name!r}")))
-    top["client"] = listed
-    return columns
+    tables = {str(name): table for name, table in clients.items()}
+    if gaussian:
+        top["client"] = [{"name": name, **table} for name, table in tables.items()]
+        return []
+    explained = {"response": response} if response is not None else {}
+    top["client"] = [{"name": name} | explained for name in tables]
+    formula = target.get("formula")
+    if formula is None:
+        return [(name, columns_of(table, f"client {name!r}")) for name, table in tables.items()]
+    all_columns = {name: list(named(table, f"client {name!r}")) for name, table in tables.items()}
+    names = [(site, [str(column) for column, _ in listed]) for site, listed in all_columns.items()]
+    used = set(_consilience.needed(str(formula), names))
+    columns = {site: converted(listed, f"client {site!r}", used) for site, listed in all_columns.items()}
+    check_kinds(columns)
+    return list(columns.items())
 
 
 def _is_path(config: Config) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,76 @@ from .errors import DataError
 Cells = npt.NDArray[np.float64] | list[str | None]
 
 
+#: What a moment may be.
+MOMENTS = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+#: What to do about dates. The first date of a site is not that of the others.
+DATES = (
+    "leave it out, or give numbers that mean the same at every site, such as days since one date: "
+    '(column - numpy.datetime64("2020-01-01")) / numpy.timedelta64(1, "D")'
+)
+
+
 def columns_of(table: Any, where: str) -> list[tuple[str, Cells]]:
     """The named columns of a table: a mapping, a structured array, a pair ``(X, y)``, or anything that looks like a data frame."""
-    return [(str(name), cells(values, f"{where}, column `{name}`")) for name, values in named(table, where)]
+    return converted(named(table, where), where)
+
+
+def converted(
+    columns: Iterable[tuple[Any, Any]], where: str, only: Container[str] | None = None
+) -> list[tuple[str, Cells]]:
+    """Those of the columns that are wanted, as numbers or words; the others are not looked at."""
+    wanted = ((str(name), values) for name, values in columns if only is None or str(name) in only)
+    return [(name, cells(values, f"{where}, column `{name}`")) for name, values in wanted]
+
+
+def check_kinds(sites: Mapping[str, list[tuple[str, Cells]]]) -> None:
+    """Refuse a column with numbers at one site and words at another."""
+    seen: dict[str, tuple[str, Cells]] = {}
+    for site, columns in sites.items():
+        for name, found in columns:
+            if (words := _words(found)) is None:
+                continue
+            other, before = seen.setdefault(name, (site, found))
+            if words != _words(before):
+                one, two = (site, other) if words else (other, site)
+                word = next(value for value in (found if words else before) if value is not None)
+                raise DataError(
+                    f"column `{name}`: client {one!r} has words, such as {word!r}, "
+                    f"where client {two!r} has numbers\n"
+                    "  convert one of them: numbers at every site (NaN where they are missing), "
+                    "or words at every site: column.astype(str)"
+                )
+
+
+def _words(found: Cells) -> bool | None:
+    """Whether a column has words; ``None`` where everything is missing, which fits both."""
+    if isinstance(found, list):
+        return True if any(value is not None for value in found) else None
+    return None if np.isnan(found).all() else False
+
+
+def is_table(value: Any) -> bool:
+    """Whether something is one table rather than several."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.names is not None or (value.ndim == 2 and value.dtype.kind != "O")
+    if isinstance(value, Mapping):
+        return bool(value) and all(_is_column(column) for column in value.values())
+    if isinstance(value, tuple) and len(value) == 2:
+        return _is_column(value[1]) and not _is_column(value[0])
+    looks = ("columns", "column_names", "__arrow_c_stream__", "__dataframe__")
+    return any(hasattr(value, name) for name in looks)
+
+
+def _is_column(value: Any) -> bool:
+    """Whether something is a list of values, one a row."""
+    if isinstance(value, (list, tuple)):
+        several = (list, tuple, Mapping, np.ndarray)
+        return bool(value) and not any(
+            isinstance(cell, several) or is_table(cell) for cell in value[:3]
+        )
+    structured = getattr(getattr(value, "dtype", None), "names", None) is not None
+    plain = getattr(value, "ndim", None) == 1 and not structured
+    return plain or type(value).__name__ in ("Series", "ChunkedArray")
 
 
 def named(table: Any, where: str) -> Iterator[tuple[Any, Any]]:
@@ -53,12 +121,27 @@ def cells(values: Any, where: str) -> Cells:
     if array.dtype.kind in "OUST":
         known = [_missing(value) for value in array.tolist()]
         if any(isinstance(value, str) for value in known):
-            return [value if value is None else str(value) for value in known]
+            others = [k for k, value in enumerate(known) if not isinstance(value, (str, type(None)))]
+            if others:
+                word = next(value for value in known if isinstance(value, str))
+                raise DataError(
+                    f"{where}: it has words, such as {word!r}, and other things, "
+                    f"such as {known[others[0]]!r} in row {others[0] + 1}\n"
+                    "  give numbers (NaN where they are missing), or words: column.astype(str)"
+                )
+            return known
         try:
             return np.array([np.nan if value is None else float(value) for value in known])
         except (TypeError, ValueError):
             pass
-    raise DataError(f"{where}: {array.dtype} is neither numbers nor words\n  convert it, e.g. dates to days since the first")
+        if any(isinstance(value, MOMENTS) for value in known):
+            raise DataError(f"{where}: dates and times are neither numbers nor words\n  {DATES}")
+    if array.dtype.kind in "Mm":
+        kind = f"dates and times ({array.dtype})"
+        raise DataError(f"{where}: {kind} are neither numbers nor words\n  {DATES}")
+    raise DataError(
+        f"{where}: {array.dtype} is neither numbers nor words\n  convert it, or leave it out"
+    )
 
 
 def _missing(value: Any) -> Any:
@@ -71,6 +154,8 @@ def _missing(value: Any) -> Any:
 def _numpy(values: Any) -> npt.NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
+    if isinstance(values, (list, tuple)) and any(isinstance(value, str) for value in values):
+        return np.array(values, dtype=object)  # else numbers among words would be words, and NaN a word
     if type(values).__module__.partition(".")[0] == "pandas" and str(getattr(values, "dtype", "")) == "category":
         values = values.astype(object)
     convert = getattr(values, "to_numpy", None)

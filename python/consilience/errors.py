@@ -26,6 +26,19 @@ class ConfigError(Error, ValueError):
     fix: str | None = None
 
 
+class ArgumentError(ConfigError, TypeError):
+    """A keyword that no setting has.
+
+    >>> import consilience
+    >>> try:
+    ...     consilience.heart(iteration=100)
+    ... except TypeError as error:
+    ...     print(error)
+    `iteration` is no setting
+      did you mean `iterations`?
+    """
+
+
 class DataError(ConfigError):
     """The rows do not fit the model, or each other."""
 
@@ -38,5 +51,12 @@ class Refused(Error, ValueError):
     """A message of the protocol was refused. Nothing changed."""
 
 
-class InterruptedWarning(UserWarning):
+class ConsilienceWarning(UserWarning):
+    """What the reader of an answer should know first: what is wrong, by how much, and what to do.
+
+    ``Result.warnings`` has it too.
+    """
+
+
+class InterruptedWarning(ConsilienceWarning):
     """Ctrl-C stopped a run before its end; the result holds what was drawn until then."""

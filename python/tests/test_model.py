@@ -14,6 +14,8 @@ MEANS = np.array([[1.0, -2.0], [0.3, 0.7], [2.2, -1.0]])
 PRECISIONS = np.array([[2.0, 0.5], [1.0, 4.0], [0.25, 1.0]])
 GAUSSIAN = {site: {"mean": mean, "precision": np.diag(p)} for site, mean, p in zip(SITES, MEANS, PRECISIONS)}
 QUICK = dict(iterations=300, chains=2, seed=3, prior=4.0, progress=False)
+# Without a survey, so that calls of the model are those of the chains.
+PLAIN = QUICK | dict(precondition=False, start="zero")
 
 rng = np.random.default_rng(11)
 X = {site: rng.normal(size=(rows, 3)) for site, rows in zip(SITES, (40, 25, 31))}
@@ -101,10 +103,10 @@ def test_one_call_an_iteration_whoever_takes_part():
         seen.update(batch.clients.tolist())
         gaussian(batch)
 
-    consilience.sample(gaussian_model(counted), sampler="lmc", step=0.02, **QUICK)
+    consilience.sample(gaussian_model(counted), sampler="lmc", step=0.02, **PLAIN)
     assert calls == [3] * 600
     calls.clear()
-    consilience.sample(gaussian_model(counted), sampler="qlsd", step=0.02, participation=0.5, **QUICK)
+    consilience.sample(gaussian_model(counted), sampler="qlsd", step=0.02, participation=0.5, **PLAIN)
     assert len(calls) <= 600 and set(calls) == {1, 2, 3} and seen == {0, 1, 2}
 
 
@@ -116,7 +118,7 @@ def test_points_of_reference_are_in_the_same_call():
         logistic(batch)
 
     model = consilience.Model(3, {site: len(x) for site, x in X.items()}, watched)
-    consilience.sample(model, sampler="qlsd++", step=0.003, batch=8, refresh=10, **QUICK | dict(chains=1, iterations=40))
+    consilience.sample(model, sampler="qlsd++", step=0.003, batch=8, refresh=10, **PLAIN | dict(chains=1, iterations=40))
     # A reference point every ten iterations, over all rows; else both points over the same minibatch.
     assert [n for n, _, rows in lines if rows is None] == [3] * 4
     both = [rows for n, z, rows in lines if rows is not None]
@@ -168,7 +170,7 @@ def test_what_the_model_raises_comes_out_with_the_draws_until_then():
                 raise Hole("no such layer") from error
         gaussian(batch)
 
-    settings = QUICK | dict(sampler="lmc", step=0.02)
+    settings = PLAIN | dict(sampler="lmc", step=0.02)
     with pytest.raises(Hole, match="no such layer") as raised:
         consilience.sample(gaussian_model(breaking), **settings)
     assert isinstance(raised.value.__cause__, KeyError)

@@ -173,7 +173,7 @@ def test_a_saved_run_is_one_of_the_command(command, tmp_path):
     "error, part, arguments",
     [
         (consilience.ConfigError, "did you mean", dict(model="logistic", clients=SITES, sampler="lmcc")),
-        (consilience.ConfigError, "sampler.compressor", dict(model="logistic", clients=SITES, compressor="qsgd(4)")),
+        (consilience.ArgumentError, "did you mean `compress`", dict(model="logistic", clients=SITES, compressor="qsgd(4)")),
         (consilience.ConfigError, "nothing to sample", dict()),
         (consilience.ConfigError, "the config, line 3: target.model", dict(config="[sampler]\nname = 3\n[target]\n")),
         (consilience.DataError, "is no table", dict(model="logistic", clients={"a": 3})),

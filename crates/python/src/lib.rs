@@ -1,7 +1,9 @@
 //! Give the engine to Python: glue only. The package's front is `python/consilience/`, which documents what users call.
 
+mod command;
 mod compressor;
 mod errors;
+mod formula;
 mod judged;
 mod listing;
 mod measures;
@@ -10,6 +12,7 @@ mod network;
 mod run;
 mod stated;
 mod tables;
+mod warnings;
 mod watch;
 
 use pyo3::prelude::*;
@@ -21,7 +24,11 @@ const HEART: &str = include_str!("../../cli/heart.toml");
 #[pymodule]
 mod _consilience {
     #[pymodule_export]
+    use crate::command::command;
+    #[pymodule_export]
     use crate::compressor::Compressor;
+    #[pymodule_export]
+    use crate::formula::needed;
     #[pymodule_export]
     use crate::judged::{compare, exact, reproduce, reproductions};
     #[pymodule_export]

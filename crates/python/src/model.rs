@@ -43,12 +43,17 @@ pub struct Asked {
     rooms: Mutex<Vec<Room>>,
     /// What the model raised first.
     raised: Mutex<Option<PyErr>>,
+    /// Where a gradient was no number although the point was, the last time.
+    undefined: Mutex<Option<String>>,
 }
+
+/// How many coordinates of a point are shown.
+const SHOWN: usize = 6;
 
 impl Asked {
     /// A model that nobody has asked yet.
     pub fn new(brought: Brought) -> Self {
-        Asked { brought, rooms: Mutex::default(), raised: Mutex::default() }
+        Asked { brought, rooms: Mutex::default(), raised: Mutex::default(), undefined: Mutex::default() }
     }
 
     /// What the front said of it.
@@ -61,12 +66,29 @@ impl Asked {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Where a gradient was no number, if one was: a search turns around there, a chain cannot.
+    pub fn undefined(&self) -> Option<String> {
+        self.undefined.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn answer(&self, py: Python<'_>, asks: &mut [Ask<'_>]) -> PyResult<()> {
         let kept = self.rooms.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut room = kept.map_or_else(|| Room::new(self.brought.room.bind(py)), Ok)?;
         let answered = room.answer(py, asks, self.dim(), self.brought.differences);
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
-        answered
+        if let Some((asked, parameter)) = answered? {
+            let told = self.describe(&asks[asked], parameter);
+            *self.undefined.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        }
+        Ok(())
+    }
+
+    /// Whose gradient is no number, in which coordinate, and where.
+    fn describe(&self, ask: &Ask<'_>, parameter: usize) -> String {
+        let (site, names) = (&self.brought.sites[ask.client.index()], &self.brought.parameters);
+        let mut at: Vec<String> = names.iter().zip(point(&ask.sum)).take(SHOWN).map(|(name, x)| format!("{name} = {x}")).collect();
+        at.extend((names.len() > SHOWN).then(|| "...".to_owned()));
+        format!("the model's gradient is NaN: client {site:?}, parameter {:?}, at {}", names[parameter], at.join(", "))
     }
 }
 
@@ -132,7 +154,8 @@ impl Room {
         })
     }
 
-    fn answer(&mut self, py: Python<'_>, asks: &mut [Ask<'_>], d: usize, differences: bool) -> PyResult<()> {
+    /// Fill the asks in. The first of them that got NaN at a finite point, and in which coordinate.
+    fn answer(&mut self, py: Python<'_>, asks: &mut [Ask<'_>], d: usize, differences: bool) -> PyResult<Option<(usize, usize)>> {
         // Somebody who gives differences is asked for them where everybody wants one; else they are made of gradients at both points.
         let paired = differences && asks.iter().all(|ask| matches!(ask.sum, Sum::Difference { .. }));
         let compared = asks.iter().filter(|ask| matches!(ask.sum, Sum::Difference { .. })).count();
@@ -143,7 +166,8 @@ impl Room {
         let mut sums = self.sums.bind(py).readwrite();
         let (told, others) = sums.as_slice_mut()?.split_at_mut(asks.len() * d);
         let mut others = others.chunks_exact(d);
-        for (ask, told) in asks.iter_mut().zip(told.chunks_exact_mut(d)) {
+        let mut undefined = None;
+        for (k, (ask, told)) in asks.iter_mut().zip(told.chunks_exact_mut(d)).enumerate() {
             if let Sum::Difference { x, z } = ask.sum {
                 if let Some(other) = others.next().filter(|_| !paired) {
                     told.iter_mut().zip(other).for_each(|(told, other)| *told -= other);
@@ -153,9 +177,12 @@ impl Room {
                     continue;
                 }
             }
+            if undefined.is_none() && point(&ask.sum).iter().all(|x| x.is_finite()) {
+                undefined = told.iter().position(|g| g.is_nan()).map(|parameter| (k, parameter));
+            }
             ask.tell(told);
         }
-        Ok(())
+        Ok(undefined)
     }
 
     /// Write down what is asked; how many rows each point is about, if it is the same number. A point that is the same for all is written once.

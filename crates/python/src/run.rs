@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use consilience_core::joint::Joint;
 use consilience_core::protocol::Kind;
-use consilience_engine::config::Start;
+use consilience_core::sampler::Batch;
+use consilience_engine::config::{Config, Start};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
@@ -22,6 +23,7 @@ use crate::errors::{Failure, Raised};
 use crate::model::{Asked, Brought};
 use crate::stated::Stated;
 use crate::tables::{Columns, tables};
+use crate::warnings::warnings;
 use crate::watch::watched;
 
 /// A run that has ended.
@@ -56,6 +58,7 @@ pub fn sample(
         config.run.start = brought.start.clone().map_or(config.run.start, Start::Point);
     }
     let config = config;
+    let in_memory = model.is_some() || !tables.is_empty();
     let progress = Progress::default();
     if let Some(show) = &show {
         let total = config.run.iterations.saturating_mul(config.run.chains as u64);
@@ -70,13 +73,20 @@ pub fn sample(
             }
         };
         let problem = problem.map_err(|e| Failure::complaint(Raised::Data, e, written))?;
-        let plan = Plan::new(&config, &problem).map_err(|e| Failure::complaint(Raised::Config, e, written))?;
+        if in_memory {
+            fits(&config, &problem)?;
+        }
+        let undefined = |failure: Failure| match model.as_ref().and_then(|model| model.undefined()) {
+            Some(at) => Failure::new(Raised::Sampling, format!("{at}\n  {NAN}")),
+            None => failure,
+        };
+        let plan = Plan::new(&config, &problem).map_err(|e| undefined(Failure::complaint(Raised::Config, e, written)))?;
         let sinks = match config.draws.clone() {
             None => Sinks::Memory,
             Some(path) => Sinks::File { path, parameters: problem.parameters.clone(), hold: MOST_HELD },
         };
         let started = Instant::now();
-        let mut outcome = run::sample(&plan, &config.run, config.seed, sinks, &progress)?;
+        let mut outcome = run::sample(&plan, &config.run, config.seed, sinks, &progress).map_err(|e| undefined(e.into()))?;
         let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created, seconds: started.elapsed().as_secs_f64() };
         let mut left_out = None;
         match log_density(&problem.target, &outcome.draws) {
@@ -107,6 +117,23 @@ pub fn sample(
         }
         (Err(failure), None) => Err(failure),
     }
+}
+
+/// What to do about a gradient that is no number.
+const NAN: &str = "check the model there (a logarithm of what is not above 0, 0/0, rows that are NaN), \
+                   or start elsewhere: start=[...]";
+
+/// Refuse a minibatch that is larger than a client whose rows the caller has in hand.
+fn fits(config: &Config, problem: &Problem) -> Result<(), Failure> {
+    let Some(Batch::Rows(batch)) = config.sampler.settings.batch else { return Ok(()) };
+    let sizes = problem.clients.iter().zip(problem.target.clients.iter().map(|client| client.rows()));
+    let Some((client, rows)) = sizes.min_by_key(|(_, rows)| *rows).filter(|(_, rows)| *rows < batch) else { return Ok(()) };
+    Err(Failure::field(
+        Raised::Config,
+        "sampler.batch",
+        format!("a batch of {batch} rows is larger than client {client:?}, which has {rows}"),
+        format!("use batch={rows} or less, a share of every client's rows such as batch=0.2, or batch=\"all\""),
+    ))
 }
 
 impl Run {
@@ -206,7 +233,7 @@ fn facts(record: &Record) -> Value {
         "before_sampling": [record.before_sampling.0, record.before_sampling.1],
         "rows_evaluated": record.rows_evaluated,
         "notes": record.notes,
-        "warnings": record.warnings,
+        "warnings": warnings(record),
         "draws_file": record.streamed.as_ref().map(|s| s.file.display().to_string()),
     })
 }

@@ -38,6 +38,20 @@ pub enum FormulaError {
         /// The columns that there are.
         columns: String,
     },
+    /// A column that some sites have not.
+    #[error("site {site:?} has no column `{column}`, which the formula uses and site {elsewhere:?} has: {hint}its columns are {columns}")]
+    Absent {
+        /// The site.
+        site: String,
+        /// The column.
+        column: String,
+        /// A site that has it.
+        elsewhere: String,
+        /// A nearby name, or nothing.
+        hint: String,
+        /// The columns that the site has.
+        columns: String,
+    },
     /// A term that stands there twice, or is the response.
     #[error("the term `{term}` stands there twice, or is the response: write each column once")]
     Twice {
@@ -90,6 +104,61 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<Plan, FormulaError> {
         }
     }
     Ok(plan)
+}
+
+/// Which columns of these sites a formula uses, each once and the response first, before any of
+/// them is read. A dot uses all that every site has; what is named must be there at every site.
+pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String>, FormulaError> {
+    let shape = || FormulaError::Shape { formula: formula.into() };
+    let (left, right) = formula.split_once('~').filter(|(_, right)| !right.contains('~')).ok_or_else(shape)?;
+    let response = left.split(['=', '>']).next().unwrap_or(left).trim();
+    let known = |name: &str| sites.iter().any(|(_, columns)| columns.iter().any(|column| column == name));
+    let mut all = vec![response.to_owned()];
+    let mut dot = false;
+    for (added, term) in signed(right) {
+        let name = term.strip_prefix("C(").and_then(|rest| rest.strip_suffix(')')).map(str::trim);
+        match (added, term) {
+            (_, "") => return Err(shape()),
+            (_, "0" | "1") | (false, _) => {}
+            (true, ".") => dot = true,
+            (true, "site") if !known("site") => {}
+            (true, _) => all.push(name.unwrap_or(term).into()),
+        }
+    }
+    for column in &all {
+        let has = |site: &&(String, Vec<String>)| site.1.contains(column);
+        let Some((elsewhere, _)) = sites.iter().find(has) else {
+            let mut columns: Vec<&str> = Vec::new();
+            let of_all = sites.iter().flat_map(|(_, columns)| columns.iter().map(String::as_str));
+            of_all.for_each(|name| {
+                if !columns.contains(&name) {
+                    columns.push(name)
+                }
+            });
+            let hint = did_you_mean(column, columns.iter().copied());
+            return Err(FormulaError::NoColumn { term: column.clone(), hint, columns: columns.join(", ") });
+        };
+        if let Some((site, columns)) = sites.iter().find(|site| !has(site)) {
+            return Err(FormulaError::Absent {
+                site: site.clone(),
+                column: column.clone(),
+                elsewhere: elsewhere.clone(),
+                hint: did_you_mean(column, columns.iter().map(String::as_str)),
+                columns: columns.join(", "),
+            });
+        }
+    }
+    if let (true, Some((_, columns))) = (dot, sites.first()) {
+        let everywhere = columns.iter().filter(|column| sites.iter().all(|(_, columns)| columns.contains(column)));
+        all.extend(everywhere.cloned());
+    }
+    let mut found: Vec<String> = Vec::new();
+    all.into_iter().for_each(|column| {
+        if !found.contains(&column) {
+            found.push(column)
+        }
+    });
+    Ok(found)
 }
 
 /// The terms of a sum and whether each is added. A minus counts only after a space, so that names may hold one.
@@ -219,6 +288,24 @@ mod tests {
         assert!(refusal("num ~ age + C(age)").contains("the term `C(age)` stands there twice"));
         assert!(refusal("num ~ num").contains("or is the response"));
         assert!(refusal("num ~ . - age").contains("`- age` in the formula: only `- 1`"));
+    }
+
+    #[test]
+    fn what_a_formula_uses_is_known_before_rows_are_read() {
+        let sites = |all: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
+            all.iter().map(|(site, columns)| ((*site).into(), columns.iter().map(|c| (*c).into()).collect())).collect()
+        };
+        let names = |formula: &str, all: &[(&str, &[&str])]| -> Result<Vec<String>, String> {
+            used(formula, &sites(all)).map_err(|e| e.to_string())
+        };
+        let both: &[(&str, &[&str])] = &[("a", &["age", "ill", "when", "cp"]), ("b", &["ill", "age", "cp", "more"])];
+        assert_eq!(names("ill == 1 ~ age + C(cp) + site - 1", both).unwrap(), ["ill", "age", "cp"]);
+        assert_eq!(names("ill > 0 ~ 0 + .", both).unwrap(), ["ill", "age", "cp"]);
+        assert_eq!(names("ill ~ site", &[("a", &["site", "ill"])]).unwrap(), ["ill", "site"]);
+        assert!(names("ill", both).unwrap_err().contains("is not `response ~ terms`"));
+        assert!(names("ill ~ agee", both).unwrap_err().contains("did you mean `age`? the columns are age, ill, when, cp, more"));
+        let absent = "site \"b\" has no column `when`, which the formula uses and site \"a\" has: its columns are ill, age, cp, more";
+        assert_eq!(names("ill ~ when", both).unwrap_err(), absent);
     }
 
     #[test]
