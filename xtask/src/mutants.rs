@@ -227,6 +227,36 @@ mod tests {
         }
     }
 
+    /// A test that was renamed would else be missed only when all mutants are planted.
+    #[test]
+    fn every_test_named_for_a_mutant_exists() {
+        let root = crate::root();
+        for mutant in read(&root.join("mutants.toml")).unwrap() {
+            for command in &mutant.tests {
+                let words: Vec<&str> = command.split_whitespace().collect();
+                let after = |flag| Some(words[words.iter().position(|word| *word == flag)? + 1]);
+                let package = after("-p").and_then(|name| name.strip_prefix("consilience-"));
+                let package = root.join("crates").join(package.unwrap());
+                let code = match after("--test") {
+                    Some(file) => sources(&package.join(format!("tests/{file}.rs"))),
+                    None => sources(&package.join("src")),
+                };
+                let name = after("--exact").and_then(|path| path.rsplit("::").next());
+                let found = name.is_none_or(|name| code.contains(&format!("fn {name}(")));
+                assert!(found && !code.is_empty(), "{}: no test `{command}`", mutant.name);
+            }
+        }
+    }
+
+    /// The text of a file, or of all files in a folder.
+    fn sources(path: &Path) -> String {
+        if !path.is_dir() {
+            return fs::read_to_string(path).unwrap_or_default();
+        }
+        let entries = fs::read_dir(path).unwrap();
+        entries.map(|entry| sources(&entry.unwrap().path())).collect()
+    }
+
     #[test]
     fn a_text_that_is_absent_or_ambiguous_is_refused() {
         let text = |find: &str| Mutant { name: "m".into(), file: "f.rs".into(), find: find.into(), replace: "c".into(), tests: Vec::new() };
