@@ -179,8 +179,8 @@ def test_a_saved_run_is_one_of_the_command(command, tmp_path):
         (consilience.DataError, "is no table", dict(model="logistic", clients={"a": 3})),
         (consilience.DataError, "has 1 rows where the first has 2", dict(model="logistic", clients={"a": {"x": [1.0, 2.0], "y": [1.0]}})),
         (consilience.DataError, "has words", dict(model="logistic", clients={"a": {"x": ["u", "v"], "y": [1.0, 0.0]}})),
-        (consilience.DataError, "did you mean `dose`", dict(model="ill ~ doze", clients=SITES)),
-        (consilience.SamplingError, "diverged at iteration", dict(model="linear", clients=SITES, step=1e3)),
+        (consilience.DataError, "did you mean `dose`", dict(model="ill == 1 ~ doze", clients=SITES)),
+        (consilience.SamplingError, "diverged at iteration", dict(model="linear", clients=SITES, noise_variance=1.0, step=1e3)),
     ],
 )
 def test_mistakes_are_named(error, part, arguments):

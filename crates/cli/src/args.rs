@@ -11,7 +11,7 @@ use clap::{Args as Arguments, Parser, Subcommand};
 #[command(
     name = "consilience",
     version,
-    after_help = "Example:\n  consilience                    the main job on built-in data\n  consilience new run.toml       a config to start from\n  consilience run run.toml --out runs/mine\n  consilience summary runs/mine"
+    after_help = "Example:\n  consilience                    the main job on built-in data\n  consilience new run.toml       a config to start from\n  consilience run run.toml --out runs/mine\n  consilience summary runs/mine\n\nExit codes: 0 done; 1 something that you can mend; 2 the config, its data, an argument or a name is wrong; 3 a chain diverged or draws could not be written; 4, 5 parties of a network are away or refused; 130 Ctrl-C stopped it early (what was drawn is kept)."
 )]
 pub struct Args {
     /// What to do.
@@ -27,7 +27,7 @@ pub struct Args {
 pub enum Command {
     /// Sample the posterior that a config states.
     #[command(
-        after_help = "Example:\n  consilience run run.toml --json > summary.json\n  consilience run run.toml --out runs/mine\n  consilience run --resume runs/mine      after Ctrl-C, a kill or a power cut"
+        after_help = "Example:\n  consilience run run.toml --json > summary.json\n  consilience run run.toml --out runs/mine\n  consilience run --resume runs/mine      after Ctrl-C, a kill or a power cut\n\nExit codes: 0 the run came to its end; 2 the config, its data or an argument is wrong; 3 a chain diverged or draws could not be written; 130 Ctrl-C stopped it early, and what was drawn is kept and shown; 1 anything else."
     )]
     Run(RunCommand),
     /// Show the answer of a run directory again, or summarise a file of draws.
@@ -70,7 +70,7 @@ pub enum Command {
     Certs(CertsCommand),
     /// Serve a run: sites join it with rows of their own, and the server has none.
     #[command(
-        after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs certs/server --state state --out runs/mine --http 8080\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the sites' data is wrong; 3 a chain diverged or draws could not be written; 4 a site was away beyond the deadline, or does not take part; 130 stopped twice."
+        after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs certs/server --state state --out runs/mine --http 8080\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the sites' data is wrong; 3 a chain diverged or draws could not be written; 4 a site was away beyond the deadline, or does not take part; 130 Ctrl-C stopped it early, and what was drawn is kept."
     )]
     Serve(ServeCommand),
     /// Join a run as one of its sites.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use consilience_core::protocol::Statement;
@@ -24,6 +25,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
     let mut first: Option<(Statement, Truth)> = None;
     let mut size = (0, 0);
     let mut rows = Vec::new();
+    let progress = Arc::new(Progress::default()); // one for all runs: Ctrl-C stops whichever is under way
     for path in &command.configs {
         let mut config = Config::load(path)?;
         if let Some(seed) = command.seed {
@@ -50,11 +52,14 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             }
         }
         let Some((_, truth)) = &first else { continue };
-        let progress = Arc::new(Progress::default());
+        progress.done.store(0, Ordering::Relaxed);
         let total = config.run.iterations.saturating_mul(config.run.chains as u64);
         let started = Instant::now();
         let title = format!("{} ({})", path.display(), config.sampler.row.name);
         let outcome = with_progress(&title, total, &progress, || sample(&plan, &config.run, config.seed, Sinks::Memory, &progress))?;
+        if outcome.interrupted {
+            return Err(Failure::Interrupted(Some("stopped: a comparison needs every run to its end".into())));
+        }
         let seconds = started.elapsed().as_secs_f64();
         rows.push(truth.judge(&path.display().to_string(), &config, &plan, &outcome, seconds));
     }

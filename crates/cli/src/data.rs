@@ -25,8 +25,9 @@ pub fn data(command: &DataCommand) -> Result<(), Failure> {
     }
 }
 
-fn other(error: impl ToString) -> Failure {
-    Failure::Other(error.to_string())
+/// A name, a scheme or a file that cannot be used.
+fn wrong(error: impl ToString) -> Failure {
+    Failure::Argument(error.to_string())
 }
 
 fn object(entry: &Entry) -> Value {
@@ -66,11 +67,11 @@ fn list(json: bool) -> Result<(), Failure> {
 }
 
 fn describe(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let entry = catalogue::find(name).map_err(other)?;
+    let entry = catalogue::find(name).map_err(wrong)?;
     let data = match catalogue::load(name, folder) {
         Ok(data) => Some(data),
         Err(CatalogueError::NoFolder { .. }) => None,
-        Err(error) => return Err(other(error)),
+        Err(error) => return Err(wrong(error)),
     };
     if json {
         let mut value = object(entry);
@@ -102,7 +103,10 @@ fn describe(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure
 }
 
 fn check(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let names: Vec<&str> = if name == "all" { ENTRIES.iter().map(|entry| entry.name).collect() } else { vec![name] };
+    let names: Vec<&str> = match name {
+        "all" => ENTRIES.iter().map(|entry| entry.name).collect(),
+        name => vec![catalogue::find(name).map_err(wrong)?.name],
+    };
     let (mut values, mut wrong) = (Vec::new(), Vec::new());
     for name in names {
         match catalogue::check(name, folder) {
@@ -130,20 +134,20 @@ fn check(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
 
 /// The rows, dealt.
 fn deal(options: &DealOptions, folder: Option<&Path>) -> Result<(Dataset, Assignment, Scheme), Failure> {
-    let scheme: Scheme = options.scheme.parse().map_err(other)?;
+    let scheme: Scheme = options.scheme.parse().map_err(wrong)?;
     let own = Path::new(&options.name);
     let mut data = match (own.extension(), options.response.as_deref()) {
         (None, Some(_)) => {
-            return Err(Failure::Other(format!("--response goes with a file, and {} is the name of a data set", options.name)));
+            return Err(Failure::Argument(format!("--response goes with a file, and {} is the name of a data set", options.name)));
         }
-        (None, None) => catalogue::load(&options.name, folder).map_err(other)?,
-        (Some(_), response) => formats::open(own, response).map_err(other)?,
+        (None, None) => catalogue::load(&options.name, folder).map_err(wrong)?,
+        (Some(_), response) => formats::open(own, response).map_err(wrong)?,
     };
     let seed = Seed::new(options.seed);
     if let Some(rows) = options.rows.filter(|rows| *rows < data.rows()) {
         data = data.select(&partition::subset(data.rows(), rows, seed));
     }
-    let dealt = partition::split(&data, &scheme, options.clients, seed).map_err(other)?;
+    let dealt = partition::split(&data, &scheme, options.clients, seed).map_err(wrong)?;
     Ok((data, dealt, scheme))
 }
 
@@ -171,7 +175,7 @@ fn split(options: &DealOptions, folder: Option<&Path>, out: &Path) -> Result<(),
     let cannot = |error: std::io::Error| Failure::Other(format!("{} cannot be written: {error}", out.display()));
     std::fs::create_dir_all(out).map_err(cannot)?;
     if std::fs::read_dir(out).map_err(cannot)?.next().is_some() {
-        return Err(Failure::Other(format!("{} is not empty\n  choose another folder: nothing was overwritten", out.display())));
+        return Err(Failure::Argument(format!("{} is not empty\n  choose another folder: nothing was overwritten", out.display())));
     }
     let quoted = |name: &str| if name.contains([',', '"', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into() };
     let header: Vec<String> = data.columns.iter().map(|name| quoted(name)).chain(["label".into()]).collect();

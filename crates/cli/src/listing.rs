@@ -59,7 +59,7 @@ pub fn new(command: &NewCommand) -> Result<(), Failure> {
         } else {
             "check the path"
         };
-        Failure::Other(format!("{} cannot be written: {error}\n  {fix}", file.display()))
+        Failure::Argument(format!("{} cannot be written: {error}\n  {fix}", file.display()))
     })?;
     std::io::Write::write_all(&mut target, MAIN_JOB.as_bytes())?;
     note(&format!("wrote {0}; run it with: consilience run {0}\n", file.display()));

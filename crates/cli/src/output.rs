@@ -12,6 +12,8 @@ use consilience_engine::rundir::RunDirError;
 pub enum Failure {
     /// The config or its data is wrong: code 2.
     Config(ConfigError),
+    /// An argument is wrong, or names what is not there: code 2.
+    Argument(String),
     /// The run went wrong: code 3.
     Run(RunError),
     /// A party is away, or takes no part: code 4.
@@ -20,6 +22,8 @@ pub enum Failure {
     Refused(String),
     /// Something else the user can mend: code 1.
     Other(String),
+    /// Ctrl-C or SIGTERM stopped it before its end: code 130, as shells have it. What is left to say stands here.
+    Interrupted(Option<String>),
     /// Whoever read our output went away.
     PipeClosed,
 }
@@ -28,11 +32,12 @@ impl Failure {
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
-            Failure::Config(_) => 2,
+            Failure::Config(_) | Failure::Argument(_) => 2,
             Failure::Run(_) => 3,
             Failure::Lost(_) => 4,
             Failure::Refused(_) => 5,
             Failure::Other(_) => 1,
+            Failure::Interrupted(_) => 130,
             Failure::PipeClosed => 0,
         }
     }
@@ -52,13 +57,21 @@ impl From<RunError> for Failure {
 
 impl From<RunDirError> for Failure {
     fn from(error: RunDirError) -> Self {
-        Failure::Other(error.to_string())
+        match error {
+            RunDirError::Exists { .. } | RunDirError::Unfinished { .. } | RunDirError::NotARun { .. } => {
+                Failure::Argument(error.to_string())
+            }
+            RunDirError::Io { .. } | RunDirError::Malformed { .. } => Failure::Other(error.to_string()),
+        }
     }
 }
 
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
-        Failure::Other(error.to_string())
+        match error {
+            CheckpointError::Nothing { .. } => Failure::Argument(error.to_string()),
+            _ => Failure::Other(error.to_string()),
+        }
     }
 }
 
@@ -86,8 +99,9 @@ pub fn complain(failure: &Failure) {
     let text = match failure {
         Failure::Config(error) => error.to_string(),
         Failure::Run(error) => error.to_string(),
-        Failure::Lost(text) | Failure::Refused(text) | Failure::Other(text) => text.clone(),
-        Failure::PipeClosed => return,
+        Failure::Argument(text) | Failure::Lost(text) | Failure::Refused(text) | Failure::Other(text) => text.clone(),
+        Failure::Interrupted(Some(text)) => text.clone(),
+        Failure::Interrupted(None) | Failure::PipeClosed => return,
     };
     note(&format!("error: {text}\n"));
 }

@@ -17,8 +17,8 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let file = command.dir.join("config.toml").display().to_string();
     let config = Config::parse(Source { file, folder: command.dir.clone(), text: record.config.clone() })?;
     let predictor = Predictor::new(&config, &record).map_err(|e| Failure::Other(format!("{}: {e}", command.dir.display())))?;
-    let table = numbers::read(&command.data).map_err(Failure::Other)?;
-    let design = predictor.design(&table).map_err(|e| Failure::Other(format!("{}: {e}", command.data.display())))?;
+    let table = numbers::read(&command.data).map_err(Failure::Argument)?;
+    let design = predictor.design(&table).map_err(|e| Failure::Argument(format!("{}: {e}", command.data.display())))?;
     let rows = predictor.predict(&design, MASS);
 
     let (what, kind) = match predictor.response() {

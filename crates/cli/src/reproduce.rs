@@ -38,7 +38,7 @@ pub fn reproduce(command: &ReproduceCommand) -> Result<(), Failure> {
 fn entry(id: &str) -> Result<&'static Entry, Failure> {
     CATALOGUE.iter().find(|entry| entry.id == id).ok_or_else(|| {
         let hint = suggest(id, CATALOGUE.iter().map(|entry| entry.id));
-        Failure::Other(format!("there is no reproduction `{id}`: {hint}"))
+        Failure::Argument(format!("there is no reproduction `{id}`: {hint}"))
     })
 }
 
@@ -149,6 +149,7 @@ fn folder(command: &ReproduceCommand) -> std::path::PathBuf {
 fn failure(trouble: Trouble) -> Failure {
     if matches!(trouble, Trouble::Stopped) {
         note("\n");
+        return Failure::Interrupted(Some(trouble.to_string()));
     }
     Failure::Other(trouble.to_string())
 }

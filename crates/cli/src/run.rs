@@ -44,13 +44,13 @@ pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
 pub fn run(command: &RunCommand) -> Result<(), Failure> {
     if let Some(dir) = &command.resume {
         if !checkpoint::is_unfinished(dir) && rundir::read(dir).is_ok() {
-            return Err(Failure::Other(format!("{0} is finished: `consilience summary {0}` shows it", dir.display())));
+            return Err(Failure::Argument(format!("{0} is finished: `consilience summary {0}` shows it", dir.display())));
         }
         let mut config = Config::parse(checkpoint::config_of(dir)?)?;
         apply(&mut config, &command.options)?;
         return perform(&config, &command.options, Some(Place::Begun(dir.clone())), false);
     }
-    let Some(file) = &command.config else { return Err(Failure::Other("give a config, or --resume DIR".into())) };
+    let Some(file) = &command.config else { return Err(Failure::Argument("give a config, or --resume DIR".into())) };
     let mut config = Config::load(file)?;
     apply(&mut config, &command.options)?;
     perform(&config, &command.options, command.options.out.clone().map(Place::Asked), false)
@@ -196,7 +196,8 @@ pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -
         }
         (Err(error), _) => Err(error.into()),
         (Ok(()), _) => Ok(()),
-    }
+    }?;
+    if record.interrupted { Err(Failure::Interrupted(None)) } else { Ok(()) }
 }
 
 /// A run that failed: where it diverged, it would again, and nothing is left of it; otherwise it can go on.
@@ -220,7 +221,7 @@ pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     }
     if let Some(iterations) = options.iterations {
         if iterations == 0 {
-            return Err(Failure::Other("--iterations 0 leaves nothing to do: give at least 1".into()));
+            return Err(Failure::Argument("--iterations 0 leaves nothing to do: give at least 1".into()));
         }
         let share = u128::from(config.run.burn_in) * u128::from(iterations) / u128::from(config.run.iterations);
         config.run.burn_in = share as u64; // below iterations, since burn_in is
@@ -229,7 +230,7 @@ pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     if let Some(path) = &options.draws {
         let known = |path: &Path| path.extension().is_some_and(|e| e == "csv" || e == "npy");
         if !known(path) {
-            return Err(Failure::Other(format!("--draws {}: use a name that ends in .csv or .npy", path.display())));
+            return Err(Failure::Argument(format!("--draws {}: use a name that ends in .csv or .npy", path.display())));
         }
         config.draws = Some(path.clone());
     }

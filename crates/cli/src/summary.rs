@@ -26,7 +26,7 @@ pub fn summary(command: &SummaryCommand) -> Result<(), Failure> {
 
 /// The summary of a file of draws, which may be larger than memory.
 fn file(path: &Path, as_json: bool) -> Result<(), Failure> {
-    let draws = DrawsFile::open(path).map_err(Failure::Other)?;
+    let draws = DrawsFile::open(path).map_err(Failure::Argument)?;
     let summaries = draws.summaries(Interval::default()).map_err(Failure::Other)?;
     if as_json {
         let of = |read: fn(&Summary) -> f64| -> Vec<Value> {

@@ -23,7 +23,7 @@ pub fn truth(command: &TruthCommand) -> Result<(), Failure> {
     }
     let methods = methods(&command.method)?;
     if command.chains == 0 || command.draws == Some(0) {
-        return Err(Failure::Other("no chains or no draws leave nothing to say: give at least 1".into()));
+        return Err(Failure::Argument("no chains or no draws leave nothing to say: give at least 1".into()));
     }
     let problem = Problem::new(&config)?;
     reference::check(&problem).map_err(other)?;
@@ -66,7 +66,7 @@ fn other(error: impl ToString) -> Failure {
 fn methods(words: &[String]) -> Result<Vec<Method>, Failure> {
     for word in words {
         if !Method::ALL.iter().any(|method| method.word() == word) {
-            return Err(Failure::Other(format!(
+            return Err(Failure::Argument(format!(
                 "--method {word}: there is no such method\n  use nuts, mala or lmc, or several with commas between"
             )));
         }
@@ -118,11 +118,9 @@ impl Maker<'_> {
                 let progress = Arc::new(Progress::default());
                 let made = with_progress("lmc", long.iterations(), &progress, || long.run(&progress)).map_err(other)?;
                 if made.draws.length() < settings.draws {
-                    return Err(Failure::Other(format!(
-                        "stopped after {} of {} draws: nothing is kept",
-                        made.draws.length(),
-                        settings.draws
-                    )));
+                    let length = made.draws.length();
+                    let said = format!("stopped after {length} of {} draws: nothing is kept", settings.draws);
+                    return Err(Failure::Interrupted(Some(said)));
                 }
                 Ok(made)
             }

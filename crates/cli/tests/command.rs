@@ -112,7 +112,7 @@ fn new_writes_a_config_and_never_over_another() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), succeed(&["new"]));
     std::fs::write(&file, "mine").unwrap();
     let again = consilience(&["new", &path]);
-    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(again.status.code(), Some(2));
     assert!(err(&again).contains("run.toml") && err(&again).contains("nothing was overwritten"), "{}", err(&again));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
@@ -168,9 +168,19 @@ fn a_wrong_config_is_refused_with_its_place_and_a_fix() {
 fn wrong_arguments_are_refused_with_a_fix() {
     for (arguments, code, word) in [
         (&["run"][..], 2, "CONFIG"),
-        (&["run", &example(), "--iterations", "0"], 1, "at least 1"),
-        (&["run", &example(), "--draws", "draws.txt"], 1, ".csv or .npy"),
+        (&["run", &example(), "--iterations", "0"], 2, "at least 1"),
+        (&["run", &example(), "--draws", "draws.txt"], 2, ".csv or .npy"),
         (&["rnu"], 2, "--help"),
+        (&["run", "--resume", "no such folder"], 2, "holds no unfinished run"),
+        (&["summary", "no such folder"], 2, "is no run directory"),
+        (&["report", "no such folder"], 2, "is no run directory"),
+        (&["truth", &example(), "--method", "guess"], 2, "no such method"),
+        (&["truth", &example(), "--chains", "0"], 2, "at least 1"),
+        (&["reproduce", "toy-gausian"], 2, "did you mean `toy-gaussian`"),
+        (&["data", "show", "titanik", "--clients", "4"], 2, "did you mean `titanic`"),
+        (&["data", "check", "titanik"], 2, "did you mean `titanic`"),
+        (&["data", "show", "titanic", "--clients", "4", "--scheme", "idd"], 2, "did you mean `iid`"),
+        (&["data", "show", "no such file.csv", "--clients", "4"], 2, "cannot be read"),
     ] {
         let output = consilience(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
@@ -272,8 +282,8 @@ fn an_interrupt_keeps_the_draws() {
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(err(&output).contains("what was drawn is kept"), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert!(err(&output).contains("what was drawn is kept") && !err(&output).contains("error:"), "{}", err(&output));
 
     let value: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(value["interrupted"].as_bool(), Some(true));

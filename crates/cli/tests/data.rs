@@ -18,10 +18,10 @@ fn succeed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn refuse(arguments: &[&str], part: &str) {
+fn refuse(code: i32, arguments: &[&str], part: &str) {
     let output = data(arguments);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && error.contains(part), "{arguments:?}: {error}");
+    assert!(output.status.code() == Some(code) && error.contains(part), "{arguments:?}: {error}");
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -56,9 +56,9 @@ fn checks_pass_or_say_what_is_missing() {
     assert!(succeed(&["check", "titanic"]).contains("ok  2201 x 5, classes 1490 711"));
     let value: Value = serde_json::from_str(&succeed(&["check", "breast-cancer", "--json"])).unwrap();
     assert_eq!(value[0]["counts"], serde_json::json!([357, 212]));
-    refuse(&["check", "a9a"], "--data DIR or CONSILIENCE_DATA");
-    refuse(&["check", "titanik"], "did you mean `titanic`?");
-    refuse(&["check", "all", "--data", "no such folder"], "cannot be read");
+    refuse(1, &["check", "a9a"], "--data DIR or CONSILIENCE_DATA");
+    refuse(2, &["check", "titanik"], "did you mean `titanic`?");
+    refuse(1, &["check", "all", "--data", "no such folder"], "cannot be read");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_split_has_every_row_once_and_overwrites_nothing() {
         survived += text.lines().filter(|line| line.ends_with(",1")).count();
     }
     assert_eq!((rows, survived), (2201, 711));
-    refuse(&split, "is not empty");
+    refuse(2, &split, "is not empty");
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn a_deal_is_shown_as_text_json_and_svg() {
     assert_eq!((clients.len(), sum, value["scheme"].as_str()), (5, 2201, Some("power-law(1)")));
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>") && drawn.contains("client 5"));
-    refuse(&["show", "titanic", "--scheme", "iid"], "how many clients");
-    refuse(&["show", "titanic", "--clients", "3", "--scheme", "fair"], "there is no scheme `fair`");
+    refuse(2, &["show", "titanic", "--scheme", "iid"], "how many clients");
+    refuse(2, &["show", "titanic", "--clients", "3", "--scheme", "fair"], "there is no scheme `fair`");
 }
 
 #[test]
@@ -108,6 +108,6 @@ fn a_file_of_your_own_is_dealt_too() {
     std::fs::write(&file, "ill,age,sex\nno,41,f\nyes,63,m\nno,57,m\nyes,39,f\n").unwrap();
     let text = succeed(&["show", &file, "--response", "ill", "--clients", "2", "--scheme", "contiguous"]);
     assert!(text.contains("client 1        2  |▄▄▄▄| 1 1"), "{text}");
-    refuse(&["show", &file, "--response", "il", "--clients", "2"], "did you mean `ill`?");
-    refuse(&["show", "titanic", "--response", "x", "--clients", "2"], "--response goes with a file");
+    refuse(2, &["show", &file, "--response", "il", "--clients", "2"], "did you mean `ill`?");
+    refuse(2, &["show", "titanic", "--response", "x", "--clients", "2"], "--response goes with a file");
 }

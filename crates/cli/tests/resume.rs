@@ -91,7 +91,7 @@ fn terminated_killed_copied_and_continued() {
     let dir = folder.join("cut");
     let stopped = interrupt(&folder, &["run", "run.toml", "--out", "cut"], &dir, 8192, "-TERM");
     let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
-    assert_eq!(stopped.status.code(), Some(0), "{said}");
+    assert_eq!(stopped.status.code(), Some(130), "{said}");
     assert!(said.contains("`consilience run --resume cut` continues it"), "{said}");
     assert!(succeed(&folder, &["summary", "cut"]).stdout.len() > 100, "what was drawn can be looked at meanwhile");
     let refusal = refuse(&folder, &["run", "run.toml", "--out", "cut"]);

@@ -41,7 +41,7 @@ fn succeed(folder: &Path, arguments: &[&str]) -> String {
 
 fn refuse(folder: &Path, arguments: &[&str]) -> String {
     let output = consilience(folder, arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -150,7 +150,7 @@ fn nothing_is_overwritten_and_nothing_is_run_in_vain() {
     std::fs::write(folder.join("taken/mine"), "mine").unwrap();
     let output = consilience(&folder, &["run", "run.toml", "--out", "taken"]);
     let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(complaint.contains("taken exists") && complaint.contains("nothing was overwritten"), "{complaint}");
     assert!(output.stdout.is_empty(), "it was refused before it began");
     assert!(refuse(&folder, &["summary", "nowhere"]).contains("nowhere is no run directory"));

@@ -100,7 +100,7 @@ fn mistakes_are_named() {
     ] {
         let output = consilience(&folder, &arguments);
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && error.contains(part), "{error}");
+        assert!(output.status.code() == Some(2) && error.contains(part), "{error}");
     }
     // A folder that cannot be made is a pity, and no failure.
     std::fs::write(folder.join("file"), "").unwrap();

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod checkpoint;
+mod collinear;
 pub mod conductor;
 pub mod config;
 pub mod data;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::data::{Column, Kind, Table};
+use crate::data::{Column, Kind, MISSING, Table, utf8};
 
 /// A table of numbers, with the names of its columns if the file has them.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,29 +43,55 @@ pub fn read(path: &Path) -> Result<Numbers, String> {
 }
 
 /// Read such a table from anywhere; `file` is what complaints call it.
-pub fn read_from(source: impl Read, file: &str) -> Result<Numbers, String> {
+pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
+    let mut bytes = Vec::new();
+    source.read_to_end(&mut bytes).map_err(|error| format!("{file} cannot be read: {error}"))?;
+    let text = utf8(&bytes, file).map_err(|error| error.to_string())?;
     let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).comment(Some(b'#')).from_reader(source);
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).comment(Some(b'#')).from_reader(text.as_bytes());
     let mut numbers = Numbers { names: None, cells: Vec::new(), columns: 0 };
     for (at, record) in reader.records().enumerate() {
         let record = record.map_err(|error| format!("{file} cannot be read: {error}"))?;
         let line = record.position().map_or(at as u64 + 1, csv::Position::line);
         if at == 0 {
             numbers.columns = record.len();
-            if record.iter().any(|cell| cell.parse::<f64>().is_err()) {
+            let is_number = |cell: &str| cell.parse::<f64>().is_ok();
+            // A row of numbers with a gap is no header.
+            let is_gap = |cell: &str| is_number(cell) || MISSING.contains(&cell);
+            if record.iter().any(|cell| !is_number(cell)) && !(record.iter().any(is_number) && record.iter().all(is_gap)) {
                 numbers.names = Some(record.iter().map(str::to_owned).collect());
                 continue;
             }
         }
         if record.len() != numbers.columns {
-            return Err(format!("{file}, line {line} has {} cells, where the first line has {}", record.len(), numbers.columns));
+            return Err(format!(
+                "{file}, line {line} has {} cells, where the first line has {}; is there a decimal comma?",
+                record.len(),
+                numbers.columns
+            ));
         }
         for (column, cell) in record.iter().enumerate() {
             match cell.parse::<f64>() {
                 Ok(value) if value.is_finite() => numbers.cells.push(value),
-                _ => return Err(format!("{file}, line {line}, column {}: \"{cell}\" is not a finite number", column + 1)),
+                _ => {
+                    let name = numbers.names.as_ref().map_or_else(String::new, |names| format!(" ({})", names[column]));
+                    let why = why_not(cell);
+                    return Err(format!("{file}, line {line}, column {}{name}: \"{cell}\" is not a finite number{why}", column + 1));
+                }
             }
         }
     }
     if numbers.cells.is_empty() { Err(format!("{file} has no rows")) } else { Ok(numbers) }
+}
+
+/// What a cell may be that is no number.
+fn why_not(cell: &str) -> &'static str {
+    let comma = |sign: char| cell.contains(sign) && cell.chars().all(|c| c.is_ascii_digit() || "+-.,;".contains(c));
+    match cell {
+        _ if MISSING.contains(&cell) => ": a value is missing; drop the row, or state a formula, which imputes it",
+        _ if cell.parse::<f64>().is_ok() => ": numbers go up to 1.8e308",
+        _ if comma(';') => ": fields are separated by commas here; state a formula, with which semicolons will do",
+        _ if comma(',') => ": write decimals with a point",
+        _ => "",
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::compress::Compressor;
-use consilience_core::model::Coordinates;
+use consilience_core::model::{Coordinates, Prior};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::registry::Family;
@@ -16,8 +16,9 @@ use consilience_core::target::{Placement, Target};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::collinear::{dependences, describe};
 use crate::conductor::{Conductor, Here, Lost};
-use crate::config::{Config, ConfigError, Place, Start};
+use crate::config::{Config, ConfigError, ModelConfig, Place, RowsModel, Start};
 use crate::problem::Problem;
 
 /// An automatic step is this fraction of the inverse curvature: in the stiffest direction it widens the sampled standard deviation by a fortieth.
@@ -29,6 +30,8 @@ const DISPERSION: f64 = 1.5;
 const MOST_EXCHANGES: u64 = 1000;
 /// The most parameters that are preconditioned: the map has as many numbers squared.
 const MOST_WHITENED: usize = 500;
+/// The most products of clients and parameters for which collinear columns are looked for where no survey is due otherwise.
+const MOST_PRODUCTS: usize = 100_000;
 
 /// A sampler ready to run.
 #[derive(Clone, Debug)]
@@ -165,7 +168,12 @@ impl Plan {
         let (target, coordinates) = match &optimum {
             Some(optimum) if config.sampler.precondition => {
                 let refuse = |problem: String| complain(problem, "set precondition = false, or give the target a Gaussian prior");
-                let (target, coordinates) = whiten(original, optimum, settings.weights.as_deref(), conductor, &mut survey, &refuse)?;
+                let hessian = hessian_at(original, optimum, conductor, &mut survey, &refuse)?;
+                if columns_of(config, d).is_some_and(|columns| !dependences(&hessian, d, &original.prior, columns).is_empty()) {
+                    check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
+                }
+                let weights = settings.weights.as_deref();
+                let (target, coordinates) = whiten(original, optimum, &hessian, weights, conductor, &mut survey, &refuse)?;
                 (target, Some(coordinates))
             }
             _ => (original.clone(), None),
@@ -184,6 +192,17 @@ impl Plan {
                 Some(Findings::survey(&target, optimum, &there, origin.as_deref(), config.seed, conductor, &mut survey)?)
             }
         };
+
+        let suspected = match &findings {
+            Some(found) => coordinates.is_none() && found.are_flat_somewhere(&original.prior),
+            None => {
+                let ours = matches!(config.target.model, ModelConfig::Own(_));
+                (original.prior == Prior::Flat || ours) && b.saturating_mul(d) <= MOST_PRODUCTS
+            }
+        };
+        if suspected {
+            check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
+        }
 
         // A recipe with a step of 1 shows everything but the step, and is checked as far as it goes.
         let precision = settings.precision.unwrap_or(consilience_core::protocol::Precision::F32);
@@ -264,23 +283,84 @@ fn find_optimum(target: &Target, conductor: &mut dyn Conductor, ledger: &mut Led
     Ok(optimum.point().to_vec())
 }
 
-/// Change to the coordinates in which the Hessian at the optimum is the identity. Every client is told the map, and that is counted.
-fn whiten(
+/// How many columns the linear predictors of a model have, in the order of the first parameters; `None`: it has no columns.
+fn columns_of(config: &Config, d: usize) -> Option<usize> {
+    let kind = match &config.target.model {
+        ModelConfig::Builtin(_) => RowsModel::Logistic,
+        ModelConfig::Named(named) => named.kind,
+        ModelConfig::Own(own) => own.kind,
+        ModelConfig::Rows { kind, .. } => *kind,
+        ModelConfig::Gaussian(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => return None,
+    };
+    match kind {
+        RowsModel::Isotropic => None,
+        RowsModel::Softmax { classes, .. } => Some(d / classes.max(1)),
+        RowsModel::Linear { .. } | RowsModel::Logistic => Some(d),
+    }
+}
+
+/// Name columns that others determine: the Hessian at 0, where all rows count alike, shows them. With a proper prior that is a warning; without one there is no
+/// posterior, and nothing to sample.
+fn check_columns(
+    config: &Config,
+    problem: &Problem,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    warnings: &mut Vec<String>,
+) -> Result<(), PlanError> {
+    let (target, d) = (&problem.target, problem.target.dim());
+    let Some(columns) = columns_of(config, d).filter(|_| d <= MOST_WHITENED) else { return Ok(()) };
+    let mut hessian = Hessian::new(target, &vec![0.0; d]);
+    conductor.survey(target, &mut hessian, ledger)?;
+    let found = dependences(&hessian.matrix(), d, &target.prior, columns);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let plain = |name: &String| if columns < d { name.split('[').next().unwrap_or(name).to_owned() } else { name.clone() };
+    let names: Vec<String> = problem.parameters.iter().take(columns).map(plain).collect();
+    let said = describe(&found, &names);
+    if target.prior == Prior::Flat {
+        let problem =
+            format!("{said} (perfect collinearity), and the prior is flat: the posterior is not proper, so there is nothing to sample");
+        let fix = "leave these columns out, or give the target a prior, e.g. [target.prior] with law = \"gaussian\" and variance = 6.25";
+        return Err(config.source.complain(&config.target.prior_place, problem, fix).into());
+    }
+    warnings.push(format!(
+        "{said} (perfect collinearity): the rows cannot tell these columns apart, and the prior alone divides the effect among them. Leave them out, or read the columns together."
+    ));
+    Ok(())
+}
+
+/// The Hessian at the optimum.
+fn hessian_at(
     target: &Target,
     optimum: &[f64],
-    weights: Option<&[f64]>,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
     refuse: &dyn Fn(String) -> ConfigError,
-) -> Result<(Target, Arc<Coordinates>), PlanError> {
-    let (d, b) = (target.dim(), target.clients.len());
+) -> Result<Vec<f64>, PlanError> {
+    let d = target.dim();
     if d > MOST_WHITENED {
         let problem = format!("preconditioning needs a {d} x {d} matrix, which is too much beyond {MOST_WHITENED} parameters");
         return Err(refuse(problem).into());
     }
     let mut hessian = Hessian::new(target, optimum);
     conductor.survey(target, &mut hessian, ledger)?;
-    let found = Coordinates::whitening(optimum, &hessian.matrix());
+    Ok(hessian.matrix())
+}
+
+/// Change to the coordinates in which the Hessian at the optimum is the identity. Every client is told the map, and that is counted.
+fn whiten(
+    target: &Target,
+    optimum: &[f64],
+    hessian: &[f64],
+    weights: Option<&[f64]>,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    refuse: &dyn Fn(String) -> ConfigError,
+) -> Result<(Target, Arc<Coordinates>), PlanError> {
+    let (d, b) = (target.dim(), target.clients.len());
+    let found = Coordinates::whitening(optimum, hessian);
     let coordinates = found.ok_or_else(|| refuse("the Hessian at the optimum is not positive definite".into()))?;
     for client in 0..b as u32 {
         ledger.add(Direction::Down, ClientId(client), Kind::Survey, 64 * (d * (d + 1)) as u64);
@@ -319,6 +399,12 @@ impl Findings {
             local_smoothness.iter_mut().zip(&local).for_each(|(l, there)| *l = l.max(*there));
         }
         Ok(Findings { optimum, convexity, smoothness, local_smoothness })
+    }
+
+    /// Whether the rows seem to say nothing in some direction: the least curvature is no more than a prior alone has.
+    fn are_flat_somewhere(&self, prior: &Prior) -> bool {
+        let steepest = if let Prior::Gaussian(precisions) = prior { precisions.iter().copied().fold(0.0, f64::max) } else { 0.0 };
+        self.convexity <= 1.001 * steepest + 1e-9 * self.smoothness
     }
 
     /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`,

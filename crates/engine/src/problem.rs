@@ -149,14 +149,12 @@ fn assemble(config: &Config, clients: Vec<Arc<dyn Potential>>, dim: usize) -> Re
 }
 
 fn refuse(config: &Config, error: &DataError) -> ConfigError {
-    let place = crate::config::Place { line: 1, field: "target.prior".into() };
-    config.source.complain(&place, error.to_string(), "correct [target]")
+    config.source.complain(&config.target.prior_place, error.to_string(), "correct [target]")
 }
 
 /// The prior that a config states for so many clients and parameters, and who applies it.
 fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement), ConfigError> {
-    let place = crate::config::Place { line: 1, field: "target.prior".into() };
-    let complain = |problem: String, fix: &str| config.source.complain(&place, problem, fix);
+    let complain = |problem: String, fix: &str| config.source.complain(&config.target.prior_place, problem, fix);
     let prior = match &config.target.prior {
         PriorConfig::Flat => Ok(Prior::Flat),
         PriorConfig::Gaussian(variances) if variances.len() == 1 => Prior::gaussian(variances[0], dim),

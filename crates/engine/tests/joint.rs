@@ -73,7 +73,7 @@ fn built_in(sampler: &str, rows: bool) -> Config {
             let row = |j: usize| format!("[{:?}, {:?}, {:?}]", cell(j, 0), cell(j, 1), cell(j, 2));
             format!("[[client]]\nrows = [{}]\n", (0..8 + c).map(row).collect::<Vec<_>>().join(", "))
         };
-        format!("model = \"linear\"\nintercept = false\n{PRIOR}{}", (0..3).map(client).collect::<String>())
+        format!("model = \"linear\"\nnoise_variance = 1.0\nintercept = false\n{PRIOR}{}", (0..3).map(client).collect::<String>())
     } else {
         format!(
             "model = \"gaussian\"\n{PRIOR}\

@@ -167,13 +167,13 @@ fn binary_formats_are_read_with_their_labels() {
 
 #[test]
 fn rows_held_out_are_learnt_from_nowhere() {
-    let csv: String = (0..40).map(|k| format!("{},{},{}\n", k, ["a", "b", "c"][k % 3], k % 2)).collect();
+    let csv: String = (0..40).map(|k| format!("{}.5,{},{}\n", k, ["a", "b", "c"][k % 3], k % 2)).collect();
     let folder = Folder::new("held").with("all.csv", format!("x,site,y\n{csv}"));
     for (target, scheme, sites) in [
         ("model = \"logistic\"", "scheme = \"natural(site)\"", "a b c"),
         ("model = \"logistic\"", "clients = 2\nscheme = \"dirichlet(1)\"", "client 1 client 2"),
         ("formula = \"y == 1 ~ x\"", "scheme = \"natural(site)\"", "a b c"),
-        ("model = \"linear\"", "clients = 2\nscheme = \"power-law(1)\"", "client 1 client 2"),
+        ("model = \"linear\"\nnoise_variance = 0.3", "clients = 2\nscheme = \"power-law(1)\"", "client 1 client 2"),
     ] {
         let text = |test: &str| {
             format!("[target]\n{target}\n[data]\nfile = \"all.csv\"\nresponse = \"y\"\n{scheme}\n{test}")
@@ -263,10 +263,10 @@ fn mistakes_are_named_with_file_and_place() {
         (
             "a.csv",
             b"x,y\n1,a\n2,b\n3,c\n",
-            "[target]\nmodel = \"linear\"\n[data]\nfile = \"{}\"\nclients = 2",
+            "[target]\nmodel = \"linear\"\nnoise_variance = 2.0\n[data]\nfile = \"{}\"\nclients = 2",
             &["the response `a` is no number"],
         ),
-        ("a.csv", b"x,y\n1,\xff\n", logistic, &["a.csv", "utf-8"]),
+        ("a.csv", b"x,y\n1,\xff\n", logistic, &["a.csv", "line 2", "UTF-8"]),
         ("a.svm", b"1 1:2\n0 2:x\n", logistic, &["a.svm", "line 2", "`2:x`"]),
         ("a.svm", b"1 1:2\n0 2:1\n", formula, &["data.file", "names", "CSV or Parquet"]),
         ("a.npy", b"\x93NUMPY\x01", logistic, &["a.npy", "bytes where"]),

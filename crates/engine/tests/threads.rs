@@ -8,8 +8,9 @@ use consilience_engine::problem::Problem;
 use consilience_engine::run::{Progress, sample};
 
 fn config(sampler: &str, chains: usize, rows: usize) -> Config {
-    let mut text =
-        String::from("seed = 5\n[target]\nmodel = \"linear\"\nintercept = false\n[target.prior]\nlaw = \"gaussian\"\nvariance = 1.0\n");
+    let mut text = String::from(
+        "seed = 5\n[target]\nmodel = \"linear\"\nnoise_variance = 1.0\nintercept = false\n[target.prior]\nlaw = \"gaussian\"\nvariance = 1.0\n",
+    );
     let columns = 3;
     for client in 0..3 {
         let cell = |j: usize, k: usize| ((client * 31 + j * 7 + k * 3) % 11) as f64 / 5.0 - 1.0;

@@ -56,7 +56,13 @@ pub const FIELDS: &[Field] = &[
         "which columns of CSV or Parquet files explain what: numbers standardised, words coded, missing values imputed, all by sums that sites exchange",
     ),
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
-    field("target", "noise_variance", "positive number", "1", "linear: the variance of the response"),
+    field(
+        "target",
+        "noise_variance",
+        "positive number",
+        "",
+        "linear: the variance of the noise around the line; the residual variance of a least-squares fit at one site is an estimate, the variance of the response an upper bound",
+    ),
     field("target", "classes", "whole number", "", "softmax: how many labels there are, 0 to classes - 1"),
     field(
         "target",

@@ -77,6 +77,8 @@ pub struct TargetConfig {
     pub prior: PriorConfig,
     /// Who applies it.
     pub placement: PlacementConfig,
+    /// Where the prior stands; where none does, the table that would hold it.
+    pub prior_place: Place,
 }
 
 /// What the clients know.
@@ -256,7 +258,10 @@ impl Config {
             line: 0,
             field: "the file".into(),
             problem: format!("it cannot be read: {error}"),
-            fix: "check the path, or make a config with `consilience new run.toml`".into(),
+            fix: match error.kind() {
+                std::io::ErrorKind::InvalidData => "save the file as UTF-8 text".into(),
+                _ => "check the path, or make a config with `consilience new run.toml`".into(),
+            },
         })?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         Config::parse(Source { file, folder, text })

@@ -63,11 +63,13 @@ pub(super) fn read_target(top: &Section<'_>, section: &Section<'_>, source: &Sou
     let scale = optional(section.get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?.unwrap_or(true);
     section.finish()?;
     let prior = || (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default);
+    let mut prior_place = place(section);
     let (temperature, (prior, placement), kind, intercept) = match top.get("target") {
         None => (1.0, prior(), model(&name, entry, None, None)?, true),
         Some(value) => {
             let target = value.section()?;
             let temperature = optional(target.get("temperature"), Value::positive)?.unwrap_or(1.0);
+            prior_place = target.get("prior").as_ref().map_or(prior_place, Value::place);
             let prior = target.get("prior").map_or_else(|| Ok(prior()), |p| read_prior(&p.section()?))?;
             let kind = model(&name, entry, target.get("model"), Some(&target))?;
             let intercept = optional(target.get("intercept"), boolean)?.unwrap_or(true);
@@ -76,7 +78,7 @@ pub(super) fn read_target(top: &Section<'_>, section: &Section<'_>, source: &Sou
         }
     };
     let named = NamedData { name: word.into(), clients, scheme, folder, rows, scale, kind, intercept, place: place(section) };
-    Ok(TargetConfig { model: ModelConfig::Named(named), temperature, prior, placement })
+    Ok(TargetConfig { model: ModelConfig::Named(named), temperature, prior, placement, prior_place })
 }
 
 /// The model that fits the classes: as stated, else logistic for two and softmax for more.

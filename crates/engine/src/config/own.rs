@@ -5,9 +5,10 @@ use std::path::Path;
 use consilience_core::model::Arithmetic;
 
 use super::reader::{ConfigError, Section, Value};
-use super::target::{MODELS, ModelName, read_arithmetic, read_kind, read_prior};
+use super::target::{MODELS, ModelName, read_arithmetic, read_kind, read_prior, same_name};
 use super::{ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place};
 use crate::data::formats::{DataFile, FORMATS, Format};
+use crate::data::hazards::{ask_for_model, two_values};
 use crate::data::memory::Tables;
 use crate::data::partition::{Generator, Scheme, synthetic};
 
@@ -30,8 +31,14 @@ pub struct OwnData {
     pub test: Option<f64>,
     /// The seed of everything random about the data, if not the config's own.
     pub seed: Option<u64>,
+    /// Whether the config names the model, or the formula compares; else it is linear regression since nothing says otherwise.
+    pub stated: bool,
     /// Where the table stands.
     pub place: Place,
+    /// Where the formula stands.
+    pub formula_place: Option<Place>,
+    /// Where the files are named, in their order.
+    pub file_places: Vec<Place>,
 }
 
 /// Where rows come from.
@@ -135,7 +142,7 @@ pub(super) fn read_target(
         Some(what @ (Generator::QlsdToy | Generator::FaldToy | Generator::FaLdToy(_))) => {
             let (clients, dim) = what.usual_size();
             let dim = if matches!(what, Generator::FaLdToy(_)) { dim } else { whole("columns")?.unwrap_or(dim) };
-            let toy = Generated { what, clients: whole("clients")?.unwrap_or(clients), dim, seed, place: here };
+            let toy = Generated { what, clients: whole("clients")?.unwrap_or(clients), dim, seed, place: here.clone() };
             (ModelConfig::Generated(toy), PriorConfig::Flat)
         }
         generator => {
@@ -146,6 +153,7 @@ pub(super) fn read_target(
             })?;
             let labels = optional(get("labels"), Value::numbers)?;
             let formula = target.and_then(|target| target.get("formula"));
+            let formula_place = formula.as_ref().map(Value::place);
             let formula = optional(formula, |v| Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned()))?;
             let (kind, intercept) = match (&generator, target) {
                 (Some(Generator::Synthetic(..)), target) => {
@@ -156,45 +164,74 @@ pub(super) fn read_target(
                     (RowsModel::Softmax { classes, arithmetic }, read_intercept(target)?)
                 }
                 (_, Some(target)) => {
-                    (read_model(target, formula.as_deref())?, if formula.is_some() { true } else { read_intercept(Some(target))? })
+                    let model = read_model(target, formula.as_deref()).map_err(|error| match &formula {
+                        Some(formula) if error.field == "target.noise_variance" && target.get("noise_variance").is_none() => {
+                            let files = read_files(data, clients.clone(), source, tables, true).ok();
+                            let asked = files.and_then(|(files, _)| two_classes(&files, formula, &formula_place));
+                            asked.map_or(error, |(place, (problem, fix))| source.complain(&place, problem, fix))
+                        }
+                        _ => error,
+                    })?;
+                    (model, if formula.is_some() { true } else { read_intercept(Some(target))? })
                 }
                 (_, None) => {
                     return Err(top.error("target", "it is not set", "add a table [target] with a model, e.g. model = \"logistic\""));
                 }
             };
-            let source = match generator {
+            let (source, file_places) = match generator {
                 Some(Generator::Synthetic(alpha, beta)) => {
                     let RowsModel::Softmax { classes, .. } = kind else { unreachable!("it was made softmax") };
                     let usual = synthetic::Settings::new(alpha, beta);
                     let (clients, dim) = (whole("clients")?.unwrap_or(usual.clients), whole("columns")?.unwrap_or(usual.dim));
-                    OwnSource::Synthetic(synthetic::Settings { clients, dim, classes, ..usual })
+                    (OwnSource::Synthetic(synthetic::Settings { clients, dim, classes, ..usual }), Vec::new())
                 }
                 _ => read_files(data, clients, source, tables, formula.is_some())?,
             };
-            let own = OwnData { source, formula, kind, intercept, labels, scale, test, seed, place: here };
+            let stated = target.is_some_and(|target| target.get("model").is_some()) || formula.as_deref().is_none_or(compares);
+            let place = here.clone();
+            let own = OwnData { source, formula, kind, intercept, labels, scale, test, seed, stated, place, formula_place, file_places };
             (ModelConfig::Own(Box::new(own)), PriorConfig::Gaussian(vec![6.25]))
         }
     };
     let usual_prior =
         if data.is_none() && !matches!(&model, ModelConfig::Own(own) if own.formula.is_some()) { PriorConfig::Flat } else { usual_prior };
     let temperature = optional(target.and_then(|target| target.get("temperature")), Value::positive)?.unwrap_or(1.0);
-    let (prior, placement) = match target.and_then(|target| target.get("prior")) {
+    let prior = target.and_then(|target| target.get("prior"));
+    let prior_place = prior.as_ref().map_or(here, Value::place);
+    let (prior, placement) = match prior {
         Some(prior) => read_prior(&prior.section()?)?,
         None => (usual_prior, PlacementConfig::Default),
     };
     target.map_or(Ok(()), Section::finish)?;
     data.map_or(Ok(()), Section::finish)?;
-    Ok(TargetConfig { model, temperature, prior, placement })
+    Ok(TargetConfig { model, temperature, prior, placement, prior_place })
 }
 
 fn read_intercept(target: Option<&Section<'_>>) -> Result<bool, ConfigError> {
     Ok(optional(target.and_then(|target| target.get("intercept")), boolean)?.unwrap_or(true))
 }
 
+/// Whether the left side of a formula is a comparison.
+fn compares(formula: &str) -> bool {
+    formula.split('~').next().is_some_and(|left| left.contains('>') || left.contains("=="))
+}
+
+/// What is said of a formula whose response has two values and is compared with neither, and where.
+fn two_classes(files: &OwnSource, formula: &str, at: &Option<Place>) -> Option<(Place, (String, String))> {
+    let files: Vec<&DataFile> = match files {
+        OwnSource::File { file, .. } => vec![file],
+        OwnSource::Sites(sites) => sites.iter().map(|(_, file)| file).collect(),
+        OwnSource::Synthetic(_) => return None,
+    };
+    let response = *crate::data::formula::written(formula).first()?;
+    let tables = files.into_iter().map(|file| file.table(None).ok()).collect::<Option<Vec<_>>>()?;
+    let columns = tables.iter().map(|table| table.column(response).map(|(_, column)| column)).collect::<Option<Vec<_>>>()?;
+    Some((at.clone()?, ask_for_model(formula, two_values(columns.into_iter())?)))
+}
+
 /// The model as stated; a formula alone means logistic regression if it compares, else linear.
 fn read_model(target: &Section<'_>, formula: Option<&str>) -> Result<RowsModel, ConfigError> {
-    let compares = formula.map(|formula| formula.split('~').next().is_some_and(|left| left.contains('>') || left.contains("==")));
-    let model = match (target.get("model"), compares) {
+    let model = match (target.get("model"), formula.map(compares)) {
         (None, Some(true)) => ModelName::Logistic,
         (None, Some(false)) => ModelName::Linear,
         (None, None) => target.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?,
@@ -220,7 +257,7 @@ fn read_files(
     source: &Source,
     tables: &Tables,
     formula: bool,
-) -> Result<OwnSource, ConfigError> {
+) -> Result<(OwnSource, Vec<Place>), ConfigError> {
     let get = |key: &'static str| data.and_then(|data| data.get(key));
     let words: Vec<(&'static str, Format)> = FORMATS.iter().map(|(word, format, _)| (*word, *format)).collect();
     let format = optional(get("format"), |v| v.choice(&words))?;
@@ -261,7 +298,7 @@ fn read_files(
                 fix: fix.into(),
             });
         };
-        let mut sites = Vec::new();
+        let (mut sites, mut places): (Vec<(String, DataFile)>, Vec<Place>) = (Vec::new(), Vec::new());
         for (k, value) in list.list("a list of [[client]] tables")?.iter().enumerate() {
             let section = value.section()?;
             let stem = |path: &Path| {
@@ -270,12 +307,18 @@ fn read_files(
             let name = optional(section.get("name"), |v| v.text("a name"))?.map(str::to_owned);
             let file = read(&section, shared.clone())?;
             section.finish()?;
+            places.push(section.get("file").as_ref().map_or_else(|| place(&section), Value::place));
             let usual = Some(stem(&file.path)).filter(|stem| !stem.is_empty() && sites.iter().all(|(known, _)| known != stem));
-            sites.push((name.or(usual).unwrap_or_else(|| format!("client {}", k + 1)), file));
+            let name = name.or(usual).unwrap_or_else(|| format!("client {}", k + 1));
+            if let Some(first) = sites.iter().position(|(known, _)| *known == name) {
+                return Err(same_name(&section, &name, first));
+            }
+            sites.push((name, file));
         }
-        return Ok(OwnSource::Sites(sites));
+        return Ok((OwnSource::Sites(sites), places));
     };
     let file = read(data, None)?;
+    let places = data.get("file").as_ref().map(Value::place).into_iter().collect();
     let clients = optional(data.get("clients"), |v| v.whole(1))?.map(|n| n as usize);
     let scheme = optional(data.get("scheme"), |v| {
         let text = v.text("a scheme, such as \"iid\"")?;
@@ -286,5 +329,5 @@ fn read_files(
         return Err(data.error("clients", "it is not set", "say how many clients there are, e.g. clients = 20"));
     }
     let rows = optional(data.get("rows"), |v| v.whole(1))?.map(|n| n as usize);
-    Ok(OwnSource::File { file, clients, scheme, rows })
+    Ok((OwnSource::File { file, clients, scheme, rows }, places))
 }

@@ -6,16 +6,16 @@ use std::ops::Range;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use super::fields;
+use super::{Place, fields};
 use crate::suggest::suggest;
 
 /// What is wrong with a config, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{file}, line {line}: {field}: {problem}\n  {fix}")]
+#[error("{file}{}: {field}: {problem}\n  {fix}", at(*.line))]
 pub struct ConfigError {
     /// The file.
     pub file: String,
-    /// The line, from 1.
+    /// The line, from 1; 0 where there is none.
     pub line: usize,
     /// The field, such as `sampler.step`.
     pub field: String,
@@ -23,6 +23,10 @@ pub struct ConfigError {
     pub problem: String,
     /// What to do.
     pub fix: String,
+}
+
+fn at(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 /// A config's text and its name.
@@ -113,6 +117,11 @@ impl<'a> Value<'a> {
         self.document.error(&self.span, &self.field, problem, fix)
     }
 
+    /// Where it stands.
+    pub(super) fn place(&self) -> Place {
+        Place { line: self.error("", "").line, field: self.field.clone() }
+    }
+
     /// What kind of value it is, with its article.
     fn kind(&self) -> String {
         let name = self.value.type_str();
@@ -145,6 +154,9 @@ impl<'a> Value<'a> {
     pub(super) fn number(&self) -> Result<f64, ConfigError> {
         match self.as_number() {
             Some(number) if number.is_finite() => Ok(number),
+            Some(_) if self.written().contains(|c: char| c.is_ascii_digit()) => {
+                Err(self.error(format!("{} is too large", self.written()), "a finite number is expected: they go up to 1.8e308"))
+            }
             Some(_) => Err(self.error(format!("{} is not finite", self.written()), "a finite number is expected")),
             None => Err(self.wrong_type("a number")),
         }
@@ -180,8 +192,14 @@ impl<'a> Value<'a> {
         let DeValue::Integer(whole) = self.value else { return Err(self.wrong_type("a whole number")) };
         match u64::from_str_radix(&whole.as_str().replace('_', ""), whole.radix()) {
             Ok(number) if number >= least && number < 1 << 53 => Ok(number),
-            _ => Err(self.error(format!("{} is out of range", self.written()), format!("a whole number of at least {least} is expected"))),
+            Ok(number) if number < least => Err(self.too_small(least)),
+            Err(error) if *error.kind() != std::num::IntErrorKind::PosOverflow => Err(self.too_small(least)),
+            _ => Err(self.error(format!("{} is too large", self.written()), "a whole number below 2^53, about 9.0e15, is expected")),
         }
+    }
+
+    fn too_small(&self, least: u64) -> ConfigError {
+        self.error(format!("{} is out of range", self.written()), format!("a whole number of at least {least} is expected"))
     }
 
     pub(super) fn list(&self, expected: &str) -> Result<Vec<Value<'a>>, ConfigError> {

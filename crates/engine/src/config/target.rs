@@ -4,7 +4,7 @@ use consilience_core::model::Arithmetic;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    Cells, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
+    Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
     optional, own, place,
 };
 use crate::data::memory::Tables;
@@ -19,6 +19,11 @@ pub(super) enum ModelName {
     Softmax,
     External,
 }
+
+/// What is said where linear regression lacks its variance.
+const NOISE: &str = "linear regression needs the variance of the noise around the line, e.g. noise_variance = 2.5: take the residual variance of a \
+                     least-squares fit at one site; the variance of the response is an upper bound. For two classes use logistic regression: \
+                     model = \"logistic\", or a formula that compares, e.g. ill == 1 ~ age";
 
 pub(super) const MODELS: &[(&str, ModelName)] = &[
     ("gaussian", ModelName::Gaussian),
@@ -53,12 +58,14 @@ pub(super) fn read_target(top: &Section<'_>, source: &Source, tables: &Tables) -
         }
     };
     let clients = top.get("client");
+    let mut prior_place = top.get("data").or(top.get("target")).as_ref().map_or(Place { line: 1, field: "target".into() }, Value::place);
     let (temperature, prior, placement, model) = match top.get("target") {
         None if builtin.is_some() => (1.0, PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default, None),
         None => return Err(top.error("target", "it is not set", "add a table [target] with a model, or [data] with a built-in data set")),
         Some(value) => {
             let section = value.section()?;
             let temperature = optional(section.get("temperature"), Value::positive)?.unwrap_or(1.0);
+            prior_place = section.get("prior").as_ref().map_or(prior_place, Value::place);
             let (prior, placement) = match section.get("prior") {
                 Some(prior) => read_prior(&prior.section()?)?,
                 None if builtin.is_some() => (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default),
@@ -77,7 +84,7 @@ pub(super) fn read_target(top: &Section<'_>, source: &Source, tables: &Tables) -
         (None, Some(model)) => model,
         (None, None) => return Err(top.error("target", "no model is stated", "add model = \"gaussian\" to [target]")),
     };
-    Ok(TargetConfig { model, temperature, prior, placement })
+    Ok(TargetConfig { model, temperature, prior, placement, prior_place })
 }
 
 pub(super) fn read_prior(section: &Section<'_>) -> Result<(PriorConfig, PlacementConfig), ConfigError> {
@@ -126,12 +133,31 @@ fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source
     }
     if model == ModelName::Gaussian {
         let read = |(i, v): (usize, &Value<'_>)| read_gaussian_client(i, &v.section()?, source);
-        return Ok(ModelConfig::Gaussian(list.iter().enumerate().map(read).collect::<Result<_, _>>()?));
+        let clients: Vec<GaussianClient> = list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
+        return Ok(ModelConfig::Gaussian(clients));
     }
     let kind = read_kind(section, model)?;
     let intercept = kind != RowsModel::Isotropic && optional(section.get("intercept"), boolean)?.unwrap_or(true);
     let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, kind);
-    Ok(ModelConfig::Rows { kind, intercept, clients: list.iter().enumerate().map(read).collect::<Result<_, _>>()? })
+    let clients: Vec<RowsClient> = list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
+    Ok(ModelConfig::Rows { kind, intercept, clients })
+}
+
+/// Refuse two clients of one name.
+fn check_names<'n>(list: &[Value<'_>], names: impl Iterator<Item = &'n str> + Clone) -> Result<(), ConfigError> {
+    for (k, (value, name)) in list.iter().zip(names.clone()).enumerate() {
+        if let Some(first) = names.clone().take(k).position(|known| known == name) {
+            return Err(same_name(&value.section()?, name, first));
+        }
+    }
+    Ok(())
+}
+
+/// The complaint about a client that has the name of an earlier one.
+pub(super) fn same_name(section: &Section<'_>, name: &str, first: usize) -> ConfigError {
+    section.error("name", format!("client[{first}] is called \"{name}\", too"), "give each client a name of its own")
 }
 
 /// With how many bits a softmax model sums over rows.
@@ -142,7 +168,7 @@ pub(super) fn read_arithmetic(target: &Section<'_>) -> Result<Arithmetic, Config
 /// A model of rows with its settings.
 pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsModel, ConfigError> {
     Ok(match model {
-        ModelName::Linear => RowsModel::Linear { noise_variance: optional(section.get("noise_variance"), Value::positive)?.unwrap_or(1.0) },
+        ModelName::Linear => RowsModel::Linear { noise_variance: section.need("noise_variance", NOISE)?.positive()? },
         ModelName::Logistic => RowsModel::Logistic,
         ModelName::Softmax => {
             let classes = section.need("classes", "softmax needs the number of labels, e.g. classes = 10")?.whole(2)?;

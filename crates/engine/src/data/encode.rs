@@ -196,20 +196,7 @@ pub(crate) fn levels<'a>(table: &'a Table, term: &Term) -> Result<Cow<'a, Catego
             wanted: "taken as 0 or 1",
             fix: "declare it as binary or standardise it",
         }),
-        Column::Number(cells) => {
-            let mut found = Category { levels: Vec::new(), cells: Vec::with_capacity(cells.len()) };
-            for cell in cells {
-                let place = cell.map(|value| {
-                    let level = value.to_string();
-                    found.levels.iter().position(|known| *known == level).unwrap_or_else(|| {
-                        found.levels.push(level);
-                        found.levels.len() - 1
-                    })
-                });
-                found.cells.push(place);
-            }
-            Ok(Cow::Owned(found))
-        }
+        Column::Number(cells) => Ok(Cow::Owned(Category::of_numbers(cells))),
     }
 }
 

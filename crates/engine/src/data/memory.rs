@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Category, Column, ColumnSpec, Table, TableError};
+use super::{Category, Column, ColumnSpec, MISSING, Table, TableError};
 
 /// Clients' tables that are in memory, by the clients' names.
 pub type Tables = BTreeMap<String, Arc<Table>>;
@@ -14,7 +14,7 @@ pub type Tables = BTreeMap<String, Arc<Table>>;
 pub enum Values<'a> {
     /// Numbers; NaN where they are missing.
     Numbers(Cow<'a, [f64]>),
-    /// Words.
+    /// Words; nothing, or one of [`MISSING`], where they are missing.
     Words(Vec<Option<String>>),
 }
 
@@ -68,7 +68,8 @@ fn words(cells: Vec<Option<String>>) -> Category {
             levels.len() - 1
         }
     };
-    let cells = cells.into_iter().map(|word| word.map(&mut place)).collect();
+    let there = |word: Option<String>| word.filter(|word| !MISSING.contains(&word.trim()));
+    let cells = cells.into_iter().map(|word| there(word).map(&mut place)).collect();
     Category { levels, cells }
 }
 

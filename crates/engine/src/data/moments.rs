@@ -264,7 +264,7 @@ fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
             return refuse(format!("it has {} terms where the plan has {}", summary.terms.len(), plan.terms.len()));
         }
         if !summary.response_sum.is_finite() {
-            return refuse(format!("its responses sum to {}", summary.response_sum));
+            return refuse(format!("its responses sum to {}: they are too large, so divide them by a power of ten", summary.response_sum));
         }
         if let Some(pair) = summary.both_missing.iter().find(|(a, b, rows)| a >= b || *b >= plan.terms.len() || *rows > summary.rows) {
             return refuse(format!("its count of values that are missing at once is not one: {pair:?}"));
@@ -278,9 +278,14 @@ fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
                 }
             }
             let numbers = matches!(said, TermSummary::Numbers { .. });
-            let finite =
-                !matches!(said, TermSummary::Numbers { sum, squares, .. } if !(sum.is_finite() && squares.is_finite() && *squares >= 0.0));
-            if numbers != (term.coding == Coding::Standardised) || !finite || said.observed() > summary.rows {
+            if let TermSummary::Numbers { sum, squares, .. } = said
+                && (sum.is_infinite() || squares.is_infinite())
+            {
+                let fix = "its values are too large to be squared and added, so divide them by a power of ten at every site";
+                return refuse(format!("the sums of `{}` are {sum} and {squares}: {fix}", term.column));
+            }
+            let real = !matches!(said, TermSummary::Numbers { sum, squares, .. } if sum.is_nan() || squares.is_nan() || *squares < 0.0);
+            if numbers != (term.coding == Coding::Standardised) || !real || said.observed() > summary.rows {
                 return refuse(format!("its summary of `{}` is not one: {said:?}", term.column));
             }
         }

@@ -69,6 +69,9 @@ impl ColumnSpec {
     }
 }
 
+/// What means "missing" in a text file: marks of R, Python, SQL, SAS and spreadsheets, and an empty field.
+pub const MISSING: [&str; 12] = ["?", "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "null", "."];
+
 /// How a file is written: its columns, its separator and its marks for missing values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
@@ -83,9 +86,9 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Comma-separated columns under a header, where `?`, `NA` and an empty field mean "missing".
+    /// Comma-separated columns under a header, where one of [`MISSING`] means "missing".
     pub fn new(columns: Vec<ColumnSpec>) -> Self {
-        Schema { columns, header: true, separator: b',', missing: vec!["?".into(), String::new(), "NA".into()] }
+        Schema { columns, header: true, separator: b',', missing: MISSING.map(String::from).to_vec() }
     }
 
     /// The same columns in a file without a header.
@@ -98,25 +101,22 @@ impl Schema {
         Schema { separator, ..self }
     }
 
-    /// What several files agree on: a column is of numbers where any has other numbers than 0 and 1 in it, and of words where any has words. Columns that not all have are left out.
-    pub fn common(all: &[Schema]) -> Schema {
-        let Some((first, rest)) = all.split_first() else { return Schema::new(Vec::new()) };
+    /// What several files have together: a column is of numbers where any has other numbers than 0 and 1 in it, and of words where any has words.
+    pub fn union<'a>(all: impl Iterator<Item = &'a [ColumnSpec]>) -> Schema {
         let weight = |kind: &Kind| match kind {
             Kind::Binary => 0,
             Kind::Number => 1,
             Kind::Category { .. } => 2,
         };
-        let join = |spec: &ColumnSpec| {
-            let mut joined = spec.clone();
-            for schema in rest {
-                let other = schema.column(&spec.name)?;
-                if weight(&other.kind) > weight(&joined.kind) {
-                    joined = other.clone();
-                }
+        let mut columns: Vec<ColumnSpec> = Vec::new();
+        for spec in all.flatten() {
+            match columns.iter_mut().find(|known| known.name == spec.name) {
+                Some(known) if weight(&spec.kind) > weight(&known.kind) => known.clone_from(spec),
+                Some(_) => {}
+                None => columns.push(spec.clone()),
             }
-            Some(joined)
-        };
-        Schema { columns: first.columns.iter().filter_map(join).collect(), ..first.clone() }
+        }
+        Schema::new(columns)
     }
 
     /// The column of this name.

@@ -62,7 +62,7 @@ pub enum TableError {
         column: String,
     },
     /// A line that is too short or too long.
-    #[error("{file}, line {line}: {found} fields where {expected} are expected: check the separator and the line's end")]
+    #[error("{file}, line {line}: {found} fields where {expected} are expected: check the separator, decimal commas and the line's end")]
     Fields {
         /// The file.
         file: String,
@@ -108,6 +108,24 @@ pub struct Category {
     pub levels: Vec<String>,
     /// The level's place in `levels`, or nothing where it is missing.
     pub cells: Vec<Option<usize>>,
+}
+
+impl Category {
+    /// Numbers as levels, by how they are written.
+    pub(crate) fn of_numbers(cells: &[Option<f64>]) -> Category {
+        let mut found = Category { levels: Vec::new(), cells: Vec::with_capacity(cells.len()) };
+        for cell in cells {
+            let place = cell.map(|value| {
+                let level = value.to_string();
+                found.levels.iter().position(|known| *known == level).unwrap_or_else(|| {
+                    found.levels.push(level);
+                    found.levels.len() - 1
+                })
+            });
+            found.cells.push(place);
+        }
+        found
+    }
 }
 
 /// One column's values.
@@ -159,12 +177,8 @@ impl Table {
     pub fn read(mut reader: impl Read, file: &str, schema: &Schema) -> Result<Self, TableError> {
         let mut bytes = Vec::new();
         let read = reader.read_to_end(&mut bytes).map_err(|error| error.to_string());
-        let text = read.and_then(|_| std::str::from_utf8(&bytes).map_err(|error| error.to_string()));
-        let text = text.map_err(|problem| {
-            let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-            TableError::Unreadable { file: file.into(), line: 1 + newlines(valid), problem }
-        })?;
-        Self::parse(text, file, schema)
+        read.map_err(|problem| TableError::Unreadable { file: file.into(), line: 1, problem })?;
+        Self::parse(utf8(&bytes, file)?, file, schema)
     }
 
     /// Read a text. `file` is the name that errors give.
@@ -267,26 +281,31 @@ impl Table {
         Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() }
     }
 
-    /// The table with the columns and the kinds of a schema: zeros and ones become numbers where others have other numbers.
+    /// The table with the columns and the kinds of a schema: zeros and ones become numbers where others have other numbers, and numbers levels where others
+    /// have words.
     pub fn with_kinds(&self, schema: &Schema) -> Result<Table, TableError> {
         let (mut specs, mut columns) = (Vec::new(), Vec::new());
         for wanted in &schema.columns {
             let Some((spec, column)) = self.column(&wanted.name) else { continue };
-            let numbers = |category: &Category| category.cells.iter().map(|cell| cell.map(|level| level as f64)).collect();
-            columns.push(match (&wanted.kind, &spec.kind, column) {
-                (Kind::Number, Kind::Binary, Column::Category(category)) => Column::Number(numbers(category)),
-                (wanted_kind, kind, column)
-                    if std::mem::discriminant(wanted_kind) == std::mem::discriminant(kind) || column.missing() == self.rows() =>
-                {
-                    column.clone()
+            let same = std::mem::discriminant(&wanted.kind) == std::mem::discriminant(&spec.kind);
+            columns.push(match (&wanted.kind, column) {
+                (_, column) if same || column.missing() == self.rows() => column.clone(),
+                (Kind::Number, Column::Category(category)) if spec.kind == Kind::Binary => {
+                    Column::Number(category.cells.iter().map(|cell| cell.map(|level| level as f64)).collect())
                 }
-                (_, _, column) => {
+                (Kind::Category { .. }, Column::Category(_)) => column.clone(),
+                (Kind::Category { .. }, Column::Number(cells)) => Column::Category(Category::of_numbers(cells)),
+                (_, column) => {
                     let row = (0..self.rows()).find(|row| !column.is_missing(*row)).unwrap_or(0);
                     let line = match self.lines[row] {
                         At::Line(at) | At::Row(at) | At::Byte(at) => at,
                     };
-                    let found = "a number".into();
-                    let expected = "a word, as other sites have them in this column: write it alike at all sites".into();
+                    let found = match column {
+                        Column::Number(cells) => cells[row].unwrap_or_default().to_string(),
+                        Column::Category(category) => category.cells[row].map_or_else(String::new, |level| category.levels[level].clone()),
+                    };
+                    let expected = if wanted.kind == Kind::Binary { "0 or 1" } else { "a number" };
+                    let expected = format!("{expected}, as other rows have in this column: write it alike everywhere");
                     return Err(TableError::Field { file: self.file.clone(), line, column: wanted.name.clone(), found, expected });
                 }
             });
@@ -325,6 +344,20 @@ impl Table {
             lines: places().map(|row| self.lines[row]).collect(),
         }
     }
+}
+
+/// Bytes as text, or the line where they are none.
+pub(crate) fn utf8<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, TableError> {
+    let wrong = |line: u64, problem: &str| Err(TableError::Unreadable { file: file.into(), line, problem: problem.into() });
+    let zeros = bytes.iter().take(100).filter(|byte| **byte == 0).count();
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || (bytes.len() > 1 && 3 * zeros > bytes.len().min(100)) {
+        return wrong(1, "it is UTF-16 text");
+    }
+    std::str::from_utf8(bytes).or_else(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        wrong(line, "it is not UTF-8 text, perhaps Latin-1 or Windows-1252")
+    })
 }
 
 /// A column before its first row.
@@ -397,7 +430,8 @@ fn newlines(text: &str) -> u64 {
 
 /// The marks for missing values, for a message.
 fn marks(schema: &Schema) -> String {
-    let marks: Vec<&str> = schema.missing.iter().map(|mark| if mark.is_empty() { "an empty field" } else { mark.as_str() }).collect();
+    let marks: Vec<&str> =
+        schema.missing.iter().take(3).map(|mark| if mark.is_empty() { "an empty field" } else { mark.as_str() }).collect();
     if marks.is_empty() { "(the schema allows none)".into() } else { marks.join(" or ") }
 }
 

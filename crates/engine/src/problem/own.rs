@@ -10,20 +10,50 @@ use consilience_core::rng::Seed;
 use super::{Problem, assemble};
 use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource, RowsModel};
 use crate::data::formats::{At, DataFile, Format, FormatError};
+use crate::data::hazards::{self, Hazard, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
-use crate::data::{Dataset, Features, Federation, Schema, Table, formula};
+use crate::data::{Column, Dataset, Features, Federation, Kind, Plan, Response, Schema, Table, formula};
 use crate::held_out::HeldOut;
 
-/// A problem and its fix.
-type Complaint = (String, &'static str);
+/// A problem, what of the config it is about, and its fix.
+struct Complaint {
+    about: About,
+    problem: String,
+    fix: String,
+}
+
+/// What of the config is wrong.
+#[derive(Clone, Copy)]
+enum About {
+    /// The table of the data.
+    Data,
+    /// The formula.
+    Formula,
+    /// The file at this place of the list.
+    File(usize),
+}
+
+impl About {
+    fn complain(self, problem: impl ToString, fix: impl Into<String>) -> Complaint {
+        Complaint { about: self, problem: problem.to_string(), fix: fix.into() }
+    }
+}
 
 const READ: &str = "correct the file, or how [data] says it is to be read";
 const DEAL: &str = "correct clients, scheme, rows or test in [data]";
+const DESIGN: &str = "correct the rows; where they are dealt, use another scheme, or fewer clients";
 const FORMULA: &str = "correct target.formula, or the files' columns";
 
 /// The problem of a config with data of its own.
 pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigError> {
-    let complain = |(problem, fix): Complaint| config.source.complain(&own.place, problem, fix);
+    let complain = |Complaint { about, problem, fix }: Complaint| {
+        let place = match about {
+            About::Data => None,
+            About::Formula => own.formula_place.as_ref(),
+            About::File(k) => own.file_places.get(k),
+        };
+        config.source.complain(place.unwrap_or(&own.place), problem, fix)
+    };
     let seed = Seed::new(own.seed.unwrap_or(config.seed));
     let sites = match &own.formula {
         Some(formula) => by_formula(own, formula, seed).map_err(complain)?,
@@ -32,7 +62,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
     let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
     for (name, design, labels) in sites.clients {
         let model = model(design, labels, own.kind);
-        clients.push(model.map_err(|e| complain((format!("client \"{name}\": {e}"), "use another scheme, or fewer clients")))?);
+        clients.push(model.map_err(|e| complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN)))?);
     }
     let parameters = match own.kind {
         RowsModel::Softmax { classes, .. } => {
@@ -119,7 +149,9 @@ fn hold_out(rows: usize, share: Option<f64>, seed: Seed, place: u64) -> (Vec<u32
 /// Rows that were to be held out must be there.
 fn check_held_out(own: &OwnData, tests: usize) -> Result<(), Complaint> {
     match own.test {
-        Some(share) if tests == 0 => Err((format!("{share} of every site's rows is less than one row to test on"), DEAL)),
+        Some(share) if tests == 0 => {
+            Err(About::Data.complain(format!("{share} of every site's rows is less than one row to test on"), DEAL))
+        }
         _ => Ok(()),
     }
 }
@@ -127,15 +159,18 @@ fn check_held_out(own: &OwnData, tests: usize) -> Result<(), Complaint> {
 /// Columns as they are, perhaps scaled; labels as they are, or in the order of the classes.
 fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     let mut notes = Vec::new();
-    let read = |e: FormatError| (e.to_string(), READ);
     let mut parts: Vec<(String, Dataset, Vec<u32>)> = Vec::new();
     let mut tests: Vec<Dataset> = Vec::new();
     match &own.source {
         OwnSource::Sites(sites) => {
-            let mut all = Vec::new();
-            for (name, file) in sites {
-                all.push((name.clone(), file.dataset(None).map_err(read)?, file));
+            let (mut all, mut tables) = (Vec::new(), Vec::new());
+            for (k, (name, file)) in sites.iter().enumerate() {
+                let (data, table) = read(file, None).map_err(|e| About::File(k).complain(e, READ))?;
+                tables.extend(table.map(|table| (name.as_str(), table)));
+                all.push((name.clone(), data, file));
             }
+            check_columns(&sites[0].1, &tables, None, &mut notes)?;
+            drop(tables);
             agree_on_columns(&mut all)?;
             let classes = agree_on_labels(own, all.iter_mut().map(|(_, data, file)| (data, file.path.display().to_string())), &mut notes)?;
             for (k, (name, mut data, _)) in all.into_iter().enumerate() {
@@ -146,7 +181,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             }
         }
         OwnSource::File { file, clients, scheme, rows } => {
-            let (mut data, scheme) = read_to_deal(file, scheme).map_err(read)?;
+            let (mut data, scheme) = read_to_deal(file, scheme, &mut notes)?;
             data.classes = agree_on_labels(own, std::iter::once((&mut data, file.path.display().to_string())), &mut notes)?;
             if let Some(rows) = rows.filter(|rows| *rows < data.rows()) {
                 notes.push(format!("A random subset of {rows} of {} rows.", data.rows()));
@@ -160,7 +195,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
         }
     }
     check_held_out(own, tests.len())?;
-    let Some((_, first, _)) = parts.first() else { return Err(("there are no clients".into(), DEAL)) };
+    let Some((_, first, _)) = parts.first() else { return Err(About::Data.complain("there are no clients", DEAL)) };
     let (columns, classes) = (first.columns.clone(), first.classes.clone());
     let mut divisors = vec![1.0f64; columns.len()];
     if own.scale {
@@ -173,7 +208,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     }
     let bits = if scaled > 0 { 64 * (parts.len() * columns.len()) as u64 } else { 0 };
     let design = |data: &Dataset, rows: &[u32], who: &str| {
-        data.design(rows, own.intercept, &divisors).map_err(|e| (format!("{who}: {e}"), "use another scheme, or fewer clients"))
+        data.design(rows, own.intercept, &divisors).map_err(|e| About::Data.complain(format!("{who}: {e}"), DESIGN))
     };
     let held_out = match hold_together(&tests) {
         None => None,
@@ -192,15 +227,40 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out })
 }
 
-/// The rows of one file, and the scheme that deals them. A column of names or numbers that deals the rows of a table is no feature.
-fn read_to_deal(file: &DataFile, scheme: &Scheme) -> Result<(Dataset, Scheme), FormatError> {
-    match scheme {
-        Scheme::Natural(Some(column)) if matches!(file.format()?, Format::Csv | Format::Parquet) => {
-            let groups = file.groups(column)?;
-            Ok((Dataset { groups: Some(groups), ..file.dataset(Some(column))? }, Scheme::Natural(None)))
-        }
-        _ => Ok((file.dataset(None)?, scheme.clone())),
+/// The rows of a file, and its table where it has one.
+fn read(file: &DataFile, leave_out: Option<&str>) -> Result<(Dataset, Option<Table>), FormatError> {
+    if !matches!(file.format()?, Format::Csv | Format::Parquet) || file.label_file.is_some() {
+        return Ok((file.dataset(leave_out)?, None));
     }
+    let table = file.table(None)?;
+    Ok((file.dataset_of(&table, leave_out)?, Some(table)))
+}
+
+/// Refuse columns that cannot be what they are taken for, where all columns are used.
+fn check_columns(file: &DataFile, tables: &[(&str, Table)], leave_out: Option<&str>, notes: &mut Vec<String>) -> Result<(), Complaint> {
+    let Some((_, first)) = tables.first() else { return Ok(()) };
+    let sites: Vec<(&str, &Table)> = tables.iter().map(|(site, table)| (*site, table)).collect();
+    let response = file.response_of(first);
+    for spec in first.specs().iter().filter(|spec| leave_out != Some(spec.name.as_str())) {
+        let used = Used { column: &spec.name, origin: Origin::Every, levels: false, response: spec.name == response };
+        notes.extend(hazards::check(used, &sites).map_err(|hazard| About::Data.complain(&hazard, hazard.fix()))?);
+    }
+    Ok(())
+}
+
+/// The rows of one file, and the scheme that deals them. A column of names or numbers that deals the rows of a table is no feature.
+fn read_to_deal(file: &DataFile, scheme: &Scheme, notes: &mut Vec<String>) -> Result<(Dataset, Scheme), Complaint> {
+    let wrong = |e: FormatError| About::File(0).complain(e, READ);
+    let by = match scheme {
+        Scheme::Natural(Some(column)) if matches!(file.format().map_err(wrong)?, Format::Csv | Format::Parquet) => Some(column.as_str()),
+        _ => None,
+    };
+    let (data, table) = read(file, by).map_err(wrong)?;
+    check_columns(file, &table.map(|table| ("the file", table)).into_iter().collect::<Vec<_>>(), by, notes)?;
+    Ok(match by {
+        Some(column) => (Dataset { groups: Some(file.groups(column).map_err(wrong)?), ..data }, Scheme::Natural(None)),
+        None => (data, scheme.clone()),
+    })
 }
 
 /// Hold rows out, then deal the others.
@@ -218,7 +278,7 @@ fn deal(
     let (learn, test) = hold_out(data.rows(), own.test, seed, 0);
     tests.extend((!test.is_empty()).then(|| data.select(&test)));
     let data = if test.is_empty() { data } else { data.select(&learn) };
-    let dealt = partition::split(&data, scheme, clients, seed).map_err(|e| (e.to_string(), DEAL))?;
+    let dealt = partition::split(&data, scheme, clients, seed).map_err(|e| About::Data.complain(e, DEAL))?;
     notes.push(format!("{} rows dealt to {} clients by {scheme}.", data.rows(), dealt.rows.len()));
     for (name, rows) in dealt.names.into_iter().zip(dealt.rows) {
         let mine = data.select(&rows);
@@ -241,11 +301,13 @@ fn agree_on_columns(all: &mut [(String, Dataset, &DataFile)]) -> Result<(), Comp
         let more = if columns.len() > 12 { format!(" and {} more", columns.len() - 12) } else { String::new() };
         format!("{}{more}", columns.iter().take(12).cloned().collect::<Vec<_>>().join(", "))
     };
-    for (name, data, _) in rest {
+    for (k, (name, data, _)) in rest.iter().enumerate() {
         if data.columns != first.1.columns {
             let (found, expected) = (listed(&data.columns), listed(&first.1.columns));
             let problem = format!("client \"{name}\": its columns are {found}, those of client \"{}\" {expected}", first.0);
-            return Err((problem, "all clients must have the same columns; a formula agrees on the levels of words"));
+            return Err(
+                About::File(k + 1).complain(problem, "all clients must have the same columns; a formula agrees on the levels of words")
+            );
         }
     }
     Ok(())
@@ -264,7 +326,8 @@ fn agree_on_labels<'a>(
         RowsModel::Linear { .. } => {
             if let Some((data, file)) = all.iter().find(|(data, _)| data.classes.is_some()) {
                 let word = data.classes.iter().flatten().next().cloned().unwrap_or_default();
-                return Err((format!("{file}: the response `{word}` is no number"), "name another response, or use model = \"logistic\""));
+                let problem = format!("{file}: the response `{word}` is no number");
+                return Err(About::Data.complain(problem, "name another response, or use model = \"logistic\""));
             }
             return Ok(None);
         }
@@ -282,7 +345,8 @@ fn agree_on_labels<'a>(
         None => found,
     };
     if values.len() != classes {
-        return Err((format!("{} labels for {classes} classes", values.len()), "state data.labels, one value for each class"));
+        let problem = format!("{} labels for {classes} classes", values.len());
+        return Err(About::Data.complain(problem, "state data.labels, one value for each class"));
     }
     for (data, file) in &mut all {
         for row in 0..data.labels.len() {
@@ -290,7 +354,7 @@ fn agree_on_labels<'a>(
             data.labels[row] = values.iter().position(|value| *value == label).map(|k| k as f64).ok_or_else(|| {
                 let allowed = format!("use one of {}", values.iter().map(f64::to_string).collect::<Vec<_>>().join(", "));
                 let error = FormatError::Label { file: file.clone(), at: At::Row(row as u64 + 1), found: label, allowed };
-                (error.to_string(), "correct the row, or state data.labels or target.classes")
+                About::Data.complain(error, "correct the row, or state data.labels or target.classes")
             })?;
         }
     }
@@ -307,7 +371,7 @@ fn agree_on_words(all: &mut [(&mut Dataset, String)], classes: usize, notes: &mu
     words.sort();
     words.dedup();
     if let Some((_, file)) = all.iter().find(|(data, _)| data.classes.is_none()) {
-        return Err((format!("{file}: its labels are numbers, those of other clients words"), "write all labels alike"));
+        return Err(About::Data.complain(format!("{file}: its labels are numbers, those of other clients words"), "write all labels alike"));
     }
     if words.len() != classes {
         let problem = format!(
@@ -315,7 +379,8 @@ fn agree_on_words(all: &mut [(&mut Dataset, String)], classes: usize, notes: &mu
             words.len(),
             words.iter().take(8).cloned().collect::<Vec<_>>().join(", ")
         );
-        return Err((problem, "name the right response, set target.classes, or write a formula such as ill == yes ~ age"));
+        let fix = "name the right response, set target.classes, or write a formula such as ill == yes ~ age";
+        return Err(About::Data.complain(problem, fix));
     }
     for (data, _) in all.iter_mut() {
         let places: Vec<f64> = data.classes.iter().flatten().map(|word| words.binary_search(word).unwrap_or_default() as f64).collect();
@@ -346,28 +411,114 @@ fn hold_together(tests: &[Dataset]) -> Option<Dataset> {
     Some(all)
 }
 
+/// The sites' tables as a formula uses them.
+struct Tables {
+    sites: Vec<(String, Table)>,
+    plan: Plan,
+    notes: Vec<String>,
+    /// What it cost to agree on kinds and codes, in bits up and down.
+    bits: (u64, u64),
+}
+
+/// Read the formula over the columns of all sites, and check that every site has what it names, and means the same by it.
+fn agree_on_kinds(own: &OwnData, formula: &str, tables: Vec<(String, Table)>, dealt: bool) -> Result<Tables, Complaint> {
+    let all = Schema::union(tables.iter().map(|(_, table)| table.specs()));
+    let sites: Vec<(&str, &Table)> = tables.iter().map(|(site, table)| (site.as_str(), table)).collect();
+    let hazard = |hazard: Hazard| About::Formula.complain(&hazard, hazard.fix());
+    let plan = formula::parse(formula, &all).map_err(|error| {
+        // A typing error among numbers makes words of them, and should be named first.
+        let suspects = formula::written(formula).into_iter().map(|column| hazards::by_formula(formula, column, false));
+        let found = suspects.filter_map(|used| hazards::check(used, &sites).err()).find(Hazard::is_of_numbers);
+        found.map_or_else(|| About::Formula.complain(error, FORMULA), hazard)
+    })?;
+    let columns: Vec<&str> = std::iter::once(plan.response.column()).chain(plan.terms.iter().map(|term| term.column.as_str())).collect();
+    for (k, (site, table)) in sites.iter().enumerate() {
+        if let Some(column) = columns.iter().find(|column| table.column(column).is_none()) {
+            return Err(missing_column(k, site, table, column, &sites));
+        }
+    }
+    // Every site says of every column what kind it is, and hears what all agreed on: a byte each.
+    let kinds = 8 * (all.columns.len() * sites.len()) as u64;
+    let (mut notes, mut codes) = (Vec::new(), 0);
+    for (k, column) in columns.iter().enumerate() {
+        notes.extend(hazards::check(hazards::by_formula(formula, column, k == 0), &sites).map_err(hazard)?);
+        if !dealt {
+            // A site that has but two numbers in a column tells them.
+            let values = sites.iter().filter_map(|(_, table)| table.column(column)).filter(|(spec, _)| spec.kind == Kind::Number);
+            codes += 2 * 64 * values.filter(|(_, values)| hazards::two_values(std::iter::once(*values)).is_some()).count() as u64;
+        }
+    }
+    check_response(own, formula, &plan.response, &sites)?;
+    let used = Schema {
+        columns: all.columns.into_iter().filter(|spec| columns.contains(&spec.name.as_str())).collect(),
+        ..Schema::new(Vec::new())
+    };
+    let alike = |(k, (site, table)): (usize, &(String, Table))| {
+        let table = table.with_kinds(&used).map_err(|e| About::File(k).complain(e, READ))?;
+        Ok((site.clone(), table))
+    };
+    let sites = tables.iter().enumerate().map(alike).collect::<Result<_, Complaint>>()?;
+    Ok(Tables { sites, plan, notes, bits: (kinds + codes, kinds) })
+}
+
+/// A site lacks a column that others have.
+fn missing_column(k: usize, site: &str, table: &Table, column: &str, sites: &[(&str, &Table)]) -> Complaint {
+    let elsewhere = sites.iter().find(|(_, table)| table.column(column).is_some()).map_or("", |(site, _)| site);
+    let problem = formula::absent(site, column, elsewhere, table.specs().iter().map(|spec| spec.name.as_str()));
+    About::File(k)
+        .complain(problem, format!("add the column there, or leave it out of the formula (`. - {column}` leaves it out of all columns)"))
+}
+
+/// A response that is compared with nothing must fit the model, and two values are no measurement unless the config says so.
+fn check_response(own: &OwnData, formula: &str, response: &Response, sites: &[(&str, &Table)]) -> Result<(), Complaint> {
+    let Response::Value { column } = response else { return Ok(()) };
+    let columns = || sites.iter().filter_map(|(_, table)| table.column(column)).map(|(_, column)| column);
+    if let (Some(values), false) = (hazards::two_values(columns()), own.stated) {
+        let (problem, fix) = hazards::ask_for_model(formula, values);
+        return Err(About::Formula.complain(problem, fix));
+    }
+    if own.kind != RowsModel::Logistic {
+        return Ok(());
+    }
+    for (site, table) in sites {
+        let Some((_, Column::Number(cells))) = table.column(column) else { continue };
+        if let Some((row, value)) =
+            cells.iter().enumerate().find_map(|(row, cell)| cell.filter(|v| *v != 0.0 && *v != 1.0).map(|v| (row, v)))
+        {
+            let (file, at) = (table.file(), table.place(row));
+            let problem = format!("logistic regression explains 0 and 1, and `{column}` is {value} at site `{site}` ({file}, {at})");
+            let right = formula::halves(formula).map_or("", |(_, right)| right.trim());
+            return Err(About::Formula.complain(problem, format!("say what counts as 1, e.g. {column} == {value} ~ {right}")));
+        }
+    }
+    Ok(())
+}
+
 /// Columns by a formula: sites agree on kinds, levels, means and deviations by exchanging sums.
 fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complaint> {
-    let read = |e: FormatError| (e.to_string(), READ);
-    let encode = |e: crate::data::EncodeError| (e.to_string(), FORMULA);
-    let (mut sites, schema): (Vec<(String, Table)>, Schema) = match &own.source {
-        OwnSource::Synthetic(_) => return Err(("generated data has no columns with names".into(), "remove target.formula")),
+    let encode = |e: crate::data::EncodeError| About::Formula.complain(e, FORMULA);
+    let Tables { mut sites, plan, mut notes, bits } = match &own.source {
+        OwnSource::Synthetic(_) => {
+            return Err(About::Formula.complain("generated data has no columns with names", "remove target.formula"));
+        }
         OwnSource::Sites(files) => {
-            let schemas = files.iter().map(|(_, file)| file.schema()).collect::<Result<Vec<_>, _>>().map_err(read)?;
-            let schema = Schema::common(&schemas);
-            let table = |(name, file): &(String, DataFile)| Ok((name.clone(), file.table(Some(&schema))?.with_kinds(&schema)?));
-            (files.iter().map(table).collect::<Result<_, FormatError>>().map_err(read)?, schema)
+            let table = |(k, (name, file)): (usize, &(String, DataFile))| {
+                Ok((name.clone(), file.table(None).map_err(|e| About::File(k).complain(e, READ))?))
+            };
+            let tables = files.iter().enumerate().map(table).collect::<Result<Vec<_>, Complaint>>()?;
+            agree_on_kinds(own, formula, tables, false)?
         }
         OwnSource::File { file, clients, scheme, rows } => {
-            let schema = file.schema().map_err(read)?;
-            let mut table = file.table(Some(&schema)).map_err(read)?;
+            let read = |e: FormatError| About::File(0).complain(e, READ);
+            let mut table = file.table(None).map_err(read)?;
             let kept = rows.filter(|rows| *rows < table.rows()).map(|rows| partition::subset(table.rows(), rows, seed));
             if let Some(kept) = &kept {
                 table = table.select(kept);
             }
-            let plan = formula::parse(formula, &schema).map_err(|e| (e.to_string(), FORMULA))?;
-            let labels = crate::data::response(&table, &plan.response).map_err(encode)?;
-            let classes = (!matches!(plan.response, crate::data::Response::Value { .. })).then(|| vec!["0".into(), "1".into()]);
+            let mut whole = agree_on_kinds(own, formula, vec![("the file".into(), table)], true)?;
+            let Some((_, table)) = whole.sites.pop() else { return Err(About::Data.complain("there are no clients", DEAL)) };
+            let labels = crate::data::response(&table, &whole.plan.response).map_err(encode)?;
+            let classes = (!matches!(whole.plan.response, Response::Value { .. })).then(|| vec!["0".into(), "1".into()]);
             let (scheme, groups) = match scheme {
                 Scheme::Natural(Some(column)) => {
                     let mut groups = file.groups(column).map_err(read)?;
@@ -379,11 +530,11 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
                 other => (other.clone(), None),
             };
             let labelled = Dataset { features: Features::Dense(Vec::new()), labels, classes, columns: Vec::new(), groups };
-            let dealt = partition::split(&labelled, &scheme, *clients, seed).map_err(|e| (e.to_string(), DEAL))?;
-            (dealt.names.into_iter().zip(dealt.rows.iter().map(|rows| table.select(rows))).collect(), schema)
+            let dealt = partition::split(&labelled, &scheme, *clients, seed).map_err(|e| About::Data.complain(e, DEAL))?;
+            let bits = (whole.bits.0 * dealt.rows.len() as u64, whole.bits.1 * dealt.rows.len() as u64);
+            Tables { sites: dealt.names.into_iter().zip(dealt.rows.iter().map(|rows| table.select(rows))).collect(), bits, ..whole }
         }
     };
-    let plan = formula::parse(formula, &schema).map_err(|e| (e.to_string(), FORMULA))?;
     let mut tests = Vec::new();
     for (k, (name, table)) in sites.iter_mut().enumerate() {
         let (learn, test) = hold_out(table.rows(), own.test, seed, k as u64);
@@ -398,18 +549,17 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         None
     } else {
         let rows = federation.encode_more(&tests, &plan).map_err(encode)?;
-        let complain = |e: DataError| (format!("the rows held out: {e}"), READ);
+        let complain = |e: DataError| About::Data.complain(format!("the rows held out: {e}"), READ);
         Some(HeldOut { design: Design::dense(rows.cells, rows.columns).map_err(complain)?, labels: rows.response, kind: own.kind })
     };
-    let mut notes = federation.notes.clone();
+    notes.splice(0..0, federation.notes.iter().cloned());
     if let Some(held) = &held_out {
         notes.push(format!("{} rows are held out, to test on.", held.labels.len()));
     }
-    // Every site says of every column what kind it is, and hears what all agreed on: a byte each.
-    let kinds = 8 * (schema.columns.len() * sites.len()) as u64;
     let mut clients = Vec::new();
     for site in federation.sites {
-        let design = Design::dense(site.cells, site.columns).map_err(|e| (format!("client \"{}\": {e}", site.name), READ))?;
+        let complain = |e: DataError| About::Data.complain(format!("client \"{}\": {e}", site.name), READ);
+        let design = Design::dense(site.cells, site.columns).map_err(complain)?;
         clients.push((site.name, design, site.response));
     }
     Ok(Sites {
@@ -418,7 +568,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         columns: federation.parameters,
         classes: None,
         notes,
-        bits: (federation.exchanged_bits_up + kinds, federation.exchanged_bits_down + kinds),
+        bits: (federation.exchanged_bits_up + bits.0, federation.exchanged_bits_down + bits.1),
         held_out,
     })
 }

@@ -19,8 +19,8 @@ pub(super) fn separator(text: &str) -> u8 {
     *b"\t;,".iter().max_by_key(|s| first.bytes().filter(|b| b == *s).count()).unwrap_or(&b',')
 }
 
-/// The schema of a file with a header: columns of numbers are numbers (of zeros and ones, binary), others categories; `?`, `NA` and
-/// an empty field mean "missing".
+/// The schema of a file with a header: columns of numbers are numbers (of zeros and ones, binary), others categories; one of
+/// [`crate::data::MISSING`] means "missing".
 pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
     let separator = separator(text);
     let mut reader = ::csv::ReaderBuilder::new().trim(::csv::Trim::All).flexible(true).delimiter(separator).from_reader(text.as_bytes());

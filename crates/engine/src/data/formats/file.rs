@@ -1,12 +1,13 @@
 //! Open a file of your own, by the ending of its name or by a stated format.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::npy::{self, Array};
 use super::{At, FormatError, Labels, cifar, covtype, csv, idx, libsvm, npz, parquet, read};
 use crate::data::dataset::Dataset;
-use crate::data::{Column, Schema, Table, TableError};
+use crate::data::{Column, Schema, Table, TableError, utf8};
 use crate::suggest::did_you_mean;
 
 /// The most classes that are guessed; more different labels than this are numbers.
@@ -146,12 +147,7 @@ impl DataFile {
         let numbers: Vec<String> = (0..=255).map(|k| k.to_string()).collect();
         let from = |first: usize| numbers[first..].iter().map(String::as_str).collect::<Vec<_>>();
         let data = match self.format()? {
-            Format::Csv | Format::Parquet => {
-                let table = self.table(None)?;
-                let table = leave_out.map_or_else(|| table.clone(), |column| table.without(column));
-                let last = table.specs().last().map_or("", |column| column.name.as_str());
-                csv::dataset(&table, self.response.as_deref().unwrap_or(last), &Labels::Numbers)?
-            }
+            Format::Csv | Format::Parquet => return self.dataset_of(&self.table(None)?, leave_out),
             Format::Libsvm => libsvm::parse(&bytes()?, &file, self.columns, &Labels::Numbers)?,
             Format::Npy => last_column(npy::parse(&bytes()?, &file)?, file)?,
             Format::Npz => {
@@ -173,6 +169,17 @@ impl DataFile {
             Format::Covtype => covtype::parse(&bytes()?, &file, &from(1))?,
         };
         Ok(with_numbers(data))
+    }
+
+    /// The rows of a table of this file as features and labels.
+    pub fn dataset_of(&self, table: &Table, leave_out: Option<&str>) -> Result<Dataset, FormatError> {
+        let table = leave_out.map_or(Cow::Borrowed(table), |column| Cow::Owned(table.without(column)));
+        Ok(with_numbers(csv::dataset(&table, self.response_of(&table), &Labels::Numbers)?))
+    }
+
+    /// The column of a table of this file that is the response.
+    pub fn response_of<'a>(&'a self, table: &'a Table) -> &'a str {
+        self.response.as_deref().unwrap_or_else(|| table.specs().last().map_or("", |column| column.name.as_str()))
     }
 
     /// The values of a column of a text or Parquet file, as the names of groups and the group of each row.
@@ -208,7 +215,7 @@ pub fn open(path: &Path, response: Option<&str>) -> Result<Dataset, FormatError>
 }
 
 fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, FormatError> {
-    std::str::from_utf8(bytes).map_err(|error| FormatError::Unreadable { file: file.into(), problem: error.to_string() })
+    Ok(utf8(bytes, file)?)
 }
 
 /// The last column of an array as labels.

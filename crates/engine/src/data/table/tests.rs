@@ -40,7 +40,7 @@ fn another_separator_and_no_header() {
     let windows = Table::parse("1;x\r\n2;y\r\n\r\n3;\"two\nlines\"\r\n4;y\r\n", "b.txt", &schema).unwrap();
     assert_eq!((0..4).map(|row| windows.place(row)).collect::<Vec<_>>(), [1, 2, 4, 6].map(At::Line));
     let wrong = Table::parse("1,x\n", "b.txt", &schema).unwrap_err().to_string();
-    assert_eq!(wrong, "b.txt, line 1: 1 fields where 2 are expected: check the separator and the line's end");
+    assert_eq!(wrong, "b.txt, line 1: 1 fields where 2 are expected: check the separator, decimal commas and the line's end");
 }
 
 #[test]
@@ -48,7 +48,10 @@ fn a_wrong_field_is_named_with_its_line_and_column() {
     let header = "age,town,pain,ill,chol\n30,Bonn,4,1,200\n";
     let ending = "; write a missing value as ? or an empty field or NA";
     assert_eq!(refusal(&format!("{header}x1,Bonn,4,1,9\n")), format!("a.csv, line 3, column `age`: `x1` is not a finite number{ending}"));
-    assert_eq!(refusal(&format!("{header}NaN,Bonn,4,1,9\n")), format!("a.csv, line 3, column `age`: `NaN` is not a finite number{ending}"));
+    assert_eq!(
+        refusal(&format!("{header}1e400,Bonn,4,1,9\n")),
+        format!("a.csv, line 3, column `age`: `1e400` is not a finite number{ending}")
+    );
     assert_eq!(refusal(&format!("{header}130,Bonn,4,1,9\n")), format!("a.csv, line 3, column `age`: `130` is not within 0 to 120{ending}"));
     let codes = "one of 4 (none), 1 (typical)";
     assert_eq!(refusal(&format!("{header}30,Bonn,3,1,9\n")), format!("a.csv, line 3, column `pain`: `3` is not {codes}{ending}"));
