@@ -75,7 +75,7 @@ pub enum Command {
     Serve(ServeCommand),
     /// Join a run as one of its sites.
     #[command(
-        after_help = "Example:\n  consilience join --server trials.example.org:7461 --site va --data va.data --certs certs/va --state state\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the data is wrong; 4 the server was away for too long, or stopped before the end; 5 the server refuses this site, or does not mean the same target."
+        after_help = "Example:\n  consilience join --server trials.example.org:7461 --site va --data va.data --certs certs/va --state state\n\nExit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or the data is wrong; 4 the server was away for too long, or stopped before the end; 5 the server refuses this site, or does not mean the same target; 130 Ctrl-C stopped it."
     )]
     Join(JoinCommand),
     /// Document every field of a config.

@@ -175,6 +175,7 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         Ok(false) => Err(Failure::Lost("the server ended the run before its end".into())),
         Err(JoinError::Site(SiteError::Config(error))) => Err(Failure::Config(error)),
         Err(JoinError::Site(error @ (SiteError::Refused(_) | SiteError::Disagree(_)))) => Err(Failure::Refused(error.to_string())),
+        Err(stopped @ JoinError::Stopped) => Err(Failure::Interrupted(Some(stopped.to_string()))),
         Err(error @ JoinError::Away { .. }) => Err(Failure::Lost(error.to_string())),
         Err(other) => Err(Failure::Other(other.to_string())),
     }

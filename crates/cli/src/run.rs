@@ -190,13 +190,10 @@ pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -
     }
     say(&text)?;
     match (written, place) {
-        (Err(error), Some(Place::Usual(_))) => {
-            note(&format!("warning: the run was not kept: {error}\n"));
-            Ok(())
-        }
-        (Err(error), _) => Err(error.into()),
-        (Ok(()), _) => Ok(()),
-    }?;
+        (Err(error), Some(Place::Usual(_))) => note(&format!("warning: the run was not kept: {error}\n")),
+        (Err(error), _) => return Err(error.into()),
+        (Ok(()), _) => {}
+    }
     if record.interrupted { Err(Failure::Interrupted(None)) } else { Ok(()) }
 }
 

@@ -46,7 +46,7 @@ impl Drop for Folder {
 
 /// A table of one column beside `age` and `ill`, each cell made from its row.
 fn table(name: &str, rows: usize, cell: impl Fn(usize) -> String) -> String {
-    let row = |k: usize| format!("{};{};{}\n", 30 + k * 7 % 23, cell(k), u8::from(k % 3 == 0));
+    let row = |k: usize| format!("{};{};{}\n", 30 + k * 7 % 23, cell(k), u8::from(k.is_multiple_of(3)));
     format!("age;{name};ill\n{}", (0..rows).map(row).collect::<String>())
 }
 
@@ -134,7 +134,7 @@ fn a_site_that_lacks_a_column_is_named() {
 #[test]
 fn perfect_collinearity_is_named() {
     let rows = |first: usize| {
-        let row = |k: usize| format!("{},{},{},{}\n", 50 + k * k % 17, 2 * (50 + k * k % 17) + 1, k % 5, u8::from(k % 3 == 0));
+        let row = |k: usize| format!("{},{},{},{}\n", 50 + k * k % 17, 2 * (50 + k * k % 17) + 1, k % 5, u8::from(k.is_multiple_of(3)));
         format!("kg,half_kg,dose,ill\n{}", (first..first + 12).map(row).collect::<String>())
     };
     let folder = Folder::new("collinear").with("north.csv", rows(0)).with("south.csv", rows(12));

@@ -197,7 +197,7 @@ fn wrong_files_are_named_with_their_line() {
     assert_eq!(config("age,y\n0.1,1\n0.3,0\n", "").unwrap().parameters, ["intercept", "age"]);
     assert_eq!(config("y,age\n1,0.1\n", "response = \"y\"").unwrap().parameters, ["intercept", "age"]);
     let refused = |content: &str, more: &str| config(content, more).unwrap_err().to_string();
-    assert!(refused("age,y\n0.1,1\nx,0\n", "").contains("line 3, column 1: \"x\" is not a finite number"));
+    assert!(refused("age,y\n0.1,1\nx,0\n", "").contains("line 3, column 1 (age): \"x\" is not a finite number"));
     assert!(refused("age,y\n0.1,1\n0.1\n", "").contains("line 3 has 1 cells"));
     assert!(refused("age,y\n0.1,2\n", "").contains("labels must be 0 or 1"));
     assert!(refused("age,y\n", "").contains("has no rows"));
