@@ -14,7 +14,7 @@ from ._diagnostics import Diagnostic
 from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
 from ._listing import fields, samplers
 from ._model import AnyModel, Batch, Model
-from ._result import Result, Summary
+from ._result import Prediction, Result, Summary, load
 from ._sample import heart, sample
 from .compressors import Compressor, compressor
 from .errors import (
@@ -43,6 +43,7 @@ __all__ = [
     "InterruptedWarning",
     "Law",
     "Model",
+    "Prediction",
     "Refused",
     "Reproduction",
     "Result",
@@ -54,6 +55,7 @@ __all__ = [
     "exact",
     "fields",
     "heart",
+    "load",
     "measures",
     "network",
     "reproduce",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from . import _consilience
 from ._diagnostics import Diagnostic, diagnostics
+from ._tables import columns_of
 
 if TYPE_CHECKING:
     import xarray
@@ -56,6 +57,37 @@ class Summary(Mapping[str, npt.NDArray[np.float64]]):
         for name, mean, sd, lower, upper, rhat, bulk, tail in zip(self.parameters, *list(self.values())[:7]):
             lines.append(f"{name:<{width}} {mean:>8.3f} {sd:>7.3f} {lower:>8.3f} {upper:>8.3f} {rhat:>6.3f} {bulk:>7.0f} {tail:>7.0f}")
         return "\n".join([*lines, *(f"WARNING: {warning}" for warning in self.warnings)])
+
+
+class Prediction:
+    """What a run says of new rows, averaged over its draws.
+
+    ``mean``, ``lower`` and ``upper`` have one number for each row, or for softmax regression one for each row and class; the intervals hold 89%. Those of
+    probabilities show how far the draws disagree; those of a number are of a new response, noise included.
+    """
+
+    def __init__(self, mean: npt.NDArray[np.float64], lower: npt.NDArray[np.float64], upper: npt.NDArray[np.float64], facts: str) -> None:
+        told = json.loads(facts)
+        #: ``"probability"``, ``"response"`` or ``"class probabilities"``.
+        self.predicts: str = told["predicts"]
+        flat = self.predicts != "class probabilities"
+        self.mean, self.lower, self.upper = (numbers[:, 0] if flat else numbers for numbers in (mean, lower, upper))
+        #: What is explained, such as ``"num > 0"``, where that is known.
+        self.explained: str | None = told["explained"]
+        #: The values of a response that has classes, in the order of the columns.
+        self.classes: list[str] | None = told["classes"]
+        #: What was missing and imputed, in sentences.
+        self.notes: list[str] = told["notes"]
+        #: How well the rows are predicted whose response is known: ``rows``, ``negative_log_likelihood``, ``accuracy``, ``brier``, ``root_mean_square``.
+        self.scores: dict[str, Any] | None = told["scores"]
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        what = self.predicts if self.explained is None else f"{self.predicts} of {self.explained}"
+        scored = "" if self.scores is None else f"; minus log-likelihood {self.scores['negative_log_likelihood']:.3f} a row of {self.scores['rows']}"
+        return "\n".join([f"<consilience.Prediction {what}: {len(self)} rows{scored}>", *self.notes])
 
 
 class Result:
@@ -154,8 +186,27 @@ class Result:
             return arviz.InferenceData(posterior=posterior, sample_stats=beside)
         return xarray.DataTree.from_dict({"posterior": posterior, "sample_stats": beside})
 
+    def predict(self, table: Any, site: str | None = None) -> Prediction:
+        """Predict raw rows: a table with the columns, words and gaps of those that were sampled from, in any form that :func:`consilience.sample` takes.
+
+        >>> import consilience
+        >>> sites = {"a": {"dose": [1.0, 2.0, 4.0], "sex": ["f", "m", "m"], "ill": [0, 1, 1]}, "b": {"dose": [3.0, 2.5], "sex": ["m", "f"], "ill": [1, 0]}}
+        >>> result = consilience.sample("ill == 1 ~ dose + sex", sites, seed=3, iterations=1000, progress=False)
+        >>> found = result.predict({"dose": [1.0, 4.0, None], "sex": ["f", "m", "m"]})
+        >>> found.mean.shape, bool(found.mean[0] < found.mean[1]), found.notes
+        ((3,), True, ['dose: 1 of 3 values are missing, imputed by the federated mean.'])
+
+        Args:
+            table: the rows. The response may be left out; where it is there, the predictions are scored.
+            site: the site of all rows, where sites have effects and no column says it.
+
+        Raises:
+            DataError: a column is missing, a level is unknown, a value is none; ``Error``: the model says nothing of rows.
+        """
+        return Prediction(*self._run.predict(columns_of(table, "the rows"), site))
+
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a run directory, report included. ``consilience summary FOLDER`` shows it, ``az.from_zarr(FOLDER / "draws.zarr")`` opens it. Nothing is overwritten."""
+        """Write a run directory, report included. ``consilience summary FOLDER`` shows it, ``consilience predict FOLDER`` predicts from it, :func:`consilience.load` reads it, ``az.from_zarr(FOLDER / "draws.zarr")`` opens its draws. Nothing is overwritten."""
         self._run.save(os.fspath(folder))
         return Path(folder)
 
@@ -175,8 +226,42 @@ class Result:
             "digest": self.digest,
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), *self._run.parts())
+
+    def __copy__(self) -> "Result":
+        return type(self)(self._run)  # which nobody can change
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Result":
+        return type(self)(self._run)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return self._run is other._run or (self.digest, self._run.facts) == (other.digest, other._run.facts)
+
+    def __hash__(self) -> int:
+        return hash((self.digest, self._run.facts))
+
     def __repr__(self) -> str:
         chains, draws, _ = self.draws.shape
         head = f"{self.sampler}: {draws} draws of each of {chains} chains, {len(self.parameters)} parameters, {len(self.sites)} sites"
         sent = f"{self.bits['up'] / 8e3:.1f} kB up, {self.bits['down'] / 8e3:.1f} kB down"
         return "\n".join([f"<consilience.Result {head}; {sent}>", *(f"WARNING: {warning}" for warning in self.warnings)])
+
+
+def load(folder: str | os.PathLike[str]) -> Result:
+    """Read a run directory: one that :meth:`Result.save` wrote, or ``consilience run --out FOLDER``, or the main job.
+
+    >>> import consilience, tempfile
+    >>> result = consilience.heart(iterations=2000, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     consilience.load(result.save(f"{folder}/run")) == result
+    True
+    """
+    return Result(_consilience.load(os.fspath(folder)))
+
+
+def _restored(kind: type[Result], *parts: Any) -> Result:
+    """The result of a pickle."""
+    return kind(_consilience.unpack(*parts))

@@ -38,7 +38,7 @@ pub enum Command {
     Report(ReportCommand),
     /// Predict new rows from the draws of a run directory.
     #[command(
-        after_help = "Example:\n  consilience predict runs/mine --data new.csv\n\nThe file's header names the parameters' columns, in any order and without the intercept; numbers are on the scale on which the model saw them."
+        after_help = "Example:\n  consilience predict runs/mine --data new.csv\n\nThe rows are raw, as in the files that the run was made from: the same columns (in any order), words, numbers and marks of missing values, CSV or Parquet. The run's own coding, means and imputation are applied to them. The response may be left out; where it is there, the predictions are scored. With effects of sites a column `site` names each row's site, or --site that of all."
     )]
     Predict(PredictCommand),
     /// Print the exact law of a sampler on a Gaussian target: its bias at this step, without sampling.
@@ -252,9 +252,12 @@ pub struct ReportCommand {
 pub struct PredictCommand {
     /// The run directory.
     pub dir: PathBuf,
-    /// The new rows, a CSV file with a header.
+    /// The new rows, a CSV or Parquet file with the columns of the run's own files.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
+    /// The site of all rows, where the model has effects of sites and no column says it.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -149,9 +149,7 @@ impl<'a> Answer<'a> {
 
     fn held_out(&self) -> String {
         let Some(scores) = self.live.and_then(|live| live.held_out) else { return String::new() };
-        let each = [("accuracy", scores.accuracy), ("Brier score", scores.brier), ("root mean square error", scores.root_mean_square)];
-        let each: Vec<String> = each.iter().filter_map(|(name, score)| score.map(|score| format!("{name} {score:.3}, "))).collect();
-        format!("\nHeld out: {} rows; {}minus log-likelihood {:.3} a row.\n", scores.rows, each.concat(), scores.negative_log_likelihood)
+        format!("\nHeld out: {}.\n", score_words(&scores))
     }
 
     fn sent(&self) -> String {
@@ -285,14 +283,26 @@ impl<'a> Answer<'a> {
             bits["paper_up"] = json!(live.published);
             (bits["survey_up"], bits["survey_down"]) = (json!(live.survey.0), json!(live.survey.1));
             (bits["moments_up"], bits["moments_down"]) = (json!(live.moments.0), json!(live.moments.1));
-            value["held_out"] = json!(live.held_out.map(|scores| json!({
-                "rows": scores.rows, "negative_log_likelihood": number(scores.negative_log_likelihood),
-                "accuracy": scores.accuracy, "brier": scores.brier, "root_mean_square": scores.root_mean_square,
-            })));
+            value["held_out"] = json!(live.held_out.map(scores_value));
             value["run_directory"] = json!(live.folder.as_ref().map(|path| path.display().to_string()));
         }
         format!("{value:#}\n")
     }
+}
+
+/// How well rows are predicted, in words.
+pub fn score_words(scores: &Scores) -> String {
+    let each = [("accuracy", scores.accuracy), ("Brier score", scores.brier), ("root mean square error", scores.root_mean_square)];
+    let each: Vec<String> = each.iter().filter_map(|(name, score)| score.map(|score| format!("{name} {score:.3}, "))).collect();
+    format!("{} rows; {}minus log-likelihood {:.3} a row", scores.rows, each.concat(), scores.negative_log_likelihood)
+}
+
+/// The same as JSON.
+pub fn scores_value(scores: Scores) -> Value {
+    json!({
+        "rows": scores.rows, "negative_log_likelihood": number(scores.negative_log_likelihood),
+        "accuracy": scores.accuracy, "brier": scores.brier, "root_mean_square": scores.root_mean_square,
+    })
 }
 
 /// What QLSD's published formula (natural logarithms, no headers) counts for the compressed gradients, where all clients use `qsgd`.

@@ -167,14 +167,60 @@ fn the_main_job_is_kept_and_the_next_one_beside_it() {
     assert_eq!((record.parameters.len(), record.reference.as_ref().map(|r| r.length())), (22, Some(4000)));
     assert_eq!(table(&succeed(&folder, &["summary", "runs/heart-disease-4"])), table(&first));
 
-    let header: Vec<String> = record.parameters[1..].to_vec();
-    std::fs::write(folder.join("new.csv"), format!("{}\n{}\n", header.join(","), vec!["0.5"; 21].join(","))).unwrap();
-    let answer = json(&folder, &["predict", "runs/heart-disease-4", "--data", "new.csv", "--json"]);
-    let at = |key: &str| answer[key][0].as_f64().unwrap();
-    assert!(0.0 < at("lower") && at("lower") < at("mean") && at("mean") < at("upper") && at("upper") < 1.0, "{answer}");
-    std::fs::write(folder.join("short.csv"), format!("{}\n{}\n", header[2..].join(","), vec!["0.5"; 19].join(","))).unwrap();
-    let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", "short.csv"]);
-    assert!(complaint.contains(&format!("lacks the columns \"{}\", \"{}\";", header[0], header[1])), "{complaint}");
+    // The hospitals' own files are predicted: raw, without a header line, with their gaps.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/heart-disease/processed.cleveland.data");
+    let file = file.to_str().unwrap();
+    let answer = json(&folder, &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland", "--json"]);
+    assert_eq!((answer["rows"].as_u64(), answer["explained"].as_str()), (Some(303), Some("num > 0")));
+    let at = |key: &str, row: usize| answer[key][row].as_f64().unwrap();
+    for row in 0..303 {
+        assert!(0.0 < at("lower", row) && at("lower", row) < at("mean", row) && at("upper", row) < 1.0, "{row}: {answer}");
+    }
+    assert!(answer["scores"]["accuracy"].as_f64().unwrap() > 0.75, "{}", answer["scores"]);
+    let text = succeed(&folder, &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland"]);
+    assert!(
+        text.starts_with("Predicted: the probability that num > 0;")
+            && text.contains("\nWhere the response is known: 303 rows; accuracy 0.")
+    );
+    let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", file]);
+    assert!(complaint.contains("add a column `site`") && complaint.contains("--site"), "{complaint}");
+    // Without its encoding the run cannot know what raw columns mean.
+    std::fs::remove_file(folder.join("runs/heart-disease-4/encoding.json")).unwrap();
+    let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland"]);
+    assert!(complaint.contains("does not say how its columns were coded") && complaint.contains("run it again"), "{complaint}");
+}
+
+/// Raw columns are standardised by the run's own means: far from zero, none of these would be within reach of the model otherwise.
+#[test]
+fn raw_rows_are_predicted_after_a_formula() {
+    let folder = folder("formula");
+    let rows = |from: usize| {
+        let row = |k: usize| format!("{},{},{}\n", 150 + (k * 37) % 53, ["f", "m"][k % 2], ["no", "yes"][usize::from((k * 37) % 53 > 26)]);
+        std::iter::once("dose,sex,ill\n".to_owned()).chain((from..from + 40).map(row)).collect::<String>()
+    };
+    std::fs::write(folder.join("a.csv"), rows(0)).unwrap();
+    std::fs::write(folder.join("b.csv"), rows(40)).unwrap();
+    let config = "[target]\nformula = \"ill == yes ~ dose + sex\"\n[[client]]\nfile = \"a.csv\"\n[[client]]\nfile = \"b.csv\"\n\
+                  [sampler]\nname = \"lmc\"\n[run]\niterations = 2000\n";
+    std::fs::write(folder.join("formula.toml"), config).unwrap();
+    succeed(&folder, &["run", "formula.toml", "--out", "kept"]);
+    std::fs::write(folder.join("new.csv"), "sex,dose\nf,150\nm,202\nf,NA\n").unwrap();
+    let answer = json(&folder, &["predict", "kept", "--data", "new.csv", "--json"]);
+    let mean: Vec<f64> = answer["mean"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect();
+    assert!(mean[0] < 0.1 && mean[1] > 0.9 && (0.1..0.9).contains(&mean[2]), "{mean:?}");
+    assert_eq!(answer["scores"], Value::Null);
+    assert_eq!(answer["notes"][0], "dose: 1 of 3 values are missing, imputed by the federated mean.");
+    let scores = json(&folder, &["predict", "kept", "--data", "b.csv", "--json"])["scores"].clone();
+    assert!(scores["rows"] == 40 && scores["accuracy"].as_f64().unwrap() > 0.9, "{scores}");
+    for (text, part) in [
+        ("sex,dose\nf,150\nx,160\n", "new.csv, line 3, column `sex`: no site has the level `x`: the levels are f, m"),
+        ("sex,dos\nf,150\n", "new.csv, line 1: there is no column `dose`: did you mean `dos`?"),
+        ("sex,dose\nf,high\n", "new.csv, line 2, column `dose`: `high` is not a finite number"),
+    ] {
+        std::fs::write(folder.join("new.csv"), text).unwrap();
+        let complaint = refuse(&folder, &["predict", "kept", "--data", "new.csv"]);
+        assert!(complaint.contains(part), "{complaint}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod conductor;
 pub mod config;
 pub mod data;
 pub mod draws;
+pub mod encoding;
 pub mod exact;
 pub mod growth;
 pub mod held_out;

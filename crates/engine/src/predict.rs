@@ -1,14 +1,25 @@
 //! Predict new rows: average over the draws what each of them says, and tell how far they disagree.
+//!
+//! Rows are raw, as those that the run was made from: its encoding is kept, and applied to them. Rows
+//! of a run that was made from plain numbers are such numbers.
+
+use std::path::Path;
 
 use consilience_core::lanes::{exp, sigmoid};
 use consilience_core::linalg::dot;
-use consilience_core::measure::{equal_tailed, mean, normal_quantile};
+use consilience_core::measure::{PredictiveError, equal_tailed, mean, normal_quantile};
+use consilience_core::model::{Arithmetic, Design};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::{Config, ModelConfig, RowsModel};
+use crate::config::{Config, ModelConfig, OwnData, RowsModel, Source};
+use crate::data::Table;
+use crate::data::formats::{DataFile, Format};
 use crate::draws::Draws;
-use crate::numbers::Numbers;
+use crate::encoding::{Encoding, EncodingError};
+use crate::held_out::{HeldOut, Scores};
+use crate::numbers::{self, Numbers};
 use crate::record::Record;
 
 /// Why rows cannot be predicted.
@@ -23,6 +34,38 @@ pub enum PredictError {
     /// The run has no draws.
     #[error("the run directory has no draws to predict from")]
     NoDraws,
+    /// The run's columns were coded, and how was not kept.
+    #[error(
+        "the run does not say how its columns were coded (it was made by an older version): run it again, e.g. \
+         `consilience run {config} --out NEW`, and predict from that"
+    )]
+    NoEncoding {
+        /// The run's config.
+        config: String,
+    },
+    /// The run's config cannot be read, and nothing else says what its model is.
+    #[error("the run does not say how its columns were coded, and its config is not understood: {problem}")]
+    Config {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The encoding is that of another run.
+    #[error("encoding.json has the columns {found}, where the run has the parameters {expected}: it belongs to another run")]
+    OtherEncoding {
+        /// Its columns.
+        found: String,
+        /// The run's.
+        expected: String,
+    },
+    /// Rows that cannot be encoded.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+    /// Rows that are no plain numbers.
+    #[error("{problem}")]
+    Numbers {
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The config and the draws are not of one run.
     #[error("the run has {found} parameters where its model has {expected}")]
     Parameters {
@@ -32,29 +75,35 @@ pub enum PredictError {
         expected: usize,
     },
     /// There is no header.
-    #[error("the file has no header: its first line must name the columns, which are {columns}")]
+    #[error("{file}: there is no header: its first line must name the columns, which are {columns}")]
     NoHeader {
+        /// The file.
+        file: String,
         /// The columns that are needed.
         columns: String,
     },
     /// Columns are missing.
-    #[error("the file lacks the columns {missing}; it has {found}")]
+    #[error("{file}, line 1: it lacks the columns {missing}; it has {found}")]
     Missing {
+        /// The file.
+        file: String,
         /// The columns.
         missing: String,
         /// What there is.
         found: String,
     },
     /// A column is there twice.
-    #[error("the file has the column \"{name}\" twice")]
+    #[error("{file}, line 1: the column \"{name}\" stands there twice")]
     Twice {
+        /// The file.
+        file: String,
         /// The column.
         name: String,
     },
 }
 
 /// What is predicted.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
     /// The probability of the label 1.
     Probability,
@@ -65,6 +114,42 @@ pub enum Response {
     },
     /// The probability of every class.
     Classes(usize),
+}
+
+impl Response {
+    /// What a model says of a row, if it says anything.
+    pub fn of(kind: RowsModel) -> Option<Response> {
+        match kind {
+            RowsModel::Isotropic => None,
+            RowsModel::Logistic => Some(Response::Probability),
+            RowsModel::Linear { noise_variance } => Some(Response::Number { noise_variance }),
+            RowsModel::Softmax { classes, .. } => Some(Response::Classes(classes)),
+        }
+    }
+
+    /// How many numbers a row's prediction has.
+    fn outputs(self) -> usize {
+        if let Response::Classes(classes) = self { classes } else { 1 }
+    }
+
+    fn model(self) -> RowsModel {
+        match self {
+            Response::Probability => RowsModel::Logistic,
+            Response::Number { noise_variance } => RowsModel::Linear { noise_variance },
+            Response::Classes(classes) => RowsModel::Softmax { classes, arithmetic: Arithmetic::default() },
+        }
+    }
+}
+
+/// Rows to be predicted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    /// The cells of the design, row by row.
+    pub cells: Vec<f64>,
+    /// Rows whose response is known, and what it is.
+    pub labels: Vec<(usize, f64)>,
+    /// What was imputed, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// What the draws say of one number.
@@ -86,43 +171,78 @@ pub struct Predictor<'a> {
     /// The columns of the design, an intercept among them.
     columns: Vec<String>,
     intercept: bool,
+    encoding: Option<&'a Encoding>,
 }
 
 impl<'a> Predictor<'a> {
-    /// From a run and its config.
-    pub fn new(config: &Config, record: &'a Record) -> Result<Self, PredictError> {
-        let none = |model: &str| Err(PredictError::NoResponse { model: model.into() });
-        let (kind, intercept) = match &config.target.model {
-            ModelConfig::Builtin(_) => (RowsModel::Logistic, record.parameters.first().is_some_and(|name| name == "intercept")),
-            ModelConfig::Named(named) => (named.kind, named.intercept),
-            ModelConfig::Own(own) => {
-                (own.kind, record.parameters.first().is_some_and(|name| own.intercept && name.starts_with("intercept")))
-            }
-            ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
-            ModelConfig::External(_) => return none("external"),
-            ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
-        };
-        let response = match kind {
-            RowsModel::Isotropic => return none("isotropic"),
-            RowsModel::Logistic => Response::Probability,
-            RowsModel::Linear { noise_variance } => Response::Number { noise_variance },
-            RowsModel::Softmax { classes, .. } => Response::Classes(classes),
+    /// From a run that was kept.
+    pub fn new(record: &'a Record) -> Result<Self, PredictError> {
+        let (response, intercept, columns) = match &record.encoding {
+            Some(encoding) => (encoding.outcome(), false, encoding.columns()),
+            None => plain(record)?,
         };
         if record.draws.length() == 0 {
             return Err(PredictError::NoDraws);
         }
-        let columns: Vec<String> = match response {
-            Response::Classes(classes) => {
-                let first = &record.parameters[..record.parameters.len() / classes];
-                first.iter().map(|name| name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned()).collect() // `column[class]`
-            }
-            _ => record.parameters.clone(),
-        };
-        let expected = columns.len() * if let Response::Classes(classes) = response { classes } else { 1 };
+        let expected = columns.len() * response.outputs();
         if expected != record.draws.dim() {
             return Err(PredictError::Parameters { found: record.draws.dim(), expected });
         }
-        Ok(Predictor { draws: &record.draws, response, columns, intercept })
+        let fits = |(column, name): (&String, &String)| name == column || name.starts_with(&format!("{column}["));
+        if !columns.iter().zip(&record.parameters).all(fits) {
+            let (found, expected) = (columns.join(", "), record.parameters.join(", "));
+            return Err(PredictError::OtherEncoding { found, expected });
+        }
+        Ok(Predictor { draws: &record.draws, response, columns, intercept, encoding: record.encoding.as_ref() })
+    }
+
+    /// How the run's raw rows became numbers, where they did not come as such.
+    pub fn encoding(&self) -> Option<&Encoding> {
+        self.encoding
+    }
+
+    /// Read rows from a file. All of them are of this site, where one is named and sites have effects.
+    pub fn read(&self, path: &Path, site: Option<&str>) -> Result<Rows, PredictError> {
+        if let Some(encoding) = self.encoding {
+            let encoded = encoding.read(path, site)?;
+            return Ok(Rows { cells: encoded.cells, labels: encoded.labels, notes: encoded.notes });
+        }
+        let file = path.display().to_string();
+        let table = match DataFile::new(path).format() {
+            Ok(Format::Parquet) => DataFile::new(path).table(None).map_err(|e| e.to_string()).and_then(|table| numbers::of(&table)),
+            _ => numbers::read(path),
+        };
+        self.plain_rows(&table.map_err(|problem| PredictError::Numbers { problem })?, &file, site)
+    }
+
+    /// Take rows of a table in memory.
+    pub fn rows(&self, table: &Table, site: Option<&str>) -> Result<Rows, PredictError> {
+        if let Some(encoding) = self.encoding {
+            let encoded = encoding.encode(table, site)?;
+            return Ok(Rows { cells: encoded.cells, labels: encoded.labels, notes: encoded.notes });
+        }
+        let numbers = numbers::of(table).map_err(|problem| PredictError::Numbers { problem: format!("{}: {problem}", table.file()) })?;
+        self.plain_rows(&numbers, table.file(), site)
+    }
+
+    fn plain_rows(&self, table: &Numbers, file: &str, site: Option<&str>) -> Result<Rows, PredictError> {
+        if let Some(site) = site {
+            return Err(EncodingError::NeedlessSite { site: site.into() }.into());
+        }
+        Ok(Rows { cells: self.design(table, file)?, labels: Vec::new(), notes: Vec::new() })
+    }
+
+    /// How well the rows whose response is known are predicted, where there are any.
+    pub fn score(&self, rows: &Rows) -> Result<Option<Scores>, String> {
+        if rows.labels.is_empty() {
+            return Ok(None);
+        }
+        let width = self.columns.len();
+        let cells = rows.labels.iter().flat_map(|(row, _)| &rows.cells[row * width..(row + 1) * width]).copied().collect();
+        let design = Design::dense(cells, width).map_err(|e| e.to_string())?;
+        let labels = rows.labels.iter().map(|(_, label)| *label).collect();
+        let held_out = HeldOut { design, labels, kind: self.response.model() };
+        held_out.score(self.draws).map_err(|e: PredictiveError| e.to_string())
     }
 
     /// What is predicted.
@@ -130,26 +250,27 @@ impl<'a> Predictor<'a> {
         self.response
     }
 
-    /// The columns that a table of new rows needs.
-    pub fn needed(&self) -> &[String] {
+    /// The columns that a table of plain numbers needs.
+    fn needed(&self) -> &[String] {
         &self.columns[usize::from(self.intercept)..]
     }
 
     /// The design of a table whose header names the columns, in any order; columns that the model does not know are left aside.
-    pub fn design(&self, table: &Numbers) -> Result<Vec<f64>, PredictError> {
+    fn design(&self, table: &Numbers, file: &str) -> Result<Vec<f64>, PredictError> {
+        let file = || file.to_owned();
         let quoted = |names: &[String]| names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
-        let Some(names) = &table.names else { return Err(PredictError::NoHeader { columns: quoted(self.needed()) }) };
+        let Some(names) = &table.names else { return Err(PredictError::NoHeader { file: file(), columns: quoted(self.needed()) }) };
         let (mut places, mut missing) = (Vec::new(), Vec::new());
         for name in self.needed() {
             let mut found = names.iter().enumerate().filter(|(_, n)| *n == name).map(|(k, _)| k);
             match (found.next(), found.next()) {
                 (Some(place), None) => places.push(place),
                 (None, _) => missing.push(name.clone()),
-                (Some(_), Some(_)) => return Err(PredictError::Twice { name: name.clone() }),
+                (Some(_), Some(_)) => return Err(PredictError::Twice { file: file(), name: name.clone() }),
             }
         }
         if !missing.is_empty() {
-            return Err(PredictError::Missing { missing: quoted(&missing), found: quoted(names) });
+            return Err(PredictError::Missing { file: file(), missing: quoted(&missing), found: quoted(names) });
         }
         let mut design = Vec::with_capacity(table.cells.len());
         for row in table.cells.chunks_exact(table.columns) {
@@ -166,7 +287,7 @@ impl<'a> Predictor<'a> {
     }
 
     fn predict_row(&self, row: &[f64], mass: f64) -> Vec<Prediction> {
-        let outputs = if let Response::Classes(classes) = self.response { classes } else { 1 };
+        let outputs = self.response.outputs();
         let mut values = vec![Vec::with_capacity(self.draws.chains() * self.draws.length()); outputs];
         let mut each = vec![0.0; outputs];
         for draw in self.draws.rows() {
@@ -192,6 +313,41 @@ impl<'a> Predictor<'a> {
     }
 }
 
+/// The model of a run whose rows were plain numbers, and its columns; a run whose columns were coded in a way that it does not tell is refused.
+fn plain(record: &Record) -> Result<(Response, bool, Vec<String>), PredictError> {
+    const FILE: &str = "config.toml";
+    let source = Source { file: FILE.into(), folder: ".".into(), text: record.config.clone() };
+    let config = Config::parse(source).map_err(|e| PredictError::Config { problem: e.to_string() })?;
+    let none = |model: &str| Err(PredictError::NoResponse { model: model.into() });
+    let (kind, intercept) = match &config.target.model {
+        ModelConfig::Builtin(_) | ModelConfig::Named(_) => return Err(PredictError::NoEncoding { config: FILE.into() }),
+        ModelConfig::Own(own) if is_coded(own) => return Err(PredictError::NoEncoding { config: FILE.into() }),
+        ModelConfig::Own(own) => (own.kind, record.parameters.first().is_some_and(|name| own.intercept && name.starts_with("intercept"))),
+        ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
+        ModelConfig::External(_) => return none("external"),
+        ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
+    };
+    let Some(response) = Response::of(kind) else { return none("isotropic") };
+    Ok((response, intercept, columns_of(record, response)))
+}
+
+/// Whether the columns of such data are changed before a model sees them.
+fn is_coded(own: &OwnData) -> bool {
+    own.formula.is_some() || own.scale
+}
+
+/// The columns of the design that a run's parameters belong to.
+fn columns_of(record: &Record, response: Response) -> Vec<String> {
+    match response {
+        Response::Classes(classes) => {
+            let first = &record.parameters[..record.parameters.len() / classes.max(1)];
+            let column = |name: &String| name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned(); // `column[class]`
+            first.iter().map(column).collect()
+        }
+        _ => record.parameters.clone(),
+    }
+}
+
 /// Add normal noise whose quantiles are spread evenly over the draws, by multiples of the golden ratio: no random number is needed, and nothing depends on a seed.
 fn scatter(values: &mut [f64], sd: f64) {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
@@ -210,19 +366,16 @@ fn softmax(values: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Source;
     use crate::rundir::tests::record;
 
-    fn config(model: &str) -> Config {
-        let text = format!(
+    /// A run that was made from plain numbers.
+    fn run(model: &str, parameters: &[&str], chains: Vec<Vec<f64>>) -> Record {
+        let config = format!(
             "[target]\n{model}\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n[[client]]\nrows = [[0.5, 1], [0.1, 0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1"
         );
-        Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text }).unwrap()
-    }
-
-    fn run(parameters: &[&str], chains: Vec<Vec<f64>>) -> Record {
         let parameters: Vec<String> = parameters.iter().map(|p| (*p).to_owned()).collect();
-        Record { draws: Draws::from_chains(chains, parameters.len()), parameters, statistics: Vec::new(), reference: None, ..record() }
+        let draws = Draws::from_chains(chains, parameters.len());
+        Record { config, draws, parameters, statistics: Vec::new(), reference: None, encoding: None, ..record() }
     }
 
     fn table(names: &[&str], cells: &[f64]) -> Numbers {
@@ -231,11 +384,10 @@ mod tests {
 
     #[test]
     fn probabilities_by_hand() {
-        let run = run(&["intercept", "x1"], vec![vec![0.0, 1.0], vec![1.0, -2.0]]);
-        let config = config("model = \"logistic\"");
-        let predictor = Predictor::new(&config, &run).unwrap();
+        let run = run("model = \"logistic\"", &["intercept", "x1"], vec![vec![0.0, 1.0], vec![1.0, -2.0]]);
+        let predictor = Predictor::new(&run).unwrap();
         assert_eq!((predictor.needed(), predictor.response()), (&["x1".to_owned()][..], Response::Probability));
-        let design = predictor.design(&table(&["other", "x1"], &[9.0, 0.5, 9.0, 2.0])).unwrap();
+        let design = predictor.design(&table(&["other", "x1"], &[9.0, 0.5, 9.0, 2.0]), "new.csv").unwrap();
         assert_eq!(design, [1.0, 0.5, 1.0, 2.0]);
         let rows = predictor.predict(&design, 0.5);
         let sigmoid = |t: f64| 1.0 / (1.0 + (-t).exp());
@@ -248,11 +400,10 @@ mod tests {
 
     #[test]
     fn classes_by_hand() {
-        let run =
-            run(&["intercept[0]", "x1[0]", "intercept[1]", "x1[1]", "intercept[2]", "x1[2]"], vec![vec![0.0, 1.0, 0.5, 0.0, -1.0, 2.0]]);
-        let config = config("model = \"softmax\"\nclasses = 3");
-        let predictor = Predictor::new(&config, &run).unwrap();
-        let rows = predictor.predict(&predictor.design(&table(&["x1"], &[3.0])).unwrap(), 0.94);
+        let names = ["intercept[0]", "x1[0]", "intercept[1]", "x1[1]", "intercept[2]", "x1[2]"];
+        let run = run("model = \"softmax\"\nclasses = 3", &names, vec![vec![0.0, 1.0, 0.5, 0.0, -1.0, 2.0]]);
+        let predictor = Predictor::new(&run).unwrap();
+        let rows = predictor.predict(&predictor.design(&table(&["x1"], &[3.0]), "new.csv").unwrap(), 0.94);
         let scores = [3.0f64.exp(), 0.5f64.exp(), 5.0f64.exp()];
         for (prediction, score) in rows[0].iter().zip(scores) {
             assert!((prediction.mean - score / scores.iter().sum::<f64>()).abs() < 1e-12);
@@ -265,9 +416,8 @@ mod tests {
         let n = 20_000;
         // Quantiles in an order of their own.
         let draws: Vec<f64> = (0..n).map(|k| 2.0 * normal_quantile(((k * 7919 % n) as f64 + 0.5) / n as f64)).collect();
-        let run = run(&["x1"], vec![draws]);
-        let config = config("model = \"linear\"\nintercept = false\nnoise_variance = 2.25");
-        let predictor = Predictor::new(&config, &run).unwrap();
+        let run = run("model = \"linear\"\nintercept = false\nnoise_variance = 2.25", &["x1"], vec![draws]);
+        let predictor = Predictor::new(&run).unwrap();
         let of = predictor.predict(&[1.0], 0.94)[0][0];
         let end = 2.5 * normal_quantile(0.97);
         assert!(of.mean.abs() < 1e-9);
@@ -276,18 +426,20 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let run = run(&["intercept", "age", "sex: male"], vec![vec![0.0; 3]]);
-        let config = config("model = \"logistic\"");
-        let predictor = Predictor::new(&config, &run).unwrap();
-        let refused = |table: &Numbers| predictor.design(table).unwrap_err().to_string();
-        assert_eq!(refused(&table(&["x", "age"], &[0.0, 0.0])), "the file lacks the columns \"sex: male\"; it has \"x\", \"age\"");
-        assert!(refused(&table(&["age", "age", "sex: male"], &[0.0; 3])).contains("\"age\" twice"));
+        let run = run("model = \"logistic\"", &["intercept", "age", "sex: male"], vec![vec![0.0; 3]]);
+        let predictor = Predictor::new(&run).unwrap();
+        let refused = |table: &Numbers| predictor.design(table, "new.csv").unwrap_err().to_string();
+        assert_eq!(
+            refused(&table(&["x", "age"], &[0.0, 0.0])),
+            "new.csv, line 1: it lacks the columns \"sex: male\"; it has \"x\", \"age\""
+        );
+        assert!(refused(&table(&["age", "age", "sex: male"], &[0.0; 3])).contains("\"age\" stands there twice"));
         assert!(refused(&Numbers { names: None, cells: vec![0.0; 2], columns: 2 }).contains("\"age\", \"sex: male\""));
         let gaussian =
             "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\nprecision = [[2.0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1";
-        let gaussian = Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: gaussian.into() }).unwrap();
-        assert!(matches!(Predictor::new(&gaussian, &run), Err(PredictError::NoResponse { .. })));
+        let gaussian = Record { config: gaussian.into(), ..run.clone() };
+        assert!(matches!(Predictor::new(&gaussian), Err(PredictError::NoResponse { .. })));
         let empty = Record { draws: Draws::new(3), ..run.clone() };
-        assert_eq!(Predictor::new(&config, &empty).unwrap_err(), PredictError::NoDraws);
+        assert_eq!(Predictor::new(&empty).unwrap_err(), PredictError::NoDraws);
     }
 }

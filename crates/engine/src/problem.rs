@@ -17,7 +17,9 @@ use consilience_core::target::{Placement, Target};
 
 use crate::config::{Config, ConfigError, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsModel};
 use crate::data::{catalogue, partition};
+use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
+use crate::predict::Response as Outcome;
 use crate::site::{Agreed, Agreement, LocalSite, agree, names};
 
 /// A target with the names that people know its parts by.
@@ -37,6 +39,8 @@ pub struct Problem {
     pub moments_bits: (u64, u64),
     /// Rows that no client learns from, if the config holds any out.
     pub held_out: Option<HeldOut>,
+    /// How raw rows became numbers, where they did not come as such.
+    pub encoding: Option<Encoding>,
 }
 
 impl Problem {
@@ -74,7 +78,11 @@ impl Problem {
         let mut potentials: Vec<Arc<dyn Potential>> = clients.iter().map(|_| Arc::clone(&absent)).collect();
         potentials[site.index()] = site.potential(config, agreement)?;
         let rows = potentials.iter().map(|potential| potential.rows() as u64).collect();
-        Problem::assemble(config, potentials, Agreed { agreement: agreement.clone(), rows, notes: Vec::new(), moments_bits: (0, 0) })
+        Problem::assemble(
+            config,
+            potentials,
+            Agreed { agreement: agreement.clone(), rows, notes: Vec::new(), moments_bits: (0, 0), encoding: None },
+        )
     }
 
     fn assemble(config: &Config, potentials: Vec<Arc<dyn Potential>>, agreed: Agreed) -> Result<Problem, ConfigError> {
@@ -87,6 +95,7 @@ impl Problem {
             notes: agreed.notes,
             moments_bits: agreed.moments_bits,
             held_out: None,
+            encoding: agreed.encoding,
         })
     }
 }
@@ -112,6 +121,13 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     if scaled > 0 {
         notes.push(format!("{scaled} columns are divided by their greatest absolute value."));
     }
+    let encoding = match Outcome::of(named.kind) {
+        None => None,
+        Some(outcome) => {
+            let made = catalogue::encoding(&named.name, &data, outcome).map_err(|e| complain(e.to_string(), fix))?;
+            Some(made.scaled(&data.divisors(&divisors), named.intercept))
+        }
+    };
     let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
     for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
         let complain = |e: DataError| complain(format!("client \"{name}\": {e}"), "use another scheme, or fewer clients");
@@ -140,6 +156,7 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
         notes,
         moments_bits: (moments, moments),
         held_out: None,
+        encoding,
     })
 }
 

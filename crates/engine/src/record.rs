@@ -6,6 +6,7 @@ use consilience_core::rng::ClientId;
 use crate::calibration::Calibration;
 use crate::config::Config;
 use crate::draws::{Draws, Streamed};
+use crate::encoding::Encoding;
 use crate::influence::Influence;
 use crate::plan::Plan;
 use crate::problem::Problem;
@@ -63,6 +64,8 @@ pub struct Record {
     pub reference: Option<Draws>,
     /// How they were made, where that is known.
     pub reference_by: Option<String>,
+    /// How raw rows became numbers, where they did not come as such.
+    pub encoding: Option<Encoding>,
     /// How often predictions are right, where the model has labels and somebody asked.
     pub calibration: Option<Calibration>,
     /// How far the mean would move without each site, where somebody asked.
@@ -135,6 +138,7 @@ impl Record {
             statistics: outcome.statistics,
             reference_by: reference.as_ref().map(Reference::describe),
             reference: reference.map(|reference| reference.draws),
+            encoding: problem.encoding.clone(),
             calibration: None,
             influence: None,
         }

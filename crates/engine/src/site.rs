@@ -12,7 +12,9 @@ use crate::config::{
     Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource, Place, RowsClient, RowsModel,
 };
 use crate::data::{Moments, SiteReport, Study, Table, builtin};
+use crate::encoding::Encoding;
 use crate::numbers::{self, Numbers};
+use crate::predict::Response as Outcome;
 use crate::suggest::suggest;
 
 /// The most rows that a site may claim.
@@ -114,6 +116,8 @@ pub struct Agreed {
     pub notes: Vec<String>,
     /// What it cost to agree, in bits up and down.
     pub moments_bits: (u64, u64),
+    /// How tables become numbers, for rows to come.
+    pub encoding: Option<Encoding>,
 }
 
 /// The sites' names, in order; data sets of the catalogue have them only once they are dealt.
@@ -277,6 +281,7 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
         let design = study.design(&reports).map_err(|e| complain(e.to_string()))?;
         return Ok(Agreed {
             rows: reports.iter().map(|report| report.summary.rows).collect(),
+            encoding: Some(Encoding::of_study(&study, &design.moments, Outcome::Probability)),
             agreement: Agreement {
                 parameters: design.moments.columns.iter().map(|column| column.name.clone()).collect(),
                 moments: Some(design.moments),
@@ -313,7 +318,7 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
     if let ModelConfig::Rows { kind: RowsModel::Softmax { classes, .. }, .. } = &config.target.model {
         parameters = (0..*classes).flat_map(|k| parameters.iter().map(move |p| format!("{p}[{k}]")).collect::<Vec<_>>()).collect();
     }
-    Ok(Agreed { agreement: Agreement { parameters, moments: None }, rows, notes: Vec::new(), moments_bits: (0, 0) })
+    Ok(Agreed { agreement: Agreement { parameters, moments: None }, rows, notes: Vec::new(), moments_bits: (0, 0), encoding: None })
 }
 
 fn places(config: &Config) -> Vec<Place> {

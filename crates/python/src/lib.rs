@@ -38,7 +38,7 @@ mod _consilience {
     #[pymodule_export]
     use crate::network::{Correspondent, Serving, join_run, serve_run};
     #[pymodule_export]
-    use crate::run::{Run, sample};
+    use crate::run::{Run, load, sample, unpack};
 
     use super::{Bound, HEART, PyModule, PyModuleMethods, PyResult};
 

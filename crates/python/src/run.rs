@@ -1,28 +1,32 @@
 //! Sample, and hold what a run leaves behind.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use consilience_core::joint::Joint;
+use consilience_core::measure::MASS;
 use consilience_core::protocol::Kind;
 use consilience_core::sampler::Batch;
 use consilience_engine::config::{Config, Start};
+use consilience_engine::data::Table;
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::Plan;
+use consilience_engine::predict::{Prediction, Predictor, Response};
 use consilience_engine::problem::Problem;
-use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::Progress;
 use consilience_engine::statistics::log_density;
 use consilience_engine::{run, rundir};
-use numpy::{PyArray1, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::errors::{Failure, Raised};
 use crate::model::{Asked, Brought};
 use crate::stated::Stated;
-use crate::tables::{Columns, tables};
+use crate::tables::{Cells, Columns, one_table, tables};
 use crate::warnings::warnings;
 use crate::watch::watched;
 
@@ -199,11 +203,106 @@ impl Run {
         Ok(written?)
     }
 
+    /// Predict raw rows: the means, the ends of the intervals, each by row and output, and everything else as JSON.
+    #[pyo3(signature = (columns, site=None))]
+    fn predict<'py>(&self, py: Python<'py>, columns: Vec<(String, Cells<'py>)>, site: Option<&str>) -> PyResult<Predicted<'py>> {
+        let table = one_table(ROWS, &columns)?;
+        let record = self.whole(py)?;
+        let (numbers, outputs, facts) = py.detach(|| predict(&record, &table, site))?;
+        let array = |read: fn(&Prediction) -> f64| {
+            let cells: Vec<f64> = numbers.iter().map(read).collect();
+            PyArray1::from_vec(py, cells).reshape([numbers.len() / outputs, outputs])
+        };
+        Ok((array(|p| p.mean)?, array(|p| p.lower)?, array(|p| p.upper)?, facts))
+    }
+
+    /// Everything that a run is: texts by the names of their files, the draws, what stands beside them, the reference.
+    fn parts<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
+        let record = self.whole(py)?;
+        let reference = record.reference.clone().map(|draws| array(py, draws)).transpose()?;
+        let statistics = record.statistics.iter().map(|s| (s.name.clone(), s.values.clone())).collect();
+        Ok((rundir::texts(&record), self.draws.bind(py).clone(), statistics, reference))
+    }
+
     /// The report, as one HTML page.
     fn html(&self, py: Python<'_>) -> PyResult<String> {
         let record = self.whole(py)?;
         Ok(py.detach(|| consilience_report::html(&record)))
     }
+}
+
+/// What new rows are called in complaints.
+const ROWS: &str = "the rows";
+
+type Predicted<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, String);
+type Parts<'py> = (BTreeMap<String, String>, Bound<'py, PyArray3<f64>>, Vec<(String, Vec<Vec<f64>>)>, Option<Bound<'py, PyArray3<f64>>>);
+
+/// Read a run directory.
+#[pyfunction]
+pub fn load(py: Python<'_>, folder: PathBuf) -> PyResult<Run> {
+    let record = py.detach(|| rundir::read(&folder).map_err(|e| Failure::new(Raised::Error, e)))?;
+    Run::new(py, record)
+}
+
+/// The run of its parts.
+#[pyfunction]
+#[pyo3(signature = (texts, draws, statistics, reference=None))]
+pub fn unpack(
+    py: Python<'_>,
+    texts: BTreeMap<String, String>,
+    draws: PyReadonlyArray3<'_, f64>,
+    statistics: Vec<(String, Vec<Vec<f64>>)>,
+    reference: Option<PyReadonlyArray3<'_, f64>>,
+) -> PyResult<Run> {
+    let mut record = rundir::from_texts(&texts, Path::new("the pickle")).map_err(|e| Failure::new(Raised::Error, e))?;
+    record.draws = held(&draws)?;
+    record.reference = reference.as_ref().map(held).transpose()?;
+    record.statistics = statistics.into_iter().map(|(name, values)| Statistic { name, values }).collect();
+    if record.draws.dim() != record.parameters.len() {
+        return Err(Failure::new(Raised::Error, "the pickle's draws have other parameters than its run").into());
+    }
+    Run::new(py, record)
+}
+
+/// The engine's draws, copied from NumPy's.
+fn held(array: &PyReadonlyArray3<'_, f64>) -> PyResult<Draws> {
+    let [_, length, d] = <[usize; 3]>::try_from(array.shape())?;
+    let cells: Vec<f64> = array.as_array().iter().copied().collect();
+    Ok(Draws::from_chains(cells.chunks((length * d).max(1)).map(<[f64]>::to_vec).collect(), d))
+}
+
+/// NumPy's draws, which own their memory.
+fn array(py: Python<'_>, draws: Draws) -> PyResult<Bound<'_, PyArray3<f64>>> {
+    let (chains, length, d) = (draws.chains(), draws.length(), draws.dim());
+    PyArray1::from_vec(py, draws.into_flat()).reshape([chains, length, d])
+}
+
+/// Predict the rows of a table: the numbers row by row, how many a row has, and the rest.
+fn predict(record: &Record, table: &Table, site: Option<&str>) -> Result<(Vec<Prediction>, usize, String), Failure> {
+    let predictor = Predictor::new(record).map_err(|e| Failure::new(Raised::Error, e))?;
+    let rows = predictor.rows(table, site).map_err(|e| Failure::new(Raised::Data, e))?;
+    let numbers: Vec<Prediction> = predictor.predict(&rows.cells, MASS).into_iter().flatten().collect();
+    let scores = predictor.score(&rows).map_err(|e| Failure::new(Raised::Data, e))?;
+    let (predicts, outputs) = match predictor.response() {
+        Response::Probability => ("probability", 1),
+        Response::Number { .. } => ("response", 1),
+        Response::Classes(classes) => ("class probabilities", classes),
+    };
+    let facts = json!({
+        "predicts": predicts,
+        "explained": predictor.encoding().and_then(|encoding| encoding.explained()),
+        "classes": predictor.encoding().and_then(|encoding| encoding.classes()),
+        "mass": MASS,
+        "notes": rows.notes,
+        "scores": scores.map(|scores| json!({
+            "rows": scores.rows,
+            "negative_log_likelihood": scores.negative_log_likelihood,
+            "accuracy": scores.accuracy,
+            "brier": scores.brier,
+            "root_mean_square": scores.root_mean_square,
+        })),
+    });
+    Ok((numbers, outputs, facts.to_string()))
 }
 
 /// What a run says of itself, without its draws.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use consilience_engine::data::Table;
 use consilience_engine::data::memory::{Tables, Values, table};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -25,11 +26,15 @@ pub type Columns<'py> = Vec<(String, Vec<(String, Cells<'py>)>)>;
 pub fn tables(columns: &Columns<'_>) -> Result<Tables, Failure> {
     let mut all = Tables::new();
     for (client, columns) in columns {
-        let columns = columns.iter().map(|(name, cells)| (name.clone(), values(cells))).collect();
-        let made = table(client, columns).map_err(|e| Failure::new(Raised::Data, e))?;
-        all.insert(client.clone(), Arc::new(made));
+        all.insert(client.clone(), Arc::new(one_table(client, columns)?));
     }
     Ok(all)
+}
+
+/// The engine's table of these columns. `name` is what complaints call it.
+pub fn one_table(name: &str, columns: &[(String, Cells<'_>)]) -> Result<Table, Failure> {
+    let columns = columns.iter().map(|(name, cells)| (name.clone(), values(cells))).collect();
+    table(name, columns).map_err(|e| Failure::new(Raised::Data, e))
 }
 
 fn values<'a>(cells: &'a Cells<'_>) -> Values<'a> {

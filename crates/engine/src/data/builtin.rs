@@ -60,7 +60,7 @@ pub fn tables(name: &str) -> Result<Vec<Table>, BuiltinError> {
     })
 }
 
-fn study_with(name: &str, site_effects: bool) -> Result<Study, BuiltinError> {
+pub(super) fn study_with(name: &str, site_effects: bool) -> Result<Study, BuiltinError> {
     match name {
         "heart-disease" => heart_disease(site_effects),
         "titanic" => contiguous(name, "survived == Yes ~ class + age + sex", site_effects, titanic_schema(), &[]),

@@ -8,6 +8,8 @@ use thiserror::Error;
 use super::dataset::{Dataset, Features, Groups};
 use super::formats::{self, FormatError, Labels};
 use super::{ColumnSpec, Schema, Table, builtin};
+use crate::encoding::Encoding;
+use crate::predict::Response as Outcome;
 use crate::suggest::did_you_mean;
 
 mod entries;
@@ -143,6 +145,29 @@ pub fn load_test(name: &str, folder: Option<&Path>) -> Result<Dataset, Catalogue
     let entry = find(name)?;
     let part = entry.test.as_ref().ok_or_else(|| CatalogueError::NoTest { name: name.into() })?;
     entry.read(part, folder)
+}
+
+/// How the raw columns of a data set become the features that are loaded, without an intercept.
+pub(crate) fn encoding(name: &str, data: &Dataset, outcome: Outcome) -> Result<Encoding, CatalogueError> {
+    let entry = find(name)?;
+    let words = || Some(entry.classes.iter().map(|class| (*class).to_owned()).collect());
+    Ok(match entry.format {
+        Format::Builtin => {
+            let federation = builtin::load_with(name, false)?;
+            Encoding::of_study(&builtin::study_with(name, false)?, federation.moments(), outcome)
+        }
+        Format::Csv(response) => {
+            let classes = (!entry.classes.is_empty()).then(|| vec!["0".into(), "1".into()]);
+            Encoding::by_columns(&data.columns, None, None, outcome).with_response(ColumnSpec::number(response)).with_classes(classes)
+        }
+        Format::German => {
+            let classes = Some(vec!["1".into(), "2".into()]);
+            Encoding::by_columns(&data.columns, None, None, outcome).with_response(ColumnSpec::number("class")).with_classes(classes)
+        }
+        Format::Libsvm(_) | Format::Idx | Format::Cifar | Format::Covtype => {
+            Encoding::by_columns(&data.columns, None, None, outcome).with_classes(words())
+        }
+    })
 }
 
 /// What was found right about a part of a data set.

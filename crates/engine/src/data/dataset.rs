@@ -123,6 +123,12 @@ impl Dataset {
         greatest.iter().map(|g| if *g > 0.0 { *g } else { 1.0 }).collect()
     }
 
+    /// By what raw values are divided in all, where the columns are divided by these: bytes have a scale of their own.
+    pub fn divisors(&self, divisors: &[f64]) -> Vec<f64> {
+        let scale = if let Features::Bytes { scale, .. } = self.features { scale } else { 1.0 };
+        divisors.iter().map(|divisor| divisor / scale).collect()
+    }
+
     /// The design of some rows, each column divided by its entry in `divisors`, with a column of ones first if asked for.
     pub fn design(&self, rows: &[u32], intercept: bool, divisors: &[f64]) -> Result<Design, DataError> {
         let first = u32::from(intercept);

@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use super::formats::At;
-use super::{Category, CellRule, Coding, Column, ColumnSpec, Kind, Missing, Moments, Plan, Response, SiteData, Table, Term};
+use super::{Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, Kind, Missing, Moments, Plan, Response, SiteData, Table, Term};
 use crate::suggest::did_you_mean;
+
+/// So many levels are listed in a complaint.
+const MOST_LISTED: usize = 20;
 
 /// Why tables cannot become a design.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -65,14 +68,20 @@ pub enum EncodeError {
         fix: &'static str,
     },
     /// A level that no summary reported.
-    #[error("{file}: the column `{column}` has the level `{level}`, which no site's summary reported: summarise every site again")]
+    #[error("{file}, {at}, column `{column}`: no site has the level `{level}`: {hint}the levels are {known}")]
     UnknownLevel {
         /// The file.
         file: String,
+        /// Where.
+        at: At,
         /// The column.
         column: String,
         /// The level.
         level: String,
+        /// A nearby level, or nothing.
+        hint: String,
+        /// The levels that the sites have.
+        known: String,
     },
     /// A response that is the same in every row of every site.
     #[error(
@@ -110,41 +119,71 @@ pub fn encode(site: &str, table: &Table, plan: &Plan, moments: &Moments) -> Resu
     if !moments.sites.iter().any(|known| known == site) {
         return Err(EncodeError::UnknownSite { site: site.into(), known: moments.sites.join(", ") });
     }
-    let known = |rule: &CellRule| match rule {
-        CellRule::Standardised { term, .. } | CellRule::Level { term, .. } | CellRule::Missing { term } => *term < plan.terms.len(),
-        CellRule::Intercept | CellRule::Site { .. } => true,
-    };
+    let known = |rule: &CellRule| rule.term().is_none_or(|term| term < plan.terms.len());
     if moments.levels.len() != plan.terms.len() || !moments.columns.iter().all(|column| known(&column.rule)) {
         return Err(EncodeError::OtherPlan { terms: plan.terms.len() });
     }
-    let width = moments.columns.len();
+    let cells = design(table, &plan.terms, &moments.columns, &moments.levels, &|_| site)?;
+    Ok(SiteData { name: site.into(), cells, columns: moments.columns.len(), response: response(table, &plan.response)? })
+}
+
+/// The cells of the design, row by row. `levels` has those that each term may have, and `site` tells
+/// each row's site.
+pub(crate) fn design<'a>(
+    table: &Table,
+    terms: &[Term],
+    columns: &[DesignColumn],
+    levels: &[Vec<String>],
+    site: &dyn Fn(usize) -> &'a str,
+) -> Result<Vec<f64>, EncodeError> {
+    let width = columns.len();
     let mut cells = vec![0.0; table.rows() * width];
-    for (at, column) in moments.columns.iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
         let mut fill = |value: &dyn Fn(usize) -> f64| (0..table.rows()).for_each(|row| cells[row * width + at] = value(row));
         match &column.rule {
             CellRule::Intercept => fill(&|_| 1.0),
-            CellRule::Site { site: named } => fill(&|_| f64::from(u8::from(named == site))),
+            CellRule::Site { site: named } => fill(&|row| f64::from(u8::from(named == site(row)))),
             CellRule::Standardised { term, mean, sd } => {
-                let values = numbers(table, &plan.terms[*term])?;
+                let values = numbers(table, &terms[*term])?;
                 fill(&|row| values[row].map_or(0.0, |value| (value - mean) / sd));
             }
+            CellRule::Value { term } => {
+                let values = numbers(table, &terms[*term])?;
+                fill(&|row| values[row].unwrap_or(0.0));
+            }
             CellRule::Missing { term } => {
-                let (_, values) = lookup(table, &plan.terms[*term].column)?;
+                let (_, values) = lookup(table, &terms[*term].column)?;
                 fill(&|row| f64::from(u8::from(values.is_missing(row))));
             }
             CellRule::Level { term, level, fill: imputed } => {
-                let category = levels(table, &plan.terms[*term])?;
-                let known = &moments.levels[*term];
-                if let Some(strange) = category.levels.iter().find(|level| !known.contains(level)) {
-                    let column = plan.terms[*term].column.clone();
-                    return Err(EncodeError::UnknownLevel { file: table.file().into(), column, level: strange.clone() });
-                }
+                let category = self::levels(table, &terms[*term])?;
+                check_levels(table, &terms[*term], &category, &levels[*term])?;
                 let here = category.levels.iter().position(|known| known == level);
                 fill(&|row| f64::from(u8::from(category.cells[row].map_or(*imputed, |cell| Some(cell) == here))));
             }
         }
     }
-    Ok(SiteData { name: site.into(), cells, columns: width, response: response(table, &plan.response)? })
+    Ok(cells)
+}
+
+/// Refuse a row whose level is none of those that are known.
+fn check_levels(table: &Table, term: &Term, category: &Category, known: &[String]) -> Result<(), EncodeError> {
+    let strange: Vec<bool> = category.levels.iter().map(|level| !known.contains(level)).collect();
+    let Some((row, level)) = category.cells.iter().enumerate().find_map(|(row, cell)| cell.filter(|k| strange[*k]).map(|k| (row, k)))
+    else {
+        return Ok(());
+    };
+    let level = &category.levels[level];
+    let most = known.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
+    Err(EncodeError::UnknownLevel {
+        file: table.file().into(),
+        at: table.place(row),
+        column: term.column.clone(),
+        level: level.clone(),
+        // One number is as near to another as any.
+        hint: if level.parse::<f64>().is_ok() { String::new() } else { did_you_mean(level, known.iter().map(String::as_str)) },
+        known: if known.len() > MOST_LISTED { format!("{most} and {} more", known.len() - MOST_LISTED) } else { most },
+    })
 }
 
 /// The response of every row.

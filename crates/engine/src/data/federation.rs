@@ -81,6 +81,11 @@ impl Federation {
         Ok(all)
     }
 
+    /// What the sites agreed on.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+
     /// How many parameters there are.
     pub fn dim(&self) -> usize {
         self.parameters.len()

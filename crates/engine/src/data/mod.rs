@@ -29,8 +29,8 @@ mod study;
 mod table;
 
 pub use dataset::{Dataset, Features, Groups};
-pub(crate) use encode::response;
 pub use encode::{EncodeError, encode};
+pub(crate) use encode::{design, response};
 pub use federation::{Federation, SiteData};
 pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};
 pub use plan::{Coding, Missing, Plan, Reference, Response, Term};

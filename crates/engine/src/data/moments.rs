@@ -99,6 +99,23 @@ pub enum CellRule {
         /// The site.
         site: String,
     },
+    /// A term's numbers, as they are.
+    Value {
+        /// The term's place in the plan.
+        term: usize,
+    },
+}
+
+impl CellRule {
+    /// The term that it reads, if it reads one.
+    pub fn term(&self) -> Option<usize> {
+        match self {
+            CellRule::Standardised { term, .. } | CellRule::Level { term, .. } | CellRule::Missing { term } | CellRule::Value { term } => {
+                Some(*term)
+            }
+            CellRule::Intercept | CellRule::Site { .. } => None,
+        }
+    }
 }
 
 /// One column of the design.
@@ -124,6 +141,10 @@ pub struct Moments {
     /// What was done, in plain sentences with the numbers. These stay at the server.
     #[serde(skip)]
     pub notes: Vec<String>,
+    /// Those of the levels that some row has: others say nothing of a row that has them. These stay
+    /// at the server, too.
+    #[serde(skip)]
+    pub seen: Vec<Vec<String>>,
 }
 
 impl Moments {
@@ -135,7 +156,7 @@ impl Moments {
                     CellRule::Intercept => 64,
                     CellRule::Standardised { .. } => 4 * 64,
                     CellRule::Level { level, .. } => 3 * 64 + text(level),
-                    CellRule::Missing { .. } => 2 * 64,
+                    CellRule::Missing { .. } | CellRule::Value { .. } => 2 * 64,
                     CellRule::Site { site } => 64 + text(site),
                 }
         };
@@ -207,7 +228,16 @@ pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, Encode
     check(summaries, plan)?;
     let rows: u64 = summaries.iter().map(|summary| summary.rows).sum();
     let positive: f64 = summaries.iter().map(|summary| summary.response_sum).sum();
-    let mut layout = Layout { summaries, plan, rows, whole: !plan.intercept, levels: Vec::new(), columns: Vec::new(), notes: Vec::new() };
+    let mut layout = Layout {
+        summaries,
+        plan,
+        rows,
+        whole: !plan.intercept,
+        levels: Vec::new(),
+        seen: Vec::new(),
+        columns: Vec::new(),
+        notes: Vec::new(),
+    };
     if matches!(plan.response, Response::Value { .. }) {
         layout.notes.push(format!(
             "{rows} rows at {} sites; {} is {} on average.",
@@ -240,7 +270,7 @@ pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, Encode
         return Err(EncodeError::NoColumns);
     }
     let sites = summaries.iter().map(|summary| summary.site.clone()).collect();
-    Ok(Moments { rows, sites, levels: layout.levels, columns: layout.columns, notes: layout.notes })
+    Ok(Moments { rows, sites, levels: layout.levels, columns: layout.columns, notes: layout.notes, seen: layout.seen })
 }
 
 /// Refuse summaries that do not belong to the plan.
@@ -301,6 +331,7 @@ struct Layout<'a> {
     /// Whether no column of ones is there yet, nor a set of levels that add up to one.
     whole: bool,
     levels: Vec<Vec<String>>,
+    seen: Vec<Vec<String>>,
     columns: Vec<DesignColumn>,
     notes: Vec<String>,
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Which level a dummy-coded column is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reference {
     /// The first declared level.
     First,
@@ -12,7 +14,7 @@ pub enum Reference {
 }
 
 /// How a column becomes numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Coding {
     /// Less the federated mean, divided by the federated standard deviation.
     Standardised,
@@ -23,7 +25,7 @@ pub enum Coding {
 }
 
 /// What happens where a value is missing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Missing {
     /// The plan is refused, with the line.
     Refuse,
@@ -39,7 +41,7 @@ pub enum Missing {
 }
 
 /// One column of the tables, as it enters the design.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Term {
     /// The column's name in the tables.
     pub column: String,
@@ -52,7 +54,7 @@ pub struct Term {
 }
 
 /// What the model explains.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
     /// The numbers of a column.
     Value {

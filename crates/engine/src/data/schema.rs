@@ -1,7 +1,9 @@
 //! Declare what a file's columns are, so that every site reads them alike.
 
+use serde::{Deserialize, Serialize};
+
 /// What the values of a column are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kind {
     /// Finite numbers.
     Number,
@@ -16,7 +18,7 @@ pub enum Kind {
 }
 
 /// One column of a file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnSpec {
     /// Its name in the file and in formulas.
     pub name: String,

@@ -314,6 +314,45 @@ impl Table {
         Ok(Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() })
     }
 
+    /// The table of some declared columns, each read anew as the text of its values would be; those
+    /// that are not there are left out. `missing` are the words that mean "missing".
+    pub(crate) fn reread(&self, specs: &[ColumnSpec], missing: &[String]) -> Result<Table, TableError> {
+        let schema = Schema { missing: missing.to_vec(), ..Schema::new(specs.to_vec()) };
+        let (mut kept, mut columns) = (Vec::new(), Vec::new());
+        for spec in specs {
+            let Some((own, values)) = self.column(&spec.name) else { continue };
+            let words = matches!(&spec.kind, Kind::Category { levels } if levels.is_empty());
+            if own == spec && !words {
+                kept.push(spec.clone());
+                columns.push(values.clone());
+                continue;
+            }
+            let mut column = empty(spec);
+            for row in 0..self.rows() {
+                let field = match values {
+                    Column::Number(cells) => cells[row].map(|value| value.to_string()),
+                    Column::Category(category) => category.cells[row].map(|level| category.levels[level].clone()),
+                };
+                let Some(field) = field else {
+                    match &mut column {
+                        Column::Number(cells) => cells.push(None),
+                        Column::Category(category) => category.cells.push(None),
+                    }
+                    continue;
+                };
+                push(&mut column, spec, &field, &schema).map_err(|expected| {
+                    let line = match self.lines[row] {
+                        At::Line(at) | At::Row(at) | At::Byte(at) => at,
+                    };
+                    TableError::Field { file: self.file.clone(), line, column: spec.name.clone(), found: field.clone(), expected }
+                })?;
+            }
+            kept.push(spec.clone());
+            columns.push(column);
+        }
+        Ok(Table { file: self.file.clone(), specs: kept, columns, lines: self.lines.clone() })
+    }
+
     /// Cut the rows, in their order, into parts whose sizes differ by one at most.
     pub fn split(&self, parts: usize) -> Result<Vec<Table>, TableError> {
         let rows = self.rows();

@@ -94,7 +94,7 @@ fn name(target: Target, parameters: Vec<String>, clients: Vec<String>, statement
             return Err(DataError::Dimension { what: what.into(), found, expected });
         }
     }
-    Ok(Problem { target, parameters, clients, statement, notes: Vec::new(), moments_bits: (0, 0), held_out: None })
+    Ok(Problem { target, parameters, clients, statement, notes: Vec::new(), moments_bits: (0, 0), held_out: None, encoding: None })
 }
 
 /// What is said where only a config is at hand.

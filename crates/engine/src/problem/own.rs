@@ -9,11 +9,13 @@ use consilience_core::rng::Seed;
 
 use super::{Problem, assemble};
 use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource, RowsModel};
-use crate::data::formats::{At, DataFile, Format, FormatError};
+use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
 use crate::data::hazards::{self, Hazard, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
 use crate::data::{Column, Dataset, Features, Federation, Kind, Plan, Response, Schema, Table, formula};
+use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
+use crate::predict::Response as Outcome;
 
 /// A problem, what of the config it is about, and its fix.
 struct Complaint {
@@ -64,6 +66,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
         let model = model(design, labels, own.kind);
         clients.push(model.map_err(|e| complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN)))?);
     }
+    let encoding = sites.encoding.map(|encoding| encoding.with_classes(sites.classes.clone()));
     let parameters = match own.kind {
         RowsModel::Softmax { classes, .. } => {
             let class = |k: usize| sites.classes.as_ref().and_then(|names| names.get(k).cloned()).unwrap_or_else(|| k.to_string());
@@ -81,6 +84,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
         notes: sites.notes,
         moments_bits: sites.bits,
         held_out: sites.held_out,
+        encoding,
     })
 }
 
@@ -112,6 +116,7 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
         notes: Vec::new(),
         moments_bits: (0, 0),
         held_out: None,
+        encoding: None,
     })
 }
 
@@ -125,6 +130,7 @@ struct Sites {
     notes: Vec<String>,
     bits: (u64, u64),
     held_out: Option<HeldOut>,
+    encoding: Option<Encoding>,
 }
 
 /// The model of some rows.
@@ -161,11 +167,17 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     let mut notes = Vec::new();
     let mut parts: Vec<(String, Dataset, Vec<u32>)> = Vec::new();
     let mut tests: Vec<Dataset> = Vec::new();
+    let (mut raw, mut header): (Option<RawTable>, Option<Vec<String>>) = (None, None);
     match &own.source {
         OwnSource::Sites(sites) => {
             let (mut all, mut tables) = (Vec::new(), Vec::new());
             for (k, (name, file)) in sites.iter().enumerate() {
                 let (data, table) = read(file, None).map_err(|e| About::File(k).complain(e, READ))?;
+                match (&mut raw, table.as_ref().and_then(|table| RawTable::of(table, file.response_of(table)))) {
+                    (Some(raw), Some(columns)) => raw.join(&columns),
+                    (raw, columns) => *raw = raw.take().or(columns),
+                }
+                header = header.or_else(|| file.header.clone());
                 tables.extend(table.map(|table| (name.as_str(), table)));
                 all.push((name.clone(), data, file));
             }
@@ -181,7 +193,8 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             }
         }
         OwnSource::File { file, clients, scheme, rows } => {
-            let (mut data, scheme) = read_to_deal(file, scheme, &mut notes)?;
+            let (mut data, columns, scheme) = read_to_deal(file, scheme, &mut notes)?;
+            (raw, header) = (columns, file.header.clone());
             data.classes = agree_on_labels(own, std::iter::once((&mut data, file.path.display().to_string())), &mut notes)?;
             if let Some(rows) = rows.filter(|rows| *rows < data.rows()) {
                 notes.push(format!("A random subset of {rows} of {} rows.", data.rows()));
@@ -210,6 +223,9 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     let design = |data: &Dataset, rows: &[u32], who: &str| {
         data.design(rows, own.intercept, &divisors).map_err(|e| About::Data.complain(format!("{who}: {e}"), DESIGN))
     };
+    let raw_divisors = first.divisors(&divisors);
+    let made = |outcome| Encoding::by_columns(&columns, raw.as_ref(), header, outcome).scaled(&raw_divisors, own.intercept);
+    let encoding = Outcome::of(own.kind).map(made);
     let held_out = match hold_together(&tests) {
         None => None,
         Some(test) => {
@@ -224,7 +240,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     }
     let names = parts.into_iter().map(|(name, _, _)| name).collect();
     let columns = own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
-    Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out })
+    Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out, encoding })
 }
 
 /// The rows of a file, and its table where it has one.
@@ -249,17 +265,19 @@ fn check_columns(file: &DataFile, tables: &[(&str, Table)], leave_out: Option<&s
 }
 
 /// The rows of one file, and the scheme that deals them. A column of names or numbers that deals the rows of a table is no feature.
-fn read_to_deal(file: &DataFile, scheme: &Scheme, notes: &mut Vec<String>) -> Result<(Dataset, Scheme), Complaint> {
+fn read_to_deal(file: &DataFile, scheme: &Scheme, notes: &mut Vec<String>) -> Result<(Dataset, Option<RawTable>, Scheme), Complaint> {
     let wrong = |e: FormatError| About::File(0).complain(e, READ);
     let by = match scheme {
         Scheme::Natural(Some(column)) if matches!(file.format().map_err(wrong)?, Format::Csv | Format::Parquet) => Some(column.as_str()),
         _ => None,
     };
     let (data, table) = read(file, by).map_err(wrong)?;
+    let features = table.as_ref().map(|table| by.map_or_else(|| table.clone(), |column| table.without(column)));
+    let raw = features.and_then(|table| RawTable::of(&table, file.response_of(&table)));
     check_columns(file, &table.map(|table| ("the file", table)).into_iter().collect::<Vec<_>>(), by, notes)?;
     Ok(match by {
-        Some(column) => (Dataset { groups: Some(file.groups(column).map_err(wrong)?), ..data }, Scheme::Natural(None)),
-        None => (data, scheme.clone()),
+        Some(column) => (Dataset { groups: Some(file.groups(column).map_err(wrong)?), ..data }, raw, Scheme::Natural(None)),
+        None => (data, raw, scheme.clone()),
     })
 }
 
@@ -545,6 +563,14 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     }
     check_held_out(own, tests.len())?;
     let federation = Federation::new(formula, &sites, &plan).map_err(encode)?;
+    let (header, site_column) = match &own.source {
+        OwnSource::Sites(files) => (files.iter().find_map(|(_, file)| file.header.clone()), None),
+        OwnSource::File { file, scheme: Scheme::Natural(column), .. } => (file.header.clone(), column.as_deref()),
+        OwnSource::File { file, .. } => (file.header.clone(), None),
+        OwnSource::Synthetic(_) => (None, None),
+    };
+    let made = |outcome| Encoding::by_formula(&schema, header, &plan, federation.moments(), outcome).with_site_column(site_column);
+    let encoding = Outcome::of(own.kind).map(made);
     let held_out = if tests.is_empty() {
         None
     } else {
@@ -570,5 +596,6 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         notes,
         bits: (federation.exchanged_bits_up + bits.0, federation.exchanged_bits_down + bits.1),
         held_out,
+        encoding,
     })
 }

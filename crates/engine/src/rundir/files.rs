@@ -150,6 +150,7 @@ impl RunFile {
             reference: None,
             reference_by: self.reference_by,
             streamed: self.streamed.map(|s| Streamed { file: s.file.into(), chains: s.chains, length: s.length }),
+            encoding: None,
             calibration: None,
             influence: None,
         }

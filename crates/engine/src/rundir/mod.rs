@@ -6,6 +6,7 @@
 //! | `draws.zarr/` | Zarr v3: the groups `posterior` and `sample_stats`, with the dimensions chain and draw |
 //! | `reference.zarr/` | the group `posterior` from pooled rows, where it was made |
 //! | `ledger.json` | what was sent, in bits |
+//! | `encoding.json` | how raw rows became numbers, where they did not come as such ([`crate::encoding`]) |
 //! | `judged.json` | calibration and the sites' influence, where they were computed |
 //! | `run.json` | everything else |
 //! | `log.txt` | what happened, in sentences |
@@ -23,6 +24,7 @@ mod zarr;
 
 pub use names::variables;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -31,11 +33,18 @@ use thiserror::Error;
 
 use crate::checkpoint;
 use crate::draws::Draws;
+use crate::encoding::{self, Encoding};
 use crate::record::{Record, Statistic};
 use crate::store::sync_folder;
 use files::{FORMAT, LedgerFile, RunFile};
 use judged::JudgedFile;
 use zarr::{Cells, Group, Variable};
+
+const CONFIG: &str = "config.toml";
+const ENCODING: &str = "encoding.json";
+const JUDGED: &str = "judged.json";
+const LEDGER: &str = "ledger.json";
+const RUN: &str = "run.json";
 
 /// The most parameters that are variables of their own.
 const MOST_VARIABLES: usize = 256;
@@ -129,18 +138,17 @@ pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
 /// Write a run beside its checkpoint. `run.json` comes last, and only when all is durable does the checkpoint go (if the run was stopped before its end, it stays): whoever is stopped half way still
 /// has the checkpoint.
 fn finish(path: &Path, record: &Record) -> Result<(), RunDirError> {
-    const LAST: &str = "run.json";
     let checkpoint = path.join(checkpoint::FOLDER);
     let temporary = checkpoint.join("finished");
     remove(&temporary)?;
     fill(&temporary, record)?;
     sync(&temporary)?;
-    remove(&path.join(LAST))?;
+    remove(&path.join(RUN))?;
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&temporary).map_err(RunDirError::at(&temporary))? {
         names.push(entry.map_err(RunDirError::at(&temporary))?.file_name());
     }
-    names.sort_by_key(|name| name == LAST);
+    names.sort_by_key(|name| name == RUN);
     for name in names {
         let to = path.join(&name);
         remove(&to)?;
@@ -173,9 +181,6 @@ fn remove(path: &Path) -> Result<(), RunDirError> {
 }
 
 fn fill(folder: &Path, record: &Record) -> Result<(), RunDirError> {
-    let text = |name: &str, text: String| zarr::put(&folder.join(name), text.as_bytes());
-    text("config.toml", record.config.clone())?;
-    text("log.txt", files::log(record))?;
     let posterior = Group { name: "posterior", variables: parameters(&record.parameters, &record.draws) };
     let statistics = Group { name: "sample_stats", variables: statistics(&record.statistics, &record.draws) };
     zarr::write(&folder.join("draws.zarr"), &attributes(record, true), &[posterior, statistics])?;
@@ -183,11 +188,53 @@ fn fill(folder: &Path, record: &Record) -> Result<(), RunDirError> {
         let posterior = Group { name: "posterior", variables: parameters(&record.parameters, draws) };
         zarr::write(&folder.join("reference.zarr"), &attributes(record, false), &[posterior])?;
     }
-    if let Some(judged) = JudgedFile::of(record) {
-        text("judged.json", format!("{}\n", json!(judged)))?;
+    texts(record).iter().try_for_each(|(name, text)| zarr::put(&folder.join(name), text.as_bytes()))
+}
+
+/// The files of a run that are texts, by their names: everything but its arrays.
+pub fn texts(record: &Record) -> BTreeMap<String, String> {
+    let all = [
+        (CONFIG, Some(record.config.clone())),
+        ("log.txt", Some(files::log(record))),
+        (ENCODING, record.encoding.as_ref().map(|encoding| format!("{}\n", json!(encoding)))),
+        (JUDGED, JudgedFile::of(record).map(|judged| format!("{}\n", json!(judged)))),
+        (LEDGER, Some(format!("{:#}\n", json!(LedgerFile::of(record))))),
+        (RUN, Some(format!("{:#}\n", json!(RunFile::of(record))))),
+    ];
+    all.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
+}
+
+/// The run of [`texts`], as yet without its draws, its statistics and its reference. `place` is what complaints call it.
+pub fn from_texts(texts: &BTreeMap<String, String>, place: &Path) -> Result<Record, RunDirError> {
+    Ok(without_arrays(&|name| Ok(texts.get(name).cloned()), place)?.0)
+}
+
+/// The same, the names of the statistics, and whether there is a reference.
+fn without_arrays(
+    text: &dyn Fn(&str) -> Result<Option<String>, RunDirError>,
+    place: &Path,
+) -> Result<(Record, Vec<String>, bool), RunDirError> {
+    let need = |name: &str| {
+        let missing = || RunDirError::at(&place.join(name))(std::io::ErrorKind::NotFound.into());
+        text(name)?.ok_or_else(missing)
+    };
+    let run = need(RUN)?;
+    let file = place.join(RUN);
+    let Format { format } = parse(&file, &run)?;
+    if format != FORMAT {
+        return Err(RunDirError::malformed(&file, format!("it has layout {format}; this program knows layout {FORMAT}")));
     }
-    text("ledger.json", format!("{:#}\n", json!(LedgerFile::of(record))))?;
-    text("run.json", format!("{:#}\n", json!(RunFile::of(record))))
+    let run: RunFile = parse(&file, &run)?;
+    let (names, reference) = (run.statistics.clone(), run.reference);
+    let mut record = run.into_record(parse(&place.join(LEDGER), &need(LEDGER)?)?);
+    record.config = need(CONFIG)?;
+    if let Some(encoding) = text(ENCODING)? {
+        record.encoding = Some(read_encoding(&place.join(ENCODING), &encoding)?);
+    }
+    if let Some(judged) = text(JUDGED)? {
+        parse::<JudgedFile>(&place.join(JUDGED), &judged)?.into_record(&mut record);
+    }
+    Ok((record, names, reference))
 }
 
 /// What ArviZ shows of where draws come from. The config is a text, since netCDF has no nested attributes.
@@ -246,22 +293,19 @@ fn statistics(statistics: &[Statistic], draws: &Draws) -> Vec<Variable> {
 
 /// Read a run.
 pub fn read(path: &Path) -> Result<Record, RunDirError> {
-    let file = path.join("run.json");
+    let file = path.join(RUN);
     if !file.is_file() && checkpoint::is_unfinished(path) {
         return Err(RunDirError::Unfinished { path: path.to_path_buf() });
     }
     if !file.is_file() {
         return Err(RunDirError::NotARun { path: path.to_path_buf() });
     }
-    let Format { format } = parse(&file)?;
-    if format != FORMAT {
-        return Err(RunDirError::malformed(&file, format!("it has layout {format}; this program knows layout {FORMAT}")));
-    }
-    let run: RunFile = parse(&file)?;
-    let (names, reference) = (run.statistics.clone(), run.reference);
-    let mut record = run.into_record(parse(&path.join("ledger.json"))?);
-    let config = path.join("config.toml");
-    record.config = std::fs::read_to_string(&config).map_err(RunDirError::at(&config))?;
+    let text = |name: &str| match std::fs::read_to_string(path.join(name)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(RunDirError::at(&path.join(name))(error)),
+    };
+    let (mut record, names, reference) = without_arrays(&text, path)?;
     let store = path.join("draws.zarr");
     record.draws = read_draws(&store.join("posterior"), &record.parameters)?;
     for name in names {
@@ -276,11 +320,18 @@ pub fn read(path: &Path) -> Result<Record, RunDirError> {
     if reference {
         record.reference = Some(read_draws(&path.join("reference.zarr/posterior"), &record.parameters)?);
     }
-    let judged = path.join("judged.json");
-    if judged.is_file() {
-        parse::<JudgedFile>(&judged)?.into_record(&mut record);
-    }
     Ok(record)
+}
+
+fn read_encoding(file: &Path, text: &str) -> Result<Encoding, RunDirError> {
+    let Format { format } = parse(file, text)?;
+    if format != encoding::FORMAT {
+        let problem = format!("it has layout {format}; this program knows layout {}", encoding::FORMAT);
+        return Err(RunDirError::malformed(file, problem));
+    }
+    let encoding: Encoding = parse(file, text)?;
+    encoding.check().map_err(|problem| RunDirError::malformed(file, problem))?;
+    Ok(encoding)
 }
 
 /// What every layout's `run.json` has.
@@ -289,9 +340,8 @@ struct Format {
     format: u32,
 }
 
-fn parse<T: DeserializeOwned>(file: &Path) -> Result<T, RunDirError> {
-    let text = std::fs::read_to_string(file).map_err(RunDirError::at(file))?;
-    serde_json::from_str(&text).map_err(|error| RunDirError::malformed(file, error.to_string()))
+fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, RunDirError> {
+    serde_json::from_str(text).map_err(|error| RunDirError::malformed(file, error.to_string()))
 }
 
 fn read_draws(group: &Path, parameters: &[String]) -> Result<Draws, RunDirError> {

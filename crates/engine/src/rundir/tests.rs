@@ -4,8 +4,10 @@ use super::*;
 use consilience_core::measure::{Count, Tally};
 
 use crate::calibration::{Calibration, Judged};
+use crate::data::{ColumnSpec, Federation, Schema, Table, formula};
 use crate::draws::Streamed;
 use crate::influence::{Influence, SiteInfluence};
+use crate::predict::Response as Outcome;
 use crate::record::{SentRecord, SiteRecord};
 
 /// A record with something in every field.
@@ -40,6 +42,7 @@ pub(crate) fn record() -> Record {
         warnings: vec!["beware".into(), "twice".into()],
         reference: Some(Draws::from_chains(vec![vec![1.0, 2.0, 3.0, 4.0]; 3], 4)),
         reference_by: Some("NUTS".into()),
+        encoding: Some(encoding()),
         calibration: Some(Calibration { judged: Judged::HeldOut, classes: 3, draws: 6, sites: vec![tally(2), tally(0)] }),
         influence: Some(Influence {
             draws: 6,
@@ -49,6 +52,21 @@ pub(crate) fn record() -> Record {
             ],
         }),
     }
+}
+
+/// How words and numbers with a header of their own became numbers.
+fn encoding() -> Encoding {
+    let schema = Schema::new(vec![
+        ColumnSpec::number("age").within(0.0, 120.0),
+        ColumnSpec::codes("sex", &[("0", "f"), ("1", "m")]),
+        ColumnSpec::binary("ill"),
+    ]);
+    let plan = formula::parse("ill == 1 ~ age + sex + site", &schema).unwrap();
+    let table = |text: &str| Table::parse(text, "t.csv", &schema).unwrap();
+    let sites =
+        [("a", "age,sex,ill\n30.1,0,0\n41,1,1\n"), ("b", "age,sex,ill\n50,1,0\n,0,1\n")].map(|(site, text)| (site.to_owned(), table(text)));
+    let federation = Federation::new("two", &sites, &plan).unwrap();
+    Encoding::by_formula(&schema, Some(vec!["age".into(), "sex".into(), "ill".into()]), &plan, federation.moments(), Outcome::Probability)
 }
 
 fn tally(n: u64) -> Tally {
@@ -95,7 +113,7 @@ fn what_is_written_is_read_again() {
     assert_eq!(names(&folder), ["deep", "empty", "small"], "nothing else is left");
     assert_eq!(
         names(&folder.join("small")),
-        ["config.toml", "draws.zarr", "judged.json", "ledger.json", "log.txt", "reference.zarr", "run.json"]
+        ["config.toml", "draws.zarr", "encoding.json", "judged.json", "ledger.json", "log.txt", "reference.zarr", "run.json"]
     );
     assert_eq!(
         names(&folder.join("small/draws.zarr/posterior")),

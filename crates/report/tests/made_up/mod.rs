@@ -68,6 +68,7 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         ],
         warnings: Vec::new(),
         streamed: None,
+        encoding: None,
         calibration: Some(calibration(&sites.map(|s| s.1))),
         influence: Some(influence(sites.len(), dim)),
         reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),

@@ -14,7 +14,7 @@ pub fn from_spaces(text: &str) -> String {
 }
 
 /// What stands between two fields: of comma, semicolon and tab the one that the first line has most of, a comma if it has none.
-pub(super) fn separator(text: &str) -> u8 {
+pub(crate) fn separator(text: &str) -> u8 {
     let first = text.lines().next().unwrap_or("");
     *b"\t;,".iter().max_by_key(|s| first.bytes().filter(|b| b == *s).count()).unwrap_or(&b',')
 }
@@ -105,6 +105,54 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
         }));
     }
     Ok(Dataset { features: Features::Dense(cells), labels, classes, columns, groups: None })
+}
+
+/// A column of a table before it was coded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawColumn {
+    /// What it is.
+    pub spec: ColumnSpec,
+    /// The levels that its words have, in the order of the code.
+    pub levels: Vec<String>,
+}
+
+/// What a table's columns were before [`dataset`] made features and labels of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawTable {
+    /// The columns that became features, in order.
+    pub columns: Vec<RawColumn>,
+    /// The column that became the labels.
+    pub response: ColumnSpec,
+}
+
+impl RawTable {
+    /// The columns of a table, one of which is the response.
+    pub fn of(table: &Table, response: &str) -> Option<RawTable> {
+        let raw = |spec: &ColumnSpec| {
+            let levels = match table.column(&spec.name) {
+                Some((_, Column::Category(category))) => category.levels.clone(),
+                _ => Vec::new(),
+            };
+            RawColumn { spec: spec.clone(), levels }
+        };
+        let columns = table.specs().iter().filter(|spec| spec.name != response).map(raw).collect();
+        Some(RawTable { columns, response: table.column(response)?.0.clone() })
+    }
+
+    /// The same with what another site has: other numbers than 0 and 1, and more levels.
+    pub fn join(&mut self, other: &RawTable) {
+        let wider = |mine: &mut ColumnSpec, theirs: &ColumnSpec| {
+            *mine = Schema::common(&[Schema::new(vec![mine.clone()]), Schema::new(vec![theirs.clone()])]).columns.remove(0);
+        };
+        for (mine, theirs) in self.columns.iter_mut().zip(&other.columns).filter(|(a, b)| a.spec.name == b.spec.name) {
+            wider(&mut mine.spec, &theirs.spec);
+            let more: Vec<String> = theirs.levels.iter().filter(|level| !mine.levels.contains(level)).cloned().collect();
+            mine.levels.extend(more);
+        }
+        if self.response.name == other.response.name {
+            wider(&mut self.response, &other.response);
+        }
+    }
 }
 
 /// A data set from CSV text with a header: [`infer`], then [`dataset`].

@@ -208,6 +208,11 @@ impl DataFile {
     }
 }
 
+/// The text of a file.
+pub(crate) fn read_text(path: &Path) -> Result<String, FormatError> {
+    Ok(text(&read(path)?, &path.display().to_string())?.to_owned())
+}
+
 /// A data set from a file, its format told by the ending of its name; whole numbers are taken for classes. See [`DataFile`].
 pub fn open(path: &Path, response: Option<&str>) -> Result<Dataset, FormatError> {
     let file = DataFile { response: response.map(str::to_owned), ..DataFile::new(path) };

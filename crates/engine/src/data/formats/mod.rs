@@ -19,6 +19,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+pub use csv::{RawColumn, RawTable};
+pub(crate) use file::read_text;
 pub use file::{DataFile, FORMATS, Format, open};
 pub use packed::{read, unpack};
 

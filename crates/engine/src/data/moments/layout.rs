@@ -13,6 +13,7 @@ impl Layout<'_> {
         let missing = self.missing(at);
         let levels = if term.coding == Coding::Standardised { Vec::new() } else { self.merge_levels(at) };
         self.levels.push(levels.iter().map(|(level, _)| level.clone()).collect());
+        self.seen.push(levels.iter().filter(|(_, count)| *count > 0).map(|(level, _)| level.clone()).collect());
         if missing == self.rows {
             return self.notes.push(format!("{}: left out, for no site has a value of it.", term.title));
         }

@@ -1,0 +1,447 @@
+//! Keep how raw rows became the numbers that a model saw, and encode new rows alike.
+//!
+//! The rules are those that the sites agreed on, and one function applies them: to the rows that a
+//! model learns from ([`crate::data::encode`]) and to the rows that it predicts.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::data::formats::{DataFile, Format, FormatError, RawColumn, RawTable, csv, parquet, read, read_text};
+use crate::data::{
+    self, CellRule, Coding, Column, ColumnSpec, DesignColumn, EncodeError, Kind, Missing, Moments, Plan, Reference, Response, Schema,
+    Study, Table, TableError, Term,
+};
+use crate::predict::Response as Outcome;
+use crate::suggest::did_you_mean;
+
+/// The layout's number: a reader refuses one that it does not know.
+pub const FORMAT: u32 = 1;
+
+/// The column that names a row's site, unless the rows were dealt by another one.
+const SITE: &str = "site";
+
+/// How raw rows become a design, and what is explained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Encoding {
+    format: u32,
+    /// The raw columns that are read, with what their values are.
+    inputs: Vec<ColumnSpec>,
+    /// Words that mean "missing".
+    missing: Vec<String>,
+    /// The columns of files without a header line, in order.
+    header: Option<Vec<String>>,
+    /// How each column enters, and what happens where a value is missing.
+    terms: Vec<Term>,
+    /// The levels of each term that some row had.
+    levels: Vec<Vec<String>>,
+    /// The columns of the design, with means, deviations and levels in their rules.
+    columns: Vec<DesignColumn>,
+    /// By what each column of the design is divided at last.
+    divisors: Vec<f64>,
+    /// The sites.
+    sites: Vec<String>,
+    /// The column that names a row's site, where sites have effects.
+    site_column: Option<String>,
+    /// What is explained, where it stands in a column.
+    response: Option<Response>,
+    /// The values of a response that has classes, in order.
+    classes: Option<Vec<String>>,
+    /// What the model says of a row.
+    outcome: Outcome,
+}
+
+/// New rows as numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoded {
+    /// The cells of the design, row by row.
+    pub cells: Vec<f64>,
+    /// Rows whose response is known, and what it is.
+    pub labels: Vec<(usize, f64)>,
+    /// What was imputed, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Why new rows cannot be encoded.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum EncodingError {
+    /// A file that cannot be read.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Rows that do not fit.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// Rows that do not say their site.
+    #[error(
+        "{file}: the model has an effect of each site, and the rows do not say theirs: add a column `{column}`, or name one site for \
+         all of them with --site (in Python, site=...); the sites are {known}"
+    )]
+    NoSite {
+        /// The file.
+        file: String,
+        /// The column that would say it.
+        column: String,
+        /// The sites.
+        known: String,
+    },
+    /// A site that took no part.
+    #[error("{place}: there is no effect of a site `{site}`: {hint}the sites are {known}")]
+    UnknownSite {
+        /// The file and the line, or the argument.
+        place: String,
+        /// The site.
+        site: String,
+        /// A nearby name, or nothing.
+        hint: String,
+        /// The sites.
+        known: String,
+    },
+    /// A site that makes no difference.
+    #[error("the model has no effects of sites, so none can be named: leave the site `{site}` out")]
+    NeedlessSite {
+        /// The site.
+        site: String,
+    },
+}
+
+impl From<TableError> for EncodingError {
+    fn from(error: TableError) -> Self {
+        EncodingError::Format(error.into())
+    }
+}
+
+impl Encoding {
+    /// Of rows that a formula encodes by moments. `header` names the columns of files without a header line.
+    pub fn by_formula(schema: &Schema, header: Option<Vec<String>>, plan: &Plan, moments: &Moments, outcome: Outcome) -> Self {
+        let columns = moments.columns.clone();
+        let used = |name: &str| columns.iter().filter_map(|column| column.rule.term()).any(|term| plan.terms[term].column == name);
+        let inputs = schema.columns.iter().filter(|spec| used(&spec.name) || spec.name == plan.response.column()).cloned().collect();
+        // A word that some row has as a level means itself.
+        let missing = schema.missing.iter().filter(|mark| !moments.seen.iter().flatten().any(|level| level == *mark)).cloned().collect();
+        let has_sites = columns.iter().any(|column| matches!(column.rule, CellRule::Site { .. }));
+        Encoding {
+            format: FORMAT,
+            inputs,
+            missing,
+            header,
+            terms: plan.terms.clone(),
+            levels: moments.seen.clone(),
+            divisors: vec![1.0; columns.len()],
+            columns,
+            sites: moments.sites.clone(),
+            site_column: has_sites.then(|| SITE.into()),
+            response: Some(plan.response.clone()),
+            classes: None,
+            outcome,
+        }
+    }
+
+    /// Of a study's rows: built-in data.
+    pub fn of_study(study: &Study, moments: &Moments, outcome: Outcome) -> Self {
+        let header = (!study.schema.header).then(|| study.schema.columns.iter().map(|spec| spec.name.clone()).collect());
+        Encoding::by_formula(&study.schema, header, &study.plan, moments, outcome)
+    }
+
+    /// Of columns as they are: numbers, and a column for every level of words but the first. `raw` is
+    /// what a table had; without one there are only numbers, of these names.
+    pub fn by_columns(names: &[String], raw: Option<&RawTable>, header: Option<Vec<String>>, outcome: Outcome) -> Self {
+        let plain: Vec<RawColumn>;
+        let raw_columns = match raw {
+            Some(raw) => &raw.columns,
+            None => {
+                plain = names.iter().map(|name| RawColumn { spec: ColumnSpec::number(name), levels: Vec::new() }).collect();
+                &plain
+            }
+        };
+        let (mut terms, mut levels, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+        for (term, RawColumn { spec, levels: found }) in raw_columns.iter().enumerate() {
+            let level = |level: &String| CellRule::Level { term, level: level.clone(), fill: false };
+            let coding = match spec.kind {
+                Kind::Number => {
+                    columns.push(DesignColumn { name: spec.name.clone(), rule: CellRule::Value { term } });
+                    Coding::Standardised
+                }
+                Kind::Binary => {
+                    columns.push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
+                    Coding::Binary
+                }
+                // Words that are 0 and 1 are named as such numbers are.
+                Kind::Category { .. } if names.contains(&spec.name) => {
+                    columns.push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
+                    Coding::Dummy(Reference::First)
+                }
+                Kind::Category { .. } => {
+                    let column = |k: &String| DesignColumn { name: format!("{}: {k}", spec.name), rule: level(k) };
+                    // Sites may begin with different levels; those that have columns are the same at all.
+                    columns.extend(found.iter().filter(|k| names.contains(&format!("{}: {k}", spec.name))).map(column));
+                    Coding::Dummy(Reference::First)
+                }
+            };
+            terms.push(Term { column: spec.name.clone(), title: spec.name.clone(), coding, missing: Missing::Refuse });
+            levels.push(if spec.kind == Kind::Binary { vec!["0".into(), "1".into()] } else { found.clone() });
+        }
+        let response = raw.map(|raw| Response::Value { column: raw.response.name.clone() });
+        Encoding {
+            format: FORMAT,
+            inputs: raw_columns.iter().map(|column| column.spec.clone()).chain(raw.map(|raw| raw.response.clone())).collect(),
+            missing: Schema::new(Vec::new()).missing,
+            header,
+            terms,
+            levels,
+            divisors: vec![1.0; columns.len()],
+            columns,
+            sites: Vec::new(),
+            site_column: None,
+            response,
+            classes: None,
+            outcome,
+        }
+    }
+
+    /// The same where rows say their site in this column.
+    pub fn with_site_column(mut self, column: Option<&str>) -> Self {
+        if let (Some(known), Some(column)) = (&mut self.site_column, column) {
+            *known = column.into();
+        }
+        self
+    }
+
+    /// The same where a response that has classes has these values, in order.
+    pub fn with_classes(self, classes: Option<Vec<String>>) -> Self {
+        Encoding { classes, ..self }
+    }
+
+    /// The same where the response is the number of this column.
+    pub fn with_response(mut self, spec: ColumnSpec) -> Self {
+        self.response = Some(Response::Value { column: spec.name.clone() });
+        self.inputs.push(spec);
+        self
+    }
+
+    /// The same with columns divided, in their order and without an intercept, and with or without an intercept of its own.
+    pub fn scaled(mut self, divisors: &[f64], intercept: bool) -> Self {
+        self.columns.retain(|column| column.rule != CellRule::Intercept);
+        self.divisors = divisors.to_vec();
+        if intercept {
+            self.columns.insert(0, DesignColumn { name: "intercept".into(), rule: CellRule::Intercept });
+            self.divisors.insert(0, 1.0);
+        }
+        self
+    }
+
+    /// The layout of a file that this program can read, else why not.
+    pub fn check(&self) -> Result<(), String> {
+        let places = |column: &DesignColumn| column.rule.term().is_none_or(|term| term < self.terms.len());
+        let numbers = |column: &DesignColumn| match &column.rule {
+            CellRule::Standardised { mean, sd, .. } => mean.is_finite() && sd.is_finite() && *sd > 0.0,
+            _ => true,
+        };
+        if self.format != FORMAT {
+            return Err(format!("it has layout {}; this program knows layout {FORMAT}", self.format));
+        }
+        if self.levels.len() != self.terms.len() || !self.columns.iter().all(|column| places(column) && numbers(column)) {
+            return Err("its rules do not fit its terms".into());
+        }
+        if self.divisors.len() != self.columns.len() || !self.divisors.iter().all(|divisor| divisor.is_finite() && *divisor != 0.0) {
+            return Err("its divisors do not fit its columns".into());
+        }
+        Ok(())
+    }
+
+    /// The names of the design's columns.
+    pub fn columns(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// What the model says of a row.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// What is explained, in words, where that is known.
+    pub fn explained(&self) -> Option<String> {
+        let response = self.response.as_ref()?;
+        Some(match (self.outcome, response, &self.classes) {
+            (Outcome::Probability, Response::Value { column }, Some(classes)) => format!("{column} == {}", classes.get(1)?),
+            (Outcome::Probability, Response::Value { column }, None) => format!("{column} == 1"),
+            _ => response.to_string(),
+        })
+    }
+
+    /// The values of a response that has classes, in order.
+    pub fn classes(&self) -> Option<&[String]> {
+        self.classes.as_deref()
+    }
+
+    /// Read new rows and encode them. All of them are of this site, where one is named.
+    pub fn read(&self, path: &Path, site: Option<&str>) -> Result<Encoded, EncodingError> {
+        let file = path.display().to_string();
+        let table = match DataFile::new(path).format() {
+            Ok(Format::Parquet) => self.adopt(&parquet::parse(&read(path)?, &file)?)?,
+            Ok(Format::Csv) | Err(_) => self.parse(&read_text(path)?, &file)?,
+            Ok(_) => self.adopt(&self.without_names(path)?)?,
+        };
+        self.apply(&table, site)
+    }
+
+    /// Encode new rows of a table in memory.
+    pub fn encode(&self, table: &Table, site: Option<&str>) -> Result<Encoded, EncodingError> {
+        self.apply(&self.adopt(table)?, site)
+    }
+
+    /// The columns of a text. The response may be missing, as may the site.
+    fn parse(&self, text: &str, file: &str) -> Result<Table, EncodingError> {
+        let separator = csv::separator(text);
+        let first = first_line(text, separator);
+        let schema = |columns: Vec<ColumnSpec>| Schema { missing: self.missing.clone(), ..Schema::new(columns).separated_by(separator) };
+        let Some(names) = self.header.as_ref().filter(|_| !self.is_header(&first)) else {
+            let there = |spec: &&ColumnSpec| self.is_needed(&spec.name) || first.contains(&spec.name);
+            let columns = self.specs().iter().filter(there).cloned().collect();
+            return Ok(Table::parse(text, file, &schema(columns))?);
+        };
+        // Without a header line columns are known by their places, with or without the response.
+        let response = self.response.as_ref().map(Response::column);
+        let without = || names.iter().filter(|name| Some(name.as_str()) != response);
+        let specs = self.specs();
+        let spec = |name: &String| specs.iter().find(|spec| spec.name == *name).cloned().unwrap_or_else(|| ColumnSpec::category(name));
+        let columns = if first.len() + 1 == names.len() && without().count() == first.len() {
+            without().map(spec).collect()
+        } else {
+            names.iter().map(spec).collect()
+        };
+        Ok(Table::parse(text, file, &schema(columns).without_header())?)
+    }
+
+    /// The features of a file whose format has no names, under those that it gives them. Labels are left aside.
+    fn without_names(&self, path: &Path) -> Result<Table, EncodingError> {
+        let data = DataFile { columns: Some(self.inputs.len()), ..DataFile::new(path) }.dataset(None)?;
+        let raw = data.divisors(&vec![1.0; data.columns.len()]); // bytes, as they are in the file
+        let values = |k: usize| (0..data.rows()).map(|row| Some(data.cell(row, k) * raw[k])).collect();
+        let columns = (0..data.columns.len()).map(|k| Column::Number(values(k))).collect();
+        let specs = data.columns.iter().map(|name| ColumnSpec::number(name)).collect();
+        Ok(Table::from_columns(&path.display().to_string(), specs, columns)?)
+    }
+
+    /// The columns of a table of another kind.
+    fn adopt(&self, table: &Table) -> Result<Table, EncodingError> {
+        Ok(table.reread(&self.specs(), &self.missing)?)
+    }
+
+    /// What is read: the inputs, and the site.
+    fn specs(&self) -> Vec<ColumnSpec> {
+        let site = self.site_column.iter().filter(|site| self.inputs.iter().all(|spec| spec.name != **site));
+        self.inputs.iter().cloned().chain(site.map(|site| ColumnSpec::category(site))).collect()
+    }
+
+    /// Whether the design reads this raw column.
+    fn is_needed(&self, name: &str) -> bool {
+        self.columns.iter().filter_map(|column| column.rule.term()).any(|term| self.terms[term].column == name)
+    }
+
+    /// Whether a line names at least half of the columns that the design reads.
+    fn is_header(&self, fields: &[String]) -> bool {
+        let needed: Vec<&ColumnSpec> = self.inputs.iter().filter(|spec| self.is_needed(&spec.name)).collect();
+        2 * needed.iter().filter(|spec| fields.contains(&spec.name)).count() >= needed.len()
+    }
+
+    fn apply(&self, table: &Table, site: Option<&str>) -> Result<Encoded, EncodingError> {
+        let sites = self.sites(table, site)?;
+        let of = |row: usize| sites.get(row).or_else(|| sites.first()).map_or("", String::as_str);
+        let mut cells = data::design(table, &self.terms, &self.columns, &self.levels, &of)?;
+        for row in cells.chunks_exact_mut(self.columns.len().max(1)) {
+            row.iter_mut().zip(&self.divisors).for_each(|(cell, divisor)| *cell /= divisor);
+        }
+        Ok(Encoded { cells, labels: self.labels(table)?, notes: self.imputed(table) })
+    }
+
+    /// The site of every row, or of all.
+    fn sites(&self, table: &Table, given: Option<&str>) -> Result<Vec<String>, EncodingError> {
+        let Some(column) = &self.site_column else {
+            return given.map_or(Ok(Vec::new()), |site| Err(EncodingError::NeedlessSite { site: site.into() }));
+        };
+        let known = || self.sites.join(", ");
+        let unknown = |site: &str, place: String| EncodingError::UnknownSite {
+            place,
+            site: site.into(),
+            hint: did_you_mean(site, self.sites.iter().map(String::as_str)),
+            known: known(),
+        };
+        if let Some(site) = given {
+            let is_known = self.sites.iter().any(|known| known == site);
+            return if is_known { Ok(vec![site.into()]) } else { Err(unknown(site, "the site that is named".into())) };
+        }
+        let Some((_, values)) = table.column(column) else {
+            return Err(EncodingError::NoSite { file: table.file().into(), column: column.clone(), known: known() });
+        };
+        let site = |row: usize| {
+            let Some(site) = word(values, row) else {
+                let (file, at, column) = (table.file().into(), table.place(row), column.clone());
+                return Err(EncodeError::MissingValue { file, at, column, fix: "name the row's site" }.into());
+            };
+            let is_known = self.sites.contains(&site);
+            if is_known { Ok(site) } else { Err(unknown(&site, format!("{}, {}", table.file(), table.place(row)))) }
+        };
+        (0..table.rows()).map(site).collect()
+    }
+
+    /// The response of the rows that have one.
+    fn labels(&self, table: &Table) -> Result<Vec<(usize, f64)>, EncodingError> {
+        let Some(response) = &self.response else { return Ok(Vec::new()) };
+        let Some((_, values)) = table.column(response.column()) else { return Ok(Vec::new()) };
+        let rows: Vec<usize> = (0..table.rows()).filter(|row| !values.is_missing(*row)).collect();
+        let Some(classes) = &self.classes else {
+            let known = table.select(&rows.iter().map(|row| *row as u32).collect::<Vec<_>>());
+            return Ok(rows.into_iter().zip(data::response(&known, response)?).collect());
+        };
+        let class = |row: usize| {
+            let found = word(values, row).unwrap_or_default();
+            let number = found.parse::<f64>().ok();
+            let is = |class: &String| *class == found || (number.is_some() && class.parse().ok() == number);
+            let class = classes.iter().position(is).ok_or_else(|| EncodeError::UnknownLevel {
+                file: table.file().into(),
+                at: table.place(row),
+                column: response.column().into(),
+                hint: did_you_mean(&found, classes.iter().map(String::as_str)),
+                level: found,
+                known: classes.join(", "),
+            })?;
+            Ok((row, class as f64))
+        };
+        rows.into_iter().map(class).collect()
+    }
+
+    /// What is missing and imputed.
+    fn imputed(&self, table: &Table) -> Vec<String> {
+        let note = |(at, term): (usize, &Term)| {
+            let read = self.columns.iter().any(|column| column.rule.term() == Some(at));
+            let missing = table.column(&term.column).filter(|_| read).map_or(0, |(_, values)| values.missing());
+            let by = if term.coding == Coding::Standardised { "the federated mean" } else { "the most common level of the federation" };
+            (missing > 0).then(|| format!("{}: {missing} of {} values are missing, imputed by {by}.", term.title, table.rows()))
+        };
+        self.terms.iter().enumerate().filter_map(note).collect()
+    }
+}
+
+/// A value as it would be written, if it is there.
+fn word(values: &Column, row: usize) -> Option<String> {
+    match values {
+        Column::Number(cells) => cells[row].map(|value| value.to_string()),
+        Column::Category(category) => category.cells[row].map(|level| category.levels[level].clone()),
+    }
+}
+
+/// The fields of the first line.
+fn first_line(text: &str, separator: u8) -> Vec<String> {
+    let mut reader = ::csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(::csv::Trim::All)
+        .delimiter(separator)
+        .from_reader(text.as_bytes());
+    let mut record = ::csv::StringRecord::new();
+    match reader.read_record(&mut record) {
+        Ok(true) => record.iter().map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
