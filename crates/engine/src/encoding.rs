@@ -342,7 +342,7 @@ impl Encoding {
     /// Whether a line names at least half of the columns that the design reads.
     fn is_header(&self, fields: &[String]) -> bool {
         let needed: Vec<&ColumnSpec> = self.inputs.iter().filter(|spec| self.is_needed(&spec.name)).collect();
-        2 * needed.iter().filter(|spec| fields.contains(&spec.name)).count() >= needed.len()
+        !needed.is_empty() && 2 * needed.iter().filter(|spec| fields.contains(&spec.name)).count() >= needed.len()
     }
 
     fn apply(&self, table: &Table, site: Option<&str>) -> Result<Encoded, EncodingError> {
@@ -402,7 +402,7 @@ impl Encoding {
                 file: table.file().into(),
                 at: table.place(row),
                 column: response.column().into(),
-                hint: did_you_mean(&found, classes.iter().map(String::as_str)),
+                hint: data::level_hint(&found, classes),
                 level: found,
                 known: classes.join(", "),
             })?;

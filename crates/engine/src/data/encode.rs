@@ -180,10 +180,15 @@ fn check_levels(table: &Table, term: &Term, category: &Category, known: &[String
         at: table.place(row),
         column: term.column.clone(),
         level: level.clone(),
-        // One number is as near to another as any.
-        hint: if level.parse::<f64>().is_ok() { String::new() } else { did_you_mean(level, known.iter().map(String::as_str)) },
+        hint: level_hint(level, known),
         known: if known.len() > MOST_LISTED { format!("{most} and {} more", known.len() - MOST_LISTED) } else { most },
     })
+}
+
+/// "did you mean `x`? ", or nothing: one number, or one letter, is as near to another as any.
+pub(crate) fn level_hint(level: &str, known: &[String]) -> String {
+    let tells = level.chars().count() > 2 && level.parse::<f64>().is_err();
+    if tells { did_you_mean(level, known.iter().map(String::as_str)) } else { String::new() }
 }
 
 /// The response of every row.
