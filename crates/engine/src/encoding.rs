@@ -402,9 +402,8 @@ impl Encoding {
                 file: table.file().into(),
                 at: table.place(row),
                 column: response.column().into(),
-                hint: data::level_hint(&found, classes),
+                known: data::known_levels(&found, classes),
                 level: found,
-                known: classes.join(", "),
             })?;
             Ok((row, class as f64))
         };

@@ -68,7 +68,7 @@ pub enum EncodeError {
         fix: &'static str,
     },
     /// A level that no summary reported.
-    #[error("{file}, {at}, column `{column}`: no site has the level `{level}`: {hint}the levels are {known}")]
+    #[error("{file}, {at}, column `{column}`: no site has the level `{level}`: {known}")]
     UnknownLevel {
         /// The file.
         file: String,
@@ -78,9 +78,7 @@ pub enum EncodeError {
         column: String,
         /// The level.
         level: String,
-        /// A nearby level, or nothing.
-        hint: String,
-        /// The levels that the sites have.
+        /// A nearby level, if there is one, and the levels that the sites have, in words.
         known: String,
     },
     /// A response that is the same in every row of every site.
@@ -174,21 +172,22 @@ fn check_levels(table: &Table, term: &Term, category: &Category, known: &[String
         return Ok(());
     };
     let level = &category.levels[level];
-    let most = known.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
     Err(EncodeError::UnknownLevel {
         file: table.file().into(),
         at: table.place(row),
         column: term.column.clone(),
         level: level.clone(),
-        hint: level_hint(level, known),
-        known: if known.len() > MOST_LISTED { format!("{most} and {} more", known.len() - MOST_LISTED) } else { most },
+        known: known_levels(level, known),
     })
 }
 
-/// "did you mean `x`? ", or nothing: one number, or one letter, is as near to another as any.
-pub(crate) fn level_hint(level: &str, known: &[String]) -> String {
+/// "did you mean `x`? the levels are ...". One number, or one letter, is as near to another as any.
+pub(crate) fn known_levels(level: &str, known: &[String]) -> String {
     let tells = level.chars().count() > 2 && level.parse::<f64>().is_err();
-    if tells { did_you_mean(level, known.iter().map(String::as_str)) } else { String::new() }
+    let hint = if tells { did_you_mean(level, known.iter().map(String::as_str)) } else { String::new() };
+    let most = known.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if known.len() > MOST_LISTED { format!(" and {} more", known.len() - MOST_LISTED) } else { String::new() };
+    format!("{hint}the levels are {most}{more}")
 }
 
 /// The response of every row.
