@@ -569,6 +569,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         OwnSource::File { file, .. } => (file.header.clone(), None),
         OwnSource::Synthetic(_) => (None, None),
     };
+    let schema = Schema::new(sites.first().map_or_else(Vec::new, |(_, table)| table.specs().to_vec()));
     let made = |outcome| Encoding::by_formula(&schema, header, &plan, federation.moments(), outcome).with_site_column(site_column);
     let encoding = Outcome::of(own.kind).map(made);
     let held_out = if tests.is_empty() {

@@ -142,7 +142,7 @@ impl RawTable {
     /// The same with what another site has: other numbers than 0 and 1, and more levels.
     pub fn join(&mut self, other: &RawTable) {
         let wider = |mine: &mut ColumnSpec, theirs: &ColumnSpec| {
-            *mine = Schema::common(&[Schema::new(vec![mine.clone()]), Schema::new(vec![theirs.clone()])]).columns.remove(0);
+            *mine = Schema::union([&[mine.clone()][..], &[theirs.clone()][..]].into_iter()).columns.remove(0);
         };
         for (mine, theirs) in self.columns.iter_mut().zip(&other.columns).filter(|(a, b)| a.spec.name == b.spec.name) {
             wider(&mut mine.spec, &theirs.spec);
