@@ -5,15 +5,14 @@ use consilience_engine::calibration::{Calibration, Judged};
 use maud::{Markup, html};
 
 use crate::facts::Facts;
-use crate::plot::{self, WIDTH, bar, dot, line, path, plot, words};
+use crate::plot::{self, Frame, axis_label, bar, dot, line, path, words};
 use crate::scale::Scale;
-use crate::words::{bytes, count, decimals, many};
+use crate::words::{breadth, bytes, count, decimals, many};
 
 /// Sites with a line of their own in the table.
 const MOST_SITES: usize = 100;
-const HEIGHT: f64 = 290.0;
-const LEFT: f64 = 44.0;
-const RIGHT: f64 = WIDTH - 10.0;
+const HEIGHT: f64 = 280.0;
+const FRAME: Frame = Frame { left: 32.0, right: 10.0, height: HEIGHT };
 
 /// The whole section.
 pub fn section(facts: &Facts) -> Markup {
@@ -37,11 +36,15 @@ pub fn section(facts: &Facts) -> Markup {
         }
         div.two {
             figure {
+                (axis_label("up", "accuracy"))
                 (reliability(&total.curve()))
+                (axis_label("across", "confidence"))
                 figcaption { "Reliability: the share of predictions that are right, by how sure they were, with 95% intervals (Wilson). On the dashed line they are as often right as they claim. Below: how many predictions each bin has." }
             }
             figure {
+                (axis_label("up", "accuracy, and share of the rows"))
                 (credible(&total, calibration.classes))
+                (axis_label("across", "credibility of at least"))
                 figcaption { "Accuracy (solid) among the predictions of at least each credibility, and the share of rows that have one (dashed)." }
             }
         }
@@ -68,22 +71,23 @@ fn reliability(curve: &[Bin]) -> Markup {
     let says = "Accuracy of predictions against their confidence";
     let half = 0.5 / curve.len() as f64;
     let Some(least) = curve.iter().find(|bin| bin.count > 0).map(|bin| bin.centre - half) else {
-        return plot::nothing(WIDTH, HEIGHT, says, "no predictions");
+        return plot::nothing(HEIGHT, says, "no predictions");
     };
-    let (top, bottom, floor) = (8.0, 196.0, HEIGHT - 30.0);
-    let (across, up) = (Scale::between(least, 1.0, LEFT, RIGHT), Scale::between(0.0, 1.0, bottom, top));
+    let (top, bottom, floor) = (8.0, 190.0, HEIGHT - 18.0);
+    let (across, up) = (Scale::between(least, 1.0, 0.0, 100.0), Scale::between(0.0, 1.0, bottom, top));
     let most = curve.iter().map(|bin| bin.count).max().unwrap_or(0);
     let tall = Scale::between(0.0, most as f64, floor, bottom + 26.0);
     let filled: Vec<&Bin> = curve.iter().filter(|bin| bin.count > 0).collect();
     let at = |bin: &Bin| (across.at(bin.confidence), up.at(bin.accuracy));
+    // Counts that would touch each other on a phone are left out there; the table has them.
+    let column = (across.at(least + 2.0 * half) - across.at(least)) / 100.0 * FRAME.room();
+    let fit = filled.iter().all(|bin| breadth(&short(bin.count)) <= column);
+    let counts = if fit { "dim middle" } else { "dim middle roomy" };
     let inside = html! {
-        (plot::beside(&up, LEFT, RIGHT, 5))
-        @for (x, text) in across.ticks(5) {
-            (line("grid", (across.at(x), top), (across.at(x), floor)))
-            (words("dim middle", (across.at(x), floor + 13.0), &text))
-        }
+        (plot::beside(&up, 5))
+        (FRAME.below(&across, top, floor, 5))
         (line("level", (across.at(least), up.at(least)), (across.at(1.0), up.at(1.0))))
-        path class="thin" d=(path(filled.iter().map(|bin| Some(at(bin))))) {}
+        (path("thin", filled.iter().map(|bin| Some(at(bin)))))
         @for bin in &filled {
             @let (x, _) = at(bin);
             @let (low, high) = wilson(bin);
@@ -92,16 +96,14 @@ fn reliability(curve: &[Bin]) -> Markup {
                 (line("thin", (x, up.at(low)), (x, up.at(high))))
                 (dot("dot", at(bin), 3.6))
             }
-            @let (from, to) = (across.at(bin.centre - half) + 0.6, across.at(bin.centre + half) - 0.6);
+            @let (from, to) = (across.at(bin.centre - half) + 0.2, across.at(bin.centre + half) - 0.2);
             @let y = tall.at(bin.count as f64);
             (bar("bar", (from, y), (to - from, (floor - y).max(0.6))))
-            (words("dim middle", (f64::midpoint(from, to), y - 3.0), &short(bin.count)))
+            (words(counts, (f64::midpoint(from, to), y - 3.0), &short(bin.count)))
         }
-        (line("axis", (LEFT, floor), (RIGHT, floor)))
-        (words("dim middle", (f64::midpoint(LEFT, RIGHT), HEIGHT - 4.0), "confidence"))
-        (words("dim", (LEFT + 6.0, top + 10.0), "accuracy"))
+        (line("axis", (0.0, floor), (100.0, floor)))
     };
-    plot(WIDTH, HEIGHT, says, &inside)
+    FRAME.draw(says, &inside)
 }
 
 /// Wilson's interval of a share, with 95% confidence.
@@ -127,25 +129,24 @@ fn credible(total: &Tally, classes: usize) -> Markup {
     let says = "Accuracy among predictions of at least each credibility";
     // Below one over the number of classes no prediction is left out.
     let points: Vec<_> = total.above().into_iter().filter(|p| p.threshold + 0.05 > 1.0 / classes as f64 && p.count > 0).collect();
-    let (top, bottom, height) = (8.0, HEIGHT - 42.0, HEIGHT);
+    let (top, bottom) = (8.0, HEIGHT - 18.0);
     let first = points.first().map_or(0.0, |p| p.threshold);
-    let (across, up) = (Scale::between(first - 0.03, 1.0, LEFT, RIGHT), Scale::between(0.0, 1.0, bottom, top));
+    let (across, up) = (Scale::between(first - 0.03, 1.0, 0.0, 100.0), Scale::between(0.0, 1.0, bottom, top));
     let share = |n: usize| n as f64 / total.total.all as f64;
     let inside = html! {
-        (plot::beside(&up, LEFT, RIGHT, 5))
-        (plot::below(&across, top, bottom, 5))
-        path class="pooled dashed" d=(path(points.iter().map(|p| Some((across.at(p.threshold), up.at(share(p.count))))))) {}
-        path class="thin" d=(path(points.iter().map(|p| Some((across.at(p.threshold), up.at(p.accuracy)))))) {}
+        (plot::beside(&up, 5))
+        (FRAME.below(&across, top, bottom, 5))
+        (path("pooled dashed", points.iter().map(|p| Some((across.at(p.threshold), up.at(share(p.count)))))))
+        (path("thin", points.iter().map(|p| Some((across.at(p.threshold), up.at(p.accuracy))))))
         @for p in &points {
             g {
                 title { "at least " (decimals(p.threshold, 2)) ": " (decimals(100.0 * p.accuracy, 1)) "% of " (many(p.count as u64, "prediction")) " right" }
                 (dot("dot", (across.at(p.threshold), up.at(p.accuracy)), 3.0))
             }
         }
-        (line("axis", (LEFT, bottom), (RIGHT, bottom)))
-        (words("dim middle", (f64::midpoint(LEFT, RIGHT), height - 12.0), "credibility of at least"))
+        (line("axis", (0.0, bottom), (100.0, bottom)))
     };
-    plot(WIDTH, height, says, &inside)
+    FRAME.draw(says, &inside)
 }
 
 /// What the sites would send for this, and its numbers.
@@ -196,7 +197,7 @@ fn sites_table(facts: &Facts, calibration: &Calibration) -> Markup {
                 tbody {
                     @for (k, site) in calibration.sites.iter().enumerate().take(MOST_SITES) {
                         tr {
-                            th scope="row" { (name(k)) }
+                            th scope="row" { span.name { (name(k)) } }
                             td { (count(site.total.all)) }
                             @for x in [site.accuracy(), site.calibration_error(), site.mean_brier(), site.mean_minus_log_likelihood()] { td { (decimals(x, 3)) } }
                         }

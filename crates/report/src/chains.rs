@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::facts::{Facts, LEAST_ESS, MOST_RHAT, Parameter};
-use crate::plot::{self, COLOURS, WIDTH, bar, dot, line, name, path, plot, words};
+use crate::plot::{self, COLOURS, Frame, Names, bar, beside_words, dot, line, path, words};
 use crate::scale::{Scale, range};
 use crate::words::{count, decimals};
 
@@ -48,21 +48,24 @@ fn one(facts: &Facts, p: &Parameter) -> Markup {
 
 fn trace(parameter: &str, chains: &[Vec<f64>]) -> Markup {
     let says = format!("Trace of {parameter}");
-    let (left, right, top, bottom) = (44.0, WIDTH - 4.0, 6.0, HEIGHT - 20.0);
+    let (top, bottom) = (6.0, HEIGHT - 20.0);
     let Some(up) = Scale::around(chains.iter().flatten().copied(), bottom, top) else {
-        return plot::nothing(WIDTH, HEIGHT, &says, "no finite draws");
+        return plot::nothing(HEIGHT, &says, "no finite draws");
     };
+    let frame = Frame { left: plot::gutter(&up, 5), right: 4.0, height: HEIGHT };
     let length = chains.iter().map(Vec::len).max().unwrap_or(0);
-    let across = Scale::between(1.0, (length as f64).max(2.0), left, right);
+    let across = Scale::between(1.0, (length as f64).max(2.0), 0.0, 100.0);
     let inside = html! {
-        (plot::beside(&up, left, right, 5))
-        @for (x, _) in across.ticks(5).into_iter().filter(|(x, _)| x.fract() == 0.0) { (words("dim middle", (across.at(x), HEIGHT - 6.0), &count(x as u64))) }
+        (plot::beside(&up, 5))
+        @for tick in frame.ticks(&across, 5, &|x, _| count(x as u64)).iter().filter(|tick| tick.at.fract() == 0.0) {
+            (words(&format!("dim middle{}", tick.class), (across.at(tick.at), HEIGHT - 6.0), &tick.text))
+        }
         @for (k, chain) in chains.iter().enumerate() {
-            path class={ "trace s" (k % COLOURS) } d=(path(thinned(chain, &across, &up))) {}
+            (path(&format!("trace s{}", k % COLOURS), thinned(chain, &across, &up)))
             @if chain.len() == 1 && chain[0].is_finite() { (dot(&format!("f{}", k % COLOURS), (across.at(1.0), up.at(chain[0])), 3.0)) }
         }
     };
-    plot(WIDTH, HEIGHT, &says, &inside)
+    frame.draw(&says, &inside)
 }
 
 /// The points of a trace: all draws, or the least and largest of every column where there are many. A draw that is not finite is a gap.
@@ -91,33 +94,33 @@ fn thinned(chain: &[f64], across: &Scale, up: &Scale) -> Vec<Option<(f64, f64)>>
 
 /// Where each chain's draws rank among all: flat where the chains agree.
 fn ranks(parameter: &str, chains: &[Vec<f64>]) -> Markup {
-    const WIDE: f64 = 300.0;
     let says = format!("Ranks of the draws of {parameter}, chain by chain");
     let counts = rank_counts(chains);
     let shown = &counts[..counts.len().min(COLOURS)];
     if shown.iter().flatten().all(|n| *n == 0.0) {
-        return plot::nothing(WIDE, HEIGHT, &says, "no finite draws");
+        return plot::nothing(HEIGHT, &says, "no finite draws");
     }
-    let (left, right, top, bottom) = (16.0, WIDE - 4.0, 6.0, HEIGHT - 20.0);
+    let (top, bottom) = (6.0, HEIGHT - 20.0);
     let row = (bottom - top) / shown.len() as f64;
-    let width = (right - left) / BINS as f64;
+    let width = 100.0 / BINS as f64;
     let most = counts.iter().flatten().copied().fold(0.0, f64::max).max(1e-12);
     let inside = html! {
         @for (k, bins) in shown.iter().enumerate() {
             @let floor = top + row * (k as f64 + 1.0);
             @let level = bins.iter().sum::<f64>() / BINS as f64;
-            (words("dim end", (left - 5.0, floor - row / 2.0 + 4.0), &(k + 1).to_string()))
+            (beside_words("dim end", (0.0, floor - row / 2.0 + 4.0), -5.0, &(k + 1).to_string()))
             @for (b, n) in bins.iter().enumerate() {
                 @let height = (row - 4.0) * n / most;
-                (bar(&format!("f{}", k % COLOURS), (left + b as f64 * width, floor - height), (width - 0.8, height)))
+                (bar(&format!("f{}", k % COLOURS), (b as f64 * width, floor - height), (0.94 * width, height)))
             }
-            (line("axis", (left, floor), (right, floor)))
-            (line("level", (left, floor - (row - 4.0) * level / most), (right, floor - (row - 4.0) * level / most)))
+            (line("axis", (0.0, floor), (100.0, floor)))
+            @let height = floor - (row - 4.0) * level / most;
+            (line("level", (0.0, height), (100.0, height)))
         }
-        (words("dim", (left, HEIGHT - 6.0), "lowest"))
-        (words("dim end", (right, HEIGHT - 6.0), "highest rank"))
+        (words("dim", (0.0, HEIGHT - 6.0), "lowest"))
+        (words("dim end", (100.0, HEIGHT - 6.0), "highest rank"))
     };
-    plot(WIDE, HEIGHT, &says, &inside)
+    Frame { left: 16.0, right: 4.0, height: HEIGHT }.draw(&says, &inside)
 }
 
 /// How many of each chain's draws fall in each bin of ranks among all finite draws; equal draws share their mean rank.
@@ -178,22 +181,24 @@ fn dots(
     marks: impl Fn(&Parameter) -> Vec<(&'static str, f64)>,
 ) -> Markup {
     if shown.is_empty() {
-        return plot::nothing(WIDTH, 60.0, says, "not known: too few draws, or draws that do not vary");
+        return plot::nothing(60.0, says, "not known: too few draws, or draws that do not vary");
     }
-    let (left, right, top, row) = (plot::room(shown.iter().map(|p| p.name.as_str())), WIDTH - 14.0, 6.0, 17.0);
-    let bottom = top + row * shown.len() as f64;
-    let scale = Scale::between(ends.0, ends.1, left, right);
+    let top = 6.0;
+    let names = Names::new(shown.iter().map(|p| p.name.as_str()), top, 20.0);
+    let bottom = names.bottom();
+    let frame = Frame { left: names.left, right: 14.0, height: bottom + 20.0 };
+    let scale = Scale::between(ends.0, ends.1, 0.0, 100.0);
     let inside = html! {
-        (plot::below(&scale, top, bottom, 4))
+        (frame.below(&scale, top, bottom, 4))
         @if let Some(limit) = limit { (line("limit", (scale.at(limit), top), (scale.at(limit), bottom))) }
         @for (k, p) in shown.iter().enumerate() {
-            @let y = top + row * (k as f64 + 0.5);
-            (name("end", (left - 8.0, y + 4.0), &p.name, plot::LONGEST))
-            (line("grid", (left, y), (right, y)))
+            @let y = names.middle(k);
+            (names.draw(k))
+            (line("grid", (0.0, y), (100.0, y)))
             @for (class, x) in marks(p) { (dot(class, (scale.at(x), y), 3.6)) }
         }
     };
-    plot(WIDTH, bottom + 20.0, says, &inside)
+    frame.draw(says, &inside)
 }
 
 #[cfg(test)]

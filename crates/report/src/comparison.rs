@@ -3,9 +3,9 @@
 use consilience_engine::growth::Stop;
 use maud::{Markup, html};
 
-use crate::plot::{self, COLOURS, WIDTH, line, path, plot, words};
+use crate::plot::{self, COLOURS, Frame, Key, axis_label, legend, line, path};
 use crate::scale::Scale;
-use crate::words::{bytes, count, cut, decimals, duration, many, number};
+use crate::words::{bytes, count, decimals, duration, many, number, round_bytes};
 
 /// The sections of the page: what they are linked by, and their headings.
 pub const COMPARISON_SECTIONS: [(&str, &str); 5] = [
@@ -78,9 +78,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     };
     let seconds = |run: &Contender, stop: &Stop| run.seconds * stop.iteration / run.chains.1.max(1) as f64;
     let section = |id: &str| match id {
-        "bits" => curves(comparison, "bytes sent and received by all sites for one chain", &|_, stop| stop.bits / 8.0, &|x| {
-            bytes(8.0 * x).replace(".0 ", " ").replace(".00 ", " ")
-        }),
+        "bits" => curves(comparison, "bytes sent and received by all sites for one chain", &|_, stop| stop.bits / 8.0, &round_bytes),
         "gradients" => curves(comparison, "gradients of single rows for one chain", &|_, stop| stop.gradients, &plain),
         "seconds" => html! {
             (curves(comparison, "seconds, with all chains at work", &seconds, &plain))
@@ -112,40 +110,38 @@ fn plain(x: f64) -> String {
 fn curves(comparison: &Comparison, across_says: &str, cost: &dyn Fn(&Contender, &Stop) -> f64, tick: &dyn Fn(f64) -> String) -> Markup {
     let runs = &comparison.runs;
     let says = format!("Error of the mean against {across_says}, for {}", many(runs.len() as u64, "sampler"));
-    let (left, right, top, bottom) = (50.0, WIDTH - 12.0, 8.0, 220.0);
+    let (top, bottom) = (8.0, 260.0);
     let xs = runs.iter().flat_map(|run| run.growth.iter().map(|stop| cost(run, stop)));
     let ys = runs.iter().flat_map(|run| run.growth.iter().map(|stop| stop.error)).chain(comparison.reference_error);
-    let (Some(across), Some(up)) = (Scale::logarithmic(xs, left, right), Scale::logarithmic(ys, bottom, top)) else {
-        return plot::nothing(WIDTH, 60.0, &says, "there are no draws, or none that cost anything");
+    let (Some(across), Some(up)) = (Scale::logarithmic(xs, 0.0, 100.0), Scale::logarithmic(ys, bottom, top)) else {
+        return plot::nothing(60.0, &says, "there are no draws, or none that cost anything");
     };
-    let legend = bottom + 44.0;
+    let frame = Frame { left: plot::gutter(&up, 5), right: 14.0, height: bottom + 20.0 };
     let within = |y: f64| y.clamp(top, bottom);
     let sound = |run: &Contender, stop: &Stop| cost(run, stop) > 0.0 && stop.error > 0.0 && stop.error.is_finite();
     let style = |k: usize| format!("curve s{}{}", k % COLOURS, if k >= COLOURS { " dashed" } else { "" });
     let inside = html! {
-        @for (x, _) in across.ticks(5) {
-            (line("grid", (across.at(x), top), (across.at(x), bottom)))
-            (words("dim middle", (across.at(x), bottom + 13.0), &tick(x)))
-        }
-        (plot::beside(&up, left, right, 5))
-        @if let Some(floor) = comparison.reference_error { (line("limit", (left, up.at(floor)), (right, up.at(floor)))) }
+        (frame.written_below(&across, top, bottom, 5, &|x, _| tick(x)))
+        (plot::beside(&up, 5))
+        @if let Some(floor) = comparison.reference_error { (line("limit", (0.0, up.at(floor)), (100.0, up.at(floor)))) }
         @for (k, run) in runs.iter().enumerate() {
-            path class=(style(k)) d=(path(run.growth.iter().map(|stop| sound(run, stop).then(|| (across.at(cost(run, stop)), up.at(stop.error)))))) {}
+            (path(&style(k), run.growth.iter().map(|stop| sound(run, stop).then(|| (across.at(cost(run, stop)), up.at(stop.error))))))
             @for (_, stop) in run.growth.iter().enumerate().filter(|(j, stop)| (j + k) % BARS == 0 && sound(run, stop) && stop.bar.1.is_finite()) {
                 @let x = across.at(cost(run, stop));
                 @let low = if stop.bar.0 > 0.0 { within(up.at(stop.bar.0)) } else { bottom };
                 (line(&style(k), (x, low), (x, within(up.at(stop.bar.1)))))
             }
-            @let y = legend + 16.0 * k as f64;
-            (line(&style(k), (left, y - 4.0), (left + 22.0, y - 4.0)))
-            (words("", (left + 30.0, y), &cut(&run.title(), 58)))
         }
-        (line("axis", (left, bottom), (right, bottom)))
-        (words("dim middle", (f64::midpoint(left, right), bottom + 27.0), across_says))
+        (line("axis", (0.0, bottom), (100.0, bottom)))
     };
+    let titles: Vec<String> = runs.iter().map(Contender::title).collect();
+    let mark = |k: usize| if k >= COLOURS { "dashes" } else { "line" };
     html! {
         figure.wide {
-            (plot(WIDTH, legend + 16.0 * runs.len() as f64, &says, &inside))
+            (axis_label("up", "error of the mean, in posterior standard deviations"))
+            (frame.draw(&says, &inside))
+            (axis_label("across", across_says))
+            (legend(titles.iter().enumerate().map(|(k, name)| Key { colour: k, mark: mark(k), name })))
         }
     }
 }
@@ -174,7 +170,7 @@ fn table(runs: &[Contender]) -> Markup {
                     @for run in runs {
                         @let [mean, spread, w2] = run.errors;
                         tr {
-                            th scope="row" { (run.sampler) }
+                            th scope="row" { span.name { (run.sampler) } }
                             td { (run.config) }
                             td { (number(run.step)) }
                             td { (decimals(mean, 3)) }

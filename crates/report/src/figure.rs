@@ -2,17 +2,13 @@
 
 use maud::{Markup, html};
 
-use crate::plot::{COLOURS, below, beside, dot, line, path, plot, words};
+use crate::plot::{self, COLOURS, Frame, Key, axis_label, beside, dot, legend, line, path};
 use crate::scale::Scale;
 
-const WIDTH: f64 = 440.0;
 const HEIGHT: f64 = 280.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 8.0;
 const TOP: f64 = 8.0;
-const BOTTOM: f64 = 34.0;
-/// The room of one line of the legend.
-const LEGEND: f64 = 16.0;
+/// Where the axis across is.
+const FLOOR: f64 = HEIGHT - 20.0;
 
 /// One axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +63,18 @@ pub enum Mark {
     LineAndPoints,
 }
 
+impl Mark {
+    /// How the legend shows it.
+    fn in_legend(self) -> &'static str {
+        match self {
+            Mark::Line => "line",
+            Mark::Dashes => "dashes",
+            Mark::Points => "dot",
+            Mark::LineAndPoints => "line dot",
+        }
+    }
+}
+
 /// Points that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -101,7 +109,10 @@ impl Figure {
         html! {
             figure.wide {
                 h3 { (self.title) }
+                (axis_label("up", &self.y.label))
                 (self.picture())
+                (axis_label("across", &self.x.label))
+                (legend(self.series.iter().map(|s| Key { colour: s.colour, mark: s.mark.in_legend(), name: &s.name })))
                 figcaption { (self.caption) }
             }
         }
@@ -114,26 +125,19 @@ impl Figure {
 
     fn picture(&self) -> Markup {
         let all = || self.series.iter().flat_map(|series| self.shown(series));
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         let ends = |p: &Point| [p.y - p.error, p.y, p.y + p.error];
         let (Some(x), Some(y)) =
-            (self.x.scale(all().map(|p| p.x), LEFT, right), self.y.scale(all().flat_map(ends).filter(|y| self.y.shows(*y)), bottom, TOP))
+            (self.x.scale(all().map(|p| p.x), 0.0, 100.0), self.y.scale(all().flat_map(ends).filter(|y| self.y.shows(*y)), FLOOR, TOP))
         else {
-            return crate::plot::nothing(WIDTH, HEIGHT, &self.title, "no points");
+            return plot::nothing(HEIGHT, &self.title, "no points");
         };
-        let columns = if self.series.iter().all(|s| s.name.chars().count() <= 24) { 2 } else { 1 };
-        let rows = self.series.len().div_ceil(columns);
+        let frame = Frame { left: plot::gutter(&y, 5), right: 10.0, height: HEIGHT };
         let inside = html! {
-            (below(&x, TOP, bottom, 5)) (beside(&y, LEFT, right, 5))
-            (line("axis", (LEFT, TOP), (LEFT, bottom))) (line("axis", (LEFT, bottom), (right, bottom)))
-            (words("dim middle", (f64::midpoint(LEFT, right), HEIGHT - 4.0), &self.x.label))
-            text.dim.middle transform={ "translate(11 " (crate::plot::place(f64::midpoint(TOP, bottom))) ") rotate(-90)" } { (self.y.label) }
+            (frame.below(&x, TOP, FLOOR, 5)) (beside(&y, 5))
+            (line("axis", (0.0, TOP), (0.0, FLOOR))) (line("axis", (0.0, FLOOR), (100.0, FLOOR)))
             @for series in &self.series { (self.draw_series(series, &x, &y)) }
-            @for (at, series) in self.series.iter().enumerate() {
-                (key(series, (LEFT + (right - LEFT) / columns as f64 * (at % columns) as f64, HEIGHT + LEGEND * ((at / columns) as f64 + 0.75))))
-            }
         };
-        plot(WIDTH, HEIGHT + LEGEND * rows as f64 + 4.0, &self.title, &inside)
+        frame.draw(&self.title, &inside)
     }
 
     fn draw_series(&self, series: &Series, x: &Scale, y: &Scale) -> Markup {
@@ -142,32 +146,18 @@ impl Figure {
         html! {
             @if series.mark != Mark::Points {
                 @let dashes = if series.mark == Mark::Dashes { " dashed" } else { "" };
-                path class={ "curve s" (colour) (dashes) } d=(path(self.shown(series).map(|p| Some(at(p))))) {}
+                (path(&format!("curve s{colour}{dashes}"), self.shown(series).map(|p| Some(at(p)))))
             }
             @if matches!(series.mark, Mark::Points | Mark::LineAndPoints) {
                 @for p in self.shown(series) {
                     @if p.error > 0.0 && p.error.is_finite() {
-                        @let low = if self.y.shows(p.y - p.error) { y.at(p.y - p.error) } else { HEIGHT - BOTTOM };
+                        @let low = if self.y.shows(p.y - p.error) { y.at(p.y - p.error) } else { FLOOR };
                         (line(&format!("curve s{colour}"), (x.at(p.x), low), (x.at(p.x), y.at(p.y + p.error))))
                     }
                     (dot(&format!("f{colour}"), at(p), 3.0))
                 }
             }
         }
-    }
-}
-
-/// A line of the legend.
-fn key(series: &Series, at: (f64, f64)) -> Markup {
-    let colour = series.colour % COLOURS;
-    let middle = at.1 - 4.0;
-    html! {
-        @if series.mark != Mark::Points {
-            @let dashes = if series.mark == Mark::Dashes { " dashed" } else { "" };
-            (line(&format!("curve s{colour}{dashes}"), (at.0, middle), (at.0 + 18.0, middle)))
-        }
-        @if matches!(series.mark, Mark::Points | Mark::LineAndPoints) { (dot(&format!("f{colour}"), (at.0 + 9.0, middle), 3.0)) }
-        (words("", (at.0 + 24.0, at.1), &series.name))
     }
 }
 
@@ -189,7 +179,8 @@ mod tests {
     #[test]
     fn what_an_axis_cannot_show_is_left_out() {
         let page = figure(&[(1.0, 2.0), (10.0, 3.0), (-1.0, 4.0), (5.0, f64::NAN)]).draw().into_string();
-        assert_eq!(page.matches("<circle").count(), 2 + 1, "two points and the legend's");
+        assert_eq!(page.matches("<circle").count(), 2, "two points");
+        assert!(page.contains("class=\"line dot k1\""), "the legend shows a line with points");
         assert!(page.contains("QLSD*") && page.contains("bits") && page.contains("Lower is better."));
         assert!(page.contains("curve s1"), "colours start over after the last");
         assert!(figure(&[]).draw().into_string().contains("no points"));

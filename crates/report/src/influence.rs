@@ -4,8 +4,8 @@ use consilience_engine::influence::{Influence, SiteInfluence};
 use maud::{Markup, html};
 
 use crate::facts::Facts;
-use crate::plot::{self, WIDTH, name, place, plot, words};
-use crate::words::{bytes, count, decimals, many};
+use crate::plot::{Frame, NARROW, Names, bar, line, slanted, words};
+use crate::words::{breadth, bytes, count, decimals, many};
 
 /// Parameters and sites with cells of their own.
 const MOST_CELLS: usize = 40;
@@ -13,7 +13,11 @@ const MOST_CELLS: usize = 40;
 const MOST_NAMED: usize = 6;
 /// Lines of the table.
 const MOST_LINES: usize = 100;
-const ROW: f64 = 18.0;
+const ROW: f64 = 20.0;
+/// The widest name over a column; where there is a wider one, columns are numbered.
+const LONGEST: f64 = 190.0;
+/// What a slanting text takes of its length, across and downward.
+const SLANT: f64 = 0.71;
 
 /// The whole section.
 pub fn section(facts: &Facts) -> Markup {
@@ -61,36 +65,49 @@ fn map(facts: &Facts, influence: &Influence) -> Markup {
     let rows = largest(parameters, MOST_CELLS, |k| peak(influence.sites.iter().map(|site| shift(site, *k))), |k| *k);
     let most = peak(columns.iter().flat_map(|(_, _, site)| rows.iter().map(|k| shift(site, *k))));
     let named = columns.len() <= MOST_NAMED;
-    let left = plot::room(rows.iter().map(|k| facts.parameters[*k].name.as_str()));
-    let (top, wide) = (18.0, ((WIDTH - 4.0 - left) / columns.len() as f64).min(96.0));
+    let titled = named && columns.iter().all(|(_, title, _)| breadth(title) <= LONGEST);
+    let wide = 100.0 / columns.len() as f64;
+    // The names of the sites stand over their columns: level where they fit, else slanting to the left, over the names of the parameters.
+    let longest = if titled { columns.iter().map(|(_, title, _)| breadth(title)).fold(0.0, f64::max) } else { 0.0 };
+    let parameters = || rows.iter().map(|k| facts.parameters[*k].name.as_str());
+    let column = |left: f64| (NARROW - left - 4.0) * wide / 100.0;
+    let level = Names::new(parameters(), 0.0, ROW).left;
+    let slant = longest + 6.0 > column(level);
+    let (left, top) = if slant { (level.max(SLANT * longest), SLANT * longest + 14.0) } else { (level, 18.0) };
+    let names = Names::new(parameters(), top, ROW);
+    let frame = Frame { left, right: 4.0, height: names.bottom() + 4.0 };
+    let every = (breadth("0000") / column(left)).ceil().max(1.0) as usize;
     let inside = html! {
         @for (j, (site, title, _)) in columns.iter().enumerate() {
-            @let x = left + wide * (j as f64 + 0.5);
-            @if named { (name("dim middle", (x, 12.0), title, (wide / 6.6) as usize)) }
-            @else if wide >= 14.0 || (j + 1) % 5 == 0 || j == 0 { (words("dim middle", (x, 12.0), &(site + 1).to_string())) }
+            @let x = wide * (j as f64 + 0.5);
+            @if titled && slant { (slanted("dim end", (x, top - 6.0), title)) }
+            @else if titled { (words("dim middle", (x, 12.0), title)) }
+            @else if every == 1 || (j + 1) % every.next_multiple_of(5) == 0 || j == 0 { (words("dim middle", (x, 12.0), &(site + 1).to_string())) }
         }
         @for (i, k) in rows.iter().enumerate() {
-            @let y = top + ROW * i as f64;
-            (name("end", (left - 8.0, y + ROW / 2.0 + 4.0), &facts.parameters[*k].name, plot::LONGEST))
+            @let (from, to) = names.row(i);
+            (names.draw(i))
             @for (j, (_, title, site)) in columns.iter().enumerate() {
                 @let value = shift(site, *k);
                 @let strength = if most > 0.0 && value.is_finite() { 0.6 * value.abs() / most } else { 0.0 };
                 g {
                     title { (facts.parameters[*k].name) " without " (title) ": " (decimals(value, 2)) " sd" }
-                    rect class="grid" x=(place(left + wide * j as f64)) y=(place(y)) width=(place(wide)) height=(place(ROW)) {}
-                    rect class=(if value < 0.0 { "cold" } else { "hot" }) fill-opacity=(format!("{strength:.2}")) x=(place(left + wide * j as f64)) y=(place(y)) width=(place(wide)) height=(place(ROW)) {}
-                    @if named { (words("middle", (left + wide * (j as f64 + 0.5), y + ROW / 2.0 + 4.0), &decimals(value, 2))) }
+                    g fill-opacity=(format!("{strength:.2}")) { (bar(if value < 0.0 { "cold" } else { "hot" }, (wide * j as f64, from), (wide, to - from))) }
+                    @if named { (words("middle", (wide * (j as f64 + 0.5), f64::midpoint(from, to) + 4.0), &decimals(value, 2))) }
                 }
             }
+            (line("grid", (0.0, from), (100.0, from)))
         }
+        @for j in 0..=columns.len() { (line("grid", (wide * j as f64, top), (wide * j as f64, names.bottom()))) }
+        (line("grid", (0.0, names.bottom()), (100.0, names.bottom())))
     };
     let left_out = (facts.parameters.len() - rows.len(), influence.sites.len() - columns.len());
     html! {
         figure.wide {
-            (plot(WIDTH, top + ROW * rows.len() as f64 + 4.0, "How far each parameter's mean would move without each site", &inside))
+            (frame.draw("How far each parameter's mean would move without each site", &inside))
             figcaption {
                 "Orange: the mean would rise without the site; blue: it would fall. The strongest colour is " (decimals(most, 2)) " posterior standard deviations."
-                @if !named { " Columns are the sites by their number in the table." }
+                @if !titled { " Columns are the sites by their number in the table." }
                 @if left_out.0 > 0 { " The " (rows.len()) " parameters that would move most, of " (count(facts.parameters.len() as u64)) "." }
                 @if left_out.1 > 0 { " The " (columns.len()) " sites that move them most, of " (count(influence.sites.len() as u64)) "." }
             }
@@ -109,7 +126,7 @@ fn table(facts: &Facts, influence: &Influence) -> Markup {
                 tbody {
                     @for (k, title, site) in &shown {
                         tr {
-                            th scope="row" title=(title) { (k + 1) ". " (title) }
+                            th scope="row" { span.name { (k + 1) ". " (title) } }
                             @if let Some(record) = facts.record.sites.get(*k) {
                                 td { (count(record.rows)) }
                                 td { (bytes(record.bits.0 as f64)) }

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use crate::facts::{Facts, LEAST_ESS, MOST_RHAT, Parameter};
-use crate::plot::{self, WIDTH, bar, dot, line, name, plot, room};
+use crate::plot::{self, Frame, LINE, NARROW, Names, bar, dot, line, paragraph};
 use crate::scale::{Scale, range};
-use crate::words::{self, count, decimals, number};
+use crate::words::{self, count, decimals, number, wrapped};
 
 /// No more rows than this in one plot.
 pub const MOST_ROWS: usize = 60;
@@ -18,26 +18,27 @@ const PAIRED: usize = 4;
 pub fn forest(facts: &Facts) -> Markup {
     let shown = &facts.parameters[..facts.parameters.len().min(MOST_ROWS)];
     let pooled = shown.iter().any(|p| p.pooled.is_some());
-    let row = if pooled { 24.0 } else { 18.0 };
-    let (left, right, top) = (room(shown.iter().map(|p| p.name.as_str())), WIDTH - 8.0, 6.0);
-    let bottom = top + row * shown.len() as f64;
+    let top = 6.0;
+    let names = Names::new(shown.iter().map(|p| p.name.as_str()), top, if pooled { 26.0 } else { 20.0 });
+    let bottom = names.bottom();
+    let frame = Frame { left: names.left, right: 8.0, height: bottom + 20.0 };
     let ends = |p: &Parameter| {
         let other = p.pooled.map_or([f64::NAN; 2], |s| [s.lower, s.upper]);
         [p.summary.lower, p.summary.upper, p.summary.mean, other[0], other[1]]
     };
     let says =
         format!("Mean, 50% and 89% interval of {} parameters{}", shown.len(), if pooled { ", with those from pooled data" } else { "" });
-    let Some(scale) = Scale::around(shown.iter().flat_map(ends), left, right) else {
-        return plot::nothing(WIDTH, 60.0, &says, "no finite draws");
+    let Some(scale) = Scale::around(shown.iter().flat_map(ends), 0.0, 100.0) else {
+        return plot::nothing(60.0, &says, "no finite draws");
     };
     let zero = scale.at(0.0);
     let inside = html! {
-        (plot::below(&scale, top, bottom, 6))
-        @if zero > left && zero < right { (line("axis", (zero, top), (zero, bottom))) }
+        (frame.below(&scale, top, bottom, 6))
+        @if zero > 0.0 && zero < 100.0 { (line("axis", (zero, top), (zero, bottom))) }
         @for (k, p) in shown.iter().enumerate() {
-            @let y = top + row * (k as f64 + 0.5);
+            @let y = names.middle(k);
             @let own = if p.pooled.is_some() { y - 4.0 } else { y };
-            (name("end", (left - 8.0, y + 4.0), &p.name, plot::LONGEST))
+            (names.draw(k))
             @if [p.summary.lower, p.summary.upper, p.summary.mean, p.half.0, p.half.1].iter().all(|x| x.is_finite()) {
                 g {
                     title { (p.name) ": mean " (number(p.summary.mean)) ", 89% from " (number(p.summary.lower)) " to " (number(p.summary.upper)) }
@@ -46,7 +47,7 @@ pub fn forest(facts: &Facts) -> Markup {
                     (dot("dot", (scale.at(p.summary.mean), own), 4.0))
                 }
             } @else {
-                (plot::words("dim", (left + 4.0, own + 4.0), "not finite"))
+                (plot::beside_words("dim", (0.0, own + 4.0), 4.0, "not finite"))
             }
             @if let Some(s) = p.pooled.filter(|s| [s.lower, s.upper, s.mean].iter().all(|x| x.is_finite())) {
                 g {
@@ -60,7 +61,7 @@ pub fn forest(facts: &Facts) -> Markup {
     let all = facts.parameters.len();
     html! {
         figure.wide {
-            (plot(WIDTH, bottom + 20.0, &says, &inside))
+            (frame.draw(&says, &inside))
             figcaption {
                 "Dot: mean. Thick line: the middle 50%. Thin line: 89%."
                 @if pooled { " The ring and line below: the same from all rows in one place, a check that only data that may be pooled allows." }
@@ -93,7 +94,7 @@ pub fn table(facts: &Facts) -> Markup {
                         @let s = &p.summary;
                         @let places = words::places(s.sd);
                         tr {
-                            th scope="row" title=(p.name) { (p.name) }
+                            th scope="row" { span.name { (p.name) } }
                             @for x in [s.mean, s.sd, s.lower, s.upper] { td { (decimals(x, places)) } }
                             td.bad[s.rhat > MOST_RHAT] { (decimals(s.rhat, 3)) }
                             @for x in [s.ess_bulk, s.ess_tail] { td.bad[x < least] { (if x.is_finite() { count(x.max(0.0).round() as u64) } else { number(x) }) } }
@@ -141,31 +142,34 @@ pub fn pairs(facts: &Facts) -> Markup {
         return html! { p.soft { "There are fewer than two parameters with draws that vary." } };
     };
     let n = chosen.len();
-    let (gap, edge) = (8.0, 4.0);
-    let cell = (WIDTH - 2.0 * edge - gap * (n as f64 - 1.0)) / n as f64;
-    let cell = cell.min(150.0);
-    let size = 2.0 * edge + n as f64 * cell + gap * (n as f64 - 1.0);
-    let corner = |k: usize| edge + k as f64 * (cell + gap);
-    let names: Vec<&str> = chosen.iter().map(|c| c.parameter.name.as_str()).collect();
-    let says = format!("Draws of {} against each other", names.join(", "));
+    // Across in percents, downward in pixels.
+    let (gap, between) = (2.0, 8.0);
+    let wide = (100.0 - gap * (n as f64 - 1.0)) / n as f64;
+    let names: Vec<Vec<String>> = chosen.iter().map(|c| wrapped(&c.parameter.name, wide / 100.0 * NARROW)).collect();
+    let above = |k: usize| LINE * names[k].len() as f64;
+    let tall = (0..n).map(|k| above(k) + 60.0).fold(104.0, f64::max);
+    let corner = |i: usize, j: usize| (j as f64 * (wide + gap), i as f64 * (tall + between));
+    let says = format!("Draws of {} against each other", chosen.iter().map(|c| c.parameter.name.as_str()).collect::<Vec<_>>().join(", "));
     let inside = html! {
         @for (i, row) in chosen.iter().enumerate() {
             @for (j, column) in chosen.iter().enumerate() {
-                @let (x, y) = (corner(j), corner(i));
+                @let (x, y) = corner(i, j);
                 @if i == j {
-                    (histogram(&row.values, (x, y + 18.0), (cell, cell - 18.0)))
-                    (name("middle", (x + cell / 2.0, y + 11.0), &row.parameter.name, (cell / 6.4) as usize))
+                    (histogram(&row.values, (x, y + above(i) + 6.0), (wide, tall - above(i) - 6.0)))
+                    (paragraph("middle", (x + wide / 2.0, y + above(i) / 2.0), 0.0, &names[i]))
                 } @else if i > j {
-                    (scatter(&column.values, &row.values, (x, y), cell))
+                    (scatter(&column.values, &row.values, (x, y), (wide, tall)))
                 } @else {
-                    (plot::words("middle", (x + cell / 2.0, y + cell / 2.0 + 4.0), &decimals(correlation(&row.values, &column.values), 2)))
+                    @let found = decimals(correlation(&row.values, &column.values), 2);
+                    (plot::words("middle", (x + wide / 2.0, y + tall / 2.0 + 4.0), &found))
                 }
             }
         }
     };
+    let frame = Frame { left: 0.0, right: 0.0, height: corner(n, 0).1 - between };
     html! {
         figure.square {
-            (plot(size, size, &says, &inside))
+            (frame.draw(&says, &inside))
             figcaption { "The " (n) " most correlated parameters: draws below the diagonal, histograms on it, correlations above it." }
         }
     }
@@ -220,18 +224,14 @@ fn correlation(left: &[f64], right: &[f64]) -> f64 {
     if correlation.is_finite() { correlation } else { 0.0 }
 }
 
-fn scatter(xs: &[f64], ys: &[f64], corner: (f64, f64), cell: f64) -> Markup {
-    let across = Scale::around(xs.iter().copied(), corner.0, corner.0 + cell);
-    let up = Scale::around(ys.iter().copied(), corner.1 + cell, corner.1);
-    let mut points = String::new();
-    if let (Some(across), Some(up)) = (across, up) {
-        for (x, y) in xs.iter().zip(ys) {
-            points.push_str(&format!("M{} {}h0", plot::place(across.at(*x)), plot::place(up.at(*y))));
-        }
-    }
+fn scatter(xs: &[f64], ys: &[f64], corner: (f64, f64), size: (f64, f64)) -> Markup {
+    let across = Scale::around(xs.iter().copied(), corner.0, corner.0 + size.0);
+    let up = Scale::around(ys.iter().copied(), corner.1 + size.1, corner.1);
     html! {
-        rect class="grid" x=(plot::place(corner.0)) y=(plot::place(corner.1)) width=(plot::place(cell)) height=(plot::place(cell)) {}
-        path class="points" d=(points) {}
+        (bar("grid", corner, size))
+        @if let (Some(across), Some(up)) = (across, up) {
+            (plot::cloud("points", xs.iter().zip(ys).map(|(x, y)| (across.at(*x), up.at(*y)))))
+        }
     }
 }
 
@@ -247,7 +247,7 @@ fn histogram(values: &[f64], corner: (f64, f64), size: (f64, f64)) -> Markup {
     html! {
         @for (k, n) in counts.iter().enumerate() {
             @let height = size.1 * f64::from(*n) / most;
-            (bar("bar", (corner.0 + k as f64 * width, corner.1 + size.1 - height), (width - 0.6, height)))
+            (bar("bar", (corner.0 + k as f64 * width, corner.1 + size.1 - height), (0.9 * width, height)))
         }
     }
 }

@@ -4,9 +4,9 @@ use consilience_engine::record::SiteRecord;
 use maud::{Markup, html};
 
 use crate::facts::Facts;
-use crate::plot::{self, COLOURS, WIDTH, bar, line, name, path, plot, words};
+use crate::plot::{self, Frame, Key, Names, axis_label, bar, beside_words, legend, line, path};
 use crate::scale::Scale;
-use crate::words::{bytes, count, decimals, many};
+use crate::words::{breadth, bytes, count, decimals, many, round_bytes};
 
 /// Points of the curve.
 const POINTS: usize = 160;
@@ -18,18 +18,20 @@ pub fn error(facts: &Facts) -> Markup {
     let Some(curve) = Curve::of(facts) else {
         return html! { p.soft { "There are too few draws, or none that vary, for a curve." } };
     };
-    let (left, right, top, bottom, height) = (50.0, WIDTH - 10.0, 8.0, 210.0, 246.0);
+    let (top, bottom) = (8.0, 230.0);
     let plain = (facts.record.uncompressed.0 as f64 / facts.sent("up") as f64 > 1.05)
         .then(|| facts.record.uncompressed.0 as f64 / facts.sent("up") as f64);
     let stretch = plain.unwrap_or(1.0);
     let xs = curve.points.iter().flat_map(|(bits, _)| [bits / 8.0, bits / 8.0 * stretch]);
     let ys = curve.points.iter().map(|p| p.1).chain(curve.floor);
     let says = "Error of the posterior mean against bytes sent by the sites";
-    let (Some(across), Some(up)) = (Scale::logarithmic(xs, left, right), Scale::logarithmic(ys, bottom, top)) else {
+    let (Some(across), Some(up)) = (Scale::logarithmic(xs, 0.0, 100.0), Scale::logarithmic(ys, bottom, top)) else {
         return html! { p.soft { "Nothing was sent, so that there is no curve." } };
     };
-    let through = |stretch: f64| {
+    let frame = Frame { left: plot::gutter(&up, 5), right: 12.0, height: bottom + 20.0 };
+    let through = |class: &str, stretch: f64| {
         path(
+            class,
             curve
                 .points
                 .iter()
@@ -37,16 +39,17 @@ pub fn error(facts: &Facts) -> Markup {
         )
     };
     let inside = html! {
-        (plot::bytes_below(&across, top, bottom, 5))
-        (plot::beside(&up, left, right, 5))
-        @if let Some(floor) = curve.floor { (line("limit", (left, up.at(floor)), (right, up.at(floor)))) }
-        @if plain.is_some() { path class="pooled dashed" d=(through(stretch)) {} }
-        path class="thin" d=(through(1.0)) {}
-        (words("dim middle", (f64::midpoint(left, right), height - 4.0), "sent by the sites"))
+        (frame.written_below(&across, top, bottom, 5, &|x, _| round_bytes(x)))
+        (plot::beside(&up, 5))
+        @if let Some(floor) = curve.floor { (line("limit", (0.0, up.at(floor)), (100.0, up.at(floor)))) }
+        @if plain.is_some() { (through("pooled dashed", stretch)) }
+        (through("thin", 1.0))
     };
     html! {
         figure.wide {
-            (plot(WIDTH, height, says, &inside))
+            (axis_label("up", "error of the mean"))
+            (frame.draw(says, &inside))
+            (axis_label("across", "sent by the sites"))
             figcaption {
                 "Solid: the root mean square distance, over all parameters, of the mean of the draws so far from "
                 @if curve.pooled { "the pooled mean, in pooled standard deviations" } @else { "the final mean, in posterior standard deviations (it falls to nothing at the end by construction)" }
@@ -178,23 +181,26 @@ struct Bars<'a> {
 }
 
 fn bars(says: &str, all: &[Bars]) -> Markup {
-    let (left, right, thick) = (plot::room(all.iter().map(|b| b.name)), WIDTH - 74.0, 13.0);
-    let most = all.iter().flat_map(|b| b.parts.iter().map(|p| p.1)).fold(0.0, f64::max);
-    let scale = Scale::between(0.0, most, left, right);
-    let each = all.first().map_or(1, |b| b.parts.len()) as f64 * thick + 8.0;
+    const THICK: f64 = 14.0;
+    let parts = || all.iter().flat_map(|b| &b.parts);
+    let each = all.first().map_or(1, |b| b.parts.len()) as f64 * THICK;
+    let names = Names::new(all.iter().map(|b| b.name), 0.0, each + 8.0);
+    // The numbers stand behind their bars, of which the longest has the whole width.
+    let numbers = parts().map(|part| breadth(&part.2)).fold(0.0, f64::max);
+    let frame = Frame { left: names.left, right: numbers + 8.0, height: names.bottom() };
+    let scale = Scale::between(0.0, parts().map(|part| part.1).fold(0.0, f64::max), 0.0, 100.0);
     let inside = html! {
         @for (k, site) in all.iter().enumerate() {
-            @let y = 2.0 + each * k as f64;
-            (name("end", (left - 8.0, y + (each - 8.0) / 2.0 + 4.0), site.name, plot::LONGEST))
+            (names.draw(k))
             @for (j, (class, length, text)) in site.parts.iter().enumerate() {
-                @let top = y + thick * j as f64;
-                (bar(class, (left, top), ((scale.at(*length) - left).max(1.0), thick - 1.0)))
-                (words("dim", (scale.at(*length).max(left + 1.0) + 5.0, top + thick - 3.0), text))
+                @let top = names.middle(k) - each / 2.0 + THICK * j as f64;
+                (bar(class, (0.0, top), (scale.at(*length).max(0.3), THICK - 1.0)))
+                (beside_words("dim", (scale.at(*length).max(0.3), top + THICK - 3.0), 5.0, text))
             }
         }
-        (line("axis", (left, 0.0), (left, each * all.len() as f64 - 4.0)))
+        (line("axis", (0.0, 0.0), (0.0, names.bottom())))
     };
-    plot(WIDTH, each * all.len() as f64, says, &inside)
+    frame.draw(says, &inside)
 }
 
 /// What was sent by kind and direction, with the uncompressed cost beside it.
@@ -206,17 +212,20 @@ pub fn sent(facts: &Facts) -> Markup {
             kinds.push(&s.kind);
         }
     }
-    let (left, right, row, thick) = (110.0, WIDTH - 74.0, 22.0, 16.0);
+    let (row, thick) = (22.0, 16.0);
     let (up, down) = (facts.sent("up"), facts.sent("down"));
     let most = [up, down, record.uncompressed.0, record.uncompressed.1].into_iter().max().unwrap_or(0);
-    let scale = Scale::between(0.0, most as f64, left, right);
+    let scale = Scale::between(0.0, most as f64, 0.0, 100.0);
     let bar_rows = [
         ("up", "up, as sent", up),
-        ("", "uncompressed", record.uncompressed.0),
+        ("", "up, uncompressed", record.uncompressed.0),
         ("down", "down, as sent", down),
-        ("", "uncompressed", record.uncompressed.1),
+        ("", "down, uncompressed", record.uncompressed.1),
     ];
-    let colour = |kind: &str| format!("f{}", kinds.iter().position(|k| *k == kind).unwrap_or(0) % COLOURS);
+    let colour = |kind: &str| kinds.iter().position(|k| *k == kind).unwrap_or(0);
+    let names = Names::new(bar_rows.iter().map(|row| row.1), 0.0, row);
+    let numbers = bar_rows.iter().map(|row| breadth(&bytes(row.2 as f64))).fold(0.0, f64::max);
+    let frame = Frame { left: names.left, right: numbers + 8.0, height: names.bottom() };
     let stacked = |direction: &str, y: f64| {
         let parts = record.sent.iter().filter(|s| s.direction == direction && s.bits > 0);
         let placed = parts.scan(0, |before, s| {
@@ -226,33 +235,26 @@ pub fn sent(facts: &Facts) -> Markup {
         });
         html! {
             @for (s, from, to) in placed {
-                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) } (bar(&colour(&s.kind), (from, y), (to - from, thick))) }
+                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) } (bar(&format!("f{}", colour(&s.kind) % plot::COLOURS), (from, y), (to - from, thick))) }
             }
         }
     };
-    let per_line = 3;
-    let legend = 4.0 * row + 16.0;
-    let height = legend + 18.0 * kinds.len().div_ceil(per_line) as f64;
     let inside = html! {
-        @for (k, (direction, label, total)) in bar_rows.iter().enumerate() {
-            @let y = 2.0 + row * k as f64 + if k > 1 { 6.0 } else { 0.0 };
-            (words(if direction.is_empty() { "dim end" } else { "end" }, (left - 8.0, y + 12.0), label))
-            @if direction.is_empty() { (bar("hollow", (left, y), (scale.at(*total as f64) - left, thick))) } @else { (stacked(direction, y)) }
-            (words("dim", (scale.at(*total as f64) + 5.0, y + 12.0), &bytes(*total as f64)))
+        @for (k, (direction, _, total)) in bar_rows.iter().enumerate() {
+            @let y = names.middle(k) - thick / 2.0;
+            (names.draw(k))
+            @if direction.is_empty() { (bar("hollow", (0.0, y), (scale.at(*total as f64), thick))) } @else { (stacked(direction, y)) }
+            (beside_words("dim", (scale.at(*total as f64), y + 12.0), 5.0, &bytes(*total as f64)))
         }
-        (line("axis", (left, 0.0), (left, 4.0 * row + 4.0)))
-        @for (k, kind) in kinds.iter().enumerate() {
-            @let (x, y) = (20.0 + 140.0 * (k % per_line) as f64, legend + 18.0 * (k / per_line) as f64);
-            (bar(&colour(kind), (x, y), (11.0, 11.0)))
-            (words("", (x + 17.0, y + 10.0), kind))
-        }
+        (line("axis", (0.0, 0.0), (0.0, names.bottom())))
     };
     html! {
         @if record.sent.is_empty() {
             p.soft { "The record counts no messages." }
         } @else {
             figure.wide {
-                (plot(WIDTH, height, "What was sent, by direction and kind, and what it would have been uncompressed", &inside))
+                (frame.draw("What was sent, by direction and kind, and what it would have been uncompressed", &inside))
+                (legend(kinds.iter().enumerate().map(|(colour, name)| Key { colour, mark: "box", name })))
                 figcaption { "Up: from the sites. Down: to the sites. Uncompressed: the same messages with 32 bits a number." }
             }
             (kinds_table(facts))

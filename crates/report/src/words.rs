@@ -62,6 +62,11 @@ pub fn bytes(bits: f64) -> String {
     }
 }
 
+/// A round number of bytes, for an axis.
+pub fn round_bytes(x: f64) -> String {
+    bytes(8.0 * x).replace(".0 ", " ").replace(".00 ", " ")
+}
+
 /// A time in seconds, in units that suit its length.
 pub fn duration(seconds: f64) -> String {
     match seconds {
@@ -81,12 +86,45 @@ pub fn moment(created: &str) -> String {
     }
 }
 
-/// At most so many characters, the last an ellipsis if some were cut.
-pub fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.into();
+/// How many pixels a text takes at 12 pixels a letter, in a wide typeface.
+pub fn breadth(text: &str) -> f64 {
+    let one = |c: char| match c {
+        ' ' | '\u{202f}' | 'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | '[' | ']' => {
+            4.7
+        }
+        'm' | 'w' | 'M' | 'W' | 'Q' | '@' | '%' | '=' | '<' | '>' | '+' | '−' | '~' | '…' | '—' => 10.2,
+        c if c.is_uppercase() => 8.6,
+        c if c.is_ascii() || c.is_alphanumeric() || "·–".contains(c) => 7.6,
+        _ => 12.0,
+    };
+    text.chars().map(one).sum()
+}
+
+/// The lines of a text that is at most so many pixels wide; together they are the text, letter by letter.
+pub fn wrapped(text: &str, most: f64) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_inclusive([' ', '_', ':', '=', '/', '-']) {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && breadth(&lines[last]) + breadth(word.trim_end()) > most {
+            lines.push(String::new());
+        }
+        for letter in word.chars() {
+            let last = lines.len() - 1;
+            if letter != ' ' && !lines[last].is_empty() && breadth(&lines[last]) + breadth(&letter.to_string()) > most {
+                lines.push(String::new());
+            }
+            let last = lines.len() - 1;
+            lines[last].push(letter);
+        }
     }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    // A space at a line's end would push centred and right-aligned letters aside: the next line takes it.
+    for k in 1..lines.len() {
+        if lines[k - 1].len() > 1 && lines[k - 1].ends_with(' ') {
+            lines[k - 1].pop();
+            lines[k].insert(0, ' ');
+        }
+    }
+    lines
 }
 
 fn grouped(x: f64) -> String {
@@ -122,6 +160,18 @@ mod tests {
         assert_eq!([bytes(64.0), bytes(8e3), bytes(8e7)], ["8 B", "1.0 kB", "10.0 MB"]);
         assert_eq!([duration(0.5), duration(12.34), duration(600.0), duration(7200.0)], ["0.50 s", "12.3 s", "10.0 minutes", "2.0 hours"]);
         assert_eq!([moment("2026-01-31T12:00:00Z"), moment("today")], ["2026-01-31 12:00 UTC", "today"]);
-        assert_eq!([cut("abc", 3), cut("abcd", 3)], ["abc", "ab…"]);
+    }
+
+    #[test]
+    fn lines_are_whole_words_that_fit_and_leave_nothing_out() {
+        assert_eq!(wrapped("age", 100.0), ["age"]);
+        assert_eq!(wrapped("chest pain: typical angina", 100.0), ["chest pain:", " typical angina"]);
+        for text in
+            ["", " ", "a  b", "Ventrikulärhypertrophiediagnose", "x_1_2_3_4_5_6_7_8_9_10_11_12", "sex = male, at rest", "東京都立病院"]
+        {
+            let lines = wrapped(text, 60.0);
+            assert_eq!(lines.concat(), text);
+            assert!(lines.iter().all(|line| breadth(line.trim()) <= 60.0), "{lines:?}");
+        }
     }
 }

@@ -50,14 +50,15 @@ fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
         } else if !["!DOCTYPE", "meta", "link"].contains(&name.as_str()) {
             open.push(name.clone());
         }
-        plots += usize::from(!closes && name == "svg");
+        // A plot has a name; the parts within it that are stretched over its width have none.
+        plots += usize::from(!closes && name == "svg" && attributes.contains("role=\"img\""));
         assert!(!["script", "img", "iframe", "object"].contains(&name.as_str()), "{name}");
-        let drawn = ["svg", "path", "rect", "circle", "text", "g"].contains(&name.as_str());
+        let drawn = ["svg", "path", "line", "rect", "circle", "text", "tspan", "g"].contains(&name.as_str());
         let numbers = attributes.split("aria-label").next().unwrap();
         assert!(!drawn || !["NaN", "inf", "–", "∞"].iter().any(|bad| numbers.contains(bad)), "{name} {attributes}");
         let linked = attributes.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         assert!(!linked.contains("http://") && !linked.contains("https://"), "{name} {attributes}");
-        if name == "svg" && !closes {
+        if name == "svg" && !closes && !open[..open.len() - 1].contains(&name) {
             assert!(attributes.contains("role=\"img\"") && attributes.contains("aria-label=\""), "{attributes}");
         }
     }
@@ -192,9 +193,10 @@ fn a_comparison_has_a_curve_for_each_sampler_against_each_cost() {
     for runs in [1, 3, 10] {
         let page = comparison(&made_up::comparison(runs));
         assert_eq!(sound_page(&page, &COMPARISON_SECTIONS), 3);
-        // A line in each plot and its legend, and bars at every fifth of 36 stops.
+        // A line in each plot, and bars at every fifth of 36 stops.
         let curves = page.matches("class=\"curve s").count();
-        assert!(curves >= 3 * runs * (2 + 7) && curves <= 3 * runs * (2 + 8), "{curves}");
+        assert!(curves >= 3 * runs * (1 + 7) && curves <= 3 * runs * (1 + 8), "{curves}");
+        assert_eq!(page.matches("<i class=\"line k").count() + page.matches("<i class=\"dashes k").count(), 3 * runs, "legends");
         assert!(page.contains("ESS per MB") && page.contains("ESS per s") && page.contains("below it nothing can be told"));
     }
     let mut exact = made_up::comparison(2);
@@ -211,6 +213,53 @@ fn a_comparison_has_a_curve_for_each_sampler_against_each_cost() {
     let page = comparison(&exact);
     assert_eq!(sound_page(&page, &COMPARISON_SECTIONS), 3);
     assert!(page.contains("there are no draws"));
+}
+
+/// What stands in the plots of a page.
+fn labels(page: &str) -> Vec<String> {
+    let one = |text: &str| {
+        let text = text.split_once("</text>").unwrap().0;
+        text.split('<').map(|part| part.split_once('>').unwrap().1).collect::<String>()
+    };
+    page.split("<text").skip(1).map(one).collect()
+}
+
+#[test]
+fn names_are_never_cut() {
+    let mut record = made_up::record(2, 100, 4, true);
+    record.parameters = vec![
+        "electrocardiogram at rest: left ventricular hypertrophy by Estes' criteria".replace('\'', ""),
+        "electrocardiogram at rest: left ventricular hypertrophy by other criteria".into(),
+        "maximal_heart_rate_achieved_during_the_exercise_test_in_beats_per_minute".into(),
+        "Blutdrucksenkungsmedikamenteneinnahmehäufigkeit".into(),
+    ];
+    record.sites[0].name = "Universitätsklinikum Hamburg-Eppendorf, Klinik für Kardiologie".into();
+    let page = html(&record);
+    assert!(sound(&record) > 0 && !page.contains('…'));
+    let found = labels(&page);
+    for name in &record.parameters {
+        let plots = found.iter().filter(|label| *label == name).count();
+        assert_eq!(plots, 5, "the forest, R-hat, effective draws, pairs and influence have {name} in full");
+        assert!(page.contains(&format!("<th scope=\"row\"><span class=\"name\">{name}</span></th>")), "the table has {name} in full");
+    }
+    for site in &record.sites {
+        assert!(found.iter().filter(|label| **label == site.name).count() >= 2, "two plots have {} in full", site.name);
+    }
+    let mut compared = made_up::comparison(2);
+    compared.runs[0].config = "configs/a folder with a long name/another folder/quantised with a memory, 8 bits, eta 0.25.toml".into();
+    let page = comparison(&compared);
+    assert!(page.contains(&format!("<span>lmc ({})</span>", compared.runs[0].config)) && !page.contains('…'));
+}
+
+#[test]
+fn letters_are_not_scaled_with_a_plot() {
+    for page in [html(&made_up::record(2, 100, 4, true)), comparison(&made_up::comparison(2))] {
+        // What is stretched over the width holds one path, and no letters.
+        for stretched in page.split("viewBox=").skip(1) {
+            let inside = stretched.split_once('>').unwrap().1.split_once("</svg>").unwrap().0;
+            assert!(inside.starts_with("<path") && !inside.contains("<text"), "{inside}");
+        }
+    }
 }
 
 #[test]
@@ -231,7 +280,7 @@ fn of_many_parameters_some_are_plotted() {
     assert_eq!(sound(&record), 1 + 2 + 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
     let page = html(&record);
     assert!(page.contains("none of the other 260") && page.contains("The first 60 of 300"));
-    assert_eq!(page.matches("<th scope=\"row\" title=").count(), 300 + 4); // the parameters, and the sites
+    assert_eq!(page.matches("<th scope=\"row\"><span class=\"name\">").count(), 300 + 4 + 4); // the parameters, and the sites twice
 }
 
 #[test]

@@ -9,10 +9,13 @@ use serde_json::{Value, json};
 
 use crate::catalogue::Entry;
 use crate::claim::{Claim, Judged, Verdict, with_error};
-use crate::experiment::{Findings, Trouble};
+use crate::experiment::{Findings, Reading, Trouble};
 use crate::number::Number;
 use crate::runner::Work;
 use crate::study::{Config, Study};
+
+/// A page folds what the paper does not state where there are more numbers than this.
+const MOST_OPEN: usize = 12;
 
 /// A reproduction that was run, with its verdicts.
 pub struct Reproduction {
@@ -195,7 +198,7 @@ impl Reproduction {
 
     fn claims_table(&self) -> Markup {
         html! {
-            div.table { table {
+            div.table { table.claims {
                 thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" } th.text { "Why" } } }
                 tbody {
                     @for (claim, verdicts) in &self.judged {
@@ -203,7 +206,7 @@ impl Reproduction {
                             tr {
                                 td.text { @if at == 0 { (claim.says) " " span.soft { "(" (claim.source) ")" } } }
                                 td.text { (name) }
-                                td.good[*verdict == Verdict::Holds].bad[matches!(verdict, Verdict::Fails(_))] { (verdict.word()) }
+                                td.verdict.good[*verdict == Verdict::Holds].bad[matches!(verdict, Verdict::Fails(_))] { (verdict.word()) }
                                 td.text { (verdict.why()) }
                             }
                         }
@@ -213,15 +216,31 @@ impl Reproduction {
         }
     }
 
-    fn numbers_table(&self, reading: &crate::experiment::Reading) -> Markup {
+    /// A reading's numbers: those that the paper states are in sight, long lists of others are folded.
+    fn numbers_table(&self, reading: &Reading) -> Markup {
+        let stated = |n: &&Number| self.config.paper.contains_key(&n.name);
+        let all: Vec<&Number> = reading.numbers.iter().collect();
+        let (shown, folded) = if all.len() <= MOST_OPEN { (all, Vec::new()) } else { all.into_iter().partition(stated) };
         html! {
             @if !reading.name.is_empty() { h3 { (reading.name) } p { (reading.says) } }
-            div.table { table {
+            @if !shown.is_empty() { (self.numbers_rows(&shown)) }
+            @if !folded.is_empty() {
+                details {
+                    summary { (folded.len()) " numbers" @if !shown.is_empty() { " that the paper does not state" } }
+                    (self.numbers_rows(&folded))
+                }
+            }
+        }
+    }
+
+    fn numbers_rows(&self, numbers: &[&Number]) -> Markup {
+        html! {
+            div.table tabindex="0" role="region" aria-label="Numbers" { table {
                 thead { tr { th { "Number" } th { "Paper" } th { "Ours" } th { "Runs" } } }
                 tbody {
-                    @for n in reading.numbers.iter() {
+                    @for n in numbers {
                         tr {
-                            th { (n.name) }
+                            th { span.name { (n.name) } }
                             td { @if let Some(paper) = self.config.paper.get(&n.name) { (with_error(*paper, 0.0)) } }
                             td { (with_error(n.value, n.error)) }
                             td { @if n.runs == 0 { "computed" } @else { (n.runs) } }

@@ -22,12 +22,12 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         "cholesterol",
         "fasting sugar > 120",
         "ECG = ST-T abnormal",
-        "ECG = hypertrophy",
+        "electrocardiogram at rest = left ventricular hypertrophy by Estes criteria",
         "max heart rate",
         "exercise angina",
         "oldpeak",
         "slope = flat",
-        "slope = down",
+        "slope_of_the_ST_segment_at_the_peak_of_exercise_is_down",
     ];
     let parameters = (0..dim).map(|k| known.get(k).map_or_else(|| format!("x{k}"), |name| (*name).to_owned())).collect();
     let sites = [("Cleveland", 303), ("Budapest", 294), ("Zurich and Basel", 123), ("Long Beach", 200)];
