@@ -16,6 +16,8 @@ use crate::study::{Config, Study};
 
 /// A page folds what the paper does not state where there are more numbers than this.
 const MOST_OPEN: usize = 12;
+/// It folds the reasons for a verdict where there are more than this.
+const MOST_REASONS: usize = 2;
 
 /// A reproduction that was run, with its verdicts.
 pub struct Reproduction {
@@ -205,9 +207,9 @@ impl Reproduction {
                         @for (at, Judged { name, verdict, .. }) in verdicts.iter().enumerate() {
                             tr {
                                 td.text { @if at == 0 { (claim.says) " " span.soft { "(" (claim.source) ")" } } }
-                                td.text { (name) }
+                                td.text.reading { (name) }
                                 td.verdict.good[*verdict == Verdict::Holds].bad[matches!(verdict, Verdict::Fails(_))] { (verdict.word()) }
-                                td.text { (verdict.why()) }
+                                td.text { (reasons(&verdict.why())) }
                             }
                         }
                     }
@@ -248,6 +250,17 @@ impl Reproduction {
                     }
                 }
             } }
+        }
+    }
+}
+
+/// The reasons for a verdict: the first is in sight, many more are folded.
+pub(crate) fn reasons(why: &str) -> Markup {
+    let all: Vec<&str> = why.split("; ").collect();
+    html! {
+        @if all.len() <= MOST_REASONS { (why) } @else {
+            (all[0])
+            details { summary { (all.len() - 1) " more" } ul { @for reason in &all[1..] { li { (reason) } } } }
         }
     }
 }

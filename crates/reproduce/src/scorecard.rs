@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use crate::claim::{Claim, Judged, Verdict, with_error};
-use crate::output::Reproduction;
+use crate::output::{Reproduction, reasons};
 
 /// A claim shows at most so many numbers.
 const MOST_NUMBERS: usize = 8;
@@ -86,16 +86,16 @@ fn section(one: &Reproduction) -> Markup {
             p.soft { (one.entry.paper.title) ". " (one.config.place) ". Size: " (one.size()) "; seed " (one.study.seed) "." }
             @if let Err(why) = &one.findings { p { "Not run: " (why) } }
             @if !one.judged.is_empty() {
-                div.table { table {
+                div.table { table.claims {
                     thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" } th.text { "Numbers" } } }
                     tbody {
                         @for (claim, verdicts) in &one.judged {
                             @for (at, judged) in verdicts.iter().enumerate() {
                                 tr {
                                     td.text { @if at == 0 { (claim.says) } }
-                                    td.text { (judged.name) }
-                                    td.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict, Verdict::Fails(_))] { (judged.verdict.word()) }
-                                    td.text { (evidence(one, claim, judged)) }
+                                    td.text.reading { (judged.name) }
+                                    td.verdict.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict, Verdict::Fails(_))] { (judged.verdict.word()) }
+                                    td.text { (reasons(&evidence(one, claim, judged))) }
                                 }
                             }
                         }
