@@ -67,7 +67,8 @@ fn map(facts: &Facts, influence: &Influence) -> Markup {
     let named = columns.len() <= MOST_NAMED;
     let titled = named && columns.iter().all(|(_, title, _)| breadth(title) <= LONGEST);
     let wide = 100.0 / columns.len() as f64;
-    // The names of the sites stand over their columns: level where they fit, else slanting to the left, over the names of the parameters.
+    // The names of the sites stand over their columns: level where they fit, else slanting to the
+    // left, over the names of the parameters.
     let longest = if titled { columns.iter().map(|(_, title, _)| breadth(title)).fold(0.0, f64::max) } else { 0.0 };
     let parameters = || rows.iter().map(|k| facts.parameters[*k].name.as_str());
     let column = |left: f64| (NARROW - left - 4.0) * wide / 100.0;

@@ -1,7 +1,7 @@
 //! Draw the parts that plots share: the frame, axes, legends, bars.
 //!
 //! Across, places are percents of the room between a plot's gutters; downward, they are CSS pixels.
-//! So a plot fills whatever width it is given, and its letters are as large on a phone as on a desk.
+//! So a plot fills any width that it is given, and its letters are as large on a phone as on a desk.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use crate::scale::Scale;
 use crate::words::{breadth, wrapped};
 
-/// The pixels that a plot has across on a narrow phone: what must not overlap is laid out for these.
+/// The pixels that a plot has across on a narrow phone: what must not overlap is laid out for them.
 pub const NARROW: f64 = 326.0;
 /// The height of a line of text.
 pub const LINE: f64 = 14.0;
@@ -60,8 +60,8 @@ impl Frame {
         NARROW - self.left - self.right
     }
 
-    /// Round numbers on an axis. Where they would touch each other on a narrow phone, only every second
-    /// (or third, ...) is shown there.
+    /// Round numbers on an axis. Where they would touch each other on a narrow phone, only every
+    /// second (or third, ...) is shown there.
     pub fn ticks(&self, scale: &Scale, wanted: usize, written: &dyn Fn(f64, String) -> String) -> Vec<Tick> {
         let all: Vec<(f64, String)> = scale.ticks(wanted).into_iter().map(|(x, text)| (x, written(x, text))).collect();
         let pixels = |x: f64| scale.at(x) / 100.0 * self.room();

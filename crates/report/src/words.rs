@@ -100,7 +100,7 @@ pub fn breadth(text: &str) -> f64 {
     text.chars().map(one).sum()
 }
 
-/// The lines of a text that is at most so many pixels wide; together they are the text, letter by letter.
+/// The lines of a text, each at most so many pixels wide; joined they are the text, letter by letter.
 pub fn wrapped(text: &str, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_inclusive([' ', '_', ':', '=', '/', '-']) {
@@ -117,7 +117,7 @@ pub fn wrapped(text: &str, most: f64) -> Vec<String> {
             lines[last].push(letter);
         }
     }
-    // A space at a line's end would push centred and right-aligned letters aside: the next line takes it.
+    // A space at a line's end would push centred and right-aligned letters aside: the next takes it.
     for k in 1..lines.len() {
         if lines[k - 1].len() > 1 && lines[k - 1].ends_with(' ') {
             lines[k - 1].pop();

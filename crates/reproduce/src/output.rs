@@ -218,7 +218,7 @@ impl Reproduction {
         }
     }
 
-    /// A reading's numbers: those that the paper states are in sight, long lists of others are folded.
+    /// A reading's numbers: those that the paper states are in sight, many others are folded.
     fn numbers_table(&self, reading: &Reading) -> Markup {
         let stated = |n: &&Number| self.config.paper.contains_key(&n.name);
         let all: Vec<&Number> = reading.numbers.iter().collect();

@@ -49,7 +49,7 @@ fn every_claim_has_a_verdict_that_small_screens_show() {
 
 #[test]
 fn many_reasons_for_a_verdict_are_folded() {
-    // None of the numbers of the first claim is there but in this many pairs: all are named, one is in sight.
+    // The first claim fails on each of five pairs: all are named, one is in sight.
     let pairs = ["0", "1", "10", "100", "1000"];
     let numbers = pairs.iter().flat_map(|alpha| [("rounds", 1), ("rounds", 3000)].map(|(what, steps)| format!("{what}/{alpha}/{steps}")));
     let page = page_with(numbers.map(|name| Number::exact(name, 7.0)).collect());
