@@ -260,6 +260,11 @@ def _clients(top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], re
     used = set(_consilience.needed(str(formula), names))
     columns = {site: converted(listed, f"client {site!r}", used) for site, listed in all_columns.items()}
     check_kinds(columns)
+    for site, listed in names:
+        # What a formula takes away must be there, and is not looked at: `. - seen`.
+        taken = [name for name in listed if name not in used and name in formula]
+        rows = len(columns[site][0][1])
+        columns[site] += [(name, np.full(rows, np.nan)) for name in taken]
     return list(columns.items())
 
 

@@ -80,6 +80,12 @@ def test_a_table_with_dates_that_are_not_used(library, adopt):
     assert consilience.sample(FORMULA, tables, **QUICK).digest == plain.digest
 
 
+def test_dates_can_be_taken_away_from_all_columns():
+    plain = consilience.sample("ill == 1 ~ .", SITES, **QUICK)
+    found = consilience.sample("ill == 1 ~ . - seen", dated("datetime64"), **QUICK)
+    assert found.digest == plain.digest and found.parameters == plain.parameters
+
+
 def test_a_column_that_is_not_used_is_never_looked_at():
     class Untouchable:
         def __getattr__(self, name):

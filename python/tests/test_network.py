@@ -87,3 +87,37 @@ def test_nonsense_is_refused_and_a_wrong_ticket_opens_nothing():
             serving.collect(0)
     with pytest.raises(consilience.Error, match="no invitation"):
         network.Invitation.from_json("{}")
+
+
+def by_post(config, rows):
+    """Serve a run to sites in this process, which bring these rows."""
+    serving = network.serve(config)
+    sites = [network.Site(name, rows, allow_simulation_seeds=True) for name in serving.sites]
+    while (result := serving.poll()) is None:
+        for place, site in enumerate(sites):
+            if (letter := serving.collect(place)) is not None:
+                serving.deliver(place, site.answer(letter))
+                assert site.trouble is None, site.trouble
+    return result
+
+
+def test_sites_may_bring_the_rows_that_are_built_in():
+    settings = {"sampler": {"name": "lmc", "step": 0.001}, "run": {"chains": 1, "iterations": 20}}
+    config = {"seeds": "simulation", "data": {"builtin": "heart-disease"}, **settings}
+    result = by_post(config, network.BUILTIN)
+    assert [site["rows"] for site in result.sites] == [303, 294, 123, 200]
+    assert result.digest == consilience.sample(config=config, progress=False).digest
+    assert repr(network.BUILTIN) == "consilience.network.BUILTIN"
+
+
+def test_a_site_brings_no_built_in_rows_where_none_are_meant():
+    config = config_of("lmc")
+    with pytest.raises(AssertionError, match="the config names no built-in data"):
+        by_post(config, network.BUILTIN)
+
+
+def test_a_served_run_warns_too():
+    config = {"seeds": "simulation", "data": {"builtin": "heart-disease"}, "sampler": {"name": "lmc", "step": 0.001}}
+    with pytest.warns(consilience.ConsilienceWarning) as raised:
+        result = by_post(config | {"run": {"chains": 1, "iterations": 20}}, network.BUILTIN)
+    assert [str(warning.message) for warning in raised] == result.warnings != []

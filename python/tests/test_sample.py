@@ -197,9 +197,10 @@ def interrupt(seconds):
 
 def test_ctrl_c_keeps_what_was_drawn():
     timer = interrupt(0.3)
-    with pytest.warns(consilience.InterruptedWarning, match="draws a chain are kept"):
+    with pytest.warns(consilience.InterruptedWarning, match="draws a chain are kept") as raised:
         result = consilience.sample("logistic", SITES, step=1e-3, iterations=500_000_000, burn_in=10, thin=1000, chains=2, threads=2)
     timer.join()
+    assert sum("stopped" in str(warning.message) for warning in raised) == 1
     assert result.interrupted and result.draws.shape[1] > 0 and "stopped before its end" in result.warnings[0]
 
 
