@@ -53,10 +53,10 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
         }
         let Some((_, truth)) = &first else { continue };
         progress.done.store(0, Ordering::Relaxed);
-        let total = config.run.iterations.saturating_mul(config.run.chains as u64);
+        let total = plan.length.total();
         let started = Instant::now();
         let title = format!("{} ({})", path.display(), config.sampler.row.name);
-        let outcome = with_progress(&title, total, &progress, || sample(&plan, &config.run, config.seed, Sinks::Memory, &progress))?;
+        let outcome = with_progress(&title, total, &progress, || sample(&plan, &plan.length, config.seed, Sinks::Memory, &progress))?;
         if outcome.interrupted {
             return Err(Failure::Interrupted(Some("stopped: a comparison needs every run to its end".into())));
         }

@@ -27,7 +27,7 @@
 //! let config = Config::parse(Source { file: "example".into(), folder: ".".into(), text: text.into() })?;
 //! let problem = Problem::new(&config)?;
 //! let plan = Plan::new(&config, &problem)?;
-//! let outcome = run::sample(&plan, &config.run, config.seed, Sinks::Memory, &Default::default())?;
+//! let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default())?;
 //! let mean = outcome.draws.mean();
 //! assert!((mean[0] - 1.0).abs() < 0.1 && (mean[1] - 1.0).abs() < 0.1); // the pooled posterior mean is (1, 1)
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -21,7 +21,7 @@ use consilience_net::{join as joining, log, serve as serving};
 use crate::args::{CertsCommand, JoinCommand, ServeCommand};
 use crate::clock;
 use crate::output::{Failure, note, say};
-use crate::report::{self, Answer, Live};
+use crate::report::{self, Live};
 use crate::run::{Place, apply, keep};
 
 /// How often a line says how far a run is.
@@ -103,7 +103,7 @@ fn own_papers(folder: Option<&Path>) -> Result<Option<Papers>, Failure> {
 /// Keep a run that was served, and show its answer.
 fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Result<(), Failure> {
     if place.is_some() {
-        let text = config.resolved(served.plan.step());
+        let text = config.resolved(&served.plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
     }
     let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created: clock::utc(SystemTime::now()), seconds: served.seconds };
@@ -120,9 +120,7 @@ fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Re
     };
     let absent = served.warnings;
     let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
-    let judged = Answer::new(&record, Some(&live)).warnings();
     record.warnings.extend(absent);
-    record.warnings.extend(judged);
     keep(&record, live, place, json)
 }
 

@@ -4,22 +4,19 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use consilience_core::compress::{Operator, paper_bits};
-use consilience_core::measure::{Chains, Interval, MASS, Summary, summarise};
+use consilience_core::measure::{MASS, Summary};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::sampler::Recipe;
+use consilience_core::sampler::forecast::Forecast;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
-use consilience_engine::draws::{Draws, Streamed};
 use consilience_engine::held_out::Scores;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
+use consilience_engine::run::Length;
+use consilience_engine::warnings::summaries;
 use serde_json::{Value, json};
-
-/// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
-const MOST_RHAT: f64 = 1.01;
-/// Below so many effective draws a chain, quantiles are not to be trusted.
-const LEAST_ESS: f64 = 100.0;
 
 /// Lines of the table.
 const MOST_LINES: usize = 60;
@@ -60,6 +57,11 @@ pub fn plan(plan: &Plan) -> String {
     } else {
         let _ = writeln!(text, "Step {step}.");
     }
+    if let Some((mean, sd)) = plan.forecast.as_ref().map(Forecast::worst) {
+        let _ = writeln!(text, "Bias by forecast: means up to {mean:.3} posterior sd off, standard deviations up to {:.1}%.", 100.0 * sd);
+    }
+    let Length { chains, iterations, burn_in, thin, .. } = plan.length;
+    let _ = writeln!(text, "{chains} chains of {iterations} iterations, of which {burn_in} are burn-in; every draw of {thin} is kept.");
     text
 }
 
@@ -96,8 +98,8 @@ pub struct Answer<'a> {
 impl<'a> Answer<'a> {
     /// Summarise a run, now or later.
     pub fn new(record: &'a Record, live: Option<&'a Live>) -> Self {
-        let all = |draws: &Draws| (0..draws.dim()).map(|k| summary(&draws.parameter(k))).collect::<Vec<_>>();
-        Answer { record, live, summaries: all(&record.draws), reference: record.reference.as_ref().map(all) }
+        let reference = record.reference.as_ref().map(summaries);
+        Answer { record, live, summaries: summaries(&record.draws), reference }
     }
 
     /// For people.
@@ -200,31 +202,6 @@ impl<'a> Answer<'a> {
         self.live.map_or(self.record.iterations.saturating_mul(self.record.drawn().0 as u64), |live| live.iterations)
     }
 
-    /// What the draws themselves give reason to warn of.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let known: Vec<&Summary> = self.summaries.iter().flatten().collect();
-        let chains = self.record.draws.chains();
-        if let Some(streamed) = &self.record.streamed {
-            warnings.push(too_many(streamed));
-            return warnings;
-        }
-        if known.len() < self.summaries.len() {
-            warnings.push("too few draws for a summary: run more iterations, or thin less".into());
-        }
-        if chains < 2 {
-            warnings.push("one chain cannot show whether chains agree: run at least 4".into());
-        }
-        if let Some(worst) = known.iter().map(|s| s.rhat).max_by(f64::total_cmp).filter(|r| *r > MOST_RHAT) {
-            warnings.push(format!("the chains disagree: R-hat is up to {worst:.3} (should be below {MOST_RHAT}). Run more iterations"));
-        }
-        let least = LEAST_ESS * chains as f64;
-        if let Some(worst) = known.iter().map(|s| s.ess_bulk.min(s.ess_tail)).min_by(f64::total_cmp).filter(|e| *e < least) {
-            warnings.push(format!("only {worst:.0} effective draws where {least:.0} are wanted. Run more iterations"));
-        }
-        warnings
-    }
-
     /// For programs: full precision.
     pub fn json(&self) -> String {
         let draws = &self.record.draws;
@@ -320,19 +297,6 @@ pub const NEXT: &str = "\nNext: `consilience new run.toml` writes a config to st
 /// A number of JSON, which has none for NaN.
 pub fn number(x: f64) -> Value {
     serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)
-}
-
-fn summary(chains: &[Vec<f64>]) -> Option<Summary> {
-    let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-    summarise(&Chains::new(&slices).ok()?, Interval::default()).ok()
-}
-
-/// What is said where the draws are on disk alone.
-fn too_many(streamed: &Streamed) -> String {
-    let file = streamed.file.display();
-    format!(
-        "the draws are too many to be held at once, and nothing here is computed from them: `consilience summary {file}` computes the table\n"
-    )
 }
 
 /// A table of summaries for people.

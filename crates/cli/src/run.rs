@@ -90,7 +90,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     }
     let plan = Plan::new(config, &problem)?;
     if place.is_some() {
-        let text = config.resolved(plan.step());
+        let text = config.resolved(&plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
     }
     for warning in &plan.warnings {
@@ -99,7 +99,7 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     if !options.json {
         say(&report::plan(&plan))?;
     }
-    let (pace, fingerprint) = (Clocked::default(), checkpoint::fingerprint(&plan, &config.run, config.seed));
+    let (pace, fingerprint) = (Clocked::default(), checkpoint::fingerprint(&plan, &plan.length, config.seed));
     let checkpoint = match &place {
         Some(Place::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
         Some(Place::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
@@ -112,10 +112,11 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
         (None, Some((path, parameters))) => Sinks::File { path, parameters, hold: MOST_HELD },
     };
     let progress = Arc::new(Progress::default());
-    let total = config.run.iterations.saturating_mul(config.run.chains as u64);
+    let total = plan.length.total();
     let started = Instant::now();
-    let sampled =
-        with_progress("sampling", total, &progress, || sample_kept(&plan, &config.run, config.seed, sinks, &progress, checkpoint.as_ref()));
+    let sampled = with_progress("sampling", total, &progress, || {
+        sample_kept(&plan, &plan.length, config.seed, sinks, &progress, checkpoint.as_ref())
+    });
     let mut outcome: Outcome = sampled.inspect_err(|error| abandon(error, place.as_ref()))?;
     for warning in checkpoint.iter().flat_map(Checkpoint::warnings) {
         note(&format!("warning: {warning}\n"));
@@ -149,8 +150,6 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     if place.is_some() {
         record.judge(&problem);
     }
-    let judged = Answer::new(&record, Some(&live)).warnings();
-    record.warnings.extend(judged);
     record.warnings.extend(left_out);
     keep(&record, live, place, options.json)
 }
@@ -220,9 +219,13 @@ pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
         if iterations == 0 {
             return Err(Failure::Argument("--iterations 0 leaves nothing to do: give at least 1".into()));
         }
-        let share = u128::from(config.run.burn_in) * u128::from(iterations) / u128::from(config.run.iterations);
-        config.run.burn_in = share as u64; // below iterations, since burn_in is
-        config.run.iterations = iterations;
+        if let (Some(burn_in), Some(stated)) = (config.run.burn_in, config.run.iterations) {
+            let share = u128::from(burn_in) * u128::from(iterations) / u128::from(stated);
+            config.run.burn_in = Some(share as u64); // below iterations, since burn_in is
+        } else if config.run.burn_in.is_some_and(|burn_in| burn_in >= iterations) {
+            config.run.burn_in = None;
+        }
+        config.run.iterations = Some(iterations);
     }
     if let Some(path) = &options.draws {
         let known = |path: &Path| path.extension().is_some_and(|e| e == "csv" || e == "npy");

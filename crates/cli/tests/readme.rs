@@ -66,11 +66,11 @@ fn configs_and_commands_run() {
         for text in blocks(&document, "toml") {
             let source = Source { file: document.file_name().unwrap().to_string_lossy().into(), folder: folder.clone(), text };
             let mut config = Config::parse(source).unwrap();
-            config.run.iterations = 200;
-            config.run.burn_in = 20;
+            config.run.iterations = Some(200);
+            config.run.burn_in = Some(20);
             let problem = Problem::new(&config).unwrap();
             let plan = Plan::new(&config, &problem).unwrap();
-            let outcome = run::sample(&plan, &config.run, config.seed, Sinks::Memory, &Default::default()).unwrap();
+            let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default()).unwrap();
             assert!(outcome.draws.length() > 0 && outcome.draws.mean().iter().all(|x| x.is_finite()));
             configs += 1;
         }

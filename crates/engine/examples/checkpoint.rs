@@ -57,10 +57,10 @@ fn a_run(dir: &std::path::Path) {
     let config = Config::parse(Source { file: "example".into(), folder: ".".into(), text }).unwrap();
     let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
     let watch = Watch { began: Mutex::new((Instant::now(), Instant::now() + Duration::from_secs(5), Duration::ZERO, 0)) };
-    let checkpoint = Checkpoint::begin(dir, &config, &fingerprint(&plan, &config.run, 1), &watch).unwrap();
+    let checkpoint = Checkpoint::begin(dir, &config, &fingerprint(&plan, &plan.length, 1), &watch).unwrap();
     let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };
     let started = Instant::now();
-    sample_kept(&plan, &config.run, 1, sinks, &Progress::default(), Some(&checkpoint)).unwrap();
+    sample_kept(&plan, &plan.length, 1, sinks, &Progress::default(), Some(&checkpoint)).unwrap();
     let (all, (.., saving, times)) = (started.elapsed(), *watch.began.lock().unwrap());
     let share = 100.0 * saving.as_secs_f64() / all.as_secs_f64();
     println!(

@@ -20,8 +20,9 @@ use consilience_core::snapshot::{SnapshotError, State, Visit, restore, save};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::config::{Config, RunConfig, Source};
+use crate::config::{Config, Source};
 use crate::plan::Plan;
+use crate::run::Length;
 use crate::store::{Disk, Folder, Snapshots, StoreError};
 
 /// What the folder is called inside a run directory.
@@ -93,7 +94,7 @@ pub fn config_of(dir: &Path) -> Result<Source, CheckpointError> {
 }
 
 /// What makes a run this run and no other: every number that chains start from.
-pub fn fingerprint(plan: &Plan, run: &RunConfig, seed: u64) -> String {
+pub fn fingerprint(plan: &Plan, run: &Length, seed: u64) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("{seed} {} {} {} {}\n{:?}\n", run.chains, run.iterations, run.burn_in, run.thin, plan.recipe));
     let mut point = |x: &[f64]| x.iter().for_each(|x| hash.update(x.to_le_bytes()));

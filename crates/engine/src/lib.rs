@@ -27,4 +27,5 @@ pub mod store;
 pub mod streamed;
 pub mod suggest;
 pub mod trail;
+pub mod warnings;
 pub mod world;

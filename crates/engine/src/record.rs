@@ -28,6 +28,8 @@ pub struct Record {
     pub seed: u64,
     /// The first (and largest) step.
     pub step: f64,
+    /// How many effective draws the run was to give, where that decided how long it is.
+    pub effective_draws: Option<u64>,
     /// Iterations of each chain, and how many of them were not kept.
     pub iterations: u64,
     /// Iterations that were not kept.
@@ -84,8 +86,8 @@ pub struct Circumstances {
 }
 
 impl Record {
-    /// The record of a run that has just ended. Its warnings are those of the plan: whoever judges the draws adds to them,
-    /// and so does whoever asks for calibration and influence.
+    /// The record of a run that has just ended. Its warnings are those of the plan and of the draws
+    /// ([`crate::warnings`]); whoever asks for calibration and influence adds to them.
     pub fn new(
         made: Circumstances,
         config: &Config,
@@ -113,16 +115,17 @@ impl Record {
             let bits = |direction| ledger.client(ClientId(i as u32), direction);
             SiteRecord { name: name.clone(), rows: client.rows() as u64, bits: (bits(Direction::Up), bits(Direction::Down)) }
         };
-        Record {
+        let mut record = Record {
             version: made.version,
             created: made.created,
-            config: config.resolved(plan.step()),
+            config: config.resolved(plan),
             sampler: (config.sampler.row.name.into(), config.sampler.row.says.into()),
             seed: config.seed,
             step: plan.step().largest(),
-            iterations: config.run.iterations,
-            burn_in: config.run.burn_in,
-            thin: config.run.thin,
+            effective_draws: config.run.iterations.is_none().then_some(config.run.effective_draws),
+            iterations: plan.length.iterations,
+            burn_in: plan.length.burn_in,
+            thin: plan.length.thin,
             seconds: made.seconds,
             interrupted: outcome.interrupted,
             parameters: problem.parameters.clone(),
@@ -141,7 +144,10 @@ impl Record {
             encoding: problem.encoding.clone(),
             calibration: None,
             influence: None,
-        }
+        };
+        let judged = crate::warnings::of_draws(&record);
+        record.warnings.extend(judged);
+        record
     }
 }
 

@@ -14,7 +14,6 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, Part, Running};
-use crate::config::RunConfig;
 use crate::draws::{DrawSink, Draws, Sinks, Streamed, open_at};
 use crate::plan::Plan;
 use crate::record::Statistic;
@@ -26,6 +25,28 @@ const WORTH_SPREADING: usize = 200_000;
 const PATIENCE: u64 = 64;
 /// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
 pub(crate) const MOST_NOTED: u64 = 4 << 20;
+
+/// How long a run is: decided by its plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// How many chains.
+    pub chains: usize,
+    /// How many iterations each.
+    pub iterations: u64,
+    /// How many of them are not kept.
+    pub burn_in: u64,
+    /// Keep every so many draws.
+    pub thin: u64,
+    /// How many threads; 0: as many as there are cores.
+    pub threads: usize,
+}
+
+impl Length {
+    /// The iterations of all chains together.
+    pub fn total(&self) -> u64 {
+        self.iterations.saturating_mul(self.chains as u64)
+    }
+}
 
 /// What a run gave.
 #[derive(Debug)]
@@ -107,19 +128,21 @@ pub enum RunError {
 pub struct Progress {
     /// Iterations done, of all chains.
     pub done: AtomicU64,
+    /// Iterations to be done, once that is known.
+    pub total: AtomicU64,
     /// Set it to stop the run; what was drawn is kept.
     pub stop: AtomicBool,
 }
 
 /// Run all chains of a plan.
-pub fn sample(plan: &Plan, run: &RunConfig, seed: u64, sinks: Sinks, progress: &Progress) -> Result<Outcome, RunError> {
+pub fn sample(plan: &Plan, run: &Length, seed: u64, sinks: Sinks, progress: &Progress) -> Result<Outcome, RunError> {
     sample_kept(plan, run, seed, sinks, progress, None)
 }
 
 /// Run all chains of a plan from where a checkpoint has them, and save them there as they go. Its draws go to [`Sinks::Kept`] in its folder.
 pub fn sample_kept(
     plan: &Plan,
-    run: &RunConfig,
+    run: &Length,
     seed: u64,
     sinks: Sinks,
     progress: &Progress,
@@ -165,7 +188,7 @@ fn hosted(plan: &Plan, chain: impl FnOnce() -> Result<Chain, RunError> + Send) -
 }
 
 /// Put the chains of a run together, wherever they ran.
-pub fn gather(plan: &Plan, run: &RunConfig, sinks: &Sinks, chains: Vec<Chain>, interrupted: bool) -> Result<Outcome, RunError> {
+pub fn gather(plan: &Plan, run: &Length, sinks: &Sinks, chains: Vec<Chain>, interrupted: bool) -> Result<Outcome, RunError> {
     let d = plan.target.dim();
     let mut outcome = Outcome {
         draws: Draws::new(d),
@@ -251,7 +274,7 @@ impl Chain {
     #[allow(clippy::too_many_arguments)] // what a run has, chain by chain
     fn run(
         plan: &Plan,
-        run: &RunConfig,
+        run: &Length,
         seed: u64,
         index: usize,
         mut sink: DrawSink,

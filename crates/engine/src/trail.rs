@@ -4,15 +4,14 @@ use consilience_core::protocol::{Direction, Event, Ledger};
 use consilience_core::sampler::Sampler;
 use consilience_core::snapshot::{SnapshotError, State, Visit};
 
-use crate::config::RunConfig;
 use crate::draws::DrawSink;
 use crate::plan::Plan;
-use crate::run::{Chain, MOST_NOTED, Note, RunError};
+use crate::run::{Chain, Length, MOST_NOTED, Note, RunError};
 
 /// What an exchange led to, wherever its chain runs.
 pub(crate) struct Moment<'a> {
     /// The plan, how long the chain is, and which it is.
-    pub(crate) about: (&'a Plan, &'a RunConfig, usize),
+    pub(crate) about: (&'a Plan, &'a Length, usize),
     pub(crate) event: Event,
     pub(crate) server: &'a dyn Sampler,
     pub(crate) participants: usize,
@@ -80,7 +79,7 @@ impl Trail {
     /// Take note of what an exchange of a chain led to: the plan, how long it is, and which chain.
     pub fn follow(
         &mut self,
-        about: (&Plan, &RunConfig, usize),
+        about: (&Plan, &Length, usize),
         event: Event,
         server: &dyn Sampler,
         (participants, gradients): (usize, Option<u64>),

@@ -99,7 +99,7 @@ fn brought(sampler: &str, like: &Problem, offers: Offers, fails_at: usize) -> (C
 
 fn run(config: &Config, problem: &Problem) -> (Plan, Outcome) {
     let plan = Plan::new(config, problem).unwrap();
-    let outcome = sample(&plan, &config.run, config.seed, Sinks::Memory, &Progress::default()).unwrap();
+    let outcome = sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
     (plan, outcome)
 }
 
@@ -192,11 +192,11 @@ fn a_failing_model_keeps_the_draws_so_far_and_the_run_can_be_taken_up() {
     // Saved as it goes, it goes on from before the failure, and comes to the same end.
     let dir = std::env::temp_dir().join(format!("consilience-joint-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let print = |problem: &Problem| fingerprint(&Plan::new(&config, problem).unwrap(), &config.run, config.seed);
+    let print = |problem: &Problem| fingerprint(&Plan::new(&config, problem).unwrap(), &plan.length, config.seed);
     let kept = |problem: &Problem, checkpoint: &Checkpoint<'_>| {
         let plan = Plan::new(&config, problem).unwrap();
         let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };
-        sample_kept(&plan, &config.run, config.seed, sinks, &Progress::default(), Some(checkpoint)).unwrap()
+        sample_kept(&plan, &plan.length, config.seed, sinks, &Progress::default(), Some(checkpoint)).unwrap()
     };
     let first = kept(&broken, &Checkpoint::begin(&dir, &config, &print(&broken), &EveryTime).unwrap());
     assert!(first.failure.is_some());

@@ -314,7 +314,7 @@ fn a_resolved_config_can_be_run_from_elsewhere() {
     let folder = Folder::new("resolved").with("a.csv", "x,y\n1,0\n2,1\n3,0\n");
     let config = folder.config("[target]\nmodel = \"logistic\"\n[data]\nfile = \"a.csv\"\nclients = 2").unwrap();
     let problem = Problem::new(&config).unwrap();
-    let text = config.resolved(Plan::new(&config, &problem).unwrap().step());
+    let text = config.resolved(&Plan::new(&config, &problem).unwrap());
     let again = Config::parse(Source { file: "again".into(), folder: Path::new("elsewhere").into(), text }).unwrap();
     assert_eq!(digest(&Problem::new(&again).unwrap().target), digest(&problem.target));
 }

@@ -45,7 +45,7 @@ fn the_law_of_preconditioned_lmc() {
         assert!((found - posterior / 0.75).abs() < 1e-6 * posterior.abs(), "the exact law in whitened coordinates: {found} {posterior}");
     }
 
-    let outcome = sample(&plan, &config.run, 3, Sinks::Memory, &Progress::default()).unwrap();
+    let outcome = sample(&plan, &plan.length, 3, Sinks::Memory, &Progress::default()).unwrap();
     for k in 0..2 {
         let chains = outcome.draws.parameter(k);
         let score = |of: &dyn Fn(f64) -> f64, expected: f64| {

@@ -91,17 +91,17 @@ struct Run {
 impl Run {
     fn new(config: Config) -> Self {
         let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
-        let fingerprint = fingerprint(&plan, &config.run, config.seed);
+        let fingerprint = fingerprint(&plan, &plan.length, config.seed);
         Run { config, plan, fingerprint }
     }
 
     fn on(&self, checkpoint: &Checkpoint<'_>, progress: &Progress) -> Outcome {
         let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };
-        sample_kept(&self.plan, &self.config.run, self.config.seed, sinks, progress, Some(checkpoint)).unwrap()
+        sample_kept(&self.plan, &self.plan.length, self.config.seed, sinks, progress, Some(checkpoint)).unwrap()
     }
 
     fn whole(&self) -> Outcome {
-        sample(&self.plan, &self.config.run, self.config.seed, Sinks::Memory, &Progress::default()).unwrap()
+        sample(&self.plan, &self.plan.length, self.config.seed, Sinks::Memory, &Progress::default()).unwrap()
     }
 
     fn resumed(&self, dir: &Path) -> (Outcome, Vec<String>) {
@@ -156,7 +156,7 @@ fn a_stopped_run_goes_on_and_on() {
         let checkpoint = Checkpoint::resume(&scratch.0, &run.fingerprint, &Never).unwrap();
         let outcome = run.on(&checkpoint, &progress); // stops at its first look at the sign
         stops += 1;
-        if outcome.iterations >= 3 * run.config.run.iterations {
+        if outcome.iterations >= run.plan.length.total() {
             same(&Outcome { interrupted: false, ..outcome }, &whole, "stopped");
             break;
         }
@@ -171,7 +171,8 @@ fn flipped_bits_cost_time_and_nothing_else() {
     let scratch = Scratch::new("flips");
     let (dir, album) = (scratch.0.join("run"), scratch.0.join("album"));
     let mut config = config("lsd++", false);
-    (config.run.chains, config.run.iterations, config.run.burn_in, config.run.thin) = (1, 400, 10, 1);
+    (config.run.chains, config.run.iterations) = (1, Some(400));
+    (config.run.burn_in, config.run.thin) = (Some(10), Some(1));
     let run = Run::new(config);
     let whole = run.whole();
     let photographer = Photographer { dir: &dir, album: &album, taken: AtomicUsize::new(0), turn: Mutex::new(()) };
@@ -219,7 +220,7 @@ fn another_target_or_sampler_is_refused() {
     let again = Config::parse(checkpoint::config_of(&scratch.0).unwrap()).unwrap();
     assert_eq!(Run::new(again).fingerprint, run.fingerprint, "the config that is kept states the same run");
     let mut longer = config("lmc", false);
-    longer.run.iterations += 1;
+    longer.run.iterations = longer.run.iterations.map(|n| n + 1);
     let other_data = Source { text: config("lmc", false).source.text.replace("0.7", "0.8"), ..longer.source.clone() };
     for other in [config("lsd++", false), longer, Config::parse(other_data).unwrap()] {
         let refused = Checkpoint::resume(&scratch.0, &Run::new(other).fingerprint, &Never);

@@ -1,11 +1,11 @@
 //! The same bits for any number of threads, in memory and on disk, split by chains or by clients.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use consilience_engine::config::{Config, RunConfig, Source};
+use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks, Streamed};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
-use consilience_engine::run::{Progress, sample};
+use consilience_engine::run::{Length, Progress, sample};
 
 fn config(sampler: &str, chains: usize, rows: usize) -> Config {
     let mut text = String::from(
@@ -24,8 +24,7 @@ fn config(sampler: &str, chains: usize, rows: usize) -> Config {
 fn draws(config: &Config, threads: usize, sinks: Sinks) -> Draws {
     let problem = Problem::new(config).unwrap();
     let plan = Plan::new(config, &problem).unwrap();
-    let mut run = config.run.clone();
-    run.threads = threads;
+    let run = Length { threads, ..plan.length.clone() };
     sample(&plan, &run, config.seed, sinks, &Progress::default()).unwrap().draws
 }
 
@@ -102,7 +101,7 @@ fn draws_that_are_too_many_to_hold_are_counted() {
     let plan = Plan::new(&config, &problem).unwrap();
     let held = |hold: u64| {
         let sinks = Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold };
-        sample(&plan, &config.run, config.seed, sinks, &Progress::default()).unwrap()
+        sample(&plan, &plan.length, config.seed, sinks, &Progress::default()).unwrap()
     };
     let all = (memory.chains() * memory.length() * memory.dim() * 8) as u64;
     assert_eq!(held(all).streamed, None);
@@ -119,15 +118,14 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
     let plan = Plan::new(&config, &problem).unwrap();
     let progress = Progress::default();
     progress.stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let mut run = config.run.clone();
-    run.iterations = 1_000_000_000;
+    let run = Length { iterations: 1_000_000_000, ..plan.length.clone() };
     let outcome = sample(&plan, &run, 1, Sinks::Memory, &progress).unwrap();
     assert!(outcome.interrupted && outcome.iterations < 10_000);
 
     // One core, three chains: the first is stopped on the way, the others have hardly begun. What the first drew is kept.
     let waiting = self::config("name = \"lmc\"\nstep = 2e-6", 3, 8);
-    let run = RunConfig { iterations: 1_000_000_000, threads: 1, ..waiting.run.clone() };
     let plan = Plan::new(&waiting, &Problem::new(&waiting).unwrap()).unwrap();
+    let run = Length { iterations: 1_000_000_000, threads: 1, ..plan.length.clone() };
     let progress = Progress::default();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -147,6 +145,6 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
 
     let wild = self::config("name = \"lmc\"\nstep = 100.0", 2, 8);
     let plan = Plan::new(&wild, &Problem::new(&wild).unwrap()).unwrap();
-    let error = sample(&plan, &wild.run, 1, Sinks::Memory, &Progress::default()).unwrap_err().to_string();
+    let error = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).unwrap_err().to_string();
     assert!(error.contains("chain 1 diverged") && error.contains("step = \"auto\""), "{error}");
 }

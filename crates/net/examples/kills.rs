@@ -106,7 +106,7 @@ fn disturbed(seed: u64) -> u64 {
     let config = config(seed);
     let problem = Problem::new(&config).unwrap();
     let plan = Plan::new(&config, &problem).unwrap();
-    let undisturbed = sample(&plan, &config.run, config.seed, Sinks::Memory, &Progress::default()).unwrap();
+    let undisturbed = sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
     let expected: Vec<u8> = undisturbed.draws.rows().flatten().flat_map(|x| x.to_le_bytes()).collect();
     assert!(
         std::fs::read(folder.join("draws")).unwrap() == expected,

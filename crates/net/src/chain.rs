@@ -10,10 +10,9 @@ use consilience_core::protocol::{Direction, Event, Output, Refusal, Server};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::{Irregular, Keys, Sampler};
 use consilience_core::snapshot::{SnapshotError, State, Visit};
-use consilience_engine::config::RunConfig;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
-use consilience_engine::run::{Chain, RunError};
+use consilience_engine::run::{Chain, Length, RunError};
 use consilience_engine::store::{Folder, Journal, Minutes, Replay, StoreError};
 use consilience_engine::trail::Trail;
 
@@ -37,7 +36,7 @@ pub struct HostedChain<'a> {
 
 struct Host<'a> {
     plan: &'a Plan,
-    run: &'a RunConfig,
+    run: &'a Length,
     index: usize,
     server: Server<Box<dyn Sampler>>,
     trail: Trail,
@@ -50,7 +49,7 @@ struct Host<'a> {
 impl<'a> HostedChain<'a> {
     /// Chain `index` of a plan, brought to where it was if the folder knows it.
     pub fn open(
-        (problem, plan, run): (&Problem, &'a Plan, &'a RunConfig),
+        (problem, plan, run): (&Problem, &'a Plan, &'a Length),
         keys: Keys,
         index: usize,
         trail: Trail,

@@ -307,8 +307,8 @@ fn conduct(
     let plan = Plan::conducted(config, &problem, hub)?;
     tell(Stage::Planned(&plan));
     hub.ask(&vec![Ask::Decide(plan.decision.clone()); sites.len()])?;
-    let run = &config.run;
-    status.sampling(run.iterations.saturating_mul(run.chains as u64));
+    let run = &plan.length;
+    status.sampling(run.total());
     let started = Instant::now();
     let sinks = match &config.draws {
         None => Sinks::Memory,

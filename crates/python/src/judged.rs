@@ -1,6 +1,7 @@
 //! Hold samplers against the truth, against each other and against the papers.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use consilience_core::sampler::exact::Law;
@@ -48,10 +49,6 @@ pub fn compare(py: Python<'_>, all: Vec<(String, Stated)>, columns: Columns<'_>,
         configs.push((name, stated.parse(&tables)?, written));
     }
     let progress = Progress::default();
-    if let Some(show) = &show {
-        let total: u64 = configs.iter().map(|(_, config, _)| config.run.iterations.saturating_mul(config.run.chains as u64)).sum();
-        show.call1(py, (0, total))?;
-    }
     watched(py, &progress, show.as_ref(), || {
         let mut first: Option<(Problem, Truth)> = None;
         let mut runs = Vec::new();
@@ -66,8 +63,9 @@ pub fn compare(py: Python<'_>, all: Vec<(String, Stated)>, columns: Columns<'_>,
                 }
             };
             known.statement.check(&problem.statement, name).map_err(|e| Failure::new(Raised::Config, e))?;
+            progress.total.fetch_add(plan.length.total(), Ordering::Relaxed);
             let started = Instant::now();
-            let outcome = sample(&plan, &config.run, config.seed, Sinks::Memory, &progress)?;
+            let outcome = sample(&plan, &plan.length, config.seed, Sinks::Memory, &progress)?;
             runs.push(truth.judge(name, config, &plan, &outcome, started.elapsed().as_secs_f64()));
             if outcome.interrupted {
                 break;

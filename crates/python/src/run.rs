@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use consilience_core::joint::Joint;
@@ -59,15 +60,11 @@ pub fn sample(
     if let Some(model) = &model {
         let brought = model.brought();
         config.run.threads = if brought.concurrent { config.run.threads } else { 1 };
-        config.run.start = brought.start.clone().map_or(config.run.start, Start::Point);
+        config.run.start = brought.start.clone().map(Start::Point).or(config.run.start);
     }
     let config = config;
     let in_memory = model.is_some() || !tables.is_empty();
     let progress = Progress::default();
-    if let Some(show) = &show {
-        let total = config.run.iterations.saturating_mul(config.run.chains as u64);
-        show.call1(py, (0, total))?;
-    }
     let worked = watched(py, &progress, show.as_ref(), || {
         let problem = match &model {
             None => Problem::new(&config),
@@ -85,12 +82,13 @@ pub fn sample(
             None => failure,
         };
         let plan = Plan::new(&config, &problem).map_err(|e| undefined(Failure::complaint(Raised::Config, e, written)))?;
+        progress.total.store(plan.length.total(), Ordering::Relaxed);
         let sinks = match config.draws.clone() {
             None => Sinks::Memory,
             Some(path) => Sinks::File { path, parameters: problem.parameters.clone(), hold: MOST_HELD },
         };
         let started = Instant::now();
-        let mut outcome = run::sample(&plan, &config.run, config.seed, sinks, &progress).map_err(|e| undefined(e.into()))?;
+        let mut outcome = run::sample(&plan, &plan.length, config.seed, sinks, &progress).map_err(|e| undefined(e.into()))?;
         let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created, seconds: started.elapsed().as_secs_f64() };
         let mut left_out = None;
         match log_density(&problem.target, &outcome.draws) {
@@ -101,7 +99,6 @@ pub fn sample(
         let mut record = Record::new(made, &config, &problem, &plan, outcome, None);
         record.warnings.extend(left_out);
         record.judge(&problem);
-        record.warnings = consilience_report::warnings_of(&record);
         Ok((record, failure.map(|failure| (failure.chain, failure.iteration))))
     });
     let raised = model.and_then(|model| model.raised());

@@ -50,7 +50,8 @@ pub fn watched<R: Send>(
 fn look(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
     if let Some(show) = show {
-        show.call1(py, (progress.done.load(Ordering::Relaxed),))?;
+        let (done, total) = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
+        show.call1(py, (done, Some(total).filter(|total| *total > 0)))?;
     }
     Ok(())
 }

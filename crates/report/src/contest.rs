@@ -69,7 +69,7 @@ impl Truth {
             config: name.into(),
             sampler: config.sampler.row.name.into(),
             step: plan.step().largest(),
-            chains: (outcome.draws.chains(), config.run.iterations),
+            chains: (outcome.draws.chains(), plan.length.iterations),
             growth: growth(&outcome.draws, &outcome.statistics, self.gaussian.mean(), &self.sd),
             errors: self.errors(&outcome.draws),
             ess: least_ess(&outcome.draws),

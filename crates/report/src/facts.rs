@@ -3,11 +3,8 @@
 use consilience_core::measure::{Chains, Gaussian, Interval, Summary, mean, quantile, sd, summarise};
 use consilience_engine::draws::Draws;
 use consilience_engine::record::Record;
-
-/// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
-pub const MOST_RHAT: f64 = 1.01;
-/// Below so many effective draws a chain, quantiles are not to be trusted.
-pub const LEAST_ESS: f64 = 100.0;
+use consilience_engine::warnings::of_draws;
+pub use consilience_engine::warnings::{LEAST_ESS, MOST_RHAT};
 
 /// One parameter.
 pub struct Parameter {
@@ -107,48 +104,8 @@ impl<'a> Facts<'a> {
     }
 
     fn find_warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.record.interrupted {
-            warnings.push("the run was stopped before its end: what follows is what it had drawn until then".to_owned());
-        }
-        warnings.extend(self.record.warnings.iter().cloned());
-        if self.length == 0 {
-            match &self.record.streamed {
-                Some(streamed) => warnings.push(format!(
-                    "the draws are too many to be held at once, and nothing here is computed from them: `consilience summary {}` computes the table",
-                    streamed.file.display()
-                )),
-                None => warnings.push("there are no draws here to be summarised".into()),
-            }
-            return unique(warnings);
-        }
-        let broken = self.record.draws.rows().filter(|row| !row.iter().all(|x| x.is_finite())).count();
-        if broken > 0 {
-            warnings.push(format!("{broken} draws are not finite: the chains left every reasonable place. Take a smaller step"));
-        }
-        if self.length < Chains::LEAST {
-            warnings.push("too few draws for a summary: run more iterations, or thin less".into());
-        }
-        if self.chains < 2 {
-            warnings.push("one chain cannot show whether chains agree: run at least 4".into());
-        }
-        let still = self
-            .parameters
-            .iter()
-            .filter(|p| self.length >= Chains::LEAST && p.summary.lower.is_finite() && p.summary.rhat.is_nan())
-            .count();
-        if still > 0 {
-            warnings.push(format!("R-hat is not known for {still} of {} parameters: their draws hardly vary", self.parameters.len()));
-        }
-        let worst = self.parameters.iter().map(|p| p.summary.rhat).filter(|r| *r > MOST_RHAT).max_by(f64::total_cmp);
-        if let Some(worst) = worst {
-            warnings.push(format!("the chains disagree: R-hat is up to {worst:.3} (should be below {MOST_RHAT}). Run more iterations"));
-        }
-        let least = LEAST_ESS * self.chains as f64;
-        let effective = self.parameters.iter().map(|p| p.summary.ess_bulk.min(p.summary.ess_tail)).filter(|e| *e < least);
-        if let Some(worst) = effective.min_by(f64::total_cmp) {
-            warnings.push(format!("only {worst:.0} effective draws where {least:.0} are wanted. Run more iterations"));
-        }
+        let mut warnings = self.record.warnings.clone();
+        warnings.extend(of_draws(self.record));
         unique(warnings)
     }
 }

@@ -45,11 +45,6 @@ pub fn html(record: &Record) -> String {
     sections(&title(record), &opening(&facts), &SECTIONS, |id| section(id, &facts))
 }
 
-/// What the reader of a run should know first: its own warnings, and what the draws give reason to warn of.
-pub fn warnings_of(record: &Record) -> Vec<String> {
-    Facts::new(record).warnings
-}
-
 /// A page of sections that are linked at its top.
 fn sections(title: &str, opening: &Markup, sections: &[(&str, &str)], section: impl Fn(&str) -> Markup) -> String {
     let body = html! {

@@ -47,7 +47,7 @@ fn nuts_mala_and_long_lmc_agree() {
         let optimum = &plan.findings.as_ref().unwrap().optimum;
         let nuts = moments(&consilience_truth::nuts(&problem.target, optimum, 4, 1000, 7).unwrap());
         let mala = moments(&pooled::mala(&problem.target, optimum, 4, 4000, 7).unwrap().draws);
-        let lmc = moments(&sample(&plan, &config.run, 7, Sinks::Memory, &Progress::default()).unwrap().draws);
+        let lmc = moments(&sample(&plan, &plan.length, 7, Sinks::Memory, &Progress::default()).unwrap().draws);
         let (exact, biased, other) = (largest_z(&nuts, &mala, 0.0), largest_z(&nuts, &lmc, 0.02), largest_z(&mala, &lmc, 0.02));
         println!("{name}: NUTS and MALA differ by {exact:.2} standard errors, NUTS and LMC by {biased:.2}, MALA and LMC by {other:.2}");
         assert!(exact < 5.3 && biased < 5.3 && other < 5.3);

@@ -2,6 +2,7 @@
 
 mod attendance;
 pub mod exact;
+pub mod forecast;
 mod gibbs;
 mod lazy;
 mod local;

@@ -152,6 +152,16 @@ pub enum Synchronise {
     Randomly(f64),
 }
 
+impl Synchronise {
+    /// How often an iteration, on average.
+    pub fn rate(self) -> f64 {
+        match self {
+            Synchronise::Every(every) => 1.0 / every as f64,
+            Synchronise::Randomly(p) => p,
+        }
+    }
+}
+
 /// Who is averaged when the clients of family B synchronise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Average {

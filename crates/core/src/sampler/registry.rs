@@ -241,9 +241,10 @@ pub const REGISTRY: &[Row] = &[
     },
 ];
 
-/// What clients compress by where nothing is said: 16 levels, or the largest coordinate where error feedback makes up for the rest.
+/// What clients compress by where nothing is said: 16 levels, scaled down where error feedback asks for a contraction. One
+/// coordinate of many (`top_k(1)`) would need steps that are smaller by their number, and squared if both ways lose so much.
 const DEFAULT_UNBIASED: Compressor = Compressor::qsgd(16);
-const DEFAULT_CONTRACTIVE: Compressor = Compressor::top_k(1);
+const DEFAULT_CONTRACTIVE: Compressor = Compressor::qsgd(16).scaled();
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
@@ -279,9 +280,9 @@ pub struct Settings {
     pub tether: Option<f64>,
     /// How vectors cross the wire; default 32 bits.
     pub precision: Option<Precision>,
-    /// How clients compress, all alike or each in its own way; default `qsgd(16)`, with error feedback `top_k(1)`, in family B not at all.
+    /// How clients compress, all alike or each in its own way; default `qsgd(16)`, with error feedback `scaled(qsgd(16))`, in family B not at all.
     pub compress: Option<Vec<Compressor>>,
-    /// How the server compresses; default `top_k(1)`.
+    /// How the server compresses; default `scaled(qsgd(16))`.
     pub compress_down: Option<Compressor>,
     /// How compressed vectors are written; default the shortest code.
     pub code: Option<CodeChoice>,
@@ -365,10 +366,7 @@ impl Row {
             Family::Local => {
                 let default = if has(Axis::Average) || has(Axis::Tether) { Synchronise::Every(10) } else { Synchronise::Randomly(0.1) };
                 let synchronise = settings.synchronise.unwrap_or(default);
-                let rate = match synchronise {
-                    Synchronise::Every(every) => 1.0 / every as f64,
-                    Synchronise::Randomly(p) => p,
-                };
+                let rate = synchronise.rate();
                 Recipe::Local(Local {
                     step,
                     weights: settings.weights.clone().unwrap_or_else(|| vec![1.0 / clients as f64; clients]),

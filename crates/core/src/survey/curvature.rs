@@ -151,10 +151,18 @@ pub struct Hessian {
     point: Vec<f64>,
     unit: Vec<f64>,
     columns: Vec<f64>,
+    /// The columns of each client, where they are wanted: its own answers, with its share of the prior.
+    each: Vec<Vec<f64>>,
     column: usize,
 }
 
 impl Hessian {
+    /// Ask for the Hessian at `point`, and keep each client's part of it.
+    pub fn of_each(target: &Target, point: &[f64]) -> Self {
+        let d = point.len();
+        Hessian { each: vec![vec![0.0; d * d]; target.clients.len()], ..Hessian::new(target, point) }
+    }
+
     /// Ask for the Hessian at `point`.
     pub fn new(target: &Target, point: &[f64]) -> Self {
         let d = point.len();
@@ -166,14 +174,19 @@ impl Hessian {
             point: point.to_vec(),
             unit,
             columns: vec![0.0; d * d],
+            each: Vec::new(),
             column: 0,
         }
     }
 
     /// The Hessian; symmetric, so row-major is column-major.
     pub fn matrix(&self) -> Vec<f64> {
-        let d = self.point.len();
-        (0..d * d).map(|k| 0.5 * (self.columns[k] + self.columns[k % d * d + k / d])).collect()
+        symmetric(&self.columns, self.point.len())
+    }
+
+    /// The parts of the clients, with their shares of the prior, where they were kept.
+    pub fn parts(&self) -> Vec<Vec<f64>> {
+        self.each.iter().map(|columns| symmetric(columns, self.point.len())).collect()
     }
 }
 
@@ -193,9 +206,13 @@ impl Exchange for Hessian {
         }
     }
 
-    fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
         let d = self.point.len();
-        add_scaled(1.0, reply.payload.values(), &mut self.columns[self.column * d..(self.column + 1) * d]);
+        let column = self.column * d..(self.column + 1) * d;
+        add_scaled(1.0, reply.payload.values(), &mut self.columns[column.clone()]);
+        if let Some(own) = self.each.get_mut(from.index()) {
+            own[column].copy_from_slice(reply.payload.values());
+        }
     }
 
     fn advance(&mut self) -> Event {
@@ -209,6 +226,10 @@ impl Exchange for Hessian {
         self.unit[self.column] = 1.0;
         Event::Nothing
     }
+}
+
+fn symmetric(columns: &[f64], d: usize) -> Vec<f64> {
+    (0..d * d).map(|k| 0.5 * (columns[k] + columns[k % d * d + k / d])).collect()
 }
 
 /// The largest eigenvalue of each client's own Hessian at a point: one number from each.
@@ -288,6 +309,9 @@ impl State for Hessian {
         visit.below("the column", &mut self.column, d)?;
         visit.vector("the point", &mut self.point)?;
         visit.vector("the columns", &mut self.columns)?;
+        for columns in &mut self.each {
+            visit.vector("the columns of a client", columns)?;
+        }
         if visit.restores() {
             self.unit.fill(0.0);
             self.unit.iter_mut().skip(self.column).take(1).for_each(|one| *one = 1.0);

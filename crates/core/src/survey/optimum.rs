@@ -18,12 +18,25 @@ pub struct Evaluate {
     point: Vec<f64>,
     /// The gradient, then the value.
     sum: Vec<f64>,
+    /// The same of each client, where it is wanted.
+    each: Vec<Vec<f64>>,
 }
 
 impl Evaluate {
     /// Ask for the sum at `point`.
     pub fn new(target: &Target, point: &[f64]) -> Self {
-        Evaluate { everybody: everybody(target), round: 0, point: point.to_vec(), sum: vec![0.0; point.len() + 1] }
+        let sum = vec![0.0; point.len() + 1];
+        Evaluate { everybody: everybody(target), round: 0, point: point.to_vec(), sum, each: Vec::new() }
+    }
+
+    /// Ask for the sum at `point`, and keep each client's part of it.
+    pub fn of_each(target: &Target, point: &[f64]) -> Self {
+        Evaluate { each: vec![vec![0.0; point.len() + 1]; target.clients.len()], ..Evaluate::new(target, point) }
+    }
+
+    /// The gradients of the clients, with their shares of the prior, where they were kept.
+    pub fn gradients(&self) -> impl Iterator<Item = &[f64]> {
+        self.each.iter().map(|own| &own[..self.point.len()])
     }
 
     /// `sum_i grad U_i`, with the clients' shares of the prior and without the server's.
@@ -47,8 +60,11 @@ impl Exchange for Evaluate {
         Order { round: self.round, task: Task::Value, position, reference: Reference::Keep, control: None }
     }
 
-    fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
         add_scaled(1.0, reply.payload.values(), &mut self.sum);
+        if let Some(own) = self.each.get_mut(from.index()) {
+            own.copy_from_slice(reply.payload.values());
+        }
     }
 
     fn advance(&mut self) -> Event {
@@ -214,7 +230,11 @@ impl State for Evaluate {
         visit.subject("a sum of values and gradients")?;
         visit.number("the round", &mut self.round)?;
         visit.vector("the point", &mut self.point)?;
-        visit.vector("the answers so far", &mut self.sum)
+        visit.vector("the answers so far", &mut self.sum)?;
+        for own in &mut self.each {
+            visit.vector("the answer of a client", own)?;
+        }
+        Ok(())
     }
 }
 

@@ -4,22 +4,33 @@ use consilience_core::step::Schedule;
 use toml::{Table, Value};
 
 use super::{Config, Start};
+use crate::plan::Plan;
 
 /// Fields of a client that may name a file.
 const FILES: [&str; 5] = ["file", "label_file", "rows", "precision", "covariance"];
 
 impl Config {
-    /// This config as TOML, with the step that was found, every number of the run stated, and files by their full names. A whole number beyond TOML's range becomes a
-    /// text, which [`Config::parse`] refuses.
-    pub fn resolved(&self, step: Schedule) -> String {
+    /// This config as TOML, with all that the plan decided, and files by their full names: it says what
+    /// was run, and runs the same again. A whole number beyond TOML's range becomes a text, which
+    /// [`Config::parse`] refuses.
+    pub fn resolved(&self, plan: &Plan) -> String {
         let mut top = self.pinned_table();
-        if let (None, Schedule::Constant(step)) = (self.sampler.step, step) {
-            table(&mut top, "sampler").insert("step".into(), Value::Float(step));
+        let sampler = table(&mut top, "sampler");
+        if let (None, Schedule::Constant(step)) = (self.sampler.step, plan.step()) {
+            sampler.insert("step".into(), Value::Float(step));
         }
+        sampler.insert("precondition".into(), Value::Boolean(plan.coordinates.is_some()));
+        let run = table(&mut top, "run");
+        run.remove("effective_draws");
+        run.insert("iterations".into(), whole(plan.length.iterations));
+        run.insert("burn_in".into(), whole(plan.length.burn_in));
+        run.insert("thin".into(), whole(plan.length.thin));
+        run.insert("start".into(), written(&plan.begins));
         top.to_string()
     }
 
-    /// The same without the step: whoever runs it finds the step as this run did, and spends the same on it.
+    /// The same with nothing decided that the config left open: whoever runs it finds the step and the
+    /// length as this run did, and spends the same on it.
     pub fn pinned(&self) -> String {
         self.pinned_table().to_string()
     }
@@ -29,16 +40,21 @@ impl Config {
         top.insert("seed".into(), whole(self.seed));
         let run = table(&mut top, "run");
         run.insert("chains".into(), whole(self.run.chains as u64));
-        run.insert("iterations".into(), whole(self.run.iterations));
-        run.insert("burn_in".into(), whole(self.run.burn_in));
-        run.insert("thin".into(), whole(self.run.thin));
         run.insert("threads".into(), whole(self.run.threads as u64));
-        let start = match &self.run.start {
-            Start::Zero => "zero".into(),
-            Start::Optimum => "optimum".into(),
-            Start::Point(point) => Value::Array(point.iter().map(|x| Value::Float(*x)).collect()),
-        };
-        run.insert("start".into(), start);
+        let stated = [("iterations", self.run.iterations), ("burn_in", self.run.burn_in), ("thin", self.run.thin)];
+        for (key, number) in stated {
+            if let Some(number) = number {
+                run.insert(key.into(), whole(number));
+            }
+        }
+        if self.run.iterations.is_none() {
+            run.insert("effective_draws".into(), whole(self.run.effective_draws));
+        } else {
+            run.remove("effective_draws"); // the command line asked for iterations
+        }
+        if let Some(start) = &self.run.start {
+            run.insert("start".into(), written(start));
+        }
         if let Some(path) = &self.draws {
             table(&mut top, "output").insert("draws".into(), full(path));
         }
@@ -69,9 +85,7 @@ impl Config {
 impl Config {
     /// This config as one client may see it: all that is common, nobody else's rows, and no file of the server.
     pub fn shown_to(&self, client: usize) -> String {
-        // A step that is still to be found is told later: only a constant one would be written.
-        let step = self.sampler.step.unwrap_or(Schedule::Decreasing { smoothness: 1.0, convexity: 1.0 });
-        let mut top: Table = self.resolved(step).parse().unwrap_or_default();
+        let mut top: Table = self.pinned_table(); // what is still to be found is told later
         top.remove("output");
         if let Some(lp) = self.lp {
             table(&mut top, "output").insert("lp".into(), Value::Boolean(lp)); // a site must know what it will be asked
@@ -107,6 +121,14 @@ fn table<'a>(top: &'a mut Table, name: &str) -> &'a mut Table {
     }
 }
 
+fn written(start: &Start) -> Value {
+    match start {
+        Start::Zero => "zero".into(),
+        Start::Optimum => "optimum".into(),
+        Start::Point(point) => Value::Array(point.iter().map(|x| Value::Float(*x)).collect()),
+    }
+}
+
 fn whole(number: u64) -> Value {
     i64::try_from(number).map_or_else(|_| Value::String(number.to_string()), Value::Integer)
 }
@@ -128,21 +150,31 @@ mod tests {
     #[test]
     fn a_resolved_config_says_what_was_decided_and_parses_again() {
         let mut config = parse(
-            "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n[[client]]\nfile = \"a.csv\"\n[[client]]\nrows = [[0.5, 1]]\n\
-             [sampler]\nname = \"lmc\"\nstep = \"auto\"\n[output]\ndraws = \"d.npy\"",
+            "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n[[client]]\nrows = [[-0.2, 0]]\n\
+             [[client]]\nrows = [[0.5, 1]]\n[sampler]\nname = \"lmc\"\nstep = \"auto\"\n[output]\ndraws = \"d.npy\"",
         );
         config.seed = 12;
-        config.run.iterations = 77;
-        config.run.burn_in = 7;
-        let step = 0.1 + 0.2; // has no short decimal
-        let text = config.resolved(Schedule::Constant(step));
+        let decide = |config: &Config| Plan::new(config, &crate::problem::Problem::new(config).unwrap()).unwrap();
+        let plan = decide(&config);
+        let text = config.resolved(&plan);
         let again = parse(&text);
-        assert_eq!((again.seed, &again.run), (12, &config.run));
-        assert_eq!(again.sampler.step, Some(Schedule::Constant(step)));
+        assert_eq!((again.seed, again.run.iterations), (12, Some(plan.length.iterations)));
+        assert_eq!(again.sampler.step, Some(plan.step()));
+        assert_eq!((again.sampler.precondition, &again.run.start), (Some(true), &Some(Start::Optimum)));
+        let here = std::env::current_dir().unwrap().join("somewhere");
+        assert_eq!(again.draws, Some(here.join("d.npy")));
+        let second = decide(&again);
+        assert_eq!((&second.length, second.step(), &second.start), (&plan.length, plan.step(), &plan.start));
+        assert_eq!(again.resolved(&second), text, "nothing is left to resolve");
+    }
+
+    #[test]
+    fn files_are_named_in_full_and_what_is_open_stays_open() {
+        let config = parse("[target]\nmodel = \"logistic\"\n[[client]]\nfile = \"a.csv\"\n[sampler]\nname = \"lmc\"\n");
+        let text = config.pinned();
         let here = std::env::current_dir().unwrap().join("somewhere");
         assert!(text.contains(&here.join("a.csv").display().to_string()), "{text}");
-        assert_eq!(again.draws, Some(here.join("d.npy")));
-        assert_eq!(again.resolved(Schedule::Constant(9.0)), text, "nothing is left to resolve");
+        assert!(!text.contains("step") && text.contains("effective_draws = 4000") && !text.contains("\niterations"), "{text}");
     }
 
     #[test]
@@ -166,7 +198,7 @@ mod tests {
         let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\nprecision = [[2.0]]\n[sampler]\nname = \"lmc\"\n\
                     step = { first = 0.1, delay = 10.0, power = 0.6 }\n[run]\nstart = [0.25]";
         let config = parse(text);
-        let again = parse(&config.resolved(config.sampler.step.unwrap()));
+        let again = parse(&config.pinned());
         assert_eq!((again.sampler.step, again.run), (config.sampler.step, config.run));
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
             .map_err(|_| v.error(format!("\"{text}\" is no code"), "use \"auto\", \"fixed\", \"elias\", \"huffman\" or \"entropy\""))
     })?;
     settings.restart = optional(section.get("restart"), |v| v.fraction(false))?;
-    let precondition = optional(section.get("precondition"), boolean)?.unwrap_or(false);
+    let precondition = optional(section.get("precondition"), boolean)?;
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {
             let having: Vec<_> = registry::REGISTRY.iter().filter(|r| r.axes.contains(&axis)).map(|r| r.name).collect();

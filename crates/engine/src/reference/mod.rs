@@ -153,7 +153,6 @@ pub fn mala(problem: &Problem, optimum: &[f64], settings: Settings) -> Result<Re
 /// The reference by a long run of LMC at a small step, through the samplers' own machinery; and the optimum that its survey found.
 #[derive(Debug)]
 pub struct LongLmc {
-    run: RunConfig,
     plan: Plan,
     settings: Settings,
 }
@@ -165,11 +164,11 @@ impl LongLmc {
         let kept = settings.draws as u64 * LMC_THIN;
         let run = RunConfig {
             chains: settings.chains,
-            iterations: kept + kept / 10,
-            burn_in: kept / 10,
-            thin: LMC_THIN,
-            threads: config.run.threads,
-            start: Start::Optimum,
+            iterations: Some(kept + kept / 10),
+            burn_in: Some(kept / 10),
+            thin: Some(LMC_THIN),
+            start: Some(Start::Optimum),
+            ..config.run.clone()
         };
         let Some(row) = registry::REGISTRY.iter().find(|row| row.name == "lmc") else { unreachable!("the registry has lmc") };
         let sampler = SamplerConfig {
@@ -179,11 +178,11 @@ impl LongLmc {
             weights_by_rows: false,
             participation_probability: None,
             round_deadline: None,
-            precondition: true,
+            precondition: Some(true),
             place: Place { line: config.sampler.place.line, field: "target".into() },
         };
-        let config = Config { sampler, run: run.clone(), draws: None, ..config.clone() };
-        Ok(LongLmc { plan: Plan::new(&config, problem)?, run, settings })
+        let config = Config { sampler, run, draws: None, ..config.clone() };
+        Ok(LongLmc { plan: Plan::new(&config, problem)?, settings })
     }
 
     /// Where the posterior is highest.
@@ -193,12 +192,12 @@ impl LongLmc {
 
     /// How many iterations all chains take.
     pub fn iterations(&self) -> u64 {
-        self.run.iterations * self.run.chains as u64
+        self.plan.length.total()
     }
 
     /// Run it.
     pub fn run(&self, progress: &Progress) -> Result<Reference, ReferenceError> {
-        let draws = sample(&self.plan, &self.run, self.settings.seed, Sinks::Memory, progress)?.draws;
+        let draws = sample(&self.plan, &self.plan.length, self.settings.seed, Sinks::Memory, progress)?.draws;
         Ok(Reference { method: Method::Lmc, settings: self.settings, draws, acceptance: None })
     }
 }

@@ -21,6 +21,7 @@ pub(crate) fn record() -> Record {
         sampler: ("lmc".into(), "says \"what\" it does".into()),
         seed: u64::MAX,
         step: 0.1 + 0.2,
+        effective_draws: Some(3),
         iterations: 100,
         burn_in: 10,
         thin: 30,

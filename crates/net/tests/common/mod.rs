@@ -50,7 +50,7 @@ pub fn hospital(site: &str) -> Own {
 pub fn in_process(config: &Config) -> (Problem, Plan, Outcome) {
     let problem = Problem::new(config).unwrap();
     let plan = Plan::new(config, &problem).unwrap();
-    let outcome = sample(&plan, &config.run, config.seed, Sinks::Memory, &Progress::default()).unwrap();
+    let outcome = sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
     (problem, plan, outcome)
 }
 

@@ -47,6 +47,7 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         sampler: ("qlsd++".into(), "minibatch gradients, corrected by the gradient at a reference point, compressed".into()),
         seed: 1,
         step: 3.2e-3,
+        effective_draws: None,
         iterations: 40_000,
         burn_in: 2000,
         thin: 10,

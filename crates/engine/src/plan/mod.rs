@@ -1,0 +1,313 @@
+//! Decide what the config left open: the step, the optimum, the start, the length, by surveys that are counted.
+
+mod bias;
+mod columns;
+mod length;
+mod survey;
+
+use std::sync::Arc;
+
+use consilience_core::model::Coordinates;
+use consilience_core::protocol::{Direction, Ledger};
+use consilience_core::rng::{Purpose, SERVER};
+use consilience_core::sampler::forecast::{Forecast, QuadraticModel};
+use consilience_core::sampler::registry::Settings;
+use consilience_core::sampler::{Anchor, Keys, Participation, Recipe};
+use consilience_core::step::Schedule;
+use consilience_core::survey::Evaluate;
+use consilience_core::target::{Placement, Target};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::conductor::{Conductor, Here, Lost};
+use crate::config::{Config, ConfigError, Place, Start};
+use crate::problem::Problem;
+use crate::run::Length;
+pub use survey::Findings;
+
+/// Chains that start around the optimum start so many posterior standard deviations away from it: far enough for R-hat to notice if they do not come together.
+const DISPERSION: f64 = 1.5;
+
+/// A sampler ready to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The sampler.
+    pub recipe: Recipe,
+    /// The target as this sampler needs it.
+    pub target: Target,
+    /// The coordinates in which chains move, if not those of the parameters.
+    pub coordinates: Option<Arc<Coordinates>>,
+    /// How long chains are.
+    pub length: Length,
+    /// Where chains start, in words.
+    pub begins: Start,
+    /// Where chains start, in those coordinates.
+    pub start: Vec<f64>,
+    /// How far from there each chain starts, at random, in the same coordinates.
+    pub dispersion: f64,
+    /// What the surveys found, if there were any.
+    pub findings: Option<Findings>,
+    /// How the draws are forecast to differ from the posterior, where the clients' Hessians are known and the step is constant.
+    pub forecast: Option<Forecast>,
+    /// What the surveys sent.
+    pub survey: Ledger,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// What clients must be told.
+    pub decision: Decision,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The config does not fit its data.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A survey came to no end.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// What a client must be told of a plan to take part in its chains: the rest is in the config.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The constant step, where the config left it open.
+    pub step: Option<f64>,
+    /// The clients' weights, where they are not equal.
+    pub weights: Option<Vec<f64>>,
+}
+
+impl Decision {
+    /// The sampler and the target of a client that was told so, in the coordinates that it was told.
+    pub fn recipe(&self, config: &Config, target: Target) -> Result<(Recipe, Target), ConfigError> {
+        let complain = |problem: String| config.source.complain(&config.sampler.place, problem, "correct [sampler]");
+        let (d, b) = (target.dim(), target.clients.len());
+        let step = match (config.sampler.step, self.step) {
+            (Some(step), _) => step,
+            (None, Some(step)) => Schedule::Constant(step),
+            (None, None) => return Err(complain("the server told no step".into())),
+        };
+        let mut settings = settings(config, b);
+        settings.weights = self.weights.clone().or(settings.weights);
+        // Clients are sent the reference point itself.
+        let anchor = config.sampler.row.needs_optimum.then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
+        let recipe = with_step(config.sampler.row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor), step);
+        let target = recipe.check(target).map_err(|e| complain(e.to_string()))?;
+        Ok((recipe, target))
+    }
+}
+
+/// The sampler's settings for so many clients.
+fn settings(config: &Config, clients: usize) -> Settings {
+    let mut settings = config.sampler.settings.clone();
+    if let (Some(p), Some(Participation::Bernoulli(list) | Participation::Elastic(list))) =
+        (config.sampler.participation_probability, &mut settings.participation)
+    {
+        *list = vec![p; clients];
+    }
+    settings
+}
+
+impl Plan {
+    /// Plan the run of a config, all of whose data is in this process.
+    pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
+        if config.sampler.round_deadline.is_some() {
+            let place = Place { field: "sampler.participation".into(), ..config.sampler.place.clone() };
+            let problem = "it is elastic, and in one process nobody is ever late: everybody would count 1/p";
+            return Err(config.source.complain(
+                &place,
+                problem,
+                "use participation = 0.7, which draws who takes part; or `consilience serve`",
+            ));
+        }
+        Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
+            PlanError::Config(error) => error,
+            PlanError::Lost(lost) => {
+                let fix = if problem.target.joint.is_some() { "correct the model" } else { "try again" };
+                config.source.complain(&config.sampler.place, lost.to_string(), fix)
+            }
+        })
+    }
+
+    /// Plan the run of a config by surveys that somebody carries.
+    pub fn conducted(config: &Config, problem: &Problem, conductor: &mut dyn Conductor) -> Result<Plan, PlanError> {
+        let original = &problem.target;
+        let (d, b) = (original.dim(), original.clients.len());
+        let place = &config.sampler.place;
+        let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
+        let mut survey = Ledger::new(b);
+        let row = config.sampler.row;
+        let mut warnings = Vec::new();
+
+        let mut settings = settings(config, b);
+        if config.sampler.weights_by_rows {
+            let rows: Vec<f64> = original.clients.iter().map(|c| c.rows() as f64).collect();
+            let all: f64 = rows.iter().sum();
+            settings.weights = Some(rows.iter().map(|r| r / all).collect());
+        }
+        let weights = settings.weights.clone();
+
+        // A step that is stated is meant for the parameters' own coordinates, and needs no survey.
+        let open = config.sampler.step.is_none();
+        let precondition = config.sampler.precondition.unwrap_or(open && d <= survey::MOST_WHITENED);
+        if precondition && d > survey::MOST_WHITENED {
+            let most = survey::MOST_WHITENED;
+            let problem = format!("preconditioning needs a {d} x {d} matrix, which is too much beyond {most} parameters");
+            return Err(complain(problem, "set precondition = false").into());
+        }
+        let surveyed = open || precondition || row.needs_optimum;
+        let usual = if surveyed { Start::Optimum } else { Start::Zero };
+        let begins = config.run.start.clone().unwrap_or(usual);
+        let optimum = if surveyed || begins == Start::Optimum {
+            Some(survey::find_optimum(original, conductor, &mut survey, &mut warnings)?)
+        } else {
+            None
+        };
+        let curved = match &optimum {
+            Some(optimum) if d <= survey::MOST_WHITENED => Some(survey::curved(original, optimum, conductor, &mut survey)?),
+            _ => None,
+        };
+        if columns::are_suspected(config, problem, curved.as_ref().map(|curved| &curved.hessian[..])) {
+            columns::check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
+        }
+        let mut coordinates = None;
+        if let (Some(optimum), Some(curved), true) = (&optimum, &curved, precondition) {
+            coordinates = Coordinates::whitening(optimum, &curved.hessian).map(Arc::new);
+            if coordinates.is_none() {
+                let problem = "the Hessian at the optimum is not positive definite";
+                if config.sampler.precondition == Some(true) {
+                    let fix = "set precondition = false, or give the target a Gaussian prior";
+                    return Err(complain(problem.into(), fix).into());
+                }
+                warnings.push(format!(
+                    "{problem}, so that the chains are not preconditioned and may be slow: give the target a Gaussian prior"
+                ));
+            }
+        }
+        let equal = vec![1.0 / b as f64; b];
+        let mut shares = match &original.placement {
+            Placement::Split(shares) => shares.clone(),
+            Placement::Server => settings.weights.clone().unwrap_or(equal),
+        };
+        let target = match &coordinates {
+            Some(coordinates) => survey::whiten(original, coordinates, &shares, conductor, &mut survey)?,
+            None => original.clone(),
+        };
+        let inward = |x: &[f64]| coordinates.as_ref().map_or_else(|| x.to_vec(), |c| c.inward(x));
+        // The step must be stable where chains start, too.
+        let origin = match &begins {
+            Start::Optimum => None,
+            Start::Point(point) if point.len() == d => Some(inward(point)),
+            Start::Zero | Start::Point(_) => Some(inward(&vec![0.0; d])),
+        };
+        let findings = match optimum {
+            None => None,
+            Some(optimum) => {
+                let there = inward(&optimum);
+                Some(Findings::survey(&target, optimum, &there, origin.as_deref(), config.seed, conductor, &mut survey)?)
+            }
+        };
+
+        // A recipe with a step of 1 shows everything but the step, and is checked as far as it goes.
+        let precision = settings.precision.unwrap_or(consilience_core::protocol::Precision::F32);
+        let anchor = match findings.as_ref().filter(|_| row.needs_optimum) {
+            None => None,
+            Some(found) => {
+                let mut point = inward(&found.optimum);
+                precision.round(&mut point);
+                let mut sum = Evaluate::new(&target, &point);
+                conductor.survey(&target, &mut sum, &mut survey)?;
+                Some(Anchor { residual: sum.gradient().to_vec(), point })
+            }
+        };
+        let draft = row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor);
+        let target = draft.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
+        if coordinates.is_none() {
+            shares = match &target.placement {
+                Placement::Split(shares) => shares.clone(),
+                Placement::Server => vec![0.0; b],
+            };
+        }
+        let model = curved
+            .as_ref()
+            .filter(|curved| curved.parts.len() == b)
+            .and_then(|curved| QuadraticModel::new(&curved.parts, &curved.prior, &shares, coordinates.as_deref(), target.temperature));
+        let automatic = findings.as_ref().map(|found| {
+            let least = length::least_step(&config.run, found.convexity);
+            let chosen = |model| bias::step_within_goals(model, &draft, least, survey::CAUTION / found.smoothness);
+            model.as_ref().and_then(chosen).unwrap_or_else(|| found.step(&draft))
+        });
+        let step = match (config.sampler.step, automatic) {
+            (Some(step), _) => step,
+            (None, Some(step)) => Schedule::Constant(step),
+            (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number").into()),
+        };
+        if !(step.largest() > 0.0 && step.largest().is_finite()) {
+            let largest = findings.as_ref().map_or(f64::NAN, |found| found.smoothness);
+            let problem = format!("no step could be found: the largest curvature seems to be {largest}");
+            return Err(complain(problem, "set sampler.step to a number").into());
+        }
+        let recipe = with_step(draft, step);
+        let forecast = model.as_ref().and_then(|model| model.forecast(&recipe));
+
+        let start = match &begins {
+            Start::Zero => inward(&vec![0.0; d]),
+            Start::Optimum => findings.as_ref().map_or_else(|| vec![0.0; d], |f| inward(&f.optimum)),
+            Start::Point(point) if point.len() != d => {
+                let problem = format!("run.start has {} numbers, the model has {d} parameters", point.len());
+                return Err(complain(problem, "give one number for each parameter").into());
+            }
+            Start::Point(point) => inward(point),
+        };
+        let outlook = bias::Outlook {
+            sampler: row.name,
+            recipe: &recipe,
+            target: &target,
+            parameters: &problem.parameters,
+            findings: findings.as_ref(),
+            forecast: forecast.as_ref(),
+            better: automatic.filter(|better| !open && *better < step.largest()),
+        };
+        warnings.extend(outlook.warnings());
+        let dispersion = if coordinates.is_some() && begins == Start::Optimum { DISPERSION } else { 0.0 };
+        let length = length::length(&config.run, &recipe, findings.as_ref(), &mut warnings);
+        let found = if let (None, Schedule::Constant(step)) = (config.sampler.step, step) { Some(step) } else { None };
+        let decision = Decision { step: found, weights };
+        Ok(Plan { recipe, target, coordinates, length, begins, start, dispersion, findings, forecast, survey, warnings, decision })
+    }
+
+    /// Where one chain starts.
+    pub fn start_of(&self, keys: Keys) -> Vec<f64> {
+        let mut start = vec![0.0; self.start.len()];
+        keys.public.stream(Purpose::Start, SERVER, 0).normals(&mut start);
+        start.iter_mut().zip(&self.start).for_each(|(z, x)| *z = x + self.dispersion * *z);
+        start
+    }
+
+    /// The bits that the surveys sent up and down.
+    pub fn survey_bits(&self) -> (u64, u64) {
+        (self.survey.total(Direction::Up), self.survey.total(Direction::Down))
+    }
+
+    /// The first (and largest) step.
+    pub fn step(&self) -> Schedule {
+        match &self.recipe {
+            Recipe::Uplink(recipe) => recipe.step,
+            Recipe::Local(recipe) => recipe.step,
+        }
+    }
+}
+
+fn with_step(recipe: Recipe, step: Schedule) -> Recipe {
+    match recipe {
+        Recipe::Uplink(mut recipe) => {
+            recipe.step = step;
+            Recipe::Uplink(recipe)
+        }
+        Recipe::Local(mut recipe) => {
+            recipe.step = step;
+            Recipe::Local(recipe)
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Find out what a plan needs to know of the target, by exchanges that are counted.
+
+use std::sync::Arc;
+
+use consilience_core::compress::Compressor;
+use consilience_core::model::{Coordinates, Prior};
+use consilience_core::protocol::{Direction, Kind, Ledger};
+use consilience_core::rng::{ClientId, Seed};
+use consilience_core::sampler::forecast::Part;
+use consilience_core::sampler::{Participation, Recipe, Uplink};
+use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Optimum};
+use consilience_core::target::{Placement, Target};
+
+use crate::conductor::{Conductor, Lost};
+
+/// An automatic step is at most this fraction of the inverse curvature: in the stiffest direction it widens the sampled
+/// standard deviation by an eightieth.
+pub(super) const CAUTION: f64 = 0.05;
+/// How small the gradient at the optimum must be, relative to the one at 0.
+const OPTIMUM_TOLERANCE: f64 = 1e-9;
+const MOST_EXCHANGES: u64 = 1000;
+/// The most parameters whose whole Hessian is asked for: it has as many numbers squared.
+pub(super) const MOST_WHITENED: usize = 500;
+/// The most numbers of all clients' own Hessians that are kept.
+const MOST_NUMBERS: usize = 20_000_000;
+
+/// What the surveys found out about the target.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// The minimiser of `U`.
+    pub optimum: Vec<f64>,
+    /// The smallest curvature, at the optimum, in the coordinates in which chains move.
+    pub convexity: f64,
+    /// The largest curvature, at the optimum or where chains start, whichever is more.
+    pub smoothness: f64,
+    /// The largest curvature of each client's own potential, likewise.
+    pub local_smoothness: Vec<f64>,
+}
+
+/// Find the minimiser of `U` by exchanging gradients.
+pub(super) fn find_optimum(
+    target: &Target,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<f64>, Lost> {
+    let zero = vec![0.0; target.dim()];
+    let mut optimum = Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES);
+    conductor.survey(target, &mut optimum, ledger)?;
+    if !optimum.converged() {
+        warnings.push(format!(
+            "the optimum was not reached in {} exchanges: the largest gradient left there is {:.2e}. Draws stay right, \
+             but the step and the bias are worked out at another point: give the target a proper prior, or scale its \
+             columns",
+            optimum.exchanges(),
+            optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs()))
+        ));
+    }
+    Ok(optimum.point().to_vec())
+}
+
+/// The Hessian at the optimum, and what each client contributes to it where that is not too much to keep.
+pub(super) struct Curved {
+    pub(super) hessian: Vec<f64>,
+    /// What each client's rows contribute, without the prior.
+    pub(super) parts: Vec<Part>,
+    /// What the prior contributes.
+    pub(super) prior: Part,
+}
+
+/// Ask for the Hessian and the clients' gradients at the optimum.
+pub(super) fn curved(target: &Target, optimum: &[f64], conductor: &mut dyn Conductor, ledger: &mut Ledger) -> Result<Curved, Lost> {
+    let (d, b) = (target.dim(), target.clients.len());
+    let apart = b.saturating_mul(d * d) <= MOST_NUMBERS;
+    let mut hessian = if apart { Hessian::of_each(target, optimum) } else { Hessian::new(target, optimum) };
+    conductor.survey(target, &mut hessian, ledger)?;
+    let prior = prior_part(&target.prior, optimum);
+    let mut parts = Vec::new();
+    if apart {
+        let mut gradients = Evaluate::of_each(target, optimum);
+        conductor.survey(target, &mut gradients, ledger)?;
+        for (i, (hessian, gradient)) in hessian.parts().into_iter().zip(gradients.gradients()).enumerate() {
+            // A client answers with its share of the prior.
+            let share = if let Placement::Split(shares) = &target.placement { shares[i] } else { 0.0 };
+            let without = |all: &[f64], prior: &[f64]| all.iter().zip(prior).map(|(a, p)| a - share * p).collect();
+            let (hessian, gradient) = (without(&hessian, &prior.hessian), without(gradient, &prior.gradient));
+            parts.push(Part { hessian, gradient, rows: target.clients[i].rows() });
+        }
+    }
+    Ok(Curved { hessian: hessian.matrix(), parts, prior })
+}
+
+fn prior_part(prior: &Prior, point: &[f64]) -> Part {
+    let d = point.len();
+    let (mut hessian, mut gradient, mut unit) = (vec![0.0; d * d], vec![0.0; d], vec![0.0; d]);
+    prior.add_gradient(point, 1.0, &mut gradient);
+    for (k, row) in hessian.chunks_exact_mut(d.max(1)).enumerate() {
+        unit[k] = 1.0;
+        prior.add_hessian_vector(&unit, 1.0, row);
+        unit[k] = 0.0;
+    }
+    Part { hessian, gradient, rows: 1 }
+}
+
+/// Change to the coordinates in which the Hessian at the optimum is the identity, and split the prior by these shares.
+/// Every client is told the map, and that is counted.
+pub(super) fn whiten(
+    target: &Target,
+    coordinates: &Arc<Coordinates>,
+    shares: &[f64],
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<Target, Lost> {
+    let d = target.dim();
+    for client in 0..target.clients.len() as u32 {
+        ledger.add(Direction::Down, ClientId(client), Kind::Survey, 64 * (d * (d + 1)) as u64);
+    }
+    conductor.move_to(coordinates, shares)?;
+    Ok(target.whitened(coordinates, shares))
+}
+
+impl Findings {
+    pub(super) fn survey(
+        target: &Target,
+        optimum: Vec<f64>,
+        there: &[f64],
+        origin: Option<&[f64]>,
+        seed: u64,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Findings, Lost> {
+        let mut at = |point: &[f64]| -> Result<((f64, f64), Vec<f64>), Lost> {
+            let mut whole = Curvature::new(target, point, Seed::new(seed));
+            conductor.survey(target, &mut whole, ledger)?;
+            let mut each = LocalCurvature::new(target, point);
+            conductor.survey(target, &mut each, ledger)?;
+            Ok((whole.extremes(), each.largest().to_vec()))
+        };
+        let ((convexity, mut smoothness), mut local_smoothness) = at(there)?;
+        if let Some(origin) = origin {
+            let ((_, largest), local) = at(origin)?;
+            smoothness = smoothness.max(largest);
+            local_smoothness.iter_mut().zip(&local).for_each(|(l, there)| *l = l.max(*there));
+        }
+        Ok(Findings { optimum, convexity, smoothness, local_smoothness })
+    }
+
+    /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`,
+    /// about `2 / alpha` (Richtarik et al. 2021, EF21, Theorem 1), on each way.
+    fn loss(&self, recipe: &Uplink) -> f64 {
+        let (d, b) = (self.optimum.len(), self.local_smoothness.len());
+        let contraction = |alpha: f64| 1.0 + (1.0 - alpha).sqrt() / (1.0 - (1.0 - alpha).sqrt());
+        let of = |c: Compressor| c.omega(d).map_or_else(|| c.alpha(d).map_or(1.0, contraction), |omega| 1.0 + omega);
+        let up = (0..b).filter_map(|i| recipe.up.get(if recipe.up.len() == 1 { 0 } else { i })).map(|c| of(*c)).fold(1.0, f64::max);
+        up * recipe.down.map_or(1.0, of)
+    }
+
+    /// The automatic step of a recipe by theory alone, where nothing is known of the clients' Hessians.
+    pub fn step(&self, recipe: &Recipe) -> f64 {
+        match recipe {
+            Recipe::Uplink(recipe) => {
+                let rarest = match &recipe.participation {
+                    Participation::All => 1.0,
+                    Participation::Bernoulli(p) | Participation::Elastic(p) => p.iter().copied().fold(1.0, f64::min),
+                    Participation::Fixed(size) => *size as f64 / self.local_smoothness.len() as f64,
+                };
+                CAUTION * rarest / (self.smoothness * self.loss(recipe))
+            }
+            Recipe::Local(recipe) => {
+                // A client that walks alone for 1/rate iterations is pulled by U_c / p_c.
+                let rate = recipe.synchronise.rate();
+                let rate = recipe.tether.map_or(rate, |tether| rate.min(1.0 / tether)); // a tie is as long as so many steps
+                let alone = self.local_smoothness.iter().zip(&recipe.weights).map(|(l, p)| l / p).fold(0.0, f64::max);
+                (CAUTION / self.smoothness).min(CAUTION.sqrt() * rate / alone.max(self.smoothness))
+            }
+        }
+    }
+}
