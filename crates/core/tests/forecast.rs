@@ -34,10 +34,11 @@ fn model(target: &Target, turn: f64) -> QuadraticModel {
     let part = |(mean, precision): (Vec<f64>, Vec<f64>)| {
         let away = [optimum[0] - mean[0], optimum[1] - mean[1]];
         let gradient = (0..2).map(|i| precision[2 * i] * away[0] + precision[2 * i + 1] * away[1]).collect();
-        Part { hessian: precision, gradient, rows: 1 }
+        Part { hessian: precision, gradient, skewness: vec![0.0; 2], rows: 1 }
     };
     let parts: Vec<Part> = clients(turn).into_iter().map(part).collect();
-    let prior = Part { hessian: vec![0.3, 0.0, 0.0, 0.3], gradient: optimum.iter().map(|x| 0.3 * x).collect(), rows: 1 };
+    let prior =
+        Part { hessian: vec![0.3, 0.0, 0.0, 0.3], gradient: optimum.iter().map(|x| 0.3 * x).collect(), skewness: vec![0.0; 2], rows: 1 };
     let shares = if let Placement::Split(shares) = &target.placement { shares.clone() } else { vec![0.0; 3] };
     QuadraticModel::new(&parts, &prior, &shares, None, 1.0).unwrap()
 }

@@ -4,7 +4,8 @@
 //! `U_i(x* + u) = g_i' u + u' H_i u / 2`, with the gradients `g_i` summing to 0. Along the axes of the
 //! whole Hessian `H` the recursion of a sampler is then nearly scalar, and its stationary variance is
 //! computed axis by axis. That is exact where the clients' Hessians have the axes of `H` (as for `lmc`,
-//! always). Three things are approximated:
+//! always). A posterior that is skewed has another mean where draws are spread more widely: that is added to the mean by the
+//! clients' third derivatives. Three things are approximated:
 //!
 //! - clients' Hessians along other axes than those of `H` (but the mean of family B is solved in full);
 //! - minibatches: the scatter of the rows' gradients is taken to be their Hessian (Fisher's information),
@@ -38,6 +39,9 @@ pub struct Part {
     pub hessian: Vec<f64>,
     /// Its gradient.
     pub gradient: Vec<f64>,
+    /// By how much its mean gradient is larger over the posterior than at the optimum, to the order of third derivatives; zeros
+    /// where it is quadratic, or where that is not known.
+    pub skewness: Vec<f64>,
     /// How many rows it is a sum over.
     pub rows: usize,
 }
@@ -63,6 +67,7 @@ struct Client {
     /// Of its rows alone.
     own_hessian: DVector<f64>,
     own_gradient: DVector<f64>,
+    skewness: DVector<f64>,
     rows: usize,
 }
 
@@ -98,6 +103,10 @@ impl QuadraticModel {
             }
         };
         let own: Vec<_> = parts.iter().map(inward).collect();
+        let skew = |part: &Part| {
+            let skewness = DVector::from_column_slice(&part.skewness);
+            map.as_ref().map_or_else(|| skewness.clone(), |map| map.tr_mul(&skewness))
+        };
         let (prior_hessian, prior_gradient) = inward(prior);
         let whole = own.iter().fold(prior_hessian.clone(), |sum, (hessian, _)| sum + hessian);
         let round = coordinates.is_some() && (&whole - DMatrix::identity(d, d)).amax() < 1e-6;
@@ -121,6 +130,7 @@ impl QuadraticModel {
                 own_gradient: gradient.clone(),
                 gradient: gradient + &prior_gradient * *share,
                 own_hessian,
+                skewness: turned(&skew(part)),
                 rows: part.rows,
             }
         });
@@ -133,10 +143,17 @@ impl QuadraticModel {
 
     /// The law of a sampler with a constant step; `None` where it is not stable, or its step decreases.
     pub fn forecast(&self, recipe: &Recipe) -> Option<Forecast> {
-        let (mean, variance) = match recipe {
+        let (mut mean, variance) = match recipe {
             Recipe::Uplink(recipe) => (DVector::zeros(self.curvature.len()), self.uplink(recipe)?),
             Recipe::Local(recipe) => self.local(recipe)?,
         };
+        // A gradient that is not affine has another mean where draws are spread more widely, and the mean of the draws makes up
+        // for it.
+        let wider = variance.component_mul(&self.curvature).mean() / self.temperature - 1.0;
+        for (i, client) in self.clients.iter().enumerate() {
+            let alone = if let Recipe::Local(recipe) = recipe { self.spread_alone(recipe, i) } else { 0.0 };
+            mean -= client.skewness.component_div(&self.curvature) * (wider + alone);
+        }
         let mean = &self.outward * mean;
         let squares = self.outward.map(|o| o * o);
         let posterior = (&squares * self.curvature.map(|c| self.temperature / c)).map(f64::sqrt);
@@ -238,12 +255,8 @@ impl QuadraticModel {
             let own = 1.0 / ties.iter().map(|tie| 1.0 / tie).sum::<f64>();
             return Some((mean, precision.map(|h| self.temperature * (1.0 / h + own * (inner - 1.0)))));
         }
-        // Of K steps alone, a client's k-th counts the less the more it has drifted: to first order as if K were
-        // geometric with the same mean of K(K-1) over that of K.
-        let alone = match recipe.synchronise {
-            Synchronise::Every(every) => 0.5 * (every as f64 - 1.0),
-            Synchronise::Randomly(p) => (1.0 - p) / p,
-        };
+        // Of K steps alone, a client's k-th counts the less the more it has drifted.
+        let alone = steps_alone(recipe.synchronise);
         let mean = if recipe.refresh.is_some() {
             DVector::zeros(self.curvature.len())
         } else {
@@ -312,6 +325,17 @@ impl QuadraticModel {
             variance[j] = noise / (1.0 - carried);
         }
         Some((mean, variance))
+    }
+
+    /// How widely a client of family B is spread around the mean of all, while it walks alone, over the variance of the posterior.
+    fn spread_alone(&self, recipe: &Local, client: usize) -> f64 {
+        let p = recipe.weights[client];
+        let step = recipe.step.largest();
+        let spread = match recipe.tether {
+            Some(tether) => tether * step / p,
+            None => 2.0 * step * (1.0 - recipe.correlation.powi(2)) * steps_alone(recipe.synchronise) * (1.0 / p - 1.0),
+        };
+        spread * self.curvature.mean()
     }
 
     /// Where `sum_i (I + c_i H_i)^-1 (g_i + H_i x)` and the server's share vanish, and the sum's curvature
@@ -427,6 +451,14 @@ fn set(m: &mut [[f64; 3]; 3], at: usize, by: [f64; 3], noise: f64) {
         m[j][at] = row[j];
     }
     m[at][at] = corner;
+}
+
+/// How many steps a client of family B has walked alone, on average over its steps: the mean of K(K-1)/2 over that of K.
+fn steps_alone(synchronise: Synchronise) -> f64 {
+    match synchronise {
+        Synchronise::Every(every) => 0.5 * (every as f64 - 1.0),
+        Synchronise::Randomly(p) => (1.0 - p) / p,
+    }
 }
 
 /// The mean of `r^k` over `k < n`.

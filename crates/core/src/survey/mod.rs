@@ -2,9 +2,11 @@
 
 mod curvature;
 mod optimum;
+mod skewness;
 
 pub use curvature::{Curvature, Hessian, Lanczos, LocalCurvature};
 pub use optimum::{Evaluate, Optimum};
+pub use skewness::Skewness;
 
 use crate::ask::{Extent, Question, Sum};
 use crate::protocol::{Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task, exchange};

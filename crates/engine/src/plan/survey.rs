@@ -8,7 +8,7 @@ use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::forecast::Part;
 use consilience_core::sampler::{Participation, Recipe, Uplink};
-use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Optimum};
+use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Optimum, Skewness};
 use consilience_core::target::{Placement, Target};
 
 use crate::conductor::{Conductor, Lost};
@@ -21,6 +21,8 @@ const OPTIMUM_TOLERANCE: f64 = 1e-9;
 const MOST_EXCHANGES: u64 = 1000;
 /// The most parameters whose whole Hessian is asked for: it has as many numbers squared.
 pub(super) const MOST_WHITENED: usize = 500;
+/// The most parameters whose third derivatives are asked for: two gradients for each.
+const MOST_SKEWED: usize = 150;
 /// The most numbers of all clients' own Hessians that are kept.
 const MOST_NUMBERS: usize = 20_000_000;
 
@@ -84,7 +86,17 @@ pub(super) fn curved(target: &Target, optimum: &[f64], conductor: &mut dyn Condu
             let share = if let Placement::Split(shares) = &target.placement { shares[i] } else { 0.0 };
             let without = |all: &[f64], prior: &[f64]| all.iter().zip(prior).map(|(a, p)| a - share * p).collect();
             let (hessian, gradient) = (without(&hessian, &prior.hessian), without(gradient, &prior.gradient));
-            parts.push(Part { hessian, gradient, rows: target.clients[i].rows() });
+            parts.push(Part { hessian, gradient, skewness: vec![0.0; d], rows: target.clients[i].rows() });
+        }
+        let round = Coordinates::whitening(optimum, &hessian.matrix()).filter(|_| d <= MOST_SKEWED);
+        if let Some(coordinates) = round {
+            let scale = target.temperature.sqrt();
+            let axis = |k: usize| coordinates.parts().1.iter().skip(k).step_by(d).map(|c| c * scale).collect();
+            let mut skewness = Skewness::new(target, optimum, (0..d).map(axis).collect());
+            conductor.survey(target, &mut skewness, ledger)?;
+            for (part, shift) in parts.iter_mut().zip(skewness.shifts(gradients.gradients())) {
+                part.skewness = shift; // shares of a Gaussian prior are affine, and cancel
+            }
         }
     }
     Ok(Curved { hessian: hessian.matrix(), parts, prior })
@@ -99,7 +111,7 @@ fn prior_part(prior: &Prior, point: &[f64]) -> Part {
         prior.add_hessian_vector(&unit, 1.0, row);
         unit[k] = 0.0;
     }
-    Part { hessian, gradient, rows: 1 }
+    Part { hessian, gradient, skewness: vec![0.0; d], rows: 1 }
 }
 
 /// Change to the coordinates in which the Hessian at the optimum is the identity, and split the prior by these shares.
