@@ -192,7 +192,10 @@ fn a_failing_model_keeps_the_draws_so_far_and_the_run_can_be_taken_up() {
     // Saved as it goes, it goes on from before the failure, and comes to the same end.
     let dir = std::env::temp_dir().join(format!("consilience-joint-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let print = |problem: &Problem| fingerprint(&Plan::new(&config, problem).unwrap(), &plan.length, config.seed);
+    let print = |problem: &Problem| {
+        let plan = Plan::new(&config, problem).unwrap();
+        fingerprint(&plan, &plan.length, config.seed)
+    };
     let kept = |problem: &Problem, checkpoint: &Checkpoint<'_>| {
         let plan = Plan::new(&config, problem).unwrap();
         let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };

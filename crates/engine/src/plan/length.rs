@@ -34,7 +34,7 @@ pub(super) fn length(run: &RunConfig, recipe: &Recipe, findings: Option<&Finding
                 "nothing is known of how fast these chains forget, so that {GUESS} iterations are a guess: state \
                  run.iterations, or leave the step out"
             ));
-        } else if wanted > kept {
+        } else if wanted > 1.01 * kept {
             warnings.push(format!(
                 "{} effective draws would take about {wanted:.1e} iterations of each chain at step {step:.1e}; they stop \
                  after {kept:.1e}. State run.iterations for more, or use a sampler that takes larger steps, such as \
