@@ -35,7 +35,7 @@ impl Folder {
         let config = Config::parse(Source { file: "run.toml".into(), folder: self.0.clone(), text }).unwrap();
         let problem = Problem::new(&config).unwrap();
         let plan = Plan::new(&config, &problem).unwrap();
-        let outcome = run::sample(&plan, &config.run, config.seed, Sinks::Memory, &Default::default()).unwrap();
+        let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default()).unwrap();
         let made = Circumstances { version: "0".into(), created: "2026-01-31T12:00:00Z".into(), seconds: 0.0 };
         let record = Record::new(made, &config, &problem, &plan, outcome, None);
         let path = self.0.join("kept");
