@@ -229,7 +229,7 @@ fn check(page: &str, dom: &str, log: &str, wanted: &[&str]) -> Result<(), String
     }
     for id in PLOTTED.iter().filter(|id| wanted.contains(id)) {
         let section = dom.split(&format!("<section id=\"{id}\"")).nth(1).and_then(|rest| rest.split("</section>").next());
-        if !section.is_some_and(|section| section.contains("<svg") && section.contains("<line")) {
+        if !section.is_some_and(|section| section.contains("<svg") && (section.contains("<path") || section.contains("<line"))) {
             return Err(format!("the section `{id}` has no plot"));
         }
     }
