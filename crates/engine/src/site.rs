@@ -165,9 +165,13 @@ fn in_one_process(config: &Config, place: &Place, (problem, fix): Why) -> Config
     config.source.complain(place, problem, fix)
 }
 
+/// What complaints about built-in data and its sites' files are about: the file is named in them, and no line of the config is to blame.
+fn data_place() -> Place {
+    Place { line: 0, field: "data".into() }
+}
+
 fn study(config: &Config, name: &str) -> Result<Study, ConfigError> {
-    builtin::study(name)
-        .map_err(|e| config.source.complain(&config.sampler.place, e.to_string(), "this is a fault of the program: report it"))
+    builtin::study(name).map_err(|e| config.source.complain(&data_place(), e.to_string(), "this is a fault of the program: report it"))
 }
 
 impl LocalSite {
@@ -177,7 +181,7 @@ impl LocalSite {
         let mut tables = match &config.target.model {
             ModelConfig::Builtin(name) => {
                 let fault = |e: builtin::BuiltinError| {
-                    config.source.complain(&config.sampler.place, e.to_string(), "this is a fault of the program: report it")
+                    config.source.complain(&data_place(), e.to_string(), "this is a fault of the program: report it")
                 };
                 builtin::tables(name).map_err(fault)?
             }
@@ -191,7 +195,7 @@ impl LocalSite {
     pub fn open(config: &Config, index: usize, own: &Own) -> Result<LocalSite, ConfigError> {
         let mut table = None;
         if let ModelConfig::Builtin(name) = &config.target.model {
-            let complain = |problem: String, fix: &str| config.source.complain(&config.sampler.place, problem, fix);
+            let complain = |problem: String, fix: &str| config.source.complain(&data_place(), problem, fix);
             let shown = own.name();
             let reader: Box<dyn Read> = match own {
                 Own::Builtin => {
@@ -220,7 +224,7 @@ impl LocalSite {
             (ModelConfig::Builtin(name), Some(table)) => Data::Table(Box::new((study(config, name)?, table))),
             (ModelConfig::Gaussian(clients), _) => gaussian(config, &clients[index], own)?,
             (ModelConfig::Rows { kind, intercept, clients }, _) => rows(config, &clients[index], own, (*kind, *intercept))?,
-            _ => return Err(config.source.complain(&config.sampler.place, "a site has no table", "name its file: --data FILE")),
+            _ => return Err(config.source.complain(&data_place(), "a site has no table", "name its file: --data FILE")),
         };
         Ok(LocalSite { index, name: names(config)?[index].clone(), data })
     }
@@ -240,8 +244,7 @@ impl LocalSite {
         Ok(match &self.data {
             Data::Table(data) => {
                 let (study, table) = data.as_ref();
-                let complain =
-                    |e: crate::data::EncodeError| config.source.complain(&config.sampler.place, e.to_string(), "correct the data");
+                let complain = |e: crate::data::EncodeError| config.source.complain(&data_place(), e.to_string(), "correct the data");
                 Introduction::Table(study.report(self.index, table).map_err(complain)?)
             }
             Data::Numbers { columns, potential } => Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 },
@@ -250,9 +253,8 @@ impl LocalSite {
 
     /// The potential of its rows.
     pub fn potential(&self, config: &Config, agreement: &Agreement) -> Result<Arc<dyn Potential>, ConfigError> {
-        let complain = |problem: String| {
-            config.source.complain(&config.sampler.place, format!("site {}: {problem}", self.name), "check the site's data")
-        };
+        let complain =
+            |problem: String| config.source.complain(&data_place(), format!("site {}: {problem}", self.name), "check the site's data");
         let potential = match (&self.data, &agreement.moments) {
             (Data::Table(data), Some(moments)) => {
                 let (study, table) = data.as_ref();
@@ -274,7 +276,7 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
         let study = study(config, name)?;
         let report = |said: &Introduction| if let Introduction::Table(report) = said { Some(report.clone()) } else { None };
         let reports: Vec<SiteReport> = introductions.iter().filter_map(report).collect();
-        let complain = |problem: String| config.source.complain(&config.sampler.place, problem, "check the sites' data");
+        let complain = |problem: String| config.source.complain(&data_place(), problem, "check the sites' data");
         if reports.len() < study.sites.len() {
             return Err(complain(format!("{} of {} sites sent a summary", reports.len(), study.sites.len())));
         }
@@ -422,7 +424,16 @@ fn build_client(table: &Numbers, client: &RowsClient, kind: RowsModel, intercept
             let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(data)?;
             Arc::new(model.with_arithmetic(arithmetic))
         }
-        RowsModel::Logistic | RowsModel::Isotropic => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(data)?),
+        RowsModel::Logistic | RowsModel::Isotropic => {
+            if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| **y != 0.0 && **y != 1.0) {
+                let fix = format!(
+                    "labels must be 0 or 1: recode them, or say what counts as 1 in a formula, e.g. {} == {label} ~ .",
+                    names[response]
+                );
+                return Err((format!("row {} has the label {label}", row + 1), fix));
+            }
+            Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(data)?)
+        }
     };
     Ok((columns, potential))
 }
