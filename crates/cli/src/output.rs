@@ -22,7 +22,8 @@ pub enum Failure {
     Refused(String),
     /// Something else the user can mend: code 1.
     Other(String),
-    /// Ctrl-C or SIGTERM stopped it before its end: code 130, as shells have it. What is left to say stands here.
+    /// Ctrl-C or SIGTERM stopped it before its end: code 130, as shells have it. What is left to
+    /// say stands here.
     Interrupted(Option<String>),
     /// Whoever read our output went away.
     PipeClosed,

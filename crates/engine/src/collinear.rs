@@ -1,4 +1,5 @@
-//! Find columns that others determine, from the Hessian that sites send in sums: no row is looked at.
+//! Find columns that others determine, from the Hessian that sites send in sums: no row is looked
+//! at.
 
 use consilience_core::model::Prior;
 
@@ -16,7 +17,8 @@ pub(crate) struct Dependence {
     on: Vec<usize>,
 }
 
-/// Which of the first `names` columns earlier ones determine, by a Cholesky factorisation that passes over them. `hessian` is that of the posterior at 0, `d` by
+/// Which of the first `names` columns earlier ones determine, by a Cholesky factorisation that
+/// passes over them. `hessian` is that of the posterior at 0, `d` by
 /// `d`: what the prior adds is taken out.
 pub(crate) fn dependences(hessian: &[f64], d: usize, prior: &Prior, names: usize) -> Vec<Dependence> {
     let precision = |k: usize| if let Prior::Gaussian(precisions) = prior { precisions[k] } else { 0.0 };

@@ -165,7 +165,8 @@ fn in_one_process(config: &Config, place: &Place, (problem, fix): Why) -> Config
     config.source.complain(place, problem, fix)
 }
 
-/// What complaints about built-in data and its sites' files are about: the file is named in them, and no line of the config is to blame.
+/// What complaints about built-in data and its sites' files are about: the file is named in them,
+/// and no line of the config is to blame.
 fn data_place() -> Place {
     Place { line: 0, field: "data".into() }
 }

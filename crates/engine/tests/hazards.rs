@@ -1,4 +1,5 @@
-//! Data that would give a misleading answer is refused, with the site, the column, the line and what to do; or it is read as what it is.
+//! Data that would give a misleading answer is refused, with the site, the column, the line and
+//! what to do; or it is read as what it is.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::PathBuf;

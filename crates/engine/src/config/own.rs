@@ -31,7 +31,8 @@ pub struct OwnData {
     pub test: Option<f64>,
     /// The seed of everything random about the data, if not the config's own.
     pub seed: Option<u64>,
-    /// Whether the config names the model, or the formula compares; else it is linear regression since nothing says otherwise.
+    /// Whether the config names the model, or the formula compares; else it is linear regression
+    /// since nothing says otherwise.
     pub stated: bool,
     /// Where the table stands.
     pub place: Place,

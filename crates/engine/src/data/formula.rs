@@ -199,7 +199,8 @@ fn bare(term: &str) -> (&str, bool) {
     (name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name), inner.is_some())
 }
 
-/// The terms of a sum and whether each is added. A minus counts only after a space, so that names may hold one; signs within parentheses and backquotes
+/// The terms of a sum and whether each is added. A minus counts only after a space, so that names
+/// may hold one; signs within parentheses and backquotes
 /// are parts of a term.
 fn signed(sum: &str) -> Vec<(bool, &str)> {
     let (mut terms, mut added, mut start, mut before) = (Vec::new(), true, 0, ' ');

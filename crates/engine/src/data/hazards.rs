@@ -1,4 +1,5 @@
-//! Refuse columns that cannot mean what they are taken for: identifiers, numbers among words, codes that differ between sites.
+//! Refuse columns that cannot mean what they are taken for: identifiers, numbers among words, codes
+//! that differ between sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,8 @@ use super::{Column, Kind, Table, formula};
 
 /// The fewest different words of a column that may be an identifier, where some repeat.
 const FEWEST_WORDS: usize = 10;
-/// The fewest rows of whole numbers, all different, that are taken for numbers of rows if they are consecutive, and if they are not.
+/// The fewest rows of whole numbers, all different, that are taken for numbers of rows if they are
+/// consecutive, and if they are not.
 const FEWEST_NUMBERS: (usize, usize) = (10, 50);
 /// The most levels of a column whose codes are compared.
 const MOST_CODES: usize = 10;
@@ -100,7 +102,8 @@ pub(crate) fn by_formula<'a>(formula: &str, column: &'a str, response: bool) -> 
     Used { column, origin, levels: formula::levels(formula).contains(&column), response }
 }
 
-/// Refuse a column, or say what should be known of it. A site says no more than it says of its levels: two values at most of a column of numbers.
+/// Refuse a column, or say what should be known of it. A site says no more than it says of its
+/// levels: two values at most of a column of numbers.
 pub(crate) fn check(used: Used<'_>, sites: &[(&str, &Table)]) -> Result<Option<String>, Hazard> {
     for (_, table) in sites.iter().filter(|_| !used.levels) {
         if let Some((spec, column)) = table.column(used.column)
@@ -141,7 +144,8 @@ pub(crate) fn two_values<'a>(columns: impl Iterator<Item = &'a Column>) -> Optio
     values.try_into().ok()
 }
 
-/// What is asked where a response of two values is explained, and nothing says by which model: a problem and its fix.
+/// What is asked where a response of two values is explained, and nothing says by which model: a
+/// problem and its fix.
 pub(crate) fn ask_for_model(formula: &str, [low, high]: [f64; 2]) -> (String, String) {
     let (left, right) = formula::halves(formula).unwrap_or((formula, ""));
     let (left, right) = (left.trim(), right.trim());
@@ -317,7 +321,8 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
     Ok(())
 }
 
-/// Whether a name is one that identifiers have, or the number of a row in what other programs write.
+/// Whether a name is one that identifiers have, or the number of a row in what other programs
+/// write.
 fn is_called_identifier(name: &str) -> bool {
     let lower = name.to_lowercase();
     let ends = ["_id", "-id", ".id", " id"].iter().any(|end| lower.ends_with(end));

@@ -71,7 +71,8 @@ impl ColumnSpec {
     }
 }
 
-/// What means "missing" in a text file: marks of R, Python, SQL, SAS and spreadsheets, and an empty field.
+/// What means "missing" in a text file: marks of R, Python, SQL, SAS and spreadsheets, and an empty
+/// field.
 pub const MISSING: [&str; 12] = ["?", "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "null", "."];
 
 /// How a file is written: its columns, its separator and its marks for missing values.
@@ -103,7 +104,8 @@ impl Schema {
         Schema { separator, ..self }
     }
 
-    /// What several files have together: a column is of numbers where any has other numbers than 0 and 1 in it, and of words where any has words.
+    /// What several files have together: a column is of numbers where any has other numbers than 0
+    /// and 1 in it, and of words where any has words.
     pub fn union<'a>(all: impl Iterator<Item = &'a [ColumnSpec]>) -> Schema {
         let weight = |kind: &Kind| match kind {
             Kind::Binary => 0,

@@ -281,7 +281,8 @@ impl Table {
         Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() }
     }
 
-    /// The table with the columns and the kinds of a schema: zeros and ones become numbers where others have other numbers, and numbers levels where others
+    /// The table with the columns and the kinds of a schema: zeros and ones become numbers where
+    /// others have other numbers, and numbers levels where others
     /// have words.
     pub fn with_kinds(&self, schema: &Schema) -> Result<Table, TableError> {
         let (mut specs, mut columns) = (Vec::new(), Vec::new());

@@ -264,7 +264,8 @@ fn check_columns(file: &DataFile, tables: &[(&str, Table)], leave_out: Option<&s
     Ok(())
 }
 
-/// The rows of one file, and the scheme that deals them. A column of names or numbers that deals the rows of a table is no feature.
+/// The rows of one file, and the scheme that deals them. A column of names or numbers that deals
+/// the rows of a table is no feature.
 fn read_to_deal(file: &DataFile, scheme: &Scheme, notes: &mut Vec<String>) -> Result<(Dataset, Option<RawTable>, Scheme), Complaint> {
     let wrong = |e: FormatError| About::File(0).complain(e, READ);
     let by = match scheme {
@@ -438,7 +439,8 @@ struct Tables {
     bits: (u64, u64),
 }
 
-/// Read the formula over the columns of all sites, and check that every site has what it names, and means the same by it.
+/// Read the formula over the columns of all sites, and check that every site has what it names, and
+/// means the same by it.
 fn agree_on_kinds(own: &OwnData, formula: &str, tables: Vec<(String, Table)>, dealt: bool) -> Result<Tables, Complaint> {
     let all = Schema::union(tables.iter().map(|(_, table)| table.specs()));
     let sites: Vec<(&str, &Table)> = tables.iter().map(|(site, table)| (site.as_str(), table)).collect();
@@ -487,7 +489,8 @@ fn missing_column(k: usize, site: &str, table: &Table, column: &str, sites: &[(&
         .complain(problem, format!("add the column there, or leave it out of the formula (`. - {column}` leaves it out of all columns)"))
 }
 
-/// A response that is compared with nothing must fit the model, and two values are no measurement unless the config says so.
+/// A response that is compared with nothing must fit the model, and two values are no measurement
+/// unless the config says so.
 fn check_response(own: &OwnData, formula: &str, response: &Response, sites: &[(&str, &Table)]) -> Result<(), Complaint> {
     let Response::Value { column } = response else { return Ok(()) };
     let columns = || sites.iter().filter_map(|(_, table)| table.column(column)).map(|(_, column)| column);
