@@ -325,6 +325,10 @@ impl Encoding {
 
     /// The columns of a table of another kind.
     fn adopt(&self, table: &Table) -> Result<Table, EncodingError> {
+        // A column that is not there is looked for among all of them, not only those that are read.
+        for spec in self.inputs.iter().filter(|spec| self.is_needed(&spec.name)) {
+            data::lookup(table, &spec.name)?;
+        }
         Ok(table.reread(&self.specs(), &self.missing)?)
     }
 

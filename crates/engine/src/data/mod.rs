@@ -30,7 +30,7 @@ mod table;
 
 pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
-pub(crate) use encode::{design, known_levels, response};
+pub(crate) use encode::{design, known_levels, lookup, response};
 pub use federation::{Federation, SiteData};
 pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};
 pub use plan::{Coding, Missing, Plan, Reference, Response, Term};
