@@ -366,6 +366,12 @@ pub struct ReproduceCommand {
     /// With `all`: run these at the quick size all the same.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub quick_for: Vec<String>,
+    /// Keep the numbers, too, as PAPER/ID.numbers.json in this folder, so that they can be judged again without a run.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+    /// Run nothing, and judge the numbers that were kept in this folder, each at the size at which it was run.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["size", "as_published", "fresh", "seed", "keep", "quick_for"])]
+    pub kept: Option<PathBuf>,
     /// With `all`: write the scorecard, as Markdown, to this file, and its verdicts to a CSV file beside it.
     #[arg(long, value_name = "FILE")]
     pub scorecard: Option<PathBuf>,

@@ -9,6 +9,7 @@ use consilience_engine::run::Progress;
 use consilience_engine::suggest::suggest;
 use consilience_reproduce::experiment::Trouble;
 use consilience_reproduce::output::Reproduction;
+use consilience_reproduce::record::Record;
 use consilience_reproduce::runner::Work;
 use consilience_reproduce::{CATALOGUE, Entry, Size, scorecard};
 use serde_json::{Value, json};
@@ -22,9 +23,15 @@ pub fn reproduce(command: &ReproduceCommand) -> Result<(), Failure> {
     match command.id.as_deref() {
         None => list(command.json),
         Some("all") => all(command),
+        Some(id) if command.kept.is_some() => {
+            let entry = entry(id)?;
+            let done = kept(command, entry)?;
+            if command.json { say(&format!("{:#}\n", done.json())) } else { say(&done.text()) }
+        }
         Some(id) => {
             let entry = entry(id)?;
             let done = one(command, entry, &Arc::new(Progress::default()))?;
+            keep(command, &done)?;
             let page = done.write(&folder(command).join(entry.id)).map_err(failure)?;
             if command.json {
                 return say(&format!("{:#}\n", done.json()));
@@ -48,8 +55,11 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
     let progress = Arc::new(Progress::default());
     let mut done = Vec::new();
     for entry in CATALOGUE {
-        let reproduction = one(command, entry, &progress)?;
-        reproduction.write(&folder(command).join(entry.id)).map_err(failure)?;
+        let reproduction = if command.kept.is_some() { kept(command, entry)? } else { one(command, entry, &progress)? };
+        if command.kept.is_none() {
+            reproduction.write(&folder(command).join(entry.id)).map_err(failure)?;
+        }
+        keep(command, &reproduction)?;
         if !command.json {
             for (claim, verdicts) in &reproduction.judged {
                 let word = verdicts.first().map_or("not tested", |judged| judged.verdict.word());
@@ -58,13 +68,18 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
         }
         done.push(reproduction);
     }
-    let mut how =
-        format!("consilience reproduce all --{}{}", size(command).name(), if command.as_published { " --as-published" } else { "" });
+    let mut how = if let Some(folder) = &command.kept {
+        format!("consilience reproduce all --kept {}", folder.display())
+    } else {
+        format!("consilience reproduce all --{}{}", size(command).name(), if command.as_published { " --as-published" } else { "" })
+    };
     if !command.quick_for.is_empty() {
         let _ = write!(how, " --quick-for {}", command.quick_for.join(","));
     }
     let write = |file: &Path, text: String| std::fs::write(file, text).map_err(|e| Failure::Other(format!("{}: {e}", file.display())));
-    let page = folder(command).join("scorecard.html");
+    let made = folder(command);
+    std::fs::create_dir_all(&made).map_err(|e| Failure::Other(format!("{}: {e}", made.display())))?;
+    let page = made.join("scorecard.html");
     write(&page, scorecard::page(&done, &how))?;
     let markdown = command.scorecard.clone().unwrap_or_else(|| folder(command).join("scorecard.md"));
     write(&markdown, scorecard::markdown(&done, &how))?;
@@ -73,6 +88,27 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
         return say(&format!("{:#}\n", Value::from(done.iter().map(Reproduction::json).collect::<Vec<_>>())));
     }
     say(&format!("\nthe scorecard is in {} and {}\n", page.display(), markdown.display()))
+}
+
+/// Keep the numbers where that was asked for.
+fn keep(command: &ReproduceCommand, done: &Reproduction) -> Result<(), Failure> {
+    match (&command.keep, Record::of(done)) {
+        (Some(folder), Some(record)) => record.write(folder, done.entry).map(|_| ()).map_err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// What the kept numbers of an experiment say.
+fn kept(command: &ReproduceCommand, entry: &'static Entry) -> Result<Reproduction, Failure> {
+    let folder = command.kept.as_deref().unwrap_or(Path::new("."));
+    match Record::read(folder, entry).map_err(failure)? {
+        Some(record) => Reproduction::kept(entry, &record),
+        None => {
+            let later = entry.config().map_err(Failure::Other)?.later;
+            Reproduction::none(entry, later.unwrap_or_else(|| format!("{} has no numbers of it", folder.display())))
+        }
+    }
+    .map_err(failure)
 }
 
 fn one(command: &ReproduceCommand, entry: &'static Entry, progress: &Arc<Progress>) -> Result<Reproduction, Failure> {
@@ -143,7 +179,8 @@ fn size(command: &ReproduceCommand) -> Size {
 }
 
 fn folder(command: &ReproduceCommand) -> std::path::PathBuf {
-    command.out.clone().unwrap_or_else(|| Path::new("reproductions").join(size(command).name()))
+    let name = if command.kept.is_some() { "kept" } else { size(command).name() };
+    command.out.clone().unwrap_or_else(|| Path::new("reproductions").join(name))
 }
 
 fn failure(trouble: Trouble) -> Failure {

@@ -11,12 +11,13 @@ mod experiments;
 pub mod fit;
 pub mod number;
 pub mod output;
+pub mod record;
 pub mod runner;
 pub mod scorecard;
 pub mod study;
 
 pub use catalogue::{CATALOGUE, Entry, find};
-pub use claim::{Claim, Judged, Verdict};
+pub use claim::{Claim, Judged, Kind, Verdict};
 pub use experiment::{Cell, Experiment, Findings, Found, Reading, Trouble, Values};
 pub use number::{Number, Numbers};
 pub use study::{Size, Study};

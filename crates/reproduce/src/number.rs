@@ -44,7 +44,10 @@ pub(crate) fn width(runs: usize, alarm: f64) -> f64 {
 
 /// Numbers by name, in the order in which they are shown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Numbers(Vec<Number>);
+pub struct Numbers {
+    list: Vec<Number>,
+    absent: Vec<(String, String)>,
+}
 
 impl Numbers {
     /// None yet.
@@ -54,20 +57,35 @@ impl Numbers {
 
     /// One more; a number of the same name is replaced.
     pub fn push(&mut self, number: Number) {
-        match self.0.iter_mut().find(|known| known.name == number.name) {
+        match self.list.iter_mut().find(|known| known.name == number.name) {
             Some(known) => *known = number,
-            None => self.0.push(number),
+            None => self.list.push(number),
         }
     }
 
     /// The number of this name.
     pub fn get(&self, name: &str) -> Option<&Number> {
-        self.0.iter().find(|number| number.name == name)
+        self.list.iter().find(|number| number.name == name)
+    }
+
+    /// Numbers whose names begin so cannot be had at this size, and why.
+    pub fn leave_out(&mut self, beginning: impl Into<String>, why: impl Into<String>) {
+        self.absent.push((beginning.into(), why.into()));
+    }
+
+    /// Why the number of this name cannot be had, if that is known.
+    pub fn why_absent(&self, name: &str) -> Option<&str> {
+        self.absent.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, why)| why.as_str())
+    }
+
+    /// What cannot be had: how names begin, and why.
+    pub fn absent(&self) -> &[(String, String)] {
+        &self.absent
     }
 
     /// All of them.
     pub fn iter(&self) -> std::slice::Iter<'_, Number> {
-        self.0.iter()
+        self.list.iter()
     }
 }
 

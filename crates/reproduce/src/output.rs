@@ -11,8 +11,9 @@ use crate::catalogue::Entry;
 use crate::claim::{Claim, Judged, Verdict, with_error};
 use crate::experiment::{Findings, Reading, Trouble};
 use crate::number::Number;
+use crate::record::Record;
 use crate::runner::Work;
-use crate::study::{Config, Study};
+use crate::study::{Config, Size, Study};
 
 /// A page folds what the paper does not state where there are more numbers than this.
 const MOST_OPEN: usize = 12;
@@ -31,6 +32,8 @@ pub struct Reproduction {
     pub findings: Result<Findings, String>,
     /// The claims, each with a verdict under every reading that it speaks of.
     pub judged: Vec<(Claim, Vec<Judged>)>,
+    /// Whether its numbers have the few digits that an earlier scorecard printed.
+    pub printed: bool,
 }
 
 impl Reproduction {
@@ -47,7 +50,7 @@ impl Reproduction {
         let claims: Vec<Value> = self
             .judged
             .iter()
-            .map(|(claim, list)| json!({ "id": claim.id, "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
+            .map(|(claim, list)| json!({ "id": claim.id, "kind": claim.kind.name(), "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
             .collect();
         json!({ "id": self.entry.id, "size": self.study.size.name(), "papers_own_size": self.study.papers_own, "seed": self.study.seed, "readings": readings, "claims": claims, "not_run": self.findings.as_ref().err() })
     }
@@ -76,13 +79,36 @@ impl Reproduction {
             }
             (None, why) => Err(why.clone().unwrap_or_else(|| "it cannot be run yet".into())),
         };
+        Reproduction::judge(entry, config, study, findings, false)
+    }
+
+    /// A reproduction whose numbers were kept: judged as if it had been run, but without figures.
+    pub fn kept(entry: &'static Entry, record: &Record) -> Result<Self, Trouble> {
+        let (config, study) = (entry.config().map_err(Trouble::Other)?, record.study(entry)?);
+        Reproduction::judge(entry, config, study, Ok(record.findings()), record.printed)
+    }
+
+    /// One of which there are no numbers, and why.
+    pub fn none(entry: &'static Entry, why: String) -> Result<Self, Trouble> {
+        let config = entry.config().map_err(Trouble::Other)?;
+        let study = config.study(entry.paper.key, Size::Full);
+        Reproduction::judge(entry, config, study, Err(why), false)
+    }
+
+    fn judge(
+        entry: &'static Entry,
+        config: Config,
+        study: Study,
+        findings: Result<Findings, String>,
+        printed: bool,
+    ) -> Result<Self, Trouble> {
         let verdicts = |claim: &Claim| match &findings {
             Ok(findings) => claim.judge_all(&findings.readings),
             Err(why) => vec![Judged::untested(why.clone())],
         };
         let claims = entry.claims().map_err(Trouble::Other)?;
         let judged = claims.into_iter().map(|claim| (claim.clone(), verdicts(&claim))).collect();
-        Ok(Reproduction { entry, config, study, findings, judged })
+        Ok(Reproduction { entry, config, study, findings, judged, printed })
     }
 
     /// The size in words.

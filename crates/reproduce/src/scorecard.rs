@@ -1,66 +1,101 @@
-//! Put all verdicts on one page.
+//! Put all verdicts on one page, and the numbers below it.
 
 use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use crate::claim::{Claim, Judged, Verdict, with_error};
-use crate::output::{Reproduction, reasons};
+use crate::claim::{Claim, Judged, Kind, Verdict, with_error};
+use crate::output::{Reproduction, quoted, reasons};
 
 /// A claim shows at most so many numbers.
 const MOST_NUMBERS: usize = 8;
 
-/// The scorecard as Markdown: the same bytes for the same setting and seeds.
+/// What the verdicts mean.
+const MEANING: &str = "*Holds* and *does not hold* are beyond the error bars; *open* means that the error bars at this size do not decide. \
+    *Bound holds (not sharp)*: the paper gives an upper bound, and what it bounds is of a lower order. *Tie*: numbers that were computed \
+    without error are equal where one should be larger. *Not tested*: this size cannot answer, and the sentence says why.";
+
+/// The scorecard as Markdown: the same bytes for the same numbers.
 pub fn markdown(all: &[Reproduction], command: &str) -> String {
     let mut text = format!(
-        "# Scorecard\n\nWhat the papers claim, and what came out. Made by\n\n    {command}\n\n\
-         and by nothing else: sizes and seeds are stated, and the same command gives the same bytes. \
-         *Holds* and *does not hold* are beyond the error bars; *open* means that the error bars at this size do not decide. \
-         A name in brackets is another reading of the paper, or what the authors' program did (`--as-published`).\n\n{}\n",
-        tally(all)
+        "# Scorecard\n\nWhat the papers claim, and what came out, judged under the reading of each paper that we stand by. Made by\n\n    \
+         {command}\n\nwhich gives the same bytes again. The numbers of an experiment are made and kept by \
+         `consilience reproduce ID --SIZE --as-published --keep papers`. {MEANING}\n"
     );
+    for line in tallies(all) {
+        let _ = write!(text, "\n- {line}");
+    }
+    text.push_str("\n\nSizes, seeds, other readings of the papers and the numbers are [below](#the-numbers).\n");
+    let mut paper = "";
+    for (one, claim, judged) in first(all).filter(|(_, claim, _)| claim.kind == Kind::Claim) {
+        if one.entry.paper.key != paper {
+            paper = one.entry.paper.key;
+            let _ = write!(text, "\n## {}\n\n| claim | verdict | what came out |\n|---|---|---|\n", one.entry.paper.title);
+        }
+        let sentence = sentence(claim, judged);
+        let _ = writeln!(text, "| {} | {} | {} |", cell(&claim.says), judged.verdict.word(), cell(&sentence));
+    }
+    text.push_str("\n## Beside the papers' claims\n\n| | what it is | verdict | what came out |\n|---|---|---|---|\n");
+    for kind in &Kind::ALL[1..] {
+        for (_, claim, judged) in first(all).filter(|(_, claim, _)| claim.kind == *kind) {
+            let sentence = sentence(claim, judged);
+            let _ = writeln!(text, "| {} | {} | {} | {} |", cell(&claim.says), kind.name(), judged.verdict.word(), cell(&sentence));
+        }
+    }
+    text.push_str("\n# The numbers\n\nA reading is another way to read the paper, or what the authors' program did (`--as-published`).\n");
     let mut paper = "";
     for one in all {
         if one.entry.paper.key != paper {
             paper = one.entry.paper.key;
-            let _ = write!(text, "\n## {}\n", one.entry.paper.title);
+            let _ = write!(text, "\n## {}, in numbers\n", short(one.entry.paper.title));
         }
-        let _ = write!(text, "\n### {}: {}\n\n", one.entry.id, one.config.place);
-        let _ = match &one.findings {
-            Ok(_) => write!(text, "Size: {}; seed {}.", one.size(), one.study.seed),
-            Err(why) => write!(text, "Not run: {why}."),
-        };
-        text.push_str("\n\n");
-        if !one.judged.is_empty() {
-            text.push_str("| claim | reading | verdict | numbers |\n|---|---|---|---|\n");
-        }
-        for (claim, verdicts) in &one.judged {
-            for (at, judged) in verdicts.iter().enumerate() {
-                let says = if at == 0 { format!("{} ({})", claim.says, claim.source) } else { String::new() };
-                let _ = writeln!(
-                    text,
-                    "| {} | {} | {} | {} |",
-                    cell(&says),
-                    cell(&judged.name),
-                    judged.verdict.word(),
-                    cell(&evidence(one, claim, judged))
-                );
-            }
-        }
-        for note in one.findings.iter().flat_map(|f| &f.notes) {
-            let _ = write!(text, "\n{note}\n");
-        }
+        numbers(one, &mut text);
     }
     text
 }
 
-/// The verdicts alone, as CSV: experiment, claim, reading, verdict, size.
+/// One experiment in full.
+fn numbers(one: &Reproduction, text: &mut String) {
+    let _ = write!(text, "\n### {}: {}\n\n", one.entry.id, one.config.place);
+    let _ = match &one.findings {
+        Ok(_) => write!(text, "{}", size(one)),
+        Err(why) => write!(text, "Not run: {why}."),
+    };
+    text.push_str("\n\n");
+    if !one.judged.is_empty() {
+        text.push_str("| claim | reading | verdict | numbers |\n|---|---|---|---|\n");
+    }
+    for (claim, verdicts) in &one.judged {
+        for (at, judged) in verdicts.iter().enumerate() {
+            let says = if at == 0 { format!("{} ({})", claim.says, claim.source) } else { String::new() };
+            let shown = evidence(one, claim, judged);
+            let _ = writeln!(text, "| {} | {} | {} | {} |", cell(&says), cell(&judged.name), judged.verdict.word(), cell(&shown));
+        }
+    }
+    for note in one.findings.iter().flat_map(|f| &f.notes) {
+        let _ = write!(text, "\n{note}\n");
+    }
+}
+
+/// Size and seed, and how many digits were kept.
+fn size(one: &Reproduction) -> String {
+    let digits = if one.printed { " Numbers have the digits that an earlier scorecard printed." } else { "" };
+    format!("Size: {}; seed {}.{digits}", one.size(), one.study.seed)
+}
+
+/// The authors of a paper.
+fn short(title: &str) -> &str {
+    title.split(':').next().unwrap_or(title)
+}
+
+/// The verdicts alone, as CSV: experiment, claim, reading, verdict, size, kind.
 pub fn verdicts(all: &[Reproduction]) -> String {
-    let mut text = String::from("experiment,claim,reading,verdict,size\n");
+    let mut text = String::from("experiment,claim,reading,verdict,size,kind\n");
     for one in all {
         for (claim, judged) in one.judged.iter().flat_map(|(claim, list)| list.iter().map(move |judged| (claim, judged))) {
             let size = if one.study.papers_own { "full" } else { one.study.size.name() };
-            let _ = writeln!(text, "{},{},{},{},{size}", one.entry.id, claim.id, judged.name, judged.verdict.word());
+            let (name, word) = (quoted(&judged.name), judged.verdict.word());
+            let _ = writeln!(text, "{},{},{name},{word},{size},{}", one.entry.id, claim.id, claim.kind.name());
         }
     }
     text
@@ -70,8 +105,30 @@ pub fn verdicts(all: &[Reproduction]) -> String {
 pub fn page(all: &[Reproduction], command: &str) -> String {
     let title = "Scorecard";
     let body = html! {
-        header { h1 { (title) } p { "What the papers claim, and what came out. " (tally(all)) } }
+        header {
+            h1 { (title) }
+            p { "What the papers claim, and what came out." }
+            @for line in tallies(all) { p { (line) } }
+            p.soft { (MEANING.replace('*', "")) }
+        }
         main {
+            section id="verdicts" {
+                h2 { "Verdicts" }
+                div.table { table.claims {
+                    thead { tr { th.text { "Claim" } th { "Verdict" } th.text { "What came out" } } }
+                    tbody {
+                        @for kind in Kind::ALL {
+                            @for (one, claim, judged) in first(all).filter(|(_, claim, _)| claim.kind == kind) {
+                                tr {
+                                    td.text { a href={ "#" (one.entry.id) } { (claim.says) } @if kind != Kind::Claim { " (" (kind.name()) ")" } }
+                                    (verdict(judged))
+                                    td.text { (sentence(claim, judged)) }
+                                }
+                            }
+                        }
+                    }
+                } }
+            }
             @for one in all { (section(one)) }
             section id="again" { h2 { "The same again" } pre { code { (command) } } }
         }
@@ -79,11 +136,18 @@ pub fn page(all: &[Reproduction], command: &str) -> String {
     consilience_report::page(title, &body)
 }
 
+/// The cell of a verdict.
+fn verdict(judged: &Judged) -> Markup {
+    html! {
+        td.verdict.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict, Verdict::Fails(_))] { (judged.verdict.word()) }
+    }
+}
+
 fn section(one: &Reproduction) -> Markup {
     html! {
         section id=(one.entry.id) {
             h2 { a href={ (one.entry.id) "/page.html" } { (one.entry.id) } }
-            p.soft { (one.entry.paper.title) ". " (one.config.place) ". Size: " (one.size()) "; seed " (one.study.seed) "." }
+            p.soft { (one.entry.paper.title) ". " (one.config.place) ". " (size(one)) }
             @if let Err(why) = &one.findings { p { "Not run: " (why) } }
             @if !one.judged.is_empty() {
                 div.table { table.claims {
@@ -94,7 +158,7 @@ fn section(one: &Reproduction) -> Markup {
                                 tr {
                                     td.text { @if at == 0 { (claim.says) } }
                                     td.text.reading { (judged.name) }
-                                    td.verdict.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict, Verdict::Fails(_))] { (judged.verdict.word()) }
+                                    (verdict(judged))
                                     td.text { (reasons(&evidence(one, claim, judged))) }
                                 }
                             }
@@ -106,20 +170,50 @@ fn section(one: &Reproduction) -> Markup {
     }
 }
 
-/// How many claims hold, under the reading that we stand by.
-fn tally(all: &[Reproduction]) -> String {
-    let first: Vec<&'static str> =
-        all.iter().flat_map(|one| &one.judged).filter_map(|(_, v)| v.first()).map(|j| j.verdict.word()).collect();
-    let count = |word: &str| first.iter().filter(|w| **w == word).count();
-    let list = ["holds", "does not hold", "open", "not tested"].map(|word| format!("{word}: {}", count(word)));
-    format!("Of {} claims, under the reading that we stand by, {}.", first.len(), list.join(", "))
+/// Every claim with its first verdict: that of the reading that we stand by, or of the one that it names.
+fn first(all: &[Reproduction]) -> impl Iterator<Item = (&Reproduction, &Claim, &Judged)> {
+    let of = |one| {
+        let one: &Reproduction = one;
+        one.judged.iter().filter_map(move |(claim, list)| Some((one, claim, list.first()?)))
+    };
+    all.iter().flat_map(of)
+}
+
+/// How many claims have which verdict: the papers' claims, and apart from them what is not theirs.
+pub fn tallies(all: &[Reproduction]) -> Vec<String> {
+    let line = |kind: Kind| {
+        let words: Vec<&str> = first(all).filter(|(_, claim, _)| claim.kind == kind).map(|(_, _, j)| j.verdict.word()).collect();
+        let count = |word: &str| words.iter().filter(|w| **w == word).count();
+        let met = Verdict::WORDS.into_iter().filter(|word| count(word) > 0);
+        let list: Vec<String> = met.map(|word| format!("{word}: {}", count(word))).collect();
+        format!("{} {}: {}.", words.len(), kind.plural(), if list.is_empty() { "none".into() } else { list.join(", ") })
+    };
+    Kind::ALL.map(line).into()
+}
+
+/// What came out, in one sentence: the one that is written for this verdict, or what decided it.
+fn sentence(claim: &Claim, judged: &Judged) -> String {
+    match (claim.finds(&judged.verdict), &judged.verdict) {
+        (Some(sentence), _) => sentence.into(),
+        (None, Verdict::Holds) => "All comparisons hold beyond their error bars.".into(),
+        (None, Verdict::Untested(why)) => format!("{why}."),
+        (None, Verdict::Open(tests) | Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => {
+            let more = tests.len().saturating_sub(1);
+            let rest = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            format!("{}{rest}.", tests.first().map_or("", String::as_str))
+        }
+    }
 }
 
 /// The numbers that a verdict rests on.
 fn evidence(one: &Reproduction, claim: &Claim, judged: &Judged) -> String {
     match (&one.findings, &judged.verdict) {
         (_, Verdict::Untested(why)) => why.clone(),
-        (_, Verdict::Fails(_) | Verdict::Open(_)) => judged.verdict.why(),
+        (_, Verdict::Fails(tests) | Verdict::Open(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => {
+            let rest = tests.len().saturating_sub(MOST_NUMBERS);
+            let shown: Vec<&str> = tests.iter().take(MOST_NUMBERS).map(String::as_str).collect();
+            format!("{}{}", shown.join("; "), if rest > 0 { format!("; and {rest} more") } else { String::new() })
+        }
         (Err(why), _) => why.clone(),
         (Ok(findings), Verdict::Holds) => {
             let names = claim.names();

@@ -78,6 +78,6 @@ fn quick_verdicts_agree_with_the_scorecard() {
     assert!(runs.len() > 90, "{} verdicts", runs.len());
     for key in runs {
         let (small, large) = (&quick[key], &scorecard[key]);
-        assert!(small == large || small == "open", "{key:?}: {small} at the quick size, {large} on the scorecard");
+        assert!(small == large || small == "open" || small == "not tested", "{key:?}: {small} at the quick size, {large} on the scorecard");
     }
 }

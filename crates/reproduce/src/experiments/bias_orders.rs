@@ -126,6 +126,10 @@ impl Setting {
         for odds in [0.0, 0.25, 1.0, 4.0] {
             cases.push((format!("odds {odds}"), Case { probability: 1.0 / (1.0 + odds), ..small.clone() }));
         }
+        for odds in [0.0, 4.0] {
+            let step_times_rows = 2.0 * small.step_times_rows;
+            cases.push((format!("twice odds {odds}"), Case { probability: 1.0 / (1.0 + odds), step_times_rows, ..small.clone() }));
+        }
         for times in [0.0, 4.0] {
             cases.push((format!("spread {times}"), Case { spread: times * self.spread, ..small.clone() }));
         }
@@ -298,6 +302,10 @@ impl Experiment for BiasOrders {
             numbers.push(Number::exact(format!("added/{name}"), once / exact("omega 0", "excess")?));
             numbers.push(Number::exact(format!("step/{name}"), 1.0 + (twice / once).log2()));
             numbers.push(Number::exact(format!("participation/{name}"), beyond("odds", &[0.25, 1.0, 4.0])?));
+            let added = |group: &str| -> Result<f64, Trouble> {
+                Ok(exact(&format!("{group} 4"), "excess")? - exact(&format!("{group} 0"), "excess")?)
+            };
+            numbers.push(Number::exact(format!("step participation/{name}"), 1.0 + (added("twice odds")? / added("odds")?).log2()));
             numbers.push(Number::exact(format!("spread/{name}"), exact("spread 4", "excess")? / exact("spread 0", "excess")?));
             let dims = setting.dims().into_iter();
             let by_dim = dims.map(|d| Ok((d as f64, exact(&format!("dim {d}"), "excess")?))).collect::<Result<Vec<_>, Trouble>>()?;
@@ -343,13 +351,13 @@ impl Experiment for BiasOrders {
             notes: vec![
                 format!(
                     "`rows/..` and `w2/..` are exponents in N of the excess of the second moment over the step, and of W2^2 over the step. `omega/..`, `participation/..` and `dim/..` are exponents of that excess at a small step (what it grows by above omega = 0 or (1-p)/p = 0). \
-                     `added/..` is what the largest omega, {}, adds to it, as a part of what is there without compression; `step/..` is the exponent in the step of what it adds to the second moment itself. `spread/..` is its ratio between clients far apart and clients that agree; `logistic/..` its ratio between the most and the fewest rows. All but the logistic ones are computed from exact laws.",
+                     `added/..` is what the largest omega, {}, adds to it, as a part of what is there without compression; `step/..` is the exponent in the step of what it adds to the second moment itself, and `step participation/..` that of what (1-p)/p = 4 adds. `spread/..` is its ratio between clients far apart and clients that agree; `logistic/..` its ratio between the most and the fewest rows. All but the logistic ones are computed from exact laws.",
                     setting.omegas().last().map_or(0.0, |(omega, _)| *omega)
                 ),
                 "The table bounds W2^2/step. At a small step the true W2^2/step vanishes with the step, since W2^2 is of second order in the excess variance: the bounds are right and not sharp there, so linear dependencies are judged on the second moment. \
                  W2^2/step of QLSD# grows a little faster than N here and as N in the end, since W2^2 = (a - c/sqrt(N))^2 for laws of widths a and c/sqrt(N).".into(),
                 "QLSD++: what is compressed is a client's change since its memory last followed, and a memory of rate 1/(omega+1) lags by about (omega+1) times the change of one round. What compression adds is therefore more than linear in omega, \
-                 but of second order in the step (`step/qlsd++`) where the table's bound is of first, and small beside the bias of the step itself (`added/qlsd++`). The bound is right and not sharp.".into(),
+                 but of second order in the step (`step/qlsd++`; `step participation/qlsd++` for devices that stay away) where the table's bound is of first, and small beside the bias of the step itself (`added/qlsd++`). As the step goes to zero, which is what the table speaks of, it falls below any multiple of the bound: that is right and not sharp.".into(),
                 "The order in d is taken with all rows in a minibatch: with fewer, the smoothness of single rows enters (the table's constants), and in linear regression that grows with d.".into(),
                 format!("Minibatches have {} rows whatever N is, as the table's N_i^2 supposes; logistic regression has {first} to {last} rows a client.", setting.batch),
             ],

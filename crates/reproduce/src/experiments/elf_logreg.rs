@@ -2,19 +2,23 @@
 //!
 //! The paper's potential is a mean over rows, `F = (1/N) sum_j loss_j + lambda/2 norm(x)^2`, and it samples `exp(-F)`. In our notation that is the temperature
 //! `T = N` of `U = sum_j loss_j + N lambda/2 norm(x)^2`; the paper's step `gamma` is `gamma/N` on the scale of `U`. The other reading counts each row once, as
-//! Bayes' rule does; its posterior is far from round, so the chains move in coordinates in which it is.
+//! Bayes' rule does: the same steps along the same gradients of the loss, a prior of precision `lambda`, and noise of temperature 1. Both compress in the
+//! paper's coordinates.
+//!
+//! Accuracies of single runs scatter widely. A run of ELF therefore has the noise of a run of LMC and is held against that, round by round.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{add_scaled, dot};
-use consilience_core::measure::Gaussian;
-use consilience_core::model::{Coordinates, Design, Family, Glm, Potential, Prior, Rows};
+use consilience_core::measure::{Gaussian, mean};
+use consilience_core::model::{Design, Family, Glm, Potential, Prior, Rows};
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_core::sampler::{Recipe, Uplink};
 use consilience_core::step::{Schedule, langevin};
-use consilience_core::survey::{Client, Hessian, Optimum, conduct};
+use consilience_core::survey::{Client, Optimum, conduct};
 use consilience_core::target::{Placement, Target};
 use consilience_engine::data::Dataset;
 use consilience_engine::data::catalogue;
@@ -33,6 +37,10 @@ use crate::study::Study;
 const AVERAGED: usize = 100;
 /// A gradient of NUTS costs an iteration, and a draw about so many gradients.
 const NUTS_COST: u64 = 12;
+/// So many runs make a cell.
+const BLOCK: u32 = 50;
+/// The accuracy of a run is noted so many times; the second half of them counts.
+const NOTED: u64 = 8;
 
 /// ELF, Figure 1.
 pub struct ElfLogreg;
@@ -52,27 +60,49 @@ struct Setting {
     /// `lambda`, the precision of the prior.
     lambda: f64,
     /// `gamma`, on the scale of `F`.
-    step: f64,
-    /// The step where each row counts once, in coordinates in which the posterior is round.
-    round_step: f64,
+    steps: Vec<f64>,
     /// Top-k keeps so many coordinates.
     kept: Vec<usize>,
-    /// Accuracies are compared at the bits of so many rounds of LMC.
+    /// Accuracies are compared over the second half of so many rounds.
     rounds: u64,
+    /// Runs of each ELF, for each number of kept coordinates: the fewer, the more accuracies scatter. LMC has the most of them.
+    runs: BTreeMap<String, Vec<u32>>,
+    /// Runs of all where each row counts once.
+    once_runs: u32,
+    posterior: Posterior,
+    /// How many rounds the accumulating server of the authors' program is followed.
+    accumulated: u64,
+}
+
+/// Chains that are held against the posterior.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Posterior {
+    step: f64,
+    kept: Vec<usize>,
     iterations: u64,
     burn_in: u64,
     runs: u32,
     /// Draws of NUTS, in each of four chains.
     nuts: usize,
-    /// How many rounds the accumulating server of the authors' program is followed.
-    accumulated: u64,
+}
+
+/// The samplers: LMC, and each ELF with each Top-k.
+fn instances(kept: &[usize]) -> Vec<String> {
+    let elf = kept.iter().flat_map(|k| ["d-elf", "p-elf", "b-elf"].map(|name| format!("{name}/{k}")));
+    std::iter::once("lmc".to_owned()).chain(elf).collect()
 }
 
 impl Setting {
-    /// The samplers: LMC, and each ELF with each Top-k.
-    fn instances(&self) -> Vec<String> {
-        let elf = self.kept.iter().flat_map(|k| ["d-elf", "p-elf", "b-elf"].map(|name| format!("{name}/{k}")));
-        std::iter::once("lmc".to_owned()).chain(elf).collect()
+    fn runs(&self, reading: &str, name: &str) -> u32 {
+        if reading == "sum" {
+            return self.once_runs;
+        }
+        let Some((sampler, kept)) = name.split_once('/') else {
+            return self.runs.values().flatten().copied().max().unwrap_or(0);
+        };
+        let at = self.kept.iter().position(|k| k.to_string() == kept);
+        at.and_then(|at| self.runs.get(sampler)?.get(at).copied()).unwrap_or(0)
     }
 }
 
@@ -81,13 +111,7 @@ const READINGS: [&str; 2] = ["mean", "sum"];
 
 /// One data set: the target, and the rows that are held out.
 struct Problem {
-    /// What is sampled, on pooled rows.
-    pooled: Target,
-    /// The same in the coordinates in which chains move.
     target: Target,
-    coordinates: Option<Arc<Coordinates>>,
-    /// Of the samplers, on the scale of `U`.
-    step: f64,
     rows: usize,
     test: Design,
     labels: Vec<f64>,
@@ -112,15 +136,14 @@ impl Problem {
         let (n, d) = (train.len() as f64, data.columns.len());
         let mean = reading == "mean";
         let (variance, temperature) = if mean { (1.0 / (n * setting.lambda), n) } else { (1.0 / setting.lambda, 1.0) };
-        let pooled = Target::new(clients, Prior::gaussian(variance, d)?, Placement::Server, temperature)?;
-        let (target, coordinates) = if mean { (pooled.clone(), None) } else { round(&pooled)? };
-        let step = if mean { setting.step / n } else { setting.round_step };
+        let target = Target::new(clients, Prior::gaussian(variance, d)?, Placement::Server, temperature)?;
         let (test, labels) = (design(&held)?, zero_or_one(&data, &held));
-        Ok(Problem { pooled, target, coordinates, step, rows: train.len(), test, labels })
+        Ok(Problem { target, rows: train.len(), test, labels })
     }
 
-    fn recipe(&self, name: &str) -> Recipe {
-        let step = Schedule::Constant(self.step);
+    /// A sampler with this step on the scale of `F`.
+    fn recipe(&self, name: &str, step: f64) -> Recipe {
+        let step = Schedule::Constant(step / self.rows as f64);
         let (name, kept) = name.split_once('/').unwrap_or((name, "1"));
         let top = Compressor::top_k(kept.parse().unwrap_or(1).min(self.target.dim() as u32));
         Recipe::Uplink(match name {
@@ -139,7 +162,8 @@ impl Problem {
 
     /// The moments of NUTS on pooled rows.
     fn nuts(&self, setting: &Setting, seed: u64, chain: u32) -> Result<Gaussian, Trouble> {
-        let draws = consilience_truth::nuts(&self.pooled, &optimum(&self.pooled), 4, setting.nuts, seed + 1000 * u64::from(chain));
+        let draws =
+            consilience_truth::nuts(&self.target, &optimum(&self.target), 4, setting.posterior.nuts, seed + 1000 * u64::from(chain));
         let draws = draws.map_err(|error| Trouble::Other(error.to_string()))?;
         Gaussian::new(&draws.mean(), &draws.covariance()).map_err(|error| Trouble::Other(error.to_string()))
     }
@@ -149,19 +173,6 @@ impl Problem {
 fn optimum(target: &Target) -> Vec<f64> {
     let (mut clients, mut ledger) = (Client::all(target), Ledger::new(target.clients.len()));
     conduct(Optimum::new(target, &vec![0.0; target.dim()], 1e-9, 1000), &mut clients, &mut ledger).point().to_vec()
-}
-
-/// The target in coordinates in which its Hessian at the optimum is the identity.
-fn round(pooled: &Target) -> Result<(Target, Option<Arc<Coordinates>>), Trouble> {
-    let (mut clients, mut ledger) = (Client::all(pooled), Ledger::new(pooled.clients.len()));
-    let optimum = optimum(pooled);
-    let hessian = conduct(Hessian::new(pooled, &optimum), &mut clients, &mut ledger).matrix();
-    let Some(coordinates) = Coordinates::whitening(&optimum, &hessian) else {
-        return Err(Trouble::Other("the Hessian of the posterior is not positive definite".into()));
-    };
-    let coordinates = Arc::new(coordinates);
-    let share = 1.0 / pooled.clients.len() as f64;
-    Ok((pooled.whitened(&coordinates, &vec![share; pooled.clients.len()]), Some(coordinates)))
 }
 
 /// W2 between Gaussians with these marginals and no correlation: its Monte Carlo error does not grow with the number of parameters.
@@ -176,16 +187,10 @@ fn zero_or_one(data: &Dataset, rows: &[u32]) -> Vec<f64> {
     data.labels_of(rows).iter().map(|label| f64::from(u8::from(*label > 0.5))).collect()
 }
 
-/// Rounds at which the accuracy is noted: about ten to a factor of ten, and the one at which accuracies are compared.
+/// Rounds at which the accuracy is noted.
 fn noted(setting: &Setting) -> Vec<u64> {
-    let mut rounds: Vec<u64> = (0..)
-        .map(|k| (10.0 * 10f64.powf(f64::from(k) / 8.0)) as u64)
-        .take_while(|round| *round < setting.iterations)
-        .chain([setting.rounds.min(setting.iterations), setting.iterations])
-        .collect();
-    rounds.sort_unstable();
-    rounds.dedup();
-    rounds
+    let every = (setting.rounds / NOTED).max(1);
+    (1..=NOTED).map(|k| k * every).collect()
 }
 
 /// The last iterates, whose mean is the estimator.
@@ -245,16 +250,23 @@ impl Moments {
 impl Experiment for ElfLogreg {
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble> {
         let setting: Setting = study.setting()?;
-        let mut cells = Vec::new();
-        for (set, reading) in setting.sets.iter().flat_map(|set| READINGS.map(|reading| (set, reading))) {
-            cells.extend((0..2).map(|half| Cell::new(format!("{set}|{reading}|nuts|{half}"), setting.nuts_cost())));
-            for name in setting.instances() {
-                cells.extend((0..setting.runs).map(|run| Cell::new(format!("{set}|{reading}|{name}|{run}"), setting.iterations)));
+        let (mut cells, posterior) = (Vec::new(), &setting.posterior);
+        for set in &setting.sets {
+            cells.extend((0..2).map(|half| Cell::new(format!("{set}|nuts|{half}"), setting.nuts_cost())));
+            for name in instances(&posterior.kept) {
+                cells.extend((0..posterior.runs).map(|run| Cell::new(format!("{set}|law|{name}|{run}"), posterior.iterations)));
+            }
+            for (reading, name) in
+                READINGS.into_iter().flat_map(|reading| instances(&setting.kept).into_iter().map(move |name| (reading, name)))
+            {
+                let blocks = setting.runs(reading, &name).div_ceil(BLOCK);
+                let runs = |block: u32| u64::from(BLOCK.min(setting.runs(reading, &name) - block * BLOCK));
+                let cell = |step: &f64, block| Cell::new(format!("{set}|{reading}|{name}|{step}|{block}"), runs(block) * setting.rounds);
+                cells.extend(setting.steps.iter().flat_map(|step| (0..blocks).map(move |block| cell(step, block))));
             }
         }
         if study.published {
-            let both =
-                |set: &String| ["lmc", "d-elf"].map(|name| Cell::new(format!("{set}|mean|accumulating {name}|0"), setting.accumulated));
+            let both = |set: &String| ["lmc", "d-elf"].map(|name| Cell::new(format!("{set}|accumulating|{name}"), setting.accumulated));
             cells.extend(setting.sets.iter().flat_map(both));
         }
         Ok(cells)
@@ -262,45 +274,54 @@ impl Experiment for ElfLogreg {
 
     fn run(&self, study: &Study, cell: &str, progress: &Progress) -> Result<Values, Trouble> {
         let setting: Setting = study.setting()?;
-        let [set, reading, name, run] = cell.split('|').collect::<Vec<_>>()[..] else {
-            return Err(Trouble::Other(format!("no such cell: {cell}")));
-        };
-        let index: u32 = run.parse().map_err(|_| Trouble::Other(format!("no such run: {cell}")))?;
-        let problem = Problem::new(&setting, study, set, reading)?;
-        if name == "nuts" {
-            let law = problem.nuts(&setting, study.seed, index)?;
-            progress.done.fetch_add(setting.nuts_cost(), Ordering::Relaxed);
-            return Ok(Values::from([("mean".into(), law.mean().to_vec()), ("covariance".into(), law.covariance().to_vec())]));
+        let unknown = || Trouble::Other(format!("no such cell: {cell}"));
+        let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());
+        match cell.split('|').collect::<Vec<_>>()[..] {
+            [set, "nuts", half] => {
+                let law = Problem::new(&setting, study, set, "mean")?.nuts(&setting, study.seed, number(half)?)?;
+                progress.done.fetch_add(setting.nuts_cost(), Ordering::Relaxed);
+                Ok(Values::from([("mean".into(), law.mean().to_vec()), ("covariance".into(), law.covariance().to_vec())]))
+            }
+            [set, "law", name, run] => {
+                let problem = Problem::new(&setting, study, set, "mean")?;
+                let posterior = &setting.posterior;
+                let recipe = problem.recipe(name, posterior.step);
+                let start = vec![0.0; problem.target.dim()];
+                let chain = Chain { recipe: &recipe, target: &problem.target, start: &start, seed: study.seed, index: number(run)? };
+                let mut moments = Moments::new(start.len());
+                let ledger = chain.walk(posterior.iterations, progress, |iteration, x, _| {
+                    if iteration > posterior.burn_in {
+                        moments.push(x);
+                    }
+                })?;
+                let bits = both_ways(&ledger);
+                Ok(Values::from([
+                    ("bits".into(), vec![bits]),
+                    ("mean".into(), moments.mean()),
+                    ("covariance".into(), moments.covariance()),
+                ]))
+            }
+            [set, "accumulating", name] => {
+                let problem = Problem::new(&setting, study, set, "mean")?;
+                Ok(accumulate(&setting, &problem, name == "d-elf", study.seed, progress))
+            }
+            [set, reading, name, step, block] => {
+                let problem = Problem::new(&setting, study, set, reading)?;
+                let step: f64 = step.parse().map_err(|_| unknown())?;
+                let first = number(block)? * BLOCK;
+                let (mut accuracy, mut bits) = (Vec::new(), Vec::new());
+                if setting.runs(reading, name) == 0 {
+                    return Err(unknown());
+                }
+                for index in first..(first + BLOCK).min(setting.runs(reading, name)) {
+                    let curve = curve(&setting, &problem, name, step, (study.seed, index), progress)?;
+                    accuracy.extend(curve.iter().map(|(_, accuracy)| accuracy));
+                    bits.extend(curve.iter().map(|(bits, _)| bits));
+                }
+                Ok(Values::from([("accuracy".into(), accuracy), ("bits".into(), bits)]))
+            }
+            _ => Err(unknown()),
         }
-        if let Some(name) = name.strip_prefix("accumulating ") {
-            return Ok(accumulate(&setting, &problem, name == "d-elf", study.seed, progress));
-        }
-        let d = problem.target.dim();
-        let recipe = problem.recipe(name);
-        let start = problem.coordinates.as_ref().map_or_else(|| vec![0.0; d], |c| c.inward(&vec![0.0; d]));
-        let chain = Chain { recipe: &recipe, target: &problem.target, start: &start, seed: study.seed, index };
-        let (rounds, mut last, mut moments) = (noted(&setting), Last { ring: Vec::new(), next: 0 }, Moments::new(d));
-        let (mut accuracy, mut bits, mut outward) = (Vec::new(), Vec::new(), vec![0.0; d]);
-        chain.walk(setting.iterations, progress, |iteration, x, ledger| {
-            match &problem.coordinates {
-                Some(coordinates) => coordinates.outward(x, &mut outward),
-                None => outward.copy_from_slice(x),
-            }
-            last.push(&outward);
-            if iteration > setting.burn_in {
-                moments.push(&outward);
-            }
-            if rounds.binary_search(&iteration).is_ok() {
-                accuracy.push(problem.accuracy(&last.mean()));
-                bits.push((ledger.total(Direction::Up) + ledger.total(Direction::Down)) as f64);
-            }
-        })?;
-        Ok(Values::from([
-            ("accuracy".into(), accuracy),
-            ("bits".into(), bits),
-            ("mean".into(), moments.mean()),
-            ("covariance".into(), moments.covariance()),
-        ]))
     }
 
     fn conclude(&self, study: &Study, found: &Found) -> Result<Findings, Trouble> {
@@ -309,21 +330,22 @@ impl Experiment for ElfLogreg {
         let mut of = |reading: &str| -> Result<Numbers, Trouble> {
             let mut numbers = Numbers::new();
             for set in &setting.sets {
-                figures.extend(compare(&setting, found, set, reading, &mut numbers)?);
+                figures.push(accuracies(&setting, found, set, reading, &mut numbers)?);
+                if reading == "mean" {
+                    figures.push(distances(&setting, found, set, &mut numbers)?);
+                }
             }
             Ok(numbers)
         };
-        let mut readings = vec![
-            Reading::ours(of("mean")?),
-            Reading::other("each row counts once", "the potential is the sum over rows, as Bayes' rule has it, not their mean", of("sum")?),
-        ];
+        let once = "the potential is the sum over rows, as Bayes' rule has it, not their mean";
+        let mut readings = vec![Reading::ours(of("mean")?), Reading::other("each row counts once", once, of("sum")?)];
         if study.published {
             let mut published = Numbers::new();
             for set in &setting.sets {
-                let truth = found.list(&format!("{set}|mean|nuts|0"), "mean")?;
+                let truth = found.list(&format!("{set}|nuts|0"), "mean")?;
                 published.push(Number::exact(format!("norm/posterior/{set}"), dot(truth, truth).sqrt()));
                 for name in ["lmc", "d-elf"] {
-                    let cell = format!("{set}|mean|accumulating {name}|0");
+                    let cell = format!("{set}|accumulating|{name}");
                     published.push(Number::exact(format!("accuracy/{name}/{set}"), found.number(&cell, "accuracy")?));
                     published.push(Number::exact(format!("norm/{name}/{set}"), found.number(&cell, "norm")?));
                 }
@@ -332,6 +354,11 @@ impl Experiment for ElfLogreg {
             readings.push(Reading::published("accumulating server", says, published));
         }
         let mut notes = vec![
+            format!(
+                "An accuracy is that of the mean of the last {AVERAGED} iterates on held-out rows, over the second half of {} rounds. `relative/..` is that of ELF over that of LMC after as many rounds and with the same noise, run by run. \
+                 As many rounds of ELF send fewer bits; with 100 of some 120 coordinates about as many.",
+                setting.rounds
+            ),
             "The paper's potential is a mean over rows, so exp(-F) is the posterior at a temperature equal to the number of rows: a law so wide that its draws classify held-out rows poorly, \
              for LMC as for ELF. The accuracies of the paper's figure, about 0.84, are those of another law: either each row counts once (the other reading), or the path runs away in the right direction \
              (the authors' program, --as-published). The paper does not say lambda; here it is 0.1."
@@ -349,14 +376,105 @@ impl Experiment for ElfLogreg {
 
 impl Setting {
     fn nuts_cost(&self) -> u64 {
-        4 * NUTS_COST * (400 + self.nuts as u64)
+        4 * NUTS_COST * (400 + self.posterior.nuts as u64)
     }
 }
 
-/// The samplers on one data set: their numbers, and two figures.
-fn compare(setting: &Setting, found: &Found, set: &str, reading: &str, numbers: &mut Numbers) -> Result<[Figure; 2], Trouble> {
+fn both_ways(ledger: &Ledger) -> f64 {
+    (ledger.total(Direction::Up) + ledger.total(Direction::Down)) as f64
+}
+
+/// The bits and the accuracy of one run, at every noted round. A run that leaves the numbers stays at its last accuracy.
+fn curve(
+    setting: &Setting,
+    problem: &Problem,
+    name: &str,
+    step: f64,
+    (seed, index): (u64, u32),
+    progress: &Progress,
+) -> Result<Vec<(f64, f64)>, Trouble> {
+    let start = vec![0.0; problem.target.dim()];
+    let recipe = problem.recipe(name, step);
+    let rounds = noted(setting);
+    let chain = Chain { recipe: &recipe, target: &problem.target, start: &start, seed, index };
+    let (mut last, mut curve) = (Last { ring: Vec::new(), next: 0 }, Vec::new());
+    let walked = chain.walk(setting.rounds, progress, |iteration, x, ledger| {
+        last.push(x);
+        if rounds.get(curve.len()) == Some(&iteration) {
+            curve.push((both_ways(ledger), problem.accuracy(&last.mean())));
+        }
+    });
+    match walked {
+        Ok(_) => {}
+        Err(Trouble::Diverged { .. }) => curve.resize(rounds.len(), curve.last().copied().unwrap_or((0.0, 0.0))),
+        Err(trouble) => return Err(trouble),
+    }
+    Ok(curve)
+}
+
+/// The curves of all runs of one sampler: bits and accuracies.
+fn curves<'a>(
+    setting: &Setting,
+    found: &'a Found,
+    set: &str,
+    reading: &str,
+    name: &str,
+    step: f64,
+) -> Result<Vec<(&'a [f64], &'a [f64])>, Trouble> {
+    let runs = setting.runs(reading, name);
+    let mut all = Vec::new();
+    for block in 0..runs.div_ceil(BLOCK) {
+        let cell = format!("{set}|{reading}|{name}|{step}|{block}");
+        let (bits, accuracy) = (found.list(&cell, "bits")?, found.list(&cell, "accuracy")?);
+        let length = bits.len() / BLOCK.min(runs - block * BLOCK) as usize;
+        all.extend(bits.chunks_exact(length).zip(accuracy.chunks_exact(length)));
+    }
+    Ok(all)
+}
+
+/// The accuracies of all samplers on one data set, and the figure of those with the largest step.
+fn accuracies(setting: &Setting, found: &Found, set: &str, reading: &str, numbers: &mut Numbers) -> Result<Figure, Trouble> {
+    let mut series: Vec<Series> = Vec::new();
+    let second_half = |accuracy: &[f64]| mean(&accuracy[accuracy.len() / 2..]);
+    for (at, step) in setting.steps.iter().enumerate() {
+        let lmc = curves(setting, found, set, reading, "lmc", *step)?;
+        let lmc: Vec<f64> = lmc.iter().map(|(_, accuracy)| second_half(accuracy)).collect();
+        let usual = mean(&lmc);
+        for name in instances(&setting.kept) {
+            let runs = curves(setting, found, set, reading, &name, *step)?;
+            let reached: Vec<f64> = runs.iter().map(|(_, accuracy)| second_half(accuracy)).collect();
+            numbers.push(Number::mean(format!("accuracy/{name}/{step}/{set}"), &reached));
+            if name != "lmc" {
+                let relative: Vec<f64> = reached.iter().zip(&lmc).map(|(elf, lmc)| 1.0 + (elf - lmc) / usual).collect();
+                numbers.push(Number::mean(format!("relative/{name}/{step}/{set}"), &relative));
+            }
+            if at + 1 < setting.steps.len() {
+                continue;
+            }
+            let bits = runs[0].0;
+            numbers.push(Number::exact(format!("bits/{name}/{set}"), bits[bits.len() - 1] / setting.rounds as f64));
+            if instances(&setting.posterior.kept).contains(&name) {
+                let point = |k: usize| Point { x: bits[k], y: runs.iter().map(|run| run.1[k]).sum::<f64>() / runs.len() as f64, error: 0.0 };
+                let points = (0..bits.len()).map(point).collect();
+                series.push(Series { name: label(&name), mark: Mark::Line, colour: series.len(), points });
+            }
+        }
+    }
+    let counted = if reading == "mean" { "mean over rows" } else { "each row counts once" };
+    let step = setting.steps.last().copied().unwrap_or(f64::NAN);
+    Ok(Figure {
+        title: format!("Figure 1, {set} ({counted}): accuracy against bits"),
+        caption: format!("The mean of the last {AVERAGED} iterates on held-out rows, with the step {step}; a mean over runs."),
+        x: Axis::logarithmic("bits sent, both ways, all clients"),
+        y: Axis::straight("accuracy"),
+        series,
+    })
+}
+
+/// How far chains end from the posterior, on one data set.
+fn distances(setting: &Setting, found: &Found, set: &str, numbers: &mut Numbers) -> Result<Figure, Trouble> {
     let law = |name: &str| -> Result<Gaussian, Trouble> {
-        let cell = format!("{set}|{reading}|{name}");
+        let cell = format!("{set}|{name}");
         let made = Gaussian::new(found.list(&cell, "mean")?, found.list(&cell, "covariance")?);
         made.map_err(|error| Trouble::Other(format!("{cell}: {error}")))
     };
@@ -365,66 +483,34 @@ fn compare(setting: &Setting, found: &Found, set: &str, reading: &str, numbers: 
     let size = truth.sd().iter().map(|sd| sd * sd).sum::<f64>().sqrt();
     numbers.push(Number::exact(format!("w2/nuts/{set}"), w2(&truth, &again)? / size));
     numbers.push(Number::exact(format!("w2-marginal/nuts/{set}"), marginal_w2(&truth, &again) / size));
-    // Accuracies are compared at the bits that LMC has sent after so many rounds.
-    let rounds = noted(setting);
-    let at = rounds.iter().position(|round| *round == setting.rounds.min(setting.iterations)).unwrap_or(0);
-    let budget = found.list(&format!("{set}|{reading}|lmc|0"), "bits")?[at];
-    let (mut by_accuracy, mut by_distance) = (Vec::new(), Vec::new());
-    for (colour, name) in setting.instances().into_iter().enumerate() {
-        let (mut accuracies, mut distances, mut marginals) = (Vec::new(), Vec::new(), Vec::new());
-        let mut curves: Vec<&[f64]> = Vec::new();
-        for run in 0..setting.runs {
-            let cell = format!("{set}|{reading}|{name}|{run}");
-            let curve = found.list(&cell, "accuracy")?;
-            accuracies.push(within(found.list(&cell, "bits")?, curve, budget));
-            let law = law(&format!("{name}|{run}"))?;
+    let mut series = Vec::new();
+    for (colour, name) in instances(&setting.posterior.kept).into_iter().enumerate() {
+        let (mut distances, mut marginals) = (Vec::new(), Vec::new());
+        for run in 0..setting.posterior.runs {
+            let law = law(&format!("law|{name}|{run}"))?;
             distances.push(w2(&law, &truth)? / size);
             marginals.push(marginal_w2(&law, &truth) / size);
-            curves.push(curve);
         }
-        let bits = found.list(&format!("{set}|{reading}|{name}|0"), "bits")?;
-        let all = bits.last().copied().unwrap_or(0.0);
-        numbers.push(Number::mean(format!("accuracy/{name}/{set}"), &accuracies));
         numbers.push(Number::mean(format!("w2/{name}/{set}"), &distances));
         numbers.push(Number::mean(format!("w2-marginal/{name}/{set}"), &marginals));
-        numbers.push(Number::exact(format!("bits/{name}/{set}"), all / setting.iterations as f64));
-        let point = |k: usize| Point { x: bits[k], y: curves.iter().map(|c| c[k]).sum::<f64>() / curves.len() as f64, error: 0.0 };
-        by_accuracy.push(Series { name: label(&name), mark: Mark::Line, colour, points: (0..rounds.len()).map(point).collect() });
         let distance = Number::mean("", &marginals);
-        let points = vec![Point { x: all, y: distance.value, error: if setting.runs > 1 { distance.error } else { 0.0 } }];
-        by_distance.push(Series { name: label(&name), mark: Mark::Points, colour, points });
+        let error = if setting.posterior.runs > 1 { distance.error } else { 0.0 };
+        let points = vec![Point { x: found.number(&format!("{set}|law|{name}|0"), "bits")?, y: distance.value, error }];
+        series.push(Series { name: label(&name), mark: Mark::Points, colour, points });
     }
-    let x = || Axis::logarithmic("bits sent, both ways, all clients");
-    let counted = if reading == "mean" { "mean over rows" } else { "each row counts once" };
-    Ok([
-        Figure {
-            title: format!("Figure 1, {set} ({counted}): accuracy against bits"),
-            caption: format!("The mean of the last {AVERAGED} iterates on held-out rows; mean of {} runs.", setting.runs),
-            x: x(),
-            y: Axis::straight("accuracy"),
-            series: by_accuracy,
-        },
-        Figure {
-            title: format!("{set} ({counted}): distance to the posterior against bits"),
-            caption: "W2 of marginal moments to NUTS, over the posterior's size, after all iterations: what the paper does not show."
-                .into(),
-            x: x(),
-            y: Axis::logarithmic("relative W2 of marginals"),
-            series: by_distance,
-        },
-    ])
-}
-
-/// The last value on a curve that was reached within a number of bits.
-fn within(bits: &[f64], values: &[f64], budget: f64) -> f64 {
-    let reached = bits.iter().take_while(|b| **b <= budget).count().max(1);
-    values[reached - 1]
+    Ok(Figure {
+        title: format!("{set} (mean over rows): distance to the posterior against bits"),
+        caption: "W2 of marginal moments to NUTS, over the posterior's size, after all iterations: what the paper does not show.".into(),
+        x: Axis::logarithmic("bits sent, both ways, all clients"),
+        y: Axis::logarithmic("relative W2 of marginals"),
+        series,
+    })
 }
 
 /// What the authors' program does: `grad += mean(g_i)` every round, without a prior, at twice the step; with `g_i` the gradient or its EF21 memory (Top-k).
 fn accumulate(setting: &Setting, problem: &Problem, compressed: bool, seed: u64, progress: &Progress) -> Values {
     let (d, n) = (problem.target.dim(), problem.rows as f64);
-    let kept = setting.kept.first().copied().unwrap_or(1).min(d);
+    let kept = setting.posterior.kept.first().copied().unwrap_or(1).min(d);
     let (mut x, mut sum, mut noise) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
     let mut memories = vec![vec![0.0; d]; problem.target.clients.len()];
     let mut last = Last { ring: Vec::new(), next: 0 };
@@ -442,7 +528,7 @@ fn accumulate(setting: &Setting, problem: &Problem, compressed: bool, seed: u64,
             add_scaled(1.0, memory, &mut sum);
         }
         Seed::new(seed).stream(Purpose::Noise, SERVER, round).normals(&mut noise);
-        langevin(&mut x, 2.0 * setting.step, 1.0, &sum, &noise);
+        langevin(&mut x, 2.0 * setting.posterior.step, 1.0, &sum, &noise);
         last.push(&x);
         progress.done.fetch_add(1, Ordering::Relaxed);
     }
@@ -453,5 +539,29 @@ fn label(name: &str) -> String {
     match name.split_once('/') {
         Some((sampler, kept)) => format!("{}, top {kept}", sampler.to_uppercase()),
         None => name.to_uppercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Size;
+
+    #[test]
+    fn every_setting_of_the_paper_is_run() {
+        let entry = crate::find("elf-logreg").unwrap();
+        for size in Size::ALL {
+            let study = entry.config().unwrap().study("elf", size);
+            let setting: Setting = study.setting().unwrap();
+            assert_eq!((&setting.steps[..], &setting.kept[..]), (&[0.01, 0.1, 0.5][..], &[1, 5, 10, 50, 100][..]), "{size:?}");
+            let lmc = setting.runs("mean", "lmc");
+            for name in instances(&setting.kept) {
+                let runs = setting.runs("mean", &name);
+                assert!((3..=lmc).contains(&runs), "{size:?}: {runs} runs of {name}, {lmc} of LMC beside them");
+            }
+            let cells = ElfLogreg.cells(&study).unwrap();
+            let of = |reading: &str| cells.iter().filter(|cell| cell.name.contains(reading) && cell.name.ends_with("|0")).count();
+            assert_eq!((of("|mean|"), of("|sum|")), (3 * 3 * 16, 3 * 3 * 16));
+        }
     }
 }

@@ -66,7 +66,19 @@ const FIGURES: [(&str, &str); 2] = [("cold", "Figure 3"), ("warm", "Figure 4")];
 /// Bins of the calibration error.
 const BINS: usize = 15;
 
+/// Which K is best depends on the budget: the paper's warm-up alone is of so many rounds.
+const LEAST_ROUNDS: u64 = 500;
+
 impl Setting {
+    /// Why the best number of local steps cannot be told at this size, if so.
+    fn untold(&self) -> Option<String> {
+        if self.rounds <= LEAST_ROUNDS {
+            return Some(format!("not tested at this size: {} rounds, where the paper has more than {LEAST_ROUNDS}", self.rounds));
+        }
+        let untuned = self.rates.values().flatten().any(|rates| rates.len() < 2);
+        untuned.then(|| "not tested at this size: the step is not tuned for each K, as the paper's is".into())
+    }
+
     /// The numbers of local steps, each with its rates.
     fn rates(&self, set: &str) -> impl Iterator<Item = (u64, &[f64])> {
         let rates = self.rates.get(set).map_or(&[][..], Vec::as_slice);
@@ -273,6 +285,10 @@ impl Experiment for FaldMnist {
     fn conclude(&self, study: &Study, found: &Found) -> Result<Findings, Trouble> {
         let setting: Setting = study.setting()?;
         let (mut numbers, mut figures) = (Numbers::new(), Vec::new());
+        let untold = setting.untold();
+        if let Some(why) = &untold {
+            numbers.leave_out("best/", why);
+        }
         for set in setting.sets.keys() {
             for (figure, place) in FIGURES {
                 let tuned = tune(&setting, found, set, figure)?;
@@ -302,7 +318,10 @@ impl Experiment for FaldMnist {
                         let at = (1..run.len()).fold(0, |at, k| if better(run[k], run[at]) { k } else { at });
                         setting.steps[at] as f64
                     };
-                    numbers.push(Number::mean(format!("best/{score}/{set}/{figure}"), &by_run.iter().map(best).collect::<Vec<_>>()));
+                    if untold.is_none() {
+                        let name = format!("best/{score}/{set}/{figure}");
+                        numbers.push(Number::mean(name, &by_run.iter().map(best).collect::<Vec<_>>()));
+                    }
                     figures.push(Figure {
                         title: format!("{place}: {set}, {score}"),
                         caption: format!("The average over all draws so far; the mean of {} runs.", setting.runs),
@@ -315,7 +334,7 @@ impl Experiment for FaldMnist {
         }
         let mut notes = vec![
             format!(
-                "{} rounds, {} rows to learn from, batches of {}, images pooled by {}. A step is rate/n with n the number of rows. The prior is flat: the paper names none.",
+                "{} rounds, {} rows to learn from, batches of {}, images pooled by {}. A step is rate/n with n the number of rows; for each K the rate is the one with the best final Brier score. The prior is flat: the paper names none.",
                 setting.rounds, setting.rows, setting.batch, setting.pool
             ),
             "Which K is best depends on the budget. The data is dealt at random, so local steps hardly drift apart, and while chains are still on their way more local steps are simply more steps: with few rounds the largest K is best in \
@@ -364,6 +383,18 @@ fn tune(setting: &Setting, found: &Found, set: &str, figure: &str) -> Result<Vec
 mod tests {
     use super::*;
     use consilience_engine::data::Features;
+
+    #[test]
+    fn the_best_number_of_local_steps_needs_tuned_steps_and_the_papers_rounds() {
+        let entry = crate::find("fald-mnist").unwrap();
+        let setting = |size| entry.config().unwrap().study("fa-ld", size).setting::<Setting>().unwrap();
+        use crate::Size::{Full, Hour, Quick};
+        assert!(setting(Quick).untold().unwrap().contains("rounds"));
+        assert_eq!((setting(Hour).untold(), setting(Full).untold()), (None, None));
+        let mut one_rate = setting(Full);
+        one_rate.rates.get_mut("mnist").unwrap()[4].truncate(1);
+        assert!(one_rate.untold().unwrap().contains("not tuned for each K"));
+    }
 
     #[test]
     fn pooling_averages_squares() {
