@@ -63,16 +63,21 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
         if !command.json {
             for (claim, verdicts) in &reproduction.judged {
                 let word = verdicts.first().map_or("not tested", |judged| judged.verdict.word());
-                say(&format!("{:<16} {word:<14} {}\n", entry.id, claim.says))?;
+                say(&format!("{:<16} {word:<23} {}\n", entry.id, claim.says))?;
             }
         }
         done.push(reproduction);
     }
-    let mut how = if let Some(folder) = &command.kept {
-        format!("consilience reproduce all --kept {}", folder.display())
+    let mut how = String::from("consilience reproduce all");
+    if let Some(folder) = &command.kept {
+        let _ = write!(how, " --kept {}", folder.display());
+        if let Some(file) = &command.scorecard {
+            let _ = write!(how, " --scorecard {}", file.display());
+        }
     } else {
-        format!("consilience reproduce all --{}{}", size(command).name(), if command.as_published { " --as-published" } else { "" })
-    };
+        let published = if command.as_published { " --as-published" } else { "" };
+        let _ = write!(how, " --{}{published}", size(command).name());
+    }
     if !command.quick_for.is_empty() {
         let _ = write!(how, " --quick-for {}", command.quick_for.join(","));
     }

@@ -8,7 +8,7 @@ use crate::experiment::Reading;
 use crate::number::{Number, Numbers, width};
 
 /// Whose sentence a claim is: only those of the papers count as their claims.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A sentence of the paper.
@@ -208,8 +208,9 @@ pub fn read(text: &str) -> Result<Vec<Claim>, String> {
         if !(claim.alarm > 0.0 && claim.alarm < 0.5) {
             return Err(format!("claim `{}`: the alarm rate is {}: it must be between 0 and 0.5", claim.id, claim.alarm));
         }
-        if let Some(word) = claim.finds.keys().find(|word| !Verdict::WORDS.contains(&word.as_str())) {
-            return Err(format!("claim `{}`: `{word}` is no verdict: one of {}", claim.id, Verdict::WORDS.join(", ")));
+        let told = |word: &str| Verdict::WORDS.contains(&word) && word != "open"; // what is open depends on the size
+        if let Some(word) = claim.finds.keys().find(|word| !told(word)) {
+            return Err(format!("claim `{}`: `{word}` is no verdict that can be told in advance", claim.id));
         }
         for test in &claim.tests {
             let agrees = test.agrees.is_some();
@@ -277,6 +278,11 @@ impl Claim {
             format!("it is judged under the reading `{}`, which is shown with --as-published", self.reading.as_deref().unwrap_or_default())
         };
         if all.is_empty() { vec![Judged::untested(why())] } else { all }
+    }
+
+    /// How many comparisons all of its tests make.
+    pub fn comparisons(&self) -> usize {
+        self.tests.iter().map(|test| test.comparisons().len()).sum()
     }
 
     /// The names of the numbers that it needs.

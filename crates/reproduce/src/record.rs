@@ -187,7 +187,7 @@ mod tests {
         let text = std::fs::read_to_string(file).unwrap();
         assert!(text.lines().count() > numbers(&done).iter().count());
         let other = Record { setting: "0".into(), ..record };
-        assert!(Reproduction::kept(entry, &other).unwrap_err().to_string().contains("another setting"));
+        assert!(Reproduction::kept(entry, &other).err().unwrap().to_string().contains("another setting"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

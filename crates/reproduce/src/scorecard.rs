@@ -193,15 +193,18 @@ pub fn tallies(all: &[Reproduction]) -> Vec<String> {
 
 /// What came out, in one sentence: the one that is written for this verdict, or what decided it.
 fn sentence(claim: &Claim, judged: &Judged) -> String {
+    let first = |tests: &[String]| {
+        let rest = if tests.len() > 1 { format!(", and {} more", tests.len() - 1) } else { String::new() };
+        format!("{}{rest}.", tests.first().map_or("", String::as_str))
+    };
     match (claim.finds(&judged.verdict), &judged.verdict) {
         (Some(sentence), _) => sentence.into(),
         (None, Verdict::Holds) => "All comparisons hold beyond their error bars.".into(),
         (None, Verdict::Untested(why)) => format!("{why}."),
-        (None, Verdict::Open(tests) | Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => {
-            let more = tests.len().saturating_sub(1);
-            let rest = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-            format!("{}{rest}.", tests.first().map_or("", String::as_str))
+        (None, Verdict::Open(tests)) => {
+            format!("{} of {} comparisons are undecided at this size: {}", tests.len(), claim.comparisons(), first(tests))
         }
+        (None, Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => first(tests),
     }
 }
 

@@ -454,7 +454,8 @@ fn accuracies(setting: &Setting, found: &Found, set: &str, reading: &str, number
             let bits = runs[0].0;
             numbers.push(Number::exact(format!("bits/{name}/{set}"), bits[bits.len() - 1] / setting.rounds as f64));
             if instances(&setting.posterior.kept).contains(&name) {
-                let point = |k: usize| Point { x: bits[k], y: runs.iter().map(|run| run.1[k]).sum::<f64>() / runs.len() as f64, error: 0.0 };
+                let point =
+                    |k: usize| Point { x: bits[k], y: runs.iter().map(|run| run.1[k]).sum::<f64>() / runs.len() as f64, error: 0.0 };
                 let points = (0..bits.len()).map(point).collect();
                 series.push(Series { name: label(&name), mark: Mark::Line, colour: series.len(), points });
             }

@@ -284,7 +284,7 @@ impl Experiment for FaldMnist {
 
     fn conclude(&self, study: &Study, found: &Found) -> Result<Findings, Trouble> {
         let setting: Setting = study.setting()?;
-        let (mut numbers, mut figures) = (Numbers::new(), Vec::new());
+        let (mut numbers, mut figures, mut edges) = (Numbers::new(), Vec::new(), Vec::new());
         let untold = setting.untold();
         if let Some(why) = &untold {
             numbers.leave_out("best/", why);
@@ -295,6 +295,9 @@ impl Experiment for FaldMnist {
                 for ((steps, rates), rate) in setting.rates(set).zip(&tuned) {
                     if rates.len() > 1 {
                         numbers.push(Number::exact(format!("rate/{set}/{figure}/{steps}"), *rate));
+                        if rates.iter().all(|other| other >= rate) || rates.iter().all(|other| other <= rate) {
+                            edges.push(format!("K = {steps} ({set}, {figure})"));
+                        }
                     }
                 }
                 for (score, more) in SCORES {
@@ -341,6 +344,12 @@ impl Experiment for FaldMnist {
              every score that is not yet at its end."
                 .into(),
         ];
+        if !edges.is_empty() {
+            notes.push(format!(
+                "The best rate is the least or the largest that was tried for {}: a better one may lie beyond.",
+                edges.join(", ")
+            ));
+        }
         let stands_in: Vec<String> =
             setting.sets.iter().filter(|(set, name)| set != name).map(|(set, name)| format!("{name} stands in for {set}")).collect();
         if !stands_in.is_empty() {
