@@ -407,7 +407,7 @@ impl Comparison {
         let equal = |a: f64, b: f64| (a - b).abs() <= TIE * a.abs().max(b.abs());
         let even = self.low < 1.0 && 1.0 < self.high;
         match (self.form, known) {
-            (Form::Difference { times }, [a, b]) => equal(a.value, b.value) || equal(a.value, times * b.value),
+            (Form::Difference { times }, [a, b]) => (times <= 1.0 && equal(a.value, b.value)) || equal(a.value, times * b.value),
             (Form::Ratio, [a, b]) if !even && equal(a.value, b.value) => true,
             _ => [self.low, self.high].into_iter().any(|limit| limit.is_finite() && equal(value, limit)),
         }
@@ -505,6 +505,9 @@ mod tests {
         assert!(matches!(less.judge(&exact(1.01, 1.0)), Verdict::Fails(_)));
         // All runs gave the same: no error bar either.
         assert!(matches!(less.judge(&numbers(&[("a", 100.0, 0.0, 12), ("b", 100.0, 0.0, 12)])), Verdict::Tie(_)));
+        // Equal is less than twice, and no less than half.
+        assert_eq!(claim(r#"{ less = ["a", "b"], times = 2 }"#).judge(&exact(1.0, 1.0)), Verdict::Holds);
+        assert!(matches!(claim(r#"{ less = ["a", "b"], times = 0.5 }"#).judge(&exact(1.0, 1.0)), Verdict::Tie(_)));
         // With error bars the same numbers are undecided.
         assert!(matches!(less.judge(&numbers(&[("a", 1.0, 0.1, 12), ("b", 1.0, 0.1, 12)])), Verdict::Open(_)));
         let larger = claim(r#"{ ratio = ["a", "b"], low = 1.1 }"#);
@@ -573,7 +576,7 @@ mod tests {
                             let scale = comparison.names.get(1).map_or(1.0, |name| known.get(name).unwrap().value.abs());
                             1.01 * (within + slack) * scale
                         }
-                        _ => comparison.high,
+                        _ => 1.01 * comparison.high,
                     };
                     let fails = [off, -off].map(|off| {
                         let mut wrong = known.clone();

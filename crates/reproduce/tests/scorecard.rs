@@ -83,7 +83,7 @@ fn the_first_page_has_every_claim_and_the_numbers_come_below() {
     for one in &all() {
         for (claim, _) in &one.judged {
             let says = claim.says.replace('|', "\\|").replace('*', "\\*");
-            assert_eq!(page.matches(&format!("| {says} |")).count(), 1, "{}", claim.says);
+            assert!(page.contains(&format!("\n| {says} | ")), "{}", claim.says);
         }
         let heading = format!("### {}: ", one.entry.id);
         assert!(numbers.contains(&heading) && !page.contains(&heading), "the numbers of {} stand below", one.entry.id);
