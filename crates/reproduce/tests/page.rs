@@ -19,7 +19,7 @@ fn page_with(numbers: Numbers) -> String {
     let findings = Findings { readings: vec![Reading::ours(numbers)], figures: Vec::new(), notes: Vec::new() };
     let judged = entry.claims().unwrap().into_iter().map(|claim| (claim.clone(), claim.judge_all(&findings.readings))).collect();
     let study = config.study(entry.paper.key, Size::Tiny);
-    Reproduction { entry, config, study, findings: Ok(findings), judged }.page()
+    Reproduction { entry, config, study, findings: Ok(findings), judged, printed: false }.page()
 }
 
 /// A section of a page.

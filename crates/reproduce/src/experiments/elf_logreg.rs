@@ -412,15 +412,11 @@ fn curve(
     Ok(curve)
 }
 
-/// The curves of all runs of one sampler: bits and accuracies.
-fn curves<'a>(
-    setting: &Setting,
-    found: &'a Found,
-    set: &str,
-    reading: &str,
-    name: &str,
-    step: f64,
-) -> Result<Vec<(&'a [f64], &'a [f64])>, Trouble> {
+/// Bits and accuracies of one run.
+type Curve<'a> = (&'a [f64], &'a [f64]);
+
+/// The curves of all runs of one sampler.
+fn curves<'a>(setting: &Setting, found: &'a Found, set: &str, reading: &str, name: &str, step: f64) -> Result<Vec<Curve<'a>>, Trouble> {
     let runs = setting.runs(reading, name);
     let mut all = Vec::new();
     for block in 0..runs.div_ceil(BLOCK) {
