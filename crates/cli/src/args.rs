@@ -82,7 +82,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  consilience fields | less")]
     Fields,
     /// Write a config to start from.
-    #[command(after_help = "Example:\n  consilience new run.toml && consilience run run.toml")]
+    #[command(after_help = "Example:\n  consilience new run.toml && consilience run run.toml\n  consilience new sites.toml --template csv")]
     New(NewCommand),
     /// Print completions for a shell.
     #[command(after_help = "Example:\n  consilience completions bash > ~/.local/share/bash-completion/completions/consilience")]
@@ -306,6 +306,22 @@ pub struct TruthCommand {
 pub struct NewCommand {
     /// The file to write; standard output if none is given.
     pub file: Option<PathBuf>,
+    /// What it is to start from: the main job, sites with CSV files and a formula, sites on machines of their own, or Gaussian sites.
+    #[arg(long, default_value = "heart")]
+    pub template: Template,
+}
+
+/// What a new config starts from.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Template {
+    /// Four hospitals, built in: what `consilience` alone runs.
+    Heart,
+    /// One CSV or Parquet file a site, and a formula.
+    Csv,
+    /// Sites on machines of their own.
+    Network,
+    /// Gaussian sites, whose posterior is known exactly.
+    Gaussian,
 }
 
 /// `consilience compare`.

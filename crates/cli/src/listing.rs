@@ -5,11 +5,11 @@ use consilience_core::sampler::registry::{Family, REGISTRY};
 use consilience_engine::config::fields::FIELDS;
 use consilience_engine::data::builtin;
 
-use crate::args::{Args, NewCommand};
+use crate::args::{Args, NewCommand, Template};
 use crate::output::{Failure, note, say};
 
 /// The config of the main job; `consilience new` writes it.
-pub const MAIN_JOB: &str = include_str!("../heart.toml");
+pub const MAIN_JOB: &str = include_str!("../templates/heart.toml");
 
 /// `consilience list`.
 pub fn list() -> Result<(), Failure> {
@@ -51,7 +51,13 @@ pub fn fields() -> Result<(), Failure> {
 
 /// `consilience new`.
 pub fn new(command: &NewCommand) -> Result<(), Failure> {
-    let Some(file) = &command.file else { return say(MAIN_JOB) };
+    let text = match command.template {
+        Template::Heart => MAIN_JOB,
+        Template::Csv => include_str!("../templates/csv.toml"),
+        Template::Network => include_str!("../templates/network.toml"),
+        Template::Gaussian => include_str!("../templates/gaussian.toml"),
+    };
+    let Some(file) = &command.file else { return say(text) };
     let mut options = std::fs::OpenOptions::new();
     let mut target = options.write(true).create_new(true).open(file).map_err(|error| {
         let fix = if error.kind() == std::io::ErrorKind::AlreadyExists {
@@ -61,8 +67,13 @@ pub fn new(command: &NewCommand) -> Result<(), Failure> {
         };
         Failure::Argument(format!("{} cannot be written: {error}\n  {fix}", file.display()))
     })?;
-    std::io::Write::write_all(&mut target, MAIN_JOB.as_bytes())?;
-    note(&format!("wrote {0}; run it with: consilience run {0}\n", file.display()));
+    std::io::Write::write_all(&mut target, text.as_bytes())?;
+    let next = match command.template {
+        Template::Heart | Template::Gaussian => format!("run it with: consilience run {}", file.display()),
+        Template::Csv => format!("put in your files and columns, then: consilience run {}", file.display()),
+        Template::Network => "its first lines say who runs what".into(),
+    };
+    note(&format!("wrote {}; {next}\n", file.display()));
     Ok(())
 }
 

@@ -104,6 +104,31 @@ fn lists_are_complete() {
     }
 }
 
+/// Every template is a config; those that bring their data run as they are, and the one of files runs with files of its names.
+#[test]
+fn templates_are_configs_that_run() {
+    let folder = folder("templates");
+    for name in ["heart", "csv", "network", "gaussian"] {
+        let file = folder.join(format!("{name}.toml"));
+        succeed(&["new", file.to_str().unwrap(), "--template", name]);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("[sampler]"), "{text}");
+    }
+    for site in ["north", "south"] {
+        let row = |k: usize| format!("{},{},{}\n", 20 + (k * 37) % 60, ["f", "m"][k % 2], usize::from((k * k) % 7 < 3));
+        let rows: String = (0..40).map(|k| row(k + site.len() + usize::from(site == "south") * 5)).collect();
+        std::fs::write(folder.join(format!("{site}.csv")), format!("age,sex,ill\n{rows}")).unwrap();
+    }
+    for name in ["csv", "gaussian"] {
+        let file = folder.join(format!("{name}.toml"));
+        let said: Value = serde_json::from_str(&succeed(&["run", file.to_str().unwrap(), "--json"])).unwrap();
+        let rhat = said["rhat"].as_array().unwrap().iter().map(|r| r.as_f64().unwrap()).fold(0.0, f64::max);
+        assert!(rhat < 1.01 && said["warnings"].as_array().unwrap().is_empty(), "{name}: {rhat} {}", said["warnings"]);
+    }
+    let served = consilience(&["run", folder.join("network.toml").to_str().unwrap()]);
+    assert_eq!(served.status.code(), Some(2), "its rows are elsewhere: {}", err(&served));
+}
+
 #[test]
 fn new_writes_a_config_and_never_over_another() {
     let file = folder("new").join("run.toml");

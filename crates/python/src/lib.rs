@@ -18,7 +18,7 @@ mod watch;
 use pyo3::prelude::*;
 
 /// The config of the main job.
-const HEART: &str = include_str!("../../cli/heart.toml");
+const HEART: &str = include_str!("../../cli/templates/heart.toml");
 
 /// The compiled half of the package `consilience`.
 #[pymodule]

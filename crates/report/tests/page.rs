@@ -89,7 +89,7 @@ fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
     record.draws = Draws::from_chains(shifted, 1);
     record.parameters.truncate(1);
     let page = html(&record);
-    for said in ["stopped before its end", "clipping bit &lt;often&gt;", "the chains disagree: R-hat", "effective draws where 400"] {
+    for said in ["stopped before its end", "clipping bit &lt;often&gt;", "the chains disagree: R-hat", "where 400 are wanted"] {
         assert_eq!(page.matches(said).count(), 1, "{said}");
     }
     assert!(page.find("the chains disagree").unwrap() < page.find("id=\"posterior\"").unwrap());
