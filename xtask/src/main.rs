@@ -1,6 +1,7 @@
 //! Run the workspace's chores: `cargo xtask <command>`.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its reader sits at a terminal
 
+mod answers;
 mod bench;
 mod browser;
 mod mutants;
@@ -18,6 +19,7 @@ Commands:
   browser [--find]        Open a report in headless Chromium; or only find (or, as root, install) one
   python [--torch]        Run the tests in Python on the package and the built command, with ArviZ 0.23 and the current one (and PyTorch)
   wheel                   Build the Python package as a wheel
+  answers                 Run samplers with their defaults on real data, hold them against NUTS, and write the chapter about it
   bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by valgrind) and compare with those on record
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
 ";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["python"] => python(false),
         ["python", "--torch"] => python(true),
         ["wheel"] => python::wheel(&root()),
+        ["answers"] => answers::run(&root()),
         ["bench"] => bench::run(&root()),
         ["bench", "--check"] => bench::check(&root()),
         ["mutants"] => mutants::run(&root(), None),
