@@ -430,7 +430,7 @@ impl Along {
             let change = quadratic(&moments, [0.0, 1.0 - prior, -1.0]);
             set(&mut moments, 2, [0.0, up * (1.0 - prior), 1.0 - up], up * (1.0 - up) * change * self.concentration);
             set(&mut moments, 0, [1.0 - rate * prior, 0.0, -rate], 2.0 * rate);
-            if !(moments[0][0] < 1e3) {
+            if moments[0][0].is_nan() || moments[0][0] > 1e3 {
                 return None;
             }
         }
