@@ -235,8 +235,11 @@ mod tests {
             for command in &mutant.tests {
                 let words: Vec<&str> = command.split_whitespace().collect();
                 let after = |flag| Some(words[words.iter().position(|word| *word == flag)? + 1]);
-                let package = after("-p").and_then(|name| name.strip_prefix("consilience-"));
-                let package = root.join("crates").join(package.unwrap());
+                let package = match after("-p").unwrap() {
+                    "consilience" => "cli",
+                    name => name.strip_prefix("consilience-").unwrap(),
+                };
+                let package = root.join("crates").join(package);
                 let code = match after("--test") {
                     Some(file) => sources(&package.join(format!("tests/{file}.rs"))),
                     None => sources(&package.join("src")),

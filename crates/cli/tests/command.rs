@@ -267,7 +267,7 @@ fn samplers_are_compared_on_one_target() {
     assert!(said.contains("ESS/MB") && said.contains("The page is "), "{said}");
     let page = std::fs::read_to_string(&page).unwrap();
     assert!(page.contains("Error against gradients") && page.contains("which is known in closed form"));
-    assert_eq!(page.matches("<svg").count(), 3);
+    assert_eq!(page.matches("<figure").count(), 3);
     let other =
         config("other", &two_clients("step = 0.2", "iterations = 100").replace("mean = [2.0]", "mean = [2.0]\nname = \"elsewhere\""));
     let output = consilience(&["compare", &large, &other]);

@@ -65,6 +65,24 @@ fn langevin_monte_carlo_is_forecast_exactly() {
     }
 }
 
+/// Draws that are spread more widely than the posterior have another mean gradient where it is not affine, and move until it is
+/// gone: `-(V - 1) t / H` in family A, and more where clients walk alone.
+#[test]
+fn skewness_shifts_means_as_far_as_draws_are_too_wide() {
+    let part = |skewness: f64| Part { hessian: vec![1.0], gradient: vec![0.0], skewness: vec![skewness], rows: 1 };
+    let prior = Part { hessian: vec![0.0], gradient: vec![0.0], skewness: vec![0.0], rows: 1 };
+    let model = QuadraticModel::new(&[part(0.5), part(0.2)], &prior, &[0.0; 2], None, 1.0).unwrap();
+    let step = 0.1;
+    let wider = 1.0 / (1.0 - step) - 1.0; // the curvature is 2
+    let shift = model.forecast(&Recipe::Uplink(lmc(step))).unwrap().mean[0];
+    assert!((shift + wider * 0.7 / 2.0 * 2f64.sqrt()).abs() < 1e-12, "{shift}");
+    let every = |k: u64| Recipe::Local(Local::fa_ld(Schedule::Constant(0.01), vec![0.5; 2], k, 0.0, Batch::Full));
+    let [together, alone] = [1, 9].map(|k| model.forecast(&every(k)).unwrap().mean[0]);
+    // Four steps alone on average, of private variance 2 * 0.01 * (1/0.5 - 1) each, times the curvature.
+    let spread = 4.0 * 0.02 * 2.0 * 0.7 / 2.0 * 2f64.sqrt();
+    assert!(alone < together && (alone - together + spread).abs() < 0.3 * spread, "{together} {alone} {spread}");
+}
+
 /// Within a quarter of the bias, where clients have the axes of the whole; to a half where they do not.
 #[test]
 fn every_kind_of_sampler_is_forecast_nearly() {

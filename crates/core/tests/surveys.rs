@@ -11,7 +11,7 @@ use consilience_core::model::{Design, Family, Glm, Potential, Prior};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::exact::posterior;
-use consilience_core::survey::{Client, Curvature, Hessian, LocalCurvature, Optimum, conduct};
+use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum, Skewness, conduct};
 use consilience_core::target::{Placement, Target};
 use nalgebra::DMatrix;
 
@@ -49,6 +49,47 @@ fn the_optimum_of_a_logistic_regression_has_no_gradient() {
         let mut gradient = vec![0.0; 5];
         target.gradient(optimum.point(), &mut gradient);
         assert!(gradient.iter().all(|g| g.abs() < 1e-7), "{gradient:?}");
+    }
+}
+
+/// What each client's mean gradient gains over a spread of draws, against the mean over a fine grid of such draws along each axis;
+/// and the clients' own Hessians and gradients add up to the whole.
+#[test]
+fn clients_are_surveyed_apart() {
+    let target = logistic(Placement::Server);
+    let centre = [0.1, -0.2, 0.3, 0.0, 0.05];
+    let axes: Vec<Vec<f64>> = (0..5).map(|k| (0..5).map(|j| if j == k { 0.1 } else { 0.02 * k as f64 }).collect()).collect();
+    let carry = |_: ()| (Client::all(&target), Ledger::new(3));
+    let (mut clients, mut ledger) = carry(());
+    let gradients = conduct(Evaluate::of_each(&target, &centre), &mut clients, &mut ledger);
+    let (mut clients, mut ledger) = carry(());
+    let skewness = conduct(Skewness::new(&target, &centre, axes.clone()), &mut clients, &mut ledger);
+    assert_eq!(ledger.vectors(Direction::Up, Kind::Survey), 2 * 5 * 3, "both ends of every axis, from everybody");
+    let gradient = |client: usize, x: &[f64]| {
+        let (potential, mut out) = (&target.clients[client], vec![0.0; 5]);
+        potential.add_gradient(x, consilience_core::model::Rows::All, 1.0, &mut out, &mut vec![0.0; potential.scratch()]);
+        out
+    };
+    for (client, (found, own)) in skewness.shifts(gradients.gradients()).zip(gradients.gradients()).enumerate() {
+        assert!(own.iter().zip(&gradient(client, &centre)).all(|(a, b)| (a - b).abs() < 1e-12));
+        // The second derivative of the gradient along an axis, by differences that are ten times closer.
+        let mut wanted = vec![0.0; 5];
+        for axis in &axes {
+            let at = |t: f64| gradient(client, &centre.iter().zip(axis).map(|(c, a)| c + t * a).collect::<Vec<_>>());
+            let (plus, minus) = (at(0.1), at(-0.1));
+            (0..5).for_each(|j| wanted[j] += 0.5 * (plus[j] + minus[j] - 2.0 * own[j]) / 0.01);
+        }
+        let size = wanted.iter().map(|w| w.abs()).fold(0.0, f64::max);
+        assert!(size > 1e-3 && found.iter().zip(&wanted).all(|(f, w)| (f - w).abs() < 0.1 * size), "{found:?} {wanted:?}");
+    }
+    let (mut clients, mut ledger) = carry(());
+    let apart = conduct(Hessian::of_each(&target, &centre), &mut clients, &mut ledger);
+    let whole = conduct(Hessian::new(&target, &centre), &mut Client::all(&target), &mut Ledger::new(3)).matrix();
+    assert_eq!(apart.matrix(), whole);
+    let parts = apart.parts();
+    for k in 0..25 {
+        let prior = if k % 6 == 0 { 0.25 } else { 0.0 };
+        assert!((parts.iter().map(|part| part[k]).sum::<f64>() + prior - whole[k]).abs() < 1e-9);
     }
 }
 
