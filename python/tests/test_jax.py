@@ -59,7 +59,7 @@ def test_gradients_are_those_of_the_formula():
 
 def test_a_chain_mixes():
     model = logistic()
-    result = consilience.sample(model, sampler="lmc", step="auto", prior=4.0, iterations=3000, chains=2, seed=1, progress=False)
+    result = consilience.sample(model, sampler="lmc", step="auto", prior=4.0, iterations=12_000, chains=2, seed=1, progress=False)
     reference = consilience.sample("logistic", {site: (X[site], Y[site]) for site in SITES}, intercept=False, sampler="lmc", prior=4.0, iterations=20_000, seed=2, progress=False)
     error = np.hypot(consilience.measures.mcse_mean(result.draws), consilience.measures.mcse_mean(reference.draws))
     assert np.all(np.abs(result.draws.mean((0, 1)) - reference.draws.mean((0, 1))) < 5.5 * error)  # 1e-7 false alarms for three parameters

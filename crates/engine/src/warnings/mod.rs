@@ -118,7 +118,7 @@ impl Judge<'_> {
         };
         let preconditioned = stated("precondition").and_then(|value| value.as_bool());
         if self.record.interrupted {
-            "The run was stopped: let it come to its end".into()
+            "Let the run come to its end".into()
         } else if preconditioned == Some(false) && self.summaries.len() <= 500 {
             "Set precondition = true, and leave the step out: chains then move alike in all directions".into()
         } else if longer <= MOST_LONGER {
