@@ -35,16 +35,22 @@ pub fn check(code: Code, data: &[u8]) {
         let bits = code.encode(&message, &mut again);
         assert_eq!(again, bytes, "{compressor} {code}");
         assert_eq!(bits, code.length_bits(&message));
-        assert!(message.levels().len() <= dimension && message.indices().len() <= dimension && message.values().len() <= dimension);
+        assert!(
+            message.levels().len() <= dimension
+                && message.indices().len() <= dimension
+                && message.values().len() <= dimension
+        );
     }
 }
 
-/// Check that a data set that was read is sound: finite features in their columns, labels within the classes.
+/// Check that a data set that was read is sound: finite features in their columns, labels within
+/// the classes.
 pub fn sound(data: &consilience_engine::data::Dataset) {
     assert!(data.rows() > 0 && !data.columns.is_empty());
     let classes = data.classes.as_ref().map_or(f64::INFINITY, |classes| classes.len() as f64);
     assert!(data.labels.iter().all(|label| label.is_finite() && *label < classes));
     for row in 0..data.rows() {
-        assert!(data.entries(row).iter().all(|(column, value)| (*column as usize) < data.columns.len() && value.is_finite()));
+        assert!(data.entries(row).iter().all(|(column,
+            value)| (*column as usize) < data.columns.len() && value.is_finite()));
     }
 }

@@ -2,4 +2,5 @@
 use consilience_core::compress::code::Code;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| consilience_fuzz::check(Code::Entropy, data)); // the range coder, and Golomb-coded gaps
+// the range coder, and Golomb-coded gaps
+fuzz_target!(|data: &[u8]| consilience_fuzz::check(Code::Entropy, data));

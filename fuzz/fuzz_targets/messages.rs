@@ -5,7 +5,8 @@ use consilience_core::protocol::{Format, Task};
 use consilience_core::rng::ClientId;
 use libfuzzer_sys::fuzz_target;
 
-// Orders and replies, plain and compressed: bytes are refused, or are the one encoding of what they say.
+// Orders and replies, plain and compressed: bytes are refused, or are the one encoding of what they
+// say.
 fuzz_target!(|data: &[u8]| {
     let channel = Channel::new(Compressor::qsgd(5), CodeChoice::Auto, 4).expect("four coordinates");
     let plain = Format::plain(4, Precision::F32);

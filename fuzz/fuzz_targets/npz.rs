@@ -4,6 +4,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(arrays) = npz::parse(data, "f") {
-        assert!(arrays.iter().all(|(_, array)| array.shape.iter().product::<usize>() == array.cells.len()));
+        assert!(
+            arrays
+                .iter()
+                .all(|(_, array)| array.shape.iter().product::<usize>() == array.cells.len())
+        );
     }
 });

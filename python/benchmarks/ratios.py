@@ -1,8 +1,10 @@
-"""Print a Markdown table of iterations a CPU second, ours beside the peers', from the lines of JSON that a side-by-side run wrote.
+"""Print a Markdown table of iterations a CPU second, ours beside the peers', from the lines of JSON
+that a side-by-side run wrote.
 
     python ratios.py out.jsonl
 
-Each line has `id`, `variant`, `chains`, `name` (`other` is ours), `iters` and `cpu_seconds`; the best of several passes counts.
+Each line has `id`, `variant`, `chains`, `name` (`other` is ours), `iters` and `cpu_seconds`; the
+best of several passes counts.
 """
 
 import json
@@ -17,7 +19,13 @@ def rate(value: float | None) -> str:
     """Three digits or so."""
     if value is None:
         return "-"
-    return f"{value / 1e3:.3g}k" if value >= 1e4 else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+    return (
+        f"{value / 1e3:.3g}k"
+        if value >= 1e4
+        else f"{value:.0f}"
+        if value >= 100
+        else f"{value:.1f}"
+    )
 
 
 def main() -> None:
@@ -33,7 +41,20 @@ def main() -> None:
     for (workload, variant, chains), rates in best.items():
         ours, peers = rates.get("other"), [rates[peer] for peer in there if peer in rates]
         ratio = f"{ours / max(peers):.2f}" if ours and peers else "-"
-        print("|", " | ".join([workload, variant, str(chains), *(rate(rates.get(peer)) for peer in there), rate(ours), ratio]), "|")
+        print(
+            "|",
+            " | ".join(
+                [
+                    workload,
+                    variant,
+                    str(chains),
+                    *(rate(rates.get(peer)) for peer in there),
+                    rate(ours),
+                    ratio,
+                ]
+            ),
+            "|",
+        )
 
 
 if __name__ == "__main__":

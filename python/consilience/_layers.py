@@ -1,8 +1,12 @@
-"""Differentiate a sequence of known layers at many points at once: every client has its own weights, and one product of stacked matrices serves them all.
+"""Differentiate a sequence of known layers at many points at once: every client has its own
+weights,
+and one product of stacked matrices serves them all.
 
-Rows come last in images, so that windows are gathered in long runs: an image is ``(lines, channels, points, height, width, rows)``, anything flat is ``(lines, points, rows, features)``. A line
-is a client. Where a difference of gradients is wanted there are two points, the second with a minus sign: its gradient is never written down, since the two are one product of twice the
-length. What comes before the first weights is the same at both, and there once.
+Rows come last in images, so that windows are gathered in long runs: an image is ``(lines, channels,
+points, height, width, rows)``, anything flat is ``(lines, points, rows, features)``. A line is a
+client. Where a difference of gradients is wanted there are two points, the second with a minus
+sign: its gradient is never written down, since the two are one product of twice the length. What
+comes before the first weights is the same at both, and there once.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ if TYPE_CHECKING:
 
     Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     Operation = Callable[[], Any]
-    #: Writes a layer down: from what comes in, the layer's weights at each point, and where their gradient goes, to what goes out.
+    #: Writes a layer down: from what comes in, the layer's weights at each point, and where their
+    #: gradient goes, to what goes out.
     Layer = Callable[["Tape", "Signal", list[torch.Tensor], torch.Tensor], "Signal"]
 
 
@@ -28,16 +33,28 @@ class Sized(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """What goes from layer to layer, and the gradient of the loss by it; ``None`` where no weights come before."""
+    """What goes from layer to layer, and the gradient of the loss by it; ``None`` where no weights
+    come before.
+    """
 
     value: torch.Tensor
     slope: torch.Tensor | None
 
 
 class Tape:
-    """The operations that give gradients, written down once for arrays that stay: one line for each line of ``out``, of ``inputs`` and of ``targets``; points may have one line for all."""
+    """The operations that give gradients, written down once for arrays that stay: one line for each
+    line of ``out``, of ``inputs`` and of ``targets``; points may have one line for all.
+    """
 
-    def __init__(self, layers: Sequence[Sized], loss: Loss, points: Sequence[torch.Tensor], inputs: torch.Tensor, targets: torch.Tensor, out: torch.Tensor) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Sized],
+        loss: Loss,
+        points: Sequence[torch.Tensor],
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        out: torch.Tensor,
+    ) -> None:
         #: How much room the arrays between the layers take.
         self.bytes = 0
         self._like = out
@@ -54,7 +71,9 @@ class Tape:
 
     def operations(self) -> list[Operation]:
         """All of them: forward, and back from the last layer to the first."""
-        return self._forward + [operation for layer in reversed(self._backward) for operation in layer]
+        return self._forward + [
+            operation for layer in reversed(self._backward) for operation in layer
+        ]
 
     def room(self, shape: Sequence[int]) -> torch.Tensor:
         """An array that stays."""
@@ -71,7 +90,9 @@ class Tape:
         self._forward.append(partial(operation, *operands, **named))
 
     def backward(self, operation: Callable[..., Any], *operands: Any, **named: Any) -> None:
-        """Do this on the way back: later layers come first, and operations of one layer in this order."""
+        """Do this on the way back: later layers come first, and operations of one layer in this
+        order.
+        """
         self._backward[-1].append(partial(operation, *operands, **named))
 
     def _shown(self, inputs: torch.Tensor) -> Signal:
@@ -107,14 +128,24 @@ _STACKED_IMAGES, _IMAGES = 5, 6  # how many axes images have as they are given, 
 
 
 def layers_of(module: torch.nn.Module, inputs: torch.Tensor) -> list[Sized] | None:
-    """The layers of a module, if it is a plain sequence of known ones on such inputs, and all weights want a gradient."""
+    """The layers of a module, if it is a plain sequence of known ones on such inputs, and all
+    weights want a gradient.
+    """
     modules = _in_sequence(module) or []
     layers = [sized for sized in map(_known, modules) if sized]
     weights = list(module.parameters())
     own = sum(len(list(layer.parameters())) for layer in modules)
-    plain = len(layers) == len(modules) and own == len(weights) and all(weight.requires_grad for weight in weights)
+    plain = (
+        len(layers) == len(modules)
+        and own == len(weights)
+        and all(weight.requires_grad for weight in weights)
+    )
     # Else some are unknown, shared or fixed.
-    return layers if plain and weights and inputs.is_floating_point() and _fit(modules, inputs.ndim - 1) else None
+    return (
+        layers
+        if plain and weights and inputs.is_floating_point() and _fit(modules, inputs.ndim - 1)
+        else None
+    )
 
 
 def _fit(modules: Sequence[torch.nn.Module], axes: int) -> bool:
@@ -122,7 +153,13 @@ def _fit(modules: Sequence[torch.nn.Module], axes: int) -> bool:
     from torch import nn
 
     for layer in modules:
-        wanted = 1 if isinstance(layer, nn.Linear) else 3 if isinstance(layer, (nn.Conv2d, nn.MaxPool2d)) else axes
+        wanted = (
+            1
+            if isinstance(layer, nn.Linear)
+            else 3
+            if isinstance(layer, (nn.Conv2d, nn.MaxPool2d))
+            else axes
+        )
         if axes != wanted or axes not in (1, 3):
             return False
         axes = 1 if isinstance(layer, nn.Flatten) else axes
@@ -145,12 +182,29 @@ def _in_sequence(module: torch.nn.Module) -> list[torch.nn.Module] | None:
 def _known(layer: torch.nn.Module) -> Sized | None:
     from torch import nn
 
-    known: dict[type, Callable[[Any], Layer | None]] = {nn.Linear: _linear, nn.Conv2d: _convolution, nn.MaxPool2d: _largest, nn.Flatten: _flatten, nn.ReLU: _positive}
-    for one_by_one in (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity):
+    known: dict[type, Callable[[Any], Layer | None]] = {
+        nn.Linear: _linear,
+        nn.Conv2d: _convolution,
+        nn.MaxPool2d: _largest,
+        nn.Flatten: _flatten,
+        nn.ReLU: _positive,
+    }
+    for one_by_one in (
+        nn.Tanh,
+        nn.Sigmoid,
+        nn.GELU,
+        nn.SiLU,
+        nn.ELU,
+        nn.LeakyReLU,
+        nn.Softplus,
+        nn.Identity,
+    ):
         known[one_by_one] = _elementwise
     make = known.get(type(layer))
     add = make(layer) if make else None
-    return None if add is None else Sized(add, sum(weights.numel() for weights in layer.parameters()))
+    return (
+        None if add is None else Sized(add, sum(weights.numel() for weights in layer.parameters()))
+    )
 
 
 def _linear(layer: Any) -> Layer:
@@ -186,7 +240,12 @@ def _convolution(layer: Any) -> Layer | None:
 
     if layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
         return None
-    outward, inward, (high, wide), biased = layer.out_channels, layer.in_channels, layer.kernel_size, layer.bias is not None
+    outward, inward, (high, wide), biased = (
+        layer.out_channels,
+        layer.in_channels,
+        layer.kernel_size,
+        layer.bias is not None,
+    )
     (down, right), (below, beside), (far, apart) = layer.stride, layer.padding, layer.dilation
     size = (outward, inward * high * wide)
     cut = size[0] * size[1]
@@ -195,14 +254,23 @@ def _convolution(layer: Any) -> Layer | None:
         points = len(weights)
         lines, _, once, height, width, rows = before.value.shape
         height, width = height + 2 * below, width + 2 * beside
-        tall, broad = (height - far * (high - 1) - 1) // down + 1, (width - apart * (wide - 1) - 1) // right + 1
+        tall, broad = (
+            (height - far * (high - 1) - 1) // down + 1,
+            (width - apart * (wide - 1) - 1) // right + 1,
+        )
 
         def inside(padded: torch.Tensor) -> torch.Tensor:
             return padded[:, :, :, below : height - below, beside : width - beside]
 
         def window(padded: torch.Tensor, i: int, j: int) -> torch.Tensor:
             top, left = far * i, apart * j
-            return padded[:, :, :, top : top + down * (tall - 1) + 1 : down, left : left + right * (broad - 1) + 1 : right]
+            return padded[
+                :,
+                :,
+                :,
+                top : top + down * (tall - 1) + 1 : down,
+                left : left + right * (broad - 1) + 1 : right,
+            ]
 
         padded = before.value
         if below or beside:
@@ -210,13 +278,17 @@ def _convolution(layer: Any) -> Layer | None:
             tape.forward(inside(padded).copy_, before.value)
         line, channel, point, row, column, _ = padded.stride()
         shape = (lines, inward, high, wide, once, tall, broad, rows)
-        windows = padded.as_strided(shape, (line, channel, far * row, apart * column, point, down * row, right * column, 1))
+        windows = padded.as_strided(
+            shape, (line, channel, far * row, apart * column, point, down * row, right * column, 1)
+        )
         gathered = tape.room((lines, size[1], once, tall * broad * rows))
         tape.forward(gathered.view(shape).copy_, windows)
 
         images, slopes = tape.signal((lines, outward, points, tall, broad, rows))
         value, slope = images.flatten(3), slopes.flatten(3)
-        flat = tape.room((lines, outward, tall * broad * rows)) if once < points else slope.flatten(2)
+        flat = (
+            tape.room((lines, outward, tall * broad * rows)) if once < points else slope.flatten(2)
+        )
         if once < points:
             tape.backward(torch.sum, slope, 2, out=flat)
         tape.backward(torch.bmm, flat, gathered.flatten(2).mT, out=own[:, :cut].unflatten(1, size))
@@ -246,7 +318,13 @@ def _largest(layer: Any) -> Layer | None:
     import torch
 
     high, wide = _pair(layer.kernel_size)
-    if _pair(layer.stride) != (high, wide) or _pair(layer.padding) != (0, 0) or _pair(layer.dilation) != (1, 1) or layer.ceil_mode or layer.return_indices:
+    if (
+        _pair(layer.stride) != (high, wide)
+        or _pair(layer.padding) != (0, 0)
+        or _pair(layer.dilation) != (1, 1)
+        or layer.ceil_mode
+        or layer.return_indices
+    ):
         return None
 
     def add(tape: Tape, before: Signal, weights: list[torch.Tensor], own: torch.Tensor) -> Signal:
@@ -254,7 +332,11 @@ def _largest(layer: Any) -> Layer | None:
         tall, broad = height // high, width // wide
 
         def places(image: torch.Tensor) -> list[torch.Tensor]:
-            return [image[:, :, :, i : tall * high : high, j : broad * wide : wide] for i in range(high) for j in range(wide)]
+            return [
+                image[:, :, :, i : tall * high : high, j : broad * wide : wide]
+                for i in range(high)
+                for j in range(wide)
+            ]
 
         most, slope = tape.signal((lines, channels, points, tall, broad, rows))
         first, *others = places(before.value)
@@ -269,7 +351,9 @@ def _largest(layer: Any) -> Layer | None:
         first, *others = places(before.slope)
         here = tape.room(most.shape)
         for other, by in zip(reversed(others), reversed(larger)):
-            tape.backward(torch.ops.aten.threshold_backward.grad_input, slope, by, 0, grad_input=here)
+            tape.backward(
+                torch.ops.aten.threshold_backward.grad_input, slope, by, 0, grad_input=here
+            )
             tape.backward(other.copy_, here)
             tape.backward(slope.sub_, here)
         tape.backward(first.copy_, slope)
@@ -286,7 +370,9 @@ def _positive(layer: Any) -> Layer:
         tape.forward(torch.clamp_min, before.value, 0, out=value)
         if before.slope is None:
             return Signal(value, None)
-        tape.backward(torch.ops.aten.threshold_backward.grad_input, slope, value, 0, grad_input=before.slope)
+        tape.backward(
+            torch.ops.aten.threshold_backward.grad_input, slope, value, 0, grad_input=before.slope
+        )
         return Signal(value, slope)
 
     return add

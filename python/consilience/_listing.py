@@ -18,5 +18,7 @@ def samplers() -> list[dict[str, str]]:
 
 
 def fields() -> list[dict[str, str]]:
-    """Every field of a config: its ``table``, ``key``, the ``values`` that it may have, its ``default``, and what it ``says``."""
+    """Every field of a config: its ``table``, ``key``, the ``values`` that it may have, its
+    ``default``, and what it ``says``.
+    """
     return list(json.loads(_consilience.fields()))

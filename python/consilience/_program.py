@@ -1,4 +1,6 @@
-"""Keep the arrays of a calculation that is done over and over, so that nothing is allocated and a GPU replays it as one graph."""
+"""Keep the arrays of a calculation that is done over and over, so that nothing is allocated and a
+GPU replays it as one graph.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ if TYPE_CHECKING:
 
     from ._model import Floats, Rows
 
-#: Runs before a GPU's graph is made of a program: the libraries prepare themselves in the first ones, and what is done once is not worth a graph.
+#: Runs before a GPU's graph is made of a program: the libraries prepare themselves in the first
+#: ones, and what is done once is not worth a graph.
 _RUNS_BEFORE_GRAPH = 2
 
 
@@ -38,10 +41,16 @@ class Program:
         self._all = rows
         self._on_gpu = like.device.type == "cuda"
         self.points = [like.new_zeros((lines, len(like))) for lines in points]
-        self.inputs, self.targets = (tensor.new_zeros((*shape, *tensor.shape[1:])) for tensor in rows)
+        self.inputs, self.targets = (
+            tensor.new_zeros((*shape, *tensor.shape[1:])) for tensor in rows
+        )
         self.out = like.new_zeros((shape[0], len(like)))
         self._listed = torch.zeros(shape, dtype=torch.int64, device=like.device)
-        self._told_points, self._told_listed, self._told_out = [self._beside(point) for point in self.points], self._beside(self._listed), self._beside(self.out)
+        self._told_points, self._told_listed, self._told_out = (
+            [self._beside(point) for point in self.points],
+            self._beside(self._listed),
+            self._beside(self.out),
+        )
         self._operations = operations(self)
         self._runs = 0
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -58,10 +67,16 @@ class Program:
             out.copy_(self._told_out)
 
     def _beside(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The array that we read and write for one of the GPU's: in pages that stay where they are, so that a graph can copy them."""
+        """The array that we read and write for one of the GPU's: in pages that stay where they are,
+        so that a graph can copy them.
+        """
         import torch
 
-        return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=True) if self._on_gpu else tensor
+        return (
+            torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            if self._on_gpu
+            else tensor
+        )
 
     def _run(self) -> None:
         import torch
@@ -70,7 +85,8 @@ class Program:
             self._once()
             return
         self._runs += 1
-        # The same numbers every time, and 32 bits where 32 are asked for: convolutions would have fewer.
+        # The same numbers every time, and 32 bits where 32 are asked for: convolutions would have
+        # fewer.
         exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
         with torch.cuda.device(self.out.device), exact:
             if self._graph is None and self._runs > _RUNS_BEFORE_GRAPH:
@@ -87,7 +103,9 @@ class Program:
         import torch
 
         if self._on_gpu:
-            for place, told in zip([*self.points, self._listed], [*self._told_points, self._told_listed]):
+            for place, told in zip(
+                [*self.points, self._listed], [*self._told_points, self._told_listed]
+            ):
                 place.copy_(told, non_blocking=True)
         for rows, chosen in zip(self._all, (self.inputs, self.targets)):
             torch.index_select(rows, 0, self._listed.flatten(), out=chosen.flatten(0, 1))

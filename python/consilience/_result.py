@@ -24,12 +24,27 @@ LIBRARY = "consilience"
 
 
 class Summary(Mapping[str, npt.NDArray[np.float64]]):
-    """A table with one row for each parameter: ``mean``, ``sd``, ``lower``, ``upper`` (89% of the mass), ``rhat``, ``ess_bulk``, ``ess_tail``, ``mcse_mean``, ``mcse_sd``."""
+    """A table with one row for each parameter: ``mean``, ``sd``, ``lower``, ``upper`` (89% of the
+    mass), ``rhat``, ``ess_bulk``, ``ess_tail``, ``mcse_mean``, ``mcse_sd``.
+    """
 
-    COLUMNS = ("mean", "sd", "lower", "upper", "rhat", "ess_bulk", "ess_tail", "mcse_mean", "mcse_sd")
+    COLUMNS = (
+        "mean",
+        "sd",
+        "lower",
+        "upper",
+        "rhat",
+        "ess_bulk",
+        "ess_tail",
+        "mcse_mean",
+        "mcse_sd",
+    )
 
     def __init__(
-        self, parameters: list[str], numbers: npt.NDArray[np.float64], warnings: Sequence[Diagnostic] = ()
+        self,
+        parameters: list[str],
+        numbers: npt.NDArray[np.float64],
+        warnings: Sequence[Diagnostic] = (),
     ) -> None:
         self.parameters = parameters
         #: What the reader should know first; it is printed below the table.
@@ -53,32 +68,50 @@ class Summary(Mapping[str, npt.NDArray[np.float64]]):
 
     def __repr__(self) -> str:
         width = max([9, *map(len, self.parameters)])
-        lines = [f"{'parameter':<{width}} {'mean':>8} {'sd':>7} {'5.5%':>8} {'94.5%':>8} {'R-hat':>6} {'bulk':>7} {'tail':>7}"]
-        for name, mean, sd, lower, upper, rhat, bulk, tail in zip(self.parameters, *list(self.values())[:7]):
-            lines.append(f"{name:<{width}} {mean:>8.3f} {sd:>7.3f} {lower:>8.3f} {upper:>8.3f} {rhat:>6.3f} {bulk:>7.0f} {tail:>7.0f}")
+        lines = [
+            f"{'parameter':<{width}} {'mean':>8} {'sd':>7} {'5.5%':>8} {'94.5%':>8} {'R-hat':>6} "
+            f"{'bulk':>7} {'tail':>7}"
+        ]
+        for name, mean, sd, lower, upper, rhat, bulk, tail in zip(
+            self.parameters, *list(self.values())[:7]
+        ):
+            lines.append(
+                f"{name:<{width}} {mean:>8.3f} {sd:>7.3f} {lower:>8.3f} {upper:>8.3f} "
+                f"{rhat:>6.3f} {bulk:>7.0f} {tail:>7.0f}"
+            )
         return "\n".join([*lines, *(f"WARNING: {warning}" for warning in self.warnings)])
 
 
 class Prediction:
     """What a run says of new rows, averaged over its draws.
 
-    ``mean``, ``lower`` and ``upper`` have one number for each row, or for softmax regression one for each row and class; the intervals hold 89%. Those of
-    probabilities show how far the draws disagree; those of a number are of a new response, noise included.
+    ``mean``, ``lower`` and ``upper`` have one number for each row, or for softmax regression one
+    for each row and class; the intervals hold 89%. Those of probabilities show how far the draws
+    disagree; those of a number are of a new response, noise included.
     """
 
-    def __init__(self, mean: npt.NDArray[np.float64], lower: npt.NDArray[np.float64], upper: npt.NDArray[np.float64], facts: str) -> None:
+    def __init__(
+        self,
+        mean: npt.NDArray[np.float64],
+        lower: npt.NDArray[np.float64],
+        upper: npt.NDArray[np.float64],
+        facts: str,
+    ) -> None:
         told = json.loads(facts)
         #: ``"probability"``, ``"response"`` or ``"class probabilities"``.
         self.predicts: str = told["predicts"]
         flat = self.predicts != "class probabilities"
-        self.mean, self.lower, self.upper = (numbers[:, 0] if flat else numbers for numbers in (mean, lower, upper))
+        self.mean, self.lower, self.upper = (
+            numbers[:, 0] if flat else numbers for numbers in (mean, lower, upper)
+        )
         #: What is explained, such as ``"num > 0"``, where that is known.
         self.explained: str | None = told["explained"]
         #: The values of a response that has classes, in the order of the columns.
         self.classes: list[str] | None = told["classes"]
         #: What was missing and imputed, in sentences.
         self.notes: list[str] = told["notes"]
-        #: How well the rows are predicted whose response is known: ``rows``, ``negative_log_likelihood``, ``accuracy``, ``brier``, ``root_mean_square``.
+        #: How well the rows are predicted whose response is known: ``rows``,
+        #: ``negative_log_likelihood``, ``accuracy``, ``brier``, ``root_mean_square``.
         self.scores: dict[str, Any] | None = told["scores"]
 
     def __len__(self) -> int:
@@ -86,8 +119,14 @@ class Prediction:
 
     def __repr__(self) -> str:
         what = self.predicts if self.explained is None else f"{self.predicts} of {self.explained}"
-        scored = "" if self.scores is None else f"; minus log-likelihood {self.scores['negative_log_likelihood']:.3f} a row of {self.scores['rows']}"
-        return "\n".join([f"<consilience.Prediction {what}: {len(self)} rows{scored}>", *self.notes])
+        scored = (
+            ""
+            if self.scores is None
+            else f"; minus log-likelihood {self.scores['negative_log_likelihood']:.3f} a row of {self.scores['rows']}"
+        )
+        return "\n".join(
+            [f"<consilience.Prediction {what}: {len(self)} rows{scored}>", *self.notes]
+        )
 
 
 class Result:
@@ -104,7 +143,8 @@ class Result:
     def __init__(self, run: "_consilience.Run") -> None:
         self._run = run
         facts = json.loads(run.facts)
-        #: The draws: chain, draw, parameter. The memory is the engine's own, handed over; it cannot be written to.
+        #: The draws: chain, draw, parameter. The memory is the engine's own, handed over; it cannot
+        #: be written to.
         self.draws: npt.NDArray[np.float64] = run.draws
         #: The parameters' names.
         self.parameters: list[str] = facts["parameters"]
@@ -126,13 +166,16 @@ class Result:
         self.seed: int = facts["seed"]
         #: How long sampling took.
         self.seconds: float = facts["seconds"]
-        #: The config as it was resolved, in TOML: the command runs it again, where its rows are in files.
+        #: The config as it was resolved, in TOML: the command runs it again, where its rows are in
+        #: files.
         self.config: str = facts["config"]
         self._facts = facts
 
     @property
     def ledger(self) -> dict[str, Any]:
-        """What was sent, in bits: ``up`` and ``down`` by kind, the same ``uncompressed``, what was sent ``before_sampling``; ``rows_evaluated`` counts gradients of single rows."""
+        """What was sent, in bits: ``up`` and ``down`` by kind, the same ``uncompressed``, what was
+        sent ``before_sampling``; ``rows_evaluated`` counts gradients of single rows.
+        """
 
         def pair(key: str) -> dict[str, int]:
             return dict(zip(("up", "down"), self._facts[key]))
@@ -152,17 +195,23 @@ class Result:
 
     @property
     def sample_stats(self) -> dict[str, npt.NDArray[np.float64]]:
-        """What stands beside every draw: ``lp``, ``iteration``, ``bits_up``, ``bits_down``, ``gradients``, ``participants``, each by chain and draw."""
+        """What stands beside every draw: ``lp``, ``iteration``, ``bits_up``, ``bits_down``,
+        ``gradients``, ``participants``, each by chain and draw.
+        """
         return dict(self._run.statistics)
 
     def summary(self) -> Summary:
-        """Mean, standard deviation, interval, R-hat and effective sample sizes of every parameter: the
-        digits that the command prints, and the run's warnings below them."""
+        """Mean, standard deviation, interval, R-hat and effective sample sizes of every parameter:
+        the
+        digits that the command prints, and the run's warnings below them.
+        """
         return Summary(self.parameters, _consilience.summarise(self.draws), self.warnings)
 
     @property
     def posterior(self) -> "xarray.Dataset":
-        """The draws as an xarray Dataset with the dimensions chain and draw, one variable for each parameter (beyond 256, one in all); ArviZ takes it."""
+        """The draws as an xarray Dataset with the dimensions chain and draw, one variable for each
+        parameter (beyond 256, one in all); ArviZ takes it.
+        """
         import xarray
 
         chains, draws, _ = self.draws.shape
@@ -171,42 +220,57 @@ class Result:
             coordinates["parameter"] = self._facts["variables"]
             variables: dict[str, Any] = {"parameters": (("chain", "draw", "parameter"), self.draws)}
         else:
-            variables = {name: (("chain", "draw"), self.draws[:, :, k]) for k, name in enumerate(self._facts["variables"])}
+            variables = {
+                name: (("chain", "draw"), self.draws[:, :, k])
+                for k, name in enumerate(self._facts["variables"])
+            }
         return xarray.Dataset(variables, coords=coordinates, attrs=self._attributes())
 
     def to_arviz(self) -> Any:
-        """What the installed ArviZ works on: a DataTree (1.x) or an InferenceData (0.x), with the groups ``posterior`` and ``sample_stats``."""
+        """What the installed ArviZ works on: a DataTree (1.x) or an InferenceData (0.x), with the
+        groups ``posterior`` and ``sample_stats``.
+        """
         import arviz
         import xarray
 
         posterior = self.posterior
         stats = {name: (("chain", "draw"), values) for name, values in self.sample_stats.items()}
-        beside = xarray.Dataset(stats, coords={key: posterior.coords[key] for key in ("chain", "draw")}, attrs=posterior.attrs)
+        beside = xarray.Dataset(
+            stats,
+            coords={key: posterior.coords[key] for key in ("chain", "draw")},
+            attrs=posterior.attrs,
+        )
         if arviz.__version__.startswith("0."):
             return arviz.InferenceData(posterior=posterior, sample_stats=beside)
         return xarray.DataTree.from_dict({"posterior": posterior, "sample_stats": beside})
 
     def predict(self, table: Any, site: str | None = None) -> Prediction:
-        """Predict raw rows: a table with the columns, words and gaps of those that were sampled from, in any form that :func:`consilience.sample` takes.
+        """Predict raw rows: a table with the columns, words and gaps of those that were sampled
+        from,
+        in any form that :func:`consilience.sample` takes.
 
-        >>> import consilience
-        >>> sites = {"a": {"dose": [1.0, 2.0, 4.0], "sex": ["f", "m", "m"], "ill": [0, 1, 1]}, "b": {"dose": [3.0, 2.5], "sex": ["m", "f"], "ill": [1, 0]}}
-        >>> result = consilience.sample("ill == 1 ~ dose + sex", sites, seed=3, iterations=1000, progress=False)
-        >>> found = result.predict({"dose": [1.0, 4.0, None], "sex": ["f", "m", "m"]})
-        >>> found.mean.shape, bool(found.mean[0] < found.mean[1]), found.notes
-        ((3,), True, ['dose: 1 of 3 values are missing, imputed by the federated mean.'])
+        >>> import consilience >>> sites = {"a": {"dose": [1.0, 2.0, 4.0], "sex": ["f", "m", "m"],
+        "ill": [0, 1, 1]}, "b": {"dose": [3.0, 2.5], "sex": ["m", "f"], "ill": [1, 0]}} >>> result =
+        consilience.sample("ill == 1 ~ dose + sex", sites, seed=3, iterations=1000, progress=False)
+        >>> found = result.predict({"dose": [1.0, 4.0, None], "sex": ["f", "m", "m"]}) >>>
+        found.mean.shape, bool(found.mean[0] < found.mean[1]), found.notes ((3,), True, ['dose: 1 of
+        3 values are missing, imputed by the federated mean.'])
 
         Args:
-            table: the rows. The response may be left out; where it is there, the predictions are scored.
-            site: the site of all rows, where sites have effects and no column says it.
+            table: the rows. The response may be left out; where it is there, the predictions are
+            scored. site: the site of all rows, where sites have effects and no column says it.
 
         Raises:
-            DataError: a column is missing, a level is unknown, a value is none; ``Error``: the model says nothing of rows.
+            DataError: a column is missing, a level is unknown, a value is none; ``Error``: the
+            model says nothing of rows.
         """
         return Prediction(*self._run.predict(columns_of(table, "the rows"), site))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a run directory, report included. ``consilience summary FOLDER`` shows it, ``consilience predict FOLDER`` predicts from it, :func:`consilience.load` reads it, ``az.from_zarr(FOLDER / "draws.zarr")`` opens its draws. Nothing is overwritten."""
+        """Write a run directory, report included. ``consilience summary FOLDER`` shows it,
+        ``consilience predict FOLDER`` predicts from it, :func:`consilience.load` reads it,
+        ``az.from_zarr(FOLDER / "draws.zarr")`` opens its draws. Nothing is overwritten.
+        """
         self._run.save(os.fspath(folder))
         return Path(folder)
 
@@ -238,7 +302,10 @@ class Result:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
             return NotImplemented
-        return self._run is other._run or (self.digest, self._run.facts) == (other.digest, other._run.facts)
+        return self._run is other._run or (self.digest, self._run.facts) == (
+            other.digest,
+            other._run.facts,
+        )
 
     def __hash__(self) -> int:
         return hash((self.digest, self._run.facts))
@@ -247,11 +314,18 @@ class Result:
         chains, draws, _ = self.draws.shape
         head = f"{self.sampler}: {draws} draws of each of {chains} chains, {len(self.parameters)} parameters, {len(self.sites)} sites"
         sent = f"{self.bits['up'] / 8e3:.1f} kB up, {self.bits['down'] / 8e3:.1f} kB down"
-        return "\n".join([f"<consilience.Result {head}; {sent}>", *(f"WARNING: {warning}" for warning in self.warnings)])
+        return "\n".join(
+            [
+                f"<consilience.Result {head}; {sent}>",
+                *(f"WARNING: {warning}" for warning in self.warnings),
+            ]
+        )
 
 
 def load(folder: str | os.PathLike[str]) -> Result:
-    """Read a run directory: one that :meth:`Result.save` wrote, or ``consilience run --out FOLDER``, or the main job.
+    """Read a run directory: one that :meth:`Result.save` wrote, or ``consilience run --out
+    FOLDER``,
+    or the main job.
 
     >>> import consilience, tempfile
     >>> result = consilience.heart(iterations=2000, progress=False)

@@ -84,48 +84,62 @@ def sample(
 ) -> Result:
     """Draw from the one posterior that all clients together have.
 
-    >>> import numpy as np, consilience
-    >>> rng = np.random.default_rng(1)
-    >>> def site(n):
-    ...     x = rng.normal(size=n)
-    ...     return {"dose": x, "ill": (rng.random(n) < 1 / (1 + np.exp(-x))).astype(float)}
-    >>> result = consilience.sample("ill == 1 ~ dose", {"basel": site(80), "zurich": site(50)}, sampler="lmc", seed=3, progress=False)
-    >>> result.parameters
+    >>> import numpy as np, consilience >>> rng = np.random.default_rng(1) >>> def site(n): ... x =
+    rng.normal(size=n) ... return {"dose": x, "ill": (rng.random(n) < 1 / (1 +
+    np.exp(-x))).astype(float)} >>> result = consilience.sample("ill == 1 ~ dose", {"basel":
+    site(80), "zurich": site(50)}, sampler="lmc", seed=3, progress=False) >>> result.parameters
     ['intercept', 'dose']
 
     Args:
-        model: ``"logistic"``, ``"linear"``, ``"softmax"``, ``"isotropic"`` or ``"gaussian"``; or a formula such as ``"ill == yes ~ age + C(site)"``, by which the sites agree on
-            codes, means and deviations. Without a formula columns are taken as they are, and the last one (or ``response``) is explained. Or a model of one's own, such as a
-            :class:`consilience.Model`, that brings its clients; or the function of one, with ``clients={name: rows}`` and ``parameters=``.
-        clients: ``{name: table}``. A table is a dictionary of columns, a structured array, a pair ``(X, y)``, or a pandas, polars or Arrow table. A Gaussian
+        model: ``"logistic"``, ``"linear"``, ``"softmax"``, ``"isotropic"`` or ``"gaussian"``; or a
+        formula such as ``"ill == yes ~ age + C(site)"``, by which the sites agree on
+            codes, means and deviations. Without a formula columns are taken as they are, and the
+            last one (or ``response``) is explained. Or a model of one's own, such as a
+            :class:`consilience.Model`, that brings its clients; or the function of one, with
+            ``clients={name: rows}`` and ``parameters=``.
+        clients: ``{name: table}``. A table is a dictionary of columns, a structured array, a pair
+        ``(X, y)``, or a pandas, polars or Arrow table. A Gaussian
             client is ``{"mean": ..., "precision": ...}`` (or ``"covariance"``).
-        config: everything at once, as the command takes it: a dictionary, the text of a TOML file, or its path. Other arguments change it.
-        sampler: a name of :func:`consilience.samplers`; ``"lmc"`` if nothing is said.
-        step: ``"auto"``, a number, or a schedule.
-        chains, iterations: how many chains, and how many Langevin iterations each has, burn-in (a tenth) included.
-        seed: the same seed gives the same chains, bit for bit, here and in the command.
-        prior: the variance of a Gaussian prior, or ``{"law": "laplace", "scale": 1.0}`` and the like.
-        compress: how clients compress what they send, such as ``"qsgd(16)"``.
-        response: which column is explained.
-        progress: show a bar on a terminal or in a notebook.
-        **more: any other setting of a config: ``burn_in``, ``thin``, ``start``, ``threads``, ``temperature``, ``test``, ... and those of the sampler: ``batch``, ``refresh``,
+        config: everything at once, as the command takes it: a dictionary, the text of a TOML file,
+        or its path. Other arguments change it. sampler: a name of :func:`consilience.samplers`;
+        ``"lmc"`` if nothing is said. step: ``"auto"``, a number, or a schedule. chains, iterations:
+        how many chains, and how many Langevin iterations each has, burn-in (a tenth) included.
+        seed: the same seed gives the same chains, bit for bit, here and in the command. prior: the
+        variance of a Gaussian prior, or ``{"law": "laplace", "scale": 1.0}`` and the like.
+        compress: how clients compress what they send, such as ``"qsgd(16)"``. response: which
+        column is explained. progress: show a bar on a terminal or in a notebook. **more: any other
+        setting of a config: ``burn_in``, ``thin``, ``start``, ``threads``, ``temperature``,
+        ``test``, ... and those of the sampler: ``batch``, ``refresh``,
             ``precondition``, ``participation``, ``synchronise``, ...
 
     Raises:
-        ConfigError: something about the arguments is wrong; ``DataError``: something about the rows.
-        ArgumentError: a keyword is no setting, which is a ``TypeError``, too.
-        SamplingError: a chain diverged, or a model of one's own gave a gradient that is no number.
-        Anything: what a model of one's own raises stops the chains and comes out as itself; its attribute ``result`` has the draws until then.
+        ConfigError: something about the arguments is wrong; ``DataError``: something about the
+        rows. ArgumentError: a keyword is no setting, which is a ``TypeError``, too. SamplingError:
+        a chain diverged, or a model of one's own gave a gradient that is no number. Anything: what
+        a model of one's own raises stops the chains and comes out as itself; its attribute
+        ``result`` has the draws until then.
 
     What the reader of the answer should know first is raised as a :class:`ConsilienceWarning`, each
     thing once, and stands in ``result.warnings`` and below ``result.summary()``.
 
-    Ctrl-C stops the chains and returns what they have drawn, with an :class:`InterruptedWarning`; before the first draw is kept it is raised as usual.
+    Ctrl-C stops the chains and returns what they have drawn, with an :class:`InterruptedWarning`;
+    before the first draw is kept it is raised as usual.
     """
-    settings = dict(sampler=sampler, step=step, chains=chains, iterations=iterations, seed=seed, prior=prior, compress=compress, response=response)
+    settings = dict(
+        sampler=sampler,
+        step=step,
+        chains=chains,
+        iterations=iterations,
+        seed=seed,
+        prior=prior,
+        compress=compress,
+        response=response,
+    )
     brought = None
     if model is not None and not isinstance(model, str):
-        start = more.pop("start") if "start" in more and not isinstance(more["start"], str) else None
+        start = (
+            more.pop("start") if "start" in more and not isinstance(more["start"], str) else None
+        )
         brought = bring(model, clients, more.pop("parameters", None), start)
         if "start" in more:
             brought = brought._replace(start=None)
@@ -135,7 +149,9 @@ def sample(
 
 
 def heart(*, progress: bool = True, **settings: Any) -> Result:
-    """The main job of the command: four hospitals, one posterior of heart disease. Takes the settings of :func:`sample`.
+    """The main job of the command: four hospitals, one posterior of heart disease. Takes the
+    settings
+    of :func:`sample`.
 
     >>> import consilience
     >>> result = consilience.heart(iterations=2000, progress=False)
@@ -145,7 +161,9 @@ def heart(*, progress: bool = True, **settings: Any) -> Result:
     return sample(config=_consilience.HEART, progress=progress, **settings)
 
 
-def perform(stated: Stated, columns: Columns, progress: bool, brought: Brought | None = None) -> Result:
+def perform(
+    stated: Stated, columns: Columns, progress: bool, brought: Brought | None = None
+) -> Result:
     """Sample what was stated."""
     bar = shower(progress, "sampling")
     try:
@@ -172,13 +190,24 @@ def now() -> str:
 
 
 def state(
-    model: str | None, clients: Mapping[str, Any] | Sequence[Any] | None, config: Config | None, settings: Mapping[str, Any]
+    model: str | None,
+    clients: Mapping[str, Any] | Sequence[Any] | None,
+    config: Config | None,
+    settings: Mapping[str, Any],
 ) -> tuple[Stated, Columns]:
     """A config as text, once, and the rows that are in memory."""
     settings = {key: value for key, value in settings.items() if value is not None}
     if config is None and model is None:
-        raise ConfigError('there is nothing to sample\n  give a model and clients, e.g. sample("logistic", {"basel": table}), or a config')
-    if config is not None and not isinstance(config, Mapping) and model is None and clients is None and not settings:
+        raise ConfigError(
+            'there is nothing to sample\n  give a model and clients, e.g. sample("logistic", {"basel": table}), or a config'
+        )
+    if (
+        config is not None
+        and not isinstance(config, Mapping)
+        and model is None
+        and clients is None
+        and not settings
+    ):
         return _written(config), []
     top = _dictionary(config) if config is not None else {"sampler": {"name": "lmc"}}
     if model is not None:
@@ -196,7 +225,9 @@ def state(
 def _apply(top: dict[str, Any], settings: Mapping[str, Any]) -> None:
     run = top.get("run", {})
     if "iterations" in settings and "burn_in" in run and "burn_in" not in settings:
-        run["burn_in"] = run["burn_in"] * settings["iterations"] // run.get("iterations", 10_000)  # as the command does
+        run["burn_in"] = (
+            run["burn_in"] * settings["iterations"] // run.get("iterations", 10_000)
+        )  # as the command does
     for key, value in settings.items():
         if key == "seed":
             top["seed"] = value
@@ -232,7 +263,9 @@ def _unknown(key: str) -> ArgumentError:
     return error
 
 
-def _clients(top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], response: str | None) -> Columns:
+def _clients(
+    top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], response: str | None
+) -> Columns:
     """Name the clients in the config; give the columns of those with rows."""
     target = top.get("target", {})
     gaussian = target.get("model") == "gaussian"
@@ -258,7 +291,9 @@ def _clients(top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], re
     all_columns = {name: list(named(table, f"client {name!r}")) for name, table in tables.items()}
     names = [(site, [str(column) for column, _ in listed]) for site, listed in all_columns.items()]
     used = set(_consilience.needed(str(formula), names))
-    columns = {site: converted(listed, f"client {site!r}", used) for site, listed in all_columns.items()}
+    columns = {
+        site: converted(listed, f"client {site!r}", used) for site, listed in all_columns.items()
+    }
     check_kinds(columns)
     for site, listed in names:
         # What a formula takes away must be there, and is not looked at: `. - seen`.
@@ -269,7 +304,9 @@ def _clients(top: dict[str, Any], clients: Mapping[str, Any] | Sequence[Any], re
 
 
 def _is_path(config: Config) -> bool:
-    return isinstance(config, os.PathLike) or (isinstance(config, str) and "\n" not in config and "=" not in config)
+    return isinstance(config, os.PathLike) or (
+        isinstance(config, str) and "\n" not in config and "=" not in config
+    )
 
 
 def _written(config: str | os.PathLike[str]) -> Stated:
@@ -306,4 +343,6 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    raise ConfigError(f"{value!r} is nothing that a config can hold\n  use numbers, texts, lists and dictionaries")
+    raise ConfigError(
+        f"{value!r} is nothing that a config can hold\n  use numbers, texts, lists and dictionaries"
+    )

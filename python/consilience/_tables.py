@@ -1,4 +1,6 @@
-"""Read the columns of whatever people keep tables in. No library for tables is needed, and none is imported that is not there already."""
+"""Read the columns of whatever people keep tables in. No library for tables is needed, and none is
+imported that is not there already.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ DATES = (
 
 
 def columns_of(table: Any, where: str) -> list[tuple[str, Cells]]:
-    """The named columns of a table: a mapping, a structured array, a pair ``(X, y)``, or anything that looks like a data frame."""
+    """The named columns of a table: a mapping, a structured array, a pair ``(X, y)``, or anything
+    that looks like a data frame.
+    """
     return converted(named(table, where), where)
 
 
@@ -107,7 +111,8 @@ def named(table: Any, where: str) -> Iterator[tuple[Any, Any]]:
     else:
         raise DataError(
             f"{where}: a {type(table).__name__} is no table\n"
-            "  give a dictionary of columns, a structured array, a pair (X, y), or a pandas, polars or Arrow table"
+            "  give a dictionary of columns, a structured array, a pair (X, y), or a pandas, "
+            "polars or Arrow table"
         )
 
 
@@ -115,13 +120,18 @@ def cells(values: Any, where: str) -> Cells:
     """One column as numbers or words. Contiguous 64-bit numbers are not copied."""
     array = _numpy(values)
     if array.ndim != 1:
-        raise DataError(f"{where}: it has {array.ndim} dimensions, a column has one\n  give one array for each column")
+        raise DataError(
+            f"{where}: it has {array.ndim} dimensions, a column has one\n  give one array for "
+            f"each column"
+        )
     if array.dtype.kind in "fiub":
         return np.ascontiguousarray(array, dtype=np.float64)
     if array.dtype.kind in "OUST":
         known = [_missing(value) for value in array.tolist()]
         if any(isinstance(value, str) for value in known):
-            others = [k for k, value in enumerate(known) if not isinstance(value, (str, type(None)))]
+            others = [
+                k for k, value in enumerate(known) if not isinstance(value, (str, type(None)))
+            ]
             if others:
                 word = next(value for value in known if isinstance(value, str))
                 raise DataError(
@@ -146,7 +156,11 @@ def cells(values: Any, where: str) -> Cells:
 
 def _missing(value: Any) -> Any:
     """None for every way to write that a value is missing."""
-    if value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType"):
+    if (
+        value is None
+        or (isinstance(value, float) and value != value)
+        or type(value).__name__ in ("NAType", "NaTType")
+    ):
         return None
     return value.decode() if isinstance(value, bytes) else value
 
@@ -155,37 +169,58 @@ def _numpy(values: Any) -> npt.NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, (list, tuple)) and any(isinstance(value, str) for value in values):
-        return np.array(values, dtype=object)  # else numbers among words would be words, and NaN a word
-    if type(values).__module__.partition(".")[0] == "pandas" and str(getattr(values, "dtype", "")) == "category":
+        return np.array(
+            values, dtype=object
+        )  # else numbers among words would be words, and NaN a word
+    if (
+        type(values).__module__.partition(".")[0] == "pandas"
+        and str(getattr(values, "dtype", "")) == "category"
+    ):
         values = values.astype(object)
     convert = getattr(values, "to_numpy", None)
     return np.asarray(convert() if callable(convert) else values)
 
 
 def _pair(features: Any, response: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """``(X, y)``: the features' own names where they have any, else x1, x2, ...; the response is last and called y."""
+    """``(X, y)``: the features' own names where they have any, else x1, x2, ...; the response is
+    last and called y.
+    """
     if hasattr(features, "columns") or isinstance(features, Mapping):
         yield from named(features, where)
     else:
         array = np.asarray(features)
         if array.ndim != 2:
-            raise DataError(f"{where}: X has {array.ndim} dimensions\n  give one row for each observation, one column for each feature")
+            raise DataError(
+                f"{where}: X has {array.ndim} dimensions\n  give one row for each observation, "
+                f"one column for each feature"
+            )
         yield from ((f"x{k + 1}", array[:, k]) for k in range(array.shape[1]))
     yield "y", response
 
 
 def _adopted(table: Any, where: str) -> Any:
     """A table of an unknown library, in one that is known: the first of those that are installed."""
-    for library, adopt in [("pyarrow", "table"), ("polars", "from_arrow")] if hasattr(table, "__arrow_c_stream__") else []:
+    for library, adopt in (
+        [("pyarrow", "table"), ("polars", "from_arrow")]
+        if hasattr(table, "__arrow_c_stream__")
+        else []
+    ):
         try:
             return getattr(importlib.import_module(library), adopt)(table)
         except ImportError:
             continue
     if hasattr(table, "__dataframe__"):
-        for library, module in [("pyarrow", "pyarrow.interchange"), ("pandas", "pandas.api.interchange"), ("polars", "polars")]:
+        for library, module in [
+            ("pyarrow", "pyarrow.interchange"),
+            ("pandas", "pandas.api.interchange"),
+            ("polars", "polars"),
+        ]:
             try:
                 found = importlib.import_module(module)
             except ImportError:
                 continue
             return getattr(found, "from_dataframe")(table)
-    raise DataError(f"{where}: a {type(table).__name__} is read by pyarrow, pandas or polars\n  install one of them, or give a dictionary of columns")
+    raise DataError(
+        f"{where}: a {type(table).__name__} is read by pyarrow, pandas or polars\n  install one "
+        f"of them, or give a dictionary of columns"
+    )

@@ -9,7 +9,9 @@ from . import _consilience
 
 
 class Encoded(bytes):
-    """The bytes of a vector; ``bits`` counts those that mean something, ``dimension`` the coordinates."""
+    """The bytes of a vector; ``bits`` counts those that mean something, ``dimension`` the
+    coordinates.
+    """
 
     bits: int
     dimension: int
@@ -33,8 +35,12 @@ class Compressor:
         data, bits = self._core.encode(array, seed, round)
         return Encoded.of(data, bits, array.shape[0])
 
-    def decode(self, data: bytes, dimension: int | None = None, *, seed: int = 0, round: int = 0) -> npt.NDArray[np.float64]:
-        """The vector that the receiver sees. Only ``layered`` needs the sender's seed and round; plain bytes need the dimension."""
+    def decode(
+        self, data: bytes, dimension: int | None = None, *, seed: int = 0, round: int = 0
+    ) -> npt.NDArray[np.float64]:
+        """The vector that the receiver sees. Only ``layered`` needs the sender's seed and round;
+        plain bytes need the dimension.
+        """
         if dimension is None:
             if not isinstance(data, Encoded):
                 raise TypeError("plain bytes do not say how long the vector is: give its dimension")
@@ -42,11 +48,15 @@ class Compressor:
         return self._core.decode(data, dimension, seed, round)
 
     def omega(self, dimension: int) -> float | None:
-        """The least known omega with E|C(v) - v|² ≤ omega |v|², for unbiased compressors; None for others."""
+        """The least known omega with E|C(v) - v|² ≤ omega |v|², for unbiased compressors; None for
+        others.
+        """
         return self._core.omega(dimension)
 
     def alpha(self, dimension: int) -> float | None:
-        """The largest known alpha with E|C(v) - v|² ≤ (1 - alpha) |v|², for contractive compressors; None for others."""
+        """The largest known alpha with E|C(v) - v|² ≤ (1 - alpha) |v|², for contractive
+        compressors; None for others.
+        """
         return self._core.alpha(dimension)
 
     def __repr__(self) -> str:
@@ -54,7 +64,8 @@ class Compressor:
 
 
 def compressor(text: str, *, code: str = "auto") -> Compressor:
-    """A compressor by its text form: ``qsgd(s)``, ``natural``, ``rand_k(k)``, ``top_k(k)``, ``scaled(...)``, ``block(..., size)``, ``identity``.
+    """A compressor by its text form: ``qsgd(s)``, ``natural``, ``rand_k(k)``, ``top_k(k)``,
+    ``scaled(...)``, ``block(..., size)``, ``identity``.
 
     >>> import consilience, numpy as np
     >>> qsgd = consilience.compressor("qsgd(16)")

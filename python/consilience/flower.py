@@ -1,19 +1,24 @@
 """Run any sampler on a Flower deployment, or in Flower's simulation: a ServerApp and a ClientApp.
 
-``session`` mode, the default: one Flower message to each node hands over an invitation (address, authority, one-time ticket), and the rounds flow over our own encrypted stream; Flower keeps
-identity, start, stop and health. ``message`` mode: every round is a Flower message, for networks that let nothing else through and for simulations. The chains are the same, bit for bit, and are those of
-:func:`consilience.sample` where the config says ``seeds = "simulation"``.
+``session`` mode, the default: one Flower message to each node hands over an invitation (address,
+authority, one-time ticket), and the rounds flow over our own encrypted stream; Flower keeps
+identity, start, stop and health. ``message`` mode: every round is a Flower message, for networks
+that let nothing else through and for simulations. The chains are the same, bit for bit, and are
+those of :func:`consilience.sample` where the config says ``seeds = "simulation"``.
 
 A project needs two lines (``examples/flower`` is one)::
 
     app = consilience.flower.server_app(Path(__file__).with_name("sites.toml"))     # server_app.py
     app = consilience.flower.client_app()                                           # client_app.py
 
-Run config (``flwr run . --run-config ...``): ``mode``, ``host`` (under which the nodes find the server's stream), ``listen``, ``port``, ``state`` (a folder of the server's), ``out`` (where the
-run is kept), ``patience`` (how many seconds a missing node is waited for), ``silence`` (after how many it is looked for).
+Run config (``flwr run . --run-config ...``): ``mode``, ``host`` (under which the nodes find the
+server's stream), ``listen``, ``port``, ``state`` (a folder of the server's), ``out`` (where the run
+is kept), ``patience`` (how many seconds a missing node is waited for), ``silence`` (after how many
+it is looked for).
 
-Node config (``flower-supernode --node-config ...``): ``site`` (its name in the config), ``data`` (its file), ``state`` (its own folder: Flower forgets), ``allow-simulation-seeds``.
-Where a node names no site, ``partition-id`` counts them, as in a simulation.
+Node config (``flower-supernode --node-config ...``): ``site`` (its name in the config), ``data``
+(its file), ``state`` (its own folder: Flower forgets), ``allow-simulation-seeds``. Where a node
+names no site, ``partition-id`` counts them, as in a simulation.
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ __all__ = ["client_app", "run", "server_app"]
 
 RECORD = "consilience"
 INTRODUCE, SESSION, LETTER = "introduce", "session", "letter"
-#: How many seconds a site may be unheard of before its node is looked for, if nobody says otherwise.
+#: How many seconds a site may be unheard of before its node is looked for, if nobody says
+#: otherwise.
 SILENCE = 30.0
 #: How many seconds a node may take to say which site it is.
 INTRODUCTION = 30.0
@@ -51,7 +57,9 @@ LINES = 30.0
 
 
 def server_app(config: Config, **settings: Any) -> ServerApp:
-    """A ServerApp that serves the run of a config; ``**settings`` change it as in :func:`consilience.sample`."""
+    """A ServerApp that serves the run of a config; ``**settings`` change it as in
+    :func:`consilience.sample`.
+    """
     app = ServerApp()
 
     @app.main()
@@ -61,7 +69,9 @@ def server_app(config: Config, **settings: Any) -> ServerApp:
         log(INFO, "consilience: rows: %s", rows)
         log(INFO, "consilience: the posterior\n%r", result.summary())
         log(INFO, "consilience: digest %s", result.digest)
-        context.state[RECORD] = ConfigRecord({"digest": result.digest, "sampler": result.sampler, "draws": list(result.draws.shape)})
+        context.state[RECORD] = ConfigRecord(
+            {"digest": result.digest, "sampler": result.sampler, "draws": list(result.draws.shape)}
+        )
         if out := context.run_config.get("out"):
             log(INFO, "consilience: the run is kept in %s", result.save(str(out)).resolve())
 
@@ -72,17 +82,23 @@ def run(grid: Grid, context: Context, config: Config, **settings: Any) -> Result
     """Serve one run from a ServerApp of your own. The options are those of the run config."""
     mode = str(context.run_config.get("mode", "session"))
     if mode not in ("session", "message"):
-        raise Error(f'the mode is "{mode}"\n  use "session", or "message" where no other port is open and in simulations')
+        raise Error(
+            f'the mode is "{mode}"\n  use "session", or "message" where no other port is open and in simulations'
+        )
     return (_sessions if mode == "session" else _letters)(grid, context, config, settings)
 
 
 def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
-    """A ClientApp for any site. ``rows`` gives the node's table; without it, it is the file that the node config calls ``data``, or what stands in the run's config."""
+    """A ClientApp for any site. ``rows`` gives the node's table; without it, it is the file that
+    the node config calls ``data``, or what stands in the run's config.
+    """
     app = ClientApp()
 
     def brought(context: Context) -> dict[str, Any]:
         table = rows(context) if rows is not None else context.node_config.get("data")
-        return dict(rows=table, state=_state(context), allow_simulation_seeds=_allows_simulation(context))
+        return dict(
+            rows=table, state=_state(context), allow_simulation_seeds=_allows_simulation(context)
+        )
 
     @app.query(INTRODUCE)
     def introduce(message: Message, context: Context) -> Message:
@@ -98,7 +114,9 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
         order = _told(message)
         invitation = network.Invitation.from_json(str(order["invitation"]))
         try:
-            finished = network.join(invitation, patience=float(order["patience"]), **brought(context))
+            finished = network.join(
+                invitation, patience=float(order["patience"]), **brought(context)
+            )
         except Error as error:
             return _reply(message, trouble=str(error))
         return _reply(message, finished=finished)
@@ -126,14 +144,25 @@ def _reply(message: Message, **entries: Any) -> Message:
 
 
 def _state(context: Context) -> Path:
-    """Where a node keeps what a run needs between messages: Flower's own context does not outlive the node."""
+    """Where a node keeps what a run needs between messages: Flower's own context does not outlive
+    the node.
+    """
     place = context.node_config.get("state") or os.environ.get("CONSILIENCE_STATE")
-    return Path(str(place)) if place else Path(tempfile.gettempdir()) / f"consilience-flower-{os.getuid()}" / str(context.run_id)
+    return (
+        Path(str(place))
+        if place
+        else Path(tempfile.gettempdir()) / f"consilience-flower-{os.getuid()}" / str(context.run_id)
+    )
 
 
 def _allows_simulation(context: Context) -> bool:
-    """Only the node's own operator can say so: a server that knows a site's noise knows more than it should."""
-    return bool(context.node_config.get("allow-simulation-seeds", False)) or os.environ.get("CONSILIENCE_ALLOW_SIMULATION_SEEDS") == "1"
+    """Only the node's own operator can say so: a server that knows a site's noise knows more than
+    it should.
+    """
+    return (
+        bool(context.node_config.get("allow-simulation-seeds", False))
+        or os.environ.get("CONSILIENCE_ALLOW_SIMULATION_SEEDS") == "1"
+    )
 
 
 class _Nodes:
@@ -152,13 +181,16 @@ class _Nodes:
                 raise Error(
                     f"no node came for {', '.join(missing)} within {self.patience:.0f} s\n"
                     "  start a SuperNode for each site, with --node-config 'site=\"NAME\"'; "
-                    f"in a simulation, flwr run --federation-config 'num-supernodes={len(self.sites)}'"
+                    f"in a simulation, flwr run --federation-config "
+                    f"'num-supernodes={len(self.sites)}'"
                 )
             if not self.meet(set(self.grid.get_node_ids()) - self.known):
                 time.sleep(0.2)
 
     def find(self, lost: list[str]) -> set[str]:
-        """Look for the nodes of sites that are lost: among new ones, else the old ones themselves, who may be back. Which were found."""
+        """Look for the nodes of sites that are lost: among new ones, else the old ones themselves,
+        who may be back. Which were found.
+        """
         online = set(self.grid.get_node_ids())
         old = {self.node_of[site] for site in lost if site in self.node_of}
         return self.meet(online - self.known or online & old, lost)
@@ -168,7 +200,9 @@ class _Nodes:
         if not nodes:
             return set()
         content = RecordDict({RECORD: ConfigRecord({"sites": self.sites})})
-        messages = [Message(content, dst_node_id=node, message_type=f"query.{INTRODUCE}") for node in nodes]
+        messages = [
+            Message(content, dst_node_id=node, message_type=f"query.{INTRODUCE}") for node in nodes
+        ]
         met = set()
         for reply in self.grid.send_and_receive(messages, timeout=INTRODUCTION):
             if reply.has_error():
@@ -177,10 +211,17 @@ class _Nodes:
             self.known.add(node)
             site = str(_told(reply)["site"])
             if site not in self.sites:
-                log(WARNING, 'consilience: node %s is the site "%s", which this run has not: it is left alone', node, site)
+                log(
+                    WARNING,
+                    'consilience: node %s is the site "%s", which this run has not: it is left alone',
+                    node,
+                    site,
+                )
                 continue
             if self.node_of.get(site, node) != node and site not in (lost or []):
-                raise Error(f'nodes {self.node_of[site]} and {node} both say that they are the site "{site}"\n  give every SuperNode its own site in --node-config')
+                raise Error(
+                    f'nodes {self.node_of[site]} and {node} both say that they are the site "{site}"\n  give every SuperNode its own site in --node-config'
+                )
             self.node_of[site] = node
             met.add(site)
         return met
@@ -188,20 +229,32 @@ class _Nodes:
     def send(self, site: str, action: str, /, **entries: Any) -> str | None:
         """Send a site a message; its id."""
         content = RecordDict({RECORD: ConfigRecord(entries)})
-        ids = list(self.grid.push_messages([Message(content, dst_node_id=self.node_of[site], message_type=f"train.{action}")]))
+        ids = list(
+            self.grid.push_messages(
+                [Message(content, dst_node_id=self.node_of[site], message_type=f"train.{action}")]
+            )
+        )
         return str(ids[0]) if ids and ids[0] else None
 
 
 def _options(context: Context) -> tuple[dict[str, Any], float, float]:
     rc = context.run_config
     state = rc.get("state")
-    return ({"state": str(state)} if state else {}), float(rc.get("patience", PATIENCE)), float(rc.get("silence", SILENCE))
+    return (
+        ({"state": str(state)} if state else {}),
+        float(rc.get("patience", PATIENCE)),
+        float(rc.get("silence", SILENCE)),
+    )
 
 
 def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, Any]) -> Result:
     options, patience, silence = _options(context)
     rc = context.run_config
-    where = dict(host=str(rc.get("host", "127.0.0.1")), listen=str(rc.get("listen", "0.0.0.0")), port=int(rc.get("port", 0)))
+    where = dict(
+        host=str(rc.get("host", "127.0.0.1")),
+        listen=str(rc.get("listen", "0.0.0.0")),
+        port=int(rc.get("port", 0)),
+    )
     with network.serve(config, **where, **options, **settings) as serving:  # type: ignore[arg-type]
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()
@@ -211,7 +264,11 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
         said = time.monotonic()
 
         def invite(site: str) -> None:
-            if (id := nodes.send(site, SESSION, invitation=serving.invitations[site].to_json(), patience=patience)) is not None:
+            if (
+                id := nodes.send(
+                    site, SESSION, invitation=serving.invitations[site].to_json(), patience=patience
+                )
+            ) is not None:
                 sent[id] = site
                 heard[site] = time.monotonic()
 
@@ -234,7 +291,12 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
                     serving.stop()
                     raise Refused(f'site "{site}" takes no part: {trouble}')
                 if reply.has_error():
-                    log(WARNING, 'consilience: the node of the site "%s" is gone (%s): it is looked for', site, reply.error.reason)
+                    log(
+                        WARNING,
+                        'consilience: the node of the site "%s" is gone (%s): it is looked for',
+                        site,
+                        reply.error.reason,
+                    )
                     heard[site] = now - silence
             lost = [site for site in serving.sites if now - heard[site] >= silence]
             for site in lost:
@@ -242,7 +304,8 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
                     serving.stop()
                     raise Error(
                         f'site "{site}" has been away for {patience:.0f} s: the run is given up\n'
-                        "  with `state` in the run config it can be continued; in a simulation every "
+                        "  with `state` in the run config it can be continued; in a simulation "
+                        "every "
                         "site needs a CPU of its own as long as the run lasts: --federation-config "
                         f"'num-supernodes={len(serving.sites)} client-resources-num-cpus=1 "
                         f"init-args-num-cpus={len(serving.sites)}'"
@@ -290,13 +353,23 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                     continue
                 moved = True
                 if reply.has_error():
-                    log(WARNING, 'consilience: the node of the site "%s" is gone (%s): it is looked for', serving.sites[place], reply.error.reason)
+                    log(
+                        WARNING,
+                        'consilience: the node of the site "%s" is gone (%s): it is looked for',
+                        serving.sites[place],
+                        reply.error.reason,
+                    )
                     lost[place] = now
                     serving.lost(place, str(reply.error.reason))
                     continue
                 told = _told(reply)
                 if trouble := told.get("trouble"):
-                    log(WARNING, 'consilience: site "%s" takes no part: %s', serving.sites[place], trouble)
+                    log(
+                        WARNING,
+                        'consilience: site "%s" takes no part: %s',
+                        serving.sites[place],
+                        trouble,
+                    )
                 if result is None and "letter" in told:
                     try:
                         serving.deliver(place, bytes(told["letter"]))
@@ -306,7 +379,9 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                     raise Refused(f'site "{serving.sites[place]}" takes no part: {trouble}')
             for place, since in list(lost.items()):
                 if now - since > patience:
-                    raise Error(f'site "{serving.sites[place]}" has been away for {patience:.0f} s: the run is given up')
+                    raise Error(
+                        f'site "{serving.sites[place]}" has been away for {patience:.0f} s: the run is given up'
+                    )
             if lost:
                 for site in nodes.find([serving.sites[place] for place in lost]):
                     if lost.pop(serving.sites.index(site), None) is not None:

@@ -1,15 +1,13 @@
-"""Sample a model that is written in JAX: a log-density of rows, compiled once, vectorised over clients.
+"""Sample a model that is written in JAX: a log-density of rows, compiled once, vectorised over
+clients.
 
->>> import jax.numpy as jnp, numpy as np, consilience.jax
->>> def log_density(parameters, row):
-...     x, y = row
-...     return -0.5 * (y - parameters["slope"] * x - parameters["level"]) ** 2
->>> rng = np.random.default_rng(1)
->>> x = {"basel": rng.normal(size=40), "zurich": rng.normal(size=30)}
->>> data = {site: (x, 1.0 + 2.0 * x + rng.normal(size=len(x))) for site, x in x.items()}
->>> model = consilience.jax.Model(log_density, {"level": 0.0, "slope": 0.0}, data)
->>> result = consilience.sample(model, sampler="vr-fald*", step=1e-3, batch=8, prior=10.0, iterations=2000, seed=1, progress=False)
->>> result.parameters, model.tree(result.draws.mean((0, 1)))["slope"].shape
+>>> import jax.numpy as jnp, numpy as np, consilience.jax >>> def log_density(parameters, row): ...
+x, y = row ... return -0.5 * (y - parameters["slope"] * x - parameters["level"]) ** 2 >>> rng =
+np.random.default_rng(1) >>> x = {"basel": rng.normal(size=40), "zurich": rng.normal(size=30)} >>>
+data = {site: (x, 1.0 + 2.0 * x + rng.normal(size=len(x))) for site, x in x.items()} >>> model =
+consilience.jax.Model(log_density, {"level": 0.0, "slope": 0.0}, data) >>> result =
+consilience.sample(model, sampler="vr-fald*", step=1e-3, batch=8, prior=10.0, iterations=2000,
+seed=1, progress=False) >>> result.parameters, model.tree(result.draws.mean((0, 1)))["slope"].shape
 (['level', 'slope'], ())
 """
 
@@ -29,22 +27,32 @@ __all__ = ["Model"]
 
 
 class Model:
-    """A log-density of single rows as a model: the potential of a client is minus its sum over the client's rows.
+    """A log-density of single rows as a model: the potential of a client is minus its sum over the
+    client's rows.
 
-    It is differentiated, vectorised over rows and clients, and compiled once for each size of minibatches. Gradients have 32 bits, as JAX has, or 64 where ``jax_enable_x64`` is set when the model is made
-    (``dtype`` says which); chains have 64. Chains start at the given parameters.
+    It is differentiated, vectorised over rows and clients, and compiled once for each size of
+    minibatches. Gradients have 32 bits, as JAX has, or 64 where ``jax_enable_x64`` is set when the
+    model is made (``dtype`` says which); chains have 64. Chains start at the given parameters.
 
     Args:
-        log_density: of parameters and one row, up to a constant: the log-likelihood of the row, without the prior. It must be traceable by JAX.
-        parameters: where chains start, as any tree of arrays that JAX knows.
-        data: each client's rows, as any tree of arrays of which the first axis counts rows; all trees are alike.
-        chunk: at most so many rows at a time where all rows of a client are wanted.
+        log_density: of parameters and one row, up to a constant: the log-likelihood of the row,
+        without the prior. It must be traceable by JAX. parameters: where chains start, as any tree
+        of arrays that JAX knows. data: each client's rows, as any tree of arrays of which the first
+        axis counts rows; all trees are alike. chunk: at most so many rows at a time where all rows
+        of a client are wanted.
     """
 
     #: It gives differences itself, so as to say a common point of reference once.
     differences = True
 
-    def __init__(self, log_density: Callable[[Any, Any], Any], parameters: Any, data: Mapping[str, Any], *, chunk: int = 512) -> None:
+    def __init__(
+        self,
+        log_density: Callable[[Any, Any], Any],
+        parameters: Any,
+        data: Mapping[str, Any],
+        *,
+        chunk: int = 512,
+    ) -> None:
         import jax
         import jax.numpy as jnp
         from jax.flatten_util import ravel_pytree
@@ -64,18 +72,27 @@ class Model:
         self._first = np.cumsum([0, *self.rows.values()])
         self._chunk = min(chunk, max(self.rows.values(), default=1))
         # Integers stay what they are: labels, or places in a table.
-        stacked = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *data.values())
+        stacked = jax.tree.map(
+            lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *data.values()
+        )
         rows_of_all = jax.tree.map(jnp.asarray, stacked)
 
         def potential(point: Any, these: Any, weights: Any) -> Any:
             tree = self._unravel(point)
-            each = jax.vmap(lambda row: log_density(tree, row))(jax.tree.map(lambda leaf: leaf[these], rows_of_all))
+            each = jax.vmap(lambda row: log_density(tree, row))(
+                jax.tree.map(lambda leaf: leaf[these], rows_of_all)
+            )
             # A padded row counts nothing, even where it is infinite.
             return -jnp.sum(jnp.where(weights, each, 0.0))
 
-        one = jax.eval_shape(log_density, as_floats, jax.tree.map(lambda leaf: leaf[0], rows_of_all))
+        one = jax.eval_shape(
+            log_density, as_floats, jax.tree.map(lambda leaf: leaf[0], rows_of_all)
+        )
         if getattr(one, "shape", None) != ():
-            raise DataError(f"the log-density of one row is {one}, which is no number\n  sum over what the row has, and return one number")
+            raise DataError(
+                f"the log-density of one row is {one}, which is no number\n  sum over what the "
+                f"row has, and return one number"
+            )
         gradient = jax.grad(potential)
         self._alone = jax.jit(gradient)
         self._stacked = jax.jit(jax.vmap(gradient))
@@ -122,7 +139,10 @@ def _length(site: str, rows: Any) -> int:
 
     lengths = {np.shape(leaf)[0] if np.ndim(leaf) else None for leaf in jax.tree.leaves(rows)}
     if len(lengths) != 1 or None in lengths:
-        raise DataError(f"client {site!r} has arrays of unequal lengths\n  the first axis of every array counts rows")
+        raise DataError(
+            f"client {site!r} has arrays of unequal lengths\n  the first axis of every array "
+            f"counts rows"
+        )
     return int(lengths.pop() or 0)
 
 
@@ -133,5 +153,9 @@ def _names(tree: Any) -> list[str]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "x"
         places = product(*map(range, leaf.shape)) if leaf.ndim else None
-        names += [name] if places is None else [f"{name}[{','.join(map(str, place))}]" for place in places]
+        names += (
+            [name]
+            if places is None
+            else [f"{name}[{','.join(map(str, place))}]" for place in places]
+        )
     return names

@@ -1,6 +1,7 @@
 """Measure draws: have the chains converged, how much do they say, how far are they from the truth.
 
-Draws are arrays of chain, draw and parameter (``result.draws``), or of chain and draw for one scalar.
+Draws are arrays of chain, draw and parameter (``result.draws``), or of chain and draw for one
+scalar.
 
 >>> import numpy as np
 >>> from consilience import measures
@@ -51,7 +52,9 @@ def mcse_sd(draws: npt.ArrayLike) -> Floats:
 
 
 def w2(left: npt.ArrayLike, right: npt.ArrayLike) -> float:
-    """Exact 2-Wasserstein distance between two samples of equally many points, one a row: memory n², time up to n³.
+    """Exact 2-Wasserstein distance between two samples of equally many points, one a row: memory
+    n²,
+    time up to n³.
 
     >>> w2([[0.0, 0.0]], [[3.0, 4.0]])
     5.0
@@ -59,7 +62,9 @@ def w2(left: npt.ArrayLike, right: npt.ArrayLike) -> float:
     return _consilience.distance("w2", _points(left), _points(right))
 
 
-def sliced_w2(left: npt.ArrayLike, right: npt.ArrayLike, directions: int = 100, seed: int = 1) -> float:
+def sliced_w2(
+    left: npt.ArrayLike, right: npt.ArrayLike, directions: int = 100, seed: int = 1
+) -> float:
     """Sliced 2-Wasserstein distance, for samples too large to pair off."""
     return _consilience.distance("sliced_w2", _points(left), _points(right), directions, seed)
 
@@ -74,7 +79,10 @@ def _of(name: str, draws: npt.ArrayLike) -> Floats:
     if array.ndim == 2:
         array = array[:, :, np.newaxis]
     if array.ndim != 3:
-        raise DataError(f"draws have {array.ndim} dimensions\n  give chain, draw and parameter, or chain and draw of one scalar")
+        raise DataError(
+            f"draws have {array.ndim} dimensions\n  give chain, draw and parameter, or chain and "
+            f"draw of one scalar"
+        )
     return _consilience.measured(name, array)
 
 
@@ -83,5 +91,8 @@ def _points(points: npt.ArrayLike) -> Floats:
     if array.ndim == 3:
         array = array.reshape(-1, array.shape[2])  # the draws of all chains
     if array.ndim != 2:
-        raise DataError(f"points have {array.ndim} dimensions\n  give one point a row, or chain, draw and parameter")
+        raise DataError(
+            f"points have {array.ndim} dimensions\n  give one point a row, or chain, draw and "
+            f"parameter"
+        )
     return array

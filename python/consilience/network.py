@@ -1,17 +1,16 @@
-"""Serve a run to sites elsewhere, and join one: over our own encrypted streams, or by a post that somebody else carries.
+"""Serve a run to sites elsewhere, and join one: over our own encrypted streams, or by a post that
+somebody else carries.
 
-Over our own streams, the server issues an :class:`Invitation` to every site: where it is, the authority that vouches for it in this run alone, and a secret ticket. Hand each site its own.
+Over our own streams, the server issues an :class:`Invitation` to every site: where it is, the
+authority that vouches for it in this run alone, and a secret ticket. Hand each site its own.
 
->>> import threading
->>> from consilience import network
->>> config = {"seeds": "simulation", "target": {"model": "gaussian"}, "sampler": {"name": "lmc", "step": 0.1}, "run": {"iterations": 50, "chains": 1},
-...           "client": [{"name": "a", "mean": [0.0], "precision": [[1.0]]}, {"name": "b", "mean": [3.0], "precision": [[2.0]]}]}
->>> with network.serve(config, host="127.0.0.1") as serving:
-...     sites = [threading.Thread(target=network.join, args=(i,), kwargs={"allow_simulation_seeds": True}) for i in serving.invitations.values()]
-...     for site in sites: site.start()
-...     result = serving.result()
->>> result.draws.shape
-(1, 45, 1)
+>>> import threading >>> from consilience import network >>> config = {"seeds": "simulation",
+"target": {"model": "gaussian"}, "sampler": {"name": "lmc", "step": 0.1}, "run": {"iterations": 50,
+"chains": 1}, ... "client": [{"name": "a", "mean": [0.0], "precision": [[1.0]]}, {"name": "b",
+"mean": [3.0], "precision": [[2.0]]}]} >>> with network.serve(config, host="127.0.0.1") as serving:
+... sites = [threading.Thread(target=network.join, args=(i,), kwargs={"allow_simulation_seeds":
+True}) for i in serving.invitations.values()] ... for site in sites: site.start() ... result =
+serving.result() >>> result.draws.shape (1, 45, 1)
 
 By post, whoever carries messages brings a site what waits for it, and brings back what it answers:
 
@@ -54,7 +53,8 @@ class _Builtin:
         return "consilience.network.BUILTIN"
 
 
-#: In place of a site's rows, where the config names built-in data: its part of it, to try things out.
+#: In place of a site's rows, where the config names built-in data: its part of it, to try things
+#: out.
 BUILTIN = _Builtin()
 
 
@@ -88,7 +88,9 @@ class Serving:
         #: The sites, in the order of the config.
         self.sites: list[str] = serving.sites
         #: What each site is handed; empty by post.
-        self.invitations: dict[str, Invitation] = {i.site: i for i in map(Invitation.from_json, serving.invitations)}
+        self.invitations: dict[str, Invitation] = {
+            i.site: i for i in map(Invitation.from_json, serving.invitations)
+        }
         self._result: Result | None = None
 
     def poll(self, seconds: float = 0.0) -> Result | None:
@@ -126,7 +128,9 @@ class Serving:
         return self._serving.collect(site)
 
     def deliver(self, site: int, letter: bytes) -> None:
-        """By post: deliver what a site answered. A letter that makes no sense raises ``Refused``; the run goes on, and asks again."""
+        """By post: deliver what a site answered. A letter that makes no sense raises ``Refused``;
+        the run goes on, and asks again.
+        """
         self._serving.deliver(site, letter)
 
     def lost(self, site: int, why: str) -> None:
@@ -136,7 +140,12 @@ class Serving:
     def __enter__(self) -> "Serving":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
 
@@ -153,11 +162,11 @@ def serve(
     """Serve a run. The server has no rows: a client of the config may be no more than a name.
 
     Args:
-        config: as :func:`consilience.sample` takes it; ``**settings`` change it.
-        host: under which name or address the sites find the server; without it the run is served by post.
-        listen, port: where it listens; port 0 takes any that is free.
-        state: a folder in which the run is kept, so that a server that dies goes on where it was.
-        deadline: how many seconds nothing may go forward before the run is given up.
+        config: as :func:`consilience.sample` takes it; ``**settings`` change it. host: under which
+        name or address the sites find the server; without it the run is served by post. listen,
+        port: where it listens; port 0 takes any that is free. state: a folder in which the run is
+        kept, so that a server that dies goes on where it was. deadline: how many seconds nothing
+        may go forward before the run is given up.
     """
     stated, _ = stated_of(None, None, config, settings)
     return Serving(_consilience.serve_run(stated, now(), host, listen, port, state, deadline))
@@ -172,7 +181,9 @@ class _Bringing(NamedTuple):
     allows_simulation: bool
 
 
-def _bringing(site: str, rows: Any, state: str | os.PathLike[str] | None, allow_simulation_seeds: bool) -> _Bringing:
+def _bringing(
+    site: str, rows: Any, state: str | os.PathLike[str] | None, allow_simulation_seeds: bool
+) -> _Bringing:
     file = os.fspath(rows) if isinstance(rows, (str, os.PathLike)) else None
     text = None if rows is None or rows is BUILTIN or file is not None else _csv(rows, site)
     kept = None if state is None else os.fspath(state)
@@ -205,14 +216,22 @@ class Site:
         site: its name in the server's config.
         rows: its rows: a file, any table that :func:`consilience.sample` takes, or :data:`BUILTIN`;
             ``None``: they stand in the config.
-        state: a folder in which it keeps what the next letter needs. With one, a site may be made anew for every letter; without, it must live as long as the run.
-        allow_simulation_seeds: whether the server may know the site's noise. Never in earnest.
+        state: a folder in which it keeps what the next letter needs. With one, a site may be made
+        anew for every letter; without, it must live as long as the run. allow_simulation_seeds:
+        whether the server may know the site's noise. Never in earnest.
     """
 
     def __init__(
-        self, site: str, rows: Any = None, *, state: str | os.PathLike[str] | None = None, allow_simulation_seeds: bool = False
+        self,
+        site: str,
+        rows: Any = None,
+        *,
+        state: str | os.PathLike[str] | None = None,
+        allow_simulation_seeds: bool = False,
     ) -> None:
-        self._site = _consilience.Correspondent(_bringing(site, rows, state, allow_simulation_seeds))
+        self._site = _consilience.Correspondent(
+            _bringing(site, rows, state, allow_simulation_seeds)
+        )
         #: Whether the run is over, and if so whether it came to its end.
         self.over: bool | None = None
         #: Why the site takes no part, if so; the server is told.
@@ -232,8 +251,14 @@ def join(
     allow_simulation_seeds: bool = False,
     patience: float | None = None,
 ) -> bool:
-    """Take part in a run, to its end. It comes back by itself when the connection is lost; with ``state`` also after it was killed and is started again.
+    """Take part in a run, to its end. It comes back by itself when the connection is lost; with
+    ``state`` also after it was killed and is started again.
 
-    Returns whether the run came to its end. ``patience`` is how many seconds to look for a server that is away; without it, for ever.
+    Returns whether the run came to its end. ``patience`` is how many seconds to look for a server
+    that is away; without it, for ever.
     """
-    return _consilience.join_run(_bringing(invitation.site, rows, state, allow_simulation_seeds), invitation.to_json(), patience)
+    return _consilience.join_run(
+        _bringing(invitation.site, rows, state, allow_simulation_seeds),
+        invitation.to_json(),
+        patience,
+    )

@@ -14,7 +14,12 @@ def command():
     """Run the command and give back what it prints."""
 
     def run(*arguments, cwd=None):
-        done = subprocess.run([os.environ["CONSILIENCE"], *map(str, arguments)], cwd=cwd, capture_output=True, text=True)
+        done = subprocess.run(
+            [os.environ["CONSILIENCE"], *map(str, arguments)],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -27,7 +32,11 @@ def chapter():
 
     def run(library):
         path = pathlib.Path(__file__).parents[2] / "docs/src/own-model.md"
-        blocks = [block for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL) if block.startswith(f"import {library}")]
+        blocks = [
+            block
+            for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+            if block.startswith(f"import {library}")
+        ]
         assert len(blocks) == 1
         shown = {"__name__": "example"}
         exec(compile(blocks[0], str(path), "exec"), shown)
@@ -38,7 +47,9 @@ def chapter():
 
 @pytest.fixture(autouse=True)
 def ctrl_c_is_heard():
-    """A shell that starts the tests in the background tells them to ignore Ctrl-C, and Python would obey."""
+    """A shell that starts the tests in the background tells them to ignore Ctrl-C, and Python would
+    obey.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

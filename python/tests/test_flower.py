@@ -1,4 +1,6 @@
-"""Chains on Flower, simulated and deployed with TLS and registered nodes, are those of `sample`, bit for bit; a node that goes and comes back changes nothing."""
+"""Chains on Flower, simulated and deployed with TLS and registered nodes, are those of `sample`,
+bit for bit; a node that goes and comes back changes nothing.
+"""
 
 import json
 import os
@@ -38,7 +40,14 @@ SAMPLERS = [
 
 def config_of(sampler, iterations=12):
     clients = [{"name": name, **client} for name, client in SITES.items()]
-    return {"seed": 3, "seeds": "simulation", "target": {"model": "gaussian"}, "client": clients, "sampler": sampler, "run": {"chains": 1, "iterations": iterations}}
+    return {
+        "seed": 3,
+        "seeds": "simulation",
+        "target": {"model": "gaussian"},
+        "client": clients,
+        "sampler": sampler,
+        "run": {"chains": 1, "iterations": iterations},
+    }
 
 
 def free_port():
@@ -48,7 +57,9 @@ def free_port():
 
 
 class Flower:
-    """Processes of one deployment, all under one folder. With certificates it speaks TLS, and nodes are known by their keys."""
+    """Processes of one deployment, all under one folder. With certificates it speaks TLS, and nodes
+    are known by their keys.
+    """
 
     def __init__(self, folder, certificates=None):
         self.folder, self.port, self.processes, self.killed = folder, free_port(), [], []
@@ -65,34 +76,100 @@ class Flower:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         (folder / "home").mkdir()
-        trusted = f'root-certificates = "{self.server}/ca.pem"' if self.server else "insecure = true"
+        trusted = (
+            f'root-certificates = "{self.server}/ca.pem"' if self.server else "insecure = true"
+        )
         text = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trusted}\n'
         (folder / "home" / "config.toml").write_text(text)
 
     def start(self, name, *arguments):
         log = (self.folder / f"{name}.log").open("ab")
-        process = subprocess.Popen([BIN / arguments[0], *arguments[1:]], env=self.env, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [BIN / arguments[0], *arguments[1:]],
+            env=self.env,
+            cwd=self.folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
         self.processes.append(process)
         return process
 
     def link(self, *more):
-        papers = {"--ssl-ca-certfile": "ca.pem", "--ssl-certfile": "cert.pem", "--ssl-keyfile": "key.pem"}
-        safety = [part for flag, file in papers.items() for part in (flag, self.server / file)] + ["--enable-supernode-auth"] if self.server else ["--insecure"]
-        self.start("superlink", "flower-superlink", *safety, "--host", "127.0.0.1", "--port", str(self.port), "--disable-runtime-dependency-installation", *more)
-        self.until(lambda: not socket.socket().connect_ex(("127.0.0.1", self.port)), "the SuperLink listens")
+        papers = {
+            "--ssl-ca-certfile": "ca.pem",
+            "--ssl-certfile": "cert.pem",
+            "--ssl-keyfile": "key.pem",
+        }
+        safety = (
+            [part for flag, file in papers.items() for part in (flag, self.server / file)]
+            + ["--enable-supernode-auth"]
+            if self.server
+            else ["--insecure"]
+        )
+        self.start(
+            "superlink",
+            "flower-superlink",
+            *safety,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--disable-runtime-dependency-installation",
+            *more,
+        )
+        self.until(
+            lambda: not socket.socket().connect_ex(("127.0.0.1", self.port)),
+            "the SuperLink listens",
+        )
 
     def register(self, site):
         """Make a node's key, and tell the SuperLink its public half."""
         key = ec.generate_private_key(ec.SECP384R1())
         private = self.folder / f"{site}.key"
-        private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()))
+        private.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.OpenSSH,
+                serialization.NoEncryption(),
+            )
+        )
         public = private.with_suffix(".pub")
-        public.write_bytes(key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH))
-        subprocess.run([BIN / "flwr", "supernode", "register", public, "here"], env=self.env, cwd=self.folder, check=True, capture_output=True)
+        public.write_bytes(
+            key.public_key().public_bytes(
+                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+            )
+        )
+        subprocess.run(
+            [BIN / "flwr", "supernode", "register", public, "here"],
+            env=self.env,
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+        )
 
     def node(self, site):
-        safety = ["--root-certificates", self.server / "ca.pem", "--auth-supernode-private-key", self.folder / f"{site}.key"] if self.server else ["--insecure"]
-        return self.start(site, "flower-supernode", *safety, "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()), "--node-config", f'site="{site}"')
+        safety = (
+            [
+                "--root-certificates",
+                self.server / "ca.pem",
+                "--auth-supernode-private-key",
+                self.folder / f"{site}.key",
+            ]
+            if self.server
+            else ["--insecure"]
+        )
+        return self.start(
+            site,
+            "flower-supernode",
+            *safety,
+            "--superlink",
+            f"127.0.0.1:{self.port}",
+            "--port",
+            str(free_port()),
+            "--node-config",
+            f'site="{site}"',
+        )
 
     def run(self, configs, *more):
         (self.folder / "configs.json").write_text(json.dumps(configs))
@@ -105,7 +182,11 @@ class Flower:
     def until(self, condition, what, seconds=240):
         end = time.monotonic() + seconds
         while not condition():
-            ended = [process.args[0].name for process in self.processes if process.poll() is not None and process not in self.killed]
+            ended = [
+                process.args[0].name
+                for process in self.processes
+                if process.poll() is not None and process not in self.killed
+            ]
             if condition():
                 return
             assert not ended, f"{what}: not before {ended} ended\n{self.logs()}"
@@ -113,7 +194,10 @@ class Flower:
             time.sleep(0.2)
 
     def logs(self):
-        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in sorted(self.folder.glob("*.log")))
+        return "\n".join(
+            f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}"
+            for file in sorted(self.folder.glob("*.log"))
+        )
 
     def end(self):
         for process in self.processes:
@@ -121,7 +205,9 @@ class Flower:
 
 
 def stop(process):
-    """The SuperNode says goodbye, since a registered one that does not is refused for a minute when it comes back; what it has started is killed in the middle of its work."""
+    """The SuperNode says goodbye, since a registered one that does not is refused for a minute when
+    it comes back; what it has started is killed in the middle of its work.
+    """
     process.terminate()
     process.wait(timeout=60)
     kill(process)
@@ -147,7 +233,9 @@ def flower(folder, certificates=None):
 
 
 def same(found, configs):
-    expected = [[c["sampler"]["name"], consilience.sample(config=c, progress=False).digest] for c in configs]
+    expected = [
+        [c["sampler"]["name"], consilience.sample(config=c, progress=False).digest] for c in configs
+    ]
     assert found == expected
 
 
@@ -156,14 +244,23 @@ def test_a_simulation_has_the_same_chains(tmp_path):
     configs = [config_of(sampler) for sampler in SAMPLERS]
     with flower(tmp_path) as deployment:
         deployment.link("--simulation")
-        more = ["--federation-config", "num-supernodes=3 client-resources-num-cpus=1", "--run-config", 'mode="message"']
+        more = [
+            "--federation-config",
+            "num-supernodes=3 client-resources-num-cpus=1",
+            "--run-config",
+            'mode="message"',
+        ]
         deployment.run(configs, *more)
         deployment.until(lambda: len(deployment.digests()) == len(configs), "all samplers are done")
         same(deployment.digests(), configs)
 
 
-def test_a_deployment_with_tls_and_registered_nodes_has_the_same_chains_and_a_node_comes_back(tmp_path, command):
-    configs = [config_of(sampler, 300) for sampler in SAMPLERS] + [config_of({"name": "qlsd", "step": 0.01}, 1_500)]
+def test_a_deployment_with_tls_and_registered_nodes_has_the_same_chains_and_a_node_comes_back(
+    tmp_path, command
+):
+    configs = [config_of(sampler, 300) for sampler in SAMPLERS] + [
+        config_of({"name": "qlsd", "step": 0.01}, 1_500)
+    ]
     command("certs", "papers", "--sites", ",".join(SITES), cwd=tmp_path)
     with flower(tmp_path, tmp_path / "papers") as deployment:
         deployment.link()
@@ -171,9 +268,14 @@ def test_a_deployment_with_tls_and_registered_nodes_has_the_same_chains_and_a_no
             deployment.register(site)
         nodes = {site: deployment.node(site) for site in SITES}
         deployment.run(configs)
-        deployment.until(lambda: len(deployment.digests()) == len(SAMPLERS), "four samplers are done")
+        deployment.until(
+            lambda: len(deployment.digests()) == len(SAMPLERS), "four samplers are done"
+        )
         # The last one takes a while: stop a site in the middle of it, and start it again.
-        deployment.until(lambda: len(list((tmp_path / "state").glob("*/*/chain-1"))) >= 3 * len(configs), "the last run has begun")
+        deployment.until(
+            lambda: len(list((tmp_path / "state").glob("*/*/chain-1"))) >= 3 * len(configs),
+            "the last run has begun",
+        )
         deployment.killed.append(nodes["east"])
         stop(nodes["east"])
         deployment.node("east")
@@ -194,7 +296,9 @@ def started_with(variable, value):
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Flower leaves a SuperLink behind")
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="Flower leaves a SuperLink behind"
+)
 def test_the_example_runs_as_its_readme_says_offline_and_converges(tmp_path, command):
     pytest.importorskip("ray", reason="Flower's simulation is not installed")
     readme = (ROOT / "examples/flower/README.md").read_text()
@@ -205,7 +309,12 @@ def test_the_example_runs_as_its_readme_says_offline_and_converges(tmp_path, com
     shutil.copytree(ROOT / "examples/flower", tmp_path / "examples/flower")
     (tmp_path / "bin").mkdir()
     installed = tmp_path / "bin/consilience"  # as pip makes it
-    lines = [f"#!{sys.executable}", "import sys", "from consilience.__main__ import main", "sys.exit(main())"]
+    lines = [
+        f"#!{sys.executable}",
+        "import sys",
+        "from consilience.__main__ import main",
+        "sys.exit(main())",
+    ]
     installed.write_text("\n".join(lines))
     installed.chmod(0o755)
     home = tmp_path / "home"
@@ -225,7 +334,9 @@ def test_the_example_runs_as_its_readme_says_offline_and_converges(tmp_path, com
     }
     try:
         shell = ["bash", "-e", "-c", script]
-        done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(
+            shell, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900
+        )
         logs = [file.read_text(errors="replace")[-3000:] for file in home.glob("**/*.log")]
         assert done.returncode == 0, "\n".join([done.stdout[-6000:], done.stderr[-3000:], *logs])
     finally:

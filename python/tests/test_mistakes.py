@@ -1,4 +1,6 @@
-"""Mistakes get a message with the site, the column and the right word; what an answer lacks is warned of."""
+"""Mistakes get a message with the site, the column and the right word; what an answer lacks is
+warned of.
+"""
 
 import copy
 import datetime

@@ -42,18 +42,26 @@ def test_the_same_chains_over_streams_and_by_post(sampler, tmp_path):
 
     with network.serve(config, host="localhost", listen="127.0.0.1") as serving:
         ends = []
-        join = lambda i: ends.append(network.join(i, SITES[i.site], allow_simulation_seeds=True))  # noqa: E731
+        # noqa: E731
+        join = lambda i: ends.append(network.join(i, SITES[i.site], allow_simulation_seeds=True))
         threads = [threading.Thread(target=join, args=(i,)) for i in serving.invitations.values()]
         for thread in threads:
             thread.start()
         streamed = serving.result()
         for thread in threads:
             thread.join()
-    assert ends == [True] * 3 and streamed.digest == expected.digest and streamed.bits == expected.bits
+    assert (
+        ends == [True] * 3 and streamed.digest == expected.digest and streamed.bits == expected.bits
+    )
 
     serving = network.serve(config)
-    forgets = sampler in ("qlsd++", "vr-fald*")  # all but what is on disk, as if every letter had a process of its own
-    wake = lambda name: network.Site(name, SITES[name], state=tmp_path if forgets else None, allow_simulation_seeds=True)  # noqa: E731
+    forgets = sampler in (
+        "qlsd++",
+        "vr-fald*",
+    )  # all but what is on disk, as if every letter had a process of its own
+    wake = lambda name: network.Site(
+        name, SITES[name], state=tmp_path if forgets else None, allow_simulation_seeds=True
+    )  # noqa: E731
     awake = {name: wake(name) for name in serving.sites}
     while (posted := serving.poll()) is None:
         for place, name in enumerate(serving.sites):
@@ -65,7 +73,7 @@ def test_the_same_chains_over_streams_and_by_post(sampler, tmp_path):
 def test_a_site_that_must_not_be_simulated_says_so_and_ends_the_run():
     serving = network.serve(config_of("lmc"))
     sites = [network.Site(name, SITES[name]) for name in serving.sites]
-    with pytest.raises(consilience.Error, match="seeds = \"simulation\""):
+    with pytest.raises(consilience.Error, match='seeds = "simulation"'):
         while serving.poll() is None:
             for place, site in enumerate(sites):
                 if (letter := serving.collect(place)) is not None:
@@ -117,7 +125,11 @@ def test_a_site_brings_no_built_in_rows_where_none_are_meant():
 
 
 def test_a_served_run_warns_too():
-    config = {"seeds": "simulation", "data": {"builtin": "heart-disease"}, "sampler": {"name": "lmc", "step": 0.001}}
+    config = {
+        "seeds": "simulation",
+        "data": {"builtin": "heart-disease"},
+        "sampler": {"name": "lmc", "step": 0.001},
+    }
     with pytest.warns(consilience.ConsilienceWarning) as raised:
         result = by_post(config | {"run": {"chains": 1, "iterations": 20}}, network.BUILTIN)
     assert [str(warning.message) for warning in raised] == result.warnings != []

@@ -1,4 +1,6 @@
-"""A result predicts raw rows as the command does, and outlives the session that made it: saved, loaded, pickled and copied."""
+"""A result predicts raw rows as the command does, and outlives the session that made it: saved,
+loaded, pickled and copied.
+"""
 
 import copy
 import json
@@ -24,7 +26,11 @@ def site(rows):
     dose, sex = rng.normal(70, 12, rows), rng.choice(["f", "m"], rows)
     ill = np.where(rng.random(rows) < 1 / (1 + np.exp(-(dose - 70) / 6)), "yes", "no")
     dose[rng.random(rows) < 0.1] = np.nan
-    return {"dose": dose, "sex": [None if rng.random() < 0.1 else str(s) for s in sex], "ill": [str(word) for word in ill]}
+    return {
+        "dose": dose,
+        "sex": [None if rng.random() < 0.1 else str(s) for s in sex],
+        "ill": [str(word) for word in ill],
+    }
 
 
 SITES = {"north": site(70), "south": site(50)}
@@ -54,9 +60,19 @@ def test_a_saved_result_predicts_by_the_command(command, tmp_path, result):
         (tmp_path / "rows.csv").write_text(as_csv(table))
         told = of_command(command, folder, tmp_path / "rows.csv")
         found = result.predict(table)
-        for ours, theirs in [("mean", "mean"), ("lower", "lower"), ("upper", "upper"), ("notes", "notes"), ("scores", "scores")]:
+        for ours, theirs in [
+            ("mean", "mean"),
+            ("lower", "lower"),
+            ("upper", "upper"),
+            ("notes", "notes"),
+            ("scores", "scores"),
+        ]:
             assert np.array_equal(getattr(found, ours), told[theirs]), (name, ours)
-        assert found.explained == "ill == yes" and found.scores["accuracy"] > 0.7 and len(found.notes) == 2
+        assert (
+            found.explained == "ill == yes"
+            and found.scores["accuracy"] > 0.7
+            and len(found.notes) == 2
+        )
 
 
 def test_the_probabilities_are_those_of_the_coding(result):
@@ -66,7 +82,13 @@ def test_the_probabilities_are_those_of_the_coding(result):
     words = sum((table["sex"] for table in SITES.values()), [])
     common = max(["f", "m"], key=words.count)
     (other,) = {"f", "m"} - {common}
-    assert set(result.parameters) == {"intercept", "dose", "dose: missing", f"sex: {other}", "sex: missing"}
+    assert set(result.parameters) == {
+        "intercept",
+        "dose",
+        "dose: missing",
+        f"sex: {other}",
+        "sex: missing",
+    }
     table = SITES["north"]
     columns = {
         "intercept": np.ones(70),
@@ -82,7 +104,9 @@ def test_the_probabilities_are_those_of_the_coding(result):
     assert np.allclose(found.lower, np.quantile(chance, 0.055, axis=1), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("made", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "made", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"]
+)
 def test_every_kind_of_table_is_predicted_alike(result, made):
     table = {name: column for name, column in SITES["south"].items() if name != "ill"}
     found = result.predict(made(table))
@@ -122,7 +146,10 @@ def test_plain_numbers_stay_plain_numbers(command, tmp_path):
     chance = 1 / (1 + np.exp(-result.draws.reshape(-1, 2) @ [[1.0, 1.0], [0.5, -2.0]]))
     assert np.allclose(found.mean, chance.mean(0), rtol=0, atol=1e-12)
     (tmp_path / "new.csv").write_text("x\n0.5\n-2\n")
-    assert of_command(command, result.save(tmp_path / "run"), tmp_path / "new.csv")["mean"] == found.mean.tolist()
+    assert (
+        of_command(command, result.save(tmp_path / "run"), tmp_path / "new.csv")["mean"]
+        == found.mean.tolist()
+    )
 
 
 def test_classes_have_a_column_each():
@@ -145,14 +172,30 @@ def test_results_are_saved_loaded_pickled_and_copied(tmp_path, result):
         assert other == result and hash(other) == hash(result) and other is not result, way
         assert other.digest == result.digest and np.array_equal(other.draws, result.draws), way
         assert repr(other) == repr(result) and repr(other.summary()) == repr(result.summary()), way
-        assert all(np.array_equal(values, other.sample_stats[name]) for name, values in result.sample_stats.items()), way
+        assert all(
+            np.array_equal(values, other.sample_stats[name])
+            for name, values in result.sample_stats.items()
+        ), way
         assert np.array_equal(other.predict(rows).mean, result.predict(rows).mean), way
         assert not other.draws.flags.writeable, way
     others["pickled"].save(tmp_path / "again")
-    files = ["config.toml", "encoding.json", "judged.json", "ledger.json", "log.txt", "run.json", "report.html"]
+    files = [
+        "config.toml",
+        "encoding.json",
+        "judged.json",
+        "ledger.json",
+        "log.txt",
+        "run.json",
+        "report.html",
+    ]
     for file in files:
-        assert (tmp_path / "again" / file).read_text() == (tmp_path / "run" / file).read_text(), file
-    assert result != consilience.sample(FORMULA, SITES, **QUICK | dict(seed=4)) and result != "another thing"
+        assert (tmp_path / "again" / file).read_text() == (tmp_path / "run" / file).read_text(), (
+            file
+        )
+    assert (
+        result != consilience.sample(FORMULA, SITES, **QUICK | dict(seed=4))
+        and result != "another thing"
+    )
     with pytest.raises(consilience.Error, match="no run directory"):
         consilience.load(tmp_path)
 
@@ -163,5 +206,9 @@ def test_an_older_folder_is_refused(tmp_path, result):
     with pytest.raises(consilience.Error, match="does not say how its columns were coded"):
         consilience.load(folder).predict(SITES["north"])
     (tmp_path / "rows.csv").write_text(as_csv(SITES["north"]))
-    done = subprocess.run([os.environ["CONSILIENCE"], "predict", folder, "--data", tmp_path / "rows.csv"], capture_output=True, text=True)
+    done = subprocess.run(
+        [os.environ["CONSILIENCE"], "predict", folder, "--data", tmp_path / "rows.csv"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and "does not say how its columns were coded" in done.stderr

@@ -59,10 +59,15 @@ def groups_of(idata):
 
 
 def summarise(idata):
-    """All numbers of the printed table, unrounded: as they are in ArviZ 1.x; in 0.x, intervals and tails have other definitions and are asked for."""
+    """All numbers of the printed table, unrounded: as they are in ArviZ 1.x; in 0.x, intervals and
+    tails have other definitions and are asked for.
+    """
     if CURRENT:
         return az.summary(idata, round_to="none")
-    funcs = {"eti89_lb": lambda x: np.quantile(x, 0.055), "eti89_ub": lambda x: np.quantile(x, 0.945)}
+    funcs = {
+        "eti89_lb": lambda x: np.quantile(x, 0.055),
+        "eti89_ub": lambda x: np.quantile(x, 0.945),
+    }
     table = az.summary(idata, round_to="none", stat_funcs=funcs)
     tails = [az.ess(idata, method="quantile", prob=prob) for prob in (1 - 0.89, 0.89)]
     table["ess_tail"] = [min(float(tail[name]) for tail in tails) for name in table.index]
@@ -103,7 +108,9 @@ def test_the_summary_of_arviz_is_the_printed_one(main_job):
     assert len(table) == 22 and "sex: male" in table
     ours = summarise(open_store(path / "draws.zarr"))
     pooled = summarise(open_store(path / "reference.zarr"))
-    table = {name.replace("/", "_"): numbers for name, numbers in table.items()}  # a slash would make it a path
+    table = {
+        name.replace("/", "_"): numbers for name, numbers in table.items()
+    }  # a slash would make it a path
     assert list(ours.index) == list(pooled.index) and sorted(ours.index) == sorted(table)
     for name, numbers in table.items():
         assert numbers[:7] == printed(ours, name), name
@@ -127,15 +134,31 @@ def test_dimensions_statistics_and_attributes(sites):
     assert np.allclose(means, answer["mean"], rtol=0, atol=1e-12)
 
     stats = idata.sample_stats
-    assert set(stats.data_vars) == {"lp", "iteration", "bits_up", "bits_down", "gradients", "participants"}
+    assert set(stats.data_vars) == {
+        "lp",
+        "iteration",
+        "bits_up",
+        "bits_down",
+        "gradients",
+        "participants",
+    }
     assert stats["iteration"].values[0].tolist() == list(range(201, 2001))
     assert (stats["participants"].values == 2).all()
     assert stats["bits_up"].values[:, -1].sum() == answer["bits"]["up"]
     assert (np.diff(stats["bits_down"].values) > 0).all()
     theta = np.stack([idata.posterior[name].values for name in ["intercept", "x1", "x2"]], axis=-1)
-    rows = np.array([row for line in SITES.splitlines() if line.startswith("rows") for row in json.loads(line.split("=")[1])])
+    rows = np.array(
+        [
+            row
+            for line in SITES.splitlines()
+            if line.startswith("rows")
+            for row in json.loads(line.split("=")[1])
+        ]
+    )
     predictor = theta @ np.column_stack([np.ones(len(rows)), rows[:, :2]]).T
-    log_density = (rows[:, 2] * predictor - np.logaddexp(0, predictor)).sum(-1) - (theta**2).sum(-1) / 12.5
+    log_density = (rows[:, 2] * predictor - np.logaddexp(0, predictor)).sum(-1) - (theta**2).sum(
+        -1
+    ) / 12.5
     assert np.allclose(stats["lp"].values, log_density, rtol=0, atol=1e-9)
 
     attributes = idata.posterior.attrs
@@ -151,7 +174,9 @@ def test_predictions_are_those_of_the_draws(sites):
     (path.parent / "new.csv").write_text("x2,x1\n" + "".join(f"{b},{a}\n" for a, b in new))
     answer = json.loads(consilience("predict", path, "--data", path.parent / "new.csv", "--json"))
     posterior = open_store(path / "draws.zarr").posterior
-    theta = np.stack([posterior[name].values.ravel() for name in ["intercept", "x1", "x2"]], axis=-1)
+    theta = np.stack(
+        [posterior[name].values.ravel() for name in ["intercept", "x1", "x2"]], axis=-1
+    )
     probability = 1 / (1 + np.exp(-theta @ np.column_stack([np.ones(2), new]).T))
     assert np.allclose(answer["mean"], probability.mean(0), rtol=0, atol=1e-10)
     assert np.allclose(answer["lower"], np.quantile(probability, 0.055, axis=0), rtol=0, atol=1e-10)
@@ -165,8 +190,12 @@ def test_many_parameters_are_one_variable_with_names(tmp_path):
     (tmp_path / "rows.csv").write_text("\n".join(rows))
     config = '[target]\nmodel = "isotropic"\n[[client]]\nfile = "rows.csv"\n[sampler]\nname = "lmc"\nstep = 0.05\n[run]\niterations = 60\n'
     (tmp_path / "run.toml").write_text(config)
-    answer = json.loads(consilience("run", tmp_path / "run.toml", "--out", tmp_path / "kept", "--json"))
+    answer = json.loads(
+        consilience("run", tmp_path / "run.toml", "--out", tmp_path / "kept", "--json")
+    )
     parameters = open_store(tmp_path / "kept" / "draws.zarr").posterior["parameters"]
     assert parameters.dims == ("chain", "draw", "parameter")
     assert parameters["parameter"].values.tolist() == answer["parameters"]
-    assert np.allclose(parameters.mean(["chain", "draw"]).values, answer["mean"], rtol=0, atol=1e-12)
+    assert np.allclose(
+        parameters.mean(["chain", "draw"]).values, answer["mean"], rtol=0, atol=1e-12
+    )

@@ -1,4 +1,6 @@
-"""The package samples the chains that the command samples, from every kind of table, and gives them to ArviZ."""
+"""The package samples the chains that the command samples, from every kind of table, and gives them
+to ArviZ.
+"""
 
 import hashlib
 import json
@@ -18,7 +20,11 @@ rng = np.random.default_rng(7)
 def site(rows):
     x = rng.normal(size=(rows, 2))
     chance = 1 / (1 + np.exp(-(x @ [1.0, -0.5] + 0.3)))
-    return {"dose": x[:, 0], "age": 60 + 10 * x[:, 1], "ill": (rng.random(rows) < chance).astype(float)}
+    return {
+        "dose": x[:, 0],
+        "age": 60 + 10 * x[:, 1],
+        "ill": (rng.random(rows) < chance).astype(float),
+    }
 
 
 SITES = {"north": site(60), "south": site(40)}
@@ -27,7 +33,9 @@ QUICK = dict(iterations=400, chains=2, progress=False)
 
 def as_csv(table):
     rows = zip(*(np.asarray(column).tolist() for column in table.values()))
-    return "\n".join([",".join(table), *(",".join(repr(cell) for cell in row) for row in rows)]) + "\n"
+    return (
+        "\n".join([",".join(table), *(",".join(repr(cell) for cell in row) for row in rows)]) + "\n"
+    )
 
 
 def answer_of(command, folder, text, tables):
@@ -45,11 +53,24 @@ def test_the_main_job_is_that_of_the_command(command, tmp_path):
     assert result.digest == told["digest"] == hashlib.sha256(result.draws.tobytes()).hexdigest()
     kept = json.loads((tmp_path / told["run_directory"] / "run.json").read_text())
     assert kept["digest"] == result.digest
-    assert result.parameters == told["parameters"] and [s["name"] for s in result.sites] == told["clients"]
+    assert (
+        result.parameters == told["parameters"]
+        and [s["name"] for s in result.sites] == told["clients"]
+    )
     assert result.bits == {"up": told["bits"]["up"], "down": told["bits"]["down"]}
-    assert result.ledger["up"] == told["bits"]["up_by_kind"] and result.ledger["down"] == told["bits"]["down_by_kind"]
+    assert (
+        result.ledger["up"] == told["bits"]["up_by_kind"]
+        and result.ledger["down"] == told["bits"]["down_by_kind"]
+    )
     summary = result.summary()
-    for ours, theirs in [("sd", "sd"), ("lower", "lower"), ("upper", "upper"), ("rhat", "rhat"), ("ess_bulk", "ess_bulk"), ("mcse_mean", "mcse_mean")]:
+    for ours, theirs in [
+        ("sd", "sd"),
+        ("lower", "lower"),
+        ("upper", "upper"),
+        ("rhat", "rhat"),
+        ("ess_bulk", "ess_bulk"),
+        ("mcse_mean", "mcse_mean"),
+    ]:
         assert np.array_equal(summary[ours], told[theirs]), ours
     assert result.config.startswith("seed = 5")
 
@@ -61,14 +82,28 @@ def test_the_same_rows_from_files_and_from_memory(command, tmp_path):
 
 
 def test_a_formula_from_files_and_from_memory(command, tmp_path):
-    gaps = {name: table | {"age": np.where(np.arange(len(table["age"])) % 7 == 0, np.nan, table["age"])} for name, table in SITES.items()}
-    words = {name: table | {"sex": np.where(np.arange(len(table["ill"])) % 3 == 0, "f", "m")} for name, table in gaps.items()}
+    gaps = {
+        name: table | {"age": np.where(np.arange(len(table["age"])) % 7 == 0, np.nan, table["age"])}
+        for name, table in SITES.items()
+    }
+    words = {
+        name: table | {"sex": np.where(np.arange(len(table["ill"])) % 3 == 0, "f", "m")}
+        for name, table in gaps.items()
+    }
     formula = "ill == 1 ~ dose + age + sex + site"
     text = f'seed = 3\n[target]\nformula = "{formula}"\n[[client]]\n[sampler]\nname = "qlsd"\n[run]\nchains = 2\niterations = 400\n'
-    files = {name: {key: ["NA" if cell != cell else cell for cell in np.asarray(column).tolist()] for key, column in table.items()} for name, table in words.items()}
+    files = {
+        name: {
+            key: ["NA" if cell != cell else cell for cell in np.asarray(column).tolist()]
+            for key, column in table.items()
+        }
+        for name, table in words.items()
+    }
     for name, table in files.items():
         rows = zip(*table.values())
-        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(table), *(",".join(str(c) for c in row) for row in rows)]) + "\n")
+        (tmp_path / f"{name}.csv").write_text(
+            "\n".join([",".join(table), *(",".join(str(c) for c in row) for row in rows)]) + "\n"
+        )
     clients = "".join(f'[[client]]\nname = "{name}"\nfile = "{name}.csv"\n' for name in words)
     (tmp_path / "run.toml").write_text(text.replace("[[client]]\n", clients))
     told = json.loads(command("run", "run.toml", "--json", cwd=tmp_path))
@@ -79,11 +114,18 @@ def test_a_formula_from_files_and_from_memory(command, tmp_path):
 
 def tables_of(kind):
     if kind == "structured":
-        return {name: np.rec.fromarrays(list(t.values()), names=list(t)) for name, t in SITES.items()}
+        return {
+            name: np.rec.fromarrays(list(t.values()), names=list(t)) for name, t in SITES.items()
+        }
     if kind == "pair":
-        return {name: (np.column_stack([t["dose"], t["age"]]), t["ill"]) for name, t in SITES.items()}
+        return {
+            name: (np.column_stack([t["dose"], t["age"]]), t["ill"]) for name, t in SITES.items()
+        }
     if kind == "strided":
-        return {name: {key: np.column_stack([column, column])[:, 0] for key, column in t.items()} for name, t in SITES.items()}
+        return {
+            name: {key: np.column_stack([column, column])[:, 0] for key, column in t.items()}
+            for name, t in SITES.items()
+        }
     library = pytest.importorskip({"arrow": "pyarrow", "stream": "pyarrow"}.get(kind, kind))
     if kind == "pandas":
         return {name: library.DataFrame(t) for name, t in SITES.items()}
@@ -104,25 +146,42 @@ class Stream:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
-@pytest.mark.parametrize("kind", ["structured", "pair", "strided", "pandas", "polars", "arrow", "stream"])
+@pytest.mark.parametrize(
+    "kind", ["structured", "pair", "strided", "pandas", "polars", "arrow", "stream"]
+)
 def test_every_kind_of_table_gives_the_same_chains(kind):
     plain = consilience.sample("logistic", SITES, seed=3, **QUICK)
     assert consilience.sample("logistic", tables_of(kind), seed=3, **QUICK).digest == plain.digest
 
 
 def test_words_of_pandas_and_polars_with_gaps():
-    plain = [{"y": np.array([0.5, 1.0, 2.0, 0.1]), "kind": ["a", None, "b", "a"]}, {"y": np.array([1.5, 0.3, 2.2]), "kind": ["b", "a", "a"]}]
+    plain = [
+        {"y": np.array([0.5, 1.0, 2.0, 0.1]), "kind": ["a", None, "b", "a"]},
+        {"y": np.array([1.5, 0.3, 2.2]), "kind": ["b", "a", "a"]},
+    ]
     expected = consilience.sample("y ~ kind", plain, noise_variance=1.0, seed=3, step=0.05, **QUICK)
     assert "kind: b" in expected.parameters
     for name in ["pandas", "polars"]:
         library = pytest.importorskip(name)
-        found = consilience.sample("y ~ kind", [library.DataFrame(table) for table in plain], noise_variance=1.0, seed=3, step=0.05, **QUICK)
+        found = consilience.sample(
+            "y ~ kind",
+            [library.DataFrame(table) for table in plain],
+            noise_variance=1.0,
+            seed=3,
+            step=0.05,
+            **QUICK,
+        )
         assert found.digest == expected.digest, name
 
 
 def test_gaussian_clients_and_their_exact_mean():
-    clients = {"a": {"mean": np.zeros(2), "precision": np.diag([2.0, 1.0])}, "b": {"mean": [3.0, 1.0], "covariance": np.eye(2)}}
-    result = consilience.sample("gaussian", clients, step=0.1, seed=3, iterations=6000, progress=False)
+    clients = {
+        "a": {"mean": np.zeros(2), "precision": np.diag([2.0, 1.0])},
+        "b": {"mean": [3.0, 1.0], "covariance": np.eye(2)},
+    }
+    result = consilience.sample(
+        "gaussian", clients, step=0.1, seed=3, iterations=6000, progress=False
+    )
     mean = result.draws.mean((0, 1))
     error = consilience.measures.mcse_mean(result.draws)
     assert np.all(np.abs(mean - [1.0, 0.5]) < 5 * error)  # 1e-6 false alarms
@@ -131,7 +190,10 @@ def test_gaussian_clients_and_their_exact_mean():
 def test_a_config_as_dictionary_text_and_file(tmp_path):
     text = consilience._consilience.HEART.replace("40_000", "600").replace("2_000", "60")
     (tmp_path / "run.toml").write_text(text)
-    digests = {consilience.sample(config=given, progress=False).digest for given in [text, tomllib.loads(text), tmp_path / "run.toml", str(tmp_path / "run.toml")]}
+    digests = {
+        consilience.sample(config=given, progress=False).digest
+        for given in [text, tomllib.loads(text), tmp_path / "run.toml", str(tmp_path / "run.toml")]
+    }
     assert len(digests) == 1
     changed = consilience.sample(config=tmp_path / "run.toml", seed=9, chains=1, progress=False)
     assert changed.draws.shape[0] == 1 and changed.seed == 9 and changed.digest not in digests
@@ -139,7 +201,9 @@ def test_a_config_as_dictionary_text_and_file(tmp_path):
 
 def test_arviz_says_what_we_say(tmp_path):
     result = consilience.heart(iterations=1600, progress=False)
-    assert result.draws.shape[1] % 2 == 0  # of an odd number the summary of ArviZ 0.x takes another median than its R-hat
+    assert (
+        result.draws.shape[1] % 2 == 0
+    )  # of an odd number the summary of ArviZ 0.x takes another median than its R-hat
     ours = result.summary()
     options = {"round_to": "none"}
     for given in [result.posterior, result.to_arviz()]:
@@ -148,12 +212,18 @@ def test_arviz_says_what_we_say(tmp_path):
         assert np.allclose(table["mean"], ours["mean"], rtol=0, atol=1e-12)
         assert np.allclose(table["r_hat"], ours["rhat"], rtol=0, atol=1e-9)
     stats = result.to_arviz()["sample_stats"]
-    assert stats["lp"].dims == ("chain", "draw") and stats["bits_up"].shape == result.draws.shape[:2]
+    assert (
+        stats["lp"].dims == ("chain", "draw") and stats["bits_up"].shape == result.draws.shape[:2]
+    )
 
 
 def test_draws_are_handed_over_and_cannot_be_changed():
     result = consilience.sample("logistic", SITES, **QUICK)
-    assert result.draws is result.draws and result.draws.flags.c_contiguous and not result.draws.flags.writeable
+    assert (
+        result.draws is result.draws
+        and result.draws.flags.c_contiguous
+        and not result.draws.flags.writeable
+    )
     with pytest.raises(ValueError):
         result.draws[0, 0, 0] = 1.0
 
@@ -164,7 +234,11 @@ def test_a_saved_run_is_one_of_the_command(command, tmp_path):
     told = json.loads(command("summary", folder, "--json"))
     assert told["digest"] == result.digest and told["warnings"] == result.warnings
     page = result.report(tmp_path / "page.html").read_text()
-    assert page.startswith("<!DOCTYPE html>") and "dose" in page and (folder / "report.html").read_text() == page
+    assert (
+        page.startswith("<!DOCTYPE html>")
+        and "dose" in page
+        and (folder / "report.html").read_text() == page
+    )
     with pytest.raises(consilience.Error, match="nothing was overwritten"):
         result.save(folder)
 
@@ -172,15 +246,43 @@ def test_a_saved_run_is_one_of_the_command(command, tmp_path):
 @pytest.mark.parametrize(
     "error, part, arguments",
     [
-        (consilience.ConfigError, "did you mean", dict(model="logistic", clients=SITES, sampler="lmcc")),
-        (consilience.ArgumentError, "did you mean `compress`", dict(model="logistic", clients=SITES, compressor="qsgd(4)")),
+        (
+            consilience.ConfigError,
+            "did you mean",
+            dict(model="logistic", clients=SITES, sampler="lmcc"),
+        ),
+        (
+            consilience.ArgumentError,
+            "did you mean `compress`",
+            dict(model="logistic", clients=SITES, compressor="qsgd(4)"),
+        ),
         (consilience.ConfigError, "nothing to sample", dict()),
-        (consilience.ConfigError, "the config, line 3: target.model", dict(config="[sampler]\nname = 3\n[target]\n")),
+        (
+            consilience.ConfigError,
+            "the config, line 3: target.model",
+            dict(config="[sampler]\nname = 3\n[target]\n"),
+        ),
         (consilience.DataError, "is no table", dict(model="logistic", clients={"a": 3})),
-        (consilience.DataError, "has 1 rows where the first has 2", dict(model="logistic", clients={"a": {"x": [1.0, 2.0], "y": [1.0]}})),
-        (consilience.DataError, "has words", dict(model="logistic", clients={"a": {"x": ["u", "v"], "y": [1.0, 0.0]}})),
-        (consilience.DataError, "did you mean `dose`", dict(model="ill == 1 ~ doze", clients=SITES)),
-        (consilience.SamplingError, "diverged at iteration", dict(model="linear", clients=SITES, noise_variance=1.0, step=1e3)),
+        (
+            consilience.DataError,
+            "has 1 rows where the first has 2",
+            dict(model="logistic", clients={"a": {"x": [1.0, 2.0], "y": [1.0]}}),
+        ),
+        (
+            consilience.DataError,
+            "has words",
+            dict(model="logistic", clients={"a": {"x": ["u", "v"], "y": [1.0, 0.0]}}),
+        ),
+        (
+            consilience.DataError,
+            "did you mean `dose`",
+            dict(model="ill == 1 ~ doze", clients=SITES),
+        ),
+        (
+            consilience.SamplingError,
+            "diverged at iteration",
+            dict(model="linear", clients=SITES, noise_variance=1.0, step=1e3),
+        ),
     ],
 )
 def test_mistakes_are_named(error, part, arguments):
@@ -198,16 +300,31 @@ def interrupt(seconds):
 def test_ctrl_c_keeps_what_was_drawn():
     timer = interrupt(0.3)
     with pytest.warns(consilience.InterruptedWarning, match="draws a chain are kept") as raised:
-        result = consilience.sample("logistic", SITES, step=1e-3, iterations=500_000_000, burn_in=10, thin=1000, chains=2, threads=2)
+        result = consilience.sample(
+            "logistic",
+            SITES,
+            step=1e-3,
+            iterations=500_000_000,
+            burn_in=10,
+            thin=1000,
+            chains=2,
+            threads=2,
+        )
     timer.join()
     assert sum("stopped" in str(warning.message) for warning in raised) == 1
-    assert result.interrupted and result.draws.shape[1] > 0 and "stopped before its end" in result.warnings[0]
+    assert (
+        result.interrupted
+        and result.draws.shape[1] > 0
+        and "stopped before its end" in result.warnings[0]
+    )
 
 
 def test_ctrl_c_before_the_first_draw_is_raised():
     timer = interrupt(0.3)
     with pytest.raises(KeyboardInterrupt):
-        consilience.sample("logistic", SITES, step=1e-3, iterations=500_000_000, burn_in=400_000_000, chains=1)
+        consilience.sample(
+            "logistic", SITES, step=1e-3, iterations=500_000_000, burn_in=400_000_000, chains=1
+        )
     timer.join()
 
 
@@ -221,7 +338,16 @@ def test_the_interpreter_is_free_while_chains_run():
 
     thread = threading.Thread(target=count)
     thread.start()
-    consilience.sample("logistic", SITES, step=1e-3, iterations=150_000, thin=100, chains=2, threads=1, progress=False)
+    consilience.sample(
+        "logistic",
+        SITES,
+        step=1e-3,
+        iterations=150_000,
+        thin=100,
+        chains=2,
+        threads=1,
+        progress=False,
+    )
     stop.set()
     thread.join()
     assert len(seen) > 5

@@ -1,4 +1,6 @@
-"""PyTorch modules: their gradients are those of the built-in models, and of autograd client by client."""
+"""PyTorch modules: their gradients are those of the built-in models, and of autograd client by
+client.
+"""
 
 import doctest
 
@@ -6,40 +8,67 @@ import consilience
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: `cargo xtask test --torch` runs these")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: `cargo xtask test --torch` runs these"
+)
 
 import consilience.torch  # noqa: E402
 
 SITES = ("a", "b", "c")
 rng = np.random.default_rng(11)
 X = {site: rng.normal(size=(rows, 3)) for site, rows in zip(SITES, (40, 25, 31))}
-Y = {site: (rng.random(len(x)) < 1 / (1 + np.exp(-x @ [1.0, -0.5, 0.2]))).astype(float) for site, x in X.items()}
+Y = {
+    site: (rng.random(len(x)) < 1 / (1 + np.exp(-x @ [1.0, -0.5, 0.2]))).astype(float)
+    for site, x in X.items()
+}
 QUICK = dict(iterations=120, chains=1, seed=3, prior=4.0, step=0.003, progress=False)
 
 
 def logistic(dtype=torch.float64):
     module = torch.nn.Sequential(torch.nn.Linear(3, 1, bias=False), torch.nn.Flatten(0)).to(dtype)
     torch.nn.init.zeros_(module[0].weight)
-    return consilience.torch.Model(module, torch.nn.BCEWithLogitsLoss(reduction="sum"), {site: (X[site], Y[site]) for site in SITES}, chunk=16)
+    return consilience.torch.Model(
+        module,
+        torch.nn.BCEWithLogitsLoss(reduction="sum"),
+        {site: (X[site], Y[site]) for site in SITES},
+        chunk=16,
+    )
 
 
 @pytest.mark.parametrize("sampler", ["lmc", "qlsd++", "b-elf", "vr-fald*"])
 @pytest.mark.parametrize("batch", [8, 0.3])
 def test_a_logistic_regression_gives_the_built_in_chain(sampler, batch):
-    settings = QUICK | dict(sampler=sampler) | ({} if sampler in ("lmc", "b-elf") else dict(batch=batch))
-    built_in = consilience.sample("logistic", {site: (X[site], Y[site]) for site in SITES}, intercept=False, **settings)
+    settings = (
+        QUICK | dict(sampler=sampler) | ({} if sampler in ("lmc", "b-elf") else dict(batch=batch))
+    )
+    built_in = consilience.sample(
+        "logistic", {site: (X[site], Y[site]) for site in SITES}, intercept=False, **settings
+    )
     assert np.abs(consilience.sample(logistic(), **settings).draws - built_in.draws).max() < 1e-10
-    # With 32 bits a gradient of size 10 is off by some 1e-6, and a chain of 120 steps of 0.003 by less.
-    assert np.abs(consilience.sample(logistic(torch.float32), **settings).draws - built_in.draws).max() < 1e-4
+    # With 32 bits a gradient of size 10 is off by some 1e-6, and a chain of 120 steps of 0.003 by
+    # less.
+    assert (
+        np.abs(consilience.sample(logistic(torch.float32), **settings).draws - built_in.draws).max()
+        < 1e-4
+    )
 
 
 def network():
     torch.manual_seed(5)
-    layers = [torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 3)]
+    layers = [
+        torch.nn.Conv2d(1, 2, 3),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 3),
+    ]
     return torch.nn.Sequential(*layers).double()
 
 
-IMAGES = {site: (torch.randn(rows, 1, 6, 6, dtype=torch.float64), torch.randint(0, 3, (rows,))) for site, rows in zip(SITES, (9, 12, 7))}
+IMAGES = {
+    site: (torch.randn(rows, 1, 6, 6, dtype=torch.float64), torch.randint(0, 3, (rows,)))
+    for site, rows in zip(SITES, (9, 12, 7))
+}
 
 
 def test_stacked_gradients_are_those_of_autograd_one_by_one():
@@ -51,17 +80,23 @@ def test_stacked_gradients_are_those_of_autograd_one_by_one():
         inputs, targets = IMAGES[site]
         own = network()
         torch.nn.utils.vector_to_parameters(torch.from_numpy(point), own.parameters())
-        torch.nn.functional.cross_entropy(own(inputs[rows]), targets[rows], reduction="sum").backward()
+        torch.nn.functional.cross_entropy(
+            own(inputs[rows]), targets[rows], reduction="sum"
+        ).backward()
         return torch.cat([weights.grad.flatten() for weights in own.parameters()]).numpy()
 
     def compared(batch):
         model.gradients(batch)
         for k, (site, x, rows, out) in enumerate(batch):
-            expected = one(x.copy(), site, rows) - (0.0 if batch.z is None else one(batch.z[k].copy(), site, rows))
+            expected = one(x.copy(), site, rows) - (
+                0.0 if batch.z is None else one(batch.z[k].copy(), site, rows)
+            )
             assert np.allclose(out, expected, rtol=1e-10, atol=1e-12)
             checked.append((batch.z is not None, isinstance(rows, slice)))
 
-    own = consilience.Model(model.parameters, model.rows, compared, differences=True, start=model.start)
+    own = consilience.Model(
+        model.parameters, model.rows, compared, differences=True, start=model.start
+    )
     for sampler in ["sgld", "qlsd++", "vr-fald*", "fald"]:
         for batch in [4, 0.5]:
             consilience.sample(own, sampler=sampler, batch=batch, **QUICK | dict(iterations=12))
@@ -71,21 +106,43 @@ def test_stacked_gradients_are_those_of_autograd_one_by_one():
 def nested():
     from torch.nn import Conv2d, Flatten, GELU, Linear, MaxPool2d, ReLU, Sequential, Tanh
 
-    # Strides, dilation and padding by which something is left over at the edges, a pool of the images themselves, and no bias here and there.
-    seen = Sequential(MaxPool2d((1, 2)), Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 2), bias=False), Tanh(), MaxPool2d((2, 3)), Conv2d(3, 4, 2, padding=1), GELU(), Flatten())
+    # Strides, dilation and padding by which something is left over at the edges, a pool of the
+    # images themselves, and no bias here and there.
+    seen = Sequential(
+        MaxPool2d((1, 2)),
+        Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 2), bias=False),
+        Tanh(),
+        MaxPool2d((2, 3)),
+        Conv2d(3, 4, 2, padding=1),
+        GELU(),
+        Flatten(),
+    )
     return Sequential(seen, Linear(36, 5, bias=False), ReLU(), Linear(5, 3))
 
 
 def flat():
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.ReLU(), torch.nn.Linear(126, 4), torch.nn.Softplus(), torch.nn.Linear(4, 3))
+    return torch.nn.Sequential(
+        torch.nn.Flatten(),
+        torch.nn.ReLU(),
+        torch.nn.Linear(126, 4),
+        torch.nn.Softplus(),
+        torch.nn.Linear(4, 3),
+    )
 
 
 def dilated():
-    return torch.nn.Sequential(torch.nn.Conv2d(2, 3, (3, 2), dilation=(2, 3), stride=(1, 2)), torch.nn.Conv2d(3, 2, (2, 2), stride=(2, 1)), torch.nn.Flatten(), torch.nn.Linear(4, 3))
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(2, 3, (3, 2), dilation=(2, 3), stride=(1, 2)),
+        torch.nn.Conv2d(3, 2, (2, 2), stride=(2, 1)),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4, 3),
+    )
 
 
 def pooled_at_the_end():
-    return torch.nn.Sequential(torch.nn.Conv2d(2, 3, 2), torch.nn.SiLU(), torch.nn.MaxPool2d((5, 6)))
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(2, 3, 2), torch.nn.SiLU(), torch.nn.MaxPool2d((5, 6))
+    )
 
 
 class Residual(torch.nn.Module):
@@ -110,7 +167,13 @@ def frozen():
 def test_any_layers_have_the_gradients_of_autograd(layout):
     torch.manual_seed(7)
     module = layout().double()
-    images = {site: (torch.randint(-1, 2, (rows, 2, 7, 9)).double(), torch.randn(rows, 3, dtype=torch.float64)) for site, rows in zip(SITES, (9, 12, 7))}
+    images = {
+        site: (
+            torch.randint(-1, 2, (rows, 2, 7, 9)).double(),
+            torch.randn(rows, 3, dtype=torch.float64),
+        )
+        for site, rows in zip(SITES, (9, 12, 7))
+    }
 
     def loss(outputs, targets):
         return (outputs.flatten(1) - targets).abs() ** 1.5
@@ -133,10 +196,14 @@ def test_any_layers_have_the_gradients_of_autograd(layout):
         if z is not None:
             batch._points[3:] = z
         if rows:
-            batch._list(6 * rows)[:] = np.tile(np.concatenate([draw.choice(7, rows, replace=False) for _ in SITES]), 2)
+            batch._list(6 * rows)[:] = np.tile(
+                np.concatenate([draw.choice(7, rows, replace=False) for _ in SITES]), 2
+            )
         batch._answer(3, z is not None, rows or -1, x.ndim == 1, z is not None and z.ndim == 1)
         for k, (site, point, chosen, out) in enumerate(batch):
-            expected = one(point.copy(), site, chosen) - (0.0 if z is None else one(batch.z[k].copy(), site, chosen))
+            expected = one(point.copy(), site, chosen) - (
+                0.0 if z is None else one(batch.z[k].copy(), site, chosen)
+            )
             assert np.allclose(out, expected, rtol=1e-9, atol=1e-10)
 
     x = model.start + 0.1 * draw.normal(size=(3, len(model.start)))
@@ -155,7 +222,11 @@ def test_any_layers_have_the_gradients_of_autograd(layout):
 def test_flat_vectors_are_the_modules_parameters():
     module = network()
     model = consilience.torch.Model(module, torch.nn.CrossEntropyLoss(reduction="sum"), IMAGES)
-    assert len(model.parameters) == sum(weights.numel() for weights in module.parameters()) == len(model.start)
+    assert (
+        len(model.parameters)
+        == sum(weights.numel() for weights in module.parameters())
+        == len(model.start)
+    )
     assert model.parameters[0] == "0.weight[0,0,0,0]" and model.parameters[-1] == "4.bias[2]"
     inputs = IMAGES["a"][0]
     told = model.outputs(model.start, inputs)
@@ -168,7 +239,9 @@ def test_what_is_no_sum_over_rows_is_refused():
     with pytest.raises(consilience.DataError, match="no sum over rows"):
         consilience.torch.Model(network(), torch.nn.CrossEntropyLoss(), IMAGES)
     with pytest.raises(consilience.DataError, match="no parameters"):
-        consilience.torch.Model(torch.nn.Flatten(), torch.nn.CrossEntropyLoss(reduction="sum"), IMAGES)
+        consilience.torch.Model(
+            torch.nn.Flatten(), torch.nn.CrossEntropyLoss(reduction="sum"), IMAGES
+        )
 
 
 def test_an_exception_of_torch_comes_out():
@@ -190,7 +263,9 @@ def test_a_gpu_has_the_same_chain_every_time_and_nearly_that_of_the_cpu(dtype, w
     images = {site: (inputs.to(dtype), targets) for site, (inputs, targets) in IMAGES.items()}
 
     def chain(device):
-        model = consilience.torch.Model(network().to(dtype), torch.nn.CrossEntropyLoss(reduction="sum"), images, device=device)
+        model = consilience.torch.Model(
+            network().to(dtype), torch.nn.CrossEntropyLoss(reduction="sum"), images, device=device
+        )
         if not written:
             model._layers = None
         result = consilience.sample(model, sampler="vr-fald*", batch=4, **QUICK)

@@ -1,7 +1,9 @@
-//! Run samplers with nothing but their name stated, on real data, and hold their answers against NUTS on pooled rows.
+//! Run samplers with nothing but their name stated, on real data, and hold their answers against
+//! NUTS on pooled rows.
 //!
-//! A reader accepts an answer whose means are within 0.1 posterior standard deviations and whose standard deviations are within 5%.
-//! Samplers whose clients send gradients must all be acceptable, and whatever is not must warn.
+//! A reader accepts an answer whose means are within 0.1 posterior standard deviations and whose
+//! standard deviations are within 5%. Samplers whose clients send gradients must all be acceptable,
+//! and whatever is not must warn.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -27,7 +29,8 @@ const SAMPLERS: [(&str, bool); 9] = [
     ("fa-ld", false),
 ];
 
-/// The data sets, and how a config states them. The last is looked for in the folder that CONSILIENCE_DATA names.
+/// The data sets, and how a config states them. The last is looked for in the folder that
+/// CONSILIENCE_DATA names.
 const DATA: [(&str, &str); 4] = [
     ("heart-disease", "builtin = \"heart-disease\""),
     ("titanic", "builtin = \"titanic\""),
@@ -65,12 +68,18 @@ pub fn run(root: &Path) -> Result<(), String> {
     for (data, stated) in DATA {
         let config = |sampler: &str| -> Result<std::path::PathBuf, String> {
             let file = folder.join(format!("{data}.toml"));
-            let text = format!("[data]\n{stated}\n[target.prior]\nlaw = \"gaussian\"\nvariance = 6.25\n[sampler]\nname = \"{sampler}\"\n");
+            let text = format!(
+                "[data]\n{stated}\n[target.prior]\nlaw = \"gaussian\"\nvariance = 6.25\n[sampler]\n\
+                 name = \"{sampler}\"\n"
+            );
             std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
             Ok(file)
         };
         let mut truth = Command::new(&program);
-        truth.arg("truth").arg(config("lmc")?).args(["--method", "nuts", "--draws", "5000", "--json", "--cache"]);
+        truth
+            .arg("truth")
+            .arg(config("lmc")?)
+            .args(["--method", "nuts", "--draws", "5000", "--json", "--cache"]);
         let truth = match json(truth.arg(folder.join("cache"))) {
             Ok(truth) => truth,
             Err(why) => {
@@ -79,20 +88,38 @@ pub fn run(root: &Path) -> Result<(), String> {
                 continue;
             }
         };
-        let (mean, sd) = (numbers(&truth["references"][0]["mean"]), numbers(&truth["references"][0]["sd"]));
+        let (mean, sd) =
+            (numbers(&truth["references"][0]["mean"]), numbers(&truth["references"][0]["sd"]));
         for (sampler, _) in SAMPLERS {
             let mut run = Command::new(&program);
-            run.arg("run").arg(config(sampler)?).args(["--json", "--cache"]).arg(folder.join("no-cache"));
+            run.arg("run")
+                .arg(config(sampler)?)
+                .args(["--json", "--cache"])
+                .arg(folder.join("no-cache"));
             let said = json(&mut run)?;
             let worst = |errors: &mut dyn Iterator<Item = f64>| errors.fold(0.0, f64::max);
             let (found, spread) = (numbers(&said["mean"]), numbers(&said["sd"]));
-            let words = |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+            let words = |list: &Value| {
+                list.as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect()
+            };
             let answer = Answer {
                 data,
                 sampler,
-                iterations: said["iterations"].as_u64().unwrap_or(0) / said["chains"].as_u64().unwrap_or(1).max(1),
-                ess: numbers(&said["ess_bulk"]).iter().chain(&numbers(&said["ess_tail"])).copied().fold(f64::INFINITY, f64::min),
-                shift: worst(&mut found.iter().zip(&mean).zip(&sd).map(|((a, b), sd)| (a - b).abs() / sd)),
+                iterations: said["iterations"].as_u64().unwrap_or(0)
+                    / said["chains"].as_u64().unwrap_or(1).max(1),
+                ess: numbers(&said["ess_bulk"])
+                    .iter()
+                    .chain(&numbers(&said["ess_tail"]))
+                    .copied()
+                    .fold(f64::INFINITY, f64::min),
+                shift: worst(
+                    &mut found.iter().zip(&mean).zip(&sd).map(|((a, b), sd)| (a - b).abs() / sd),
+                ),
                 spread: worst(&mut spread.iter().zip(&sd).map(|(a, b)| (a / b - 1.0).abs())),
                 warnings: words(&said["warnings"]),
             };
@@ -106,15 +133,18 @@ pub fn run(root: &Path) -> Result<(), String> {
         }
     }
     let page = root.join("docs/src/answers.md");
-    std::fs::write(&page, written(&answers, &absent)).map_err(|error| format!("{}: {error}", page.display()))?;
+    std::fs::write(&page, written(&answers, &absent))
+        .map_err(|error| format!("{}: {error}", page.display()))?;
     let wrong = complaints(&answers);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
-/// What must not be: an answer that is off and says nothing, or a sampler by gradients that is off at all.
+/// What must not be: an answer that is off and says nothing, or a sampler by gradients that is off
+/// at all.
 fn complaints(answers: &[Answer]) -> Vec<String> {
     let off = answers.iter().filter(|answer| !answer.is_acceptable());
-    let by_gradients = |sampler: &str| SAMPLERS.iter().any(|(name, gradients)| *name == sampler && *gradients);
+    let by_gradients =
+        |sampler: &str| SAMPLERS.iter().any(|(name, gradients)| *name == sampler && *gradients);
     off.filter(|answer| answer.warnings.is_empty() || by_gradients(answer.sampler))
         .map(|answer| {
             format!(
@@ -130,7 +160,8 @@ fn complaints(answers: &[Answer]) -> Vec<String> {
 }
 
 fn json(command: &mut Command) -> Result<Value, String> {
-    let output = command.output().map_err(|error| format!("the command does not start: {error}"))?;
+    let output =
+        command.output().map_err(|error| format!("the command does not start: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
@@ -145,13 +176,19 @@ fn numbers(list: &Value) -> Vec<f64> {
 fn written(answers: &[Answer], absent: &[&str]) -> String {
     let mut text = String::from(
         "# Answers by default\n\n\
-         What a run gives that names a sampler and nothing else, on real data dealt to four sites, against NUTS (of\n\
-         nuts-rs, 4 chains of 5,000 draws) on the pooled rows. Made by `cargo xtask answers`, with CONSILIENCE_DATA for the\n\
-         data that is not built in. *Means* is the largest error of a posterior mean in posterior standard deviations, *sds*\n\
-         the largest relative error of a standard deviation, Monte Carlo error of both sides included; *draws* the fewest\n\
-         effective draws of a parameter, bulk or tail. An answer is acceptable with means within 0.1 and sds within 5%; one\n\
+         What a run gives that names a sampler and nothing else, on real data dealt to four sites, \
+         against NUTS (of\n\
+         nuts-rs, 4 chains of 5,000 draws) on the pooled rows. Made by `cargo xtask answers`, with \
+         CONSILIENCE_DATA for the\n\
+         data that is not built in. *Means* is the largest error of a posterior mean in posterior \
+         standard deviations, *sds*\n\
+         the largest relative error of a standard deviation, Monte Carlo error of both sides \
+         included; *draws* the fewest\n\
+         effective draws of a parameter, bulk or tail. An answer is acceptable with means within \
+         0.1 and sds within 5%; one\n\
          that is not must warn.\n\n\
-         | data | sampler | iterations a chain | draws | means | sds | acceptable | warns |\n|---|---|---|---|---|---|---|---|\n",
+         | data | sampler | iterations a chain | draws | means | sds | acceptable | warns |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for answer in answers {
         let yes = |is: bool| if is { "yes" } else { "no" };
@@ -175,7 +212,13 @@ fn written(answers: &[Answer], absent: &[&str]) -> String {
     }
     text.push_str("\n## What was said\n\n");
     for answer in answers.iter().filter(|answer| !answer.warnings.is_empty()) {
-        let _ = writeln!(text, "- {} on {}: {}", answer.sampler, answer.data, answer.warnings.join("; "));
+        let _ = writeln!(
+            text,
+            "- {} on {}: {}",
+            answer.sampler,
+            answer.data,
+            answer.warnings.join("; ")
+        );
     }
     text
 }

@@ -22,8 +22,19 @@ const REPORT: [&str; 12] = [
     "reproduce",
 ];
 const COMPARISON: [&str; 5] = ["bits", "gradients", "seconds", "table", "method"];
-const PLOTTED: [&str; 9] = ["posterior", "calibration", "convergence", "chains", "pairs", "bits", "sites", "gradients", "seconds"];
-const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync \
+const PLOTTED: [&str; 9] = [
+    "posterior",
+    "calibration",
+    "convergence",
+    "chains",
+    "pairs",
+    "bits",
+    "sites",
+    "gradients",
+    "seconds",
+];
+const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+    --disable-background-networking --disable-component-update --disable-sync \
                      --hide-scrollbars --virtual-time-budget=2000 --enable-logging=stderr --v=0";
 
 /// The browser of this machine; where there is none, it is installed if that needs no password.
@@ -36,7 +47,10 @@ pub fn find() -> Result<&'static str, String> {
     if root && succeeds("apt-get", &["--version"]) {
         println!("    installing chromium");
         let _ = succeeds("apt-get", &["update", "-qq"])
-            && succeeds("apt-get", &["install", "-y", "-qq", "--no-install-recommends", "chromium"]);
+            && succeeds(
+                "apt-get",
+                &["install", "-y", "-qq", "--no-install-recommends", "chromium"],
+            );
     }
     found().ok_or_else(|| format!("none of {} is on this machine", NAMES.join(", ")))
 }
@@ -52,35 +66,67 @@ const DESK: usize = 1280;
 const LOOK: &str = include_str!("look.js");
 /// A run as the live page is told of it: sites with long names, one of them away and slow.
 const STATUS: &str = r#"const sample = {
-  stage: "sampling", done: 12000, total: 40000, rounds_per_second: 118.4, seconds_left: 237, rhat: 1.0123, bits_up: 81234567, bits_down: 612345678,
-  sites: ["north", "Universitätsklinikum Hamburg-Eppendorf, Klinik für Kardiologie", "a_site_whose_name_has_no_space_at_all_anywhere"].map((name, k) => (
-    { name, connected: k !== 1, awaited: k === 2, answers: 123456, latency_ms: 12.34 * k, bytes_up: 123456789, bytes_down: 987654321, absent: 12 * k, late: k, refusals: k })),
-  warnings: ["Universitätsklinikum Hamburg-Eppendorf, Klinik für Kardiologie is there in 71% of the rounds where 90% are stated: the drift is off by 21%"],
-  refusals: [{ count: 12, why: "an answer to round 4711 of chain 3, which is closed: expected round 4712 (target 9f3a61c0b7d24e58a1f60b2c4d9e7731)" }],
+  stage: "sampling", done: 12000, total: 40000, rounds_per_second: 118.4, seconds_left: 237,
+      rhat: 1.0123, bits_up: 81234567, bits_down: 612345678,
+  sites: ["north",
+    "Universitätsklinikum Hamburg-Eppendorf, Klinik für Kardiologie",
+    "a_site_whose_name_has_no_space_at_all_anywhere"].map((name, k) => (
+    { name, connected: k !== 1, awaited: k === 2, answers: 123456, latency_ms: 12.34 * k,
+        bytes_up: 123456789, bytes_down: 987654321, absent: 12 * k, late: k, refusals: k })),
+  warnings: ["Universitätsklinikum Hamburg-Eppendorf, Klinik für Kardiologie is there " +
+    "in 71% of the rounds where 90% are stated: the drift is off by 21%"],
+  refusals: [{ count: 12, why: "an answer to round 4711 of chain 3, which is closed: " +
+    "expected round 4712 (target 9f3a61c0b7d24e58a1f60b2c4d9e7731)" }],
 };"#;
 
 /// Make the pages, open them, and compare what the browser holds with what the files say.
 pub fn run(root: &Path) -> Result<(), String> {
     let browser = find()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(PathBuf::from(folder)));
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |folder| root.join(PathBuf::from(folder)));
     let look = Look { browser, folder: target.join("browser-check") };
-    std::fs::create_dir_all(&look.folder).map_err(|error| format!("{}: {error}", look.folder.display()))?;
+    std::fs::create_dir_all(&look.folder)
+        .map_err(|error| format!("{}: {error}", look.folder.display()))?;
     let (report, compare) = (target.join("report.html"), target.join("compare.html"));
     let sample = ["run", "--locked", "-p", "consilience-report", "--example", "sample", "--"];
-    if !cargo().args(sample).args([&report, &compare]).current_dir(root).status().is_ok_and(|status| status.success()) {
+    if !cargo()
+        .args(sample)
+        .args([&report, &compare])
+        .current_dir(root)
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return Err("the sample pages could not be made".into());
     }
     let reproduction = look.folder.join("reproduction");
-    let reproduce = ["run", "--locked", "-p", "consilience", "--", "reproduce", "fald-k", "--tiny", "--as-published", "--out"];
-    let made = cargo().args(reproduce).arg(&reproduction).current_dir(root).stdout(Stdio::null()).status();
+    let reproduce = [
+        "run",
+        "--locked",
+        "-p",
+        "consilience",
+        "--",
+        "reproduce",
+        "fald-k",
+        "--tiny",
+        "--as-published",
+        "--out",
+    ];
+    let made =
+        cargo().args(reproduce).arg(&reproduction).current_dir(root).stdout(Stdio::null()).status();
     if !made.is_ok_and(|status| status.success()) {
         return Err("the page of a reproduction could not be made".into());
     }
-    for (name, file, wanted) in [("the report", &report, &REPORT[..]), ("the comparison", &compare, &COMPARISON[..])] {
+    for (name, file, wanted) in
+        [("the report", &report, &REPORT[..]), ("the comparison", &compare, &COMPARISON[..])]
+    {
         let page = read(file)?;
         let (dom, log) = look.open(file)?;
         check(&page, &dom, &log, wanted).map_err(|problem| format!("{name}: {problem}"))?;
-        println!("{name}: {} sections and {} plots in {browser}, no word on the console", sections(&page).len(), plots(&page));
+        println!(
+            "{name}: {} sections and {} plots in {browser}, no word on the console",
+            sections(&page).len(),
+            plots(&page)
+        );
     }
     let page = read(&report)?;
     // The same look must see a page that is broken.
@@ -104,26 +150,46 @@ pub fn run(root: &Path) -> Result<(), String> {
     ] {
         let seen = look.in_a_frame(page, width)?;
         if let Some(complaint) = seen.complaints.first() {
-            return Err(format!("{name} at {width} px: {complaint} (and {} more)", seen.complaints.len() - 1));
+            return Err(format!(
+                "{name} at {width} px: {complaint} (and {} more)",
+                seen.complaints.len() - 1
+            ));
         }
         if seen.labels < labels || seen.verdicts < verdicts {
-            return Err(format!("{name} at {width} px: only {} labels and {} verdicts were seen", seen.labels, seen.verdicts));
+            return Err(format!(
+                "{name} at {width} px: only {} labels and {} verdicts were seen",
+                seen.labels, seen.verdicts
+            ));
         }
-        println!("{name}: {} labels and {} verdicts to be read at {width} px", seen.labels, seen.verdicts);
+        println!(
+            "{name}: {} labels and {} verdicts to be read at {width} px",
+            seen.labels, seen.verdicts
+        );
     }
     broken_on_a_phone(&look, &page, &reproduced, &live)
 }
 
 /// The look at a phone's screen must see every way in which a page can be broken there.
-fn broken_on_a_phone(look: &Look, report: &str, reproduced: &str, live: &str) -> Result<(), String> {
+fn broken_on_a_phone(
+    look: &Look,
+    report: &str,
+    reproduced: &str,
+    live: &str,
+) -> Result<(), String> {
     let with = |page: &str, more: &str| page.replacen("</body>", &format!("{more}</body>"), 1);
-    let scaled = "<svg role=\"img\" viewBox=\"0 0 880 40\" style=\"width: 100%\"><text y=\"20\">twelve pixels of 880</text></svg>";
-    let touching = "<svg role=\"img\"><text y=\"20\">10 000</text><text x=\"20\" y=\"20\">20 000</text></svg>";
-    let cut = "<div style=\"width: 5rem; overflow: hidden; white-space: nowrap; text-overflow: ellipsis\">a long name of a parameter</div>";
+    let scaled = "<svg role=\"img\" viewBox=\"0 0 880 40\" style=\"width: 100%\"><text \
+        y=\"20\">twelve pixels of 880</text></svg>";
+    let touching =
+        "<svg role=\"img\"><text y=\"20\">10 000</text><text x=\"20\" y=\"20\">20 000</text></svg>";
+    let cut = "<div style=\"width: 5rem; overflow: hidden; white-space: nowrap; text-overflow: \
+        ellipsis\">a long name of a parameter</div>";
     for (wanted, page) in [
         ("the page is", with(report, "<div style=\"width: 40rem\">wide</div>")),
         ("the page is", live.replace("overflow-x: auto", "overflow-x: visible")),
-        ("letters of 9.0 px", with(report, "<style>svg text { font-size: 9px !important }</style>")),
+        (
+            "letters of 9.0 px",
+            with(report, "<style>svg text { font-size: 9px !important }</style>"),
+        ),
         ("letters of 4.", with(report, scaled)),
         ("a label lies over", with(report, touching)),
         ("a label is off the page", report.replacen("--left:", "--left:9px;--was:", 1)),
@@ -133,7 +199,10 @@ fn broken_on_a_phone(look: &Look, report: &str, reproduced: &str, live: &str) ->
     ] {
         let complaints = look.in_a_frame(&page, PHONE)?.complaints;
         if !complaints.iter().any(|complaint| complaint.starts_with(wanted)) {
-            return Err(format!("a page on which `{wanted}` should be seen was not seen to be broken; seen: {complaints:?}"));
+            return Err(format!(
+                "a page on which `{wanted}` should be seen was not seen to be broken; seen: \
+                 {complaints:?}"
+            ));
         }
     }
     Ok(())
@@ -157,24 +226,35 @@ impl Look {
         open(self.browser, file, &self.folder.join("profile"))
     }
 
-    /// Open a page in a frame of that width: a window of the browser cannot be as narrow as a phone.
+    /// Open a page in a frame of that width: a window of the browser cannot be as narrow as a
+    /// phone.
     fn in_a_frame(&self, page: &str, width: usize) -> Result<Seen, String> {
         let (inner, outer) = (self.folder.join("inner.html"), self.folder.join("phone.html"));
-        let looked = page.replacen("</body>", &format!("<script>{STATUS}\n{LOOK}</script></body>"), 1);
+        let looked =
+            page.replacen("</body>", &format!("<script>{STATUS}\n{LOOK}</script></body>"), 1);
         let frame = format!(
             "<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>\
              <script>addEventListener(\"message\", m => {{ seen.textContent = m.data; }});</script>\
-             <iframe src=\"inner.html\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>"
+             <iframe src=\"inner.html\" width=\"{width}\" height=\"844\" style=\"border: \
+             0\"></iframe>"
         );
         for (file, text) in [(&inner, &looked), (&outer, &frame)] {
             std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         }
         let (dom, log) = self.open(&outer)?;
-        let seen = dom.split("<pre id=\"seen\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap_or_default();
+        let seen = dom
+            .split("<pre id=\"seen\">")
+            .nth(1)
+            .and_then(|rest| rest.split("</pre>").next())
+            .unwrap_or_default();
         let mut lines = seen.lines();
-        let counted: Vec<usize> = lines.next().unwrap_or_default().split(' ').filter_map(|n| n.parse().ok()).collect();
+        let counted: Vec<usize> =
+            lines.next().unwrap_or_default().split(' ').filter_map(|n| n.parse().ok()).collect();
         let [wide, labels, verdicts] = counted[..] else {
-            return Err(format!("the page did not say what is seen of it: {}", log.lines().find(|l| l.contains("CONSOLE")).unwrap_or("")));
+            return Err(format!(
+                "the page did not say what is seen of it: {}",
+                log.lines().find(|l| l.contains("CONSOLE")).unwrap_or("")
+            ));
         };
         if wide != width {
             return Err(format!("the frame is {wide} px wide instead of {width}"));
@@ -195,7 +275,10 @@ fn plots(page: &str) -> usize {
 /// The page as the browser understood it, and what it logged.
 fn open(browser: &str, file: &Path, profile: &Path) -> Result<(String, String), String> {
     let _ = std::fs::remove_dir_all(profile);
-    let address = format!("file://{}", file.canonicalize().map_err(|error| format!("{}: {error}", file.display()))?.display());
+    let address = format!(
+        "file://{}",
+        file.canonicalize().map_err(|error| format!("{}: {error}", file.display()))?.display()
+    );
     let output = Command::new(browser)
         .args(FLAGS.split_whitespace())
         .arg(format!("--user-data-dir={}", profile.display()))
@@ -228,8 +311,13 @@ fn check(page: &str, dom: &str, log: &str, wanted: &[&str]) -> Result<(), String
         }
     }
     for id in PLOTTED.iter().filter(|id| wanted.contains(id)) {
-        let section = dom.split(&format!("<section id=\"{id}\"")).nth(1).and_then(|rest| rest.split("</section>").next());
-        if !section.is_some_and(|section| section.contains("<svg") && (section.contains("<path") || section.contains("<line"))) {
+        let section = dom
+            .split(&format!("<section id=\"{id}\""))
+            .nth(1)
+            .and_then(|rest| rest.split("</section>").next());
+        if !section.is_some_and(|section| {
+            section.contains("<svg") && (section.contains("<path") || section.contains("<line"))
+        }) {
             return Err(format!("the section `{id}` has no plot"));
         }
     }
@@ -242,6 +330,11 @@ fn sections(page: &str) -> Vec<&str> {
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -15,13 +15,19 @@ const HELP: &str = "\
 Usage: cargo xtask <command>
 
 Commands:
-  test [--torch]          Check everything: format, lints, tests, documentation, tests in Python (with PyTorch), the report in a browser
-  browser [--find]        Open a report in headless Chromium; or only find (or, as root, install) one
-  python [--torch]        Run the tests in Python on the package and the built command, with ArviZ 0.23 and the current one (and PyTorch)
+  test [--torch]          Check everything: format, lints, tests, documentation,
+                          tests in Python (with PyTorch), the report in a browser
+  browser [--find]        Open a report in headless Chromium; or only find (or, as root,
+                          install) one
+  python [--torch]        Run the tests in Python on the package and the built command,
+                          with ArviZ 0.23 and the current one (and PyTorch)
   wheel                   Build the Python package as a wheel
-  answers                 Run samplers with their defaults on real data, hold them against NUTS, and write the chapter about it
-  bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by valgrind) and compare with those on record
-  mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there must catch each
+  answers                 Run samplers with their defaults on real data, hold them against NUTS,
+                          and write the chapter about it
+  bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by
+                          valgrind) and compare with those on record
+  mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there
+                          must catch each
 ";
 
 fn main() -> ExitCode {
@@ -56,12 +62,14 @@ fn main() -> ExitCode {
 }
 
 fn python(torch: bool) -> Result<(), String> {
-    test::python(&root(), torch).map(|(passed, skipped)| println!("{passed} passed, {} skipped", skipped.len()))
+    test::python(&root(), torch)
+        .map(|(passed, skipped)| println!("{passed} passed, {} skipped", skipped.len()))
 }
 
 /// The workspace's folder: cargo says where this package lies.
 fn root() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     package.parent().map_or(package.clone(), Path::to_path_buf)
 }
 

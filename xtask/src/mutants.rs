@@ -1,10 +1,12 @@
 //! Plant known bugs one at a time and demand that the tests named for each catch it.
 //!
-//! A copy of the workspace is changed, never the workspace. A mutant is caught when *every* test command named for it builds and then fails: what does not compile is no
-//! catch, and neither is a test that would fail anyway, so all commands must pass before anything is planted.
+//! A copy of the workspace is changed, never the workspace. A mutant is caught when *every* test
+//! command named for it builds and then fails: what does not compile is no catch, and neither is a
+//! test that would fail anyway, so all commands must pass before anything is planted.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -43,16 +45,24 @@ pub fn run(root: &Path, only: Option<&str>) -> Result<(), String> {
             return Err(format!("mutants.toml has no mutant `{name}`"));
         }
     }
-    let bench = Bench { tree: root.join("target/mutants/tree"), target: root.join("target/mutants/target") };
+    let bench = Bench {
+        tree: root.join("target/mutants/tree"),
+        target: root.join("target/mutants/target"),
+    };
     bench.copy(root)?;
 
-    let commands: BTreeSet<&str> = mutants.iter().flat_map(|mutant| &mutant.tests).map(String::as_str).collect();
+    let commands: BTreeSet<&str> =
+        mutants.iter().flat_map(|mutant| &mutant.tests).map(String::as_str).collect();
     for tests in commands {
         println!("unchanged: cargo test {tests}");
         let output = bench.test(tests, false)?;
         let failed = failures(&output);
         if !output.status.success() {
-            return Err(format!("`cargo test {tests}` fails without any mutant: {}\n{}", failed.join(", "), tail(&output)));
+            return Err(format!(
+                "`cargo test {tests}` fails without any mutant: {}\n{}",
+                failed.join(", "),
+                tail(&output)
+            ));
         }
         if passes(&output) == 0 {
             return Err(format!("`cargo test {tests}` runs no test"));
@@ -67,28 +77,46 @@ pub fn run(root: &Path, only: Option<&str>) -> Result<(), String> {
         wrong += usize::from(!matches!(fate, Fate::Caught(_)));
         match fate {
             Fate::Caught(tests) => println!("{name:width$}  {}", tests.join(", ")),
-            Fate::Survived(commands) => println!("{name:width$}  SURVIVED {}", commands.join(" and ")),
+            Fate::Survived(commands) => {
+                println!("{name:width$}  SURVIVED {}", commands.join(" and "))
+            }
             Fate::NotPlanted(problem) => println!("{name:width$}  NOT PLANTED {problem}"),
             Fate::NotCompiled(errors) => println!("{name:width$}  NOT COMPILED\n{errors}"),
         }
     }
-    println!("\nmutants: {} caught, {wrong} not, in {:.0} s", mutants.len() - wrong, start.elapsed().as_secs_f64());
-    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} of {} mutants were not caught", mutants.len())) }
+    println!(
+        "\nmutants: {} caught, {wrong} not, in {:.0} s",
+        mutants.len() - wrong,
+        start.elapsed().as_secs_f64()
+    );
+    if wrong == 0 {
+        Ok(())
+    } else {
+        Err(format!("{wrong} of {} mutants were not caught", mutants.len()))
+    }
 }
 
-/// Read the list of mutants. Every field is required, `why` too: a bug that nobody can explain is not worth planting.
+/// Read the list of mutants. Every field is required, `why` too: a bug that nobody can explain is
+/// not worth planting.
 fn read(path: &Path) -> Result<Vec<Mutant>, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let table: toml::Table = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
-    let list = table.get("mutant").and_then(toml::Value::as_array).ok_or("mutants.toml has no [[mutant]]")?;
+    let table: toml::Table =
+        text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
+    let list = table
+        .get("mutant")
+        .and_then(toml::Value::as_array)
+        .ok_or("mutants.toml has no [[mutant]]")?;
     let mut mutants: Vec<Mutant> = Vec::new();
     for (place, entry) in list.iter().enumerate() {
         let text = |key: &str| {
             let value = entry.get(key).and_then(toml::Value::as_str);
-            value.map(str::to_owned).ok_or(format!("mutants.toml: mutant {} has no text `{key}`", place + 1))
+            value
+                .map(str::to_owned)
+                .ok_or(format!("mutants.toml: mutant {} has no text `{key}`", place + 1))
         };
         let tests = entry.get("tests").and_then(toml::Value::as_array).into_iter().flatten();
-        let tests: Vec<String> = tests.filter_map(|test| test.as_str().map(str::to_owned)).collect();
+        let tests: Vec<String> =
+            tests.filter_map(|test| test.as_str().map(str::to_owned)).collect();
         let name = text("name")?;
         text("why")?;
         if tests.is_empty() {
@@ -97,7 +125,13 @@ fn read(path: &Path) -> Result<Vec<Mutant>, String> {
         if mutants.iter().any(|known| known.name == name) {
             return Err(format!("mutants.toml: two mutants are called `{name}`"));
         }
-        mutants.push(Mutant { name, file: text("file")?, find: text("find")?, replace: text("replace")?, tests });
+        mutants.push(Mutant {
+            name,
+            file: text("file")?,
+            find: text("find")?,
+            replace: text("replace")?,
+            tests,
+        });
     }
     Ok(mutants)
 }
@@ -105,11 +139,48 @@ fn read(path: &Path) -> Result<Vec<Mutant>, String> {
 impl Mutant {
     /// The file's text with the bug in it.
     fn planted(&self, original: &str) -> Result<String, String> {
-        match original.matches(&self.find).count() {
-            1 => Ok(original.replacen(&self.find, &self.replace, 1)),
-            n => Err(format!("its text occurs {n} times in {}: it must occur once", self.file)),
+        match occurrences(original, &self.find).as_slice() {
+            [only] => {
+                Ok([&original[..only.start], self.replace.as_str(), &original[only.end..]].concat())
+            }
+            all => {
+                let (n, file) = (all.len(), &self.file);
+                Err(format!("its text occurs {n} times in {file}: it must occur once"))
+            }
         }
     }
+}
+
+/// Where `find` occurs in a text, however either of them is laid out: white space does not count, nor
+/// does the comma that the formatter leaves behind the last item of a list.
+fn occurrences(text: &str, find: &str) -> Vec<Range<usize>> {
+    let (places, letters) = bare(text);
+    let (_, wanted) = bare(find);
+    let mut found = Vec::new();
+    if wanted.is_empty() {
+        return found;
+    }
+    let mut from = 0;
+    while let Some(at) =
+        letters[from..].windows(wanted.len()).position(|window| window == wanted).map(|k| from + k)
+    {
+        let last = at + wanted.len() - 1;
+        found.push(places[at]..places[last] + letters[last].len_utf8());
+        from = at + wanted.len();
+    }
+    found
+}
+
+/// The characters of a text that count, and where each of them stands.
+fn bare(text: &str) -> (Vec<usize>, Vec<char>) {
+    let mut kept: Vec<(usize, char)> = Vec::new();
+    for (place, letter) in text.char_indices().filter(|(_, letter)| !letter.is_whitespace()) {
+        if matches!(letter, ')' | ']' | '}') && kept.last().is_some_and(|(_, last)| *last == ',') {
+            kept.pop();
+        }
+        kept.push((place, letter));
+    }
+    kept.into_iter().unzip()
 }
 
 /// Where mutants are built and run.
@@ -119,15 +190,23 @@ struct Bench {
 }
 
 impl Bench {
-    /// Make the tree equal to the workspace as git sees it. Files that are equal already are left alone, so that they are not built again.
+    /// Make the tree equal to the workspace as git sees it. Files that are equal already are left
+    /// alone, so that they are not built again.
     fn copy(&self, root: &Path) -> Result<(), String> {
-        let git = Command::new("git").args(["ls-files", "-z", "-co", "--exclude-standard"]).current_dir(root).output();
+        let git = Command::new("git")
+            .args(["ls-files", "-z", "-co", "--exclude-standard"])
+            .current_dir(root)
+            .output();
         let listing = git.map_err(|error| format!("git does not start: {error}"))?;
         if !listing.status.success() {
             return Err(format!("git ls-files: {}", String::from_utf8_lossy(&listing.stderr)));
         }
         let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
-        let files: BTreeSet<PathBuf> = listing.split_terminator('\0').map(PathBuf::from).filter(|file| root.join(file).is_file()).collect();
+        let files: BTreeSet<PathBuf> = listing
+            .split_terminator('\0')
+            .map(PathBuf::from)
+            .filter(|file| root.join(file).is_file())
+            .collect();
         for file in &files {
             let (from, to) = (root.join(file), self.tree.join(file));
             let bytes = fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?;
@@ -135,9 +214,11 @@ impl Bench {
                 continue;
             }
             let made = to.parent().map_or(Ok(()), fs::create_dir_all);
-            made.and_then(|()| fs::write(&to, bytes)).map_err(|error| format!("{}: {error}", to.display()))?;
+            made.and_then(|()| fs::write(&to, bytes))
+                .map_err(|error| format!("{}: {error}", to.display()))?;
         }
-        self.remove_others(&self.tree, &files).map_err(|error| format!("{}: {error}", self.tree.display()))
+        self.remove_others(&self.tree, &files)
+            .map_err(|error| format!("{}: {error}", self.tree.display()))
     }
 
     fn remove_others(&self, directory: &Path, files: &BTreeSet<PathBuf>) -> std::io::Result<()> {
@@ -155,8 +236,11 @@ impl Bench {
     /// Plant, build, test, restore.
     fn fate(&self, mutant: &Mutant) -> Result<Fate, String> {
         let path = self.tree.join(&mutant.file);
-        let write = |text: &str| fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()));
-        let original = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let write = |text: &str| {
+            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let original =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let planted = match mutant.planted(&original) {
             Ok(planted) => planted,
             Err(problem) => return Ok(Fate::NotPlanted(problem)),
@@ -187,8 +271,12 @@ impl Bench {
     fn test(&self, arguments: &str, build_only: bool) -> Result<Output, String> {
         let mut command = cargo();
         command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target);
-        command.env_remove("RUSTFLAGS"); // a mutant may leave a variable unused: that is a warning, not a catch
-        command.args(["test", "--locked"]).args(build_only.then_some("--no-run")).args(arguments.split_whitespace());
+        // a mutant may leave a variable unused: that is a warning, not a catch
+        command.env_remove("RUSTFLAGS");
+        command
+            .args(["test", "--locked"])
+            .args(build_only.then_some("--no-run"))
+            .args(arguments.split_whitespace());
         command.output().map_err(|error| format!("cargo does not start: {error}"))
     }
 }
@@ -196,18 +284,26 @@ impl Bench {
 /// The names of the tests that failed.
 fn failures(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    let name = |line: &str| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned);
+    let name =
+        |line: &str| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned);
     text.lines().filter_map(name).collect()
 }
 
 /// How many tests passed.
 fn passes(output: &Output) -> usize {
-    String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with("test ") && line.ends_with(" ... ok")).count()
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter(|line| line.starts_with("test ") && line.ends_with(" ... ok"))
+        .count()
 }
 
 /// The end of what a command said.
 fn tail(output: &Output) -> String {
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
@@ -222,7 +318,9 @@ mod tests {
         let root = crate::root();
         for mutant in read(&root.join("mutants.toml")).unwrap() {
             let original = fs::read_to_string(root.join(&mutant.file)).unwrap();
-            let planted = mutant.planted(&original).unwrap_or_else(|problem| panic!("{}: {problem}", mutant.name));
+            let planted = mutant
+                .planted(&original)
+                .unwrap_or_else(|problem| panic!("{}: {problem}", mutant.name));
             assert_ne!(planted, original, "{} changes nothing", mutant.name);
         }
     }
@@ -262,9 +360,21 @@ mod tests {
 
     #[test]
     fn a_text_that_is_absent_or_ambiguous_is_refused() {
-        let text = |find: &str| Mutant { name: "m".into(), file: "f.rs".into(), find: find.into(), replace: "c".into(), tests: Vec::new() };
+        let text = |find: &str| Mutant {
+            name: "m".into(),
+            file: "f.rs".into(),
+            find: find.into(),
+            replace: "c".into(),
+            tests: Vec::new(),
+        };
         assert_eq!(text("b").planted("a b a"), Ok("a c a".into()));
-        assert_eq!(text("a").planted("a b a"), Err("its text occurs 2 times in f.rs: it must occur once".into()));
-        assert_eq!(text("d").planted("a b a"), Err("its text occurs 0 times in f.rs: it must occur once".into()));
+        assert_eq!(
+            text("a").planted("a b a"),
+            Err("its text occurs 2 times in f.rs: it must occur once".into())
+        );
+        assert_eq!(
+            text("d").planted("a b a"),
+            Err("its text occurs 0 times in f.rs: it must occur once".into())
+        );
     }
 }

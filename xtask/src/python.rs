@@ -1,4 +1,5 @@
-//! Build the Python package, and run the tests in Python in an environment of their own under the target folder.
+//! Build the Python package, and run the tests in Python in an environment of their own under the
+//! target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -86,13 +87,18 @@ pub fn run(root: &Path, against: &Against) -> Result<Ended, String> {
 }
 
 fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// The package as a wheel would install it, with the profile of the tests: nothing that they have built is built again. All of the workspace is selected, so that
-/// dependencies have the same features.
+/// The package as a wheel would install it, with the profile of the tests: nothing that they have
+/// built is built again. All of the workspace is selected, so that dependencies have the same
+/// features.
 fn package(root: &Path, target: &Path) -> Result<PathBuf, String> {
-    let built = cargo().args(["build", "--workspace", "--lib", "--profile", "test", "--locked"]).current_dir(root).status();
+    let built = cargo()
+        .args(["build", "--workspace", "--lib", "--profile", "test", "--locked"])
+        .current_dir(root)
+        .status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("cargo build --workspace --lib --profile test".into());
     }
@@ -114,20 +120,27 @@ fn package(root: &Path, target: &Path) -> Result<PathBuf, String> {
         let name = if cfg!(windows) { "_consilience.pyd" } else { "_consilience.abi3.so" };
         std::fs::copy(&library, inside.join(name)).map(|_| ())
     };
-    copied().map_err(|error| format!("the package cannot be put together in {}: {error}", folder.display()))?;
+    copied().map_err(|error| {
+        format!("the package cannot be put together in {}: {error}", folder.display())
+    })?;
     Ok(folder)
 }
 
-/// Build the wheel with maturin, which is installed in an environment of its own if it is not there,
-/// and try it out.
+/// Build the wheel with maturin, which is installed in an environment of its own if it is not
+/// there, and try it out.
 pub fn wheel(root: &Path) -> Result<(), String> {
     let folder = target(root).join("wheels");
     let maturin = maturin(root)?;
-    let built = Command::new(&maturin).args(["build", "--release", "--locked", "--out"]).arg(&folder).current_dir(root).status();
+    let built = Command::new(&maturin)
+        .args(["build", "--release", "--locked", "--out"])
+        .arg(&folder)
+        .current_dir(root)
+        .status();
     if !built.is_ok_and(|status| status.success()) {
         return Err(format!("{} build --release failed", maturin.display()));
     }
-    let wheel = newest(&folder).ok_or_else(|| format!("there is no wheel in {}", folder.display()))?;
+    let wheel =
+        newest(&folder).ok_or_else(|| format!("there is no wheel in {}", folder.display()))?;
     let version = command_of(root, &wheel)?;
     println!("{} has {version}: `pip install` it", wheel.display());
     Ok(())
@@ -140,10 +153,13 @@ fn newest(folder: &Path) -> Option<PathBuf> {
     wheels.max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
 }
 
-/// What the command in a wheel says of itself, once pip has installed it in an environment of its own.
+/// What the command in a wheel says of itself, once pip has installed it in an environment of its
+/// own.
 fn command_of(root: &Path, wheel: &Path) -> Result<String, String> {
-    let python =
-        interpreters().into_iter().find(|python| suits(python, 11)).ok_or("no Python 3.11 or later with venv is on this machine")?;
+    let python = interpreters()
+        .into_iter()
+        .find(|python| suits(python, 11))
+        .ok_or("no Python 3.11 or later with venv is on this machine")?;
     let folder = target(root).join("wheel-venv");
     let scripts = folder.join(if cfg!(windows) { "Scripts" } else { "bin" });
     let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
@@ -151,21 +167,34 @@ fn command_of(root: &Path, wheel: &Path) -> Result<String, String> {
     let installed = done(Command::new(python).args(["-m", "venv", "--clear"]).arg(&folder))
         && done(Command::new(scripts.join("python")).args(install).arg(wheel));
     if !installed {
-        return Err(format!("pip cannot install {} (is there a network? it needs NumPy)", wheel.display()));
+        return Err(format!(
+            "pip cannot install {} (is there a network? it needs NumPy)",
+            wheel.display()
+        ));
     }
     let told = Command::new(scripts.join("consilience")).arg("--version").output();
-    let told = told.map_err(|error| format!("the command in {} does not start: {error}", wheel.display()))?;
+    let told = told
+        .map_err(|error| format!("the command in {} does not start: {error}", wheel.display()))?;
     let version = String::from_utf8_lossy(&told.stdout).trim().to_owned();
     if told.status.success() && version.starts_with("consilience ") {
         Ok(version)
     } else {
-        Err(format!("the command in {} fails: {}", wheel.display(), String::from_utf8_lossy(&told.stderr)))
+        Err(format!(
+            "the command in {} fails: {}",
+            wheel.display(),
+            String::from_utf8_lossy(&told.stderr)
+        ))
     }
 }
 
 fn maturin(root: &Path) -> Result<PathBuf, String> {
     let there = |program: &Path| {
-        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+        Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
     };
     if there(Path::new("maturin")) {
         return Ok("maturin".into());
@@ -175,49 +204,87 @@ fn maturin(root: &Path) -> Result<PathBuf, String> {
     if there(&program) {
         return Ok(program);
     }
-    let python =
-        interpreters().into_iter().find(|python| suits(python, 11)).ok_or("no Python 3.11 or later with venv is on this machine")?;
+    let python = interpreters()
+        .into_iter()
+        .find(|python| suits(python, 11))
+        .ok_or("no Python 3.11 or later with venv is on this machine")?;
     let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
     let pip = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     let made = done(Command::new(python).args(["-m", "venv"]).arg(&folder))
-        && done(Command::new(pip).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "maturin>=1.9.4,<2"]));
-    if made { Ok(program) } else { Err("maturin cannot be installed (is there a network?): `pip install maturin`".into()) }
+        && done(Command::new(pip).args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "maturin>=1.9.4,<2",
+        ]));
+    if made {
+        Ok(program)
+    } else {
+        Err("maturin cannot be installed (is there a network?): `pip install maturin`".into())
+    }
 }
 
-/// The environment's Python; made anew when the requirements change. The inner error says why this machine cannot have one.
-fn environment(root: &Path, against: &Against, folder: &Path) -> Result<Result<PathBuf, String>, String> {
+/// The environment's Python; made anew when the requirements change. The inner error says why this
+/// machine cannot have one.
+fn environment(
+    root: &Path,
+    against: &Against,
+    folder: &Path,
+) -> Result<Result<PathBuf, String>, String> {
     let requirements = against.requirements;
-    let wanted = std::fs::read_to_string(root.join(requirements)).map_err(|error| format!("{requirements}: {error}"))?;
+    let wanted = std::fs::read_to_string(root.join(requirements))
+        .map_err(|error| format!("{requirements}: {error}"))?;
     let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     let stamp = folder.join("requirements.txt");
-    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
+    {
         return Ok(Ok(python));
     }
-    let Some(interpreter) = interpreters().into_iter().find(|python| suits(python, against.least)) else {
+    let Some(interpreter) = interpreters().into_iter().find(|python| suits(python, against.least))
+    else {
         let least = against.least;
         return Ok(Err(format!(
-            "no Python 3.{least} or later with venv and ensurepip is on this machine (`uv python install 3.13` would do)"
+            "no Python 3.{least} or later with venv and ensurepip is on this machine (`uv python \
+             install 3.13` would do)"
         )));
     };
     let made = Command::new(interpreter).args(["-m", "venv", "--clear"]).arg(folder).status();
     if !made.is_ok_and(|status| status.success()) {
         return Ok(Err(format!("no virtual environment can be made in {}", folder.display())));
     }
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements];
-    if !Command::new(&python).args(install).current_dir(root).status().is_ok_and(|status| status.success()) {
-        return Ok(Err(format!("pip cannot install what {requirements} names (is there a network?)")));
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements];
+    if !Command::new(&python)
+        .args(install)
+        .current_dir(root)
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        return Ok(Err(format!(
+            "pip cannot install what {requirements} names (is there a network?)"
+        )));
     }
     std::fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
     Ok(Ok(python))
 }
 
-/// Every Python that may be here: on the path, newest first but for the usual one, in pyenv's folder, and uv's own.
+/// Every Python that may be here: on the path, newest first but for the usual one, in pyenv's
+/// folder, and uv's own.
 fn interpreters() -> Vec<PathBuf> {
     let mut all = vec![PathBuf::from("python3")];
     all.extend((10..=19).rev().map(|minor| PathBuf::from(format!("python3.{minor}"))));
-    let home = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    let home = std::env::var_os("PYENV_ROOT")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
     let versions = home.and_then(|home| std::fs::read_dir(home.join("versions")).ok());
-    let mut kept: Vec<PathBuf> = versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python3")).collect();
+    let mut kept: Vec<PathBuf> = versions
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin/python3"))
+        .collect();
     kept.sort();
     all.extend(kept.into_iter().rev());
     if let Ok(found) = Command::new("uv").args(["python", "find", ">=3.12"]).output() {
@@ -229,5 +296,10 @@ fn interpreters() -> Vec<PathBuf> {
 /// Whether a Python is new enough and can make environments.
 fn suits(python: &Path, least: u32) -> bool {
     let new = format!("import sys, venv, ensurepip; sys.exit(sys.version_info < (3, {least}))");
-    Command::new(python).args(["-c", &new]).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    Command::new(python)
+        .args(["-c", &new])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }

@@ -25,9 +25,17 @@ pub struct Finished<W> {
 }
 
 /// Run all chains, `how.repeats` times and once before that.
-pub fn run<W: Watch>(how: &How, recipe: &Recipe, target: Target, start: &[f64], watch: impl Fn(Keys) -> W) -> Result<Finished<W>, String> {
+pub fn run<W: Watch>(
+    how: &How,
+    recipe: &Recipe,
+    target: Target,
+    start: &[f64],
+    watch: impl Fn(Keys) -> W,
+) -> Result<Finished<W>, String> {
     let target = recipe.check(target).map_err(|e| e.to_string())?;
-    let made = (0..how.chains).map(|c| Chain::new(recipe, &target, start, Keys::simulation(Seed::new(how.seed), c), &watch));
+    let made = (0..how.chains).map(|c| {
+        Chain::new(recipe, &target, start, Keys::simulation(Seed::new(how.seed), c), &watch)
+    });
     let mut chains = made.collect::<Result<Vec<Chain<W>>, String>>()?;
     if how.threads <= 1 {
         pin_to_one_core();
@@ -38,13 +46,17 @@ pub fn run<W: Watch>(how: &How, recipe: &Recipe, target: Target, start: &[f64], 
             return chains.iter_mut().try_for_each(|chain| chain.run(how.iters));
         }
         std::thread::scope(|scope| {
-            let spawn = |part| scope.spawn(move || -> Result<(), String> { run_each(part, how.iters) });
+            let spawn =
+                |part| scope.spawn(move || -> Result<(), String> { run_each(part, how.iters) });
             let threads: Vec<_> = chains.chunks_mut(share).map(spawn).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
         })
     })?;
     let messages: u64 = chains.iter().map(|c| c.ledger.messages(Direction::Up)).sum();
-    let sent = |c: &Chain<W>| c.ledger.total(Direction::Up) - c.ledger.bits(Direction::Up, Kind::Header);
+    let sent =
+        |c: &Chain<W>| c.ledger.total(Direction::Up) - c.ledger.bits(Direction::Up, Kind::Header);
     let bits_up = chains.iter().map(sent).sum::<u64>() as f64 / messages as f64;
     Ok(Finished { timed, watches: chains.into_iter().map(|c| c.watch).collect(), bits_up })
 }
@@ -63,7 +75,13 @@ struct Chain<W> {
 }
 
 impl<W: Watch> Chain<W> {
-    fn new(recipe: &Recipe, target: &Target, start: &[f64], keys: Keys, watch: impl Fn(Keys) -> W) -> Result<Self, String> {
+    fn new(
+        recipe: &Recipe,
+        target: &Target,
+        start: &[f64],
+        keys: Keys,
+        watch: impl Fn(Keys) -> W,
+    ) -> Result<Self, String> {
         let b = target.clients.len();
         let clients = (0..b as u32).map(|i| recipe.client(target, ClientId(i), keys));
         Ok(Chain {
@@ -81,7 +99,12 @@ impl<W: Watch> Chain<W> {
             match exchange(&mut *self.server, &mut self.clients, &mut self.ledger) {
                 Event::Draw => self.watch.draw(&*self.server),
                 Event::Nothing | Event::Done => {}
-                Event::Diverged => return Err(format!("the chain diverged at iteration {}", self.server.iteration())),
+                Event::Diverged => {
+                    return Err(format!(
+                        "the chain diverged at iteration {}",
+                        self.server.iteration()
+                    ));
+                }
             }
         }
         Ok(())

@@ -19,13 +19,22 @@ pub fn integers(folder: &Path, name: &str) -> Result<Vec<i32>, String> {
     numbers(folder, name, i32::from_le_bytes)
 }
 
-fn numbers<T, const N: usize>(folder: &Path, name: &str, read: fn([u8; N]) -> T) -> Result<Vec<T>, String> {
+fn numbers<T, const N: usize>(
+    folder: &Path,
+    name: &str,
+    read: fn([u8; N]) -> T,
+) -> Result<Vec<T>, String> {
     let file = folder.join(name).with_extension("bin");
-    let bytes =
-        std::fs::read(&file).map_err(|error| format!("{}: {error}; --data is the folder that the peers' data.py wrote", file.display()))?;
+    let bytes = std::fs::read(&file).map_err(|error| {
+        format!("{}: {error}; --data is the folder that the peers' data.py wrote", file.display())
+    })?;
     let (whole, rest) = bytes.as_chunks::<N>();
     if !rest.is_empty() {
-        return Err(format!("{}: {} bytes are no whole number of {N}-byte numbers: write it again", file.display(), bytes.len()));
+        return Err(format!(
+            "{}: {} bytes are no whole number of {N}-byte numbers: write it again",
+            file.display(),
+            bytes.len()
+        ));
     }
     Ok(whole.iter().map(|n| read(*n)).collect())
 }

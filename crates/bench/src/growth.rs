@@ -1,4 +1,5 @@
-//! Measure how the cost of an iteration grows with clients, parameters, rows and chains, and fit the exponent of each.
+//! Measure how the cost of an iteration grows with clients, parameters, rows and chains, and fit
+//! the exponent of each.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -38,11 +39,14 @@ type Grow = fn(&mut Size, usize);
 const BASE: Size = Size { clients: 16, parameters: 64, rows: 64, chains: 1 };
 
 impl Growth {
-    /// A table of microseconds an iteration: logistic regression, gradients of all rows, with and without compression.
+    /// A table of microseconds an iteration: logistic regression, gradients of all rows, with and
+    /// without compression.
     pub fn run(&self) -> Result<String, String> {
         pin_to_one_core();
-        let mut table =
-            String::from("| sampler | growing | microseconds an iteration, doubled from row to row | exponent |\n|---|---|---|---|\n");
+        let mut table = String::from(
+            "| sampler | growing | microseconds an iteration, doubled from row to row | exponent \
+             |\n|---|---|---|---|\n",
+        );
         for (name, compressor) in [("lmc", None), ("qlsd, qsgd(16)", Some(Compressor::qsgd(16)))] {
             let axes: [(&str, Grow); 4] = [
                 ("clients, from 16", |size, by| size.clients *= by),
@@ -58,7 +62,12 @@ impl Growth {
                     points.push(self.seconds(size, compressor)?);
                 }
                 let shown: Vec<String> = points.iter().map(|s| format!("{:.1}", s * 1e6)).collect();
-                let _ = writeln!(table, "| {name} | {axis} | {} | {:.2} |", shown.join(", "), exponent(&points));
+                let _ = writeln!(
+                    table,
+                    "| {name} | {axis} | {} | {:.2} |",
+                    shown.join(", "),
+                    exponent(&points)
+                );
             }
         }
         Ok(table.trim_end().to_owned())
@@ -68,15 +77,21 @@ impl Growth {
     fn seconds(&self, size: Size, compressor: Option<Compressor>) -> Result<f64, String> {
         let Size { clients, parameters, rows, chains } = size;
         let client = |i: usize| -> Result<Arc<dyn Potential>, String> {
-            let design = Design::dense(normals(i, rows * parameters), parameters).map_err(|e| e.to_string())?;
-            let labels = (0..rows).map(|k| f64::from(u8::from((k + i).is_multiple_of(3)))).collect();
+            let design = Design::dense(normals(i, rows * parameters), parameters)
+                .map_err(|e| e.to_string())?;
+            let labels =
+                (0..rows).map(|k| f64::from(u8::from((k + i).is_multiple_of(3)))).collect();
             Ok(Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(|e| e.to_string())?))
         };
         let potentials = (0..clients).map(client).collect::<Result<_, _>>()?;
         let step = Schedule::Constant(1e-6);
-        let recipe = Recipe::Uplink(compressor.map_or_else(|| Uplink::lmc(step), |c| Uplink::qlsd(step, Batch::Full, c)));
+        let recipe = Recipe::Uplink(
+            compressor.map_or_else(|| Uplink::lmc(step), |c| Uplink::qlsd(step, Batch::Full, c)),
+        );
         let prior = Prior::gaussian(1.0, parameters).map_err(|e| e.to_string())?;
-        let target = Target::new(potentials, prior, Placement::Server, 1.0).and_then(|t| recipe.check(t)).map_err(|e| e.to_string())?;
+        let target = Target::new(potentials, prior, Placement::Server, 1.0)
+            .and_then(|t| recipe.check(t))
+            .map_err(|e| e.to_string())?;
         let made = (0..chains).map(|c| start(&recipe, &target, c));
         let mut all = made.collect::<Result<Vec<_>, String>>()?;
         let mut ledger = Ledger::new(clients);
@@ -107,7 +122,9 @@ type Parties = (Box<dyn Sampler>, Vec<Box<dyn Device>>);
 
 fn start(recipe: &Recipe, target: &Target, chain: u32) -> Result<Parties, String> {
     let keys = Keys::simulation(Seed::new(1), chain);
-    let devices = (0..target.clients.len() as u32).map(|i| recipe.client(target, ClientId(i), keys)).collect::<Result<_, _>>();
+    let devices = (0..target.clients.len() as u32)
+        .map(|i| recipe.client(target, ClientId(i), keys))
+        .collect::<Result<_, _>>();
     let server = recipe.server(target, &vec![0.0; target.dim()], keys);
     Ok((server.map_err(|e| e.to_string())?, devices.map_err(|e| e.to_string())?))
 }

@@ -1,4 +1,5 @@
-//! Time the papers' workloads, one line of JSON a run: `consilience-bench WORKLOAD --iters N --threads T --chains C`.
+//! Time the papers' workloads, one line of JSON a run:
+//! `consilience-bench WORKLOAD --iters N --threads T --chains C`.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // it is a program that prints
 
 mod chains;
@@ -16,9 +17,11 @@ use clap::{Args, Parser};
 
 use workloads::Workload;
 
-/// Time the papers' workloads as users run them: the library's samplers, models and compressors, on the peers' data.
+/// Time the papers' workloads as users run them: the library's samplers, models and compressors, on
+/// the peers' data.
 ///
-/// One line of JSON: the best of `--repeats` repeats of `--iters` iterations after one that is not timed, and a statistic of the chain beside its known value.
+/// One line of JSON: the best of `--repeats` repeats of `--iters` iterations after one that is not
+/// timed, and a statistic of the chain beside its known value.
 #[derive(Debug, Parser)]
 #[command(name = "consilience-bench", version)]
 struct Command {

@@ -24,7 +24,8 @@ impl Fields {
 
     /// All of them as one line of JSON.
     pub fn json(&self) -> Result<String, String> {
-        serde_json::to_string(&self.0).map_err(|error| format!("the result cannot be written as JSON: {error}"))
+        serde_json::to_string(&self.0)
+            .map_err(|error| format!("the result cannot be written as JSON: {error}"))
     }
 }
 
@@ -45,7 +46,13 @@ struct Line<'a> {
 }
 
 /// The line of one run.
-pub fn line(workload: &str, how: &How, timed: Timed, variant: &Fields, check: &Fields) -> Result<String, String> {
+pub fn line(
+    workload: &str,
+    how: &How,
+    timed: Timed,
+    variant: &Fields,
+    check: &Fields,
+) -> Result<String, String> {
     let line = Line {
         workload,
         r#impl: "consilience",
@@ -59,7 +66,8 @@ pub fn line(workload: &str, how: &How, timed: Timed, variant: &Fields, check: &F
         variant: &variant.0,
         check: &check.0,
     };
-    serde_json::to_string(&line).map_err(|error| format!("the result cannot be written as JSON: {error}"))
+    serde_json::to_string(&line)
+        .map_err(|error| format!("the result cannot be written as JSON: {error}"))
 }
 
 fn digits(value: f64) -> Option<f64> {

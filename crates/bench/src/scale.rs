@@ -16,7 +16,8 @@ use crate::files::normals;
 use crate::report::Fields;
 use crate::timing::cpu_seconds;
 
-/// How many clients have rows of their own: the others share them, so that memory is that of clients, not of data.
+/// How many clients have rows of their own: the others share them, so that memory is that of
+/// clients, not of data.
 const DIFFERENT: usize = 1000;
 
 /// What may be chosen.
@@ -43,15 +44,28 @@ impl Scale {
     pub fn run(&self) -> Result<String, String> {
         let (b, d) = (self.clients, self.dim);
         let rows: Vec<Arc<dyn Potential>> = (0..DIFFERENT.min(b))
-            .map(|i| Ok(Arc::new(Isotropic::new(normals(i, 20 * d), d).map_err(|e| e.to_string())?) as Arc<dyn Potential>))
+            .map(|i| {
+                Ok(Arc::new(Isotropic::new(normals(i, 20 * d), d).map_err(|e| e.to_string())?)
+                    as Arc<dyn Potential>)
+            })
             .collect::<Result<_, String>>()?;
         let empty = resident_bytes();
         let clock = Instant::now();
-        let target = Target::new((0..b).map(|i| Arc::clone(&rows[i % rows.len()])).collect(), Prior::Flat, Placement::Server, 1.0);
-        let mut recipe = Uplink::qlsd(Schedule::Constant(0.01 / (20 * b) as f64), Batch::Fraction(0.1), Compressor::qsgd(16));
+        let target = Target::new(
+            (0..b).map(|i| Arc::clone(&rows[i % rows.len()])).collect(),
+            Prior::Flat,
+            Placement::Server,
+            1.0,
+        );
+        let mut recipe = Uplink::qlsd(
+            Schedule::Constant(0.01 / (20 * b) as f64),
+            Batch::Fraction(0.1),
+            Compressor::qsgd(16),
+        );
         recipe.participation = Participation::Bernoulli(vec![self.participation; b]);
         let (recipe, keys) = (Recipe::Uplink(recipe), Keys::simulation(Seed::new(1), 0));
-        let target = Arc::new(target.and_then(|target| recipe.check(target)).map_err(|e| e.to_string())?);
+        let target =
+            Arc::new(target.and_then(|target| recipe.check(target)).map_err(|e| e.to_string())?);
         let mut server = recipe.server(&target, &vec![0.0; d], keys).map_err(|e| e.to_string())?;
         let mut clients = if self.eager {
             (0..b as u32).map(|i| recipe.client(&target, ClientId(i), keys)).collect()
@@ -70,7 +84,8 @@ impl Scale {
         }
         let (seconds, cpu) = (clock.elapsed().as_secs_f64(), cpu_seconds() - before);
         let after = resident_bytes();
-        let took_part = (0..b as u32).filter(|i| ledger.client(ClientId(*i), Direction::Up) > 0).count();
+        let took_part =
+            (0..b as u32).filter(|i| ledger.client(ClientId(*i), Direction::Up) > 0).count();
         let fields = Fields::default()
             .with("workload", "scale")
             .with("clients", b)
@@ -94,5 +109,6 @@ impl Scale {
 fn resident_bytes() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()).map_or(f64::NAN, |kb| kb * 1024.0)
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok())
+        .map_or(f64::NAN, |kb| kb * 1024.0)
 }

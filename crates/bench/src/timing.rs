@@ -12,7 +12,10 @@ pub struct Timed {
 }
 
 /// Call once untimed, then `repeats` times.
-pub fn best_of(repeats: u32, mut call: impl FnMut() -> Result<(), String>) -> Result<Timed, String> {
+pub fn best_of(
+    repeats: u32,
+    mut call: impl FnMut() -> Result<(), String>,
+) -> Result<Timed, String> {
     call()?;
     let mut best = Timed { seconds: f64::INFINITY, cpu_seconds: f64::INFINITY };
     for _ in 0..repeats.max(1) {
@@ -37,14 +40,17 @@ pub fn cpu_seconds() -> f64 {
     f64::NAN
 }
 
-/// Stay on the last core that this process may use, as the peers do with one thread; elsewhere than on Linux nothing happens.
+/// Stay on the last core that this process may use, as the peers do with one thread; elsewhere than
+/// on Linux nothing happens.
 pub fn pin_to_one_core() {
     #[cfg(target_os = "linux")]
     if let Ok(allowed) = rustix::thread::sched_getaffinity(None)
-        && let Some(last) = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core))
+        && let Some(last) =
+            (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core))
     {
         let mut one = rustix::thread::CpuSet::new();
         one.set(last);
-        let _ = rustix::thread::sched_setaffinity(None, &one); // a machine that forbids it is timed as it is
+        // a machine that forbids it is timed as it is
+        let _ = rustix::thread::sched_setaffinity(None, &one);
     }
 }

@@ -1,4 +1,5 @@
-//! Every workload prints one line of JSON with the peers' fields, and its chain has the law that is known of it.
+//! Every workload prints one line of JSON with the peers' fields, and its chain has the law that is
+//! known of it.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::process::{Command, Output};
@@ -18,7 +19,10 @@ fn line(words: &str) -> Value {
     for field in ["threads", "chains", "iters", "seconds", "iters_per_second", "compile_seconds"] {
         assert!(line[field].is_number(), "{words}: {field} of {text}");
     }
-    assert!(line["workload"].is_string() && line["impl"] == "consilience" && line["check"].is_object(), "{text}");
+    assert!(
+        line["workload"].is_string() && line["impl"] == "consilience" && line["check"].is_object(),
+        "{text}"
+    );
     line
 }
 
@@ -26,14 +30,18 @@ fn check(line: &Value, name: &str) -> f64 {
     line["check"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"))
 }
 
-/// 40000 draws of 50 coordinates, all but independent: a ratio is off by 0.1% or so, and by more than 0.5% once in a million.
+/// 40000 draws of 50 coordinates, all but independent: a ratio is off by 0.1% or so, and by more
+/// than 0.5% once in a million.
 #[test]
 fn the_toy_has_its_stationary_variance_with_either_oracle() {
     for oracle in ["generic", "collapsed"] {
         let line = line(&format!("qlsd_toy --oracle {oracle} --iters 5000 --chains 2 --repeats 3"));
         assert_eq!(line["oracle"], oracle);
         assert!((check(&line, "var_over_predicted") - 1.0).abs() < 0.005, "{line}");
-        assert!(check(&line, "var_over_posterior") > 2.0, "the posterior instead would be noticed: {line}");
+        assert!(
+            check(&line, "var_over_posterior") > 2.0,
+            "the posterior instead would be noticed: {line}"
+        );
     }
 }
 
@@ -41,8 +49,11 @@ fn the_toy_has_its_stationary_variance_with_either_oracle() {
 #[test]
 fn the_gaussians_have_their_exact_second_moment() {
     for (algo, tau) in [("fald", 0), ("fald", 1), ("vr", 0)] {
-        let line = line(&format!("W2 --algo {algo} --tau {tau} --iters 2000 --chains 4 --threads 2 --repeats 3"));
-        let ratio = check(&line, if algo == "fald" { "ratio_to_exact" } else { "ratio_to_posterior" });
+        let line = line(&format!(
+            "W2 --algo {algo} --tau {tau} --iters 2000 --chains 4 --threads 2 --repeats 3"
+        ));
+        let ratio =
+            check(&line, if algo == "fald" { "ratio_to_exact" } else { "ratio_to_posterior" });
         assert!((ratio - 1.0).abs() < 4.9 * check(&line, "relative_standard_error"), "{line}");
     }
 }
@@ -55,19 +66,25 @@ fn vectors_are_read_back_whatever_the_code() {
     }
 }
 
-/// Nothing but noise moves weights of empty pixels; each ratio is off by 4.9 standard errors once in a million.
+/// Nothing but noise moves weights of empty pixels; each ratio is off by 4.9 standard errors once
+/// in a million.
 #[test]
 fn weights_that_no_image_moves_follow_what_is_known_of_them() {
-    for (words, ratio) in
-        [("W3 --iters 1 --repeats 1", "dead_weight_var_over_exact"), ("W4 --iters 1 --repeats 1", "dead_weight_var_over_prior")]
-    {
+    for (words, ratio) in [
+        ("W3 --iters 1 --repeats 1", "dead_weight_var_over_exact"),
+        ("W4 --iters 1 --repeats 1", "dead_weight_var_over_prior"),
+    ] {
         let line = line(words);
-        assert!((check(&line, ratio) - 1.0).abs() < 4.9 * check(&line, "dead_standard_error"), "{line}");
+        assert!(
+            (check(&line, ratio) - 1.0).abs() < 4.9 * check(&line, "dead_standard_error"),
+            "{line}"
+        );
         assert!(check(&line, "train_nll") < 2.3, "{line}");
     }
 }
 
-/// Errors stay within sight: `g` follows the gradient. Both oracles are one chain, bit for bit: `check` is all that is known of it.
+/// Errors stay within sight: `g` follows the gradient. Both oracles are one chain, bit for bit:
+/// `check` is all that is known of it.
 #[test]
 fn elf_follows_the_gradient_with_either_oracle() {
     let [full, incremental] = ["full", "incremental"].map(|oracle| {

@@ -7,7 +7,9 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 use crate::output::{self, Failure};
-use crate::{compare, data, exact, listing, network, page, predict, reproduce, run, summary, truth};
+use crate::{
+    compare, data, exact, listing, network, page, predict, reproduce, run, summary, truth,
+};
 
 /// The command `consilience`: what stands behind its name, done; its exit code.
 pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
@@ -42,7 +44,8 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     };
     match result {
         Ok(()) => 0,
-        Err(Failure::PipeClosed) => 0, // `consilience list | head`: nobody reads on, so there is nothing to say
+        // `consilience list | head`: nobody reads on, so there is nothing to say
+        Err(Failure::PipeClosed) => 0,
         Err(failure) => {
             output::complain(&failure);
             failure.code()

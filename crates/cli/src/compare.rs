@@ -1,4 +1,5 @@
-//! Hold several samplers against each other on one problem: what they get wrong, and what that costs.
+//! Hold several samplers against each other on one problem: what they get wrong, and what that
+//! costs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
     let mut first: Option<(Statement, Truth)> = None;
     let mut size = (0, 0);
     let mut rows = Vec::new();
-    let progress = Arc::new(Progress::default()); // one for all runs: Ctrl-C stops whichever is under way
+    // one for all runs: Ctrl-C stops whichever is under way
+    let progress = Arc::new(Progress::default());
     for path in &command.configs {
         let mut config = Config::load(path)?;
         if let Some(seed) = command.seed {
@@ -46,9 +48,14 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             }
             Some((statement, _)) => {
                 let mismatch = |e: consilience_core::protocol::Mismatch| {
-                    Failure::Other(format!("{}: {e}\n  compare configs that state the same target", path.display()))
+                    Failure::Other(format!(
+                        "{}: {e}\n  compare configs that state the same target",
+                        path.display()
+                    ))
                 };
-                statement.check(&problem.statement, &path.display().to_string()).map_err(mismatch)?;
+                statement
+                    .check(&problem.statement, &path.display().to_string())
+                    .map_err(mismatch)?;
             }
         }
         let Some((_, truth)) = &first else { continue };
@@ -56,9 +63,13 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
         let total = plan.length.total();
         let started = Instant::now();
         let title = format!("{} ({})", path.display(), config.sampler.row.name);
-        let outcome = with_progress(&title, total, &progress, || sample(&plan, &plan.length, config.seed, Sinks::Memory, &progress))?;
+        let outcome = with_progress(&title, total, &progress, || {
+            sample(&plan, &plan.length, config.seed, Sinks::Memory, &progress)
+        })?;
         if outcome.interrupted {
-            return Err(Failure::Interrupted(Some("stopped: a comparison needs every run to its end".into())));
+            return Err(Failure::Interrupted(Some(
+                "stopped: a comparison needs every run to its end".into(),
+            )));
         }
         let seconds = started.elapsed().as_secs_f64();
         rows.push(truth.judge(&path.display().to_string(), &config, &plan, &outcome, seconds));
@@ -66,13 +77,18 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
     let Some((_, truth)) = first else { return Ok(()) };
     let all = Comparison { reference: truth.how, reference_error: truth.error, size, runs: rows };
     if let Some(file) = &command.html {
-        let failed = |error: std::io::Error| Failure::Other(format!("the page cannot be written to {}: {error}", file.display()));
+        let failed = |error: std::io::Error| {
+            Failure::Other(format!("the page cannot be written to {}: {error}", file.display()))
+        };
         std::fs::write(file, comparison(&all)).map_err(failed)?;
     }
     if command.json {
         return say(&to_json(&all.runs, &all.reference));
     }
-    let page = command.html.as_ref().map_or_else(String::new, |file| format!("\nThe page is {}.\n", file.display()));
+    let page = command
+        .html
+        .as_ref()
+        .map_or_else(String::new, |file| format!("\nThe page is {}.\n", file.display()));
     say(&(to_text(&all.runs, &all.reference) + &page))
 }
 
@@ -80,14 +96,27 @@ fn to_text(rows: &[Contender], reference: &str) -> String {
     let width = rows.iter().map(|r| r.config.chars().count()).max().unwrap_or(6).max(6);
     let mut text = format!(
         "{:<width$} {:<12} {:>9} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>8} {:>9} {:>9}\n",
-        "config", "sampler", "step", "mean/sd", "sd", "W2", "ESS", "up", "down", "gradients", "seconds", "ESS/MB", "ESS/s"
+        "config",
+        "sampler",
+        "step",
+        "mean/sd",
+        "sd",
+        "W2",
+        "ESS",
+        "up",
+        "down",
+        "gradients",
+        "seconds",
+        "ESS/MB",
+        "ESS/s"
     );
     for row in rows {
         let [mean, sd, w2] = row.errors;
         let megabytes = (row.bits.0 + row.bits.1) as f64 / 8e6;
         let _ = writeln!(
             text,
-            "{:<width$} {:<12} {:>9.2e} {mean:>8.3} {:>6.1}% {w2:>9.4} {:>9.0} {:>9} {:>9} {:>11} {:>8.2} {:>9.1} {:>9.0}",
+            "{:<width$} {:<12} {:>9.2e} {mean:>8.3} {:>6.1}% {w2:>9.4} {:>9.0} {:>9} {:>9} {:>11} \
+             {:>8.2} {:>9.1} {:>9.0}",
             row.config,
             row.sampler,
             row.step,
@@ -103,7 +132,10 @@ fn to_text(rows: &[Contender], reference: &str) -> String {
     }
     let _ = writeln!(
         text,
-        "\nErrors are against {reference}: the largest of a mean in posterior standard deviations, the largest of a standard deviation, and the 2-Wasserstein distance\nbetween Gaussians with these means and covariances. ESS is the smallest bulk effective sample size; gradients are those of single rows."
+        "\nErrors are against {reference}: the largest of a mean in posterior standard deviations, \
+         the largest of a standard deviation, and the 2-Wasserstein distance\n\
+         between Gaussians with these means and covariances. ESS is the smallest bulk effective \
+         sample size; gradients are those of single rows."
     );
     text
 }
@@ -115,8 +147,12 @@ fn to_json(rows: &[Contender], reference: &str) -> String {
             "mean_error_sd": r.errors[0], "sd_error": r.errors[1], "w2": r.errors[2],
             "ess": r.ess, "bits_up": r.bits.0, "bits_down": r.bits.1,
             "rows_evaluated": r.gradients, "seconds": r.seconds,
-            "ess_per_megabyte": r.ess / ((r.bits.0 + r.bits.1) as f64 / 8e6), "ess_per_second": r.ess / r.seconds,
+            "ess_per_megabyte": r.ess / ((r.bits.0 + r.bits.1) as f64 / 8e6),
+            "ess_per_second": r.ess / r.seconds,
         })
     };
-    format!("{:#}\n", json!({ "reference": reference, "runs": rows.iter().map(row).collect::<Vec<_>>() }))
+    format!(
+        "{:#}\n",
+        json!({ "reference": reference, "runs": rows.iter().map(row).collect::<Vec<_>>() })
+    )
 }

@@ -53,17 +53,22 @@ fn list(json: bool) -> Result<(), Failure> {
     if json {
         return say(&format!("{:#}\n", Value::Array(ENTRIES.iter().map(object).collect())));
     }
-    let mut text = format!("{:<15}{:>9}{:>9}{:>9}{:>9}  what\n", "name", "rows", "test", "columns", "classes");
+    let mut text =
+        format!("{:<15}{:>9}{:>9}{:>9}{:>9}  what\n", "name", "rows", "test", "columns", "classes");
     for entry in ENTRIES {
         let test = entry.test.as_ref().map_or_else(|| "-".into(), |part| part.rows.to_string());
-        let classes = if entry.classes.is_empty() { "-".into() } else { entry.classes.len().to_string() };
+        let classes =
+            if entry.classes.is_empty() { "-".into() } else { entry.classes.len().to_string() };
         let built_in = if entry.built_in { " (built in)" } else { "" };
         text.push_str(&format!(
             "{:<15}{:>9}{test:>9}{:>9}{classes:>9}  {}{built_in}\n",
             entry.name, entry.train.rows, entry.columns, entry.says
         ));
     }
-    say(&format!("{text}\nThose that are not built in are looked for in the folder of --data DIR or CONSILIENCE_DATA.\n"))
+    say(&format!(
+        "{text}\nThose that are not built in are looked for in the folder of --data DIR or \
+         CONSILIENCE_DATA.\n"
+    ))
 }
 
 fn describe(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
@@ -79,17 +84,27 @@ fn describe(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure
         return say(&format!("{value:#}\n"));
     }
     let mut text = format!("{}: {}\n\n", entry.name, entry.says);
-    let test = entry.test.as_ref().map_or_else(String::new, |part| format!(", and {} to test on", part.rows));
+    let test = entry
+        .test
+        .as_ref()
+        .map_or_else(String::new, |part| format!(", and {} to test on", part.rows));
     text.push_str(&format!("rows     {}{test}\ncolumns  {}\n", entry.train.rows, entry.columns));
     for (class, count) in entry.classes.iter().zip(entry.train.counts) {
         text.push_str(&format!("class    {class}: {count}\n"));
     }
     for (file, _) in entry.train.files.iter().chain(entry.test.iter().flat_map(|part| part.files)) {
-        text.push_str(&format!("file     {file}{}\n", if entry.built_in { " (built in)" } else { "" }));
+        text.push_str(&format!(
+            "file     {file}{}\n",
+            if entry.built_in { " (built in)" } else { "" }
+        ));
     }
     text.push_str(&format!("licence  {}\n", entry.licence));
     match data {
-        None => text.push_str("\nIts files are not at hand: name their folder with --data DIR or CONSILIENCE_DATA to see the columns.\n"),
+        None => text.push_str(
+            "\n\
+            Its files are not at hand: name their folder with --data DIR or CONSILIENCE_DATA to \
+            see the columns.\n",
+        ),
         Some(data) => {
             let names: Vec<&str> = data.columns.iter().take(60).map(String::as_str).collect();
             let more = if data.columns.len() > names.len() { ", ..." } else { "" };
@@ -112,11 +127,21 @@ fn check(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
         match catalogue::check(name, folder) {
             Ok(parts) => {
                 for part in parts {
-                    values.push(json!({ "name": name, "part": part.part, "ok": true, "rows": part.rows, "columns": part.columns, "counts": part.counts }));
+                    values.push(json!({
+                        "name": name, "part": part.part, "ok": true, "rows": part.rows,
+                        "columns": part.columns, "counts": part.counts }));
                     if !json {
-                        let counts: Vec<String> = part.counts.iter().map(usize::to_string).collect();
-                        let counts = if counts.is_empty() { "no classes".into() } else { format!("classes {}", counts.join(" ")) };
-                        say(&format!("{name:<15}{:<6} ok  {} x {}, {counts}\n", part.part, part.rows, part.columns))?;
+                        let counts: Vec<String> =
+                            part.counts.iter().map(usize::to_string).collect();
+                        let counts = if counts.is_empty() {
+                            "no classes".into()
+                        } else {
+                            format!("classes {}", counts.join(" "))
+                        };
+                        say(&format!(
+                            "{name:<15}{:<6} ok  {} x {}, {counts}\n",
+                            part.part, part.rows, part.columns
+                        ))?;
                     }
                 }
             }
@@ -133,12 +158,18 @@ fn check(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {
 }
 
 /// The rows, dealt.
-fn deal(options: &DealOptions, folder: Option<&Path>) -> Result<(Dataset, Assignment, Scheme), Failure> {
+fn deal(
+    options: &DealOptions,
+    folder: Option<&Path>,
+) -> Result<(Dataset, Assignment, Scheme), Failure> {
     let scheme: Scheme = options.scheme.parse().map_err(wrong)?;
     let own = Path::new(&options.name);
     let mut data = match (own.extension(), options.response.as_deref()) {
         (None, Some(_)) => {
-            return Err(Failure::Argument(format!("--response goes with a file, and {} is the name of a data set", options.name)));
+            return Err(Failure::Argument(format!(
+                "--response goes with a file, and {} is the name of a data set",
+                options.name
+            )));
         }
         (None, None) => catalogue::load(&options.name, folder).map_err(wrong)?,
         (Some(_), response) => formats::open(own, response).map_err(wrong)?,
@@ -151,20 +182,39 @@ fn deal(options: &DealOptions, folder: Option<&Path>) -> Result<(Dataset, Assign
     Ok((data, dealt, scheme))
 }
 
-fn show(options: &DealOptions, folder: Option<&Path>, svg: Option<&Path>, json: bool) -> Result<(), Failure> {
+fn show(
+    options: &DealOptions,
+    folder: Option<&Path>,
+    svg: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
     let (data, dealt, scheme) = deal(options, folder)?;
     let classes = data.classes.clone().unwrap_or_else(|| vec!["rows".into()]);
     let counts = dealt.counts(&data);
-    let title = format!("{}, {} rows, {} clients, {scheme}, seed {}", options.name, data.rows(), counts.len(), options.seed);
+    let title = format!(
+        "{}, {} rows, {} clients, {scheme}, seed {}",
+        options.name,
+        data.rows(),
+        counts.len(),
+        options.seed
+    );
     if let Some(file) = svg {
-        let cannot = |error| Failure::Other(format!("{} cannot be written: {error}", file.display()));
-        std::fs::write(file, picture::svg(&title, &dealt.names, &classes, &counts)).map_err(cannot)?;
+        let cannot =
+            |error| Failure::Other(format!("{} cannot be written: {error}", file.display()));
+        std::fs::write(file, picture::svg(&title, &dealt.names, &classes, &counts))
+            .map_err(cannot)?;
         note(&format!("wrote {}\n", file.display()));
     }
     if json {
-        let clients: Vec<Value> = dealt.names.iter().zip(&counts).map(|(name, counts)| json!({ "name": name, "counts": counts })).collect();
-        let value =
-            json!({ "data": options.name, "scheme": scheme.to_string(), "seed": options.seed, "classes": classes, "clients": clients });
+        let clients: Vec<Value> = dealt
+            .names
+            .iter()
+            .zip(&counts)
+            .map(|(name, counts)| json!({ "name": name, "counts": counts }))
+            .collect();
+        let value = json!({
+            "data": options.name, "scheme": scheme.to_string(), "seed": options.seed,
+            "classes": classes, "clients": clients });
         return say(&format!("{value:#}\n"));
     }
     say(&picture::text(&title, &dealt.names, &classes, &counts))
@@ -172,15 +222,29 @@ fn show(options: &DealOptions, folder: Option<&Path>, svg: Option<&Path>, json: 
 
 fn split(options: &DealOptions, folder: Option<&Path>, out: &Path) -> Result<(), Failure> {
     let (data, dealt, _) = deal(options, folder)?;
-    let cannot = |error: std::io::Error| Failure::Other(format!("{} cannot be written: {error}", out.display()));
+    let cannot = |error: std::io::Error| {
+        Failure::Other(format!("{} cannot be written: {error}", out.display()))
+    };
     std::fs::create_dir_all(out).map_err(cannot)?;
     if std::fs::read_dir(out).map_err(cannot)?.next().is_some() {
-        return Err(Failure::Argument(format!("{} is not empty\n  choose another folder: nothing was overwritten", out.display())));
+        return Err(Failure::Argument(format!(
+            "{} is not empty\n  choose another folder: nothing was overwritten",
+            out.display()
+        )));
     }
-    let quoted = |name: &str| if name.contains([',', '"', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into() };
-    let header: Vec<String> = data.columns.iter().map(|name| quoted(name)).chain(["label".into()]).collect();
+    let quoted = |name: &str| {
+        if name.contains([',', '"', '\n']) {
+            format!("\"{}\"", name.replace('"', "\"\""))
+        } else {
+            name.into()
+        }
+    };
+    let header: Vec<String> =
+        data.columns.iter().map(|name| quoted(name)).chain(["label".into()]).collect();
     for (k, rows) in dealt.rows.iter().enumerate() {
-        let mut file = BufWriter::new(std::fs::File::create(out.join(file_name(k, &dealt.names[k]))).map_err(cannot)?);
+        let mut file = BufWriter::new(
+            std::fs::File::create(out.join(file_name(k, &dealt.names[k]))).map_err(cannot)?,
+        );
         let mut write = || -> std::io::Result<()> {
             writeln!(file, "{}", header.join(","))?;
             for row in rows {
@@ -196,13 +260,21 @@ fn split(options: &DealOptions, folder: Option<&Path>, out: &Path) -> Result<(),
         };
         write().map_err(cannot)?;
     }
-    note(&format!("wrote {} files to {}; the last column, label, is the class number\n", dealt.rows.len(), out.display()));
+    note(&format!(
+        "wrote {} files to {}; the last column, label, is the class number\n",
+        dealt.rows.len(),
+        out.display()
+    ));
     Ok(())
 }
 
-/// A file name that any system takes: the client's name in small letters, digits and dashes, after its number.
+/// A file name that any system takes: the client's name in small letters, digits and dashes, after
+/// its number.
 fn file_name(k: usize, name: &str) -> String {
-    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
     let words: Vec<&str> = plain.split('-').filter(|word| !word.is_empty()).collect();
     format!("{:03}-{}.csv", k + 1, words.join("-"))
 }

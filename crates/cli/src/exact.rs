@@ -20,17 +20,25 @@ pub fn exact(command: &ExactCommand) -> Result<(), Failure> {
     for warning in &plan.warnings {
         note(&format!("warning: {warning}\n"));
     }
-    let unknown = |e: consilience_core::sampler::exact::NoClosedForm| Failure::Other(format!("{}: {e}", command.config.display()));
+    let unknown = |e: consilience_core::sampler::exact::NoClosedForm| {
+        Failure::Other(format!("{}: {e}", command.config.display()))
+    };
     let (truth, law) = laws(&problem, &plan).map_err(unknown)?;
     let step = plan.step().largest();
     if command.json {
         let d = law.mean.len();
-        let show = |law: &Law| json!({ "mean": law.mean, "covariance": law.covariance.chunks(d).collect::<Vec<_>>() });
-        let value = json!({ "sampler": config.sampler.row.name, "step": step, "parameters": problem.parameters, "posterior": show(&truth), "stationary": show(&law) });
+        let show = |law: &Law| {
+            json!({
+            "mean": law.mean, "covariance": law.covariance.chunks(d).collect::<Vec<_>>() })
+        };
+        let value = json!({
+            "sampler": config.sampler.row.name, "step": step, "parameters": problem.parameters,
+            "posterior": show(&truth), "stationary": show(&law) });
         return say(&format!("{value:#}\n"));
     }
     let mut text = format!(
-        "{} at step {step:.6e} has exactly this bias (stationary law of its draws, infinite precision on the wire):\n\n",
+        "{} at step {step:.6e} has exactly this bias (stationary law of its draws, infinite \
+         precision on the wire):\n\n",
         config.sampler.row.name
     );
     let width = problem.parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);

@@ -1,4 +1,5 @@
-//! Consilience: sites that may not pool their data draw samples from the one posterior they would get if they did.
+//! Consilience: sites that may not pool their data draw samples from the one posterior they would
+//! get if they did.
 //!
 //! The library in one place: [`core`] is the mathematics and the protocol, [`engine`] runs them in
 //! one process. The command of the same name is a face of both, and a function here, so that the
@@ -24,12 +25,23 @@
 //!     [run]
 //!     iterations = 4000
 //! "#;
-//! let config = Config::parse(Source { file: "example".into(), folder: ".".into(), text: text.into() })?;
+//! let config = Config::parse(Source {
+//!     file: "example".into(),
+//!     folder: ".".into(),
+//!     text: text.into(),
+//! })?;
 //! let problem = Problem::new(&config)?;
 //! let plan = Plan::new(&config, &problem)?;
-//! let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default())?;
+//! let outcome = run::sample(
+//!     &plan,
+//!     &plan.length,
+//!     config.seed,
+//!     Sinks::Memory,
+//!     &Default::default(),
+//! )?;
 //! let mean = outcome.draws.mean();
-//! assert!((mean[0] - 1.0).abs() < 0.1 && (mean[1] - 1.0).abs() < 0.1); // the pooled posterior mean is (1, 1)
+//! // The pooled posterior mean is (1, 1).
+//! assert!((mean[0] - 1.0).abs() < 0.1 && (mean[1] - 1.0).abs() < 0.1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

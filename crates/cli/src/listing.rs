@@ -19,7 +19,10 @@ pub fn list() -> Result<(), Failure> {
             Family::Uplink => "gradients up",
             Family::Local => "local steps",
         };
-        text.push_str(&format!("  {:<10} {family:<13} {}\n  {:<24} [{}]\n", row.name, row.says, "", row.paper));
+        text.push_str(&format!(
+            "  {:<10} {family:<13} {}\n  {:<24} [{}]\n",
+            row.name, row.says, "", row.paper
+        ));
     }
     text.push_str("\nBuilt-in data\n");
     for name in builtin::names() {
@@ -43,8 +46,15 @@ pub fn fields() -> Result<(), Failure> {
             text.push_str(&format!("\n{heading}\n"));
             section = Some(field.section);
         }
-        let default = if field.default.is_empty() { String::new() } else { format!("  (default: {})", field.default) };
-        text.push_str(&format!("  {:<16} {}\n  {:<16} {}{default}\n", field.key, field.says, "", field.values));
+        let default = if field.default.is_empty() {
+            String::new()
+        } else {
+            format!("  (default: {})", field.default)
+        };
+        text.push_str(&format!(
+            "  {:<16} {}\n  {:<16} {}{default}\n",
+            field.key, field.says, "", field.values
+        ));
     }
     say(text.trim_start())
 }
@@ -69,8 +79,12 @@ pub fn new(command: &NewCommand) -> Result<(), Failure> {
     })?;
     std::io::Write::write_all(&mut target, text.as_bytes())?;
     let next = match command.template {
-        Template::Heart | Template::Gaussian => format!("run it with: consilience run {}", file.display()),
-        Template::Csv => format!("put in your files and columns, then: consilience run {}", file.display()),
+        Template::Heart | Template::Gaussian => {
+            format!("run it with: consilience run {}", file.display())
+        }
+        Template::Csv => {
+            format!("put in your files and columns, then: consilience run {}", file.display())
+        }
         Template::Network => "its first lines say who runs what".into(),
     };
     note(&format!("wrote {}; {next}\n", file.display()));

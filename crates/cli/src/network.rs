@@ -29,9 +29,11 @@ const LINES: Duration = Duration::from_secs(10);
 
 /// `consilience certs`.
 pub fn certs(command: &CertsCommand) -> Result<(), Failure> {
-    papers::make(&command.dir, &command.sites, &command.server_name, SystemTime::now()).map_err(|e| Failure::Other(e.to_string()))?;
+    papers::make(&command.dir, &command.sites, &command.server_name, SystemTime::now())
+        .map_err(|e| Failure::Other(e.to_string()))?;
     say(&format!(
-        "Certificates for the server and {} sites are in {}: hand every party its own folder. README.txt says how they are used.\n",
+        "Certificates for the server and {} sites are in {}: hand every party its own folder. \
+         README.txt says how they are used.\n",
         command.sites.len(),
         command.dir.display()
     ))
@@ -47,14 +49,16 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         rundir::check(place.path())?; // before hours are spent
     }
     let options = ServeOptions {
-        admission: own_papers(command.certs.as_deref())?.map_or(Admission::Word, Admission::Certificates),
+        admission: own_papers(command.certs.as_deref())?
+            .map_or(Admission::Word, Admission::Certificates),
         state: command.state.clone(),
         http: command.http,
         deadline: command.deadline.map(Duration::from_secs),
         largest_norm: command.largest_norm,
     };
     let progress = Arc::new(Progress::default());
-    let status = Arc::new(Status::new(&consilience_engine::site::names(&config)?, Arc::clone(&progress)));
+    let status =
+        Arc::new(Status::new(&consilience_engine::site::names(&config)?, Arc::clone(&progress)));
     let stop = Arc::clone(&progress);
     let _ = ctrlc::set_handler(move || {
         if stop.stop.swap(true, Ordering::Relaxed) {
@@ -66,7 +70,9 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
     let over = AtomicBool::new(false);
     let tell = |stage: Stage<'_>| match stage {
         Stage::Listening(address) => note(&format!("listening on {address}\n")),
-        Stage::Showing(address) => note(&format!("look at http://{address}/, Prometheus at http://{address}/metrics\n")),
+        Stage::Showing(address) => {
+            note(&format!("look at http://{address}/, Prometheus at http://{address}/metrics\n"))
+        }
         Stage::Agreed(problem) if !json => note(&report::opening(&config, problem)),
         Stage::Planned(plan) => {
             plan.warnings.iter().for_each(|warning| note(&format!("warning: {warning}\n")));
@@ -76,7 +82,8 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         }
         Stage::Agreed(_) => {}
     };
-    let listener = serving::bind(command.listen).map_err(|error| Failure::Other(error.to_string()))?;
+    let listener =
+        serving::bind(command.listen).map_err(|error| Failure::Other(error.to_string()))?;
     let served = std::thread::scope(|scope| {
         scope.spawn(|| watch(&status, &over));
         let served = serving::serve(listener, &config, &options, &status, tell, |served| {
@@ -106,7 +113,11 @@ fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Re
         let text = config.resolved(&served.plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
     }
-    let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created: clock::utc(SystemTime::now()), seconds: served.seconds };
+    let made = Circumstances {
+        version: env!("CARGO_PKG_VERSION").into(),
+        created: clock::utc(SystemTime::now()),
+        seconds: served.seconds,
+    };
     let live = Live {
         shown: served.plan.warnings.len(),
         reference: None,
@@ -158,7 +169,8 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
     let options = JoinOptions {
         server: command.server.clone(),
         server_name: command.server_name.clone(),
-        credentials: own_papers(command.certs.as_deref())?.map_or(Credentials::Word, Credentials::Certificate),
+        credentials: own_papers(command.certs.as_deref())?
+            .map_or(Credentials::Word, Credentials::Certificate),
         patience: command.patience.map(Duration::from_secs),
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -172,7 +184,9 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         Ok(true) => say("The run came to its end.\n"),
         Ok(false) => Err(Failure::Lost("the server ended the run before its end".into())),
         Err(JoinError::Site(SiteError::Config(error))) => Err(Failure::Config(error)),
-        Err(JoinError::Site(error @ (SiteError::Refused(_) | SiteError::Disagree(_)))) => Err(Failure::Refused(error.to_string())),
+        Err(JoinError::Site(error @ (SiteError::Refused(_) | SiteError::Disagree(_)))) => {
+            Err(Failure::Refused(error.to_string()))
+        }
         Err(stopped @ JoinError::Stopped) => Err(Failure::Interrupted(Some(stopped.to_string()))),
         Err(error @ JoinError::Away { .. }) => Err(Failure::Lost(error.to_string())),
         Err(other) => Err(Failure::Other(other.to_string())),

@@ -59,10 +59,12 @@ impl From<RunError> for Failure {
 impl From<RunDirError> for Failure {
     fn from(error: RunDirError) -> Self {
         match error {
-            RunDirError::Exists { .. } | RunDirError::Unfinished { .. } | RunDirError::NotARun { .. } => {
-                Failure::Argument(error.to_string())
+            RunDirError::Exists { .. }
+            | RunDirError::Unfinished { .. }
+            | RunDirError::NotARun { .. } => Failure::Argument(error.to_string()),
+            RunDirError::Io { .. } | RunDirError::Malformed { .. } => {
+                Failure::Other(error.to_string())
             }
-            RunDirError::Io { .. } | RunDirError::Malformed { .. } => Failure::Other(error.to_string()),
         }
     }
 }
@@ -78,7 +80,11 @@ impl From<CheckpointError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe { Failure::PipeClosed } else { Failure::Other(error.to_string()) }
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::PipeClosed
+        } else {
+            Failure::Other(error.to_string())
+        }
     }
 }
 
@@ -100,7 +106,10 @@ pub fn complain(failure: &Failure) {
     let text = match failure {
         Failure::Config(error) => error.to_string(),
         Failure::Run(error) => error.to_string(),
-        Failure::Argument(text) | Failure::Lost(text) | Failure::Refused(text) | Failure::Other(text) => text.clone(),
+        Failure::Argument(text)
+        | Failure::Lost(text)
+        | Failure::Refused(text)
+        | Failure::Other(text) => text.clone(),
         Failure::Interrupted(Some(text)) => text.clone(),
         Failure::Interrupted(None) | Failure::PipeClosed => return,
     };

@@ -24,7 +24,10 @@ pub fn inside(dir: &Path) -> PathBuf {
 /// Write the page of a run.
 pub fn write(file: &Path, record: &Record) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        Failure::Other(format!("the report cannot be written to {}: {error}\n  choose another place with --html FILE", file.display()))
+        Failure::Other(format!(
+            "the report cannot be written to {}: {error}\n  choose another place with --html FILE",
+            file.display()
+        ))
     };
     std::fs::write(file, consilience_report::html(record)).map_err(failed)
 }

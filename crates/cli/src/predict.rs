@@ -14,34 +14,55 @@ use crate::report::{score_words, scores_value};
 /// `consilience predict`.
 pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let record = rundir::read(&command.dir)?;
-    let predictor = Predictor::new(&record).map_err(|e| Failure::Argument(format!("{}: {e}", command.dir.display())))?;
-    let new = predictor.read(&command.data, command.site.as_deref()).map_err(|e| Failure::Argument(e.to_string()))?;
+    let predictor = Predictor::new(&record)
+        .map_err(|e| Failure::Argument(format!("{}: {e}", command.dir.display())))?;
+    let new = predictor
+        .read(&command.data, command.site.as_deref())
+        .map_err(|e| Failure::Argument(e.to_string()))?;
     let rows = predictor.predict(&new.cells, MASS);
     let scores = predictor.score(&new).map_err(Failure::Argument)?;
 
     let explained = predictor.encoding().and_then(|encoding| encoding.explained());
-    let of = |plain: &str, words: &str| explained.as_ref().map_or_else(|| plain.to_owned(), |name| format!("{words} {name}"));
+    let of = |plain: &str, words: &str| {
+        explained.as_ref().map_or_else(|| plain.to_owned(), |name| format!("{words} {name}"))
+    };
     let (what, kind) = match predictor.response() {
-        Response::Probability => {
-            (format!("{}; the interval is of the probability", of("the probability of the label 1", "the probability that")), "probability")
-        }
-        Response::Number { .. } => {
-            (format!("{}; the interval is of the response, noise included", of("a new response", "a new response, that is,")), "response")
-        }
-        Response::Classes(_) => {
-            ("the probability of every class; the intervals are of the probabilities".to_owned(), "class probabilities")
-        }
+        Response::Probability => (
+            format!(
+                "{}; the interval is of the probability",
+                of("the probability of the label 1", "the probability that")
+            ),
+            "probability",
+        ),
+        Response::Number { .. } => (
+            format!(
+                "{}; the interval is of the response, noise included",
+                of("a new response", "a new response, that is,")
+            ),
+            "response",
+        ),
+        Response::Classes(_) => (
+            "the probability of every class; the intervals are of the probabilities".to_owned(),
+            "class probabilities",
+        ),
     };
     let names = predictor.encoding().and_then(|encoding| encoding.classes());
     if command.json {
         let of = |read: fn(&Prediction) -> f64| -> Vec<Value> {
             let numbers = |row: &Vec<_>| row.iter().map(read).collect::<Vec<f64>>();
-            let each = |row: &Vec<_>| if kind == "class probabilities" { json!(numbers(row)) } else { json!(numbers(row)[0]) };
+            let each = |row: &Vec<_>| {
+                if kind == "class probabilities" {
+                    json!(numbers(row))
+                } else {
+                    json!(numbers(row)[0])
+                }
+            };
             rows.iter().map(each).collect()
         };
         let value = json!({
             "predicts": kind, "explained": explained, "classes": names, "rows": rows.len(),
-            "mean": of(|p| p.mean), "interval_mass": MASS, "lower": of(|p| p.lower), "upper": of(|p| p.upper),
+            "mean": of(|p| p.mean), "interval_mass": MASS, "lower": of(|p| p.lower),
+            "upper": of(|p| p.upper),
             "notes": new.notes, "scores": scores.map(scores_value),
         });
         return say(&format!("{value:#}\n"));
@@ -49,9 +70,15 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let mut text = format!("Predicted: {what}.\n");
     new.notes.iter().for_each(|note| text.extend([note.as_str(), "\n"]));
     text.push('\n');
-    let scored = scores.map_or_else(String::new, |scores| format!("\nWhere the response is known: {}.\n", score_words(&scores)));
+    let scored = scores.map_or_else(String::new, |scores| {
+        format!("\nWhere the response is known: {}.\n", score_words(&scores))
+    });
     if let Response::Classes(classes) = predictor.response() {
-        let label = |class: usize| names.and_then(|names| names.get(class)).map_or_else(|| format!("class {class}"), String::clone);
+        let label = |class: usize| {
+            names
+                .and_then(|names| names.get(class))
+                .map_or_else(|| format!("class {class}"), String::clone)
+        };
         let wide = (0..classes).map(|class| label(class).chars().count()).max().unwrap_or(0).max(5);
         let _ = write!(text, "{:>6} {:>wide$}", "row", "best");
         for class in 0..classes {
@@ -59,10 +86,15 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
         }
         text.push('\n');
         for (k, row) in rows.iter().enumerate() {
-            let best = (0..row.len()).fold(0, |best, class| if row[class].mean > row[best].mean { class } else { best });
+            let best = (0..row.len())
+                .fold(0, |best, class| if row[class].mean > row[best].mean { class } else { best });
             let _ = write!(text, "{:>6} {:>wide$}", k + 1, label(best));
             for p in row {
-                let _ = write!(text, " {:>20}", format!("{:.3} [{:.3}, {:.3}]", p.mean, p.lower, p.upper));
+                let _ = write!(
+                    text,
+                    " {:>20}",
+                    format!("{:.3} [{:.3}, {:.3}]", p.mean, p.lower, p.upper)
+                );
             }
             text.push('\n');
         }
@@ -71,7 +103,14 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     }
     let _ = writeln!(text, "{:>6} {:>10} {:>10} {:>10}", "row", "mean", "5.5%", "94.5%");
     for (k, row) in rows.iter().enumerate() {
-        let _ = writeln!(text, "{:>6} {:>10.4} {:>10.4} {:>10.4}", k + 1, row[0].mean, row[0].lower, row[0].upper);
+        let _ = writeln!(
+            text,
+            "{:>6} {:>10.4} {:>10.4} {:>10.4}",
+            k + 1,
+            row[0].mean,
+            row[0].lower,
+            row[0].upper
+        );
     }
     text.push_str(&scored);
     say(&text)

@@ -1,4 +1,5 @@
-//! Show how far a run is: a bar on a terminal, plain lines elsewhere; Ctrl-C and SIGTERM stop it and keep what was drawn.
+//! Show how far a run is: a bar on a terminal, plain lines elsewhere; Ctrl-C and SIGTERM stop it
+//! and keep what was drawn.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -11,7 +12,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::output::note;
 
 /// Show the progress of `work` while it runs.
-pub fn with_progress<R>(title: &str, total: u64, progress: &Arc<Progress>, work: impl FnOnce() -> R) -> R {
+pub fn with_progress<R>(
+    title: &str,
+    total: u64,
+    progress: &Arc<Progress>,
+    work: impl FnOnce() -> R,
+) -> R {
     let stop = Arc::clone(progress);
     // A second handler in one process is refused; the first serves then.
     let _ = ctrlc::set_handler(move || {

@@ -23,12 +23,21 @@ const MOST_LINES: usize = 60;
 
 /// What is sampled, before anything is.
 pub fn opening(config: &Config, problem: &Problem) -> String {
-    let rows: Vec<String> = problem.clients.iter().zip(&problem.target.clients).map(|(name, c)| format!("{name} ({})", c.rows())).collect();
+    let rows: Vec<String> = problem
+        .clients
+        .iter()
+        .zip(&problem.target.clients)
+        .map(|(name, c)| format!("{name} ({})", c.rows()))
+        .collect();
     let mut text = format!(
         "{} sites, {} parameters, one posterior. Rows: {}.\n",
         problem.clients.len(),
         problem.parameters.len(),
-        if rows.len() > 12 { format!("{} and {} more", rows[..12].join(", "), rows.len() - 12) } else { rows.join(", ") }
+        if rows.len() > 12 {
+            format!("{} and {} more", rows[..12].join(", "), rows.len() - 12)
+        } else {
+            rows.join(", ")
+        }
     );
     for note in &problem.notes {
         let _ = writeln!(text, "  {note}");
@@ -48,7 +57,8 @@ pub fn plan(plan: &Plan) -> String {
         let (up, down) = plan.survey_bits();
         let _ = writeln!(
             text,
-            "Survey: curvature of the posterior from m = {:.3} to L = {:.1}; step {step}. It cost {} up and {} down.",
+            "Survey: curvature of the posterior from m = {:.3} to L = {:.1}; step {step}. It cost \
+             {} up and {} down.",
             found.convexity,
             found.smoothness,
             bytes(up),
@@ -58,10 +68,19 @@ pub fn plan(plan: &Plan) -> String {
         let _ = writeln!(text, "Step {step}.");
     }
     if let Some((mean, sd)) = plan.forecast.as_ref().map(Forecast::worst) {
-        let _ = writeln!(text, "Bias by forecast: means up to {mean:.3} posterior sd off, standard deviations up to {:.1}%.", 100.0 * sd);
+        let _ = writeln!(
+            text,
+            "Bias by forecast: means up to {mean:.3} posterior sd off, standard deviations up to \
+             {:.1}%.",
+            100.0 * sd
+        );
     }
     let Length { chains, iterations, burn_in, thin, .. } = plan.length;
-    let _ = writeln!(text, "{chains} chains of {iterations} iterations, of which {burn_in} are burn-in; every draw of {thin} is kept.");
+    let _ = writeln!(
+        text,
+        "{chains} chains of {iterations} iterations, of which {burn_in} are burn-in; every draw of \
+         {thin} is kept."
+    );
     text
 }
 
@@ -116,7 +135,11 @@ impl<'a> Answer<'a> {
             if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
         if self.record.streamed.is_none() {
-            text.push_str(&table(&self.record.parameters, &self.summaries, self.reference.as_deref()));
+            text.push_str(&table(
+                &self.record.parameters,
+                &self.summaries,
+                self.reference.as_deref(),
+            ));
         } // else a warning says where the draws are, and what computes the table
         text.push_str(&self.distance());
         text.push_str(&self.held_out());
@@ -127,7 +150,8 @@ impl<'a> Answer<'a> {
         text
     }
 
-    /// The largest distances to the pooled reference: of means in its standard deviations, of standard deviations in per cent; and their Monte Carlo errors.
+    /// The largest distances to the pooled reference: of means in its standard deviations, of
+    /// standard deviations in per cent; and their Monte Carlo errors.
     fn distances(&self) -> Option<[f64; 3]> {
         let reference = self.reference.as_ref()?;
         let mut largest = [0.0f64; 3];
@@ -142,9 +166,14 @@ impl<'a> Answer<'a> {
 
     fn distance(&self) -> String {
         let Some([mean, sd, error]) = self.distances() else { return String::new() };
-        let how = self.live.and_then(|live| live.reference.as_ref()).map_or_else(String::new, |how| format!(" ({how})"));
+        let how = self
+            .live
+            .and_then(|live| live.reference.as_ref())
+            .map_or_else(String::new, |how| format!(" ({how})"));
         format!(
-            "\nPooled: the same posterior from all rows in one place{how}. Means differ by at most {mean:.3} posterior sd\n(Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
+            "\nPooled: the same posterior from all rows in one place{how}. Means differ by at most \
+             {mean:.3} posterior sd\n\
+             (Monte Carlo error up to {error:.3}), standard deviations by at most {:.1}%.\n",
             100.0 * sd
         )
     }
@@ -168,24 +197,47 @@ impl<'a> Answer<'a> {
                 bytes(plain_down)
             );
         }
-        // What plain Langevin Monte Carlo would send for as many iterations: one gradient up for each client.
-        let every = self.iterations() * self.record.sites.len() as u64 * self.record.parameters.len() as u64 * 32;
+        // What plain Langevin Monte Carlo would send for as many iterations: one gradient up for
+        // each client.
+        let every = self.iterations()
+            * self.record.sites.len() as u64
+            * self.record.parameters.len() as u64
+            * 32;
         if every > plain_up {
-            let _ = write!(text, " ({:.1} times less up than a gradient an iteration)", every as f64 / up.max(1) as f64);
+            let _ = write!(
+                text,
+                " ({:.1} times less up than a gradient an iteration)",
+                every as f64 / up.max(1) as f64
+            );
         }
         if let Some(published) = self.live.and_then(|live| live.published) {
             let _ = write!(text, "; the published formula counts {} up", bytes(published));
         }
         let (before_up, before_down) = self.record.before_sampling;
-        let _ = writeln!(text, ".\n  before sampling: {} up, {} down", bytes(before_up), bytes(before_down));
+        let _ = writeln!(
+            text,
+            ".\n  before sampling: {} up, {} down",
+            bytes(before_up),
+            bytes(before_down)
+        );
         for direction in ["up", "down"] {
-            let kinds: Vec<String> =
-                self.of_direction(direction).filter(|s| s.bits > 0).map(|s| format!("{} {}", s.kind, bytes(s.bits))).collect();
+            let kinds: Vec<String> = self
+                .of_direction(direction)
+                .filter(|s| s.bits > 0)
+                .map(|s| format!("{} {}", s.kind, bytes(s.bits)))
+                .collect();
             // Every message has one header.
-            let messages: u64 = self.of_direction(direction).filter(|s| s.kind == Kind::Header.name()).map(|s| s.vectors).sum();
+            let messages: u64 = self
+                .of_direction(direction)
+                .filter(|s| s.kind == Kind::Header.name())
+                .map(|s| s.vectors)
+                .sum();
             let _ = writeln!(text, "  {direction}: {} in {messages} messages", kinds.join(", "));
         }
-        text.push_str("No row left its site: parameters, gradients and sums of moments did. They are not private in the sense of differential privacy.\n");
+        text.push_str(
+            "No row left its site: parameters, gradients and sums of moments did. They \
+            are not private in the sense of differential privacy.\n",
+        );
         text
     }
 
@@ -199,7 +251,10 @@ impl<'a> Answer<'a> {
 
     /// Iterations of all chains: as counted, or as planned.
     fn iterations(&self) -> u64 {
-        self.live.map_or(self.record.iterations.saturating_mul(self.record.drawn().0 as u64), |live| live.iterations)
+        self.live
+            .map_or(self.record.iterations.saturating_mul(self.record.drawn().0 as u64), |live| {
+                live.iterations
+            })
     }
 
     /// For programs: full precision.
@@ -207,13 +262,26 @@ impl<'a> Answer<'a> {
         let draws = &self.record.draws;
         let d = draws.dim();
         let of = |read: fn(&Summary) -> f64| -> Vec<Value> {
-            self.summaries.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(read(s)))).collect()
+            self.summaries
+                .iter()
+                .map(|s| s.as_ref().map_or(Value::Null, |s| number(read(s))))
+                .collect()
         };
-        let held = draws.length() > 0; // else there is no mean: the draws are on disk alone, or there are none
+        // else there is no mean: the draws are on disk alone, or there are none
+        let held = draws.length() > 0;
         let covariance = draws.covariance();
         let kinds = |direction: &str| -> Value {
-            let bits = |kind: Kind| self.of_direction(direction).filter(|s| s.kind == kind.name()).map(|s| s.bits).sum::<u64>();
-            Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(bits(kind)))).collect::<serde_json::Map<_, _>>().into()
+            let bits = |kind: Kind| {
+                self.of_direction(direction)
+                    .filter(|s| s.kind == kind.name())
+                    .map(|s| s.bits)
+                    .sum::<u64>()
+            };
+            Kind::ALL
+                .into_iter()
+                .map(|kind| (kind.name().to_owned(), json!(bits(kind))))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
         };
         let mut value = json!({
             "sampler": self.record.sampler.0,
@@ -250,8 +318,10 @@ impl<'a> Answer<'a> {
                 "before_sampling_down": self.record.before_sampling.1,
             },
             "pooled": self.reference.as_ref().map(|r| json!({
-                "mean": r.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(s.mean))).collect::<Vec<_>>(),
-                "sd": r.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(s.sd))).collect::<Vec<_>>(),
+                "mean": r.iter().map(|s| s.as_ref().map_or(Value::Null,
+                |s| number(s.mean))).collect::<Vec<_>>(),
+                "sd": r.iter().map(|s| s.as_ref().map_or(Value::Null,
+                |s| number(s.sd))).collect::<Vec<_>>(),
             })),
             "warnings": self.record.warnings,
         });
@@ -259,9 +329,11 @@ impl<'a> Answer<'a> {
             let bits = &mut value["bits"];
             bits["paper_up"] = json!(live.published);
             (bits["survey_up"], bits["survey_down"]) = (json!(live.survey.0), json!(live.survey.1));
-            (bits["moments_up"], bits["moments_down"]) = (json!(live.moments.0), json!(live.moments.1));
+            (bits["moments_up"], bits["moments_down"]) =
+                (json!(live.moments.0), json!(live.moments.1));
             value["held_out"] = json!(live.held_out.map(scores_value));
-            value["run_directory"] = json!(live.folder.as_ref().map(|path| path.display().to_string()));
+            value["run_directory"] =
+                json!(live.folder.as_ref().map(|path| path.display().to_string()));
         }
         format!("{value:#}\n")
     }
@@ -269,20 +341,34 @@ impl<'a> Answer<'a> {
 
 /// How well rows are predicted, in words.
 pub fn score_words(scores: &Scores) -> String {
-    let each = [("accuracy", scores.accuracy), ("Brier score", scores.brier), ("root mean square error", scores.root_mean_square)];
-    let each: Vec<String> = each.iter().filter_map(|(name, score)| score.map(|score| format!("{name} {score:.3}, "))).collect();
-    format!("{} rows; {}minus log-likelihood {:.3} a row", scores.rows, each.concat(), scores.negative_log_likelihood)
+    let each = [
+        ("accuracy", scores.accuracy),
+        ("Brier score", scores.brier),
+        ("root mean square error", scores.root_mean_square),
+    ];
+    let each: Vec<String> = each
+        .iter()
+        .filter_map(|(name, score)| score.map(|score| format!("{name} {score:.3}, ")))
+        .collect();
+    format!(
+        "{} rows; {}minus log-likelihood {:.3} a row",
+        scores.rows,
+        each.concat(),
+        scores.negative_log_likelihood
+    )
 }
 
 /// The same as JSON.
 pub fn scores_value(scores: Scores) -> Value {
     json!({
         "rows": scores.rows, "negative_log_likelihood": number(scores.negative_log_likelihood),
-        "accuracy": scores.accuracy, "brier": scores.brier, "root_mean_square": scores.root_mean_square,
+        "accuracy": scores.accuracy, "brier": scores.brier,
+        "root_mean_square": scores.root_mean_square,
     })
 }
 
-/// What QLSD's published formula (natural logarithms, no headers) counts for the compressed gradients, where all clients use `qsgd`.
+/// What QLSD's published formula (natural logarithms, no headers) counts for the compressed
+/// gradients, where all clients use `qsgd`.
 pub fn published_bits(plan: &Plan, ledger: &Ledger) -> Option<u64> {
     let Recipe::Uplink(recipe) = &plan.recipe else { return None };
     let [compressor] = recipe.up[..] else { return None };
@@ -292,7 +378,9 @@ pub fn published_bits(plan: &Plan, ledger: &Ledger) -> Option<u64> {
 }
 
 /// Where to go from here.
-pub const NEXT: &str = "\nNext: `consilience new run.toml` writes a config to start from; `consilience list` shows the samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n";
+pub const NEXT: &str = "\n\
+    Next: `consilience new run.toml` writes a config to start from; `consilience list` shows the \
+    samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n";
 
 /// A number of JSON, which has none for NaN.
 pub fn number(x: f64) -> Value {
@@ -300,7 +388,11 @@ pub fn number(x: f64) -> Value {
 }
 
 /// A table of summaries for people.
-pub fn table(parameters: &[String], summaries: &[Option<Summary>], reference: Option<&[Option<Summary>]>) -> String {
+pub fn table(
+    parameters: &[String],
+    summaries: &[Option<Summary>],
+    reference: Option<&[Option<Summary>]>,
+) -> String {
     let width = parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
     let mut text = format!(
         "{:<width$} {:>8} {:>7} {:>8} {:>8} {:>6} {:>7} {:>7}",
@@ -318,12 +410,17 @@ pub fn table(parameters: &[String], summaries: &[Option<Summary>], reference: Op
             s.mean, s.sd, s.lower, s.upper, s.rhat, s.ess_bulk, s.ess_tail
         );
         if let Some(Some(Some(r))) = reference.map(|r| r.get(k)) {
-            let _ = write!(text, " | {:>8.3} {:>7.3} {:>9.3}", r.mean, r.sd, (s.mean - r.mean) / r.sd);
+            let _ =
+                write!(text, " | {:>8.3} {:>7.3} {:>9.3}", r.mean, r.sd, (s.mean - r.mean) / r.sd);
         }
         text.push('\n');
     }
     if parameters.len() > MOST_LINES {
-        let _ = writeln!(text, "... and {} more: use --json or --draws for all", parameters.len() - MOST_LINES);
+        let _ = writeln!(
+            text,
+            "... and {} more: use --json or --draws for all",
+            parameters.len() - MOST_LINES
+        );
     }
     text
 }

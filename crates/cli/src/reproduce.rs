@@ -55,7 +55,11 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
     let progress = Arc::new(Progress::default());
     let mut done = Vec::new();
     for entry in CATALOGUE {
-        let reproduction = if command.kept.is_some() { kept(command, entry)? } else { one(command, entry, &progress)? };
+        let reproduction = if command.kept.is_some() {
+            kept(command, entry)?
+        } else {
+            one(command, entry, &progress)?
+        };
         if command.kept.is_none() {
             reproduction.write(&folder(command).join(entry.id)).map_err(failure)?;
         }
@@ -81,16 +85,23 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
     if !command.quick_for.is_empty() {
         let _ = write!(how, " --quick-for {}", command.quick_for.join(","));
     }
-    let write = |file: &Path, text: String| std::fs::write(file, text).map_err(|e| Failure::Other(format!("{}: {e}", file.display())));
+    let write = |file: &Path, text: String| {
+        std::fs::write(file, text).map_err(|e| Failure::Other(format!("{}: {e}", file.display())))
+    };
     let made = folder(command);
-    std::fs::create_dir_all(&made).map_err(|e| Failure::Other(format!("{}: {e}", made.display())))?;
+    std::fs::create_dir_all(&made)
+        .map_err(|e| Failure::Other(format!("{}: {e}", made.display())))?;
     let page = made.join("scorecard.html");
     write(&page, scorecard::page(&done, &how))?;
-    let markdown = command.scorecard.clone().unwrap_or_else(|| folder(command).join("scorecard.md"));
+    let markdown =
+        command.scorecard.clone().unwrap_or_else(|| folder(command).join("scorecard.md"));
     write(&markdown, scorecard::markdown(&done, &how))?;
     write(&markdown.with_extension("csv"), scorecard::verdicts(&done))?;
     if command.json {
-        return say(&format!("{:#}\n", Value::from(done.iter().map(Reproduction::json).collect::<Vec<_>>())));
+        return say(&format!(
+            "{:#}\n",
+            Value::from(done.iter().map(Reproduction::json).collect::<Vec<_>>())
+        ));
     }
     say(&format!("\nthe scorecard is in {} and {}\n", page.display(), markdown.display()))
 }
@@ -98,7 +109,9 @@ fn all(command: &ReproduceCommand) -> Result<(), Failure> {
 /// Keep the numbers where that was asked for.
 fn keep(command: &ReproduceCommand, done: &Reproduction) -> Result<(), Failure> {
     match (&command.keep, Record::of(done)) {
-        (Some(folder), Some(record)) => record.write(folder, done.entry).map(|_| ()).map_err(failure),
+        (Some(folder), Some(record)) => {
+            record.write(folder, done.entry).map(|_| ()).map_err(failure)
+        }
         _ => Ok(()),
     }
 }
@@ -110,13 +123,20 @@ fn kept(command: &ReproduceCommand, entry: &'static Entry) -> Result<Reproductio
         Some(record) => Reproduction::kept(entry, &record),
         None => {
             let later = entry.config().map_err(Failure::Other)?.later;
-            Reproduction::none(entry, later.unwrap_or_else(|| format!("{} has no numbers of it", folder.display())))
+            Reproduction::none(
+                entry,
+                later.unwrap_or_else(|| format!("{} has no numbers of it", folder.display())),
+            )
         }
     }
     .map_err(failure)
 }
 
-fn one(command: &ReproduceCommand, entry: &'static Entry, progress: &Arc<Progress>) -> Result<Reproduction, Failure> {
+fn one(
+    command: &ReproduceCommand,
+    entry: &'static Entry,
+    progress: &Arc<Progress>,
+) -> Result<Reproduction, Failure> {
     let config = entry.config().map_err(Failure::Other)?;
     let quick = command.quick_for.iter().any(|id| id == entry.id);
     let mut study = config.study(entry.paper.key, if quick { Size::Quick } else { size(command) });
@@ -142,20 +162,34 @@ fn one(command: &ReproduceCommand, entry: &'static Entry, progress: &Arc<Progres
 
 /// What there is, what it claims, what it costs.
 fn list(json: bool) -> Result<(), Failure> {
-    let configs = CATALOGUE.iter().map(|entry| Ok((entry, entry.config()?))).collect::<Result<Vec<_>, String>>().map_err(Failure::Other)?;
+    let configs = CATALOGUE
+        .iter()
+        .map(|entry| Ok((entry, entry.config()?)))
+        .collect::<Result<Vec<_>, String>>()
+        .map_err(Failure::Other)?;
     if json {
         let row = |(entry, config): &(&Entry, consilience_reproduce::study::Config)| {
-            let minutes: serde_json::Map<String, Value> = config.minutes.iter().map(|(size, m)| (size.name().into(), json!(m))).collect();
-            json!({ "id": entry.id, "paper": entry.paper.key, "place": config.place, "claim": config.says, "minutes": minutes, "later": config.later, "data": config.data })
+            let minutes: serde_json::Map<String, Value> =
+                config.minutes.iter().map(|(size, m)| (size.name().into(), json!(m))).collect();
+            json!({ "id": entry.id, "paper": entry.paper.key, "place": config.place,
+                "claim": config.says, "minutes": minutes, "later": config.later,
+                "data": config.data })
         };
         return say(&format!("{:#}\n", Value::from(configs.iter().map(row).collect::<Vec<_>>())));
     }
-    let mut text = String::from("About how long each size takes on two cores, in minutes; `hour` is the largest that ends within one.\n");
+    let mut text = String::from(
+        "About how long each size takes on two cores, in minutes; `hour` is the largest that ends \
+         within one.\n",
+    );
     let mut paper = "";
     for (entry, config) in &configs {
         if entry.paper.key != paper {
             paper = entry.paper.key;
-            let _ = writeln!(text, "\n{}\n  {:<16} {:>6} {:>6} {:>6}  claim", entry.paper.title, "", "quick", "hour", "full");
+            let _ = writeln!(
+                text,
+                "\n{}\n  {:<16} {:>6} {:>6} {:>6}  claim",
+                entry.paper.title, "", "quick", "hour", "full"
+            );
         }
         let cost = |size| config.minutes.get(&size).map_or("-".into(), |m| brief(*m));
         let costs = [Size::Quick, Size::Hour, Size::Full].map(cost);
@@ -164,7 +198,11 @@ fn list(json: bool) -> Result<(), Failure> {
             None if config.data.is_empty() => config.says.clone(),
             None => format!("{} (data: {})", config.says, config.data.join(", ")),
         };
-        let _ = writeln!(text, "  {:<16} {:>6} {:>6} {:>6}  {says}", entry.id, costs[0], costs[1], costs[2]);
+        let _ = writeln!(
+            text,
+            "  {:<16} {:>6} {:>6} {:>6}  {says}",
+            entry.id, costs[0], costs[1], costs[2]
+        );
     }
     text.push_str("\nExample:\n  consilience reproduce toy-gaussian --quick\n");
     say(&text)

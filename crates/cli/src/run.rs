@@ -30,7 +30,8 @@ const REFERENCE_DRAWS: usize = 4000;
 
 /// `consilience` alone: four hospitals, one posterior, kept in a folder of its own.
 pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
-    let source = Source { file: "the built-in config".into(), folder: ".".into(), text: MAIN_JOB.into() };
+    let source =
+        Source { file: "the built-in config".into(), folder: ".".into(), text: MAIN_JOB.into() };
     let mut config = Config::parse(source)?;
     apply(&mut config, options)?;
     let place = match &options.out {
@@ -44,13 +45,18 @@ pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
 pub fn run(command: &RunCommand) -> Result<(), Failure> {
     if let Some(dir) = &command.resume {
         if !checkpoint::is_unfinished(dir) && rundir::read(dir).is_ok() {
-            return Err(Failure::Argument(format!("{0} is finished: `consilience summary {0}` shows it", dir.display())));
+            return Err(Failure::Argument(format!(
+                "{0} is finished: `consilience summary {0}` shows it",
+                dir.display()
+            )));
         }
         let mut config = Config::parse(checkpoint::config_of(dir)?)?;
         apply(&mut config, &command.options)?;
         return perform(&config, &command.options, Some(Place::Begun(dir.clone())), false);
     }
-    let Some(file) = &command.config else { return Err(Failure::Argument("give a config, or --resume DIR".into())) };
+    let Some(file) = &command.config else {
+        return Err(Failure::Argument("give a config, or --resume DIR".into()));
+    };
     let mut config = Config::load(file)?;
     apply(&mut config, &command.options)?;
     perform(&config, &command.options, command.options.out.clone().map(Place::Asked), false)
@@ -77,10 +83,18 @@ impl Place {
 /// The first of `name`, `name-2`, `name-3`, ... that is not there yet.
 fn free(folder: &Path, name: &str) -> PathBuf {
     let numbered = (2..).map(|k: u64| folder.join(format!("{name}-{k}")));
-    std::iter::once(folder.join(name)).chain(numbered).find(|path| rundir::check(path).is_ok()).unwrap_or_else(|| folder.join(name))
+    std::iter::once(folder.join(name))
+        .chain(numbered)
+        .find(|path| rundir::check(path).is_ok())
+        .unwrap_or_else(|| folder.join(name))
 }
 
-fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_reference: bool) -> Result<(), Failure> {
+fn perform(
+    config: &Config,
+    options: &RunOptions,
+    place: Option<Place>,
+    with_reference: bool,
+) -> Result<(), Failure> {
     if let Some(Place::Asked(path)) = &place {
         rundir::check(path)?; // before hours are spent
     }
@@ -99,7 +113,8 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
     if !options.json {
         say(&report::plan(&plan))?;
     }
-    let (pace, fingerprint) = (Clocked::default(), checkpoint::fingerprint(&plan, &plan.length, config.seed));
+    let (pace, fingerprint) =
+        (Clocked::default(), checkpoint::fingerprint(&plan, &plan.length, config.seed));
     let checkpoint = match &place {
         Some(Place::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
         Some(Place::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
@@ -134,7 +149,8 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
             Err(why) => left_out = Some(why),
         }
     }
-    let held_out = problem.held_out.as_ref().and_then(|rows| rows.score(&outcome.draws).ok().flatten());
+    let held_out =
+        problem.held_out.as_ref().and_then(|rows| rows.score(&outcome.draws).ok().flatten());
     let live = Live {
         held_out,
         shown: plan.warnings.len(),
@@ -155,16 +171,32 @@ fn perform(config: &Config, options: &RunOptions, place: Option<Place>, with_ref
 }
 
 /// The reference that is kept for this target; else, for the main job, one by MALA.
-fn find_reference(config: &Config, options: &RunOptions, problem: &Problem, plan: &Plan, make: bool) -> Option<Reference> {
+fn find_reference(
+    config: &Config,
+    options: &RunOptions,
+    problem: &Problem,
+    plan: &Plan,
+    make: bool,
+) -> Option<Reference> {
     if let Some(kept) = truth::kept(problem, options.cache.as_deref()) {
         return Some(kept);
     }
     let found = plan.findings.as_ref().filter(|_| make)?;
-    reference::mala(problem, &found.optimum, Settings { chains: config.run.chains, draws: REFERENCE_DRAWS, seed: config.seed }).ok()
+    reference::mala(
+        problem,
+        &found.optimum,
+        Settings { chains: config.run.chains, draws: REFERENCE_DRAWS, seed: config.seed },
+    )
+    .ok()
 }
 
 /// Write the run directory, and show the answer whether that worked or not.
-pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -> Result<(), Failure> {
+pub fn keep(
+    record: &Record,
+    mut live: Live,
+    place: Option<Place>,
+    json: bool,
+) -> Result<(), Failure> {
     let written = place.as_ref().map_or(Ok(()), |place| rundir::write(place.path(), record));
     if written.is_err() {
         live.folder = None;
@@ -174,7 +206,10 @@ pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -
     }
     let answer = Answer::new(record, Some(&live));
     let mut text = if json { answer.json() } else { answer.text() };
-    if let (Some(path), true) = (&live.folder, record.interrupted && live.folder.as_deref().is_some_and(checkpoint::is_unfinished)) {
+    if let (Some(path), true) = (
+        &live.folder,
+        record.interrupted && live.folder.as_deref().is_some_and(checkpoint::is_unfinished),
+    ) {
         note(&format!("`consilience run --resume {}` continues it\n", path.display()));
     }
     if let (Some(path), false) = (&live.folder, json) {
@@ -189,21 +224,29 @@ pub fn keep(record: &Record, mut live: Live, place: Option<Place>, json: bool) -
     }
     say(&text)?;
     match (written, place) {
-        (Err(error), Some(Place::Usual(_))) => note(&format!("warning: the run was not kept: {error}\n")),
+        (Err(error), Some(Place::Usual(_))) => {
+            note(&format!("warning: the run was not kept: {error}\n"))
+        }
         (Err(error), _) => return Err(error.into()),
         (Ok(()), _) => {}
     }
     if record.interrupted { Err(Failure::Interrupted(None)) } else { Ok(()) }
 }
 
-/// A run that failed: where it diverged, it would again, and nothing is left of it; otherwise it can go on.
+/// A run that failed: where it diverged, it would again, and nothing is left of it; otherwise it
+/// can go on.
 fn abandon(error: &RunError, place: Option<&Place>) {
-    let Some(dir) = place.map(Place::path).filter(|dir| checkpoint::is_unfinished(dir)) else { return };
+    let Some(dir) = place.map(Place::path).filter(|dir| checkpoint::is_unfinished(dir)) else {
+        return;
+    };
     if let RunError::Diverged { .. } = error {
         let _ = std::fs::remove_dir_all(dir.join(checkpoint::FOLDER));
         let _ = std::fs::remove_dir(dir); // unless something else is there
     } else {
-        note(&format!("what was sampled is kept: `consilience run --resume {}` continues it\n", dir.display()));
+        note(&format!(
+            "what was sampled is kept: `consilience run --resume {}` continues it\n",
+            dir.display()
+        ));
     }
 }
 
@@ -217,7 +260,9 @@ pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     }
     if let Some(iterations) = options.iterations {
         if iterations == 0 {
-            return Err(Failure::Argument("--iterations 0 leaves nothing to do: give at least 1".into()));
+            return Err(Failure::Argument(
+                "--iterations 0 leaves nothing to do: give at least 1".into(),
+            ));
         }
         if let (Some(burn_in), Some(stated)) = (config.run.burn_in, config.run.iterations) {
             let share = u128::from(burn_in) * u128::from(iterations) / u128::from(stated);
@@ -230,7 +275,10 @@ pub fn apply(config: &mut Config, options: &RunOptions) -> Result<(), Failure> {
     if let Some(path) = &options.draws {
         let known = |path: &Path| path.extension().is_some_and(|e| e == "csv" || e == "npy");
         if !known(path) {
-            return Err(Failure::Argument(format!("--draws {}: use a name that ends in .csv or .npy", path.display())));
+            return Err(Failure::Argument(format!(
+                "--draws {}: use a name that ends in .csv or .npy",
+                path.display()
+            )));
         }
         config.draws = Some(path.clone());
     }

@@ -21,7 +21,14 @@ pub fn summary(command: &SummaryCommand) -> Result<(), Failure> {
     if command.json {
         return say(&answer.json());
     }
-    say(&format!("Sampler: {} ({}), seed {}, {}.\n{}", record.sampler.0, record.sampler.1, record.seed, record.created, answer.text()))
+    say(&format!(
+        "Sampler: {} ({}), seed {}, {}.\n{}",
+        record.sampler.0,
+        record.sampler.1,
+        record.seed,
+        record.created,
+        answer.text()
+    ))
 }
 
 /// The summary of a file of draws, which may be larger than memory.
@@ -33,9 +40,12 @@ fn file(path: &Path, as_json: bool) -> Result<(), Failure> {
             summaries.iter().map(|s| s.as_ref().map_or(Value::Null, |s| number(read(s)))).collect()
         };
         let value = json!({
-            "parameters": draws.parameters, "chains": draws.chains, "draws": draws.length, "interval_mass": MASS,
-            "mean": of(|s| s.mean), "sd": of(|s| s.sd), "lower": of(|s| s.lower), "upper": of(|s| s.upper),
-            "rhat": of(|s| s.rhat), "ess_bulk": of(|s| s.ess_bulk), "ess_tail": of(|s| s.ess_tail), "mcse_mean": of(|s| s.mcse_mean),
+            "parameters": draws.parameters, "chains": draws.chains, "draws": draws.length,
+            "interval_mass": MASS,
+            "mean": of(|s| s.mean), "sd": of(|s| s.sd), "lower": of(|s| s.lower),
+            "upper": of(|s| s.upper),
+            "rhat": of(|s| s.rhat), "ess_bulk": of(|s| s.ess_bulk), "ess_tail": of(|s| s.ess_tail),
+            "mcse_mean": of(|s| s.mcse_mean),
         });
         return say(&format!("{value:#}\n"));
     }

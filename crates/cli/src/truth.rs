@@ -7,7 +7,9 @@ use std::sync::Arc;
 use consilience_core::measure::{Chains, Interval, MASS, Summary, summarise};
 use consilience_engine::config::Config;
 use consilience_engine::problem::Problem;
-use consilience_engine::reference::{self, Agreement, Cache, LMC_STEP, LongLmc, MOST_STANDARD_ERRORS, Method, Reference, Settings};
+use consilience_engine::reference::{
+    self, Agreement, Cache, LMC_STEP, LongLmc, MOST_STANDARD_ERRORS, Method, Reference, Settings,
+};
 use consilience_engine::run::Progress;
 use serde_json::{Value, json};
 
@@ -23,20 +25,34 @@ pub fn truth(command: &TruthCommand) -> Result<(), Failure> {
     }
     let methods = methods(&command.method)?;
     if command.chains == 0 || command.draws == Some(0) {
-        return Err(Failure::Argument("no chains or no draws leave nothing to say: give at least 1".into()));
+        return Err(Failure::Argument(
+            "no chains or no draws leave nothing to say: give at least 1".into(),
+        ));
     }
     let problem = Problem::new(&config)?;
     reference::check(&problem).map_err(other)?;
     let target = reference::digest(&problem.target);
     let cache = Cache::open(command.cache.as_deref());
     if cache.is_none() {
-        note(&format!("warning: there is no cache folder, so nothing is kept: name one with --cache DIR or {}\n", reference::FOLDER));
+        note(&format!(
+            "warning: there is no cache folder, so nothing is kept: name one with --cache DIR or \
+             {}\n",
+            reference::FOLDER
+        ));
     }
-    let maker = Maker { config: &config, problem: &problem, target: &target, cache: cache.as_ref(), fresh: command.fresh };
+    let maker = Maker {
+        config: &config,
+        problem: &problem,
+        target: &target,
+        cache: cache.as_ref(),
+        fresh: command.fresh,
+    };
     let mut made = Vec::new();
     for method in methods {
         let draws = command.draws.unwrap_or(method.usual_draws());
-        made.push(maker.get(method, Settings { chains: command.chains, draws, seed: config.seed })?);
+        made.push(
+            maker.get(method, Settings { chains: command.chains, draws, seed: config.seed })?,
+        );
     }
     let mut pairs = Vec::new();
     for (k, (a, _)) in made.iter().enumerate() {
@@ -44,7 +60,11 @@ pub fn truth(command: &TruthCommand) -> Result<(), Failure> {
             pairs.push((a.method, b.method, reference::agree(a, b).map_err(other)?));
         }
     }
-    say(&if command.json { to_json(&problem, &target, &made, &pairs) } else { to_text(&problem, &target, &made, &pairs) })
+    say(&if command.json {
+        to_json(&problem, &target, &made, &pairs)
+    } else {
+        to_text(&problem, &target, &made, &pairs)
+    })
 }
 
 /// The reference that is kept for a problem, if there is one; damaged files are told.
@@ -62,17 +82,23 @@ fn other(error: impl ToString) -> Failure {
     Failure::Other(error.to_string())
 }
 
-/// The methods that were asked for, in their usual order, each once; all that are built in if none was.
+/// The methods that were asked for, in their usual order, each once; all that are built in if none
+/// was.
 fn methods(words: &[String]) -> Result<Vec<Method>, Failure> {
     for word in words {
         if !Method::ALL.iter().any(|method| method.word() == word) {
             return Err(Failure::Argument(format!(
-                "--method {word}: there is no such method\n  use nuts, mala or lmc, or several with commas between"
+                "--method {word}: there is no such method\n  use nuts, mala or lmc, or several \
+                 with commas between"
             )));
         }
     }
     let asked = |method: &Method| {
-        if words.is_empty() { nuts_is_built_in() || *method != Method::Nuts } else { words.iter().any(|word| word == method.word()) }
+        if words.is_empty() {
+            nuts_is_built_in() || *method != Method::Nuts
+        } else {
+            words.iter().any(|word| word == method.word())
+        }
     };
     Ok(Method::ALL.into_iter().filter(asked).collect())
 }
@@ -116,10 +142,15 @@ impl Maker<'_> {
             Method::Mala => reference::mala(self.problem, long.optimum(), settings).map_err(other),
             Method::Lmc => {
                 let progress = Arc::new(Progress::default());
-                let made = with_progress("lmc", long.iterations(), &progress, || long.run(&progress)).map_err(other)?;
+                let made =
+                    with_progress("lmc", long.iterations(), &progress, || long.run(&progress))
+                        .map_err(other)?;
                 if made.draws.length() < settings.draws {
                     let length = made.draws.length();
-                    let said = format!("stopped after {length} of {} draws: nothing is kept", settings.draws);
+                    let said = format!(
+                        "stopped after {length} of {} draws: nothing is kept",
+                        settings.draws
+                    );
                     return Err(Failure::Interrupted(Some(said)));
                 }
                 Ok(made)
@@ -130,13 +161,18 @@ impl Maker<'_> {
     #[cfg(feature = "nuts")]
     fn nuts(&self, optimum: &[f64], settings: Settings) -> Result<Reference, Failure> {
         let Settings { chains, draws, seed } = settings;
-        let draws = consilience_truth::nuts(&self.problem.target, optimum, chains, draws, seed).map_err(other)?;
+        let draws = consilience_truth::nuts(&self.problem.target, optimum, chains, draws, seed)
+            .map_err(other)?;
         Ok(Reference { method: Method::Nuts, settings, draws, acceptance: None })
     }
 
     #[cfg(not(feature = "nuts"))]
     fn nuts(&self, _: &[f64], _: Settings) -> Result<Reference, Failure> {
-        Err(Failure::Other("this command was built without NUTS\n  use --method mala,lmc, or build with the feature `nuts`".into()))
+        Err(Failure::Other(
+            "this command was built without NUTS\n  use --method mala,lmc, or build \
+            with the feature `nuts`"
+                .into(),
+        ))
     }
 }
 
@@ -149,14 +185,28 @@ fn summaries(reference: &Reference) -> Vec<Option<Summary>> {
     (0..reference.draws.dim()).map(of).collect()
 }
 
-fn to_text(problem: &Problem, target: &str, made: &[(Reference, bool)], pairs: &[(Method, Method, Agreement)]) -> String {
-    let mut text =
-        format!("The posterior of {} pooled rows, {} parameters. Target {}.\n", rows(problem), problem.parameters.len(), &target[..16]);
+fn to_text(
+    problem: &Problem,
+    target: &str,
+    made: &[(Reference, bool)],
+    pairs: &[(Method, Method, Agreement)],
+) -> String {
+    let mut text = format!(
+        "The posterior of {} pooled rows, {} parameters. Target {}.\n",
+        rows(problem),
+        problem.parameters.len(),
+        &target[..16]
+    );
     let width = problem.parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
     for (reference, was_kept) in made {
         let Settings { chains, draws, .. } = reference.settings;
         let from = if *was_kept { ", kept" } else { "" };
-        let _ = writeln!(text, "\n{}: {draws} draws of each of {chains} chains ({}{from})", reference.method, reference.describe());
+        let _ = writeln!(
+            text,
+            "\n{}: {draws} draws of each of {chains} chains ({}{from})",
+            reference.method,
+            reference.describe()
+        );
         let _ = writeln!(
             text,
             "{:<width$} {:>9} {:>8} {:>9} {:>9} {:>6} {:>7} {:>9}",
@@ -174,7 +224,11 @@ fn to_text(problem: &Problem, target: &str, made: &[(Reference, bool)], pairs: &
             );
         }
         if problem.parameters.len() > 60 {
-            let _ = writeln!(text, "... and {} more: use --json for all", problem.parameters.len() - 60);
+            let _ = writeln!(
+                text,
+                "... and {} more: use --json for all",
+                problem.parameters.len() - 60
+            );
         }
     }
     if !pairs.is_empty() {
@@ -184,19 +238,24 @@ fn to_text(problem: &Problem, target: &str, made: &[(Reference, bool)], pairs: &
         let warning = if found.holds() { "" } else { "WARNING: they do not agree: " };
         let _ = writeln!(
             text,
-            "{warning}{a} and {b} differ by at most {:.1} standard errors in means and {:.1} in standard deviations ({}).",
+            "{warning}{a} and {b} differ by at most {:.1} standard errors in means and {:.1} in \
+             standard deviations ({}).",
             found.means, found.deviations, problem.parameters[found.parameter]
         );
     }
     if !pairs.is_empty() {
         let biased = if made.iter().any(|(r, _)| r.method == Method::Lmc) {
-            format!(" lmc is biased by its step: differences of {LMC_STEP} posterior standard deviations are granted to it.")
+            format!(
+                " lmc is biased by its step: differences of {LMC_STEP} posterior standard \
+                 deviations are granted to it."
+            )
         } else {
             String::new()
         };
         let _ = writeln!(
             text,
-            "Below {MOST_STANDARD_ERRORS} they agree: chance alone exceeds it once in 100,000 times a hundred comparisons.{biased}"
+            "Below {MOST_STANDARD_ERRORS} they agree: chance alone exceeds it once in 100,000 \
+             times a hundred comparisons.{biased}"
         );
     }
     text
@@ -206,7 +265,12 @@ fn rows(problem: &Problem) -> usize {
     problem.target.clients.iter().map(|client| client.rows()).sum()
 }
 
-fn to_json(problem: &Problem, target: &str, made: &[(Reference, bool)], pairs: &[(Method, Method, Agreement)]) -> String {
+fn to_json(
+    problem: &Problem,
+    target: &str,
+    made: &[(Reference, bool)],
+    pairs: &[(Method, Method, Agreement)],
+) -> String {
     let reference = |(reference, was_kept): &(Reference, bool)| -> Value {
         let all = summaries(reference);
         let of = |read: fn(&Summary) -> f64| -> Vec<Option<f64>> {
@@ -214,9 +278,12 @@ fn to_json(problem: &Problem, target: &str, made: &[(Reference, bool)], pairs: &
         };
         json!({
             "method": reference.method.word(), "kept": was_kept, "acceptance": reference.acceptance,
-            "chains": reference.settings.chains, "draws": reference.settings.draws, "seed": reference.settings.seed,
-            "mean": reference.draws.mean(), "sd": of(|s| s.sd), "interval_mass": MASS, "lower": of(|s| s.lower), "upper": of(|s| s.upper),
-            "rhat": of(|s| s.rhat), "ess_bulk": of(|s| s.ess_bulk), "mcse_mean": of(|s| s.mcse_mean),
+            "chains": reference.settings.chains, "draws": reference.settings.draws,
+            "seed": reference.settings.seed,
+            "mean": reference.draws.mean(), "sd": of(|s| s.sd), "interval_mass": MASS,
+            "lower": of(|s| s.lower), "upper": of(|s| s.upper),
+            "rhat": of(|s| s.rhat), "ess_bulk": of(|s| s.ess_bulk),
+            "mcse_mean": of(|s| s.mcse_mean),
         })
     };
     let pair = |(a, b, found): &(Method, Method, Agreement)| -> Value {

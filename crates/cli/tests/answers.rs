@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Survival on the Titanic, by NUTS on pooled rows: `consilience truth --method nuts --draws 5000`, whose Monte Carlo error is at
-/// most 0.01 standard deviations of a mean.
+/// Survival on the Titanic, by NUTS on pooled rows: `consilience truth --method nuts --draws 5000`,
+/// whose Monte Carlo error is at most 0.01 standard deviations of a mean.
 const MEAN: [f64; 6] = [-1.2332, 0.8554, -0.1620, -0.9215, 1.0519, 2.4237];
 const SD: [f64; 6] = [0.0797, 0.1564, 0.1709, 0.1464, 0.2435, 0.1404];
 
@@ -15,21 +15,31 @@ fn run(name: &str, sampler: &str) -> Value {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answers");
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join(format!("{name}.toml"));
-    let text = format!("[data]\nbuiltin = \"titanic\"\n[target.prior]\nlaw = \"gaussian\"\nvariance = 6.25\n[sampler]\n{sampler}\n");
+    let text = format!(
+        "[data]\nbuiltin = \"titanic\"\n[target.prior]\nlaw = \"gaussian\"\nvariance = 6.25\n\
+         [sampler]\n{sampler}\n"
+    );
     std::fs::write(&file, text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
-    command.arg("run").arg(&file).arg("--json").stdin(Stdio::null()).env("CONSILIENCE_CACHE", folder.join("no-cache"));
+    command
+        .arg("run")
+        .arg(&file)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .env("CONSILIENCE_CACHE", folder.join("no-cache"));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The largest error of a mean in standard deviations, and of a standard deviation; and all warnings.
+/// The largest error of a mean in standard deviations, and of a standard deviation; and all
+/// warnings.
 fn judge(said: &Value) -> (f64, f64, String) {
     let number = |key: &str, k: usize| said[key][k].as_f64().unwrap();
     let shift = (0..6).map(|k| (number("mean", k) - MEAN[k]).abs() / SD[k]).fold(0.0, f64::max);
     let spread = (0..6).map(|k| (number("sd", k) / SD[k] - 1.0).abs()).fold(0.0, f64::max);
-    let warnings: Vec<&str> = said["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    let warnings: Vec<&str> =
+        said["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
     (shift, spread, warnings.join("; "))
 }
 
@@ -38,9 +48,22 @@ fn a_sampler_by_gradients_needs_nothing_but_its_name() {
     for name in ["lmc", "qlsd", "qlsd++", "b-elf", "marina-ld"] {
         let said = run(name, &format!("name = \"{name}\""));
         let (shift, spread, warnings) = judge(&said);
-        assert!(shift < 0.1 && spread < 0.05 && warnings.is_empty(), "{name}: {shift:.3} {spread:.3} {warnings}");
-        let ess = |key: &str| said[key].as_array().unwrap().iter().map(|e| e.as_f64().unwrap()).fold(f64::INFINITY, f64::min);
-        assert!(ess("ess_bulk").min(ess("ess_tail")) > 2000.0, "{name} has the effective draws that it aims at");
+        assert!(
+            shift < 0.1 && spread < 0.05 && warnings.is_empty(),
+            "{name}: {shift:.3} {spread:.3} {warnings}"
+        );
+        let ess = |key: &str| {
+            said[key]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|e| e.as_f64().unwrap())
+                .fold(f64::INFINITY, f64::min)
+        };
+        assert!(
+            ess("ess_bulk").min(ess("ess_tail")) > 2000.0,
+            "{name} has the effective draws that it aims at"
+        );
     }
 }
 
@@ -49,14 +72,27 @@ fn a_sampler_by_gradients_needs_nothing_but_its_name() {
 fn what_is_biased_says_so() {
     let cases = [
         ("wide", "name = \"lmc\"\nprecondition = true\nstep = 0.5", "at most 5.0e-2", true),
-        ("minibatches", "name = \"sgld\"\nbatch = 0.05\nprecondition = true\nstep = 0.05", "biased", true),
-        ("levels", "name = \"qlsd#\"\nbatch = 0.05\nprecondition = true\nstep = 0.05", "biased", true),
+        (
+            "minibatches",
+            "name = \"sgld\"\nbatch = 0.05\nprecondition = true\nstep = 0.05",
+            "biased",
+            true,
+        ),
+        (
+            "levels",
+            "name = \"qlsd#\"\nbatch = 0.05\nprecondition = true\nstep = 0.05",
+            "biased",
+            true,
+        ),
         ("drift", "name = \"fald\"\nprecondition = true\nstep = 0.05", "biased", true),
         ("unknown", "name = \"fald\"\nstep = 2e-3", "biased by its design", false),
     ];
     for (name, sampler, says, off) in cases {
         let (shift, spread, warnings) = judge(&run(name, sampler));
         assert!(warnings.contains(says), "{name}: {shift:.3} {spread:.3} {warnings}");
-        assert!(!off || shift > 0.06 || spread > 0.03, "{name} is biased indeed: {shift:.3} {spread:.3}");
+        assert!(
+            !off || shift > 0.06 || spread > 0.03,
+            "{name} is biased indeed: {shift:.3} {spread:.3}"
+        );
     }
 }

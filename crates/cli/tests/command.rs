@@ -1,4 +1,5 @@
-//! The command does what its help says: it answers, refuses with a reason and a code, and stops when it is told to.
+//! The command does what its help says: it answers, refuses with a reason and a code, and stops
+//! when it is told to.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::{Path, PathBuf};
@@ -15,7 +16,10 @@ fn consilience(arguments: &[&str]) -> Output {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
-    command.args(arguments).env("CONSILIENCE_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-cache")).stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env("CONSILIENCE_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-cache"))
+        .stdin(Stdio::null());
     command
 }
 
@@ -64,7 +68,8 @@ fn numbers(value: &Value) -> Vec<f64> {
 /// Two clients in one dimension, with whatever a test puts into the sampler and the run.
 fn two_clients(sampler: &str, run: &str) -> String {
     format!(
-        "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [0.0]\nprecision = [[1.0]]\n[[client]]\nmean = [2.0]\nprecision = [[3.0]]\n\
+        "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [0.0]\nprecision = [[1.0]]\n\
+         [[client]]\nmean = [2.0]\nprecision = [[3.0]]\n\
          [sampler]\nname = \"lmc\"\n{sampler}\n[run]\n{run}\n"
     )
 }
@@ -93,18 +98,28 @@ fn every_command_has_help_with_an_example() {
 fn lists_are_complete() {
     let list = succeed(&["list"]);
     for row in REGISTRY {
-        assert!(list.contains(&format!("\n  {} ", row.name)) && list.contains(row.paper), "{}", row.name);
+        assert!(
+            list.contains(&format!("\n  {} ", row.name)) && list.contains(row.paper),
+            "{}",
+            row.name
+        );
     }
     let fields = succeed(&["fields"]);
     for field in FIELDS {
-        assert!(fields.contains(&format!("\n  {} ", field.key)) && fields.contains(field.says), "{}.{}", field.section, field.key);
+        assert!(
+            fields.contains(&format!("\n  {} ", field.key)) && fields.contains(field.says),
+            "{}.{}",
+            field.section,
+            field.key
+        );
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(succeed(&["completions", shell]).contains("consilience"));
     }
 }
 
-/// Every template is a config; those that bring their data run as they are, and the one of files runs with files of its names.
+/// Every template is a config; those that bring their data run as they are, and the one of files
+/// runs with files of its names.
 #[test]
 fn templates_are_configs_that_run() {
     let folder = folder("templates");
@@ -115,15 +130,33 @@ fn templates_are_configs_that_run() {
         assert!(text.contains("[sampler]"), "{text}");
     }
     for site in ["north", "south"] {
-        let row = |k: usize| format!("{},{},{}\n", 20 + (k * 37) % 60, ["f", "m"][k % 2], usize::from((k * k) % 7 < 3));
-        let rows: String = (0..40).map(|k| row(k + site.len() + usize::from(site == "south") * 5)).collect();
+        let row = |k: usize| {
+            format!(
+                "{},{},{}\n",
+                20 + (k * 37) % 60,
+                ["f", "m"][k % 2],
+                usize::from((k * k) % 7 < 3)
+            )
+        };
+        let rows: String =
+            (0..40).map(|k| row(k + site.len() + usize::from(site == "south") * 5)).collect();
         std::fs::write(folder.join(format!("{site}.csv")), format!("age,sex,ill\n{rows}")).unwrap();
     }
     for name in ["csv", "gaussian"] {
         let file = folder.join(format!("{name}.toml"));
-        let said: Value = serde_json::from_str(&succeed(&["run", file.to_str().unwrap(), "--json"])).unwrap();
-        let rhat = said["rhat"].as_array().unwrap().iter().map(|r| r.as_f64().unwrap()).fold(0.0, f64::max);
-        assert!(rhat < 1.01 && said["warnings"].as_array().unwrap().is_empty(), "{name}: {rhat} {}", said["warnings"]);
+        let said: Value =
+            serde_json::from_str(&succeed(&["run", file.to_str().unwrap(), "--json"])).unwrap();
+        let rhat = said["rhat"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| r.as_f64().unwrap())
+            .fold(0.0, f64::max);
+        assert!(
+            rhat < 1.01 && said["warnings"].as_array().unwrap().is_empty(),
+            "{name}: {rhat} {}",
+            said["warnings"]
+        );
     }
     let served = consilience(&["run", folder.join("network.toml").to_str().unwrap()]);
     assert_eq!(served.status.code(), Some(2), "its rows are elsewhere: {}", err(&served));
@@ -138,12 +171,18 @@ fn new_writes_a_config_and_never_over_another() {
     std::fs::write(&file, "mine").unwrap();
     let again = consilience(&["new", &path]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(err(&again).contains("run.toml") && err(&again).contains("nothing was overwritten"), "{}", err(&again));
+    assert!(
+        err(&again).contains("run.toml") && err(&again).contains("nothing was overwritten"),
+        "{}",
+        err(&again)
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
-/// About 3,600 draws with an autocorrelation near 1/2 are worth about 1,200 independent ones: a mean is off by 0.03 standard deviations, a covariance by 0.04 of
-/// their product. The bounds are six times that, so that another seed would pass as well; a temperature of 2, or a client left out, would not.
+/// About 3,600 draws with an autocorrelation near 1/2 are worth about 1,200 independent ones: a
+/// mean is off by 0.03 standard deviations, a covariance by 0.04 of their product. The bounds are
+/// six times that, so that another seed would pass as well; a temperature of 2, or a client left
+/// out, would not.
 #[test]
 fn the_draws_have_the_exact_law() {
     let exact = &json(&["exact", &example(), "--json"])["stationary"];
@@ -153,10 +192,20 @@ fn the_draws_have_the_exact_law() {
     let sd: Vec<f64> = (0..2).map(|k| exact["covariance"][k][k].as_f64().unwrap().sqrt()).collect();
     let (found, expected) = (numbers(&run["mean"]), numbers(&exact["mean"]));
     for i in 0..2 {
-        assert!((found[i] - expected[i]).abs() < 0.18 * sd[i], "mean {i}: {} is not {}", found[i], expected[i]);
+        assert!(
+            (found[i] - expected[i]).abs() < 0.18 * sd[i],
+            "mean {i}: {} is not {}",
+            found[i],
+            expected[i]
+        );
         let (row, law) = (numbers(&run["covariance"][i]), numbers(&exact["covariance"][i]));
         for j in 0..2 {
-            assert!((row[j] - law[j]).abs() < 0.24 * sd[i] * sd[j], "covariance {i}, {j}: {} is not {}", row[j], law[j]);
+            assert!(
+                (row[j] - law[j]).abs() < 0.24 * sd[i] * sd[j],
+                "covariance {i}, {j}: {} is not {}",
+                row[j],
+                law[j]
+            );
         }
     }
 }
@@ -164,7 +213,17 @@ fn the_draws_have_the_exact_law() {
 #[test]
 fn the_seed_decides_everything_and_the_threads_nothing() {
     let run = |seed: &str, threads: &str| {
-        let mut value = json(&["run", &example(), "--json", "--iterations", "2000", "--seed", seed, "--threads", threads]);
+        let mut value = json(&[
+            "run",
+            &example(),
+            "--json",
+            "--iterations",
+            "2000",
+            "--seed",
+            seed,
+            "--threads",
+            threads,
+        ]);
         assert!(value.as_object_mut().unwrap().remove("seconds").is_some());
         value
     };
@@ -181,12 +240,19 @@ fn a_wrong_config_is_refused_with_its_place_and_a_fix() {
         let output = consilience(&[verb, &path]);
         assert_eq!(output.status.code(), Some(2));
         let (line, text) = (11, err(&output));
-        assert!(text.starts_with(&format!("error: {path}, line {line}: sampler.stepp: ")), "{text}");
+        assert!(
+            text.starts_with(&format!("error: {path}, line {line}: sampler.stepp: ")),
+            "{text}"
+        );
         assert!(text.contains("did you mean `step`?") && out(&output).is_empty(), "{text}");
     }
     let missing = consilience(&["run", "no such file.toml"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(err(&missing).contains("no such file.toml") && err(&missing).contains("consilience new"), "{}", err(&missing));
+    assert!(
+        err(&missing).contains("no such file.toml") && err(&missing).contains("consilience new"),
+        "{}",
+        err(&missing)
+    );
 }
 
 #[test]
@@ -204,7 +270,11 @@ fn wrong_arguments_are_refused_with_a_fix() {
         (&["reproduce", "toy-gausian"], 2, "did you mean `toy-gaussian`"),
         (&["data", "show", "titanik", "--clients", "4"], 2, "did you mean `titanic`"),
         (&["data", "check", "titanik"], 2, "did you mean `titanic`"),
-        (&["data", "show", "titanic", "--clients", "4", "--scheme", "idd"], 2, "did you mean `iid`"),
+        (
+            &["data", "show", "titanic", "--clients", "4", "--scheme", "idd"],
+            2,
+            "did you mean `iid`",
+        ),
         (&["data", "show", "no such file.csv", "--clients", "4"], 2, "cannot be read"),
     ] {
         let output = consilience(arguments);
@@ -219,8 +289,15 @@ fn a_divergence_says_what_to_do_and_leaves_nothing_behind() {
     let draws = Path::new(&path).with_file_name("draws.csv");
     let output = consilience(&["run", &path, "--json", "--draws", &draws.display().to_string()]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(err(&output).contains("chain 1 diverged") && err(&output).contains("step = \"auto\""), "{}", err(&output));
-    let left: Vec<_> = std::fs::read_dir(draws.parent().unwrap()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert!(
+        err(&output).contains("chain 1 diverged") && err(&output).contains("step = \"auto\""),
+        "{}",
+        err(&output)
+    );
+    let left: Vec<_> = std::fs::read_dir(draws.parent().unwrap())
+        .unwrap()
+        .map(|f| f.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["run.toml"]);
 }
 
@@ -228,17 +305,20 @@ fn a_divergence_says_what_to_do_and_leaves_nothing_behind() {
 fn exact_laws_are_refused_where_there_are_none() {
     let rows = "rows = [[0.3, 1.0], [-1.0, 0.0], [0.4, 1.0]]";
     let logistic = format!(
-        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n[[client]]\n{rows}\n[sampler]\nname = \"lmc\"\nstep = 0.1\n"
+        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n\
+         [[client]]\n{rows}\n[sampler]\nname = \"lmc\"\nstep = 0.1\n"
     );
     let output = consilience(&["exact", &config("logistic", &logistic)]);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     assert!(err(&output).contains("not Gaussian") && out(&output).is_empty(), "{}", err(&output));
 }
 
-/// In the coordinates in which the posterior is round LMC widens every direction alike: the variance by 1 / (1 - step/2).
+/// In the coordinates in which the posterior is round LMC widens every direction alike: the
+/// variance by 1 / (1 - step/2).
 #[test]
 fn exact_laws_of_preconditioned_chains_are_told_in_the_users_coordinates() {
-    let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0, -2.0]\nprecision = [[4.0, 1.0], [1.0, 3.0]]\n\
+    let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0, -2.0]\n\
+        precision = [[4.0, 1.0], [1.0, 3.0]]\n\
                 [sampler]\nname = \"lmc\"\nstep = 0.5\nprecondition = true\n";
     let output = consilience(&["exact", "--json", &config("round", text)]);
     let law: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -249,40 +329,66 @@ fn exact_laws_of_preconditioned_chains_are_told_in_the_users_coordinates() {
     }
 }
 
-/// Errors against the exact posterior: LMC at a large step widens a standard deviation by what theory says, 1/sqrt(1 - step L/2); another target is refused.
+/// Errors against the exact posterior: LMC at a large step widens a standard deviation by what
+/// theory says, 1/sqrt(1 - step L/2); another target is refused.
 #[test]
 fn samplers_are_compared_on_one_target() {
     let large = config("large", &two_clients("step = 0.2", "iterations = 40_000"));
     let small = config("small", &two_clients("step = 0.02", "iterations = 40_000"));
-    let table: Value = serde_json::from_str(&succeed(&["compare", &large, &small, "--json"])).unwrap();
+    let table: Value =
+        serde_json::from_str(&succeed(&["compare", &large, &small, "--json"])).unwrap();
     let error = |k: usize| table["runs"][k]["sd_error"].as_f64().unwrap();
     assert_eq!(table["reference"], "the exact posterior");
-    assert!((error(0) - (1.0 / 0.6f64.sqrt() - 1.0)).abs() < 0.03, "{}", error(0)); // precision 4: 1 - 0.2 * 4 / 2 = 0.6; 160,000 draws of ESS 30,000 and more
+    // precision 4: 1 - 0.2 * 4 / 2 = 0.6; 160,000 draws of ESS 30,000 and more
+    assert!((error(0) - (1.0 / 0.6f64.sqrt() - 1.0)).abs() < 0.03, "{}", error(0));
     assert!(error(1) < 0.1);
     let rate = |name: &str| table["runs"][0][name].as_f64().unwrap();
-    let bits = table["runs"][0]["bits_up"].as_f64().unwrap() + table["runs"][0]["bits_down"].as_f64().unwrap();
-    assert!((rate("ess_per_megabyte") - rate("ess") / (bits / 8e6)).abs() < 1e-9 && rate("ess_per_second") > 0.0);
+    let bits = table["runs"][0]["bits_up"].as_f64().unwrap()
+        + table["runs"][0]["bits_down"].as_f64().unwrap();
+    assert!(
+        (rate("ess_per_megabyte") - rate("ess") / (bits / 8e6)).abs() < 1e-9
+            && rate("ess_per_second") > 0.0
+    );
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare.html");
     let said = succeed(&["compare", &large, &small, "--html", page.to_str().unwrap()]);
     assert!(said.contains("ESS/MB") && said.contains("The page is "), "{said}");
     let page = std::fs::read_to_string(&page).unwrap();
-    assert!(page.contains("Error against gradients") && page.contains("which is known in closed form"));
+    assert!(
+        page.contains("Error against gradients") && page.contains("which is known in closed form")
+    );
     assert_eq!(page.matches("<figure").count(), 3);
-    let other =
-        config("other", &two_clients("step = 0.2", "iterations = 100").replace("mean = [2.0]", "mean = [2.0]\nname = \"elsewhere\""));
+    let other = config(
+        "other",
+        &two_clients("step = 0.2", "iterations = 100")
+            .replace("mean = [2.0]", "mean = [2.0]\nname = \"elsewhere\""),
+    );
     let output = consilience(&["compare", &large, &other]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("works on another target") && err(&output).contains("elsewhere"), "{}", err(&output));
+    assert!(
+        err(&output).contains("works on another target") && err(&output).contains("elsewhere"),
+        "{}",
+        err(&output)
+    );
 }
 
 /// `consilience list | head -0`: the reader is gone before the first byte.
 #[test]
 fn a_closed_pipe_is_no_failure() {
-    let mut gone =
-        Command::new(env!("CARGO_BIN_EXE_consilience")).arg("--version").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut gone = Command::new(env!("CARGO_BIN_EXE_consilience"))
+        .arg("--version")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let pipe = gone.stdin.take().unwrap();
     gone.wait().unwrap();
-    let output = command(&["list"]).stdout(pipe).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let output = command(&["list"])
+        .stdout(pipe)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
 }
 
@@ -293,8 +399,19 @@ fn an_interrupt_keeps_the_draws() {
     let path = config("interrupt", &two_clients("step = 0.1", "iterations = 1000\nburn_in = 0"));
     let draws = Path::new(&path).with_file_name("draws.npy");
     let file = draws.display().to_string();
-    let arguments = ["run", &path, "--json", "--iterations", "9000000000000000000", "--threads", "1", "--draws", &file];
-    let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let arguments = [
+        "run",
+        &path,
+        "--json",
+        "--iterations",
+        "9000000000000000000",
+        "--threads",
+        "1",
+        "--draws",
+        &file,
+    ];
+    let mut child =
+        command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let first = format!("{file}.chain-1.part");
     let patience = Instant::now();
     while std::fs::metadata(&first).map_or(0, |part| part.len()) < 50_000 {
@@ -305,25 +422,37 @@ fn an_interrupt_keeps_the_draws() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
+    );
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", err(&output));
-    assert!(err(&output).contains("what was drawn is kept") && !err(&output).contains("error:"), "{}", err(&output));
+    assert!(
+        err(&output).contains("what was drawn is kept") && !err(&output).contains("error:"),
+        "{}",
+        err(&output)
+    );
 
     let value: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(value["interrupted"].as_bool(), Some(true));
     let (chains, length) = (value["chains"].as_u64().unwrap(), value["draws"].as_u64().unwrap());
     assert!(chains >= 1 && length >= 6_000, "{chains} chains of {length} draws");
     let mean = numbers(&value["mean"])[0];
-    assert!((mean - 1.5).abs() < 0.25, "{mean}"); // standard deviation 0.56, at least 1,000 effective draws: fourteen standard errors
+    // standard deviation 0.56, at least 1,000 effective draws: fourteen standard errors
+    assert!((mean - 1.5).abs() < 0.25, "{mean}");
 
     let bytes = std::fs::read(&draws).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
-    assert!(std::str::from_utf8(&bytes[10..header]).unwrap().contains(&format!("'shape': ({chains}, {length}, 1)")));
+    assert!(
+        std::str::from_utf8(&bytes[10..header])
+            .unwrap()
+            .contains(&format!("'shape': ({chains}, {length}, 1)"))
+    );
     let cells = bytes[header..].as_chunks::<8>();
     assert!(cells.1.is_empty() && cells.0.len() as u64 == chains * length);
-    let average = cells.0.iter().map(|x| f64::from_le_bytes(*x)).sum::<f64>() / (chains * length) as f64;
+    let average =
+        cells.0.iter().map(|x| f64::from_le_bytes(*x)).sum::<f64>() / (chains * length) as f64;
     assert!((average - mean).abs() < 1e-9, "{average} is not {mean}");
     let left = std::fs::read_dir(draws.parent().unwrap()).unwrap().count();
     assert_eq!(left, 2, "the config and the draws, no parts");

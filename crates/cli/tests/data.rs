@@ -9,7 +9,12 @@ use serde_json::Value;
 
 /// The command with built-in data only.
 fn data(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_consilience")).arg("data").args(arguments).env_remove("CONSILIENCE_DATA").output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_consilience"))
+        .arg("data")
+        .args(arguments)
+        .env_remove("CONSILIENCE_DATA")
+        .output()
+        .unwrap()
 }
 
 fn succeed(arguments: &[&str]) -> String {
@@ -40,7 +45,11 @@ fn every_data_set_is_listed_and_described() {
         assert!(succeed(&["describe", entry.name]).contains(entry.licence));
     }
     let heart = succeed(&["describe", "heart-disease"]);
-    assert!(heart.contains("class    ill: 509") && heart.contains("Groups: cleveland, hungarian, switzerland, va"), "{heart}");
+    assert!(
+        heart.contains("class    ill: 509")
+            && heart.contains("Groups: cleveland, hungarian, switzerland, va"),
+        "{heart}"
+    );
 }
 
 #[test]
@@ -54,7 +63,8 @@ fn every_action_has_help_with_an_example() {
 #[test]
 fn checks_pass_or_say_what_is_missing() {
     assert!(succeed(&["check", "titanic"]).contains("ok  2201 x 5, classes 1490 711"));
-    let value: Value = serde_json::from_str(&succeed(&["check", "breast-cancer", "--json"])).unwrap();
+    let value: Value =
+        serde_json::from_str(&succeed(&["check", "breast-cancer", "--json"])).unwrap();
     assert_eq!(value[0]["counts"], serde_json::json!([357, 212]));
     refuse(1, &["check", "a9a"], "--data DIR or CONSILIENCE_DATA");
     refuse(2, &["check", "titanik"], "did you mean `titanic`?");
@@ -65,11 +75,14 @@ fn checks_pass_or_say_what_is_missing() {
 fn a_split_has_every_row_once_and_overwrites_nothing() {
     let out = folder("split");
     let path = out.display().to_string();
-    let split = ["split", "titanic", "--clients", "3", "--scheme", "dirichlet(0.5)", "--out", &path];
+    let split =
+        ["split", "titanic", "--clients", "3", "--scheme", "dirichlet(0.5)", "--out", &path];
     succeed(&split);
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let names: Vec<&str> = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
+    let names: Vec<&str> =
+        files.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["001-client-1.csv", "002-client-2.csv", "003-client-3.csv"]);
     let (mut rows, mut survived) = (0, 0);
     for file in &files {
@@ -89,15 +102,39 @@ fn a_deal_is_shown_as_text_json_and_svg() {
     let out = folder("svg");
     std::fs::create_dir_all(&out).unwrap();
     let svg = out.join("split.svg").display().to_string();
-    let arguments = ["show", "titanic", "--clients", "5", "--scheme", "power-law(1)", "--seed", "3", "--json", "--svg", &svg];
+    let arguments = [
+        "show",
+        "titanic",
+        "--clients",
+        "5",
+        "--scheme",
+        "power-law(1)",
+        "--seed",
+        "3",
+        "--json",
+        "--svg",
+        &svg,
+    ];
     let value: Value = serde_json::from_str(&succeed(&arguments)).unwrap();
     let clients = value["clients"].as_array().unwrap();
-    let sum: u64 = clients.iter().flat_map(|client| client["counts"].as_array().unwrap()).map(|n| n.as_u64().unwrap()).sum();
+    let sum: u64 = clients
+        .iter()
+        .flat_map(|client| client["counts"].as_array().unwrap())
+        .map(|n| n.as_u64().unwrap())
+        .sum();
     assert_eq!((clients.len(), sum, value["scheme"].as_str()), (5, 2201, Some("power-law(1)")));
     let drawn = std::fs::read_to_string(&svg).unwrap();
-    assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>") && drawn.contains("client 5"));
+    assert!(
+        drawn.starts_with("<svg")
+            && drawn.trim_end().ends_with("</svg>")
+            && drawn.contains("client 5")
+    );
     refuse(2, &["show", "titanic", "--scheme", "iid"], "how many clients");
-    refuse(2, &["show", "titanic", "--clients", "3", "--scheme", "fair"], "there is no scheme `fair`");
+    refuse(
+        2,
+        &["show", "titanic", "--clients", "3", "--scheme", "fair"],
+        "there is no scheme `fair`",
+    );
 }
 
 #[test]
@@ -106,8 +143,13 @@ fn a_file_of_your_own_is_dealt_too() {
     std::fs::create_dir_all(&out).unwrap();
     let file = out.join("mine.csv").display().to_string();
     std::fs::write(&file, "ill,age,sex\nno,41,f\nyes,63,m\nno,57,m\nyes,39,f\n").unwrap();
-    let text = succeed(&["show", &file, "--response", "ill", "--clients", "2", "--scheme", "contiguous"]);
+    let text =
+        succeed(&["show", &file, "--response", "ill", "--clients", "2", "--scheme", "contiguous"]);
     assert!(text.contains("client 1        2  |▄▄▄▄| 1 1"), "{text}");
     refuse(2, &["show", &file, "--response", "il", "--clients", "2"], "did you mean `ill`?");
-    refuse(2, &["show", "titanic", "--response", "x", "--clients", "2"], "--response goes with a file");
+    refuse(
+        2,
+        &["show", "titanic", "--response", "x", "--clients", "2"],
+        "--response goes with a file",
+    );
 }

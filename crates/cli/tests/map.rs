@@ -12,7 +12,14 @@ fn mapped() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let map = text.split("\n## ").find(|section| section.starts_with("Code map")).unwrap();
     let lines = map.lines().filter_map(|line| line.trim_start().strip_prefix("- `"));
-    lines.map(|line| line.split_once("`: ").unwrap_or_else(|| panic!("no path and sentence: {line}")).0.to_owned()).collect()
+    lines
+        .map(|line| {
+            line.split_once("`: ")
+                .unwrap_or_else(|| panic!("no path and sentence: {line}"))
+                .0
+                .to_owned()
+        })
+        .collect()
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<String>) {
@@ -32,7 +39,10 @@ fn every_path_on_the_map_exists() {
     assert!(mapped.len() > 50, "{} paths", mapped.len());
     for path in &mapped {
         let place = root().join(path);
-        assert!(if path.ends_with('/') { place.is_dir() } else { place.is_file() }, "{path} is on the map and not in the tree");
+        assert!(
+            if path.ends_with('/') { place.is_dir() } else { place.is_file() },
+            "{path} is on the map and not in the tree"
+        );
     }
     let mut once = mapped.clone();
     once.sort();
@@ -49,7 +59,8 @@ fn every_source_file_is_on_the_map() {
         rust_files(&sources, &mut files);
         assert!(!files.is_empty());
         for file in files {
-            let covers = |path: &String| *path == file || path.ends_with('/') && file.starts_with(path);
+            let covers =
+                |path: &String| *path == file || path.ends_with('/') && file.starts_with(path);
             assert!(mapped.iter().any(covers), "{file} is in the tree and not on the map");
         }
     }

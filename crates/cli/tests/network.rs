@@ -1,4 +1,5 @@
-//! A server and its sites as processes, with certificates: the run is the one of one process, whoever is killed.
+//! A server and its sites as processes, with certificates: the run is the one of one process,
+//! whoever is killed.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::net::TcpListener;
@@ -12,7 +13,8 @@ use consilience::engine::rundir;
 const SITES: [&str; 4] = ["cleveland", "hungarian", "switzerland", "va"];
 
 const CONFIG: &str = "seed = 11\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n\
-    [sampler]\nname = \"qlsd++\"\nbatch = 0.2\nrefresh = 25\ncompress = \"qsgd(16)\"\nprecondition = true\n\
+    [sampler]\nname = \"qlsd++\"\nbatch = 0.2\nrefresh = 25\ncompress = \"qsgd(16)\"\n\
+    precondition = true\n\
     [run]\nchains = 2\niterations = 400\nburn_in = 50\nthin = 5\nstart = \"optimum\"\n";
 
 struct Place {
@@ -22,11 +24,15 @@ struct Place {
 
 impl Place {
     fn new(name: &str) -> Place {
-        let folder = std::env::temp_dir().join(format!("consilience-network-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("consilience-network-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("run.toml"), CONFIG).unwrap();
-        let place = Place { port: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(), folder };
+        let place = Place {
+            port: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
+            folder,
+        };
         place.succeed(&["certs", "certs", "--sites", &SITES.join(",")]);
         place.succeed(&["run", "run.toml", "--out", "here"]);
         place
@@ -34,37 +40,81 @@ impl Place {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
-        command.args(arguments).current_dir(&self.folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(arguments)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         command
     }
 
     fn succeed(&self, arguments: &[&str]) {
         let output = self.command(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     fn spawn(&self, name: &str, arguments: &[&str]) -> Child {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.join(format!("{name}.log"))).unwrap();
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder.join(format!("{name}.log")))
+            .unwrap();
         self.command(arguments).stderr(log).spawn().unwrap()
     }
 
     fn server(&self) -> Child {
         let listen = format!("127.0.0.1:{}", self.port);
-        self.spawn("server", &["serve", "run.toml", "--listen", &listen, "--certs", "certs/server", "--state", "state", "--out", "there"])
+        self.spawn(
+            "server",
+            &[
+                "serve",
+                "run.toml",
+                "--listen",
+                &listen,
+                "--certs",
+                "certs/server",
+                "--state",
+                "state",
+                "--out",
+                "there",
+            ],
+        )
     }
 
     fn site(&self, name: &str) -> Child {
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../data/heart-disease/processed.{name}.data"));
-        let (server, certs, state) = (format!("localhost:{}", self.port), format!("certs/{name}"), format!("state-{name}"));
-        let arguments = ["join", "--server", &server, "--site", name, "--certs", &certs, "--state", &state, "--allow-simulation-seeds"];
-        self.spawn(name, &[&arguments[..], &["--patience", "60", "--data", data.to_str().unwrap()]].concat())
+        let data = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../../data/heart-disease/processed.{name}.data"));
+        let (server, certs, state) =
+            (format!("localhost:{}", self.port), format!("certs/{name}"), format!("state-{name}"));
+        let arguments = [
+            "join",
+            "--server",
+            &server,
+            "--site",
+            name,
+            "--certs",
+            &certs,
+            "--state",
+            &state,
+            "--allow-simulation-seeds",
+        ];
+        self.spawn(
+            name,
+            &[&arguments[..], &["--patience", "60", "--data", data.to_str().unwrap()]].concat(),
+        )
     }
 
     fn wait(&self, name: &str, child: &mut Child) {
         let deadline = Instant::now() + Duration::from_secs(150);
         loop {
             match child.try_wait().unwrap() {
-                Some(status) => break assert!(status.success(), "{name}: {status}\n{}", self.log(name)),
+                Some(status) => {
+                    break assert!(status.success(), "{name}: {status}\n{}", self.log(name));
+                }
                 None if Instant::now() > deadline => {
                     child.kill().unwrap();
                     panic!("{name} did not end\n{}\n{}", self.log(name), self.log("server"));
@@ -80,15 +130,32 @@ impl Place {
 
     /// The server's run directory says what the one of one process says.
     fn compare(&self) {
-        let (here, there): (Record, Record) =
-            (rundir::read(&self.folder.join("here")).unwrap(), rundir::read(&self.folder.join("there")).unwrap());
+        let (here, there): (Record, Record) = (
+            rundir::read(&self.folder.join("here")).unwrap(),
+            rundir::read(&self.folder.join("there")).unwrap(),
+        );
         assert_eq!(there.draws, here.draws);
-        assert_eq!((&there.sent, &there.sites, there.before_sampling), (&here.sent, &here.sites, here.before_sampling));
-        assert_eq!((there.uncompressed, &there.parameters, &there.notes), (here.uncompressed, &here.parameters, &here.notes));
-        let beside =
-            |record: &Record| record.statistics.iter().filter(|s| s.name != "lp" && s.name != "gradients").cloned().collect::<Vec<_>>();
+        assert_eq!(
+            (&there.sent, &there.sites, there.before_sampling),
+            (&here.sent, &here.sites, here.before_sampling)
+        );
+        assert_eq!(
+            (there.uncompressed, &there.parameters, &there.notes),
+            (here.uncompressed, &here.parameters, &here.notes)
+        );
+        let beside = |record: &Record| {
+            record
+                .statistics
+                .iter()
+                .filter(|s| s.name != "lp" && s.name != "gradients")
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(beside(&there), beside(&here));
-        assert!(!here.draws.rows().all(|row| row[0] == 0.0) && here.draws.length() > 50, "there is something to compare");
+        assert!(
+            !here.draws.rows().all(|row| row[0] == 0.0) && here.draws.length() > 50,
+            "there is something to compare"
+        );
     }
 }
 
@@ -112,7 +179,10 @@ fn four_hospitals_as_processes_give_the_draws_of_one_process() {
     }
     place.compare();
     let here = rundir::read(&place.folder.join("here")).unwrap();
-    assert_eq!(rundir::read(&place.folder.join("there")).unwrap().rows_evaluated, here.rows_evaluated);
+    assert_eq!(
+        rundir::read(&place.folder.join("there")).unwrap().rows_evaluated,
+        here.rows_evaluated
+    );
 }
 
 #[test]
@@ -128,7 +198,10 @@ fn killed_parties_come_back_and_the_chain_is_the_same() {
     // Kill the server and two sites in turn, while the chains run.
     let (mut kills, started) = (0, Instant::now());
     let mut next = 2000;
-    while kills < 6 && started.elapsed() < Duration::from_secs(60) && server.try_wait().unwrap().is_none() {
+    while kills < 6
+        && started.elapsed() < Duration::from_secs(60)
+        && server.try_wait().unwrap().is_none()
+    {
         if written() < next {
             std::thread::sleep(Duration::from_millis(1));
             continue;

@@ -1,4 +1,5 @@
-//! What the README and the book show works: their configs run, their commands do what they say. (Their Rust runs as documentation tests of the library.)
+//! What the README and the book show works: their configs run, their commands do what they say.
+//! (Their Rust runs as documentation tests of the library.)
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ fn root() -> PathBuf {
 /// The README, and the chapters of the book.
 fn documents() -> Vec<PathBuf> {
     let mut all = vec![root().join("README.md")];
-    let chapters = std::fs::read_dir(root().join("docs/src")).unwrap().map(|entry| entry.unwrap().path());
+    let chapters =
+        std::fs::read_dir(root().join("docs/src")).unwrap().map(|entry| entry.unwrap().path());
     all.extend(chapters.filter(|file| file.extension().is_some_and(|e| e == "md")));
     all.sort();
     all
@@ -23,12 +25,18 @@ fn documents() -> Vec<PathBuf> {
 fn blocks(document: &Path, language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(document).unwrap();
     let fenced = text.split("```").skip(1).step_by(2);
-    fenced.filter_map(|block| block.strip_prefix(&format!("{language}\n"))).map(str::to_owned).collect()
+    fenced
+        .filter_map(|block| block.strip_prefix(&format!("{language}\n")))
+        .map(str::to_owned)
+        .collect()
 }
 
-/// A folder as the document's reader would have it: the examples, built-in data, and the document's files under the names that their first lines give.
+/// A folder as the document's reader would have it: the examples, built-in data, and the document's
+/// files under the names that their first lines give.
 fn folder(document: &Path) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("documents").join(document.file_stem().unwrap());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("documents")
+        .join(document.file_stem().unwrap());
     let _ = std::fs::remove_dir_all(&folder);
     for part in ["examples", "data/heart-disease", "data/titanic"] {
         std::fs::create_dir_all(folder.join(part)).unwrap();
@@ -50,11 +58,15 @@ fn folder(document: &Path) -> PathBuf {
 
 fn name(text: &str) -> &str {
     let name = text.lines().next().unwrap().trim_start_matches("# ");
-    assert!(name.ends_with(".toml") || name.ends_with(".csv"), "a file begins with its name: {name}");
+    assert!(
+        name.ends_with(".toml") || name.ends_with(".csv"),
+        "a file begins with its name: {name}"
+    );
     name
 }
 
-/// All of it: configs run, shortened; then every `consilience` command of every shell block, in order.
+/// All of it: configs run, shortened; then every `consilience` command of every shell block, in
+/// order.
 #[cfg(unix)]
 #[test]
 fn configs_and_commands_run() {
@@ -64,25 +76,45 @@ fn configs_and_commands_run() {
     for document in documents() {
         let folder = folder(&document);
         for text in blocks(&document, "toml") {
-            let source = Source { file: document.file_name().unwrap().to_string_lossy().into(), folder: folder.clone(), text };
+            let source = Source {
+                file: document.file_name().unwrap().to_string_lossy().into(),
+                folder: folder.clone(),
+                text,
+            };
             let mut config = Config::parse(source).unwrap();
             config.run.iterations = Some(200);
             config.run.burn_in = Some(20);
             let problem = Problem::new(&config).unwrap();
             let plan = Plan::new(&config, &problem).unwrap();
-            let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default()).unwrap();
-            assert!(outcome.draws.length() > 0 && outcome.draws.mean().iter().all(|x| x.is_finite()));
+            let outcome =
+                run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default())
+                    .unwrap();
+            assert!(
+                outcome.draws.length() > 0 && outcome.draws.mean().iter().all(|x| x.is_finite())
+            );
             configs += 1;
         }
         let all = blocks(&document, "sh").join("\n");
         for command in all.lines().filter(|line| line.starts_with("consilience ")) {
             let mut shell = std::process::Command::new("sh");
-            shell.args(["-c", command]).current_dir(&folder).env("PATH", &path).env("CONSILIENCE_CACHE", folder.join("cache"));
+            shell
+                .args(["-c", command])
+                .current_dir(&folder)
+                .env("PATH", &path)
+                .env("CONSILIENCE_CACHE", folder.join("cache"));
             let shell = shell.output().unwrap();
-            assert!(shell.status.success(), "{}: {command}: {}", document.display(), String::from_utf8_lossy(&shell.stderr));
+            assert!(
+                shell.status.success(),
+                "{}: {command}: {}",
+                document.display(),
+                String::from_utf8_lossy(&shell.stderr)
+            );
             if let Some((_, file)) = command.split_once("> ") {
                 let text = std::fs::read_to_string(folder.join(file)).unwrap();
-                assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_object(), "{command}");
+                assert!(
+                    serde_json::from_str::<serde_json::Value>(&text).unwrap().is_object(),
+                    "{command}"
+                );
             }
             commands += 1;
         }
@@ -102,10 +134,17 @@ fn chapters_are_listed_and_links_lead_somewhere() {
             .filter_map(|rest| rest.split(')').next())
             .filter(|link| !link.contains("://") && !link.starts_with('#'))
         {
-            assert!(document.parent().unwrap().join(link).exists(), "{}: {link}", document.display());
+            assert!(
+                document.parent().unwrap().join(link).exists(),
+                "{}: {link}",
+                document.display()
+            );
         }
         let file = document.file_name().unwrap().to_string_lossy().into_owned();
-        assert!(file == "README.md" || file == "SUMMARY.md" || contents.contains(&format!("({file})")), "{file} is not in SUMMARY.md");
+        assert!(
+            file == "README.md" || file == "SUMMARY.md" || contents.contains(&format!("({file})")),
+            "{file} is not in SUMMARY.md"
+        );
     }
 }
 
@@ -113,6 +152,13 @@ fn chapters_are_listed_and_links_lead_somewhere() {
 #[test]
 fn the_exact_law_is_the_printed_one() {
     let example = root().join("examples/gaussian.toml");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_consilience")).arg("exact").arg(example).output().unwrap();
-    assert!(blocks(&root().join("README.md"), "text").contains(&String::from_utf8(output.stdout).unwrap()));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_consilience"))
+        .arg("exact")
+        .arg(example)
+        .output()
+        .unwrap();
+    assert!(
+        blocks(&root().join("README.md"), "text")
+            .contains(&String::from_utf8(output.stdout).unwrap())
+    );
 }

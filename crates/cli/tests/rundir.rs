@@ -8,7 +8,8 @@ use consilience::engine::draws::{Draws, Streamed};
 use consilience::engine::rundir;
 use serde_json::Value;
 
-const SITES: &str = "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
+const SITES: &str = "[target]\nmodel = \"logistic\"\n\
+    prior = { law = \"gaussian\", variance = 1.0 }\n\
     [[client]]\nname = \"north\"\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n\
     [[client]]\nname = \"south\"\nfile = \"south.csv\"\n\
     [sampler]\nname = \"lmc\"\nstep = \"auto\"\n[run]\niterations = 600\n";
@@ -35,13 +36,23 @@ fn consilience(folder: &Path, arguments: &[&str]) -> Output {
 
 fn succeed(folder: &Path, arguments: &[&str]) -> String {
     let output = consilience(folder, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn refuse(folder: &Path, arguments: &[&str]) -> String {
     let output = consilience(folder, arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -62,8 +73,12 @@ fn a_kept_run_is_shown_again_and_can_be_run_again_from_anywhere() {
     assert!(text.contains("The run is in kept: "), "{text}");
     let again = succeed(&folder, &["summary", "kept"]);
     assert_eq!(table(&again), table(&text));
-    let (sent, sent_again) = (text.split("\nSent: ").nth(1).unwrap(), again.split("\nSent: ").nth(1).unwrap());
-    assert!(text.contains("The report is kept/report.html") && folder.join("kept/report.html").is_file());
+    let (sent, sent_again) =
+        (text.split("\nSent: ").nth(1).unwrap(), again.split("\nSent: ").nth(1).unwrap());
+    assert!(
+        text.contains("The report is kept/report.html")
+            && folder.join("kept/report.html").is_file()
+    );
     assert_eq!(sent.split("The report is").next(), Some(sent_again));
 
     // Another folder, no seed, the step that was found: the same chains.
@@ -71,7 +86,8 @@ fn a_kept_run_is_shown_again_and_can_be_run_again_from_anywhere() {
     std::fs::create_dir(&elsewhere).unwrap();
     let rerun = json(&elsewhere, &["run", "../kept/config.toml", "--json"]);
     let shown = json(&folder, &["summary", "kept", "--json"]);
-    for key in ["seed", "step", "mean", "covariance", "rhat", "parameters", "clients", "iterations"] {
+    for key in ["seed", "step", "mean", "covariance", "rhat", "parameters", "clients", "iterations"]
+    {
         assert_eq!(rerun[key], shown[key], "{key}");
     }
     assert_eq!(shown["seed"], 9);
@@ -83,23 +99,44 @@ fn the_record_holds_what_the_command_says() {
     let answer = json(&folder, &["run", "run.toml", "--json", "--out", "deep/er/kept"]);
     assert_eq!(answer["run_directory"], "deep/er/kept");
     let record = rundir::read(&folder.join("deep/er/kept")).unwrap();
-    assert_eq!((record.draws.chains(), record.draws.length(), record.iterations, record.burn_in), (4, 540, 600, 60));
+    assert_eq!(
+        (record.draws.chains(), record.draws.length(), record.iterations, record.burn_in),
+        (4, 540, 600, 60)
+    );
     let names: Vec<&str> = record.statistics.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names, ["lp", "iteration", "bits_up", "bits_down", "gradients", "participants"]);
     let of = |name: &str| &record.statistics.iter().find(|s| s.name == name).unwrap().values;
     assert_eq!((of("iteration")[3][0], of("iteration")[3][539]), (61.0, 600.0));
     let last: f64 = of("bits_up").iter().map(|chain| chain[539]).sum();
     assert_eq!(last as u64, answer["bits"]["up"].as_u64().unwrap());
-    assert_eq!(record.sites.iter().map(|s| (s.name.as_str(), s.rows)).collect::<Vec<_>>(), [("north", 3), ("south", 2)]);
-    assert_eq!(record.sites.iter().map(|s| s.bits.0).sum::<u64>(), answer["bits"]["up"].as_u64().unwrap());
-    let warnings: Vec<&str> = answer["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    assert_eq!(
+        record.sites.iter().map(|s| (s.name.as_str(), s.rows)).collect::<Vec<_>>(),
+        [("north", 3), ("south", 2)]
+    );
+    assert_eq!(
+        record.sites.iter().map(|s| s.bits.0).sum::<u64>(),
+        answer["bits"]["up"].as_u64().unwrap()
+    );
+    let warnings: Vec<&str> =
+        answer["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
     assert_eq!(record.warnings, warnings);
     let calibration = record.calibration.unwrap();
     assert_eq!(calibration.sites.iter().map(|site| site.total.all).collect::<Vec<_>>(), [3, 2]);
     let influence = record.influence.unwrap();
-    assert_eq!((influence.draws, influence.sites.len(), influence.sites[0].shift.len()), (4 * 540, 2, 3));
+    assert_eq!(
+        (influence.draws, influence.sites.len(), influence.sites[0].shift.len()),
+        (4 * 540, 2, 3)
+    );
     // Gradients of single rows: every chain's 600 iterations saw all five rows.
-    let gradients: Vec<f64> = record.statistics.iter().find(|s| s.name == "gradients").unwrap().values.iter().map(|c| c[539]).collect();
+    let gradients: Vec<f64> = record
+        .statistics
+        .iter()
+        .find(|s| s.name == "gradients")
+        .unwrap()
+        .values
+        .iter()
+        .map(|c| c[539])
+        .collect();
     assert_eq!(gradients, [3000.0; 4]);
 }
 
@@ -109,10 +146,18 @@ fn draws_on_disk_alone_are_counted() {
     let folder = folder("alone");
     succeed(&folder, &["run", "run.toml", "--draws", "draws.npy", "--out", "held"]);
     let mut record = rundir::read(&folder.join("held")).unwrap();
-    let streamed = Streamed { file: "draws.npy".into(), chains: record.draws.chains(), length: record.draws.length() };
+    let streamed = Streamed {
+        file: "draws.npy".into(),
+        chains: record.draws.chains(),
+        length: record.draws.length(),
+    };
     (record.draws, record.streamed) = (Draws::new(3), Some(streamed));
     (record.statistics, record.calibration, record.influence) = (Vec::new(), None, None);
-    record.warnings = vec!["the draws are too many to be held at once, and nothing here is computed from them: `consilience summary draws.npy` computes the table".into()];
+    record.warnings = vec![
+        "the draws are too many to be held at once, and nothing here is \
+        computed from them: `consilience summary draws.npy` computes the table"
+            .into(),
+    ];
     rundir::write(&folder.join("alone"), &record).unwrap();
     let text = succeed(&folder, &["summary", "alone"]);
     assert!(text.contains("540 draws of each of 4 chains") && !text.contains("R-hat"), "{text}");
@@ -135,10 +180,23 @@ fn a_file_of_draws_has_the_summary_of_its_run() {
         let text = succeed(&folder, &["run", "run.toml", "--draws", name]);
         let again = succeed(&folder, &["summary", name]);
         assert!(again.starts_with("540 draws of each of 4 chains.\n"), "{again}");
-        let numbers = |text: &str| table(text).lines().skip(1).map(|line| line[line.len() - 57..].to_owned()).collect::<Vec<_>>();
+        let numbers = |text: &str| {
+            table(text)
+                .lines()
+                .skip(1)
+                .map(|line| line[line.len() - 57..].to_owned())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(numbers(&again), numbers(&text));
         let shown = json(&folder, &["summary", name, "--json"]);
-        assert_eq!((shown["draws"].as_u64(), shown["chains"].as_u64(), shown["sd"].as_array().unwrap().len()), (Some(540), Some(4), 3));
+        assert_eq!(
+            (
+                shown["draws"].as_u64(),
+                shown["chains"].as_u64(),
+                shown["sd"].as_array().unwrap().len()
+            ),
+            (Some(540), Some(4), 3)
+        );
     }
     assert!(refuse(&folder, &["summary", "run.toml"]).contains("must end in .npy or .csv"));
 }
@@ -151,7 +209,10 @@ fn nothing_is_overwritten_and_nothing_is_run_in_vain() {
     let output = consilience(&folder, &["run", "run.toml", "--out", "taken"]);
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(complaint.contains("taken exists") && complaint.contains("nothing was overwritten"), "{complaint}");
+    assert!(
+        complaint.contains("taken exists") && complaint.contains("nothing was overwritten"),
+        "{complaint}"
+    );
     assert!(output.stdout.is_empty(), "it was refused before it began");
     assert!(refuse(&folder, &["summary", "nowhere"]).contains("nowhere is no run directory"));
 }
@@ -164,56 +225,100 @@ fn the_main_job_is_kept_and_the_next_one_beside_it() {
     assert!(first.contains("runs/heart-disease-4: "), "{first}");
     assert_eq!(second["run_directory"], "runs/heart-disease-4-2");
     let record = rundir::read(&folder.join("runs/heart-disease-4")).unwrap();
-    assert_eq!((record.parameters.len(), record.reference.as_ref().map(|r| r.length())), (22, Some(4000)));
+    assert_eq!(
+        (record.parameters.len(), record.reference.as_ref().map(|r| r.length())),
+        (22, Some(4000))
+    );
     assert_eq!(table(&succeed(&folder, &["summary", "runs/heart-disease-4"])), table(&first));
 
     // The hospitals' own files are predicted: raw, without a header line, with their gaps.
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/heart-disease/processed.cleveland.data");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../data/heart-disease/processed.cleveland.data");
     let file = file.to_str().unwrap();
-    let answer = json(&folder, &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland", "--json"]);
-    assert_eq!((answer["rows"].as_u64(), answer["explained"].as_str()), (Some(303), Some("num > 0")));
+    let answer = json(
+        &folder,
+        &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland", "--json"],
+    );
+    assert_eq!(
+        (answer["rows"].as_u64(), answer["explained"].as_str()),
+        (Some(303), Some("num > 0"))
+    );
     let at = |key: &str, row: usize| answer[key][row].as_f64().unwrap();
     for row in 0..303 {
-        assert!(0.0 < at("lower", row) && at("lower", row) < at("mean", row) && at("upper", row) < 1.0, "{row}: {answer}");
+        assert!(
+            0.0 < at("lower", row) && at("lower", row) < at("mean", row) && at("upper", row) < 1.0,
+            "{row}: {answer}"
+        );
     }
     assert!(answer["scores"]["accuracy"].as_f64().unwrap() > 0.75, "{}", answer["scores"]);
-    let text = succeed(&folder, &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland"]);
+    let text = succeed(
+        &folder,
+        &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland"],
+    );
     assert!(
         text.starts_with("Predicted: the probability that num > 0;")
             && text.contains("\nWhere the response is known: 303 rows; accuracy 0.")
     );
     let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", file]);
-    assert!(complaint.contains("add a column `site`") && complaint.contains("--site"), "{complaint}");
+    assert!(
+        complaint.contains("add a column `site`") && complaint.contains("--site"),
+        "{complaint}"
+    );
     // Without its encoding the run cannot know what raw columns mean.
     std::fs::remove_file(folder.join("runs/heart-disease-4/encoding.json")).unwrap();
-    let complaint = refuse(&folder, &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland"]);
-    assert!(complaint.contains("does not say how its columns were coded") && complaint.contains("run it again"), "{complaint}");
+    let complaint = refuse(
+        &folder,
+        &["predict", "runs/heart-disease-4", "--data", file, "--site", "cleveland"],
+    );
+    assert!(
+        complaint.contains("does not say how its columns were coded")
+            && complaint.contains("run it again"),
+        "{complaint}"
+    );
 }
 
-/// Raw columns are standardised by the run's own means: far from zero, none of these would be within reach of the model otherwise.
+/// Raw columns are standardised by the run's own means: far from zero, none of these would be
+/// within reach of the model otherwise.
 #[test]
 fn raw_rows_are_predicted_after_a_formula() {
     let folder = folder("formula");
     let rows = |from: usize| {
-        let row = |k: usize| format!("{},{},{}\n", 150 + (k * 37) % 53, ["f", "m"][k % 2], ["no", "yes"][usize::from((k * 37) % 53 > 26)]);
-        std::iter::once("dose,sex,ill\n".to_owned()).chain((from..from + 40).map(row)).collect::<String>()
+        let row = |k: usize| {
+            format!(
+                "{},{},{}\n",
+                150 + (k * 37) % 53,
+                ["f", "m"][k % 2],
+                ["no", "yes"][usize::from((k * 37) % 53 > 26)]
+            )
+        };
+        std::iter::once("dose,sex,ill\n".to_owned())
+            .chain((from..from + 40).map(row))
+            .collect::<String>()
     };
     std::fs::write(folder.join("a.csv"), rows(0)).unwrap();
     std::fs::write(folder.join("b.csv"), rows(40)).unwrap();
-    let config = "[target]\nformula = \"ill == yes ~ dose + sex\"\n[[client]]\nfile = \"a.csv\"\n[[client]]\nfile = \"b.csv\"\n\
+    let config = "[target]\nformula = \"ill == yes ~ dose + sex\"\n[[client]]\nfile = \"a.csv\"\n\
+        [[client]]\nfile = \"b.csv\"\n\
                   [sampler]\nname = \"lmc\"\n[run]\niterations = 2000\n";
     std::fs::write(folder.join("formula.toml"), config).unwrap();
     succeed(&folder, &["run", "formula.toml", "--out", "kept"]);
     std::fs::write(folder.join("new.csv"), "sex,dose\nf,150\nm,202\nf,NA\n").unwrap();
     let answer = json(&folder, &["predict", "kept", "--data", "new.csv", "--json"]);
-    let mean: Vec<f64> = answer["mean"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect();
+    let mean: Vec<f64> =
+        answer["mean"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect();
     assert!(mean[0] < 0.1 && mean[1] > 0.9 && (0.1..0.9).contains(&mean[2]), "{mean:?}");
     assert_eq!(answer["scores"], Value::Null);
-    assert_eq!(answer["notes"][0], "dose: 1 of 3 values are missing, imputed by the federated mean.");
+    assert_eq!(
+        answer["notes"][0],
+        "dose: 1 of 3 values are missing, imputed by the federated mean."
+    );
     let scores = json(&folder, &["predict", "kept", "--data", "b.csv", "--json"])["scores"].clone();
     assert!(scores["rows"] == 40 && scores["accuracy"].as_f64().unwrap() > 0.9, "{scores}");
     for (text, part) in [
-        ("sex,dose\nf,150\nx,160\n", "new.csv, line 3, column `sex`: no site has the level `x`: the levels are f, m"),
+        (
+            "sex,dose\nf,150\nx,160\n",
+            "new.csv, line 3, column `sex`: no site has the level `x`: the levels are f, m",
+        ),
         ("sex,dos\nf,150\n", "new.csv, line 1: there is no column `dose`: did you mean `dos`?"),
         ("sex,dose\nf,high\n", "new.csv, line 2, column `dose`: `high` is not a finite number"),
     ] {
@@ -232,7 +337,8 @@ fn predictions_are_printed_row_by_row() {
     let text = succeed(&folder, &["predict", "kept", "--data", "new.csv"]);
     for row in 0..2 {
         let number = |key: &str| format!("{:>10.4}", answer[key][row].as_f64().unwrap());
-        let line = format!("{:>6} {} {} {}\n", row + 1, number("mean"), number("lower"), number("upper"));
+        let line =
+            format!("{:>6} {} {} {}\n", row + 1, number("mean"), number("lower"), number("upper"));
         assert!(text.contains(&line), "{line}: {text}");
     }
 }

@@ -1,4 +1,5 @@
-//! Time the gradients of regression models on made-up tables of the shape of known data sets: microseconds a call, the best of many.
+//! Time the gradients of regression models on made-up tables of the shape of known data sets:
+//! microseconds a call, the best of many.
 //!
 //! `cargo run --release -p consilience-core --example gradients`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // it is a program that prints and may panic
@@ -24,7 +25,8 @@ fn main() {
     let dense = Softmax::new(Design::dense(cells.clone(), columns).unwrap(), labels, 7).unwrap();
     time("softmax, 2000 rows of 54 numbers, 7 classes: gradient", &dense, rows, false);
     let response: Vec<f64> = (0..rows).map(|row| (row % 2) as f64).collect();
-    let dense = Glm::new(Design::dense(cells, columns).unwrap(), response, Family::Bernoulli).unwrap();
+    let dense =
+        Glm::new(Design::dense(cells, columns).unwrap(), response, Family::Bernoulli).unwrap();
     time("logistic, 2000 rows of 54 numbers: gradient", &dense, rows, false);
     let census = census(1628);
     time("logistic, 1628 rows with 14 ones of 123: gradient", &census, 1628, false);
@@ -64,7 +66,8 @@ fn normals(n: usize) -> Vec<f64> {
     z
 }
 
-/// Ten classes of 28 x 28 images with a column of ones before them; one pixel in five holds something, in runs as pens leave them.
+/// Ten classes of 28 x 28 images with a column of ones before them; one pixel in five holds
+/// something, in runs as pens leave them.
 fn images(rows: usize) -> Softmax {
     let mut words = stream(2 << 40);
     let mut row = || {
@@ -72,7 +75,10 @@ fn images(rows: usize) -> Softmax {
         let corner = 4 + words.below(6);
         for line in 4..24 {
             let first = corner + words.below(6);
-            entries.extend((0..7).map(|k| (1 + 28 * line + first + k, f64::from(1 + words.below(255)) / 255.0)));
+            entries.extend(
+                (0..7)
+                    .map(|k| (1 + 28 * line + first + k, f64::from(1 + words.below(255)) / 255.0)),
+            );
         }
         entries
     };
@@ -88,10 +94,12 @@ fn census(rows: usize) -> Glm {
         let mut first = 0;
         let entry = |levels: &u32| {
             first += levels;
-            (first - levels + words.below(*levels).min(words.below(*levels)), 1.0) // some levels are more frequent than others
+            // some levels are more frequent than others
+            (first - levels + words.below(*levels).min(words.below(*levels)), 1.0)
         };
         LEVELS.iter().map(entry).collect()
     };
     let design = Design::sparse((0..rows).map(|_| row()).collect::<Vec<_>>(), 123).unwrap();
-    Glm::new(design, (0..rows).map(|row| (row % 4 / 3) as f64).collect(), Family::Bernoulli).unwrap()
+    Glm::new(design, (0..rows).map(|row| (row % 4 / 3) as f64).collect(), Family::Bernoulli)
+        .unwrap()
 }

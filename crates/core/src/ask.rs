@@ -1,7 +1,9 @@
 //! Ask for what a client must know of its rows before it can go on.
 //!
-//! A client never evaluates a potential in the middle of its work: it stops with a [`Question`], and goes on when somebody has answered it. So one program of each sampler
-//! serves both clients that have their rows at hand, one after the other, and models that answer all clients of a process in one call ([`crate::joint`]).
+//! A client never evaluates a potential in the middle of its work: it stops with a [`Question`],
+//! and goes on when somebody has answered it. So one program of each sampler serves both clients
+//! that have their rows at hand, one after the other, and models that answer all clients of a
+//! process in one call ([`crate::joint`]).
 
 use crate::linalg::add_scaled;
 use crate::model::{Potential, Rows};
@@ -45,7 +47,8 @@ pub enum Extent {
     Minibatch,
 }
 
-/// What a client must know next, in its own words: with its share of the prior, and whatever its minibatch is.
+/// What a client must know next, in its own words: with its share of the prior, and whatever its
+/// minibatch is.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// What is summed.
@@ -58,7 +61,8 @@ pub struct Question<'a> {
     pub out: &'a mut [f64],
 }
 
-/// The same to whoever knows the rows: `out += scale * sum_{j in rows}`. The client adds its share of the prior itself.
+/// The same to whoever knows the rows: `out += scale * sum_{j in rows}`. The client adds its share
+/// of the prior itself.
 #[derive(Debug)]
 pub struct Ask<'a> {
     /// Who asks.
@@ -85,13 +89,17 @@ impl Ask<'_> {
         let (rows, scale) = (self.rows, self.scale);
         match self.sum {
             Sum::Gradient { x } => potential.add_gradient(x, rows, scale, self.out, scratch),
-            Sum::Difference { x, z } => potential.add_gradient_difference(x, z, rows, scale, self.out, scratch),
+            Sum::Difference { x, z } => {
+                potential.add_gradient_difference(x, z, rows, scale, self.out, scratch)
+            }
             Sum::GradientAndValue { x } => {
                 let (gradient, value) = self.out.split_at_mut(x.len());
                 potential.add_gradient(x, rows, scale, gradient, scratch);
                 value[0] += scale * potential.value(x, scratch);
             }
-            Sum::HessianVector { x, v } => potential.add_hessian_vector(x, v, scale, self.out, scratch),
+            Sum::HessianVector { x, v } => {
+                potential.add_hessian_vector(x, v, scale, self.out, scratch)
+            }
         }
     }
 }

@@ -9,7 +9,10 @@ pub enum DataError {
     #[error("there are no rows or no columns: a client needs at least one observation")]
     Empty,
     /// The number of cells is not a multiple of the number of columns.
-    #[error("{found} values cannot be rows of {columns} columns: a row is cut short, or the column count is wrong")]
+    #[error(
+        "{found} values cannot be rows of {columns} columns: a row is cut short, or the column \
+         count is wrong"
+    )]
     Shape {
         /// How many values there are.
         found: usize,

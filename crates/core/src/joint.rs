@@ -1,4 +1,5 @@
-//! Evaluate the potentials of many clients in one call: the contract of models that are written elsewhere, in Python say.
+//! Evaluate the potentials of many clients in one call: the contract of models that are written
+//! elsewhere, in Python say.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use crate::ask::{Ask, Sum};
 use crate::model::{Coordinates, Prior};
 use crate::rng::ClientId;
 
-/// A model of all clients of a process. Where a target has one, its clients' potentials are placeholders.
+/// A model of all clients of a process. Where a target has one, its clients' potentials are
+/// placeholders.
 ///
 /// Chains on several threads share it.
 pub trait Joint: Send + Sync + std::fmt::Debug {
@@ -26,12 +28,15 @@ pub trait Joint: Send + Sync + std::fmt::Debug {
         Offers::default()
     }
 
-    /// Answer all of these, at most one a client: add the sums over rows, and nothing of the prior. What a client is told must not depend on who else asks.
+    /// Answer all of these, at most one a client: add the sums over rows, and nothing of the prior.
+    /// What a client is told must not depend on who else asks.
     ///
-    /// Only what [`Joint::offers`] says is asked for beside gradients and differences, by [`ByGradients`].
+    /// Only what [`Joint::offers`] says is asked for beside gradients and differences, by
+    /// [`ByGradients`].
     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError>;
 
-    /// Do work that evaluates it many times on one thread: what it costs to be there, in another language's interpreter say, is paid once.
+    /// Do work that evaluates it many times on one thread: what it costs to be there, in another
+    /// language's interpreter say, is paid once.
     fn host(&self, work: &mut (dyn FnMut() + Send)) {
         work();
     }
@@ -44,7 +49,8 @@ pub struct Offers {
     pub values: bool,
     /// Products of the Hessian with vectors.
     pub hessian_vectors: bool,
-    /// The relative error of a coordinate of a gradient: some 1e-7 where a model computes with 32 bits.
+    /// The relative error of a coordinate of a gradient: some 1e-7 where a model computes with 32
+    /// bits.
     pub resolution: f64,
 }
 
@@ -60,7 +66,8 @@ impl Default for Offers {
 #[error("the model cannot be evaluated: {0}")]
 pub struct EvaluationError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// A model asked for gradients and differences alone, whatever surveys want: values it does not offer are NaN, Hessian products central differences of gradients.
+/// A model asked for gradients and differences alone, whatever surveys want: values it does not
+/// offer are NaN, Hessian products central differences of gradients.
 #[derive(Debug)]
 pub struct ByGradients<'j>(pub &'j dyn Joint);
 
@@ -86,7 +93,9 @@ impl Joint for ByGradients<'_> {
         let apart: Vec<Option<Apart>> = asks
             .iter()
             .map(|ask| match ask.sum {
-                Sum::HessianVector { x, v } if !offers.hessian_vectors => Some(Apart::new(x, v, offers.resolution)),
+                Sum::HessianVector { x, v } if !offers.hessian_vectors => {
+                    Some(Apart::new(x, v, offers.resolution))
+                }
                 _ => None,
             })
             .collect();
@@ -118,7 +127,8 @@ struct Apart {
 }
 
 impl Apart {
-    /// The cube root of the resolution makes the error of rounding as small as that of a third derivative of order 1.
+    /// The cube root of the resolution makes the error of rounding as small as that of a third
+    /// derivative of order 1.
     fn new(x: &[f64], v: &[f64], resolution: f64) -> Self {
         let largest = |x: &[f64]| x.iter().fold(0.0f64, |m, x| m.max(x.abs()));
         let (x_size, v_size) = (1.0 + largest(x), largest(v));
@@ -128,7 +138,8 @@ impl Apart {
     }
 }
 
-/// A model in other coordinates, with the clients' shares of the prior: [`crate::model::Whitened`] for all clients at once.
+/// A model in other coordinates, with the clients' shares of the prior: [`crate::model::Whitened`]
+/// for all clients at once.
 ///
 /// It allocates a few vectors a call, which a call into another language outweighs.
 #[derive(Debug)]
@@ -185,9 +196,15 @@ impl WhitenedJoint {
         let (rows, weight) = (self.rows(ask.client), self.shares[ask.client.index()]);
         let share = weight * ask.rows.count(rows) as f64 / rows as f64;
         match ask.sum {
-            Sum::Gradient { .. } | Sum::GradientAndValue { .. } => self.prior.add_gradient(&outward.x, share, gradient),
-            Sum::Difference { .. } => self.prior.add_gradient_difference(&outward.x, &outward.other, share, gradient),
-            Sum::HessianVector { .. } => self.prior.add_hessian_vector(&outward.other, weight, gradient),
+            Sum::Gradient { .. } | Sum::GradientAndValue { .. } => {
+                self.prior.add_gradient(&outward.x, share, gradient)
+            }
+            Sum::Difference { .. } => {
+                self.prior.add_gradient_difference(&outward.x, &outward.other, share, gradient)
+            }
+            Sum::HessianVector { .. } => {
+                self.prior.add_hessian_vector(&outward.other, weight, gradient)
+            }
         }
         self.coordinates.add_pulled_back(gradient, ask.scale, &mut ask.out[..d]);
         for (out, value) in ask.out[d..].iter_mut().zip(value) {
@@ -219,7 +236,8 @@ impl Joint for WhitenedJoint {
 
     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
         let mut outward: Vec<Outward> = asks.iter().map(|ask| self.outward(ask)).collect();
-        let mut inner: Vec<Ask<'_>> = asks.iter().zip(&mut outward).map(|(ask, outward)| outward.ask(ask)).collect();
+        let mut inner: Vec<Ask<'_>> =
+            asks.iter().zip(&mut outward).map(|(ask, outward)| outward.ask(ask)).collect();
         self.inner.evaluate(&mut inner)?;
         for (ask, outward) in asks.iter_mut().zip(&mut outward) {
             self.pull_back(outward, ask);

@@ -1,16 +1,18 @@
 //! Compute elementary functions eight at a time, with the same bits on every machine.
 //!
-//! The platform's `ln`, `cos` and `exp` differ between systems in the last bit, so a chain that used them would not be reproducible.
-//! Everything here is written with `+ - * /` and `sqrt` alone, which IEEE 754 rounds correctly everywhere. Rust never fuses a
-//! multiply and an add by itself, so the wider registers that [`vectorised`] switches on change the speed and no bit.
+//! The platform's `ln`, `cos` and `exp` differ between systems in the last bit, so a chain that
+//! used them would not be reproducible. Everything here is written with `+ - * /` and `sqrt` alone,
+//! which IEEE 754 rounds correctly everywhere. Rust never fuses a multiply and an add by itself, so
+//! the wider registers that [`vectorised`] switches on change the speed and no bit.
 
 /// How many values one call works on.
 pub const LANES: usize = 8;
 /// Eight doubles.
 pub type F8 = [f64; LANES];
 
-/// Run `work` compiled for the widest vector registers this machine has, if the compiler inlines it: a closure of some size it leaves a function of its own,
-/// compiled for the narrowest. What must be fast is a [`Kernel`], most simply written with `wide!`.
+/// Run `work` compiled for the widest vector registers this machine has, if the compiler inlines
+/// it: a closure of some size it leaves a function of its own, compiled for the narrowest. What
+/// must be fast is a [`Kernel`], most simply written with `wide!`.
 #[inline(always)]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     struct Closure<F>(F);
@@ -42,7 +44,8 @@ impl<K: Kernel> pulp::NullaryFnOnce for Work<K> {
     }
 }
 
-/// Run a kernel with the widest vector registers this machine has (with the feature `narrow`, with those that every machine has).
+/// Run a kernel with the widest vector registers this machine has (with the feature `narrow`, with
+/// those that every machine has).
 #[inline(always)]
 pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
     if cfg!(feature = "narrow") {
@@ -51,7 +54,8 @@ pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(Work(kernel))
 }
 
-/// Run a kernel with vector registers of 256 bits where there are such: for short arrays, which longer registers read across the lines of the cache.
+/// Run a kernel with vector registers of 256 bits where there are such: for short arrays, which
+/// longer registers read across the lines of the cache.
 #[inline(always)]
 pub fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
@@ -61,9 +65,11 @@ pub fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
     Work(kernel).0.run()
 }
 
-/// Define a function whose body is compiled once for each width of vector registers; the call takes the widest that this machine has.
+/// Define a function whose body is compiled once for each width of vector registers; the call takes
+/// the widest that this machine has.
 macro_rules! wide {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<$life:lifetime>($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$life:lifetime>
+        ($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
         $(#[$meta])*
         $vis fn $name<$life>($($arg: $ty),*) -> $ret {
             struct Call<$life> {
@@ -84,8 +90,10 @@ macro_rules! wide {
 }
 pub(crate) use wide;
 
-const MAGIC_BITS: u64 = 0x4330_0000_0000_0000; // 2^52 as bits: or-ing an integer below 2^52 into it adds that integer
-/// 2^52: adding it to a smaller positive number rounds that to an integer, which is left in the low bits.
+// 2^52 as bits: or-ing an integer below 2^52 into it adds that integer
+const MAGIC_BITS: u64 = 0x4330_0000_0000_0000;
+/// 2^52: adding it to a smaller positive number rounds that to an integer, which is left in the low
+/// bits.
 pub(crate) const MAGIC: f64 = 4_503_599_627_370_496.0;
 
 /// An integer below 2^52, exactly.
@@ -133,11 +141,25 @@ pub fn ln(x: f64) -> f64 {
     let shifted = x.to_bits().wrapping_add(0x3FF0_0000_0000_0000 - SQRT_HALF_BITS);
     let k = exact_f64(shifted >> 52) - 1023.0;
     let m = f64::from_bits((shifted & 0x000F_FFFF_FFFF_FFFF) + SQRT_HALF_BITS);
-    // ln m = 2 artanh(s), s = (m - 1)/(m + 1), |s| < 0.1716, written as f - s (f - R): accurate where m is near 1.
+    // ln m = 2 artanh(s), s = (m - 1)/(m + 1), |s| < 0.1716, written as f - s (f - R): accurate
+    // where m is near 1.
     let f = m - 1.0;
     let s = f / (2.0 + f);
     let z = s * s;
-    let r = z * horner(z, [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0, 2.0 / 15.0, 2.0 / 17.0, 2.0 / 19.0]);
+    let r = z * horner(
+        z,
+        [
+            2.0 / 3.0,
+            2.0 / 5.0,
+            2.0 / 7.0,
+            2.0 / 9.0,
+            2.0 / 11.0,
+            2.0 / 13.0,
+            2.0 / 15.0,
+            2.0 / 17.0,
+            2.0 / 19.0,
+        ],
+    );
     k * LN2_HI + (f - (s * (f - r) - k * LN2_LO))
 }
 
@@ -182,13 +204,15 @@ pub fn cos_sin_turns(word: u32) -> (f64, f64) {
     (f64::from_bits(c.to_bits() ^ flip_cos), f64::from_bits(s.to_bits() ^ flip_sin))
 }
 
-/// Exponential; arguments beyond [-708, 709] are clamped to it, so the result is always a positive, finite, normal number.
+/// Exponential; arguments beyond [-708, 709] are clamped to it, so the result is always a positive,
+/// finite, normal number.
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     const LOG2_E: f64 = core::f64::consts::LOG2_E;
     const LN2_HI: f64 = 6.931_471_803_691_238e-1;
     const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
-    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52: adding it rounds to an integer held in the low bits
+    // 1.5 * 2^52: adding it rounds to an integer held in the low bits
+    const ROUND: f64 = 6_755_399_441_055_744.0;
     let x = if x > 709.0 { 709.0 } else { x };
     let x = if x < -708.0 { -708.0 } else { x };
     let shifted = x * LOG2_E + ROUND;
@@ -210,7 +234,8 @@ pub fn sigmoid(t: f64) -> f64 {
 #[inline(always)]
 pub fn softplus(t: f64) -> f64 {
     let e = exp(-t.abs());
-    // ln(1 + e) for e in (0, 1]: the correction term restores what 1 + e rounds away (Goldberg 1991, theorem 4).
+    // ln(1 + e) for e in (0, 1]: the correction term restores what 1 + e rounds away (Goldberg
+    // 1991, theorem 4).
     let u = 1.0 + e;
     let log1p = if u == 1.0 { e } else { ln(u) * (e / (u - 1.0)) };
     if t > 0.0 { t + log1p } else { log1p }
@@ -222,7 +247,10 @@ mod tests {
 
     /// Within `units` in the last place of the standard library's answer.
     fn close(ours: f64, theirs: f64, units: f64) {
-        assert!((ours - theirs).abs() <= units * f64::EPSILON * theirs.abs().max(1e-300), "{ours:e} is not {theirs:e}");
+        assert!(
+            (ours - theirs).abs() <= units * f64::EPSILON * theirs.abs().max(1e-300),
+            "{ours:e} is not {theirs:e}"
+        );
     }
 
     #[test]
@@ -278,7 +306,8 @@ mod tests {
             #[inline(always)]
             fn run(self) {
                 for eight in self.0.as_chunks::<LANES>().0 {
-                    let (mut logarithms, mut cosines, mut powers) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+                    let (mut logarithms, mut cosines, mut powers) =
+                        ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
                     for lane in 0..LANES {
                         logarithms[lane] = ln(unit(eight[lane]));
                         cosines[lane] = cos_sin_turns(eight[lane]).0;

@@ -1,4 +1,5 @@
-//! Add and multiply vectors in one fixed order, so that sums have the same bits for any width of register.
+//! Add and multiply vectors in one fixed order, so that sums have the same bits for any width of
+//! register.
 
 use crate::lanes::{LANES, wide};
 

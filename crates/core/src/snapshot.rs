@@ -1,8 +1,9 @@
 //! Save what the next step needs, and restore it: one visit of the fields for both directions.
 //!
-//! A type names its fields once, in [`State::state`]; saving writes them and restoring reads them back, little-endian, each in one encoding. What is fixed by the recipe and the
-//! target (axes, data, keys) is no state: whoever restores makes the party anew from these, then restores. Scratch is no state either. A snapshot has
-//! no checksum: whoever stores it adds one.
+//! A type names its fields once, in [`State::state`]; saving writes them and restoring reads them
+//! back, little-endian, each in one encoding. What is fixed by the recipe and the target (axes,
+//! data, keys) is no state: whoever restores makes the party anew from these, then restores.
+//! Scratch is no state either. A snapshot has no checksum: whoever stores it adds one.
 
 use thiserror::Error;
 
@@ -11,7 +12,8 @@ const VERSION: u32 = 1;
 
 /// Something whose state can be saved and restored.
 pub trait State {
-    /// Show every field that the next step needs, in a fixed order. Which ones these are may depend on what was visited before and on what a recipe fixes, on nothing else.
+    /// Show every field that the next step needs, in a fixed order. Which ones these are may depend
+    /// on what was visited before and on what a recipe fixes, on nothing else.
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError>;
 }
 
@@ -53,13 +55,18 @@ pub enum SnapshotError {
         found: u32,
     },
     /// It is a snapshot of something else.
-    #[error("the snapshot is not one of {expected}: it was made by another sampler or another party")]
+    #[error(
+        "the snapshot is not one of {expected}: it was made by another sampler or another party"
+    )]
     Subject {
         /// What should have been in it.
         expected: &'static str,
     },
     /// A part has another length.
-    #[error("{what} has {found} entries in the snapshot, where {expected} are expected: it belongs to another target or recipe")]
+    #[error(
+        "{what} has {found} entries in the snapshot, where {expected} are expected: it belongs to \
+         another target or recipe"
+    )]
     Length {
         /// Which part.
         what: &'static str,
@@ -103,7 +110,9 @@ fn read<T: State + ?Sized>(party: &mut T, bytes: &[u8]) -> Result<(), SnapshotEr
     }
     party.state(&mut visit)?;
     match visit {
-        Visit::Restore { bytes, at } if at < bytes.len() => Err(SnapshotError::Overlong { surplus: bytes.len() - at }),
+        Visit::Restore { bytes, at } if at < bytes.len() => {
+            Err(SnapshotError::Overlong { surplus: bytes.len() - at })
+        }
         _ => Ok(()),
     }
 }
@@ -153,7 +162,12 @@ impl<'a> Visit<'a> {
     }
 
     /// A number of at most `most`.
-    pub fn below(&mut self, what: &'static str, value: &mut usize, most: usize) -> Result<(), SnapshotError> {
+    pub fn below(
+        &mut self,
+        what: &'static str,
+        value: &mut usize,
+        most: usize,
+    ) -> Result<(), SnapshotError> {
         let mut number = *value as u64;
         self.number(what, &mut number)?;
         if number > most as u64 {
@@ -187,7 +201,11 @@ impl<'a> Visit<'a> {
     }
 
     /// A number that may be missing.
-    pub fn option(&mut self, what: &'static str, value: &mut Option<u64>) -> Result<(), SnapshotError> {
+    pub fn option(
+        &mut self,
+        what: &'static str,
+        value: &mut Option<u64>,
+    ) -> Result<(), SnapshotError> {
         let mut there = value.is_some();
         self.flag(what, &mut there)?;
         let mut number = value.unwrap_or(0);
@@ -208,7 +226,10 @@ impl<'a> Visit<'a> {
             }
             Visit::Restore { .. } => {
                 let bytes = self.slice(what, values.len() * 8)?;
-                values.iter_mut().zip(bytes.as_chunks::<8>().0).for_each(|(v, b)| *v = f64::from_le_bytes(*b));
+                values
+                    .iter_mut()
+                    .zip(bytes.as_chunks::<8>().0)
+                    .for_each(|(v, b)| *v = f64::from_le_bytes(*b));
             }
         }
         Ok(())
@@ -221,7 +242,12 @@ impl<'a> Visit<'a> {
     }
 
     /// A vector that may be missing, of a known length where it is there.
-    pub fn optional_vector(&mut self, what: &'static str, values: &mut Option<Vec<f64>>, length: usize) -> Result<(), SnapshotError> {
+    pub fn optional_vector(
+        &mut self,
+        what: &'static str,
+        values: &mut Option<Vec<f64>>,
+        length: usize,
+    ) -> Result<(), SnapshotError> {
         let mut there = values.is_some();
         self.flag(what, &mut there)?;
         if !there {
@@ -235,7 +261,13 @@ impl<'a> Visit<'a> {
     }
 
     /// Vectors that become more, up to `most`, each of a known length.
-    pub fn growing(&mut self, what: &'static str, list: &mut Vec<Vec<f64>>, length: usize, most: usize) -> Result<(), SnapshotError> {
+    pub fn growing(
+        &mut self,
+        what: &'static str,
+        list: &mut Vec<Vec<f64>>,
+        length: usize,
+        most: usize,
+    ) -> Result<(), SnapshotError> {
         let mut count = list.len();
         self.below(what, &mut count, most)?;
         list.resize_with(count, || vec![0.0; length]);
@@ -261,7 +293,11 @@ impl<'a> Visit<'a> {
     fn length(&mut self, what: &'static str, expected: usize) -> Result<(), SnapshotError> {
         let mut found = expected as u64;
         self.number(what, &mut found)?;
-        if found == expected as u64 { Ok(()) } else { Err(SnapshotError::Length { what, found, expected: expected as u64 }) }
+        if found == expected as u64 {
+            Ok(())
+        } else {
+            Err(SnapshotError::Length { what, found, expected: expected as u64 })
+        }
     }
 
     fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], SnapshotError> {
@@ -360,7 +396,10 @@ mod tests {
             error
         };
         for cut in 0..bytes.len() {
-            assert!(matches!(refused(&bytes[..cut]), SnapshotError::Truncated { .. }), "cut at {cut}");
+            assert!(
+                matches!(refused(&bytes[..cut]), SnapshotError::Truncated { .. }),
+                "cut at {cut}"
+            );
         }
         assert_eq!(refused(&[&bytes[..], &[0]].concat()), SnapshotError::Overlong { surplus: 1 });
         let with = |at: usize, byte: u8| {
@@ -371,10 +410,16 @@ mod tests {
         assert_eq!(refused(&with(0, 9)), SnapshotError::Version { found: 9 });
         assert_eq!(refused(&with(6, b'E')), SnapshotError::Subject { expected: "everything" });
         assert_eq!(refused(&with(23, 2)), SnapshotError::Value { what: "the flag", found: 2 });
-        assert_eq!(refused(&with(41, 3)), SnapshotError::Length { what: "the vector", found: 3, expected: 2 });
+        assert_eq!(
+            refused(&with(41, 3)),
+            SnapshotError::Length { what: "the vector", found: 3, expected: 2 }
+        );
         let count = bytes.len() - 3 - 8 - 2 * 16 - 8;
         assert_eq!(refused(&with(count, 4)), SnapshotError::Value { what: "the list", found: 4 });
         let length = bytes.len() - 3 - 8;
-        assert!(matches!(refused(&with(length + 7, 255)), SnapshotError::Truncated { what: "the bytes", .. }));
+        assert!(matches!(
+            refused(&with(length + 7, 255)),
+            SnapshotError::Truncated { what: "the bytes", .. }
+        ));
     }
 }

@@ -14,7 +14,8 @@ pub enum Schedule {
         /// The strong convexity `m` of the potential.
         convexity: f64,
     },
-    /// `first * (1 + k / delay)^-power`, with a power in (1/2, 1] the schedule of Welling and Teh (2011).
+    /// `first * (1 + k / delay)^-power`, with a power in (1/2, 1] the schedule of Welling and Teh
+    /// (2011).
     Polynomial {
         /// The step at iteration 0.
         first: f64,
@@ -31,8 +32,12 @@ impl Schedule {
     pub fn at(&self, k: u64) -> f64 {
         match *self {
             Schedule::Constant(step) => step,
-            Schedule::Decreasing { smoothness, convexity } => 1.0 / (2.0 * smoothness + convexity * k as f64 / 12.0),
-            Schedule::Polynomial { first, delay, power } => first * crate::lanes::exp(-power * crate::lanes::ln(1.0 + k as f64 / delay)),
+            Schedule::Decreasing { smoothness, convexity } => {
+                1.0 / (2.0 * smoothness + convexity * k as f64 / 12.0)
+            }
+            Schedule::Polynomial { first, delay, power } => {
+                first * crate::lanes::exp(-power * crate::lanes::ln(1.0 + k as f64 / delay))
+            }
         }
     }
 
@@ -45,10 +50,13 @@ impl Schedule {
     pub fn scaled(&self, factor: f64) -> Schedule {
         match *self {
             Schedule::Constant(step) => Schedule::Constant(step * factor),
-            Schedule::Decreasing { smoothness, convexity } => {
-                Schedule::Decreasing { smoothness: smoothness / factor, convexity: convexity / factor }
+            Schedule::Decreasing { smoothness, convexity } => Schedule::Decreasing {
+                smoothness: smoothness / factor,
+                convexity: convexity / factor,
+            },
+            Schedule::Polynomial { first, delay, power } => {
+                Schedule::Polynomial { first: first * factor, delay, power }
             }
-            Schedule::Polynomial { first, delay, power } => Schedule::Polynomial { first: first * factor, delay, power },
         }
     }
 }
@@ -60,7 +68,8 @@ pub fn langevin(x: &mut [f64], step: f64, temperature: f64, drift: &[f64], noise
 
 wide! {
     /// The same with drift and noise times a number each.
-    pub fn langevin_scaled<'a>(x: &'a mut [f64], step: f64, temperature: f64, drift: (f64, &'a [f64]), noise: (f64, &'a [f64])) -> () {
+    pub fn langevin_scaled<'a>(x: &'a mut [f64], step: f64, temperature: f64,
+        drift: (f64, &'a [f64]), noise: (f64, &'a [f64])) -> () {
         let sigma = (2.0 * step * temperature).sqrt();
         for ((x, g), z) in x.iter_mut().zip(drift.1).zip(noise.1) {
             *x = (*x - step * (drift.0 * g)) + sigma * (noise.0 * z);
@@ -68,7 +77,8 @@ wide! {
     }
 }
 
-/// The standard deviation of a coordinate's error on each of `clients` messages whose sum, times the step, is Langevin noise: `step^2 clients sigma^2 = 2 step T`.
+/// The standard deviation of a coordinate's error on each of `clients` messages whose sum, times
+/// the step, is Langevin noise: `step^2 clients sigma^2 = 2 step T`.
 pub fn error_for_noise(step: f64, temperature: f64, clients: usize) -> f64 {
     (2.0 * temperature / (step * clients as f64)).sqrt()
 }

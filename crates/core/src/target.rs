@@ -6,8 +6,8 @@ use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
 use crate::model::{
-    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate, Whitened, accumulate_difference,
-    accumulate_gradient,
+    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate,
+    Whitened, accumulate_difference, accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -38,18 +38,31 @@ pub enum Placement {
 
 impl Target {
     /// A checked target.
-    pub fn new(clients: Vec<Arc<dyn Potential>>, prior: Prior, placement: Placement, temperature: f64) -> Result<Self, DataError> {
+    pub fn new(
+        clients: Vec<Arc<dyn Potential>>,
+        prior: Prior,
+        placement: Placement,
+        temperature: f64,
+    ) -> Result<Self, DataError> {
         let Some(first) = clients.first() else { return Err(DataError::Empty) };
         let dim = first.dim();
         for (i, client) in clients.iter().enumerate() {
             if client.dim() != dim {
-                return Err(DataError::Dimension { what: format!("client {i}"), found: client.dim(), expected: dim });
+                return Err(DataError::Dimension {
+                    what: format!("client {i}"),
+                    found: client.dim(),
+                    expected: dim,
+                });
             }
         }
         if let Prior::Gaussian(precision) = &prior
             && precision.len() != dim
         {
-            return Err(DataError::Dimension { what: "the prior".into(), found: precision.len(), expected: dim });
+            return Err(DataError::Dimension {
+                what: "the prior".into(),
+                found: precision.len(),
+                expected: dim,
+            });
         }
         if let Placement::Split(weights) = &placement {
             check_probabilities("the prior's split", weights, clients.len())?;
@@ -60,8 +73,14 @@ impl Target {
         Ok(Target { clients, prior, placement, temperature, joint: None })
     }
 
-    /// A checked target whose potentials are evaluated in one call: see [`crate::protocol::Jointly`].
-    pub fn of_joint(joint: Arc<dyn Joint>, prior: Prior, placement: Placement, temperature: f64) -> Result<Self, DataError> {
+    /// A checked target whose potentials are evaluated in one call: see
+    /// [`crate::protocol::Jointly`].
+    pub fn of_joint(
+        joint: Arc<dyn Joint>,
+        prior: Prior,
+        placement: Placement,
+        temperature: f64,
+    ) -> Result<Self, DataError> {
         if joint.dim() == 0 {
             return Err(DataError::Empty);
         }
@@ -87,10 +106,16 @@ impl Target {
         self
     }
 
-    /// The same target in other coordinates: `u` instead of `x`. The prior becomes part of the clients' potentials, by `shares` that sum to 1.
+    /// The same target in other coordinates: `u` instead of `x`. The prior becomes part of the
+    /// clients' potentials, by `shares` that sum to 1.
     pub fn whitened(&self, coordinates: &Arc<Coordinates>, shares: &[f64]) -> Target {
         let whiten = |(client, share): (&Arc<dyn Potential>, &f64)| -> Arc<dyn Potential> {
-            Arc::new(Whitened::new(Arc::clone(client), self.prior.clone(), *share, Arc::clone(coordinates)))
+            Arc::new(Whitened::new(
+                Arc::clone(client),
+                self.prior.clone(),
+                *share,
+                Arc::clone(coordinates),
+            ))
         };
         Target {
             clients: self.clients.iter().zip(shares).map(whiten).collect(),
@@ -99,28 +124,49 @@ impl Target {
             temperature: self.temperature,
             joint: self.joint.as_ref().map(|joint| -> Arc<dyn Joint> {
                 let (inner, coordinates) = (Arc::clone(joint), Arc::clone(coordinates));
-                Arc::new(WhitenedJoint { inner, prior: self.prior.clone(), shares: shares.to_vec(), coordinates })
+                Arc::new(WhitenedJoint {
+                    inner,
+                    prior: self.prior.clone(),
+                    shares: shares.to_vec(),
+                    coordinates,
+                })
             }),
         }
     }
 
-    /// The same target, dealt anew to clients of these weights so that they pull more alike: the better the surrogates are, one for each client, the more so.
-    pub fn conducive(&self, weights: &[f64], surrogates: &[Surrogate]) -> Result<Target, DataError> {
+    /// The same target, dealt anew to clients of these weights so that they pull more alike: the
+    /// better the surrogates are, one for each client, the more so.
+    pub fn conducive(
+        &self,
+        weights: &[f64],
+        surrogates: &[Surrogate],
+    ) -> Result<Target, DataError> {
         check_probabilities("the clients' weights", weights, self.clients.len())?;
         let (d, found) = (self.dim(), surrogates.len());
         if found != self.clients.len() {
-            return Err(DataError::Dimension { what: "the list of surrogates".into(), found, expected: self.clients.len() });
+            return Err(DataError::Dimension {
+                what: "the list of surrogates".into(),
+                found,
+                expected: self.clients.len(),
+            });
         }
         let mut whole = Surrogate { precision: vec![0.0; d], shift: vec![0.0; d] };
         for (i, surrogate) in surrogates.iter().enumerate() {
-            for (part, sum) in [(&surrogate.precision, &mut whole.precision), (&surrogate.shift, &mut whole.shift)] {
+            for (part, sum) in
+                [(&surrogate.precision, &mut whole.precision), (&surrogate.shift, &mut whole.shift)]
+            {
                 if part.len() != d {
-                    return Err(DataError::Dimension { what: format!("the surrogate of client {i}"), found: part.len(), expected: d });
+                    return Err(DataError::Dimension {
+                        what: format!("the surrogate of client {i}"),
+                        found: part.len(),
+                        expected: d,
+                    });
                 }
                 crate::linalg::add_scaled(1.0, part, sum);
             }
         }
-        let deal = |((client, own), weight): ((&Arc<dyn Potential>, &Surrogate), &f64)| -> Arc<dyn Potential> {
+        let deal = |((client, own), weight): ((&Arc<dyn Potential>, &Surrogate),
+            &f64)| -> Arc<dyn Potential> {
             Arc::new(Conducive::new(Arc::clone(client), own, *weight, &whole))
         };
         let clients = self.clients.iter().zip(surrogates).zip(weights).map(deal).collect();
@@ -129,7 +175,8 @@ impl Target {
 
     /// `U(x)`; NaN where potentials are placeholders.
     pub fn value(&self, x: &[f64]) -> f64 {
-        let likelihood: f64 = self.clients.iter().map(|c| c.value(x, &mut vec![0.0; c.scratch()])).sum();
+        let likelihood: f64 =
+            self.clients.iter().map(|c| c.value(x, &mut vec![0.0; c.scratch()])).sum();
         likelihood + self.prior.value(x)
     }
 
@@ -173,23 +220,32 @@ impl Target {
 pub fn check_probabilities(what: &'static str, weights: &[f64], n: usize) -> Result<(), DataError> {
     let refuse = |problem: String| Err(DataError::Weights { what, problem });
     if weights.len() != n {
-        return refuse(format!("{} weights for {n} clients: there must be one for each", weights.len()));
+        return refuse(format!(
+            "{} weights for {n} clients: there must be one for each",
+            weights.len()
+        ));
     }
     if let Some((i, w)) = weights.iter().enumerate().find(|(_, w)| !(**w >= 0.0 && w.is_finite())) {
         return refuse(format!("the weight of client {i} is {w}: it must be at least 0"));
     }
     let sum: f64 = weights.iter().sum();
-    if (sum - 1.0).abs() > 1e-9 { refuse(format!("the weights sum to {sum}: they must sum to 1")) } else { Ok(()) }
+    if (sum - 1.0).abs() > 1e-9 {
+        refuse(format!("the weights sum to {sum}: they must sum to 1"))
+    } else {
+        Ok(())
+    }
 }
 
-/// A client's own data with its share of the prior: `U_i + v_i U_0`. The prior's gradient is exact in every oracle, never subsampled.
+/// A client's own data with its share of the prior: `U_i + v_i U_0`. The prior's gradient is exact
+/// in every oracle, never subsampled.
 #[derive(Debug)]
 pub struct Site {
     id: ClientId,
     potential: Arc<dyn Potential>,
     prior: Prior,
     prior_weight: f64,
-    /// What the potential says of itself, here so that nobody has to ask: its rows, and whether their choice matters to a difference.
+    /// What the potential says of itself, here so that nobody has to ask: its rows, and whether
+    /// their choice matters to a difference.
     rows: usize,
     differences_ignore_rows: bool,
     batch: usize,
@@ -198,7 +254,8 @@ pub struct Site {
     subsets: Subsets,
     chosen: Vec<u32>,
     scratch: Vec<f64>,
-    /// What saves work and is no state: a site that is restored starts without, and finds the same numbers.
+    /// What saves work and is no state: a site that is restored starts without, and finds the same
+    /// numbers.
     memo: Option<Box<Memo>>,
     rows_evaluated: u64,
 }
@@ -226,7 +283,9 @@ impl Site {
     #[inline(always)]
     pub fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
         if !self.differences_ignore_rows {
-            self.draw_rows(batches, round); // else the rows of any draw before will do: a stream is an address, so leaving one out moves no other
+            // else the rows of any draw before will do: a stream is an address, so leaving one out
+            // moves no other
+            self.draw_rows(batches, round);
         }
     }
 
@@ -238,7 +297,10 @@ impl Site {
 
     /// The question as asked of rows, and what answers it here.
     #[inline(always)]
-    fn split<'a>(&'a mut self, question: Question<'a>) -> (Ask<'a>, &'a dyn Potential, &'a mut [f64]) {
+    fn split<'a>(
+        &'a mut self,
+        question: Question<'a>,
+    ) -> (Ask<'a>, &'a dyn Potential, &'a mut [f64]) {
         let Question { sum, extent, scale, out } = question;
         let (rows, scale) = match extent {
             Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation),
@@ -284,15 +346,18 @@ impl Site {
     pub fn answer(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
         if let (Sum::Gradient { x }, Some(memo)) = (sum, &mut self.memo) {
-            self.potential.add_gradient_near(memo, x, scale, out, &mut self.scratch); // all rows: a minibatch is all of them here
+            // all rows: a minibatch is all of them here
+            self.potential.add_gradient_near(memo, x, scale, out, &mut self.scratch);
         } else {
-            let (mut ask, potential, scratch) = self.split(Question { sum, extent, scale, out: &mut *out });
+            let (mut ask, potential, scratch) =
+                self.split(Question { sum, extent, scale, out: &mut *out });
             ask.evaluate(potential, scratch);
         }
         self.complete(Question { sum, extent, scale, out });
     }
 
-    /// Whether [`Site::stroll`] works: the minibatch is all rows, the prior has no share, and the potential has a way.
+    /// Whether [`Site::stroll`] works: the minibatch is all rows, the prior has no share, and the
+    /// potential has a way.
     pub fn can_stroll(&self) -> bool {
         self.stroller().is_some()
     }
@@ -302,7 +367,8 @@ impl Site {
         self.potential.stroller().filter(|_| alone && self.batch == self.rows)
     }
 
-    /// Take Langevin steps by all rows of the client, and say how many: the same as by [`Site::answer`] for each, in one go.
+    /// Take Langevin steps by all rows of the client, and say how many: the same as by
+    /// [`Site::answer`] for each, in one go.
     #[inline(always)]
     pub fn stroll(&mut self, way: Stroll<'_>) -> u64 {
         let rows = self.batch as u64 * if way.control.is_some() { 2 } else { 1 };

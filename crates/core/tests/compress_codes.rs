@@ -9,9 +9,9 @@ use proptest::test_runner::RngSeed;
 use sha2::{Digest, Sha256};
 
 fn codes() -> Vec<Code> {
-    let elias = [Integer::Gamma, Integer::Delta, Integer::Omega]
-        .into_iter()
-        .flat_map(|integer| [Code::Elias(integer, Layout::Sparse), Code::Elias(integer, Layout::Dense)]);
+    let elias = [Integer::Gamma, Integer::Delta, Integer::Omega].into_iter().flat_map(|integer| {
+        [Code::Elias(integer, Layout::Sparse), Code::Elias(integer, Layout::Dense)]
+    });
     elias.chain([Code::Fixed, Code::Huffman, Code::Entropy]).collect()
 }
 
@@ -40,7 +40,8 @@ fn at(seed: u64) -> Stream {
 
 /// Vectors of all kinds: dense, mostly zero, wide in scale.
 fn vectors() -> impl Strategy<Value = Vec<f64>> {
-    let coordinate = prop_oneof![3 => Just(0.0), 3 => -1.0..1.0f64, 1 => -1e20..1e20f64, 1 => -1e-40..1e-40f64, 1 => Just(1.0)];
+    let coordinate = prop_oneof![3 => Just(0.0), 3 => -1.0..1.0f64, 1 => -1e20..1e20f64,
+        1 => -1e-40..1e-40f64, 1 => Just(1.0)];
     prop_oneof![
         prop::collection::vec(coordinate, 4..60),
         prop::collection::vec(-1.0..1.0f64, 4..200),
@@ -49,7 +50,9 @@ fn vectors() -> impl Strategy<Value = Vec<f64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, rng_seed: RngSeed::Fixed(3), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1000, failure_persistence: None, rng_seed: RngSeed::Fixed(3),
+            ..ProptestConfig::default() })]
 
     /// decode(encode(m)) = m, the length is the count, and the receiver sees the sender's vector.
     #[test]
@@ -65,7 +68,8 @@ proptest! {
                 prop_assert_eq!(bits, code.length_bits(&message));
                 prop_assert_eq!(bits.div_ceil(8) as usize, bytes.len() - 1);
                 let mut read = Message::new();
-                code.decode(&bytes[1..], compressor, v.len(), &mut read).map_err(|e| TestCaseError::fail(format!("{compressor} {code}: {e}")))?;
+                code.decode(&bytes[1..], compressor, v.len(), &mut read)
+                    .map_err(|e| TestCaseError::fail(format!("{compressor} {code}: {e}")))?;
                 prop_assert_eq!(&message, &read, "{} {}", compressor, code);
                 let (mut sent, mut seen) = (vec![0.0; v.len()], vec![0.0; v.len()]);
                 message.dequantise(&mut at(seed), &mut sent).unwrap();
@@ -77,7 +81,8 @@ proptest! {
 
     /// What a decoder accepts is the encoding of what it says: arbitrary bytes.
     #[test]
-    fn arbitrary_bytes_are_refused_or_canonical(bytes in prop::collection::vec(any::<u8>(), 0..40), d in 1usize..12) {
+    fn arbitrary_bytes_are_refused_or_canonical(bytes in prop::collection::vec(any::<u8>(), 0..40),
+        d in 1usize..12) {
         for compressor in compressors() {
             for code in codes() {
                 check_canonical(code, compressor, d, &bytes)?;
@@ -87,7 +92,8 @@ proptest! {
 
     /// The same for valid encodings with a bit turned, a byte less or a byte more.
     #[test]
-    fn damaged_encodings_are_refused_or_canonical(v in vectors(), seed: u64, place: prop::sample::Index, extra: u8) {
+    fn damaged_encodings_are_refused_or_canonical(v in vectors(), seed: u64,
+        place: prop::sample::Index, extra: u8) {
         for compressor in compressors() {
             let mut message = Message::new();
             if compressor.quantise(&v, &mut at(seed), &mut message).is_err() {
@@ -102,14 +108,20 @@ proptest! {
                 check_canonical(code, compressor, v.len(), &bytes[..bytes.len() - 1])?;
                 bytes.push(extra);
                 let accepted = check_canonical(code, compressor, v.len(), &bytes)?;
-                // A range coder's string may be the beginning of another message's; the others end where they end.
+                // A range coder's string may be the beginning of another message's; the others end
+                // where they end.
                 prop_assert!(!accepted || code == Code::Entropy, "{} {}", compressor, code);
             }
         }
     }
 }
 
-fn check_canonical(code: Code, compressor: Compressor, d: usize, bytes: &[u8]) -> Result<bool, TestCaseError> {
+fn check_canonical(
+    code: Code,
+    compressor: Compressor,
+    d: usize,
+    bytes: &[u8],
+) -> Result<bool, TestCaseError> {
     let mut message = Message::new();
     if code.decode(bytes, compressor, d, &mut message).is_err() {
         return Ok(false);
@@ -118,7 +130,9 @@ fn check_canonical(code: Code, compressor: Compressor, d: usize, bytes: &[u8]) -
     code.encode(&message, &mut again);
     prop_assert_eq!(&again, bytes, "{} {}", compressor, code);
     prop_assert_eq!(message.dimension(), d);
-    prop_assert!(message.levels().len() <= d && message.indices().len() <= d && message.values().len() <= d);
+    prop_assert!(
+        message.levels().len() <= d && message.indices().len() <= d && message.values().len() <= d
+    );
     Ok(true)
 }
 
@@ -127,9 +141,12 @@ fn check_canonical(code: Code, compressor: Compressor, d: usize, bytes: &[u8]) -
 fn every_code_accepts_some_short_strings() {
     for code in codes() {
         for compressor in [Compressor::natural(), Compressor::layered(1.0)] {
-            let strings = (0..=u16::MAX).map(u16::to_be_bytes).filter(|bytes| check_canonical(code, compressor, 1, bytes).unwrap());
+            let strings = (0..=u16::MAX)
+                .map(u16::to_be_bytes)
+                .filter(|bytes| check_canonical(code, compressor, 1, bytes).unwrap());
             let accepted = strings.count();
-            let expected = !(code == Code::Fixed && compressor == Compressor::layered(1.0)); // 31 bits are four bytes
+            // 31 bits are four bytes
+            let expected = !(code == Code::Fixed && compressor == Compressor::layered(1.0));
             assert_eq!(accepted > 0, expected, "{code} {compressor}: {accepted}");
         }
     }
@@ -137,8 +154,10 @@ fn every_code_accepts_some_short_strings() {
 
 fn refusal(code: Code, compressor: &str, d: usize, bits: &str) -> CodeError {
     let padded: Vec<char> = bits.chars().filter(|c| *c != ' ').collect();
-    let bytes: Vec<u8> =
-        padded.chunks(8).map(|eight| eight.iter().enumerate().map(|(k, c)| u8::from(*c == '1') << (7 - k)).sum()).collect();
+    let bytes: Vec<u8> = padded
+        .chunks(8)
+        .map(|eight| eight.iter().enumerate().map(|(k, c)| u8::from(*c == '1') << (7 - k)).sum())
+        .collect();
     code.decode(&bytes, compressor.parse().unwrap(), d, &mut Message::new()).unwrap_err()
 }
 
@@ -146,43 +165,87 @@ fn refusal(code: Code, compressor: &str, d: usize, bits: &str) -> CodeError {
 fn what_is_not_canonical_is_refused_by_name() {
     let one = format!("{:032b}", 1f32.to_bits());
     let with_norm = |rest: &str| format!("{one} {rest}");
-    let (sparse, dense) = (Code::Elias(Integer::Gamma, Layout::Sparse), Code::Elias(Integer::Gamma, Layout::Dense));
+    let (sparse, dense) =
+        (Code::Elias(Integer::Gamma, Layout::Sparse), Code::Elias(Integer::Gamma, Layout::Dense));
     // qsgd(2) in fixed width: levels -2..=2 as 000..100.
-    assert_eq!(refusal(Code::Fixed, "qsgd(2)", 2, &with_norm("000 101")), CodeError::Level { place: 1, max: 2 });
+    assert_eq!(
+        refusal(Code::Fixed, "qsgd(2)", 2, &with_norm("000 101")),
+        CodeError::Level { place: 1, max: 2 }
+    );
     assert_eq!(refusal(Code::Fixed, "qsgd(2)", 2, &with_norm("000 100 01")), CodeError::Padding);
-    assert_eq!(refusal(Code::Fixed, "qsgd(2)", 2, &with_norm("000 100 00 00000000")), CodeError::Surplus { bytes: 1 });
+    assert_eq!(
+        refusal(Code::Fixed, "qsgd(2)", 2, &with_norm("000 100 00 00000000")),
+        CodeError::Surplus { bytes: 1 }
+    );
     assert_eq!(refusal(Code::Fixed, "qsgd(2)", 3, &with_norm("000 100 10")), CodeError::Truncated);
-    assert_eq!(refusal(dense, "qsgd(2)", 1, &with_norm("00100 0")), CodeError::Level { place: 0, max: 2 });
+    assert_eq!(
+        refusal(dense, "qsgd(2)", 1, &with_norm("00100 0")),
+        CodeError::Level { place: 0, max: 2 }
+    );
     assert_eq!(refusal(sparse, "qsgd(2)", 3, &with_norm("00101")), CodeError::Run { dimension: 3 });
     assert_eq!(refusal(dense, "natural", 1, &"0".repeat(100)), CodeError::Integer);
     assert_eq!(refusal(dense, "natural", 1, "0000"), CodeError::Truncated);
     for code in codes() {
         for norm in [f32::NAN, f32::INFINITY, -1.0, -0.0] {
-            assert_eq!(refusal(code, "qsgd(2)", 1, &format!("{:032b}", norm.to_bits())), CodeError::Norm { place: 0 });
+            assert_eq!(
+                refusal(code, "qsgd(2)", 1, &format!("{:032b}", norm.to_bits())),
+                CodeError::Norm { place: 0 }
+            );
         }
         assert_eq!(refusal(code, "qsgd(2)", 1, "0101"), CodeError::Truncated);
-        assert_eq!(refusal(code, "identity(f32)", 1, &format!("{:032b}", f32::NAN.to_bits())), CodeError::NotFinite { place: 0 });
+        assert_eq!(
+            refusal(code, "identity(f32)", 1, &format!("{:032b}", f32::NAN.to_bits())),
+            CodeError::NotFinite { place: 0 }
+        );
         assert!(matches!(refusal(code, "rand_k(3)", 2, ""), CodeError::Spec(_)));
     }
     let half = format!("{:032b}{:032b}", 0.5f32.to_bits(), 0.5f32.to_bits());
-    assert_eq!(refusal(Code::Fixed, "top_k(2)", 5, &format!("010 001 {half}")), CodeError::Index { place: 1 }); // descending
-    assert_eq!(refusal(Code::Fixed, "top_k(2)", 5, &format!("010 010 {half}")), CodeError::Index { place: 1 }); // twice
-    assert_eq!(refusal(Code::Fixed, "top_k(2)", 5, &format!("010 101 {half}")), CodeError::Index { place: 1 }); // beyond
-    assert_eq!(refusal(sparse, "top_k(2)", 5, &format!("00100 010 {half}")), CodeError::Index { place: 1 });
-    assert_eq!(refusal(Code::Entropy, "top_k(2)", 5, &format!("01 0001 {half}")), CodeError::Index { place: 1 });
-    assert_eq!(refusal(Code::Fixed, "top_k(1)", 4, &format!("11 {:032b}", f32::INFINITY.to_bits())), CodeError::NotFinite { place: 0 });
+    assert_eq!(
+        refusal(Code::Fixed, "top_k(2)", 5, &format!("010 001 {half}")),
+        CodeError::Index { place: 1 }
+    ); // descending
+    assert_eq!(
+        refusal(Code::Fixed, "top_k(2)", 5, &format!("010 010 {half}")),
+        CodeError::Index { place: 1 }
+    ); // twice
+    assert_eq!(
+        refusal(Code::Fixed, "top_k(2)", 5, &format!("010 101 {half}")),
+        CodeError::Index { place: 1 }
+    ); // beyond
+    assert_eq!(
+        refusal(sparse, "top_k(2)", 5, &format!("00100 010 {half}")),
+        CodeError::Index { place: 1 }
+    );
+    assert_eq!(
+        refusal(Code::Entropy, "top_k(2)", 5, &format!("01 0001 {half}")),
+        CodeError::Index { place: 1 }
+    );
+    assert_eq!(
+        refusal(Code::Fixed, "top_k(1)", 4, &format!("11 {:032b}", f32::INFINITY.to_bits())),
+        CodeError::NotFinite { place: 0 }
+    );
     // Three of seven dropped, the first of them so late that too many would be kept.
     assert_eq!(refusal(Code::Entropy, "top_k(4)", 7, "000001 1 1"), CodeError::Index { place: 0 });
-    // The range coder: an ending that is longer than it need be, a zero byte, bytes that no symbol asks for.
+    // The range coder: an ending that is longer than it need be, a zero byte, bytes that no symbol
+    // asks for.
     assert_eq!(refusal(Code::Entropy, "qsgd(1)", 1, &with_norm("00000001")), CodeError::Ending);
     assert_eq!(refusal(Code::Entropy, "qsgd(1)", 1, &with_norm("00000000")), CodeError::Padding);
-    assert_eq!(refusal(Code::Entropy, "qsgd(1)", 1, &with_norm(&"01".repeat(20))), CodeError::Surplus { bytes: 1 });
-    assert_eq!(refusal(Code::Entropy, "qsgd(1)", 1, &with_norm(&"1".repeat(32))), CodeError::Ending);
-    assert_eq!(refusal(Code::Entropy, "natural", 1, &"01".repeat(24)), CodeError::Surplus { bytes: 1 });
+    assert_eq!(
+        refusal(Code::Entropy, "qsgd(1)", 1, &with_norm(&"01".repeat(20))),
+        CodeError::Surplus { bytes: 1 }
+    );
+    assert_eq!(
+        refusal(Code::Entropy, "qsgd(1)", 1, &with_norm(&"1".repeat(32))),
+        CodeError::Ending
+    );
+    assert_eq!(
+        refusal(Code::Entropy, "natural", 1, &"01".repeat(24)),
+        CodeError::Surplus { bytes: 1 }
+    );
 }
 
-/// The same bytes on every machine: the digest of what every compressor and code makes of one vector. A change of this value is a
-/// change of the wire format.
+/// The same bytes on every machine: the digest of what every compressor and code makes of one
+/// vector. A change of this value is a change of the wire format.
 #[test]
 fn bytes_are_the_same_everywhere() {
     let mut v = vec![0.0; 1000];
@@ -202,11 +265,17 @@ fn bytes_are_the_same_everywhere() {
             digest.update(x.to_bits().to_le_bytes());
         }
     }
-    let hex = |digest: Sha256| digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert_eq!((hex(digest).as_str(), hex(huffman).as_str()), ("dc5ced01bbec0299", "305d6079bb5d9048"));
+    let hex = |digest: Sha256| {
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    assert_eq!(
+        (hex(digest).as_str(), hex(huffman).as_str()),
+        ("dc5ced01bbec0299", "305d6079bb5d9048")
+    );
 }
 
-/// Each class of message gets a code that is no longer than any other on vectors like those it was chosen for.
+/// Each class of message gets a code that is no longer than any other on vectors like those it was
+/// chosen for.
 #[test]
 fn auto_chooses_the_shortest() {
     use consilience_core::compress::{Channel, CodeChoice};
@@ -224,12 +293,17 @@ fn auto_chooses_the_shortest() {
                 }
             }
             let least = totals.into_iter().min().unwrap();
-            assert!(chosen as f64 <= 1.02 * least as f64, "{compressor} at {d}: {} takes {chosen}, {least} is possible", channel.code());
+            assert!(
+                chosen as f64 <= 1.02 * least as f64,
+                "{compressor} at {d}: {} takes {chosen}, {least} is possible",
+                channel.code()
+            );
         }
     }
 }
 
-/// A compressor that is given no random numbers of its own must not draw any, or it would draw the same ones again.
+/// A compressor that is given no random numbers of its own must not draw any, or it would draw the
+/// same ones again.
 #[test]
 fn compressors_draw_random_numbers_if_they_say_so() {
     let mut v = vec![0.0; 50];

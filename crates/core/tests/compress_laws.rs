@@ -1,6 +1,7 @@
 //! The quantisers keep their promises: mean, variance, contraction; on hostile vectors too.
 //!
-//! Scores below 5.7 fail by chance once in 10^8, below 4.9 once in 10^6; the whole file has a few thousand of the former.
+//! Scores below 5.7 fail by chance once in 10^8, below 4.9 once in 10^6; the whole file has a few
+//! thousand of the former.
 #![allow(clippy::unwrap_used)]
 
 use consilience_core::compress::{CompressError, Compressor, Message, Operator, Precision};
@@ -48,15 +49,29 @@ fn unbiased() -> Vec<Compressor> {
         Compressor::rand_k(1),
         Compressor::rand_k(1).at(Precision::F64),
     ];
-    whole.into_iter().chain([Compressor::qsgd(2).block(3), Compressor::rand_k(2).block(4), Compressor::natural().block(2)]).collect()
+    whole
+        .into_iter()
+        .chain([
+            Compressor::qsgd(2).block(3),
+            Compressor::rand_k(2).block(4),
+            Compressor::natural().block(2),
+        ])
+        .collect()
 }
 
-fn compressed(compressor: Compressor, v: &[f64], round: u64, message: &mut Message, out: &mut [f64]) {
+fn compressed(
+    compressor: Compressor,
+    v: &[f64],
+    round: u64,
+    message: &mut Message,
+    out: &mut [f64],
+) {
     compressor.quantise(v, &mut at(round), message).unwrap();
     message.dequantise(&mut at(round), out).unwrap();
 }
 
-/// The variance of one coordinate (relative to its square, as squares of denormals vanish) and the chance of the rarer of its two values, from the definition of the operator.
+/// The variance of one coordinate (relative to its square, as squares of denormals vanish) and the
+/// chance of the rarer of its two values, from the definition of the operator.
 fn law(compressor: Compressor, x: f64, norm: f64, block: usize) -> (f64, f64) {
     let unit = x.abs();
     let between = |low: f64, high: f64| {
@@ -79,10 +94,15 @@ fn law(compressor: Compressor, x: f64, norm: f64, block: usize) -> (f64, f64) {
             let p = f64::from(keep).min(block as f64) / block as f64;
             let near = x.abs() as f32;
             let ulp = f64::from(near.next_up()) - f64::from(near);
-            let up = if precision == Precision::F32 { ((x.abs() - f64::from(near)) / ulp).abs() } else { 0.0 };
+            let up = if precision == Precision::F32 {
+                ((x.abs() - f64::from(near)) / ulp).abs()
+            } else {
+                0.0
+            };
             let rounding = if up > 0.0 { (ulp / unit).powi(2) * up * (1.0 - up) } else { 0.0 };
             let variance = 1.0 / p - 1.0 + rounding / p;
-            // Where all are kept, or the number is about the smallest there is, it is the rounding that one waits for.
+            // Where all are kept, or the number is about the smallest there is, it is the rounding
+            // that one waits for.
             let waits_for_rounding = up > 0.0 && (p == 1.0 || x.abs() < 1e-37);
             (variance, if waits_for_rounding { p * up.min(1.0 - up) } else { p.min(1.0 - p) })
         }
@@ -96,12 +116,16 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
     let (mut tested, mut message) = (0, Message::new());
     for (name, v) in hostile() {
         for compressor in unbiased() {
-            if compressor.check(v.len()).is_err() || compressor.operator() == Operator::Natural && v.iter().any(|x| x.abs() > 1e38) {
+            if compressor.check(v.len()).is_err()
+                || compressor.operator() == Operator::Natural && v.iter().any(|x| x.abs() > 1e38)
+            {
                 continue;
             }
             let d = v.len();
-            let (mut out, mut sums, mut total, mut total_squares) = (vec![0.0; d], vec![0.0; d], 0.0, 0.0);
-            let unit = v.iter().fold(0.0f64, |top, x| top.max(x.abs())); // keeps squares of denormals from vanishing
+            let (mut out, mut sums, mut total, mut total_squares) =
+                (vec![0.0; d], vec![0.0; d], 0.0, 0.0);
+            // keeps squares of denormals from vanishing
+            let unit = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
             for round in 0..repeats {
                 compressed(compressor, &v, round, &mut message, &mut out);
                 let mut error = 0.0;
@@ -114,15 +138,27 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
                 total_squares += error * error;
             }
             let n = repeats as f64;
-            let block = if compressor.to_string().starts_with("block") { message_block(compressor) } else { d };
+            let block = if compressor.to_string().starts_with("block") {
+                message_block(compressor)
+            } else {
+                d
+            };
             for j in 0..d {
                 let norm = message.scales().get(j / block).copied().map_or(0.0, f64::from);
-                let (variance, rarer) = law(compressor, v[j], norm, block.min(d - j / block * block));
+                let (variance, rarer) =
+                    law(compressor, v[j], norm, block.min(d - j / block * block));
                 if v[j] == 0.0 || rarer == 0.0 && v[j].abs() > f64::MIN_POSITIVE {
-                    assert!(sums[j].abs() <= n * 1e-15, "{compressor} of {name}: coordinate {j} must be exact, {}", sums[j]);
+                    assert!(
+                        sums[j].abs() <= n * 1e-15,
+                        "{compressor} of {name}: coordinate {j} must be exact, {}",
+                        sums[j]
+                    );
                 } else if rarer * n > 100.0 {
                     let score = sums[j] / n / (variance / n).sqrt();
-                    assert!(score.abs() < 5.7, "{compressor} of {name}: mean of coordinate {j}: {score}");
+                    assert!(
+                        score.abs() < 5.7,
+                        "{compressor} of {name}: mean of coordinate {j}: {score}"
+                    );
                     tested += 1;
                 }
             }
@@ -131,19 +167,26 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
             let omega = compressor.omega(d).unwrap();
             let spread = ((total_squares / n - (total / n).powi(2)).max(0.0) / n).sqrt();
             let bound = omega * square(&scaled) + below_normal(compressor, &v, &message, unit);
-            assert!(total / n <= bound * (1.0 + 1e-8) + 4.9 * spread + 1e-13, "{compressor} of {name}: {} above {bound}", total / n);
+            assert!(
+                total / n <= bound * (1.0 + 1e-8) + 4.9 * spread + 1e-13,
+                "{compressor} of {name}: {} above {bound}",
+                total / n
+            );
         }
     }
     assert!(tested > 200, "{tested}");
 }
 
-/// What the bound gains where norms or coordinates are no normal 32-bit numbers: qsgd's holds for the norm that is sent, the others round
-/// to multiples of the smallest number there is.
+/// What the bound gains where norms or coordinates are no normal 32-bit numbers: qsgd's holds for
+/// the norm that is sent, the others round to multiples of the smallest number there is.
 fn below_normal(compressor: Compressor, v: &[f64], message: &Message, unit: f64) -> f64 {
     let d = v.len() as f64;
     let omega = compressor.omega(v.len()).unwrap();
     match compressor.operator() {
-        Operator::Qsgd { .. } if unit < 1e-37 => omega * message.scales().iter().map(|norm| (f64::from(*norm) / unit).powi(2)).sum::<f64>(),
+        Operator::Qsgd { .. } if unit < 1e-37 => {
+            omega
+                * message.scales().iter().map(|norm| (f64::from(*norm) / unit).powi(2)).sum::<f64>()
+        }
         Operator::Natural => d * (2f64.powi(-127) / unit).powi(2),
         Operator::RandK { .. } => d * (1.0 + omega) * (2f64.powi(-150) / unit).powi(2),
         _ => 0.0,
@@ -160,8 +203,8 @@ fn message_block(compressor: Compressor) -> usize {
 fn constants_are_attained() {
     let mut message = Message::new();
     let cases = [
-        (Compressor::rand_k(3), gaussian(12), 1.0),             // equality for every vector
-        (Compressor::natural(), vec![4.0 / 3.0; 12], 1.0),      // 4/3 of a power of two is the worst
+        (Compressor::rand_k(3), gaussian(12), 1.0), // equality for every vector
+        (Compressor::natural(), vec![4.0 / 3.0; 12], 1.0), // 4/3 of a power of two is the worst
         (Compressor::qsgd(1), vec![1.0; 400], 1.0 - 1.0 / 20.), // equal coordinates: sqrt(d)/s - 1
     ];
     for (compressor, v, share) in cases {
@@ -175,7 +218,10 @@ fn constants_are_attained() {
         let mean = total / n as f64;
         let spread = ((squares / n as f64 - mean * mean) / n as f64).sqrt();
         let expected = compressor.omega(v.len()).unwrap() * square(&v) * share;
-        assert!(((mean - expected) / spread).abs() < 4.9, "{compressor}: {mean} +- {spread} is not {expected}");
+        assert!(
+            ((mean - expected) / spread).abs() < 4.9,
+            "{compressor}: {mean} +- {spread} is not {expected}"
+        );
     }
 }
 
@@ -184,21 +230,34 @@ fn a_million_coordinates() {
     let d = 1_000_000;
     let v = gaussian(d);
     let (mut out, mut message) = (vec![0.0; d], Message::new());
-    let all =
-        [Compressor::qsgd(1), Compressor::qsgd(65_536), Compressor::natural(), Compressor::rand_k(1000), Compressor::qsgd(4).block(1000)];
+    let all = [
+        Compressor::qsgd(1),
+        Compressor::qsgd(65_536),
+        Compressor::natural(),
+        Compressor::rand_k(1000),
+        Compressor::qsgd(4).block(1000),
+    ];
     for compressor in all {
         let omega = compressor.omega(d).unwrap();
         compressed(compressor, &v, 1, &mut message, &mut out);
         let error = out.iter().zip(&v).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-        // The bound of this sum's own mean, with 1% for its spread (rand_k: 1000 squares of deviation sqrt(2): 4.9 * 0.045).
-        let slack = if matches!(compressor.operator(), Operator::RandK { .. }) { 1.22 } else { 1.01 };
+        // The bound of this sum's own mean, with 1% for its spread (rand_k: 1000 squares of
+        // deviation sqrt(2): 4.9 * 0.045).
+        let slack =
+            if matches!(compressor.operator(), Operator::RandK { .. }) { 1.22 } else { 1.01 };
         assert!(error <= omega * square(&v) * slack, "{compressor}: {error}");
         for sign in [1.0, -1.0] {
-            // Two projections of the error, on all coordinates and on their signs; the error's own square bounds their variance.
+            // Two projections of the error, on all coordinates and on their signs; the error's own
+            // square bounds their variance.
             let along = |x: f64| if sign > 0.0 { 1.0 } else { x.signum() };
             let projection: f64 = out.iter().zip(&v).map(|(a, b)| (a - b) * along(*b)).sum();
-            // rand_k's coordinates are negatively correlated, which only helps on the first and cancels on the second.
-            assert!((projection / error.sqrt()).abs() < 4.9, "{compressor}: {}", projection / error.sqrt());
+            // rand_k's coordinates are negatively correlated, which only helps on the first and
+            // cancels on the second.
+            assert!(
+                (projection / error.sqrt()).abs() < 4.9,
+                "{compressor}: {}",
+                projection / error.sqrt()
+            );
         }
     }
 }
@@ -206,9 +265,11 @@ fn a_million_coordinates() {
 #[test]
 fn zero_stays_zero() {
     let mut message = Message::new();
-    for compressor in
-        unbiased().into_iter().chain([Compressor::top_k(1), Compressor::identity(Precision::F32), Compressor::qsgd(3).scaled()])
-    {
+    for compressor in unbiased().into_iter().chain([
+        Compressor::top_k(1),
+        Compressor::identity(Precision::F32),
+        Compressor::qsgd(3).scaled(),
+    ]) {
         for d in [1, 2, 100] {
             let mut out = vec![1.0; d];
             if compressor.check(d).is_ok() {
@@ -249,7 +310,10 @@ fn contractive_compressors_contract() {
             let spread = ((squares / n as f64 - mean * mean).max(0.0) / n as f64).sqrt();
             let size: f64 = v.iter().map(|x| (x / unit).powi(2)).sum();
             let bound = (1.0 - compressor.alpha(v.len()).unwrap()) * size;
-            assert!(mean <= bound * (1.0 + 1e-12) + 4.9 * spread + 1e-14 * size, "{compressor} of {name}: {mean} above {bound}");
+            assert!(
+                mean <= bound * (1.0 + 1e-12) + 4.9 * spread + 1e-14 * size,
+                "{compressor} of {name}: {mean} above {bound}"
+            );
         }
     }
     // Attained: top_k on equal coordinates, scaled rand_k on any.
@@ -281,8 +345,12 @@ fn constants_are_those_of_the_table() {
 #[test]
 fn what_is_not_finite_is_refused_by_its_coordinate() {
     let mut message = Message::new();
-    let others =
-        [Compressor::top_k(1), Compressor::identity(Precision::F64), Compressor::identity(Precision::F32), Compressor::layered(1.0)];
+    let others = [
+        Compressor::top_k(1),
+        Compressor::identity(Precision::F64),
+        Compressor::identity(Precision::F32),
+        Compressor::layered(1.0),
+    ];
     for compressor in unbiased().into_iter().chain(others) {
         for place in [0, 6, 7, 8, 11] {
             for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -290,7 +358,10 @@ fn what_is_not_finite_is_refused_by_its_coordinate() {
                 v[place] = value;
                 match compressor.quantise(&v, &mut at(0), &mut message) {
                     Err(CompressError::NotFinite { coordinate, value: found }) => {
-                        assert!(coordinate == place && (found == value || value.is_nan()), "{compressor}");
+                        assert!(
+                            coordinate == place && (found == value || value.is_nan()),
+                            "{compressor}"
+                        );
                     }
                     other => panic!("{compressor}: {other:?}"),
                 }
@@ -303,13 +374,25 @@ fn what_is_not_finite_is_refused_by_its_coordinate() {
 fn what_does_not_fit_is_refused_by_its_coordinate() {
     let mut message = Message::new();
     let v = [1.0, 0.5, -1e40, 1e40];
-    for compressor in [Compressor::identity(Precision::F32), Compressor::top_k(4), Compressor::rand_k(4), Compressor::natural()] {
+    for compressor in [
+        Compressor::identity(Precision::F32),
+        Compressor::top_k(4),
+        Compressor::rand_k(4),
+        Compressor::natural(),
+    ] {
         let error = compressor.quantise(&v, &mut at(0), &mut message).unwrap_err();
-        assert!(matches!(error, CompressError::TooLarge { coordinate: 2, value: -1e40, .. }), "{compressor}: {error}");
+        assert!(
+            matches!(error, CompressError::TooLarge { coordinate: 2, value: -1e40, .. }),
+            "{compressor}: {error}"
+        );
     }
     let error = Compressor::qsgd(4).block(2).quantise(&v, &mut at(0), &mut message).unwrap_err();
     assert!(matches!(error, CompressError::NormTooLarge { coordinate: 2, .. }), "{error}");
-    for compressor in [Compressor::identity(Precision::F64), Compressor::top_k(4).at(Precision::F64), Compressor::layered(1e35)] {
+    for compressor in [
+        Compressor::identity(Precision::F64),
+        Compressor::top_k(4).at(Precision::F64),
+        Compressor::layered(1e35),
+    ] {
         compressor.quantise(&v, &mut at(0), &mut message).unwrap();
     }
 }
@@ -317,9 +400,11 @@ fn what_does_not_fit_is_refused_by_its_coordinate() {
 #[test]
 fn precise_compressors_are_exact() {
     let (v, mut message, mut out) = (gaussian(100), Message::new(), vec![0.0; 100]);
-    for compressor in
-        [Compressor::identity(Precision::F64), Compressor::rand_k(100).at(Precision::F64), Compressor::top_k(100).at(Precision::F64)]
-    {
+    for compressor in [
+        Compressor::identity(Precision::F64),
+        Compressor::rand_k(100).at(Precision::F64),
+        Compressor::top_k(100).at(Precision::F64),
+    ] {
         compressed(compressor, &v, 0, &mut message, &mut out);
         assert_eq!(out, v, "{compressor}");
     }

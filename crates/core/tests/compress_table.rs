@@ -1,11 +1,15 @@
-//! The entropy code is within 2% of the entropy, at 1 to 65,536 levels and 784 to a million coordinates.
+//! The entropy code is within 2% of the entropy, at 1 to 65,536 levels and 784 to a million
+//! coordinates.
 //!
-//! Two entropies stand beside each other. *Empirical*: of each message's own frequencies. No code can reach it where most levels occur once
-//! (s = 65536 at d = 784: it is log2 of 784 and says nothing about the levels), because the receiver does not know the frequencies, and
-//! stating them costs more than 2%. *Ideal*: `-log2` of the law that the levels of Gaussian vectors have one by one. The code is held to 2% of the second everywhere, and of the first wherever stating the frequencies costs less than the levels' entropy.
+//! Two entropies stand beside each other. *Empirical*: of each message's own frequencies. No code
+//! can reach it where most levels occur once (s = 65536 at d = 784: it is log2 of 784 and says
+//! nothing about the levels), because the receiver does not know the frequencies, and stating them
+//! costs more than 2%. *Ideal*: `-log2` of the law that the levels of Gaussian vectors have one by
+//! one. The code is held to 2% of the second everywhere, and of the first wherever stating the
+//! frequencies costs less than the levels' entropy.
 //!
-//! Lengths are in bits, without the norm, before the last byte is filled up: that adds 3.5 bits on average, which is 2% at s = 1, d = 784 (168 bits)
-//! and less everywhere else.
+//! Lengths are in bits, without the norm, before the last byte is filled up: that adds 3.5 bits on
+//! average, which is 2% at s = 1, d = 784 (168 bits) and less everywhere else.
 
 #[path = "../examples/code_table.rs"]
 mod table;
@@ -16,15 +20,29 @@ fn the_entropy_code_is_within_two_percent() {
     for d in [784, 7850, 1_000_000] {
         for s in [1, 2, 4, 16, 256, 65_536] {
             let row = table::measure(s, d);
-            assert!(row.entropy <= 1.02 * row.ideal, "s = {s}, d = {d}: {} against the law's {}", row.entropy, row.ideal);
+            assert!(
+                row.entropy <= 1.02 * row.ideal,
+                "s = {s}, d = {d}: {} against the law's {}",
+                row.entropy,
+                row.ideal
+            );
             if row.entropy > 1.02 * row.empirical {
                 beyond_the_empirical.push((s, d));
-                // Shown to be out of reach: with the frequencies' statement the empirical entropy is no bound at all.
+                // Shown to be out of reach: with the frequencies' statement the empirical entropy
+                // is no bound at all.
                 assert!(row.empirical + row.statement > 1.02 * row.entropy, "s = {s}, d = {d}");
                 assert!(row.ideal > 1.02 * row.empirical, "s = {s}, d = {d}");
             }
-            assert!(row.entropy < row.best_elias && row.best_elias <= row.elias, "s = {s}, d = {d}");
-            assert!(row.auto <= 1.002 * row.entropy, "s = {s}, d = {d}: {} against {}", row.auto, row.entropy); // huffman, by the choice of a few vectors
+            assert!(
+                row.entropy < row.best_elias && row.best_elias <= row.elias,
+                "s = {s}, d = {d}"
+            );
+            assert!(
+                row.auto <= 1.002 * row.entropy,
+                "s = {s}, d = {d}: {} against {}",
+                row.auto,
+                row.entropy
+            ); // huffman, by the choice of a few vectors
             assert!(row.empirical < row.entropy && row.entropy < row.fixed, "s = {s}, d = {d}");
         }
     }

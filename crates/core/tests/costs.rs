@@ -74,7 +74,8 @@ fn gradients_of_family_b() {
 fn gradients_of_steps_in_one_go() {
     let (draws, every) = (20, 4);
     let steps = draws as u64 * every;
-    let round = |d: usize| (0..d * d).map(|k| f64::from(u8::from(k.is_multiple_of(d + 1)))).collect();
+    let round =
+        |d: usize| (0..d * d).map(|k| f64::from(u8::from(k.is_multiple_of(d + 1)))).collect();
     let client: Arc<dyn Potential> = Arc::new(Gaussian::new(vec![0.5; 8], round(8)).unwrap());
     assert!(client.rows() == 1 && client.stroller().is_some());
     let target = Target::new(vec![client; 3], Prior::Flat, Placement::Server, 1.0).unwrap();

@@ -1,4 +1,5 @@
-//! ELF on data like a9a does not diverge, and samples what LMC samples: its moments, not just its accuracy.
+//! ELF on data like a9a does not diverge, and samples what LMC samples: its moments, not just its
+//! accuracy.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows what it measured
 
 mod common;
@@ -17,7 +18,8 @@ const DIM: usize = 22;
 /// A score to sort by, the active columns, the label.
 type Row = (f64, Vec<(u32, f64)>, f64);
 
-/// Rows with one active column in each of six groups, labels by a logistic model, sorted by their score so that five clients differ.
+/// Rows with one active column in each of six groups, labels by a logistic model, sorted by their
+/// score so that five clients differ.
 fn one_hot() -> Target {
     let groups: [usize; 6] = [5, 2, 4, 3, 2, 6];
     let truth = normals(90, DIM);
@@ -43,7 +45,13 @@ fn one_hot() -> Target {
         let design = Design::sparse(part.iter().map(|r| r.1.clone()), DIM).unwrap();
         Arc::new(Glm::new(design, part.iter().map(|r| r.2).collect(), Family::Bernoulli).unwrap())
     };
-    Target::new(rows.chunks(120).map(client).collect(), Prior::gaussian(0.1, DIM).unwrap(), Placement::Server, 1.0).unwrap()
+    Target::new(
+        rows.chunks(120).map(client).collect(),
+        Prior::gaussian(0.1, DIM).unwrap(),
+        Placement::Server,
+        1.0,
+    )
+    .unwrap()
 }
 
 /// Means and variances of every coordinate, with their standard errors over independent chains.
@@ -76,8 +84,10 @@ fn moments(recipe: Uplink, target: &Target) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// At equal step, no mean is further from LMC's than 0.25 and no standard deviation further than 0.25 of LMC's standard deviation, Monte Carlo error (4.9 standard errors: one false alarm in
-/// a million for each number) included. Accuracy could not tell: a chain that accumulates gradients forever has it, too.
+/// At equal step, no mean is further from LMC's than 0.25 and no standard deviation further than
+/// 0.25 of LMC's standard deviation, Monte Carlo error (4.9 standard errors: one false alarm in a
+/// million for each number) included. Accuracy could not tell: a chain that accumulates gradients
+/// forever has it, too.
 #[test]
 fn the_moments_of_elf_are_those_of_lmc() {
     let target = one_hot();
@@ -85,9 +95,11 @@ fn the_moments_of_elf_are_those_of_lmc() {
     let lmc = moments(Uplink::lmc(step), &target);
     let sd = |m: &[(f64, f64)], k: usize| m[DIM + k].0.sqrt();
     let top = Compressor::top_k(5);
-    for (name, recipe) in
-        [("D-ELF", Uplink::d_elf(step, top)), ("P-ELF", Uplink::p_elf(step, top)), ("B-ELF", Uplink::b_elf(step, top, top))]
-    {
+    for (name, recipe) in [
+        ("D-ELF", Uplink::d_elf(step, top)),
+        ("P-ELF", Uplink::p_elf(step, top)),
+        ("B-ELF", Uplink::b_elf(step, top, top)),
+    ] {
         let found = moments(recipe, &target);
         let mut worst = [0.0f64; 4];
         for k in 0..DIM {
@@ -102,7 +114,8 @@ fn the_moments_of_elf_are_those_of_lmc() {
         }
         let [mean, mean_error, spread, spread_error] = worst;
         println!(
-            "{name}: means off by up to {mean:.3} sd (error {mean_error:.3}), standard deviations by {spread:.3} (error {spread_error:.3})"
+            "{name}: means off by up to {mean:.3} sd (error {mean_error:.3}), standard deviations \
+             by {spread:.3} (error {spread_error:.3})"
         );
         assert!(mean + mean_error < 0.25 && spread + spread_error < 0.25, "{name}: {worst:?}");
     }

@@ -1,4 +1,5 @@
-//! A model that answers all clients in one call gives the chains of clients that answer for themselves, bit for bit.
+//! A model that answers all clients in one call gives the chains of clients that answer for
+//! themselves, bit for bit.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -31,7 +32,12 @@ struct Pooled {
 impl Pooled {
     fn of(target: &Target) -> Arc<Pooled> {
         let offers = Offers { values: true, hessian_vectors: true, ..Offers::default() };
-        Arc::new(Pooled { potentials: target.clients.clone(), offers, calls: AtomicUsize::new(0), fails_at: usize::MAX })
+        Arc::new(Pooled {
+            potentials: target.clients.clone(),
+            offers,
+            calls: AtomicUsize::new(0),
+            fails_at: usize::MAX,
+        })
     }
 
     fn calls(&self) -> usize {
@@ -60,7 +66,10 @@ impl Joint for Pooled {
         if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.fails_at {
             return Err(EvaluationError("the network has a hole".into()));
         }
-        assert!(asks.windows(2).all(|pair| pair[0].client < pair[1].client), "one ask a client at the most, in their order");
+        assert!(
+            asks.windows(2).all(|pair| pair[0].client < pair[1].client),
+            "one ask a client at the most, in their order"
+        );
         for ask in asks {
             assert!(self.offers.values || !matches!(ask.sum, Sum::GradientAndValue { .. }));
             assert!(self.offers.hessian_vectors || !matches!(ask.sum, Sum::HessianVector { .. }));
@@ -74,7 +83,8 @@ impl Joint for Pooled {
 /// The same target with nothing but placeholders for the clients' rows.
 fn jointly(target: &Target, joint: &Arc<Pooled>) -> Target {
     let joint: Arc<dyn Joint> = Arc::<Pooled>::clone(joint);
-    Target::of_joint(joint, target.prior.clone(), target.placement.clone(), target.temperature).unwrap()
+    Target::of_joint(joint, target.prior.clone(), target.placement.clone(), target.temperature)
+        .unwrap()
 }
 
 /// Every setting that changes who asks what, and when.
@@ -88,7 +98,10 @@ fn variants(row: &Row) -> Vec<Settings> {
         ..Settings::default()
     };
     if has(Axis::Participation) {
-        all.push(Settings { participation: Some(Participation::Bernoulli(vec![0.5; 3])), ..plain.clone() });
+        all.push(Settings {
+            participation: Some(Participation::Bernoulli(vec![0.5; 3])),
+            ..plain.clone()
+        });
     }
     if has(Axis::Average) {
         all.push(Settings { average: Some(Average::WithReplacement(2)), ..plain.clone() });
@@ -98,25 +111,45 @@ fn variants(row: &Row) -> Vec<Settings> {
 }
 
 fn recipe(row: &Row, settings: &Settings, target: &Target) -> Recipe {
-    let optimum = row.needs_optimum.then(|| anchor(target, posterior(target).unwrap().mean.iter().map(|x| f64::from(*x as f32)).collect()));
+    let optimum = row.needs_optimum.then(|| {
+        anchor(
+            target,
+            posterior(target).unwrap().mean.iter().map(|x| f64::from(*x as f32)).collect(),
+        )
+    });
     row.recipe(Schedule::Constant(0.003), settings, 3, 2, optimum)
 }
 
 /// Two chains side by side for so many exchanges; the calls of each exchange are told.
-fn compare(name: &str, recipe: &Recipe, own: &Target, joined: &Target, exchanges: usize, mut told: impl FnMut(u64, u64, bool)) {
-    let (mut alone, mut together) = (start(recipe, own, &[0.3, 0.3], 1, 0), start(recipe, joined, &[0.3, 0.3], 1, 0));
+fn compare(
+    name: &str,
+    recipe: &Recipe,
+    own: &Target,
+    joined: &Target,
+    exchanges: usize,
+    mut told: impl FnMut(u64, u64, bool),
+) {
+    let (mut alone, mut together) =
+        (start(recipe, own, &[0.3, 0.3], 1, 0), start(recipe, joined, &[0.3, 0.3], 1, 0));
     let mut carrier = Jointly::new(&**joined.joint.as_ref().unwrap());
     for at in 0..exchanges {
         let (before, nobody) = (alone.server.iteration(), alone.server.cohort().is_empty());
         let event = exchange(&mut *alone.server, &mut alone.clients, &mut alone.ledger);
-        assert_eq!(carrier.exchange(&mut *together.server, &mut together.clients, &mut together.ledger).unwrap(), event, "{name}");
+        assert_eq!(
+            carrier
+                .exchange(&mut *together.server, &mut together.clients, &mut together.ledger)
+                .unwrap(),
+            event,
+            "{name}"
+        );
         assert_eq!(together.server.position(), alone.server.position(), "{name}, exchange {at}");
         assert_eq!(together.server.iteration(), alone.server.iteration());
         told(before, alone.server.iteration(), nobody);
     }
     assert!(alone.server.position().iter().all(|x| x.is_finite()));
     assert_eq!(together.ledger, alone.ledger, "{name}");
-    let rows = [&alone, &together].map(|c| c.clients.iter().map(|c| c.rows_evaluated()).collect::<Vec<_>>());
+    let rows = [&alone, &together]
+        .map(|c| c.clients.iter().map(|c| c.rows_evaluated()).collect::<Vec<_>>());
     assert_eq!(rows[0], rows[1], "{name}");
 }
 
@@ -138,18 +171,35 @@ fn every_sampler_walks_the_same_chain_with_one_call_an_iteration() {
                     };
                     let joint = Pooled::of(&target);
                     let mut called = 0;
-                    compare(row.name, &recipe, &target, &jointly(&target, &joint), 60, |before, after, nobody| {
-                        let calls = joint.calls() - std::mem::replace(&mut called, joint.calls());
-                        match (row.family, every) {
-                            _ if nobody => assert_eq!(calls, 0),
-                            // A walk calls once an iteration; gradients at a reference point are one call, and no iteration.
-                            (Family::Local, _) => assert_eq!(calls as u64, (after - before).max(1), "{}", row.name),
-                            (Family::Uplink, Some((every, true))) => assert_eq!(calls, 1 + usize::from(before % every == 0)),
-                            (Family::Uplink, Some(_)) => assert!(calls == 1 || calls == 2), // whoever was away learns of the move later
-                            (Family::Uplink, None) => assert_eq!(calls, 1, "{}", row.name),
-                        }
-                        exchanges += 1;
-                    });
+                    compare(
+                        row.name,
+                        &recipe,
+                        &target,
+                        &jointly(&target, &joint),
+                        60,
+                        |before, after, nobody| {
+                            let calls =
+                                joint.calls() - std::mem::replace(&mut called, joint.calls());
+                            match (row.family, every) {
+                                _ if nobody => assert_eq!(calls, 0),
+                                // A walk calls once an iteration; gradients at a reference point
+                                // are one call, and no iteration.
+                                (Family::Local, _) => assert_eq!(
+                                    calls as u64,
+                                    (after - before).max(1),
+                                    "{}",
+                                    row.name
+                                ),
+                                (Family::Uplink, Some((every, true))) => {
+                                    assert_eq!(calls, 1 + usize::from(before % every == 0))
+                                }
+                                // whoever was away learns of the move later
+                                (Family::Uplink, Some(_)) => assert!(calls == 1 || calls == 2),
+                                (Family::Uplink, None) => assert_eq!(calls, 1, "{}", row.name),
+                            }
+                            exchanges += 1;
+                        },
+                    );
                 }
             }
         }
@@ -160,10 +210,14 @@ fn every_sampler_walks_the_same_chain_with_one_call_an_iteration() {
 #[test]
 fn other_coordinates_are_the_same_chain_too() {
     let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
-    let coordinates = Arc::new(Coordinates::whitening(&[0.4, -0.2], &[9.0, 1.0, 1.0, 4.0]).unwrap());
+    let coordinates =
+        Arc::new(Coordinates::whitening(&[0.4, -0.2], &[9.0, 1.0, 1.0, 4.0]).unwrap());
     let shares = [0.2, 0.3, 0.5];
     let joint = Pooled::of(&target);
-    let (own, joined) = (target.whitened(&coordinates, &shares), jointly(&target, &joint).whitened(&coordinates, &shares));
+    let (own, joined) = (
+        target.whitened(&coordinates, &shares),
+        jointly(&target, &joint).whitened(&coordinates, &shares),
+    );
     for row in REGISTRY {
         for settings in variants(row) {
             compare(row.name, &recipe(row, &settings, &own), &own, &joined, 40, |_, _, _| ());
@@ -180,14 +234,17 @@ fn conduct<S: Exchange>(mut survey: S, target: &Target) -> (S, Ledger) {
         Some(joint) => {
             let joint = ByGradients(&**joint);
             let mut carrier = Jointly::new(&joint);
-            while carrier.exchange(&mut survey, &mut clients, &mut ledger).unwrap() == Event::Nothing {}
+            while carrier.exchange(&mut survey, &mut clients, &mut ledger).unwrap()
+                == Event::Nothing
+            {}
         }
     }
     (survey, ledger)
 }
 
 fn surveys_agree(own: &Target, joined: &Target, at: &[f64]) {
-    let [(a, paid), (b, paid_too)] = [own, joined].map(|t| conduct(Optimum::new(t, at, 1e-10, 200), t));
+    let [(a, paid), (b, paid_too)] =
+        [own, joined].map(|t| conduct(Optimum::new(t, at, 1e-10, 200), t));
     assert!(a.converged() && paid == paid_too);
     assert_eq!((a.point(), a.gradient(), a.exchanges()), (b.point(), b.gradient(), b.exchanges()));
     let [(a, _), (b, _)] = [own, joined].map(|t| conduct(Evaluate::new(t, at), t));
@@ -210,9 +267,13 @@ fn surveys_find_the_same() {
 
 #[test]
 fn gradients_alone_are_enough_for_surveys() {
-    let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Split(vec![0.2, 0.3, 0.5]), 1.0);
+    let target =
+        linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Split(vec![0.2, 0.3, 0.5]), 1.0);
     for resolution in [f64::EPSILON, 1e-7] {
-        let joint = Pooled { offers: Offers { resolution, ..Offers::default() }, ..Arc::try_unwrap(Pooled::of(&target)).unwrap() };
+        let joint = Pooled {
+            offers: Offers { resolution, ..Offers::default() },
+            ..Arc::try_unwrap(Pooled::of(&target)).unwrap()
+        };
         let joined = jointly(&target, &Arc::new(joint));
         let (optimum, _) = conduct(Optimum::new(&joined, &[5.0, -5.0], 1e-9, 200), &joined);
         assert!(optimum.converged() && optimum.exchanges() < 20);
@@ -222,7 +283,8 @@ fn gradients_alone_are_enough_for_surveys() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a / b - 1.0).abs() < 1e-9);
         let [(a, _), (b, _)] = [&target, &joined].map(|t| conduct(Hessian::new(t, &truth), t));
         assert!(close(&a.matrix(), &b.matrix()));
-        let [(a, _), (b, _)] = [&target, &joined].map(|t| conduct(LocalCurvature::new(t, &truth), t));
+        let [(a, _), (b, _)] =
+            [&target, &joined].map(|t| conduct(LocalCurvature::new(t, &truth), t));
         assert!(close(a.largest(), b.largest()));
     }
 }
@@ -232,7 +294,8 @@ fn a_failing_model_stops_the_chain_at_its_last_draw() {
     let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
     for row in REGISTRY.iter().filter(|row| ["lmc", "vr-fald*"].contains(&row.name)) {
         let recipe = recipe(row, &Settings::default(), &target);
-        let joint = Arc::new(Pooled { fails_at: 30, ..Arc::try_unwrap(Pooled::of(&target)).unwrap() });
+        let joint =
+            Arc::new(Pooled { fails_at: 30, ..Arc::try_unwrap(Pooled::of(&target)).unwrap() });
         let mut chain = start(&recipe, &jointly(&target, &joint), &[0.3, 0.3], 1, 0);
         let (mut carrier, mut last) = (Jointly::new(&*joint), vec![0.3, 0.3]);
         let error = loop {
@@ -265,7 +328,9 @@ fn impossible_models_are_refused() {
         }
     }
     let refusal = |dim, rows: &[usize]| {
-        Target::of_joint(Arc::new(Sizes(dim, rows.to_vec())), Prior::Flat, Placement::Server, 1.0).unwrap_err().to_string()
+        Target::of_joint(Arc::new(Sizes(dim, rows.to_vec())), Prior::Flat, Placement::Server, 1.0)
+            .unwrap_err()
+            .to_string()
     };
     assert!(refusal(2, &[3, 0]).contains("client 1 has 0 rows"));
     assert!(refusal(2, &[3, 1 << 32]).contains("4294967296 rows"));

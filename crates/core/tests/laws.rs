@@ -1,9 +1,11 @@
-//! Every sampler has the law it must have: stationary means and covariances on asymmetric, heterogeneous Gaussian targets, against the exact law of the
-//! discretised chain.
+//! Every sampler has the law it must have: stationary means and covariances on asymmetric,
+//! heterogeneous Gaussian targets, against the exact law of the discretised chain.
 //!
-//! Each check compares all means and covariances with their standard errors over independent chains and fails by chance once in 100,000 runs or so (|z| < 4.9 for each of five
-//! numbers); seeds are fixed, so it never fails by chance again. Each check also shows its power: the same numbers reject the exact posterior, from which the law
-//! differs by the bias alone. What it catches beyond that is in `mutants.toml`.
+//! Each check compares all means and covariances with their standard errors over independent chains
+//! and fails by chance once in 100,000 runs or so (|z| < 4.9 for each of five numbers); seeds are
+//! fixed, so it never fails by chance again. Each check also shows its power: the same numbers
+//! reject the exact posterior, from which the law differs by the bias alone. What it catches beyond
+//! that is in `mutants.toml`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its scores
 
@@ -16,7 +18,9 @@ use consilience_core::protocol::{Event, Task, exchange};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::exact::{Law, posterior, stationary};
 use consilience_core::sampler::registry::{Axis, Family, Feedback, REGISTRY, Settings};
-use consilience_core::sampler::{Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting};
+use consilience_core::sampler::{
+    Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting,
+};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 
@@ -68,7 +72,8 @@ impl Sampled {
         let mut largest = 0.0f64;
         for (k, expected) in expected.iter().enumerate() {
             let mean = self.per_chain.iter().map(|c| c[k]).sum::<f64>() / n;
-            let variance = self.per_chain.iter().map(|c| (c[k] - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            let variance =
+                self.per_chain.iter().map(|c| (c[k] - mean).powi(2)).sum::<f64>() / (n - 1.0);
             largest = largest.max((mean - expected).abs() / (variance / n).sqrt());
         }
         largest
@@ -80,10 +85,14 @@ fn check(name: &str, recipe: Recipe, target: &Target) {
     let target = recipe.check(target.clone()).unwrap();
     let law = stationary(&recipe, &target).unwrap();
     let sampled = sample(&recipe, &target, &law.mean, DRAWS);
-    let (z, z_posterior) = (sampled.largest_z(&law), sampled.largest_z(&posterior(&target).unwrap()));
+    let (z, z_posterior) =
+        (sampled.largest_z(&law), sampled.largest_z(&posterior(&target).unwrap()));
     println!("{name}: z = {z:.2} against the exact law, {z_posterior:.1} against the posterior");
     assert!(z < 4.9, "{name}: the draws are {z:.2} standard errors off the exact law");
-    assert!(z_posterior > 4.9, "{name}: {z_posterior:.2}: too few draws to tell the exact law from the posterior");
+    assert!(
+        z_posterior > 4.9,
+        "{name}: {z_posterior:.2}: too few draws to tell the exact law from the posterior"
+    );
 }
 
 fn prior() -> Prior {
@@ -95,11 +104,20 @@ const SMALL: Schedule = Schedule::Constant(0.03);
 
 #[test]
 fn lmc() {
-    check("server prior, cold", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Server, 0.7));
-    check("split prior", Recipe::Uplink(Uplink::lmc(STEP)), &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0));
+    check(
+        "server prior, cold",
+        Recipe::Uplink(Uplink::lmc(STEP)),
+        &gaussian(prior(), Placement::Server, 0.7),
+    );
+    check(
+        "split prior",
+        Recipe::Uplink(Uplink::lmc(STEP)),
+        &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0),
+    );
 }
 
-/// A drift that is too strong leaves the mean alone, and near the step 1/L the covariance too: a smaller step and more draws show it.
+/// A drift that is too strong leaves the mean alone, and near the step 1/L the covariance too: a
+/// smaller step and more draws show it.
 #[test]
 fn lmc_with_exactly_this_drift() {
     let lmc = |factor: f64| Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.06 * factor)));
@@ -110,50 +128,87 @@ fn lmc_with_exactly_this_drift() {
     assert!(z < 4.9, "the draws are {z:.2} standard errors off the exact law");
     // A drift 5% too strong is a step 5% larger with the noise that it had: a temperature 5% lower.
     let z_strong = sampled.largest_z(&stationary(&lmc(1.05), &target(1.0 / 1.05)).unwrap());
-    println!("z = {z:.2} against the exact law, {z_strong:.1} against that of a drift 5% too strong");
+    println!(
+        "z = {z:.2} against the exact law, {z_strong:.1} against that of a drift 5% too strong"
+    );
     assert!(z_strong > 9.8, "{z_strong:.2}: too few draws to notice a drift that is 5% too strong");
 }
 
 #[test]
 fn lmc_with_participation() {
     let target = gaussian(prior(), Placement::Server, 1.0);
-    let with = |participation, weighting| Recipe::Uplink(Uplink { participation, weighting, ..Uplink::lmc(Schedule::Constant(0.1)) });
-    check("unequal coins", with(Participation::Bernoulli(vec![0.4, 0.9, 0.6]), Weighting::InverseProbability), &target);
-    check("equal coins, b/|A|", with(Participation::Bernoulli(vec![0.5; 3]), Weighting::Ratio), &target);
+    let with = |participation, weighting| {
+        Recipe::Uplink(Uplink { participation, weighting, ..Uplink::lmc(Schedule::Constant(0.1)) })
+    };
+    check(
+        "unequal coins",
+        with(Participation::Bernoulli(vec![0.4, 0.9, 0.6]), Weighting::InverseProbability),
+        &target,
+    );
+    check(
+        "equal coins, b/|A|",
+        with(Participation::Bernoulli(vec![0.5; 3]), Weighting::Ratio),
+        &target,
+    );
     check("two of three", with(Participation::Fixed(2), Weighting::InverseProbability), &target);
 }
 
 #[test]
 fn sgld() {
-    check("slopes differ", Recipe::Uplink(Uplink::sgld(SMALL, Batch::Rows(2))), &linear(prior(), Placement::Server, 1.0));
-    check("shifts differ", Recipe::Uplink(Uplink::sgld(Schedule::Constant(0.02), Batch::Fraction(0.3))), &toy(prior(), Placement::Server));
+    check(
+        "slopes differ",
+        Recipe::Uplink(Uplink::sgld(SMALL, Batch::Rows(2))),
+        &linear(prior(), Placement::Server, 1.0),
+    );
+    check(
+        "shifts differ",
+        Recipe::Uplink(Uplink::sgld(Schedule::Constant(0.02), Batch::Fraction(0.3))),
+        &toy(prior(), Placement::Server),
+    );
     let part = Participation::Bernoulli(vec![0.9, 0.5, 0.7]);
     let with_coins = Uplink { participation: part, ..Uplink::sgld(SMALL, Batch::Rows(3)) };
-    check("minibatches and coins", Recipe::Uplink(with_coins), &linear(prior(), Placement::Server, 1.0));
+    check(
+        "minibatches and coins",
+        Recipe::Uplink(with_coins),
+        &linear(prior(), Placement::Server, 1.0),
+    );
 }
 
 #[test]
 fn lsd_star() {
     let target = linear(prior(), Placement::Server, 1.0);
     let off = anchor(&target, vec![0.6, 1.1]);
-    check("a fixed point off the optimum", Recipe::Uplink(Uplink::lsd_star(SMALL, Batch::Rows(2), off)), &target);
+    check(
+        "a fixed point off the optimum",
+        Recipe::Uplink(Uplink::lsd_star(SMALL, Batch::Rows(2), off)),
+        &target,
+    );
     let split = linear(prior(), Placement::Split(vec![0.5, 0.25, 0.25]), 1.0);
     let optimum = anchor(&split, posterior(&split).unwrap().mean);
-    let star = Uplink { participation: Participation::Bernoulli(vec![0.6; 3]), ..Uplink::lsd_star(SMALL, Batch::Rows(2), optimum) };
+    let star = Uplink {
+        participation: Participation::Bernoulli(vec![0.6; 3]),
+        ..Uplink::lsd_star(SMALL, Batch::Rows(2), optimum)
+    };
     check("at the optimum, with coins", Recipe::Uplink(star), &split);
 }
 
 #[test]
 fn lsd_plus_plus() {
     let target = linear(prior(), Placement::Server, 1.0);
-    check("renewed every 4 rounds", Recipe::Uplink(Uplink::lsd_plus_plus(SMALL, Batch::Rows(2), 4, None)), &target);
+    check(
+        "renewed every 4 rounds",
+        Recipe::Uplink(Uplink::lsd_plus_plus(SMALL, Batch::Rows(2), 4, None)),
+        &target,
+    );
     let memory = Uplink {
         participation: Participation::Bernoulli(vec![0.5, 0.8, 0.4]),
         ..Uplink::lsd_plus_plus(Schedule::Constant(0.012), Batch::Rows(3), 3, Some(0.4))
     };
     check("memory and coins", Recipe::Uplink(memory), &target);
-    let fixed =
-        Uplink { participation: Participation::Fixed(2), ..Uplink::lsd_plus_plus(Schedule::Constant(0.012), Batch::Rows(3), 3, Some(0.7)) };
+    let fixed = Uplink {
+        participation: Participation::Fixed(2),
+        ..Uplink::lsd_plus_plus(Schedule::Constant(0.012), Batch::Rows(3), 3, Some(0.7))
+    };
     check("memory, two of three", Recipe::Uplink(fixed), &target);
 }
 
@@ -171,15 +226,24 @@ fn fald() {
 #[test]
 fn fa_ld() {
     let target = gaussian(prior(), Placement::Server, 0.8);
-    let recipe = || Local::fa_ld(Schedule::Constant(0.08), vec![0.5, 0.2, 0.3], 4, 0.6, Batch::Full);
+    let recipe =
+        || Local::fa_ld(Schedule::Constant(0.08), vec![0.5, 0.2, 0.3], 4, 0.6, Batch::Full);
     check("unequal weights", Recipe::Local(recipe()), &target);
     let first = Local { average: Average::WithReplacement(2), ..recipe() };
     check("scheme I", Recipe::Local(first.clone()), &target);
-    check("scheme I, noise for the participants", Recipe::Local(Local { noise: NoiseScale::Participants, ..first }), &target);
+    check(
+        "scheme I, noise for the participants",
+        Recipe::Local(Local { noise: NoiseScale::Participants, ..first }),
+        &target,
+    );
     let equal = || Local::fa_ld(Schedule::Constant(0.08), vec![1.0 / 3.0; 3], 4, 0.3, Batch::Full);
     let second = Local { average: Average::WithoutReplacement(2), ..equal() };
     check("scheme II", Recipe::Local(second.clone()), &target);
-    check("scheme II, noise for the participants", Recipe::Local(Local { noise: NoiseScale::Participants, ..second }), &target);
+    check(
+        "scheme II, noise for the participants",
+        Recipe::Local(Local { noise: NoiseScale::Participants, ..second }),
+        &target,
+    );
 }
 
 #[test]
@@ -189,52 +253,84 @@ fn vr_fald_star() {
         let recipe = Local::vr_fald_star(Schedule::Constant(0.35), 3, shared, 0.3, q, Batch::Full);
         check(&format!("shared {shared}, q {q}"), Recipe::Local(recipe), &target);
     }
-    let every = Local { synchronise: Synchronise::Every(4), ..Local::vr_fald_star(Schedule::Constant(0.3), 3, 0.2, 1.0, 0.4, Batch::Full) };
-    check("fixed synchronisation, unequal weights", Recipe::Local(Local { weights: vec![0.5, 0.3, 0.2], ..every }), &target);
+    let every = Local {
+        synchronise: Synchronise::Every(4),
+        ..Local::vr_fald_star(Schedule::Constant(0.3), 3, 0.2, 1.0, 0.4, Batch::Full)
+    };
+    check(
+        "fixed synchronisation, unequal weights",
+        Recipe::Local(Local { weights: vec![0.5, 0.3, 0.2], ..every }),
+        &target,
+    );
     let recipe = Local::vr_fald_star(Schedule::Constant(0.06), 3, 0.5, 0.4, 0.3, Batch::Rows(2));
     check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
 }
 
-/// Clients that are tied to the server's parameter: the prior at the server or with the clients, unequal ties, random times, minibatches.
+/// Clients that are tied to the server's parameter: the prior at the server or with the clients,
+/// unequal ties, random times, minibatches.
 #[test]
 fn dg_lmc() {
     let weights = || vec![0.5, 0.2, 0.3];
     let recipe = Local::dg_lmc(Schedule::Constant(0.06), weights(), 4, 3.0, Batch::Full);
-    check("server prior, cold", Recipe::Local(recipe.clone()), &gaussian(prior(), Placement::Server, 0.7));
-    check("split prior", Recipe::Local(recipe.clone()), &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0));
-    check("flat prior", Recipe::Local(recipe.clone()), &gaussian(Prior::Flat, Placement::Server, 1.0));
+    check(
+        "server prior, cold",
+        Recipe::Local(recipe.clone()),
+        &gaussian(prior(), Placement::Server, 0.7),
+    );
+    check(
+        "split prior",
+        Recipe::Local(recipe.clone()),
+        &gaussian(prior(), Placement::Split(vec![0.1, 0.2, 0.7]), 1.0),
+    );
+    check(
+        "flat prior",
+        Recipe::Local(recipe.clone()),
+        &gaussian(Prior::Flat, Placement::Server, 1.0),
+    );
     let random = Local { synchronise: Synchronise::Randomly(0.4), ..recipe };
     check("random times", Recipe::Local(random), &gaussian(prior(), Placement::Server, 1.0));
     let recipe = Local::dg_lmc(Schedule::Constant(0.01), weights(), 3, 2.0, Batch::Rows(2));
     check("minibatches", Recipe::Local(recipe), &linear(prior(), Placement::Server, 1.0));
 }
 
-/// One chain that visits the clients: with surrogates that are wrong in scale and place, so that they move the clients' potentials but not their sum. Its own law is not that without them.
+/// One chain that visits the clients: with surrogates that are wrong in scale and place, so that
+/// they move the clients' potentials but not their sum. Its own law is not that without them.
 #[test]
 fn fsgld() {
     let weights = vec![0.5, 0.2, 0.3];
-    let surrogate = |precision: [f64; 2], shift: [f64; 2]| Surrogate { precision: precision.to_vec(), shift: shift.to_vec() };
-    let surrogates = [surrogate([0.8, 0.5], [0.4, -0.6]), surrogate([0.6, 0.9], [-0.9, 0.7]), surrogate([1.0, 0.4], [2.5, 0.8])];
+    let surrogate = |precision: [f64; 2], shift: [f64; 2]| Surrogate {
+        precision: precision.to_vec(),
+        shift: shift.to_vec(),
+    };
+    let surrogates = [
+        surrogate([0.8, 0.5], [0.4, -0.6]),
+        surrogate([0.6, 0.9], [-0.9, 0.7]),
+        surrogate([1.0, 0.4], [2.5, 0.8]),
+    ];
     for (name, target, step, batch) in [
         ("all rows", gaussian(prior(), Placement::Server, 0.8), 0.05, Batch::Full),
         ("minibatches", linear(prior(), Placement::Server, 1.0), 0.004, Batch::Rows(2)),
     ] {
-        let recipe = Recipe::Local(Local::fsgld(Schedule::Constant(step), weights.clone(), 3, batch));
+        let recipe =
+            Recipe::Local(Local::fsgld(Schedule::Constant(step), weights.clone(), 3, batch));
         let conducive = target.conducive(&weights, &surrogates).unwrap();
         check(name, recipe.clone(), &conducive);
         let (without, with) = (recipe.check(target).unwrap(), recipe.check(conducive).unwrap());
-        let z = sample(&recipe, &with, &stationary(&recipe, &with).unwrap().mean, DRAWS).largest_z(&stationary(&recipe, &without).unwrap());
+        let z = sample(&recipe, &with, &stationary(&recipe, &with).unwrap().mean, DRAWS)
+            .largest_z(&stationary(&recipe, &without).unwrap());
         println!("{name}: z = {z:.1} against the law without surrogates");
         assert!(z > 4.9, "{name}: {z:.2}: too few draws to see the surrogates");
     }
 }
 
-/// One coin an iteration decides whether to synchronise and another whether the reference point moves: each has its rate and knows nothing of the other, nor of its
-/// own past. Eight z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
+/// One coin an iteration decides whether to synchronise and another whether the reference point
+/// moves: each has its rate and knows nothing of the other, nor of its own past. Eight z-scores, of
+/// which one exceeds 4.9 by chance once in 100,000 runs or so.
 #[test]
 fn the_coins_of_vr_fald_star_are_independent() {
     let (p, q, iterations) = (0.3, 0.45, 40_000usize);
-    let recipe = Recipe::Local(Local::vr_fald_star(Schedule::Constant(0.1), 3, 1.0, p, q, Batch::Full));
+    let recipe =
+        Recipe::Local(Local::vr_fald_star(Schedule::Constant(0.1), 3, 1.0, p, q, Batch::Full));
     let mut chain = start(&recipe, &gaussian(prior(), Placement::Server, 1.0), &[0.0, 0.0], 3, 0);
     let (mut synchronised, mut referred) = (vec![0.0; iterations], vec![0.0; iterations]);
     while (chain.server.iteration() as usize) < iterations {
@@ -254,13 +350,18 @@ fn the_coins_of_vr_fald_star_are_independent() {
         let sum: f64 = a.iter().zip(b).map(|(a, b)| (a - pa) * (b - pb)).sum();
         sum / (a.len().min(b.len()) as f64 * pa * (1.0 - pa) * pb * (1.0 - pb)).sqrt()
     };
-    let rate = |a: &[f64], p: f64| a.iter().map(|a| a - p).sum::<f64>() / (a.len() as f64 * p * (1.0 - p)).sqrt();
+    let rate = |a: &[f64], p: f64| {
+        a.iter().map(|a| a - p).sum::<f64>() / (a.len() as f64 * p * (1.0 - p)).sqrt()
+    };
     for (what, z) in [
         ("the rate of synchronisation", rate(synchronised, p)),
         ("the rate of the reference point", rate(referred, q)),
         ("both at once", together(synchronised, p, referred, q)),
         ("synchronisation, then the reference point", together(synchronised, p, &referred[1..], q)),
-        ("synchronisation, two later the reference point", together(synchronised, p, &referred[2..], q)),
+        (
+            "synchronisation, two later the reference point",
+            together(synchronised, p, &referred[2..], q),
+        ),
         ("the reference point, then synchronisation", together(referred, q, &synchronised[1..], p)),
         ("synchronisation twice", together(synchronised, p, &synchronised[1..], p)),
         ("the reference point twice", together(referred, q, &referred[1..], q)),
@@ -270,7 +371,8 @@ fn the_coins_of_vr_fald_star_are_independent() {
     }
 }
 
-/// No sampler is exempt: every row of the registry, with its defaults but for a compressor whose law is known, has the law that `exact` says.
+/// No sampler is exempt: every row of the registry, with its defaults but for a compressor whose
+/// law is known, has the law that `exact` says.
 #[test]
 fn every_row_of_the_registry() {
     let target = linear(prior(), Placement::Server, 1.0);
@@ -282,7 +384,8 @@ fn every_row_of_the_registry() {
             Family::Local => 0.015,
         });
         let unbiased = Compressor::rand_k(1);
-        let compressor = if row.feedback == Feedback::ErrorFeedback { unbiased.scaled() } else { unbiased };
+        let compressor =
+            if row.feedback == Feedback::ErrorFeedback { unbiased.scaled() } else { unbiased };
         let settings = Settings {
             batch: has(Axis::Batch).then_some(Batch::Rows(4)),
             refresh_every: Some(5),
@@ -296,7 +399,8 @@ fn every_row_of_the_registry() {
     }
 }
 
-/// Compressed gradients: minibatches, coins with weights 1/p, control variates at the optimum, clients that compress differently.
+/// Compressed gradients: minibatches, coins with weights 1/p, control variates at the optimum,
+/// clients that compress differently.
 #[test]
 fn qlsd() {
     let target = linear(prior(), Placement::Server, 1.0);
@@ -304,15 +408,22 @@ fn qlsd() {
     let step = Schedule::Constant(0.012);
     check("full gradients", f64_wire(Uplink::qlsd(step, Batch::Full, rand_1)), &target);
     let coins = Participation::Bernoulli(vec![0.7, 0.5, 0.9]);
-    let sharp = Uplink { participation: coins.clone(), ..Uplink::qlsd(step, Batch::Rows(3), rand_1) };
+    let sharp =
+        Uplink { participation: coins.clone(), ..Uplink::qlsd(step, Batch::Rows(3), rand_1) };
     check("QLSD# with coins", f64_wire(sharp), &target);
     let optimum = anchor(&target, posterior(&target).unwrap().mean);
-    let star = Uplink { participation: coins, ..Uplink::qlsd_star(step, Batch::Rows(3), optimum, rand_1) };
+    let star =
+        Uplink { participation: coins, ..Uplink::qlsd_star(step, Batch::Rows(3), optimum, rand_1) };
     check("QLSD* with coins", f64_wire(star), &target);
     let two_of_three = Compressor::rand_k(2).at(Precision::F64);
-    check("two of three coordinates", f64_wire(Uplink::qlsd(Schedule::Constant(0.1), Batch::Full, two_of_three)), &three_dimensions());
+    check(
+        "two of three coordinates",
+        f64_wire(Uplink::qlsd(Schedule::Constant(0.1), Batch::Full, two_of_three)),
+        &three_dimensions(),
+    );
     let identity = Compressor::identity(Precision::F64);
-    let mixed = Uplink { up: vec![rand_1, identity, rand_1], ..Uplink::qlsd(step, Batch::Full, rand_1) };
+    let mixed =
+        Uplink { up: vec![rand_1, identity, rand_1], ..Uplink::qlsd(step, Batch::Full, rand_1) };
     check("client by client", f64_wire(mixed), &target);
 }
 
@@ -321,13 +432,20 @@ fn qlsd_plus_plus() {
     let target = linear(prior(), Placement::Server, 1.0);
     let rand_1 = Compressor::rand_k(1).at(Precision::F64);
     let step = Schedule::Constant(0.01);
-    check("memory", f64_wire(Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1)), &target);
+    check(
+        "memory",
+        f64_wire(Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1)),
+        &target,
+    );
     let coins = Participation::Bernoulli(vec![0.8, 0.6, 0.9]);
-    let with_coins =
-        Uplink { participation: coins, ..Uplink::qlsd_plus_plus(Schedule::Constant(0.006), Batch::Rows(4), 3, Some(0.3), rand_1) };
+    let with_coins = Uplink {
+        participation: coins,
+        ..Uplink::qlsd_plus_plus(Schedule::Constant(0.006), Batch::Rows(4), 3, Some(0.3), rand_1)
+    };
     check("memory and coins", f64_wire(with_coins), &target);
     let down = Some(rand_1.scaled());
-    let both = Uplink { down, ..Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1) };
+    let both =
+        Uplink { down, ..Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1) };
     check("compressed both ways", f64_wire(both), &target);
 }
 
@@ -348,7 +466,11 @@ fn marina() {
     let rand_1 = Compressor::rand_k(1).at(Precision::F64);
     for restart in [0.1, 0.6] {
         let recipe = Uplink::marina(Schedule::Constant(0.08), restart, rand_1);
-        check(&format!("restart {restart}"), f64_wire(recipe), &gaussian(prior(), Placement::Server, 0.6));
+        check(
+            &format!("restart {restart}"),
+            f64_wire(recipe),
+            &gaussian(prior(), Placement::Server, 0.6),
+        );
     }
 }
 
@@ -367,24 +489,30 @@ fn compression_error_as_noise() {
     check("exact error", recipe, &target);
 }
 
-/// What a step adds to the drift is standard normal noise, new every round: where compression errors are all the noise, chains that repeat them look like few draws rather
-/// than wrong ones. Seven z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
+/// What a step adds to the drift is standard normal noise, new every round: where compression
+/// errors are all the noise, chains that repeat them look like few draws rather than wrong ones.
+/// Seven z-scores, of which one exceeds 4.9 by chance once in 100,000 runs or so.
 #[test]
 fn compression_error_is_new_noise_every_round() {
     let (step, rounds) = (0.02, 20_000);
     let target = toy(prior(), Placement::Server);
     let optimum = anchor(&target, posterior(&target).unwrap().mean);
-    let recipe = f64_wire(Uplink::qlsd_star_exact_error(Schedule::Constant(step), Batch::Rows(2), optimum));
+    let recipe =
+        f64_wire(Uplink::qlsd_star_exact_error(Schedule::Constant(step), Batch::Rows(2), optimum));
     let draws = start(&recipe, &target, &[0.3, 0.3], 5, 0).draws(rounds + 1);
     let noise: Vec<Vec<f64>> = draws
         .windows(2)
         .map(|pair| {
             let mut drift = anchor(&target, pair[0].clone()).residual;
             target.prior.add_gradient(&pair[0], 1.0, &mut drift);
-            (0..2).map(|j| (pair[1][j] - pair[0][j] + step * drift[j]) / (2.0 * step).sqrt()).collect()
+            (0..2)
+                .map(|j| (pair[1][j] - pair[0][j] + step * drift[j]) / (2.0 * step).sqrt())
+                .collect()
         })
         .collect();
-    let score = |term: &dyn Fn(usize) -> f64, variance: f64| (1..rounds).map(term).sum::<f64>() / (variance * (rounds - 1) as f64).sqrt();
+    let score = |term: &dyn Fn(usize) -> f64, variance: f64| {
+        (1..rounds).map(term).sum::<f64>() / (variance * (rounds - 1) as f64).sqrt()
+    };
     let mut scores = vec![("both coordinates", score(&|k| noise[k][0] * noise[k][1], 1.0))];
     for j in 0..2 {
         scores.push(("mean", score(&|k| noise[k][j], 1.0)));
@@ -404,14 +532,26 @@ fn compressed_parameters() {
     let up = Some((Compressor::rand_k(1).at(Precision::F64), 0.5));
     let wire = |recipe| Recipe::Local(Local { up, precision: Precision::F64, ..recipe });
     check("FALD", wire(Local::fald(Schedule::Constant(0.3), 3, 0.5, 0.3, Batch::Full)), &target);
-    check("VR-FALD*", wire(Local::vr_fald_star(Schedule::Constant(0.3), 3, 0.2, 0.3, 0.3, Batch::Full)), &target);
-    check("FA-LD", wire(Local::fa_ld(Schedule::Constant(0.08), vec![0.5, 0.2, 0.3], 4, 0.6, Batch::Full)), &target);
+    check(
+        "VR-FALD*",
+        wire(Local::vr_fald_star(Schedule::Constant(0.3), 3, 0.2, 0.3, 0.3, Batch::Full)),
+        &target,
+    );
+    check(
+        "FA-LD",
+        wire(Local::fa_ld(Schedule::Constant(0.08), vec![0.5, 0.2, 0.3], 4, 0.6, Batch::Full)),
+        &target,
+    );
 }
 
 /// Two clients in three dimensions, so that two kept coordinates have a product.
 fn three_dimensions() -> Target {
-    let client = |mean: [f64; 3], precision: [f64; 9]| -> std::sync::Arc<dyn consilience_core::model::Potential> {
-        std::sync::Arc::new(consilience_core::model::Gaussian::new(mean.to_vec(), precision.to_vec()).unwrap())
+    let client = |mean: [f64; 3],
+                  precision: [f64; 9]|
+     -> std::sync::Arc<dyn consilience_core::model::Potential> {
+        std::sync::Arc::new(
+            consilience_core::model::Gaussian::new(mean.to_vec(), precision.to_vec()).unwrap(),
+        )
     };
     let clients = vec![
         client([1.0, -2.0, 0.5], [1.0, 0.5, 0.2, 0.5, 0.8, -0.1, 0.2, -0.1, 0.6]),

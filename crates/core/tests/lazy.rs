@@ -1,4 +1,5 @@
-//! Clients that are made when they are first needed give the chain of clients that were there from the start, bit for bit.
+//! Clients that are made when they are first needed give the chain of clients that were there from
+//! the start, bit for bit.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -19,7 +20,12 @@ use consilience_core::target::Placement;
 fn late_clients_change_nothing() {
     let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
     let (step, batch) = (Schedule::Constant(0.01), Batch::Rows(3));
-    let mut fixed = Uplink::qlsd_star(step, batch.clone(), anchor(&target, vec![0.5, -0.5]), Compressor::qsgd(4));
+    let mut fixed = Uplink::qlsd_star(
+        step,
+        batch.clone(),
+        anchor(&target, vec![0.5, -0.5]),
+        Compressor::qsgd(4),
+    );
     fixed.participation = Participation::Fixed(1);
     let mut memory = Uplink::qlsd_plus_plus(step, batch.clone(), 5, Some(0.3), Compressor::qsgd(4));
     memory.participation = Participation::Bernoulli(vec![0.2, 0.3, 0.1]);
@@ -27,7 +33,9 @@ fn late_clients_change_nothing() {
     unlike.up = vec![Compressor::qsgd(2), Compressor::qsgd(8), Compressor::natural()];
     let mut few = Local::fa_ld(step, vec![1.0 / 3.0; 3], 3, 0.0, batch);
     few.average = Average::WithoutReplacement(1);
-    for recipe in [Recipe::Uplink(fixed), Recipe::Uplink(memory), Recipe::Uplink(unlike), Recipe::Local(few)] {
+    for recipe in
+        [Recipe::Uplink(fixed), Recipe::Uplink(memory), Recipe::Uplink(unlike), Recipe::Local(few)]
+    {
         let mut eager = start(&recipe, &target, &[0.1, 0.2], 7, 0);
         let mut lazy = start(&recipe, &target, &[0.1, 0.2], 7, 0);
         let checked = Arc::new(recipe.check(target.clone()).unwrap());
@@ -50,7 +58,9 @@ fn the_devices_of_a_cohort_are_those_of_its_numbers() {
     let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
     let mut chain = start(&recipe, &target, &[0.0; 2], 1, 0);
     chain.draw();
-    let rows: Vec<u64> = devices_of(&[ClientId(0), ClientId(2)], &mut chain.clients).map(|device| device.rows_evaluated()).collect();
+    let rows: Vec<u64> = devices_of(&[ClientId(0), ClientId(2)], &mut chain.clients)
+        .map(|device| device.rows_evaluated())
+        .collect();
     assert_eq!(rows, [5, 14]);
     assert_eq!(devices_of(&[], &mut chain.clients).count(), 0);
 }

@@ -1,4 +1,5 @@
-//! Compare the measures with what ArviZ 0.23.4, numpy and scipy said of the same numbers (see `data/make_arviz_reference.py`).
+//! Compare the measures with what ArviZ 0.23.4, numpy and scipy said of the same numbers (see
+//! `data/make_arviz_reference.py`).
 
 use consilience_core::measure::*;
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ fn numbers(field: &str) -> Vec<f64> {
 fn recorded() -> BTreeMap<&'static str, (Vec<f64>, usize)> {
     let mut cases = BTreeMap::<_, (Vec<f64>, usize)>::new();
     for line in DRAWS.lines() {
-        let [case, chain, draws] = line.split(',').collect::<Vec<_>>().try_into().expect("three fields");
+        let [case, chain, draws] =
+            line.split(',').collect::<Vec<_>>().try_into().expect("three fields");
         let (all, count) = cases.entry(case).or_default();
         assert_eq!(chain.parse(), Ok(*count));
         all.extend(numbers(draws));
@@ -36,7 +38,8 @@ fn draws_are_measured_as_arviz_measures_them() {
     let mut compared = BTreeMap::<&str, usize>::new();
     let mut apart = Vec::new();
     for line in ARVIZ.lines() {
-        let [case, measure, argument, theirs] = line.split(',').collect::<Vec<_>>().try_into().unwrap();
+        let [case, measure, argument, theirs] =
+            line.split(',').collect::<Vec<_>>().try_into().unwrap();
         let (draws, count) = &cases[case];
         let chains = Chains::flat(draws, *count).unwrap();
         let (argument, theirs): (f64, f64) = (argument.parse().unwrap(), theirs.parse().unwrap());
@@ -104,13 +107,22 @@ fn distances_and_quantiles_are_those_of_scipy() {
         let fields: Vec<Vec<f64>> = rest.split(',').map(numbers).collect();
         let theirs = fields.last().unwrap();
         let dimension = fields[0][0] as usize;
-        let gaussians = || (Gaussian::new(&fields[0], &fields[1]).unwrap(), Gaussian::new(&fields[2], &fields[3]).unwrap());
+        let gaussians = || {
+            (
+                Gaussian::new(&fields[0], &fields[1]).unwrap(),
+                Gaussian::new(&fields[2], &fields[3]).unwrap(),
+            )
+        };
         let ours = match function {
             "normal_quantile" => vec![normal_quantile(fields[0][0])],
-            "w2_between_samples" => vec![w2_between_samples(&fields[1], &fields[2], dimension).unwrap()],
+            "w2_between_samples" => {
+                vec![w2_between_samples(&fields[1], &fields[2], dimension).unwrap()]
+            }
             "gaussian_w2" => vec![gaussians().0.w2(&gaussians().1).unwrap()],
             "gaussian_kl" => vec![gaussians().0.kl_to(&gaussians().1).unwrap()],
-            "covariance" => Gaussian::of_draws(&fields[1], dimension).unwrap().covariance().to_vec(),
+            "covariance" => {
+                Gaussian::of_draws(&fields[1], dimension).unwrap().covariance().to_vec()
+            }
             "auc" => vec![auc(&fields[0], &fields[1]).unwrap()],
             other => panic!("unknown function {other}"),
         };

@@ -1,4 +1,5 @@
-//! A model that remembers the last point gives the chain that it would give without, bit for bit, and one that was restored in the middle goes on as if nothing had happened.
+//! A model that remembers the last point gives the chain that it would give without, bit for bit,
+//! and one that was restored in the middle goes on as if nothing had happened.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -24,31 +25,46 @@ fn one_hot(plain: bool) -> Target {
             let mut first = 0;
             let mut level = |(levels, z): (&u32, &f64)| {
                 first += levels;
-                (first - levels + ((z.abs() * f64::from(*levels) * 0.4) as u32).min(levels - 1), 1.0)
+                (
+                    first - levels + ((z.abs() * f64::from(*levels) * 0.4) as u32).min(levels - 1),
+                    1.0,
+                )
             };
             LEVELS.iter().zip(z).map(&mut level).collect()
         };
         let design = Design::sparse(z.chunks_exact(LEVELS.len()).map(row), DIM).unwrap();
-        let response = z.chunks_exact(LEVELS.len()).map(|z| f64::from(u8::from(z[0] + z[3] > 0.4))).collect();
+        let response =
+            z.chunks_exact(LEVELS.len()).map(|z| f64::from(u8::from(z[0] + z[3] > 0.4))).collect();
         let model = Glm::new(design, response, Family::Bernoulli).unwrap();
         assert!(model.memo().is_some());
         if plain { Arc::new(Plain(model)) } else { Arc::new(model) }
     };
-    Target::new((0..3).map(client).collect(), Prior::gaussian(4.0, DIM).unwrap(), Placement::Server, 1.0).unwrap()
+    Target::new(
+        (0..3).map(client).collect(),
+        Prior::gaussian(4.0, DIM).unwrap(),
+        Placement::Server,
+        1.0,
+    )
+    .unwrap()
 }
 
 /// Moves of one coordinate, of some, and of all.
 fn recipes() -> Vec<Recipe> {
     let (step, top) = (Schedule::Constant(1e-3), Compressor::top_k);
-    let recipes =
-        [Uplink::b_elf(step, top(1), top(1)), Uplink::b_elf(step, top(3), top(10)), Uplink::b_elf(step, top(2), top(1)), Uplink::lmc(step)];
+    let recipes = [
+        Uplink::b_elf(step, top(1), top(1)),
+        Uplink::b_elf(step, top(3), top(10)),
+        Uplink::b_elf(step, top(2), top(1)),
+        Uplink::lmc(step),
+    ];
     recipes.into_iter().map(Recipe::Uplink).collect()
 }
 
 #[test]
 fn a_memo_changes_no_draw_and_no_bit_on_the_wire() {
     for recipe in recipes() {
-        let [mut with, mut without] = [false, true].map(|plain| start(&recipe, &one_hot(plain), &[0.2; DIM], 5, 0));
+        let [mut with, mut without] =
+            [false, true].map(|plain| start(&recipe, &one_hot(plain), &[0.2; DIM], 5, 0));
         assert_eq!(with.draws(300), without.draws(300));
         assert_eq!(with.ledger, without.ledger);
     }

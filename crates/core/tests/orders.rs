@@ -13,7 +13,8 @@ use consilience_core::sampler::{Batch, Participation, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 
-/// Three clients with 20, 50 and 100 rows times `size`, whose means lie `apart` from each other, in four dimensions.
+/// Three clients with 20, 50 and 100 rows times `size`, whose means lie `apart` from each other, in
+/// four dimensions.
 fn toy_of(size: usize, apart: f64) -> Target {
     let client = |i: usize| -> Arc<dyn Potential> {
         let rows = [20, 50, 100][i];
@@ -26,7 +27,8 @@ fn toy_of(size: usize, apart: f64) -> Target {
     Target::new((0..3).map(client).collect(), Prior::Flat, Placement::Server, 1.0).unwrap()
 }
 
-/// By how much the sampled second moment about the posterior mean exceeds the posterior's, in units of the posterior's.
+/// By how much the sampled second moment about the posterior mean exceeds the posterior's, in units
+/// of the posterior's.
 fn excess(target: &Target, recipe: Uplink) -> f64 {
     let truth = posterior(target).unwrap();
     let law = stationary(&Recipe::Uplink(recipe), target).unwrap();
@@ -47,17 +49,30 @@ fn excesses(target: &Target, keep: u32) -> [f64; 3] {
     [
         excess(target, Uplink::qlsd(step, batch(), compressor)),
         excess(target, Uplink::qlsd_star(step, batch(), optimum, compressor)),
-        excess(target, Uplink::qlsd_plus_plus(step, batch(), 5, Some(1.0 / (1.0 + omega)), compressor)),
+        excess(
+            target,
+            Uplink::qlsd_plus_plus(step, batch(), 5, Some(1.0 / (1.0 + omega)), compressor),
+        ),
     ]
 }
 
 #[test]
 fn the_bias_of_qlsd_sharp_grows_with_the_data_and_that_of_the_others_does_not() {
-    let found: Vec<[f64; 3]> = [1, 4, 16].into_iter().map(|size| excesses(&toy_of(size, 2.0), 2)).collect();
+    let found: Vec<[f64; 3]> =
+        [1, 4, 16].into_iter().map(|size| excesses(&toy_of(size, 2.0), 2)).collect();
     for (small, large) in found.iter().zip(&found[1..]) {
         let grown = [0, 1, 2].map(|k| large[k] / small[k]);
-        assert!((3.5..4.5).contains(&grown[0]), "four times the rows make QLSD# {} times as biased", grown[0]);
-        assert!((0.9..1.1).contains(&grown[1]) && (0.9..1.1).contains(&grown[2]), "QLSD* {} and QLSD++ {}", grown[1], grown[2]);
+        assert!(
+            (3.5..4.5).contains(&grown[0]),
+            "four times the rows make QLSD# {} times as biased",
+            grown[0]
+        );
+        assert!(
+            (0.9..1.1).contains(&grown[1]) && (0.9..1.1).contains(&grown[2]),
+            "QLSD* {} and QLSD++ {}",
+            grown[1],
+            grown[2]
+        );
     }
     assert!(found[2][0] > 20.0 * found[2][1].max(found[2][2]));
 }
@@ -73,7 +88,8 @@ fn heterogeneity_enters_qlsd_sharp_alone() {
 
 #[test]
 fn omega_and_participation_enter_linearly() {
-    // rand_k(1) of 4 has omega 3, rand_k(2) 1; the rest of the bias (the step's own) is what omega = 0 leaves.
+    // rand_k(1) of 4 has omega 3, rand_k(2) 1; the rest of the bias (the step's own) is what omega
+    // = 0 leaves.
     let target = toy_of(4, 2.0);
     let (none, one, three) = (excesses(&target, 4), excesses(&target, 2), excesses(&target, 1));
     let ratio = (three[1] - none[1]) / (one[1] - none[1]);
@@ -81,7 +97,8 @@ fn omega_and_participation_enter_linearly() {
     let rows: usize = target.clients.iter().map(|c| c.rows()).sum();
     let optimum = anchor(&target, posterior(&target).unwrap().mean);
     let with = |p: f64| {
-        let recipe = Uplink::lsd_star(Schedule::Constant(0.02 / rows as f64), Batch::Full, optimum.clone());
+        let recipe =
+            Uplink::lsd_star(Schedule::Constant(0.02 / rows as f64), Batch::Full, optimum.clone());
         excess(&target, Uplink { participation: Participation::Bernoulli(vec![p; 3]), ..recipe })
     };
     let ratio = (with(0.25) - with(1.0)) / (with(0.5) - with(1.0)); // (1 - p)/p is 3 and 1

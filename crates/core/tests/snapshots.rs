@@ -1,4 +1,5 @@
-//! What is saved and restored goes on as if nothing had happened, bit for bit, for every sampler and survey, between exchanges and in the middle of one.
+//! What is saved and restored goes on as if nothing had happened, bit for bit, for every sampler
+//! and survey, between exchanges and in the middle of one.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -7,12 +8,15 @@ mod common;
 use common::*;
 use consilience_core::model::Prior;
 use consilience_core::protocol::{
-    Answered, Client, Device, Event, Exchange, Ledger, OrderRefusal, Output, Refusal, Server, Statement, exchange,
+    Answered, Client, Device, Event, Exchange, Ledger, OrderRefusal, Output, Refusal, Server,
+    Statement, exchange,
 };
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::exact::posterior;
 use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Settings};
-use consilience_core::sampler::{Average, Batch, Keys, Local, Participation, Recipe, Sampler, Synchronise, Uplink};
+use consilience_core::sampler::{
+    Average, Batch, Keys, Local, Participation, Recipe, Sampler, Synchronise, Uplink,
+};
 use consilience_core::snapshot::{SnapshotError, State, restore, save};
 use consilience_core::step::Schedule;
 use consilience_core::survey::{self, Curvature, Hessian, LocalCurvature, Optimum};
@@ -34,13 +38,17 @@ fn recipes() -> Vec<(String, Recipe)> {
             refresh_every: Some(5),
             refresh_probability: Some(0.3),
             memory_rate: has(Axis::Memory).then_some(0.1),
-            participation: has(Axis::Participation).then(|| Participation::Bernoulli(vec![0.3, 0.5, 0.9])),
+            participation: has(Axis::Participation)
+                .then(|| Participation::Bernoulli(vec![0.3, 0.5, 0.9])),
             synchronise: (row.family == Family::Local).then_some(Synchronise::Randomly(0.3)),
             correlation: has(Axis::Correlation).then_some(0.5),
             ..Settings::default()
         };
         if row.family == Family::Local && has(Axis::Compress) {
-            rich.push(Settings { compress: Some(vec!["qsgd(8)".parse().unwrap()]), ..busy.clone() });
+            rich.push(Settings {
+                compress: Some(vec!["qsgd(8)".parse().unwrap()]),
+                ..busy.clone()
+            });
         }
         if has(Axis::Average) {
             rich.push(Settings { average: Some(Average::WithReplacement(2)), ..busy.clone() });
@@ -51,8 +59,12 @@ fn recipes() -> Vec<(String, Recipe)> {
         }
         rich.push(busy);
         for (k, settings) in rich.into_iter().enumerate() {
-            let optimum = row.needs_optimum.then(|| anchor(&target, posterior(&target).unwrap().mean));
-            recipes.push((format!("{} ({k})", row.name), row.recipe(Schedule::Constant(0.003), &settings, 3, 2, optimum)));
+            let optimum =
+                row.needs_optimum.then(|| anchor(&target, posterior(&target).unwrap().mean));
+            recipes.push((
+                format!("{} ({k})", row.name),
+                row.recipe(Schedule::Constant(0.003), &settings, 3, 2, optimum),
+            ));
         }
     }
     recipes
@@ -71,7 +83,8 @@ fn a_restored_chain_goes_on_as_the_uninterrupted_one() {
             for _ in 0..before {
                 exchange(&mut *whole.server, &mut whole.clients, &mut whole.ledger);
             }
-            let mut resumed = start(&recipe, &target, &[7.0, -7.0], 1, 0); // nothing is left of where it starts
+            // nothing is left of where it starts
+            let mut resumed = start(&recipe, &target, &[7.0, -7.0], 1, 0);
             restore(&mut resumed.server, &save(&mut whole.server)).unwrap();
             restore(&mut resumed.ledger, &save(&mut whole.ledger)).unwrap();
             for (to, from) in resumed.clients.iter_mut().zip(&mut whole.clients) {
@@ -79,12 +92,14 @@ fn a_restored_chain_goes_on_as_the_uninterrupted_one() {
             }
             for after in 0..12 {
                 let at = format!("{name}, {before} exchanges and {after}");
-                let events = [&mut whole, &mut resumed].map(|c| exchange(&mut *c.server, &mut c.clients, &mut c.ledger));
+                let events = [&mut whole, &mut resumed]
+                    .map(|c| exchange(&mut *c.server, &mut c.clients, &mut c.ledger));
                 assert_eq!(events[0], events[1], "{at}");
                 assert_eq!(bits(whole.server.position()), bits(resumed.server.position()), "{at}");
                 assert_eq!(whole.server.iteration(), resumed.server.iteration(), "{at}");
                 assert_eq!(whole.ledger, resumed.ledger, "{at}");
-                let rows = [&whole, &resumed].map(|c| c.clients.iter().map(|c| c.rows_evaluated()).collect::<Vec<_>>());
+                let rows = [&whole, &resumed]
+                    .map(|c| c.clients.iter().map(|c| c.rows_evaluated()).collect::<Vec<_>>());
                 assert_eq!(rows[0], rows[1], "{at}");
             }
         }
@@ -108,13 +123,26 @@ impl<'a> Parties<'a> {
         Parties { recipe, target, keys, server, clients }
     }
 
-    fn server(recipe: &Recipe, target: &Target, keys: Keys, from: [f64; 2]) -> Server<Box<dyn Sampler>> {
+    fn server(
+        recipe: &Recipe,
+        target: &Target,
+        keys: Keys,
+        from: [f64; 2],
+    ) -> Server<Box<dyn Sampler>> {
         let machine = recipe.server(target, &from, keys).unwrap();
-        Server::new(machine, Statement::new([("model", "linear")]), 3, recipe.format(target, keys).unwrap())
+        Server::new(
+            machine,
+            Statement::new([("model", "linear")]),
+            3,
+            recipe.format(target, keys).unwrap(),
+        )
     }
 
     fn client(recipe: &Recipe, target: &Target, keys: Keys, i: u32) -> Client<Box<dyn Device>> {
-        Client::new(recipe.client(target, ClientId(i), keys).unwrap(), recipe.format(target, keys).unwrap())
+        Client::new(
+            recipe.client(target, ClientId(i), keys).unwrap(),
+            recipe.format(target, keys).unwrap(),
+        )
     }
 
     /// Somebody stops and starts again from its snapshot.
@@ -134,7 +162,8 @@ impl<'a> Parties<'a> {
     }
 }
 
-/// Messages come twice and out of order, orders are given again, and after every third step somebody restarts from its snapshot.
+/// Messages come twice and out of order, orders are given again, and after every third step
+/// somebody restarts from its snapshot.
 #[test]
 fn parties_that_restart_at_any_point_sample_the_same_chain() {
     const DRAWS: usize = 60;
@@ -143,12 +172,15 @@ fn parties_that_restart_at_any_point_sample_the_same_chain() {
         let expected = direct.draws(DRAWS);
         let mut dice = Seed::new(2).stream(Purpose::Data, SERVER, 0);
         let mut parties = Parties::new(&recipe);
-        let (mut draws, mut replies, mut ledger) = (Vec::new(), Vec::<(ClientId, Vec<u8>)>::new(), None);
+        let (mut draws, mut replies, mut ledger) =
+            (Vec::new(), Vec::<(ClientId, Vec<u8>)>::new(), None);
         while draws.len() < DRAWS {
             if dice.below(3) == 0 {
                 parties.restart(dice.below(4));
                 let all = parties.clients.iter().enumerate();
-                all.for_each(|(i, c)| parties.server.welcome(ClientId(i as u32), c.answered()).unwrap());
+                all.for_each(|(i, c)| {
+                    parties.server.welcome(ClientId(i as u32), c.answered()).unwrap()
+                });
             }
             match parties.server.poll() {
                 Some(Output::Send { to, bytes }) => {
@@ -170,7 +202,11 @@ fn parties_that_restart_at_any_point_sample_the_same_chain() {
                         let to = parties.server.outstanding().next().unwrap();
                         let order = parties.server.again(to).unwrap();
                         let mut answer = Vec::new();
-                        assert_eq!(parties.clients[to.index()].handle(&order, &mut answer), Ok(Answered::Again), "{name}");
+                        assert_eq!(
+                            parties.clients[to.index()].handle(&order, &mut answer),
+                            Ok(Answered::Again),
+                            "{name}"
+                        );
                         replies.push((to, answer));
                     }
                     let at = dice.below(replies.len() as u32) as usize;
@@ -183,7 +219,11 @@ fn parties_that_restart_at_any_point_sample_the_same_chain() {
                 }
             }
         }
-        assert!(draws == expected, "{name}: the draws differ first at {:?}", draws.iter().zip(&expected).position(|(a, b)| a != b));
+        assert!(
+            draws == expected,
+            "{name}: the draws differ first at {:?}",
+            draws.iter().zip(&expected).position(|(a, b)| a != b)
+        );
         assert_eq!(ledger, Some(direct.ledger), "{name}");
     }
 }
@@ -191,7 +231,8 @@ fn parties_that_restart_at_any_point_sample_the_same_chain() {
 #[test]
 fn a_snapshot_of_something_else_is_refused_and_changes_nothing() {
     let recipes = recipes();
-    let chains: Vec<_> = recipes.iter().map(|(_, recipe)| start(recipe, &target(), &[0.3, 0.3], 1, 0)).collect();
+    let chains: Vec<_> =
+        recipes.iter().map(|(_, recipe)| start(recipe, &target(), &[0.3, 0.3], 1, 0)).collect();
     let toy = toy(Prior::Flat, Placement::Server);
     let uplink = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
     let mut foreign = start(&uplink, &toy, &[0.0, 0.0], 1, 0);
@@ -199,9 +240,18 @@ fn a_snapshot_of_something_else_is_refused_and_changes_nothing() {
         let before = (save(&mut chain.server), save(&mut chain.clients[0]));
         let mut server_bytes = before.0.clone();
         server_bytes.push(0);
-        assert_eq!(restore(&mut chain.server, &server_bytes), Err(SnapshotError::Overlong { surplus: 1 }));
-        assert!(matches!(restore(&mut chain.server, &before.1), Err(SnapshotError::Subject { .. })));
-        assert!(matches!(restore(&mut chain.clients[0], &before.0), Err(SnapshotError::Subject { .. })));
+        assert_eq!(
+            restore(&mut chain.server, &server_bytes),
+            Err(SnapshotError::Overlong { surplus: 1 })
+        );
+        assert!(matches!(
+            restore(&mut chain.server, &before.1),
+            Err(SnapshotError::Subject { .. })
+        ));
+        assert!(matches!(
+            restore(&mut chain.clients[0], &before.0),
+            Err(SnapshotError::Subject { .. })
+        ));
         for cut in [0, 3, 4, 20, before.0.len() / 2, before.0.len() - 1] {
             assert!(restore(&mut chain.server, &before.0[..cut]).is_err());
         }
@@ -217,10 +267,17 @@ fn a_snapshot_of_something_else_is_refused_and_changes_nothing() {
 
 fn three() -> Target {
     use consilience_core::model::Isotropic;
-    Target::new(vec![std::sync::Arc::new(Isotropic::new(normals(1, 9), 3).unwrap())], Prior::Flat, Placement::Server, 1.0).unwrap()
+    Target::new(
+        vec![std::sync::Arc::new(Isotropic::new(normals(1, 9), 3).unwrap())],
+        Prior::Flat,
+        Placement::Server,
+        1.0,
+    )
+    .unwrap()
 }
 
-/// Run a survey whole, and with everything restored into `fresh` after every exchange: the snapshots stay the same to the end.
+/// Run a survey whole, and with everything restored into `fresh` after every exchange: the
+/// snapshots stay the same to the end.
 fn survey_survives<S: Exchange + State>(mut whole: S, fresh: impl Fn() -> S) {
     let target = target();
     let (mut clients, mut ledger) = (survey::Client::all(&target), Ledger::new(3));
@@ -238,7 +295,10 @@ fn survey_survives<S: Exchange + State>(mut whole: S, fresh: impl Fn() -> S) {
         resumed = fresh();
         restore(&mut resumed, &bytes).unwrap();
         let mut others = survey::Client::all(&target);
-        others.iter_mut().zip(&mut their_clients).for_each(|(to, from)| restore(to, &save(from)).unwrap());
+        others
+            .iter_mut()
+            .zip(&mut their_clients)
+            .for_each(|(to, from)| restore(to, &save(from)).unwrap());
         their_clients = others;
     }
     assert_eq!(ledger, their_ledger);
@@ -247,19 +307,29 @@ fn survey_survives<S: Exchange + State>(mut whole: S, fresh: impl Fn() -> S) {
 #[test]
 fn surveys_survive_too() {
     let target = target();
-    survey_survives(Optimum::new(&target, &[0.0, 0.0], 1e-9, 100), || Optimum::new(&target, &[3.0, 1.0], 1e-9, 100));
+    survey_survives(Optimum::new(&target, &[0.0, 0.0], 1e-9, 100), || {
+        Optimum::new(&target, &[3.0, 1.0], 1e-9, 100)
+    });
     let curvature = |point: [f64; 2], seed| Curvature::new(&target, &point, Seed::new(seed));
     survey_survives(curvature([0.1, 0.2], 1), || curvature([5.0, 5.0], 2));
     let (mut one, mut other) = (curvature([0.1, 0.2], 1), curvature([5.0, 5.0], 2));
     restore(&mut other, &save(&mut one)).unwrap();
     assert_eq!(save(&mut other), save(&mut one));
     survey_survives(Hessian::new(&target, &[0.1, 0.2]), || Hessian::new(&target, &[5.0, 5.0]));
-    survey_survives(LocalCurvature::new(&target, &[0.1, 0.2]), || LocalCurvature::new(&target, &[5.0, 5.0]));
+    survey_survives(LocalCurvature::new(&target, &[0.1, 0.2]), || {
+        LocalCurvature::new(&target, &[5.0, 5.0])
+    });
 }
 
 #[test]
 fn a_client_answers_again_in_the_same_bytes_and_nothing_else_twice() {
-    let walk = Recipe::Local(Local::fa_ld(Schedule::Constant(0.003), vec![1.0 / 3.0; 3], 4, 0.5, Batch::Rows(2)));
+    let walk = Recipe::Local(Local::fa_ld(
+        Schedule::Constant(0.003),
+        vec![1.0 / 3.0; 3],
+        4,
+        0.5,
+        Batch::Rows(2),
+    ));
     let mut parties = Parties::new(&walk);
     let mut orders = Vec::new();
     while orders.len() < 3 {
@@ -294,7 +364,10 @@ fn a_client_answers_again_in_the_same_bytes_and_nothing_else_twice() {
     let mut gradient = order.clone();
     (gradient[0], gradient[1]) = (gradient[0] & !7 | 2, 12);
     gradient.remove(2); // the steps
-    assert_eq!(refused(client, &gradient), OrderRefusal::Unfit { task: consilience_core::protocol::Task::Gradient });
+    assert_eq!(
+        refused(client, &gradient),
+        OrderRefusal::Unfit { task: consilience_core::protocol::Task::Gradient }
+    );
     let mut endless = order[..2].to_vec();
     endless[1] = 12;
     endless.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
@@ -312,7 +385,8 @@ fn a_server_refuses_vectors_beyond_its_limit() {
     let mut answer = Vec::new();
     parties.clients[to.index()].handle(&bytes, &mut answer).unwrap();
     let before = save(&mut parties.server);
-    assert!(matches!(parties.server.handle(to, &answer), Err(Refusal::TooLarge { norm, most: 1e-3, .. }) if norm > 1e-3));
+    assert!(matches!(parties.server.handle(to, &answer),
+            Err(Refusal::TooLarge { norm, most: 1e-3, .. }) if norm > 1e-3));
     assert_eq!(save(&mut parties.server), before);
 }
 
@@ -334,9 +408,18 @@ fn whoever_lost_its_last_answers_is_noticed_when_it_comes_back() {
     assert_eq!(parties.server.welcome(from, 3), Ok(()));
     restore(&mut parties.clients[0], &states[2].1).unwrap();
     assert_eq!(parties.clients[0].answered(), 2);
-    assert_eq!(parties.server.welcome(from, 2), Err(Refusal::ClientForgot { from, has: 2, needs: 3 }));
+    assert_eq!(
+        parties.server.welcome(from, 2),
+        Err(Refusal::ClientForgot { from, has: 2, needs: 3 })
+    );
     restore(&mut parties.server, &states[2].0).unwrap(); // its last order may have been answered
-    assert_eq!((parties.server.welcome(from, 2), parties.server.welcome(from, 3)), (Ok(()), Ok(())));
+    assert_eq!(
+        (parties.server.welcome(from, 2), parties.server.welcome(from, 3)),
+        (Ok(()), Ok(()))
+    );
     restore(&mut parties.server, &states[1].0).unwrap();
-    assert_eq!(parties.server.welcome(from, 3), Err(Refusal::ServerForgot { from, has: 3, most: 2 }));
+    assert_eq!(
+        parties.server.welcome(from, 3),
+        Err(Refusal::ServerForgot { from, has: 3, most: 2 })
+    );
 }

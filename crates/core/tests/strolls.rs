@@ -1,4 +1,5 @@
-//! A potential that takes Langevin steps by itself gives the chain that its gradients give, bit for bit.
+//! A potential that takes Langevin steps by itself gives the chain that its gradients give, bit for
+//! bit.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -15,7 +16,9 @@ use consilience_core::target::{Placement, Target};
 fn gaussians(d: usize, stepwise: bool, prior: Prior) -> Target {
     let client = |i: u64| -> Arc<dyn Potential> {
         let z = normals(500 + i, d * d + d);
-        let entry = |k: usize| 0.1 * (z[k] + z[k % d * d + k / d]) + if k.is_multiple_of(d + 1) { 8.0 } else { 0.0 };
+        let entry = |k: usize| {
+            0.1 * (z[k] + z[k % d * d + k / d]) + if k.is_multiple_of(d + 1) { 8.0 } else { 0.0 }
+        };
         let model = Gaussian::new(z[d * d..].to_vec(), (0..d * d).map(entry).collect()).unwrap();
         assert_eq!(model.stroller().is_some(), (8..=24).contains(&d));
         if stepwise { Arc::new(Plain(model)) } else { Arc::new(model) }
@@ -23,9 +26,11 @@ fn gaussians(d: usize, stepwise: bool, prior: Prior) -> Target {
     Target::new((0..3).map(client).collect(), prior, Placement::Server, 1.0).unwrap()
 }
 
-/// Walks with private noise, with everybody's and with both, with control variates that change in the middle of a walk and without, at one step and at shrinking ones, tied and free.
+/// Walks with private noise, with everybody's and with both, with control variates that change in
+/// the middle of a walk and without, at one step and at shrinking ones, tied and free.
 fn recipes() -> Vec<Recipe> {
-    let (constant, shrinking) = (Schedule::Constant(1e-3), Schedule::Decreasing { smoothness: 300.0, convexity: 10.0 });
+    let (constant, shrinking) =
+        (Schedule::Constant(1e-3), Schedule::Decreasing { smoothness: 300.0, convexity: 10.0 });
     let thirds = || vec![0.5, 0.25, 0.25];
     let mut recipes = vec![
         Local::fa_ld(constant, thirds(), 7, 0.0, Batch::Full),
@@ -53,7 +58,9 @@ fn a_stroll_changes_no_draw_and_no_bit_on_the_wire() {
                 let [mut strolling, mut stepwise] = [false, true].map(begin);
                 assert_eq!(strolling.draws(60), stepwise.draws(60), "{d}: {recipe:?}");
                 assert_eq!(strolling.ledger, stepwise.ledger);
-                let rows = |chain: &Chain| chain.clients.iter().map(|client| client.rows_evaluated()).sum::<u64>();
+                let rows = |chain: &Chain| {
+                    chain.clients.iter().map(|client| client.rows_evaluated()).sum::<u64>()
+                };
                 assert_eq!(rows(&strolling), rows(&stepwise));
             }
         }

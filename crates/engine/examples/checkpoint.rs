@@ -1,4 +1,5 @@
-//! Measure what it costs to survive: checkpoints of a run with rounds of about a millisecond, the state of a million parameters, and an answer that is durable before it leaves.
+//! Measure what it costs to survive: checkpoints of a run with rounds of about a millisecond, the
+//! state of a million parameters, and an answer that is durable before it leaves.
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // a program for people, which may panic
 
 use std::sync::{Arc, Mutex};
@@ -34,7 +35,8 @@ impl Pace for Watch {
     fn saved(&self, _: usize) {
         let mut watch = self.began.lock().unwrap();
         let took = watch.0.elapsed();
-        (watch.1, watch.2, watch.3) = (Instant::now() + Duration::from_secs(5).max(took * 100), watch.2 + took, watch.3 + 1);
+        (watch.1, watch.2, watch.3) =
+            (Instant::now() + Duration::from_secs(5).max(took * 100), watch.2 + took, watch.3 + 1);
     }
 }
 
@@ -48,16 +50,29 @@ fn main() {
 }
 
 fn a_run(dir: &std::path::Path) {
-    let row = |k: usize| format!("[{}, {}, {}]", (k % 17) as f64 / 8.0 - 1.0, (k % 29) as f64 / 14.0 - 1.0, k % 2);
+    let row = |k: usize| {
+        format!("[{}, {}, {}]", (k % 17) as f64 / 8.0 - 1.0, (k % 29) as f64 / 14.0 - 1.0, k % 2)
+    };
     let rows: Vec<String> = (0..20_000).map(row).collect();
     let client = format!("[[client]]\nrows = [{}]\n", rows.join(", "));
     let text = format!(
-        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n{client}{client}[sampler]\nname = \"lmc\"\nstep = 1e-5\n[run]\nchains = 1\nthreads = 1\niterations = 20000\n"
+        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n\
+         {client}{client}[sampler]\nname = \"lmc\"\nstep = 1e-5\n[run]\nchains = 1\nthreads = 1\n\
+         iterations = 20000\n"
     );
-    let config = Config::parse(Source { file: "example".into(), folder: ".".into(), text }).unwrap();
+    let config =
+        Config::parse(Source { file: "example".into(), folder: ".".into(), text }).unwrap();
     let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
-    let watch = Watch { began: Mutex::new((Instant::now(), Instant::now() + Duration::from_secs(5), Duration::ZERO, 0)) };
-    let checkpoint = Checkpoint::begin(dir, &config, &fingerprint(&plan, &plan.length, 1), &watch).unwrap();
+    let watch = Watch {
+        began: Mutex::new((
+            Instant::now(),
+            Instant::now() + Duration::from_secs(5),
+            Duration::ZERO,
+            0,
+        )),
+    };
+    let checkpoint =
+        Checkpoint::begin(dir, &config, &fingerprint(&plan, &plan.length, 1), &watch).unwrap();
     let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };
     let started = Instant::now();
     sample_kept(&plan, &plan.length, 1, sinks, &Progress::default(), Some(&checkpoint)).unwrap();
@@ -71,12 +86,14 @@ fn a_run(dir: &std::path::Path) {
 }
 
 fn target(dim: usize) -> Target {
-    let client = || -> Arc<dyn Potential> { Arc::new(Isotropic::new(vec![0.5; dim], dim).unwrap()) };
+    let client =
+        || -> Arc<dyn Potential> { Arc::new(Isotropic::new(vec![0.5; dim], dim).unwrap()) };
     Target::new(vec![client(), client(), client()], Prior::Flat, Placement::Server, 1.0).unwrap()
 }
 
 fn a_million(dir: &std::path::Path) {
-    let recipe = Recipe::Uplink(Uplink::lsd_plus_plus(Schedule::Constant(0.01), Batch::Full, 10, Some(0.5)));
+    let recipe =
+        Recipe::Uplink(Uplink::lsd_plus_plus(Schedule::Constant(0.01), Batch::Full, 10, Some(0.5)));
     let target = recipe.check(target(1_000_000)).unwrap();
     let keys = Keys::simulation(Seed::new(1), 0);
     let server = || recipe.server(&target, &vec![0.0; 1_000_000], keys).unwrap();
@@ -85,7 +102,11 @@ fn a_million(dir: &std::path::Path) {
     let mut disk = Folder::open(dir).unwrap();
     let started = Instant::now();
     let mut bytes = 0;
-    for (name, state) in [("server", save(&mut parties.0)), ("client-0", save(&mut parties.1)), ("client-1", save(&mut parties.2))] {
+    for (name, state) in [
+        ("server", save(&mut parties.0)),
+        ("client-0", save(&mut parties.1)),
+        ("client-1", save(&mut parties.2)),
+    ] {
         bytes += state.len();
         Snapshots::new(name).save(&mut disk, 1, &state).unwrap();
     }
@@ -97,7 +118,11 @@ fn a_million(dir: &std::path::Path) {
     restore(&mut fresh.1, &load("client-0")).unwrap();
     restore(&mut fresh.2, &load("client-1")).unwrap();
     let back = started.elapsed();
-    println!("a million parameters, a server and two clients, {:.0} MB: saved in {saved:.2?}, back in {back:.2?}", bytes as f64 / 1e6);
+    println!(
+        "a million parameters, a server and two clients, {:.0} MB: saved in {saved:.2?}, back in \
+         {back:.2?}",
+        bytes as f64 / 1e6
+    );
 }
 
 fn an_answer(dir: &std::path::Path) {
@@ -106,10 +131,17 @@ fn an_answer(dir: &std::path::Path) {
     let target = recipe.check(target(100)).unwrap();
     let keys = Keys::simulation(Seed::new(1), 0);
     let format = || recipe.format(&target, keys).unwrap();
-    let mut server = Server::new(recipe.server(&target, &[0.0; 100], keys).unwrap(), Statement::new([("a", "b")]), 3, format());
+    let mut server = Server::new(
+        recipe.server(&target, &[0.0; 100], keys).unwrap(),
+        Statement::new([("a", "b")]),
+        3,
+        format(),
+    );
     let client = |i| Client::new(recipe.client(&target, ClientId(i), keys).unwrap(), format());
-    let (mut durable, _) = DurableClient::open(Folder::open(&dir.join("synced")).unwrap(), client(0)).unwrap();
-    let relaxed = DurableClient::open(Folder::open(&dir.join("relaxed")).unwrap(), client(1)).unwrap().0;
+    let (mut durable, _) =
+        DurableClient::open(Folder::open(&dir.join("synced")).unwrap(), client(0)).unwrap();
+    let relaxed =
+        DurableClient::open(Folder::open(&dir.join("relaxed")).unwrap(), client(1)).unwrap().0;
     let mut relaxed = relaxed.without_sync();
     let mut plain: Client<Box<dyn Device>> = client(2);
     let mut took = [Duration::ZERO; 3];
@@ -130,5 +162,8 @@ fn an_answer(dir: &std::path::Path) {
         }
     }
     let [synced, relaxed, plain] = took.map(|t| t / ROUNDS);
-    println!("an answer of 100 parameters: {synced:.1?} on disk, {relaxed:.1?} with the operating system, {plain:.1?} nowhere");
+    println!(
+        "an answer of 100 parameters: {synced:.1?} on disk, {relaxed:.1?} with the operating \
+         system, {plain:.1?} nowhere"
+    );
 }

@@ -1,4 +1,5 @@
-//! Let long chains run in bad weather: `--rounds N` under a network that loses, doubles, reorders and cuts off; `--cuts N` power cuts on top of it; `--seed S` to see one again.
+//! Let long chains run in bad weather: `--rounds N` under a network that loses, doubles, reorders
+//! and cuts off; `--cuts N` power cuts on top of it; `--seed S` to see one again.
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // a program for people, which may panic
 
 use std::sync::Arc;
@@ -12,11 +13,25 @@ use consilience_engine::world::{Setup, Until, Weather, run};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let value = |name: &str| arguments.iter().position(|a| a == name).and_then(|at| arguments.get(at + 1)?.parse::<u64>().ok());
+    let value = |name: &str| {
+        arguments
+            .iter()
+            .position(|a| a == name)
+            .and_then(|at| arguments.get(at + 1)?.parse::<u64>().ok())
+    };
     let seed = value("--seed").unwrap_or(1);
     let step = Schedule::Constant(0.003);
     let recipes = [
-        ("qlsd++", Recipe::Uplink(Uplink::qlsd_plus_plus(step, Batch::Rows(2), 5, Some(0.1), Compressor::qsgd(4)))),
+        (
+            "qlsd++",
+            Recipe::Uplink(Uplink::qlsd_plus_plus(
+                step,
+                Batch::Rows(2),
+                5,
+                Some(0.1),
+                Compressor::qsgd(4),
+            )),
+        ),
         ("b-elf", Recipe::Uplink(Uplink::b_elf(step, Compressor::top_k(1), Compressor::top_k(1)))),
         ("vr-fald*", Recipe::Local(Local::vr_fald_star(step, 3, 0.5, 0.3, 0.3, Batch::Rows(2)))),
     ];
@@ -26,7 +41,10 @@ fn main() {
         if let Some(rounds) = value("--rounds") {
             // Only the first chain is as long as asked for.
             let rounds = if name == "qlsd++" { rounds } else { rounds / 10 };
-            println!("{name}, {rounds} draws: {:?}", run(&setup, Weather::ROUGH, seed, Until::Draws(rounds)).unwrap());
+            println!(
+                "{name}, {rounds} draws: {:?}",
+                run(&setup, Weather::ROUGH, seed, Until::Draws(rounds)).unwrap()
+            );
         }
         if let Some(cuts) = value("--cuts") {
             println!(
@@ -40,8 +58,15 @@ fn main() {
 
 fn target() -> Target {
     let client = |i: usize| -> Arc<dyn Potential> {
-        let cells = (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
+        let cells =
+            (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
         Arc::new(Isotropic::new(cells, 2).unwrap())
     };
-    Target::new((0..3).map(client).collect(), Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0).unwrap()
+    Target::new(
+        (0..3).map(client).collect(),
+        Prior::gaussian(2.0, 2).unwrap(),
+        Placement::Server,
+        1.0,
+    )
+    .unwrap()
 }

@@ -1,4 +1,5 @@
-//! Keep a running simulation so that it can be stopped, killed, copied and continued: snapshots of its chains, and the draws so far.
+//! Keep a running simulation so that it can be stopped, killed, copied and continued: snapshots of
+//! its chains, and the draws so far.
 //!
 //! | in `DIR/checkpoint/` | |
 //! |---|---|
@@ -7,7 +8,8 @@
 //! | `chain-N.draws`, `chain-N.notes` | the draws so far, and what stands beside them |
 //! | `chain-N.state.K` | the chain after `K` exchanges, the last two such snapshots |
 //!
-//! Whatever is damaged or missing here costs time and nothing else: a chain goes back to the newest snapshot that is whole, or to its start, and is sampled again from there, to the same bits.
+//! Whatever is damaged or missing here costs time and nothing else: a chain goes back to the newest
+//! snapshot that is whole, or to its start, and is sampled again from there, to the same bits.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -50,7 +52,8 @@ pub enum CheckpointError {
     },
     /// It is of something else.
     #[error(
-        "{} was begun with another target, sampler or start: the data, the config or the program has changed since. Give it back what it had, or run the config into another folder",
+        "{} was begun with another target, sampler or start: the data, the config or the program \
+         has changed since. Give it back what it had, or run the config into another folder",
         path.display()
     )]
     Changed {
@@ -89,22 +92,33 @@ pub fn config_of(dir: &Path) -> Result<Source, CheckpointError> {
         return Err(CheckpointError::Nothing { path: dir.to_path_buf() });
     }
     let file = dir.join(FOLDER).join(CONFIG);
-    let text = std::fs::read_to_string(&file).map_err(|error| CheckpointError::Io { path: file.clone(), error })?;
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| CheckpointError::Io { path: file.clone(), error })?;
     Ok(Source { file: file.display().to_string(), folder: ".".into(), text })
 }
 
 /// What makes a run this run and no other: every number that chains start from.
 pub fn fingerprint(plan: &Plan, run: &Length, seed: u64) -> String {
     let mut hash = Sha256::new();
-    hash.update(format!("{seed} {} {} {} {}\n{:?}\n", run.chains, run.iterations, run.burn_in, run.thin, plan.recipe));
+    hash.update(format!(
+        "{seed} {} {} {} {}\n{:?}\n",
+        run.chains, run.iterations, run.burn_in, run.thin, plan.recipe
+    ));
     let mut point = |x: &[f64]| x.iter().for_each(|x| hash.update(x.to_le_bytes()));
     point(&plan.start);
     point(&[plan.dispersion, plan.target.temperature]);
-    // Of a model that is called, the sizes alone: not every one gives the same bits in another process.
+    // Of a model that is called, the sizes alone: not every one gives the same bits in another
+    // process.
     let mut gradient = vec![0.0; plan.target.dim()];
     for client in &plan.target.clients {
         gradient.fill(0.0);
-        client.add_gradient(&plan.start, consilience_core::model::Rows::All, 1.0, &mut gradient, &mut vec![0.0; client.scratch()]);
+        client.add_gradient(
+            &plan.start,
+            consilience_core::model::Rows::All,
+            1.0,
+            &mut gradient,
+            &mut vec![0.0; client.scratch()],
+        );
         point(&gradient);
         point(&[client.rows() as f64]);
     }
@@ -115,23 +129,36 @@ pub fn fingerprint(plan: &Plan, run: &Length, seed: u64) -> String {
 
 impl<'a> Checkpoint<'a> {
     /// Begin one in a run directory that is to be.
-    pub fn begin(dir: &Path, config: &Config, fingerprint: &str, pace: &'a dyn Pace) -> Result<Self, CheckpointError> {
+    pub fn begin(
+        dir: &Path,
+        config: &Config,
+        fingerprint: &str,
+        pace: &'a dyn Pace,
+    ) -> Result<Self, CheckpointError> {
         let checkpoint = Self::at(dir, pace)?;
         let mut disk = checkpoint.disk();
         for (name, text) in [(CONFIG, config.pinned()), (PLAN, fingerprint.to_owned())] {
-            disk.replace(name, text.as_bytes()).map_err(|error| StoreError::Io { file: name.into(), error })?;
+            disk.replace(name, text.as_bytes())
+                .map_err(|error| StoreError::Io { file: name.into(), error })?;
         }
         drop(disk);
         Ok(checkpoint)
     }
 
     /// Take up the one that is there.
-    pub fn resume(dir: &Path, fingerprint: &str, pace: &'a dyn Pace) -> Result<Self, CheckpointError> {
+    pub fn resume(
+        dir: &Path,
+        fingerprint: &str,
+        pace: &'a dyn Pace,
+    ) -> Result<Self, CheckpointError> {
         if !is_unfinished(dir) {
             return Err(CheckpointError::Nothing { path: dir.to_path_buf() });
         }
         let checkpoint = Self::at(dir, pace)?;
-        let found = checkpoint.disk().read(PLAN).map_err(|error| StoreError::Io { file: PLAN.into(), error })?;
+        let found = checkpoint
+            .disk()
+            .read(PLAN)
+            .map_err(|error| StoreError::Io { file: PLAN.into(), error })?;
         if found.is_none_or(|found| found != fingerprint.as_bytes()) {
             return Err(CheckpointError::Changed { path: dir.to_path_buf() });
         }
@@ -140,7 +167,8 @@ impl<'a> Checkpoint<'a> {
 
     fn at(dir: &Path, pace: &'a dyn Pace) -> Result<Self, CheckpointError> {
         let path = dir.join(FOLDER);
-        let disk = Folder::open(&path).map_err(|error| CheckpointError::Io { path: path.clone(), error })?;
+        let disk = Folder::open(&path)
+            .map_err(|error| CheckpointError::Io { path: path.clone(), error })?;
         Ok(Checkpoint { path, disk: Mutex::new(disk), pace, warnings: Mutex::new(Vec::new()) })
     }
 
@@ -170,7 +198,8 @@ impl<'a> Checkpoint<'a> {
         Ok(())
     }
 
-    /// Bring a fresh chain to its newest snapshot whose draws are all there; to its start if there is none.
+    /// Bring a fresh chain to its newest snapshot whose draws are all there; to its start if there
+    /// is none.
     pub(crate) fn restore(&self, chain: usize, state: &mut Running) -> Result<(), StoreError> {
         let snapshots = snapshots(chain);
         let fresh = save(state);
@@ -185,7 +214,8 @@ impl<'a> Checkpoint<'a> {
             match usable {
                 Ok(()) => return Ok(()),
                 Err(why) => {
-                    let warning = format!("chain {chain} is sampled again from an earlier point: {why}");
+                    let warning =
+                        format!("chain {chain} is sampled again from an earlier point: {why}");
                     self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
                 }
             }
@@ -199,7 +229,8 @@ impl<'a> Checkpoint<'a> {
         let path = self.path.join(format!("chain-{}.{}", part.chain, part.kind));
         let problem = |what: String| format!("{}: {what}", path.display());
         let read = |hash: &mut crc32fast::Hasher| -> std::io::Result<u64> {
-            let mut reader = BufReader::with_capacity(1 << 20, File::open(&path)?.take(part.length));
+            let mut reader =
+                BufReader::with_capacity(1 << 20, File::open(&path)?.take(part.length));
             let (mut buffer, mut all) = (vec![0; 1 << 16], 0);
             loop {
                 let n = reader.read(&mut buffer)?;
@@ -211,11 +242,19 @@ impl<'a> Checkpoint<'a> {
             }
         };
         let mut hash = crc32fast::Hasher::new();
-        let found = if part.length == 0 { 0 } else { read(&mut hash).map_err(|e| problem(e.to_string()))? };
+        let found = if part.length == 0 {
+            0
+        } else {
+            read(&mut hash).map_err(|e| problem(e.to_string()))?
+        };
         if found < part.length {
             return Err(problem(format!("{found} of {} bytes are there", part.length)));
         }
-        if hash.finalize() != part.checksum { Err(problem("its contents are not what was written".into())) } else { Ok(()) }
+        if hash.finalize() != part.checksum {
+            Err(problem("its contents are not what was written".into()))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -274,7 +313,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(chain: usize, server: Box<dyn Sampler>, clients: Vec<Box<dyn Device>>) -> Self {
+    pub(crate) fn new(
+        chain: usize,
+        server: Box<dyn Sampler>,
+        clients: Vec<Box<dyn Device>>,
+    ) -> Self {
         let ledger = Ledger::new(clients.len());
         let (draws_file, notes_file) = (Part::new(chain, "draws"), Part::new(chain, "notes"));
         Running { server, clients, ledger, exchanges: 0, draws: 0, kept: 0, draws_file, notes_file }

@@ -20,8 +20,14 @@ pub(crate) struct Dependence {
 /// Which of the first `names` columns earlier ones determine, by a Cholesky factorisation that
 /// passes over them. `hessian` is that of the posterior at 0, `d` by
 /// `d`: what the prior adds is taken out.
-pub(crate) fn dependences(hessian: &[f64], d: usize, prior: &Prior, names: usize) -> Vec<Dependence> {
-    let precision = |k: usize| if let Prior::Gaussian(precisions) = prior { precisions[k] } else { 0.0 };
+pub(crate) fn dependences(
+    hessian: &[f64],
+    d: usize,
+    prior: &Prior,
+    names: usize,
+) -> Vec<Dependence> {
+    let precision =
+        |k: usize| if let Prior::Gaussian(precisions) = prior { precisions[k] } else { 0.0 };
     let entry = |i: usize, j: usize| hessian[i * d + j] - if i == j { precision(i) } else { 0.0 };
     let mut kept: Vec<usize> = Vec::new();
     let mut factor: Vec<Vec<f64>> = Vec::new();
@@ -52,8 +58,15 @@ pub(crate) fn dependences(hessian: &[f64], d: usize, prior: &Prior, names: usize
             let weight = weights[k];
             weights[..k].iter_mut().zip(&factor[k]).for_each(|(w, f)| *w -= weight * f);
         }
-        let counts = |(other, weight): (&usize, &f64)| weight * weight * entry(*other, *other) > 1e-8 * whole;
-        let on = kept.iter().zip(&weights).filter(|pair| counts(*pair)).map(|(other, _)| *other).collect();
+        let counts = |(other, weight): (&usize, &f64)| {
+            weight * weight * entry(*other, *other) > 1e-8 * whole
+        };
+        let on = kept
+            .iter()
+            .zip(&weights)
+            .filter(|pair| counts(*pair))
+            .map(|(other, _)| *other)
+            .collect();
         found.push(Dependence { column, on });
     }
     found
@@ -62,8 +75,13 @@ pub(crate) fn dependences(hessian: &[f64], d: usize, prior: &Prior, names: usize
 /// What was found, in words.
 pub(crate) fn describe(found: &[Dependence], names: &[String]) -> String {
     let listed = |columns: &[usize]| {
-        let named: Vec<String> = columns.iter().take(6).map(|k| format!("`{}`", names[*k])).collect();
-        let more = if columns.len() > 6 { format!(" and {} more", columns.len() - 6) } else { String::new() };
+        let named: Vec<String> =
+            columns.iter().take(6).map(|k| format!("`{}`", names[*k])).collect();
+        let more = if columns.len() > 6 {
+            format!(" and {} more", columns.len() - 6)
+        } else {
+            String::new()
+        };
         named.join(", ") + &more
     };
     let one = |dependence: &Dependence| match dependence.on.as_slice() {
@@ -93,7 +111,11 @@ mod tests {
 
     fn says(rows: &[&[f64]], precision: f64, names: &[&str]) -> String {
         let (gram, d) = gram(rows, precision);
-        let prior = if precision > 0.0 { Prior::gaussian(1.0 / precision, d).unwrap() } else { Prior::Flat };
+        let prior = if precision > 0.0 {
+            Prior::gaussian(1.0 / precision, d).unwrap()
+        } else {
+            Prior::Flat
+        };
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         describe(&dependences(&gram, d, &prior, d), &names)
     }
@@ -102,22 +124,30 @@ mod tests {
     fn dependent_columns_are_named_with_those_that_determine_them() {
         // kg, a column of its own, pounds, and the sum of the first two.
         let x = [[70.1, 0.3], [55.2, -1.0], [81.7, 0.4], [64.4, 2.2], [90.3, -0.7]];
-        let rows: Vec<Vec<f64>> = x.iter().map(|[a, b]| vec![1.0, *a, *b, a * 2.204_62, a + b, 0.0]).collect();
+        let rows: Vec<Vec<f64>> =
+            x.iter().map(|[a, b]| vec![1.0, *a, *b, a * 2.204_62, a + b, 0.0]).collect();
         let rows: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
         let names = ["intercept", "kg", "b", "pounds", "sum", "nothing"];
         for precision in [0.0, 0.16, 100.0] {
-            let expected = "`pounds` is determined by `kg`; `sum` is determined by `kg`, `b`; `nothing` is 0 in every row";
+            let expected = "`pounds` is determined by `kg`; `sum` is determined by `kg`, `b`; \
+                `nothing` is 0 in every row";
             assert_eq!(says(&rows, precision, &names), expected, "{precision}");
         }
         assert_eq!(
-            says(&[&[1.0, 1.0, 0.0], &[1.0, 0.0, 1.0], &[1.0, 0.0, 1.0]], 0.0, &["intercept", "f", "m"]),
+            says(
+                &[&[1.0, 1.0, 0.0], &[1.0, 0.0, 1.0], &[1.0, 0.0, 1.0]],
+                0.0,
+                &["intercept", "f", "m"]
+            ),
             "`m` is determined by `intercept`, `f`"
         );
     }
 
     #[test]
     fn columns_that_are_merely_alike_are_not() {
-        let rows: Vec<Vec<f64>> = (0..50).map(|k| vec![1.0, f64::from(k), f64::from(k) + 1e-2 * f64::from(k % 7)]).collect();
+        let rows: Vec<Vec<f64>> = (0..50)
+            .map(|k| vec![1.0, f64::from(k), f64::from(k) + 1e-2 * f64::from(k % 7)])
+            .collect();
         let rows: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
         for precision in [0.0, 0.16, 1e6] {
             assert_eq!(says(&rows, precision, &["intercept", "a", "b"]), "", "{precision}");

@@ -15,7 +15,12 @@ pub struct Lost(pub String);
 /// Whoever carries messages. What a plan finds out does not depend on who it is.
 pub trait Conductor {
     /// Carry a survey of the target to its end, and count what was sent.
-    fn survey(&mut self, target: &Target, survey: &mut dyn Exchange, ledger: &mut Ledger) -> Result<(), Lost>;
+    fn survey(
+        &mut self,
+        target: &Target,
+        survey: &mut dyn Exchange,
+        ledger: &mut Ledger,
+    ) -> Result<(), Lost>;
 
     /// Tell every client the coordinates of all that follows, and its share of the prior there.
     fn move_to(&mut self, coordinates: &Coordinates, shares: &[f64]) -> Result<(), Lost>;
@@ -26,7 +31,12 @@ pub trait Conductor {
 pub struct Here;
 
 impl Conductor for Here {
-    fn survey(&mut self, target: &Target, survey: &mut dyn Exchange, ledger: &mut Ledger) -> Result<(), Lost> {
+    fn survey(
+        &mut self,
+        target: &Target,
+        survey: &mut dyn Exchange,
+        ledger: &mut Ledger,
+    ) -> Result<(), Lost> {
         let mut clients = Client::all(target);
         let Some(joint) = &target.joint else {
             while exchange(survey, &mut clients, ledger) == Event::Nothing {}
@@ -34,7 +44,11 @@ impl Conductor for Here {
         };
         let joint = ByGradients(&**joint);
         let mut carrier = Jointly::new(&joint);
-        while carrier.exchange(survey, &mut clients, ledger).map_err(|error| Lost(error.to_string()))? == Event::Nothing {}
+        while carrier
+            .exchange(survey, &mut clients, ledger)
+            .map_err(|error| Lost(error.to_string()))?
+            == Event::Nothing
+        {}
         Ok(())
     }
 

@@ -48,7 +48,10 @@ impl Draws {
 
     /// One parameter's draws, chain by chain.
     pub fn parameter(&self, k: usize) -> Vec<Vec<f64>> {
-        self.chains.iter().map(|chain| chain.iter().skip(k).step_by(self.dim).copied().collect()).collect()
+        self.chains
+            .iter()
+            .map(|chain| chain.iter().skip(k).step_by(self.dim).copied().collect())
+            .collect()
     }
 
     /// All draws, chain after chain, row by row.
@@ -56,8 +59,9 @@ impl Draws {
         self.chains.iter().flat_map(|chain| chain.chunks_exact(self.dim))
     }
 
-    /// The draws' fingerprint, in 64 hexadecimal digits: SHA-256 of all numbers as little-endian bytes, chain after chain, draw after draw. Two runs with the same
-    /// fingerprint have the same chains, bit for bit. In Python: `hashlib.sha256(draws.tobytes()).hexdigest()`.
+    /// The draws' fingerprint, in 64 hexadecimal digits: SHA-256 of all numbers as little-endian
+    /// bytes, chain after chain, draw after draw. Two runs with the same fingerprint have the same
+    /// chains, bit for bit. In Python: `hashlib.sha256(draws.tobytes()).hexdigest()`.
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for number in self.chains.iter().flatten() {
@@ -87,7 +91,8 @@ impl Draws {
         mean
     }
 
-    /// The covariance of all draws about their mean (divided by one less than their number), row-major.
+    /// The covariance of all draws about their mean (divided by one less than their number),
+    /// row-major.
     pub fn covariance(&self) -> Vec<f64> {
         let (d, mean) = (self.dim, self.mean());
         let n = self.rows().count() as f64;
@@ -176,9 +181,10 @@ impl DrawSink {
                 let all = draw.iter().try_for_each(|x| writer.write_all(&x.to_le_bytes()));
                 all.map_err(|error| RunError::Write { file: path.display().to_string(), error })
             }
-            DrawSink::Kept { folder, .. } => {
-                Err(RunError::Write { file: folder.display().to_string(), error: std::io::ErrorKind::InvalidInput.into() })
-            }
+            DrawSink::Kept { folder, .. } => Err(RunError::Write {
+                file: folder.display().to_string(),
+                error: std::io::ErrorKind::InvalidInput.into(),
+            }),
         }
     }
 
@@ -195,7 +201,8 @@ impl DrawSink {
     pub(crate) fn go_on(&mut self, part: &Part) -> Result<(), RunError> {
         if let DrawSink::Kept { folder, open, .. } = self {
             let path = part.path(folder);
-            let file = open_at(&path, part.length).map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+            let file = open_at(&path, part.length)
+                .map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
             *open = Some((path, BufWriter::new(file)));
         }
         Ok(())
@@ -203,10 +210,14 @@ impl DrawSink {
 
     /// Keep a draw, and count it as part of a checkpoint.
     pub(crate) fn keep(&mut self, draw: &[f64], part: &mut Part) -> Result<(), RunError> {
-        let DrawSink::Kept { open: Some((path, writer)), .. } = self else { return self.push(draw) };
+        let DrawSink::Kept { open: Some((path, writer)), .. } = self else {
+            return self.push(draw);
+        };
         let bytes: Vec<u8> = draw.iter().flat_map(|x| x.to_le_bytes()).collect();
         part.add(&bytes);
-        writer.write_all(&bytes).map_err(|error| RunError::Write { file: path.display().to_string(), error })
+        writer
+            .write_all(&bytes)
+            .map_err(|error| RunError::Write { file: path.display().to_string(), error })
     }
 
     /// Make durable what was kept.
@@ -230,21 +241,33 @@ impl Sinks {
     pub fn open(&self, chains: usize, _dim: usize) -> Result<Vec<DrawSink>, RunError> {
         match self {
             Sinks::Memory => Ok((0..chains).map(|_| DrawSink::Memory(Vec::new())).collect()),
-            Sinks::Kept { folder, file } => {
-                Ok((0..chains).map(|_| DrawSink::Kept { folder: folder.clone(), open: None, held: file.is_none() }).collect())
-            }
+            Sinks::Kept { folder, file } => Ok((0..chains)
+                .map(|_| DrawSink::Kept {
+                    folder: folder.clone(),
+                    open: None,
+                    held: file.is_none(),
+                })
+                .collect()),
             Sinks::File { path, .. } => (1..=chains)
                 .map(|chain| {
                     let path = part(path, chain);
-                    let file = File::create(&path).map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+                    let file = File::create(&path).map_err(|error| RunError::Write {
+                        file: path.display().to_string(),
+                        error,
+                    })?;
                     Ok(DrawSink::Part { path, writer: BufWriter::new(file) })
                 })
                 .collect(),
         }
     }
 
-    /// Put the chains together, in memory or as one file. Draws on disk are given back too, unless they are too many to hold: then only their number is.
-    pub fn close(&self, sinks: Vec<DrawSink>, dim: usize) -> Result<(Draws, Option<Streamed>), RunError> {
+    /// Put the chains together, in memory or as one file. Draws on disk are given back too, unless
+    /// they are too many to hold: then only their number is.
+    pub fn close(
+        &self,
+        sinks: Vec<DrawSink>,
+        dim: usize,
+    ) -> Result<(Draws, Option<Streamed>), RunError> {
         let at = |file: &Path| {
             let file = file.display().to_string();
             move |error| RunError::Write { file: file.clone(), error }
@@ -254,7 +277,8 @@ impl Sinks {
         for sink in sinks {
             match sink {
                 DrawSink::Memory(all) => memory.push(all),
-                DrawSink::Part { path, mut writer } | DrawSink::Kept { open: Some((path, mut writer)), .. } => {
+                DrawSink::Part { path, mut writer }
+                | DrawSink::Kept { open: Some((path, mut writer)), .. } => {
                     writer.flush().map_err(at(&path))?;
                     parts.push(path);
                 }
@@ -263,14 +287,18 @@ impl Sinks {
         }
         let (path, parameters, hold) = match self {
             Sinks::Memory => return Ok((Draws::from_chains(memory, dim), None)),
-            Sinks::Kept { folder, file: None } => return Ok((read_back(&parts, dim).map_err(at(folder))?, None)),
+            Sinks::Kept { folder, file: None } => {
+                return Ok((read_back(&parts, dim).map_err(at(folder))?, None));
+            }
             Sinks::Kept { file: Some((path, parameters)), .. } => (path, parameters, MOST_HELD),
             Sinks::File { path, parameters, hold } => (path, parameters, *hold),
         };
         let length = merge(path, &parts, parameters, dim).map_err(at(path))? as usize;
         let too_many = (parts.len() * length * dim * 8) as u64 > hold;
-        let draws = if too_many { Draws::new(dim) } else { read_back(&parts, dim).map_err(at(path))? };
-        let streamed = too_many.then(|| Streamed { file: path.clone(), chains: parts.len(), length });
+        let draws =
+            if too_many { Draws::new(dim) } else { read_back(&parts, dim).map_err(at(path))? };
+        let streamed =
+            too_many.then(|| Streamed { file: path.clone(), chains: parts.len(), length });
         if let Sinks::File { .. } = self {
             for part in parts {
                 std::fs::remove_file(&part).map_err(at(&part))?;
@@ -279,7 +307,8 @@ impl Sinks {
         Ok((draws, streamed))
     }
 
-    /// Remove the part files that are still there; a file that cannot be removed is no reason to fail.
+    /// Remove the part files that are still there; a file that cannot be removed is no reason to
+    /// fail.
     pub fn discard(&self, chains: usize) {
         if let Sinks::File { path, .. } = self {
             (1..=chains).for_each(|chain| drop(std::fs::remove_file(part(path, chain))));
@@ -288,7 +317,9 @@ impl Sinks {
 }
 
 fn read_back(parts: &[PathBuf], dim: usize) -> std::io::Result<Draws> {
-    let read = |part: &PathBuf| Ok(std::fs::read(part)?.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect());
+    let read = |part: &PathBuf| {
+        Ok(std::fs::read(part)?.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect())
+    };
     Ok(Draws::from_chains(parts.iter().map(read).collect::<std::io::Result<_>>()?, dim))
 }
 
@@ -298,8 +329,14 @@ fn part(path: &Path, chain: usize) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Write all parts as one file under a temporary name, then give it its own. The draws of each chain.
-fn merge(path: &Path, parts: &[PathBuf], parameters: &[String], dim: usize) -> std::io::Result<u64> {
+/// Write all parts as one file under a temporary name, then give it its own. The draws of each
+/// chain.
+fn merge(
+    path: &Path,
+    parts: &[PathBuf],
+    parameters: &[String],
+    dim: usize,
+) -> std::io::Result<u64> {
     let row = dim as u64 * 8;
     let mut shortest = u64::MAX;
     for part in parts {
@@ -311,14 +348,19 @@ fn merge(path: &Path, parts: &[PathBuf], parameters: &[String], dim: usize) -> s
     let mut out = BufWriter::new(File::create(&temporary)?);
     let npy = path.extension().is_some_and(|e| e == "npy");
     if npy {
-        let shape = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({}, {draws}, {dim}), }}", parts.len());
+        let shape = format!(
+            "{{'descr': '<f8', 'fortran_order': False, 'shape': ({}, {draws}, {dim}), }}",
+            parts.len()
+        );
         let padded = (10 + shape.len() + 1).div_ceil(64) * 64 - 10;
         out.write_all(b"\x93NUMPY\x01\x00")?;
         out.write_all(&(padded as u16).to_le_bytes())?;
         writeln!(out, "{shape:<width$}", width = padded - 1)?;
     } else {
         let mut header = csv::Writer::from_writer(Vec::new());
-        header.write_record(["chain", "draw"].into_iter().chain(parameters.iter().map(String::as_str)))?;
+        header.write_record(
+            ["chain", "draw"].into_iter().chain(parameters.iter().map(String::as_str)),
+        )?;
         out.write_all(&header.into_inner().map_err(|e| e.into_error())?)?;
     }
     for (chain, part) in parts.iter().enumerate() {
@@ -348,7 +390,10 @@ mod tests {
 
     #[test]
     fn moments_by_hand() {
-        let draws = Draws::from_chains(vec![vec![1.0, 0.0, 3.0, 2.0], vec![5.0, 4.0, 7.0, 2.0, 9.0, 9.0]], 2);
+        let draws = Draws::from_chains(
+            vec![vec![1.0, 0.0, 3.0, 2.0], vec![5.0, 4.0, 7.0, 2.0, 9.0, 9.0]],
+            2,
+        );
         assert_eq!((draws.chains(), draws.length(), draws.dim()), (2, 2, 2));
         assert_eq!(draws.mean(), [4.0, 2.0]);
         let expected = [20.0 / 3.0, 8.0 / 3.0, 8.0 / 3.0, 8.0 / 3.0];

@@ -8,10 +8,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::data::formats::{DataFile, Format, FormatError, RawColumn, RawTable, csv, parquet, read, read_text};
+use crate::data::formats::{
+    DataFile, Format, FormatError, RawColumn, RawTable, csv, parquet, read, read_text,
+};
 use crate::data::{
-    self, CellRule, Coding, Column, ColumnSpec, DesignColumn, EncodeError, Kind, Missing, Moments, Plan, Reference, Response, Schema,
-    Study, Table, TableError, Term,
+    self, CellRule, Coding, Column, ColumnSpec, DesignColumn, EncodeError, Kind, Missing, Moments,
+    Plan, Reference, Response, Schema, Study, Table, TableError, Term,
 };
 use crate::predict::Response as Outcome;
 use crate::suggest::did_you_mean;
@@ -74,7 +76,8 @@ pub enum EncodingError {
     Encode(#[from] EncodeError),
     /// Rows that do not say their site.
     #[error(
-        "{file}: the model has an effect of each site, and the rows do not say theirs: add a column `{column}`, or name one site for \
+        "{file}: the model has an effect of each site, and the rows do not say theirs: add a \
+         column `{column}`, or name one site for \
          all of them with --site (in Python, site=...); the sites are {known}"
     )]
     NoSite {
@@ -112,13 +115,35 @@ impl From<TableError> for EncodingError {
 }
 
 impl Encoding {
-    /// Of rows that a formula encodes by moments. `header` names the columns of files without a header line.
-    pub fn by_formula(schema: &Schema, header: Option<Vec<String>>, plan: &Plan, moments: &Moments, outcome: Outcome) -> Self {
+    /// Of rows that a formula encodes by moments. `header` names the columns of files without a
+    /// header line.
+    pub fn by_formula(
+        schema: &Schema,
+        header: Option<Vec<String>>,
+        plan: &Plan,
+        moments: &Moments,
+        outcome: Outcome,
+    ) -> Self {
         let columns = moments.columns.clone();
-        let used = |name: &str| columns.iter().filter_map(|column| column.rule.term()).any(|term| plan.terms[term].column == name);
-        let inputs = schema.columns.iter().filter(|spec| used(&spec.name) || spec.name == plan.response.column()).cloned().collect();
+        let used = |name: &str| {
+            columns
+                .iter()
+                .filter_map(|column| column.rule.term())
+                .any(|term| plan.terms[term].column == name)
+        };
+        let inputs = schema
+            .columns
+            .iter()
+            .filter(|spec| used(&spec.name) || spec.name == plan.response.column())
+            .cloned()
+            .collect();
         // A word that some row has as a level means itself.
-        let missing = schema.missing.iter().filter(|mark| !moments.seen.iter().flatten().any(|level| level == *mark)).cloned().collect();
+        let missing = schema
+            .missing
+            .iter()
+            .filter(|mark| !moments.seen.iter().flatten().any(|level| level == *mark))
+            .cloned()
+            .collect();
         let has_sites = columns.iter().any(|column| matches!(column.rule, CellRule::Site { .. }));
         Encoding {
             format: FORMAT,
@@ -139,52 +164,89 @@ impl Encoding {
 
     /// Of a study's rows: built-in data.
     pub fn of_study(study: &Study, moments: &Moments, outcome: Outcome) -> Self {
-        let header = (!study.schema.header).then(|| study.schema.columns.iter().map(|spec| spec.name.clone()).collect());
+        let header = (!study.schema.header)
+            .then(|| study.schema.columns.iter().map(|spec| spec.name.clone()).collect());
         Encoding::by_formula(&study.schema, header, &study.plan, moments, outcome)
     }
 
-    /// Of columns as they are: numbers, and a column for every level of words but the first. `raw` is
-    /// what a table had; without one there are only numbers, of these names.
-    pub fn by_columns(names: &[String], raw: Option<&RawTable>, header: Option<Vec<String>>, outcome: Outcome) -> Self {
+    /// Of columns as they are: numbers, and a column for every level of words but the first. `raw`
+    /// is what a table had; without one there are only numbers, of these names.
+    pub fn by_columns(
+        names: &[String],
+        raw: Option<&RawTable>,
+        header: Option<Vec<String>>,
+        outcome: Outcome,
+    ) -> Self {
         let plain: Vec<RawColumn>;
         let raw_columns = match raw {
             Some(raw) => &raw.columns,
             None => {
-                plain = names.iter().map(|name| RawColumn { spec: ColumnSpec::number(name), levels: Vec::new() }).collect();
+                plain = names
+                    .iter()
+                    .map(|name| RawColumn { spec: ColumnSpec::number(name), levels: Vec::new() })
+                    .collect();
                 &plain
             }
         };
         let (mut terms, mut levels, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         for (term, RawColumn { spec, levels: found }) in raw_columns.iter().enumerate() {
-            let level = |level: &String| CellRule::Level { term, level: level.clone(), fill: false };
+            let level =
+                |level: &String| CellRule::Level { term, level: level.clone(), fill: false };
             let coding = match spec.kind {
                 Kind::Number => {
-                    columns.push(DesignColumn { name: spec.name.clone(), rule: CellRule::Value { term } });
+                    columns.push(DesignColumn {
+                        name: spec.name.clone(),
+                        rule: CellRule::Value { term },
+                    });
                     Coding::Standardised
                 }
                 Kind::Binary => {
-                    columns.push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
+                    columns
+                        .push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
                     Coding::Binary
                 }
                 // Words that are 0 and 1 are named as such numbers are.
                 Kind::Category { .. } if names.contains(&spec.name) => {
-                    columns.push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
+                    columns
+                        .push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
                     Coding::Dummy(Reference::First)
                 }
                 Kind::Category { .. } => {
-                    let column = |k: &String| DesignColumn { name: format!("{}: {k}", spec.name), rule: level(k) };
-                    // Sites may begin with different levels; those that have columns are the same at all.
-                    columns.extend(found.iter().filter(|k| names.contains(&format!("{}: {k}", spec.name))).map(column));
+                    let column = |k: &String| DesignColumn {
+                        name: format!("{}: {k}", spec.name),
+                        rule: level(k),
+                    };
+                    // Sites may begin with different levels; those that have columns are the same
+                    // at all.
+                    columns.extend(
+                        found
+                            .iter()
+                            .filter(|k| names.contains(&format!("{}: {k}", spec.name)))
+                            .map(column),
+                    );
                     Coding::Dummy(Reference::First)
                 }
             };
-            terms.push(Term { column: spec.name.clone(), title: spec.name.clone(), coding, missing: Missing::Refuse });
-            levels.push(if spec.kind == Kind::Binary { vec!["0".into(), "1".into()] } else { found.clone() });
+            terms.push(Term {
+                column: spec.name.clone(),
+                title: spec.name.clone(),
+                coding,
+                missing: Missing::Refuse,
+            });
+            levels.push(if spec.kind == Kind::Binary {
+                vec!["0".into(), "1".into()]
+            } else {
+                found.clone()
+            });
         }
         let response = raw.map(|raw| Response::Value { column: raw.response.name.clone() });
         Encoding {
             format: FORMAT,
-            inputs: raw_columns.iter().map(|column| column.spec.clone()).chain(raw.map(|raw| raw.response.clone())).collect(),
+            inputs: raw_columns
+                .iter()
+                .map(|column| column.spec.clone())
+                .chain(raw.map(|raw| raw.response.clone()))
+                .collect(),
             missing: Schema::new(Vec::new()).missing,
             header,
             terms,
@@ -219,12 +281,14 @@ impl Encoding {
         self
     }
 
-    /// The same with columns divided, in their order and without an intercept, and with or without an intercept of its own.
+    /// The same with columns divided, in their order and without an intercept, and with or without
+    /// an intercept of its own.
     pub fn scaled(mut self, divisors: &[f64], intercept: bool) -> Self {
         self.columns.retain(|column| column.rule != CellRule::Intercept);
         self.divisors = divisors.to_vec();
         if intercept {
-            self.columns.insert(0, DesignColumn { name: "intercept".into(), rule: CellRule::Intercept });
+            self.columns
+                .insert(0, DesignColumn { name: "intercept".into(), rule: CellRule::Intercept });
             self.divisors.insert(0, 1.0);
         }
         self
@@ -232,18 +296,28 @@ impl Encoding {
 
     /// The layout of a file that this program can read, else why not.
     pub fn check(&self) -> Result<(), String> {
-        let places = |column: &DesignColumn| column.rule.term().is_none_or(|term| term < self.terms.len());
+        let places =
+            |column: &DesignColumn| column.rule.term().is_none_or(|term| term < self.terms.len());
         let numbers = |column: &DesignColumn| match &column.rule {
-            CellRule::Standardised { mean, sd, .. } => mean.is_finite() && sd.is_finite() && *sd > 0.0,
+            CellRule::Standardised { mean, sd, .. } => {
+                mean.is_finite() && sd.is_finite() && *sd > 0.0
+            }
             _ => true,
         };
         if self.format != FORMAT {
-            return Err(format!("it has layout {}; this program knows layout {FORMAT}", self.format));
+            return Err(format!(
+                "it has layout {}; this program knows layout {FORMAT}",
+                self.format
+            ));
         }
-        if self.levels.len() != self.terms.len() || !self.columns.iter().all(|column| places(column) && numbers(column)) {
+        if self.levels.len() != self.terms.len()
+            || !self.columns.iter().all(|column| places(column) && numbers(column))
+        {
             return Err("its rules do not fit its terms".into());
         }
-        if self.divisors.len() != self.columns.len() || !self.divisors.iter().all(|divisor| divisor.is_finite() && *divisor != 0.0) {
+        if self.divisors.len() != self.columns.len()
+            || !self.divisors.iter().all(|divisor| divisor.is_finite() && *divisor != 0.0)
+        {
             return Err("its divisors do not fit its columns".into());
         }
         Ok(())
@@ -263,7 +337,9 @@ impl Encoding {
     pub fn explained(&self) -> Option<String> {
         let response = self.response.as_ref()?;
         Some(match (self.outcome, response, &self.classes) {
-            (Outcome::Probability, Response::Value { column }, Some(classes)) => format!("{column} == {}", classes.get(1)?),
+            (Outcome::Probability, Response::Value { column }, Some(classes)) => {
+                format!("{column} == {}", classes.get(1)?)
+            }
             (Outcome::Probability, Response::Value { column }, None) => format!("{column} == 1"),
             _ => response.to_string(),
         })
@@ -294,9 +370,13 @@ impl Encoding {
     fn parse(&self, text: &str, file: &str) -> Result<Table, EncodingError> {
         let separator = csv::separator(text);
         let first = first_line(text, separator);
-        let schema = |columns: Vec<ColumnSpec>| Schema { missing: self.missing.clone(), ..Schema::new(columns).separated_by(separator) };
+        let schema = |columns: Vec<ColumnSpec>| Schema {
+            missing: self.missing.clone(),
+            ..Schema::new(columns).separated_by(separator)
+        };
         let Some(names) = self.header.as_ref().filter(|_| !self.is_header(&first)) else {
-            let there = |spec: &&ColumnSpec| self.is_needed(&spec.name) || first.contains(&spec.name);
+            let there =
+                |spec: &&ColumnSpec| self.is_needed(&spec.name) || first.contains(&spec.name);
             let columns = self.specs().iter().filter(there).cloned().collect();
             return Ok(Table::parse(text, file, &schema(columns))?);
         };
@@ -304,7 +384,13 @@ impl Encoding {
         let response = self.response.as_ref().map(Response::column);
         let without = || names.iter().filter(|name| Some(name.as_str()) != response);
         let specs = self.specs();
-        let spec = |name: &String| specs.iter().find(|spec| spec.name == *name).cloned().unwrap_or_else(|| ColumnSpec::category(name));
+        let spec = |name: &String| {
+            specs
+                .iter()
+                .find(|spec| spec.name == *name)
+                .cloned()
+                .unwrap_or_else(|| ColumnSpec::category(name))
+        };
         let columns = if first.len() + 1 == names.len() && without().count() == first.len() {
             without().map(spec).collect()
         } else {
@@ -313,11 +399,14 @@ impl Encoding {
         Ok(Table::parse(text, file, &schema(columns).without_header())?)
     }
 
-    /// The features of a file whose format has no names, under those that it gives them. Labels are left aside.
+    /// The features of a file whose format has no names, under those that it gives them. Labels are
+    /// left aside.
     fn without_names(&self, path: &Path) -> Result<Table, EncodingError> {
-        let data = DataFile { columns: Some(self.inputs.len()), ..DataFile::new(path) }.dataset(None)?;
+        let data =
+            DataFile { columns: Some(self.inputs.len()), ..DataFile::new(path) }.dataset(None)?;
         let raw = data.divisors(&vec![1.0; data.columns.len()]); // bytes, as they are in the file
-        let values = |k: usize| (0..data.rows()).map(|row| Some(data.cell(row, k) * raw[k])).collect();
+        let values =
+            |k: usize| (0..data.rows()).map(|row| Some(data.cell(row, k) * raw[k])).collect();
         let columns = (0..data.columns.len()).map(|k| Column::Number(values(k))).collect();
         let specs = data.columns.iter().map(|name| ColumnSpec::number(name)).collect();
         Ok(Table::from_columns(&path.display().to_string(), specs, columns)?)
@@ -334,19 +423,27 @@ impl Encoding {
 
     /// What is read: the inputs, and the site.
     fn specs(&self) -> Vec<ColumnSpec> {
-        let site = self.site_column.iter().filter(|site| self.inputs.iter().all(|spec| spec.name != **site));
+        let site = self
+            .site_column
+            .iter()
+            .filter(|site| self.inputs.iter().all(|spec| spec.name != **site));
         self.inputs.iter().cloned().chain(site.map(|site| ColumnSpec::category(site))).collect()
     }
 
     /// Whether the design reads this raw column.
     fn is_needed(&self, name: &str) -> bool {
-        self.columns.iter().filter_map(|column| column.rule.term()).any(|term| self.terms[term].column == name)
+        self.columns
+            .iter()
+            .filter_map(|column| column.rule.term())
+            .any(|term| self.terms[term].column == name)
     }
 
     /// Whether a line names at least half of the columns that the design reads.
     fn is_header(&self, fields: &[String]) -> bool {
-        let needed: Vec<&ColumnSpec> = self.inputs.iter().filter(|spec| self.is_needed(&spec.name)).collect();
-        !needed.is_empty() && 2 * needed.iter().filter(|spec| fields.contains(&spec.name)).count() >= needed.len()
+        let needed: Vec<&ColumnSpec> =
+            self.inputs.iter().filter(|spec| self.is_needed(&spec.name)).collect();
+        !needed.is_empty()
+            && 2 * needed.iter().filter(|spec| fields.contains(&spec.name)).count() >= needed.len()
     }
 
     fn apply(&self, table: &Table, site: Option<&str>) -> Result<Encoded, EncodingError> {
@@ -362,7 +459,9 @@ impl Encoding {
     /// The site of every row, or of all.
     fn sites(&self, table: &Table, given: Option<&str>) -> Result<Vec<String>, EncodingError> {
         let Some(column) = &self.site_column else {
-            return given.map_or(Ok(Vec::new()), |site| Err(EncodingError::NeedlessSite { site: site.into() }));
+            return given.map_or(Ok(Vec::new()), |site| {
+                Err(EncodingError::NeedlessSite { site: site.into() })
+            });
         };
         let known = || self.sites.join(", ");
         let unknown = |site: &str, place: String| EncodingError::UnknownSite {
@@ -373,18 +472,36 @@ impl Encoding {
         };
         if let Some(site) = given {
             let is_known = self.sites.iter().any(|known| known == site);
-            return if is_known { Ok(vec![site.into()]) } else { Err(unknown(site, "the site that is named".into())) };
+            return if is_known {
+                Ok(vec![site.into()])
+            } else {
+                Err(unknown(site, "the site that is named".into()))
+            };
         }
         let Some((_, values)) = table.column(column) else {
-            return Err(EncodingError::NoSite { file: table.file().into(), column: column.clone(), known: known() });
+            return Err(EncodingError::NoSite {
+                file: table.file().into(),
+                column: column.clone(),
+                known: known(),
+            });
         };
         let site = |row: usize| {
             let Some(site) = word(values, row) else {
                 let (file, at, column) = (table.file().into(), table.place(row), column.clone());
-                return Err(EncodeError::MissingValue { file, at, column, fix: "name the row's site" }.into());
+                return Err(EncodeError::MissingValue {
+                    file,
+                    at,
+                    column,
+                    fix: "name the row's site",
+                }
+                .into());
             };
             let is_known = self.sites.contains(&site);
-            if is_known { Ok(site) } else { Err(unknown(&site, format!("{}, {}", table.file(), table.place(row)))) }
+            if is_known {
+                Ok(site)
+            } else {
+                Err(unknown(&site, format!("{}, {}", table.file(), table.place(row))))
+            }
         };
         (0..table.rows()).map(site).collect()
     }
@@ -401,7 +518,9 @@ impl Encoding {
         let class = |row: usize| {
             let found = word(values, row).unwrap_or_default();
             let number = found.parse::<f64>().ok();
-            let is = |class: &String| *class == found || (number.is_some() && class.parse().ok() == number);
+            let is = |class: &String| {
+                *class == found || (number.is_some() && class.parse().ok() == number)
+            };
             let class = classes.iter().position(is).ok_or_else(|| EncodeError::UnknownLevel {
                 file: table.file().into(),
                 at: table.place(row),
@@ -418,9 +537,22 @@ impl Encoding {
     fn imputed(&self, table: &Table) -> Vec<String> {
         let note = |(at, term): (usize, &Term)| {
             let read = self.columns.iter().any(|column| column.rule.term() == Some(at));
-            let missing = table.column(&term.column).filter(|_| read).map_or(0, |(_, values)| values.missing());
-            let by = if term.coding == Coding::Standardised { "the federated mean" } else { "the most common level of the federation" };
-            (missing > 0).then(|| format!("{}: {missing} of {} values are missing, imputed by {by}.", term.title, table.rows()))
+            let missing = table
+                .column(&term.column)
+                .filter(|_| read)
+                .map_or(0, |(_, values)| values.missing());
+            let by = if term.coding == Coding::Standardised {
+                "the federated mean"
+            } else {
+                "the most common level of the federation"
+            };
+            (missing > 0).then(|| {
+                format!(
+                    "{}: {missing} of {} values are missing, imputed by {by}.",
+                    term.title,
+                    table.rows()
+                )
+            })
         };
         self.terms.iter().enumerate().filter_map(note).collect()
     }
@@ -430,7 +562,9 @@ impl Encoding {
 fn word(values: &Column, row: usize) -> Option<String> {
     match values {
         Column::Number(cells) => cells[row].map(|value| value.to_string()),
-        Column::Category(category) => category.cells[row].map(|level| category.levels[level].clone()),
+        Column::Category(category) => {
+            category.cells[row].map(|level| category.levels[level].clone())
+        }
     }
 }
 

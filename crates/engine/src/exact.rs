@@ -5,7 +5,8 @@ use consilience_core::sampler::exact::{Law, NoClosedForm, posterior, stationary}
 use crate::plan::Plan;
 use crate::problem::Problem;
 
-/// The posterior, and the stationary law of the sampler's draws, in the coordinates that users know.
+/// The posterior, and the stationary law of the sampler's draws, in the coordinates that users
+/// know.
 pub fn laws(problem: &Problem, plan: &Plan) -> Result<(Law, Law), NoClosedForm> {
     let outward = |law: Law| match &plan.coordinates {
         None => law,

@@ -33,7 +33,8 @@ pub struct Scores {
     pub negative_log_likelihood: f64,
     /// The share of rows whose most probable class is theirs; none in regression.
     pub accuracy: Option<f64>,
-    /// The mean squared distance of the predicted probabilities to what was observed; none in regression.
+    /// The mean squared distance of the predicted probabilities to what was observed; none in
+    /// regression.
     pub brier: Option<f64>,
     /// The root of the mean squared error of the predicted mean; none with classes.
     pub root_mean_square: Option<f64>,
@@ -56,7 +57,9 @@ impl HeldOut {
         let share = 1.0 / used.len() as f64;
         let (rows, d) = (self.labels.len(), self.design.columns());
         let classes = match self.kind {
-            RowsModel::Linear { noise_variance } => return Ok(Some(self.regression(&used, noise_variance))),
+            RowsModel::Linear { noise_variance } => {
+                return Ok(Some(self.regression(&used, noise_variance)));
+            }
             RowsModel::Softmax { classes, .. } => classes,
             RowsModel::Logistic | RowsModel::Isotropic => 2,
         };
@@ -71,7 +74,9 @@ impl HeldOut {
                     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                     scores.iter_mut().for_each(|score| *score = exp(*score - most));
                     let sum: f64 = scores.iter().sum();
-                    mean.iter_mut().zip(&scores).for_each(|(mean, score)| *mean += share * score / sum);
+                    mean.iter_mut()
+                        .zip(&scores)
+                        .for_each(|(mean, score)| *mean += share * score / sum);
                 } else {
                     let p = sigmoid(self.design.row_dot(row, draw));
                     mean[0] += share * (1.0 - p);
@@ -96,7 +101,8 @@ impl HeldOut {
         let (mut loss, mut squares) = (0.0, 0.0);
         for (row, y) in self.labels.iter().enumerate() {
             let means: Vec<f64> = draws.iter().map(|draw| self.design.row_dot(row, draw)).collect();
-            let exponents: Vec<f64> = means.iter().map(|mean| -(y - mean) * (y - mean) / (2.0 * variance)).collect();
+            let exponents: Vec<f64> =
+                means.iter().map(|mean| -(y - mean) * (y - mean) / (2.0 * variance)).collect();
             let most = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = exponents.iter().map(|e| exp(e - most)).sum();
             loss -= most + ln(sum / n) - 0.5 * ln(std::f64::consts::TAU * variance);
@@ -105,7 +111,13 @@ impl HeldOut {
         }
         let rows = self.labels.len();
         let root_mean_square = Some((squares / rows as f64).sqrt());
-        Scores { rows, negative_log_likelihood: loss / rows as f64, accuracy: None, brier: None, root_mean_square }
+        Scores {
+            rows,
+            negative_log_likelihood: loss / rows as f64,
+            accuracy: None,
+            brier: None,
+            root_mean_square,
+        }
     }
 }
 
@@ -116,7 +128,11 @@ mod tests {
     use super::*;
 
     fn held(kind: RowsModel, labels: Vec<f64>) -> HeldOut {
-        HeldOut { design: Design::dense(vec![1.0, 0.0, 1.0, 2.0, 1.0, -1.0], 2).unwrap(), labels, kind }
+        HeldOut {
+            design: Design::dense(vec![1.0, 0.0, 1.0, 2.0, 1.0, -1.0], 2).unwrap(),
+            labels,
+            kind,
+        }
     }
 
     #[test]
@@ -128,12 +144,25 @@ mod tests {
         assert!((scores.negative_log_likelihood - expected).abs() < 1e-12 && scores.rows == 3);
         // Two classes of a softmax model with opposite halves of the parameters say the same.
         let halves = Draws::from_chains(vec![vec![0.0, -0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0]], 4);
-        let same =
-            held(RowsModel::Softmax { classes: 2, arithmetic: Arithmetic::F64 }, vec![1.0, 1.0, 1.0]).score(&halves).unwrap().unwrap();
+        let same = held(
+            RowsModel::Softmax { classes: 2, arithmetic: Arithmetic::F64 },
+            vec![1.0, 1.0, 1.0],
+        )
+        .score(&halves)
+        .unwrap()
+        .unwrap();
         assert!((same.negative_log_likelihood - expected).abs() < 1e-12 && same.brier.is_some());
-        let scores = held(RowsModel::Linear { noise_variance: 4.0 }, vec![0.5, 1.0, 0.0]).score(&draws).unwrap().unwrap();
-        assert!((scores.root_mean_square.unwrap() - ((0.25f64 + 0.0 + 0.25) / 3.0).sqrt()).abs() < 1e-12);
-        let density = |y: f64, m: f64| (-(y - m) * (y - m) / 8.0).exp() / (std::f64::consts::TAU * 4.0).sqrt();
+        let scores = held(RowsModel::Linear { noise_variance: 4.0 }, vec![0.5, 1.0, 0.0])
+            .score(&draws)
+            .unwrap()
+            .unwrap();
+        assert!(
+            (scores.root_mean_square.unwrap() - ((0.25f64 + 0.0 + 0.25) / 3.0).sqrt()).abs()
+                < 1e-12
+        );
+        let density = |y: f64, m: f64| {
+            (-(y - m) * (y - m) / 8.0).exp() / (std::f64::consts::TAU * 4.0).sqrt()
+        };
         let mixture = |y: f64, m: f64| (0.5 * (density(y, m) + density(y, 0.0))).ln();
         let expected = -(mixture(0.5, 0.0) + mixture(1.0, 2.0) + mixture(0.0, -1.0)) / 3.0;
         assert!((scores.negative_log_likelihood - expected).abs() < 1e-12);

@@ -19,17 +19,22 @@ pub struct Numbers {
 
 /// The numbers of a table in memory; words and missing values are refused.
 pub fn of(table: &Table) -> Result<Numbers, String> {
-    let (names, columns) = (table.specs().iter().map(|spec| spec.name.clone()).collect(), table.specs().len());
+    let (names, columns) =
+        (table.specs().iter().map(|spec| spec.name.clone()).collect(), table.specs().len());
     let mut cells = vec![0.0; table.rows() * columns];
     for (at, spec) in table.specs().iter().enumerate() {
         let Some((_, column)) = table.column(&spec.name) else { continue };
         for row in 0..table.rows() {
             let cell = match column {
                 Column::Number(values) => values[row],
-                Column::Category(values) if spec.kind == Kind::Binary => values.cells[row].map(|level| level as f64),
+                Column::Category(values) if spec.kind == Kind::Binary => {
+                    values.cells[row].map(|level| level as f64)
+                }
                 Column::Category(_) => return Err(format!("the column `{}` has words", spec.name)),
             };
-            cells[row * columns + at] = cell.ok_or_else(|| format!("row {} of the column `{}` is missing", row + 1, spec.name))?;
+            cells[row * columns + at] = cell.ok_or_else(|| {
+                format!("row {} of the column `{}` is missing", row + 1, spec.name)
+            })?;
         }
     }
     Ok(Numbers { names: Some(names), cells, columns })
@@ -47,8 +52,12 @@ pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
     let mut bytes = Vec::new();
     source.read_to_end(&mut bytes).map_err(|error| format!("{file} cannot be read: {error}"))?;
     let text = utf8(&bytes, file).map_err(|error| error.to_string())?;
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).comment(Some(b'#')).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .comment(Some(b'#'))
+        .from_reader(text.as_bytes());
     let mut numbers = Numbers { names: None, cells: Vec::new(), columns: 0 };
     for (at, record) in reader.records().enumerate() {
         let record = record.map_err(|error| format!("{file} cannot be read: {error}"))?;
@@ -58,14 +67,17 @@ pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
             let is_number = |cell: &str| cell.parse::<f64>().is_ok();
             // A row of numbers with a gap is no header.
             let is_gap = |cell: &str| is_number(cell) || MISSING.contains(&cell);
-            if record.iter().any(|cell| !is_number(cell)) && !(record.iter().any(is_number) && record.iter().all(is_gap)) {
+            if record.iter().any(|cell| !is_number(cell))
+                && !(record.iter().any(is_number) && record.iter().all(is_gap))
+            {
                 numbers.names = Some(record.iter().map(str::to_owned).collect());
                 continue;
             }
         }
         if record.len() != numbers.columns {
             return Err(format!(
-                "{file}, line {line} has {} cells, where the first line has {}; is there a decimal comma?",
+                "{file}, line {line} has {} cells, where the first line has {}; is there a decimal \
+                 comma?",
                 record.len(),
                 numbers.columns
             ));
@@ -74,9 +86,16 @@ pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
             match cell.parse::<f64>() {
                 Ok(value) if value.is_finite() => numbers.cells.push(value),
                 _ => {
-                    let name = numbers.names.as_ref().map_or_else(String::new, |names| format!(" ({})", names[column]));
+                    let name = numbers
+                        .names
+                        .as_ref()
+                        .map_or_else(String::new, |names| format!(" ({})", names[column]));
                     let why = why_not(cell);
-                    return Err(format!("{file}, line {line}, column {}{name}: \"{cell}\" is not a finite number{why}", column + 1));
+                    return Err(format!(
+                        "{file}, line {line}, column {}{name}: \"{cell}\" is not a finite \
+                         number{why}",
+                        column + 1
+                    ));
                 }
             }
         }
@@ -86,11 +105,17 @@ pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
 
 /// What a cell may be that is no number.
 fn why_not(cell: &str) -> &'static str {
-    let comma = |sign: char| cell.contains(sign) && cell.chars().all(|c| c.is_ascii_digit() || "+-.,;".contains(c));
+    let comma = |sign: char| {
+        cell.contains(sign) && cell.chars().all(|c| c.is_ascii_digit() || "+-.,;".contains(c))
+    };
     match cell {
-        _ if MISSING.contains(&cell) => ": a value is missing; drop the row, or state a formula, which imputes it",
+        _ if MISSING.contains(&cell) => {
+            ": a value is missing; drop the row, or state a formula, which imputes it"
+        }
         _ if cell.parse::<f64>().is_ok() => ": numbers go up to 1.8e308",
-        _ if comma(';') => ": fields are separated by commas here; state a formula, with which semicolons will do",
+        _ if comma(';') => {
+            ": fields are separated by commas here; state a formula, with which semicolons will do"
+        }
         _ if comma(',') => ": write decimals with a point",
         _ => "",
     }

@@ -1,6 +1,8 @@
-//! Sample the posterior from pooled rows, as a federation may not: the reference that its answer is held against.
+//! Sample the posterior from pooled rows, as a federation may not: the reference that its answer is
+//! held against.
 //!
-//! The Metropolis-adjusted Langevin algorithm, preconditioned by the Hessian at the optimum: it has no bias, and on a nearly Gaussian posterior it mixes in a few steps.
+//! The Metropolis-adjusted Langevin algorithm, preconditioned by the Hessian at the optimum: it has
+//! no bias, and on a nearly Gaussian posterior it mixes in a few steps.
 
 use consilience_core::lanes;
 use consilience_core::linalg::norm_squared;
@@ -21,9 +23,18 @@ pub struct Reference {
 }
 
 /// Run `chains` chains of `draws` kept draws from around the optimum.
-pub fn mala(target: &Target, optimum: &[f64], chains: usize, draws: usize, seed: u64) -> Option<Reference> {
+pub fn mala(
+    target: &Target,
+    optimum: &[f64],
+    chains: usize,
+    draws: usize,
+    seed: u64,
+) -> Option<Reference> {
     let cholesky = hessian(target, optimum).cholesky()?;
-    let run = |chain: usize| Walker::new(target, optimum, &cholesky).run(draws, Seed::new(seed).chain(chain as u32 + 1_000_000));
+    let run = |chain: usize| {
+        Walker::new(target, optimum, &cholesky)
+            .run(draws, Seed::new(seed).chain(chain as u32 + 1_000_000))
+    };
     let finished: Vec<(Vec<f64>, u64)> = (0..chains).into_par_iter().map(run).collect();
     let accepted: u64 = finished.iter().map(|(_, a)| a).sum();
     let proposals = (chains * (draws + draws / 10)) as f64;
@@ -50,7 +61,8 @@ fn hessian(target: &Target, x: &[f64]) -> DMatrix<f64> {
 struct Walker<'a> {
     target: &'a Target,
     cholesky: &'a Cholesky<f64, Dyn>,
-    /// The proposal's scale: 1.65 d^(-1/6) is optimal for many dimensions (Roberts and Rosenthal 1998).
+    /// The proposal's scale: 1.65 d^(-1/6) is optimal for many dimensions (Roberts and Rosenthal
+    /// 1998).
     scale: f64,
     here: Point,
 }
@@ -67,7 +79,12 @@ struct Point {
 impl<'a> Walker<'a> {
     fn new(target: &'a Target, start: &[f64], cholesky: &'a Cholesky<f64, Dyn>) -> Self {
         let scale = 1.65 * lanes::exp(-lanes::ln(target.dim() as f64) / 6.0);
-        Walker { target, cholesky, scale, here: Walker::point(target, DVector::from_column_slice(start)) }
+        Walker {
+            target,
+            cholesky,
+            scale,
+            here: Walker::point(target, DVector::from_column_slice(start)),
+        }
     }
 
     fn point(target: &Target, x: DVector<f64>) -> Point {
@@ -86,9 +103,14 @@ impl<'a> Walker<'a> {
             seed.stream(Purpose::Noise, SERVER, k as u64).normals(noise.as_mut_slice());
             // H = L L': a normal with covariance H^-1 is L'^-1 z.
             let spread = self.cholesky.l().tr_solve_lower_triangular(&noise).unwrap_or(noise);
-            let there = Walker::point(self.target, self.mean_from(&self.here) + spread * self.scale);
-            let log_ratio = self.here.energy - there.energy + self.log_density(&there, &self.here) - self.log_density(&self.here, &there);
-            let coin = seed.stream(Purpose::Participation, ClientId(0), k as u64).uniform().max(f64::MIN_POSITIVE);
+            let there =
+                Walker::point(self.target, self.mean_from(&self.here) + spread * self.scale);
+            let log_ratio = self.here.energy - there.energy + self.log_density(&there, &self.here)
+                - self.log_density(&self.here, &there);
+            let coin = seed
+                .stream(Purpose::Participation, ClientId(0), k as u64)
+                .uniform()
+                .max(f64::MIN_POSITIVE);
             if lanes::ln(coin) < log_ratio {
                 self.here = there;
                 accepted += 1;

@@ -1,7 +1,7 @@
 //! Predict new rows: average over the draws what each of them says, and tell how far they disagree.
 //!
-//! Rows are raw, as those that the run was made from: its encoding is kept, and applied to them. Rows
-//! of a run that was made from plain numbers are such numbers.
+//! Rows are raw, as those that the run was made from: its encoding is kept, and applied to them.
+//! Rows of a run that was made from plain numbers are such numbers.
 
 use std::path::Path;
 
@@ -26,7 +26,10 @@ use crate::record::Record;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PredictError {
     /// The model says nothing of rows.
-    #[error("the model \"{model}\" has no response that could be predicted: use a run of a linear, logistic or softmax model")]
+    #[error(
+        "the model \"{model}\" has no response that could be predicted: use a run of a linear, \
+         logistic or softmax model"
+    )]
     NoResponse {
         /// The model.
         model: String,
@@ -36,7 +39,8 @@ pub enum PredictError {
     NoDraws,
     /// The run's columns were coded, and how was not kept.
     #[error(
-        "the run does not say how its columns were coded (it was made by an older version): run it again, e.g. \
+        "the run does not say how its columns were coded (it was made by an older version): run it \
+         again, e.g. \
          `consilience run {config} --out NEW`, and predict from that"
     )]
     NoEncoding {
@@ -44,13 +48,19 @@ pub enum PredictError {
         config: String,
     },
     /// The run's config cannot be read, and nothing else says what its model is.
-    #[error("the run does not say how its columns were coded, and its config is not understood: {problem}")]
+    #[error(
+        "the run does not say how its columns were coded, and its config is not understood: \
+         {problem}"
+    )]
     Config {
         /// What is wrong with it.
         problem: String,
     },
     /// The encoding is that of another run.
-    #[error("encoding.json has the columns {found}, where the run has the parameters {expected}: it belongs to another run")]
+    #[error(
+        "encoding.json has the columns {found}, where the run has the parameters {expected}: it \
+         belongs to another run"
+    )]
     OtherEncoding {
         /// Its columns.
         found: String,
@@ -75,7 +85,9 @@ pub enum PredictError {
         expected: usize,
     },
     /// There is no header.
-    #[error("{file}: there is no header: its first line must name the columns, which are {columns}")]
+    #[error(
+        "{file}: there is no header: its first line must name the columns, which are {columns}"
+    )]
     NoHeader {
         /// The file.
         file: String,
@@ -107,7 +119,8 @@ pub enum PredictError {
 pub enum Response {
     /// The probability of the label 1.
     Probability,
-    /// A new response of linear regression, which scatters around its expectation with this variance.
+    /// A new response of linear regression, which scatters around its expectation with this
+    /// variance.
     Number {
         /// The noise variance.
         noise_variance: f64,
@@ -136,7 +149,9 @@ impl Response {
         match self {
             Response::Probability => RowsModel::Logistic,
             Response::Number { noise_variance } => RowsModel::Linear { noise_variance },
-            Response::Classes(classes) => RowsModel::Softmax { classes, arithmetic: Arithmetic::default() },
+            Response::Classes(classes) => {
+                RowsModel::Softmax { classes, arithmetic: Arithmetic::default() }
+            }
         }
     }
 }
@@ -188,12 +203,20 @@ impl<'a> Predictor<'a> {
         if expected != record.draws.dim() {
             return Err(PredictError::Parameters { found: record.draws.dim(), expected });
         }
-        let fits = |(column, name): (&String, &String)| name == column || name.starts_with(&format!("{column}["));
+        let fits = |(column, name): (&String, &String)| {
+            name == column || name.starts_with(&format!("{column}["))
+        };
         if !columns.iter().zip(&record.parameters).all(fits) {
             let (found, expected) = (columns.join(", "), record.parameters.join(", "));
             return Err(PredictError::OtherEncoding { found, expected });
         }
-        Ok(Predictor { draws: &record.draws, response, columns, intercept, encoding: record.encoding.as_ref() })
+        Ok(Predictor {
+            draws: &record.draws,
+            response,
+            columns,
+            intercept,
+            encoding: record.encoding.as_ref(),
+        })
     }
 
     /// How the run's raw rows became numbers, where they did not come as such.
@@ -201,7 +224,8 @@ impl<'a> Predictor<'a> {
         self.encoding
     }
 
-    /// Read rows from a file. All of them are of this site, where one is named and sites have effects.
+    /// Read rows from a file. All of them are of this site, where one is named and sites have
+    /// effects.
     pub fn read(&self, path: &Path, site: Option<&str>) -> Result<Rows, PredictError> {
         if let Some(encoding) = self.encoding {
             let encoded = encoding.read(path, site)?;
@@ -209,7 +233,10 @@ impl<'a> Predictor<'a> {
         }
         let file = path.display().to_string();
         let table = match DataFile::new(path).format() {
-            Ok(Format::Parquet) => DataFile::new(path).table(None).map_err(|e| e.to_string()).and_then(|table| numbers::of(&table)),
+            Ok(Format::Parquet) => DataFile::new(path)
+                .table(None)
+                .map_err(|e| e.to_string())
+                .and_then(|table| numbers::of(&table)),
             _ => numbers::read(path),
         };
         self.plain_rows(&table.map_err(|problem| PredictError::Numbers { problem })?, &file, site)
@@ -221,11 +248,18 @@ impl<'a> Predictor<'a> {
             let encoded = encoding.encode(table, site)?;
             return Ok(Rows { cells: encoded.cells, labels: encoded.labels, notes: encoded.notes });
         }
-        let numbers = numbers::of(table).map_err(|problem| PredictError::Numbers { problem: format!("{}: {problem}", table.file()) })?;
+        let numbers = numbers::of(table).map_err(|problem| PredictError::Numbers {
+            problem: format!("{}: {problem}", table.file()),
+        })?;
         self.plain_rows(&numbers, table.file(), site)
     }
 
-    fn plain_rows(&self, table: &Numbers, file: &str, site: Option<&str>) -> Result<Rows, PredictError> {
+    fn plain_rows(
+        &self,
+        table: &Numbers,
+        file: &str,
+        site: Option<&str>,
+    ) -> Result<Rows, PredictError> {
         if let Some(site) = site {
             return Err(EncodingError::NeedlessSite { site: site.into() }.into());
         }
@@ -238,7 +272,12 @@ impl<'a> Predictor<'a> {
             return Ok(None);
         }
         let width = self.columns.len();
-        let cells = rows.labels.iter().flat_map(|(row, _)| &rows.cells[row * width..(row + 1) * width]).copied().collect();
+        let cells = rows
+            .labels
+            .iter()
+            .flat_map(|(row, _)| &rows.cells[row * width..(row + 1) * width])
+            .copied()
+            .collect();
         let design = Design::dense(cells, width).map_err(|e| e.to_string())?;
         let labels = rows.labels.iter().map(|(_, label)| *label).collect();
         let held_out = HeldOut { design, labels, kind: self.response.model() };
@@ -255,22 +294,33 @@ impl<'a> Predictor<'a> {
         &self.columns[usize::from(self.intercept)..]
     }
 
-    /// The design of a table whose header names the columns, in any order; columns that the model does not know are left aside.
+    /// The design of a table whose header names the columns, in any order; columns that the model
+    /// does not know are left aside.
     fn design(&self, table: &Numbers, file: &str) -> Result<Vec<f64>, PredictError> {
         let file = || file.to_owned();
-        let quoted = |names: &[String]| names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
-        let Some(names) = &table.names else { return Err(PredictError::NoHeader { file: file(), columns: quoted(self.needed()) }) };
+        let quoted = |names: &[String]| {
+            names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")
+        };
+        let Some(names) = &table.names else {
+            return Err(PredictError::NoHeader { file: file(), columns: quoted(self.needed()) });
+        };
         let (mut places, mut missing) = (Vec::new(), Vec::new());
         for name in self.needed() {
             let mut found = names.iter().enumerate().filter(|(_, n)| *n == name).map(|(k, _)| k);
             match (found.next(), found.next()) {
                 (Some(place), None) => places.push(place),
                 (None, _) => missing.push(name.clone()),
-                (Some(_), Some(_)) => return Err(PredictError::Twice { file: file(), name: name.clone() }),
+                (Some(_), Some(_)) => {
+                    return Err(PredictError::Twice { file: file(), name: name.clone() });
+                }
             }
         }
         if !missing.is_empty() {
-            return Err(PredictError::Missing { file: file(), missing: quoted(&missing), found: quoted(names) });
+            return Err(PredictError::Missing {
+                file: file(),
+                missing: quoted(&missing),
+                found: quoted(names),
+            });
         }
         let mut design = Vec::with_capacity(table.cells.len());
         for row in table.cells.chunks_exact(table.columns) {
@@ -280,15 +330,17 @@ impl<'a> Predictor<'a> {
         Ok(design)
     }
 
-    /// Predict every row of a design: one number a row, or one for every class. Intervals have this mass. Those of probabilities show how far the draws
-    /// disagree; those of a number are of a new response, noise included.
+    /// Predict every row of a design: one number a row, or one for every class. Intervals have this
+    /// mass. Those of probabilities show how far the draws disagree; those of a number are of a new
+    /// response, noise included.
     pub fn predict(&self, design: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
         design.par_chunks_exact(self.columns.len()).map(|row| self.predict_row(row, mass)).collect()
     }
 
     fn predict_row(&self, row: &[f64], mass: f64) -> Vec<Prediction> {
         let outputs = self.response.outputs();
-        let mut values = vec![Vec::with_capacity(self.draws.chains() * self.draws.length()); outputs];
+        let mut values =
+            vec![Vec::with_capacity(self.draws.chains() * self.draws.length()); outputs];
         let mut each = vec![0.0; outputs];
         for draw in self.draws.rows() {
             for (value, parameters) in each.iter_mut().zip(draw.chunks_exact(row.len())) {
@@ -313,16 +365,28 @@ impl<'a> Predictor<'a> {
     }
 }
 
-/// The model of a run whose rows were plain numbers, and its columns; a run whose columns were coded in a way that it does not tell is refused.
+/// The model of a run whose rows were plain numbers, and its columns; a run whose columns were
+/// coded in a way that it does not tell is refused.
 fn plain(record: &Record) -> Result<(Response, bool, Vec<String>), PredictError> {
     const FILE: &str = "config.toml";
     let source = Source { file: FILE.into(), folder: ".".into(), text: record.config.clone() };
-    let config = Config::parse(source).map_err(|e| PredictError::Config { problem: e.to_string() })?;
+    let config =
+        Config::parse(source).map_err(|e| PredictError::Config { problem: e.to_string() })?;
     let none = |model: &str| Err(PredictError::NoResponse { model: model.into() });
     let (kind, intercept) = match &config.target.model {
-        ModelConfig::Builtin(_) | ModelConfig::Named(_) => return Err(PredictError::NoEncoding { config: FILE.into() }),
-        ModelConfig::Own(own) if is_coded(own) => return Err(PredictError::NoEncoding { config: FILE.into() }),
-        ModelConfig::Own(own) => (own.kind, record.parameters.first().is_some_and(|name| own.intercept && name.starts_with("intercept"))),
+        ModelConfig::Builtin(_) | ModelConfig::Named(_) => {
+            return Err(PredictError::NoEncoding { config: FILE.into() });
+        }
+        ModelConfig::Own(own) if is_coded(own) => {
+            return Err(PredictError::NoEncoding { config: FILE.into() });
+        }
+        ModelConfig::Own(own) => (
+            own.kind,
+            record
+                .parameters
+                .first()
+                .is_some_and(|name| own.intercept && name.starts_with("intercept")),
+        ),
         ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
         ModelConfig::External(_) => return none("external"),
         ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
@@ -341,14 +405,17 @@ fn columns_of(record: &Record, response: Response) -> Vec<String> {
     match response {
         Response::Classes(classes) => {
             let first = &record.parameters[..record.parameters.len() / classes.max(1)];
-            let column = |name: &String| name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned(); // `column[class]`
+            let column = |name: &String| {
+                name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned()
+            }; // `column[class]`
             first.iter().map(column).collect()
         }
         _ => record.parameters.clone(),
     }
 }
 
-/// Add normal noise whose quantiles are spread evenly over the draws, by multiples of the golden ratio: no random number is needed, and nothing depends on a seed.
+/// Add normal noise whose quantiles are spread evenly over the draws, by multiples of the golden
+/// ratio: no random number is needed, and nothing depends on a seed.
 fn scatter(values: &mut [f64], sd: f64) {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     for (k, value) in values.iter_mut().enumerate() {
@@ -371,72 +438,118 @@ mod tests {
     /// A run that was made from plain numbers.
     fn run(model: &str, parameters: &[&str], chains: Vec<Vec<f64>>) -> Record {
         let config = format!(
-            "[target]\n{model}\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n[[client]]\nrows = [[0.5, 1], [0.1, 0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1"
+            "[target]\n{model}\nprior = {{ law = \"gaussian\", variance = 1.0 }}\n[[client]]\n\
+             rows = [[0.5, 1], [0.1, 0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1"
         );
         let parameters: Vec<String> = parameters.iter().map(|p| (*p).to_owned()).collect();
         let draws = Draws::from_chains(chains, parameters.len());
-        Record { config, draws, parameters, statistics: Vec::new(), reference: None, encoding: None, ..record() }
+        Record {
+            config,
+            draws,
+            parameters,
+            statistics: Vec::new(),
+            reference: None,
+            encoding: None,
+            ..record()
+        }
     }
 
     fn table(names: &[&str], cells: &[f64]) -> Numbers {
-        Numbers { names: Some(names.iter().map(|n| (*n).to_owned()).collect()), cells: cells.to_vec(), columns: names.len() }
+        Numbers {
+            names: Some(names.iter().map(|n| (*n).to_owned()).collect()),
+            cells: cells.to_vec(),
+            columns: names.len(),
+        }
     }
 
     #[test]
     fn probabilities_by_hand() {
-        let run = run("model = \"logistic\"", &["intercept", "x1"], vec![vec![0.0, 1.0], vec![1.0, -2.0]]);
+        let run = run(
+            "model = \"logistic\"",
+            &["intercept", "x1"],
+            vec![vec![0.0, 1.0], vec![1.0, -2.0]],
+        );
         let predictor = Predictor::new(&run).unwrap();
-        assert_eq!((predictor.needed(), predictor.response()), (&["x1".to_owned()][..], Response::Probability));
-        let design = predictor.design(&table(&["other", "x1"], &[9.0, 0.5, 9.0, 2.0]), "new.csv").unwrap();
+        assert_eq!(
+            (predictor.needed(), predictor.response()),
+            (&["x1".to_owned()][..], Response::Probability)
+        );
+        let design =
+            predictor.design(&table(&["other", "x1"], &[9.0, 0.5, 9.0, 2.0]), "new.csv").unwrap();
         assert_eq!(design, [1.0, 0.5, 1.0, 2.0]);
         let rows = predictor.predict(&design, 0.5);
         let sigmoid = |t: f64| 1.0 / (1.0 + (-t).exp());
         let (low, high) = (sigmoid(0.0), sigmoid(0.5));
         let first = rows[0][0];
         assert!((first.mean - 0.5 * (low + high)).abs() < 1e-12);
-        assert!((first.lower - (0.75 * low + 0.25 * high)).abs() < 1e-12 && (first.upper - (0.25 * low + 0.75 * high)).abs() < 1e-12);
+        assert!(
+            (first.lower - (0.75 * low + 0.25 * high)).abs() < 1e-12
+                && (first.upper - (0.25 * low + 0.75 * high)).abs() < 1e-12
+        );
         assert!((rows[1][0].mean - 0.5 * (sigmoid(2.0) + sigmoid(-3.0))).abs() < 1e-12);
     }
 
     #[test]
     fn classes_by_hand() {
         let names = ["intercept[0]", "x1[0]", "intercept[1]", "x1[1]", "intercept[2]", "x1[2]"];
-        let run = run("model = \"softmax\"\nclasses = 3", &names, vec![vec![0.0, 1.0, 0.5, 0.0, -1.0, 2.0]]);
+        let run = run(
+            "model = \"softmax\"\nclasses = 3",
+            &names,
+            vec![vec![0.0, 1.0, 0.5, 0.0, -1.0, 2.0]],
+        );
         let predictor = Predictor::new(&run).unwrap();
-        let rows = predictor.predict(&predictor.design(&table(&["x1"], &[3.0]), "new.csv").unwrap(), 0.94);
+        let rows =
+            predictor.predict(&predictor.design(&table(&["x1"], &[3.0]), "new.csv").unwrap(), 0.94);
         let scores = [3.0f64.exp(), 0.5f64.exp(), 5.0f64.exp()];
         for (prediction, score) in rows[0].iter().zip(scores) {
             assert!((prediction.mean - score / scores.iter().sum::<f64>()).abs() < 1e-12);
         }
     }
 
-    /// Parameters with standard deviation 2 and noise with standard deviation 1.5 make a new response with 2.5.
+    /// Parameters with standard deviation 2 and noise with standard deviation 1.5 make a new
+    /// response with 2.5.
     #[test]
     fn a_new_number_has_its_noise() {
         let n = 20_000;
         // Quantiles in an order of their own.
-        let draws: Vec<f64> = (0..n).map(|k| 2.0 * normal_quantile(((k * 7919 % n) as f64 + 0.5) / n as f64)).collect();
-        let run = run("model = \"linear\"\nintercept = false\nnoise_variance = 2.25", &["x1"], vec![draws]);
+        let draws: Vec<f64> = (0..n)
+            .map(|k| 2.0 * normal_quantile(((k * 7919 % n) as f64 + 0.5) / n as f64))
+            .collect();
+        let run = run(
+            "model = \"linear\"\nintercept = false\nnoise_variance = 2.25",
+            &["x1"],
+            vec![draws],
+        );
         let predictor = Predictor::new(&run).unwrap();
         let of = predictor.predict(&[1.0], 0.94)[0][0];
         let end = 2.5 * normal_quantile(0.97);
         assert!(of.mean.abs() < 1e-9);
-        assert!((of.lower + end).abs() < 0.03 * end && (of.upper - end).abs() < 0.03 * end, "{of:?} {end}");
+        assert!(
+            (of.lower + end).abs() < 0.03 * end && (of.upper - end).abs() < 0.03 * end,
+            "{of:?} {end}"
+        );
     }
 
     #[test]
     fn what_is_missing_is_named() {
-        let run = run("model = \"logistic\"", &["intercept", "age", "sex: male"], vec![vec![0.0; 3]]);
+        let run =
+            run("model = \"logistic\"", &["intercept", "age", "sex: male"], vec![vec![0.0; 3]]);
         let predictor = Predictor::new(&run).unwrap();
         let refused = |table: &Numbers| predictor.design(table, "new.csv").unwrap_err().to_string();
         assert_eq!(
             refused(&table(&["x", "age"], &[0.0, 0.0])),
             "new.csv, line 1: it lacks the columns \"sex: male\"; it has \"x\", \"age\""
         );
-        assert!(refused(&table(&["age", "age", "sex: male"], &[0.0; 3])).contains("\"age\" stands there twice"));
-        assert!(refused(&Numbers { names: None, cells: vec![0.0; 2], columns: 2 }).contains("\"age\", \"sex: male\""));
-        let gaussian =
-            "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\nprecision = [[2.0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1";
+        assert!(
+            refused(&table(&["age", "age", "sex: male"], &[0.0; 3]))
+                .contains("\"age\" stands there twice")
+        );
+        assert!(
+            refused(&Numbers { names: None, cells: vec![0.0; 2], columns: 2 })
+                .contains("\"age\", \"sex: male\"")
+        );
+        let gaussian = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\n\
+            precision = [[2.0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1";
         let gaussian = Record { config: gaussian.into(), ..run.clone() };
         assert!(matches!(Predictor::new(&gaussian), Err(PredictError::NoResponse { .. })));
         let empty = Record { draws: Draws::new(3), ..run.clone() };

@@ -15,7 +15,9 @@ use consilience_core::rng::Seed;
 use consilience_core::sampler::registry;
 use consilience_core::target::{Placement, Target};
 
-use crate::config::{Config, ConfigError, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsModel};
+use crate::config::{
+    Config, ConfigError, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsModel,
+};
 use crate::data::{catalogue, partition};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
@@ -58,8 +60,14 @@ impl Problem {
             return Ok(problem);
         }
         let sites = LocalSite::open_all(config)?;
-        let agreed = agree(config, &sites.iter().map(|site| site.introduce(config)).collect::<Result<Vec<_>, _>>()?)?;
-        let potentials = sites.iter().map(|site| site.potential(config, &agreed.agreement)).collect::<Result<Vec<_>, _>>()?;
+        let agreed = agree(
+            config,
+            &sites.iter().map(|site| site.introduce(config)).collect::<Result<Vec<_>, _>>()?,
+        )?;
+        let potentials = sites
+            .iter()
+            .map(|site| site.potential(config, &agreed.agreement))
+            .collect::<Result<Vec<_>, _>>()?;
         Problem::assemble(config, potentials, agreed)
     }
 
@@ -71,21 +79,36 @@ impl Problem {
     }
 
     /// The problem as one site sees it: its own rows, and nobody else's.
-    pub fn of_site(config: &Config, site: &LocalSite, agreement: &Agreement) -> Result<Problem, ConfigError> {
+    pub fn of_site(
+        config: &Config,
+        site: &LocalSite,
+        agreement: &Agreement,
+    ) -> Result<Problem, ConfigError> {
         let clients = names(config)?;
         let dim = agreement.parameters.len();
         let absent: Arc<dyn Potential> = Arc::new(Absent::new(dim, 1));
-        let mut potentials: Vec<Arc<dyn Potential>> = clients.iter().map(|_| Arc::clone(&absent)).collect();
+        let mut potentials: Vec<Arc<dyn Potential>> =
+            clients.iter().map(|_| Arc::clone(&absent)).collect();
         potentials[site.index()] = site.potential(config, agreement)?;
         let rows = potentials.iter().map(|potential| potential.rows() as u64).collect();
         Problem::assemble(
             config,
             potentials,
-            Agreed { agreement: agreement.clone(), rows, notes: Vec::new(), moments_bits: (0, 0), encoding: None },
+            Agreed {
+                agreement: agreement.clone(),
+                rows,
+                notes: Vec::new(),
+                moments_bits: (0, 0),
+                encoding: None,
+            },
         )
     }
 
-    fn assemble(config: &Config, potentials: Vec<Arc<dyn Potential>>, agreed: Agreed) -> Result<Problem, ConfigError> {
+    fn assemble(
+        config: &Config,
+        potentials: Vec<Arc<dyn Potential>>,
+        agreed: Agreed,
+    ) -> Result<Problem, ConfigError> {
         let (parameters, clients) = (agreed.agreement.parameters, names(config)?);
         Ok(Problem {
             target: assemble(config, potentials, parameters.len())?,
@@ -100,11 +123,13 @@ impl Problem {
     }
 }
 
-/// A data set of the catalogue, dealt to clients. What the clients would exchange to agree on the columns' greatest values is counted.
+/// A data set of the catalogue, dealt to clients. What the clients would exchange to agree on the
+/// columns' greatest values is counted.
 fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigError> {
     let complain = |problem: String, fix: &str| config.source.complain(&named.place, problem, fix);
     let fix = "see `consilience data check`; `consilience data describe` says which files it needs";
-    let mut data = catalogue::load(&named.name, named.folder.as_deref()).map_err(|e| complain(e.to_string(), fix))?;
+    let mut data = catalogue::load(&named.name, named.folder.as_deref())
+        .map_err(|e| complain(e.to_string(), fix))?;
     let seed = Seed::new(config.seed);
     let mut notes = Vec::new();
     if let Some(rows) = named.rows.filter(|rows| *rows < data.rows()) {
@@ -114,7 +139,12 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     let dealt = partition::split(&data, &named.scheme, named.clients, seed)
         .map_err(|e| complain(e.to_string(), "correct clients, scheme or rows in [data]"))?;
     let b = dealt.rows.len();
-    notes.push(format!("{}: {} rows dealt to {b} clients by {}.", named.name, data.rows(), named.scheme));
+    notes.push(format!(
+        "{}: {} rows dealt to {b} clients by {}.",
+        named.name,
+        data.rows(),
+        named.scheme
+    ));
     let divisors = if named.scale { data.greatest() } else { vec![1.0; data.columns.len()] };
     let scaled = divisors.iter().filter(|divisor| **divisor != 1.0).count();
     let moments = if scaled > 0 { 64 * (b * data.columns.len()) as u64 } else { 0 };
@@ -124,28 +154,35 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     let encoding = match Outcome::of(named.kind) {
         None => None,
         Some(outcome) => {
-            let made = catalogue::encoding(&named.name, &data, outcome).map_err(|e| complain(e.to_string(), fix))?;
+            let made = catalogue::encoding(&named.name, &data, outcome)
+                .map_err(|e| complain(e.to_string(), fix))?;
             Some(made.scaled(&data.divisors(&divisors), named.intercept))
         }
     };
     let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
     for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
-        let complain = |e: DataError| complain(format!("client \"{name}\": {e}"), "use another scheme, or fewer clients");
+        let complain = |e: DataError| {
+            complain(format!("client \"{name}\": {e}"), "use another scheme, or fewer clients")
+        };
         let design = data.design(rows, named.intercept, &divisors).map_err(complain)?;
         let labels = data.labels_of(rows);
         clients.push(match named.kind {
             RowsModel::Softmax { classes, arithmetic } => {
-                let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(complain)?;
+                let model =
+                    Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)
+                        .map_err(complain)?;
                 Arc::new(model.with_arithmetic(arithmetic))
             }
             _ => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(complain)?),
         });
     }
-    let columns: Vec<String> = named.intercept.then(|| "intercept".to_owned()).into_iter().chain(data.columns).collect();
+    let columns: Vec<String> =
+        named.intercept.then(|| "intercept".to_owned()).into_iter().chain(data.columns).collect();
     let parameters = match (named.kind, &data.classes) {
-        (RowsModel::Softmax { .. }, Some(classes)) => {
-            classes.iter().flat_map(|class| columns.iter().map(move |column| format!("{column}[{class}]"))).collect()
-        }
+        (RowsModel::Softmax { .. }, Some(classes)) => classes
+            .iter()
+            .flat_map(|class| columns.iter().map(move |column| format!("{column}[{class}]")))
+            .collect(),
         _ => columns,
     };
     Ok(Problem {
@@ -160,9 +197,14 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     })
 }
 
-fn assemble(config: &Config, clients: Vec<Arc<dyn Potential>>, dim: usize) -> Result<Target, ConfigError> {
+fn assemble(
+    config: &Config,
+    clients: Vec<Arc<dyn Potential>>,
+    dim: usize,
+) -> Result<Target, ConfigError> {
     let (prior, placement) = read_prior(config, clients.len(), dim)?;
-    Target::new(clients, prior, placement, config.target.temperature).map_err(|e| refuse(config, &e))
+    Target::new(clients, prior, placement, config.target.temperature)
+        .map_err(|e| refuse(config, &e))
 }
 
 fn refuse(config: &Config, error: &DataError) -> ConfigError {
@@ -171,10 +213,14 @@ fn refuse(config: &Config, error: &DataError) -> ConfigError {
 
 /// The prior that a config states for so many clients and parameters, and who applies it.
 fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement), ConfigError> {
-    let complain = |problem: String, fix: &str| config.source.complain(&config.target.prior_place, problem, fix);
+    let complain = |problem: String, fix: &str| {
+        config.source.complain(&config.target.prior_place, problem, fix)
+    };
     let prior = match &config.target.prior {
         PriorConfig::Flat => Ok(Prior::Flat),
-        PriorConfig::Gaussian(variances) if variances.len() == 1 => Prior::gaussian(variances[0], dim),
+        PriorConfig::Gaussian(variances) if variances.len() == 1 => {
+            Prior::gaussian(variances[0], dim)
+        }
         PriorConfig::Gaussian(variances) if variances.len() != dim => {
             let problem = format!("{} variances for {dim} parameters", variances.len());
             return Err(complain(problem, "give one variance for all, or one for each parameter"));
@@ -184,8 +230,13 @@ fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement
     };
     let has_server_draw = config.sampler.row.axes.contains(&registry::Axis::Tether);
     let placement = match &config.target.placement {
-        PlacementConfig::Server if config.sampler.row.family == registry::Family::Local && !has_server_draw => {
-            let problem = format!("the sampler \"{}\" has no server step that could apply a prior", config.sampler.row.name);
+        PlacementConfig::Server
+            if config.sampler.row.family == registry::Family::Local && !has_server_draw =>
+        {
+            let problem = format!(
+                "the sampler \"{}\" has no server step that could apply a prior",
+                config.sampler.row.name
+            );
             return Err(complain(problem, "use at = \"split\", or leave `at` out"));
         }
         PlacementConfig::Default | PlacementConfig::Server => Placement::Server,
@@ -195,13 +246,19 @@ fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement
     Ok((prior.map_err(|e| refuse(config, &e))?, placement))
 }
 
-/// The target in words. It names everything that parties must agree on, and nothing that only one of them may know.
+/// The target in words. It names everything that parties must agree on, and nothing that only one
+/// of them may know.
 pub fn state(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
     let model = match &config.target.model {
         ModelConfig::Builtin(name) => format!("logistic regression on {name}"),
-        ModelConfig::Named(named) => format!("{:?}, intercept {}, on {}", named.kind, named.intercept, named.name),
+        ModelConfig::Named(named) => {
+            format!("{:?}, intercept {}, on {}", named.kind, named.intercept, named.name)
+        }
         ModelConfig::Own(own) => {
-            let formula = own.formula.as_ref().map_or_else(|| format!("intercept {}", own.intercept), |formula| format!("by {formula}"));
+            let formula = own.formula.as_ref().map_or_else(
+                || format!("intercept {}", own.intercept),
+                |formula| format!("by {formula}"),
+            );
             format!("{:?}, {formula}", own.kind)
         }
         ModelConfig::Generated(toy) => format!("{:?}", toy.what),

@@ -1,4 +1,5 @@
-//! Hold everything that a run leaves behind, as plain data: what a run directory stores and a report shows.
+//! Hold everything that a run leaves behind, as plain data: what a run directory stores and a
+//! report shows.
 
 use consilience_core::protocol::{Direction, Kind};
 use consilience_core::rng::ClientId;
@@ -100,20 +101,33 @@ impl Record {
         let (up, down) = plan.survey_bits();
         let both = [(Direction::Up, "up"), (Direction::Down, "down")];
         let sent = both.iter().flat_map(|(direction, name)| {
-            Kind::ALL.into_iter().filter(|kind| ledger.vectors(*direction, *kind) > 0).map(|kind| SentRecord {
-                direction: (*name).into(),
-                kind: kind.name().into(),
-                bits: ledger.bits(*direction, kind),
-                vectors: ledger.vectors(*direction, kind),
+            Kind::ALL.into_iter().filter(|kind| ledger.vectors(*direction, *kind) > 0).map(|kind| {
+                SentRecord {
+                    direction: (*name).into(),
+                    kind: kind.name().into(),
+                    bits: ledger.bits(*direction, kind),
+                    vectors: ledger.vectors(*direction, kind),
+                }
             })
         });
         let plain = |direction| {
-            let vectors: u64 = Kind::ALL.into_iter().filter(|k| *k != Kind::Header).map(|k| ledger.vectors(direction, k)).sum();
+            let vectors: u64 = Kind::ALL
+                .into_iter()
+                .filter(|k| *k != Kind::Header)
+                .map(|k| ledger.vectors(direction, k))
+                .sum();
             vectors * problem.parameters.len() as u64 * 32 + ledger.bits(direction, Kind::Header)
         };
-        let site = |(i, (name, client)): (usize, (&String, &std::sync::Arc<dyn consilience_core::model::Potential>))| {
+        let site = |(i, (name, client)): (
+            usize,
+            (&String, &std::sync::Arc<dyn consilience_core::model::Potential>),
+        )| {
             let bits = |direction| ledger.client(ClientId(i as u32), direction);
-            SiteRecord { name: name.clone(), rows: client.rows() as u64, bits: (bits(Direction::Up), bits(Direction::Down)) }
+            SiteRecord {
+                name: name.clone(),
+                rows: client.rows() as u64,
+                bits: (bits(Direction::Up), bits(Direction::Down)),
+            }
         };
         let mut record = Record {
             version: made.version,
@@ -129,7 +143,13 @@ impl Record {
             seconds: made.seconds,
             interrupted: outcome.interrupted,
             parameters: problem.parameters.clone(),
-            sites: problem.clients.iter().zip(&problem.target.clients).enumerate().map(site).collect(),
+            sites: problem
+                .clients
+                .iter()
+                .zip(&problem.target.clients)
+                .enumerate()
+                .map(site)
+                .collect(),
             sent: sent.collect(),
             uncompressed: (plain(Direction::Up), plain(Direction::Down)),
             before_sampling: (up + problem.moments_bits.0, down + problem.moments_bits.1),
@@ -152,13 +172,19 @@ impl Record {
 }
 
 impl Record {
-    /// Add what the sites can say of the draws: how often predictions are right, and how far each site moves the mean.
+    /// Add what the sites can say of the draws: how often predictions are right, and how far each
+    /// site moves the mean.
     pub fn judge(&mut self, problem: &Problem) {
         if self.draws.length() == 0 {
             return; // on disk alone, which is said elsewhere
         }
-        let held_out = problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
-        match Calibration::new(&problem.target.clients, held_out.as_ref().map(|rows| &rows[..]), &self.draws) {
+        let held_out =
+            problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
+        match Calibration::new(
+            &problem.target.clients,
+            held_out.as_ref().map(|rows| &rows[..]),
+            &self.draws,
+        ) {
             Ok(calibration) => self.calibration = calibration,
             Err(why) => self.warnings.push(why),
         }
@@ -170,14 +196,17 @@ impl Record {
 
     /// How many chains there are and how many draws each has, held or on disk.
     pub fn drawn(&self) -> (usize, usize) {
-        self.streamed.as_ref().map_or((self.draws.chains(), self.draws.length()), |s| (s.chains, s.length))
+        self.streamed
+            .as_ref()
+            .map_or((self.draws.chains(), self.draws.length()), |s| (s.chains, s.length))
     }
 }
 
 /// One number beside every draw: `values[chain][draw]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistic {
-    /// Its name, such as `lp` (minus the potential over the temperature), `bits_up` or `participants`.
+    /// Its name, such as `lp` (minus the potential over the temperature), `bits_up` or
+    /// `participants`.
     pub name: String,
     /// Its values, chain by chain.
     pub values: Vec<Vec<f64>>,

@@ -1,4 +1,5 @@
-//! Run chains on all cores. No number depends on how many cores there are: threads split chains, or the clients of a chain, never one sum.
+//! Run chains on all cores. No number depends on how many cores there are: threads split chains, or
+//! the clients of a chain, never one sum.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use consilience_core::joint::EvaluationError;
-use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange};
+use consilience_core::protocol::{
+    Device, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange,
+};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
@@ -23,7 +26,8 @@ use crate::trail::Moment;
 const WORTH_SPREADING: usize = 200_000;
 /// How many exchanges pass between two looks at the clock and the stop sign.
 const PATIENCE: u64 = 64;
-/// Chains that stream their draws to disk record what stands beside them for so many draws; with more, nothing is recorded.
+/// Chains that stream their draws to disk record what stands beside them for so many draws; with
+/// more, nothing is recorded.
 pub(crate) const MOST_NOTED: u64 = 4 << 20;
 
 /// How long a run is: decided by its plan.
@@ -51,13 +55,14 @@ impl Length {
 /// What a run gave.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The kept draws, chain by chain; empty if they were streamed to disk and are too many to hold.
+    /// The kept draws, chain by chain; empty if they were streamed to disk and are too many to
+    /// hold.
     pub draws: Draws,
     /// Where the draws are and how many, if they are on disk alone.
     pub streamed: Option<Streamed>,
-    /// What was recorded beside every draw: `iteration`, the `bits_up` and `bits_down` that its chain had sent, the `gradients` of single rows that its clients had evaluated,
-    /// and the `participants` of the exchange that made it.
-    /// Nothing where the draws are not held.
+    /// What was recorded beside every draw: `iteration`, the `bits_up` and `bits_down` that its
+    /// chain had sent, the `gradients` of single rows that its clients had evaluated, and the
+    /// `participants` of the exchange that made it. Nothing where the draws are not held.
     pub statistics: Vec<Statistic>,
     /// What all chains sent.
     pub ledger: Ledger,
@@ -89,7 +94,8 @@ pub struct Failure {
 pub enum RunError {
     /// A chain blew up.
     #[error(
-        "chain {chain} diverged at iteration {iteration}: a parameter became infinite. The step {step:.3e} is too large for this target: use step = \"auto\", or a tenth of it"
+        "chain {chain} diverged at iteration {iteration}: a parameter became infinite. The step \
+         {step:.3e} is too large for this target: use step = \"auto\", or a tenth of it"
     )]
     Diverged {
         /// Which chain, from 1.
@@ -103,7 +109,10 @@ pub enum RunError {
     #[error(transparent)]
     Data(#[from] consilience_core::error::DataError),
     /// Draws could not be written.
-    #[error("the draws cannot be written to {file}: {error}. Free some space or choose another place, and run again")]
+    #[error(
+        "the draws cannot be written to {file}: {error}. Free some space or choose another place, \
+         and run again"
+    )]
     Write {
         /// Where to.
         file: String,
@@ -135,11 +144,18 @@ pub struct Progress {
 }
 
 /// Run all chains of a plan.
-pub fn sample(plan: &Plan, run: &Length, seed: u64, sinks: Sinks, progress: &Progress) -> Result<Outcome, RunError> {
+pub fn sample(
+    plan: &Plan,
+    run: &Length,
+    seed: u64,
+    sinks: Sinks,
+    progress: &Progress,
+) -> Result<Outcome, RunError> {
     sample_kept(plan, run, seed, sinks, progress, None)
 }
 
-/// Run all chains of a plan from where a checkpoint has them, and save them there as they go. Its draws go to [`Sinks::Kept`] in its folder.
+/// Run all chains of a plan from where a checkpoint has them, and save them there as they go. Its
+/// draws go to [`Sinks::Kept`] in its folder.
 pub fn sample_kept(
     plan: &Plan,
     run: &Length,
@@ -148,9 +164,15 @@ pub fn sample_kept(
     progress: &Progress,
     checkpoint: Option<&Checkpoint<'_>>,
 ) -> Result<Outcome, RunError> {
-    let threads = if run.threads == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { run.threads };
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|why| RunError::Threads { threads, why: why.to_string() })?;
+    let threads = if run.threads == 0 {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    } else {
+        run.threads
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|why| RunError::Threads { threads, why: why.to_string() })?;
     let d = plan.target.dim();
     let work: usize = plan.target.clients.iter().map(|c| c.rows() * d).sum();
     let spread_clients = run.chains < threads && work >= WORTH_SPREADING;
@@ -170,25 +192,47 @@ pub fn sample_kept(
                 None
             }
         };
-        sinks.open(run.chains, d)?.into_par_iter().enumerate().map(|item| Ok(one(item))).collect::<Result<Vec<_>, RunError>>()
+        sinks
+            .open(run.chains, d)?
+            .into_par_iter()
+            .enumerate()
+            .map(|item| Ok(one(item)))
+            .collect::<Result<Vec<_>, RunError>>()
     })?;
     if let Ok(Some((_, error))) = failed.into_inner() {
         sinks.discard(run.chains);
         return Err(error);
     }
-    gather(plan, run, &sinks, finished.into_iter().flatten().collect(), progress.stop.load(Ordering::Relaxed))
+    gather(
+        plan,
+        run,
+        &sinks,
+        finished.into_iter().flatten().collect(),
+        progress.stop.load(Ordering::Relaxed),
+    )
 }
 
 /// Run a chain where its model is at home.
-fn hosted(plan: &Plan, chain: impl FnOnce() -> Result<Chain, RunError> + Send) -> Result<Chain, RunError> {
+fn hosted(
+    plan: &Plan,
+    chain: impl FnOnce() -> Result<Chain, RunError> + Send,
+) -> Result<Chain, RunError> {
     let Some(joint) = &plan.target.joint else { return chain() };
     let (mut chain, mut done) = (Some(chain), None);
     joint.host(&mut || done = chain.take().map(|chain| chain()));
-    done.unwrap_or_else(|| Err(RunError::Threads { threads: 1, why: "the model does not let its chain run".into() }))
+    done.unwrap_or_else(|| {
+        Err(RunError::Threads { threads: 1, why: "the model does not let its chain run".into() })
+    })
 }
 
 /// Put the chains of a run together, wherever they ran.
-pub fn gather(plan: &Plan, run: &Length, sinks: &Sinks, chains: Vec<Chain>, interrupted: bool) -> Result<Outcome, RunError> {
+pub fn gather(
+    plan: &Plan,
+    run: &Length,
+    sinks: &Sinks,
+    chains: Vec<Chain>,
+    interrupted: bool,
+) -> Result<Outcome, RunError> {
     let d = plan.target.dim();
     let mut outcome = Outcome {
         draws: Draws::new(d),
@@ -201,7 +245,8 @@ pub fn gather(plan: &Plan, run: &Length, sinks: &Sinks, chains: Vec<Chain>, inte
         failure: None,
     };
     let (mut sunk, mut noted) = (Vec::new(), Vec::new());
-    let least = if interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
+    let least =
+        if interrupted { least_worth_keeping(chains.iter().map(|c| c.kept).collect()) } else { 0 };
     for chain in chains {
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
@@ -218,11 +263,14 @@ pub fn gather(plan: &Plan, run: &Length, sinks: &Sinks, chains: Vec<Chain>, inte
     Ok(outcome)
 }
 
-/// All chains are cut to the same length, and a chain that waited for a core when the run was stopped has next to none: leave out those below this length, so that the
-/// most draws are left.
+/// All chains are cut to the same length, and a chain that waited for a core when the run was
+/// stopped has next to none: leave out those below this length, so that the most draws are left.
 fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
     kept.sort_unstable_by(|a, b| b.cmp(a));
-    kept.iter().zip(1u64..).max_by_key(|(length, chains)| (*length * chains, *chains)).map_or(0, |(length, _)| *length)
+    kept.iter()
+        .zip(1u64..)
+        .max_by_key(|(length, chains)| (*length * chains, *chains))
+        .map_or(0, |(length, _)| *length)
 }
 
 /// What is recorded beside a draw.
@@ -307,7 +355,11 @@ impl Chain {
                     Ok(event) => event,
                     Err(error) => {
                         progress.stop.store(true, Ordering::Relaxed);
-                        failure = Some(Failure { chain: index + 1, iteration: chain.server.iteration(), error });
+                        failure = Some(Failure {
+                            chain: index + 1,
+                            iteration: chain.server.iteration(),
+                            error,
+                        });
                         break;
                     }
                 }
@@ -316,9 +368,17 @@ impl Chain {
             } else {
                 exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
             };
-            let Running { server, clients, ledger, draws, kept, draws_file, notes_file, .. } = &mut chain;
-            gradients += rows_evaluated(devices_of(&cohort, clients)) - before; // those of the others stand still
-            let moment = Moment { about: (plan, run, index), event, server: &**server, participants: cohort.len(), ledger };
+            let Running { server, clients, ledger, draws, kept, draws_file, notes_file, .. } =
+                &mut chain;
+            // those of the others stand still
+            gradients += rows_evaluated(devices_of(&cohort, clients)) - before;
+            let moment = Moment {
+                about: (plan, run, index),
+                event,
+                server: &**server,
+                participants: cohort.len(),
+                ledger,
+            };
             moment.follow(
                 (draws, kept),
                 sink.is_held(),
@@ -343,26 +403,45 @@ impl Chain {
             }
         }
         if failure.is_some() {
-            // The clients stand in the middle of an exchange, which no snapshot describes: the last one stays.
+            // The clients stand in the middle of an exchange, which no snapshot describes: the last
+            // one stays.
             sink.sync()?;
             notes.sync()?;
         } else if let Some(checkpoint) = checkpoint {
             save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
         }
         let iterations = chain.server.iteration();
-        progress.done.fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
+        progress
+            .done
+            .fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
         let rows_evaluated = rows_evaluated(&chain.clients);
-        Ok(Chain { sink, notes: notes.all, kept: chain.kept, ledger: chain.ledger, rows_evaluated, iterations, failure })
+        Ok(Chain {
+            sink,
+            notes: notes.all,
+            kept: chain.kept,
+            ledger: chain.ledger,
+            rows_evaluated,
+            iterations,
+            failure,
+        })
     }
 }
 
 /// How many row gradients these clients evaluated.
-fn rows_evaluated(clients: impl IntoIterator<Item = impl std::ops::Deref<Target = Box<dyn Device>>>) -> u64 {
+fn rows_evaluated(
+    clients: impl IntoIterator<Item = impl std::ops::Deref<Target = Box<dyn Device>>>,
+) -> u64 {
     clients.into_iter().map(|client| client.rows_evaluated()).sum()
 }
 
 /// Save a chain: its draws and notes first, then the snapshot that counts on them.
-fn save(checkpoint: &Checkpoint<'_>, index: usize, chain: &mut Running, sink: &mut DrawSink, notes: &mut Notes) -> Result<(), RunError> {
+fn save(
+    checkpoint: &Checkpoint<'_>,
+    index: usize,
+    chain: &mut Running,
+    sink: &mut DrawSink,
+    notes: &mut Notes,
+) -> Result<(), RunError> {
     sink.sync()?;
     notes.sync()?;
     Ok(checkpoint.save(index, chain)?)
@@ -384,7 +463,8 @@ impl Notes {
             let bytes = std::fs::read(&path)?;
             Ok((bytes.as_chunks::<{ Note::BYTES }>().0.iter().map(Note::read).collect(), file))
         };
-        let (all, file) = opened().map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+        let (all, file) = opened()
+            .map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
         Ok(Notes { all, file: Some((path, BufWriter::new(file))) })
     }
 
@@ -393,7 +473,9 @@ impl Notes {
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
         let bytes = note.bytes();
         part.add(&bytes);
-        writer.write_all(&bytes).map_err(|error| RunError::Write { file: path.display().to_string(), error })
+        writer
+            .write_all(&bytes)
+            .map_err(|error| RunError::Write { file: path.display().to_string(), error })
     }
 
     fn sync(&mut self) -> Result<(), RunError> {
@@ -408,13 +490,22 @@ impl Note {
 
     pub(crate) fn bytes(&self) -> [u8; Note::BYTES] {
         let mut out = [0; Note::BYTES];
-        let numbers = [self.iteration, self.bits_up, self.bits_down, self.gradients.unwrap_or(u64::MAX), self.participants as u64];
-        out.chunks_exact_mut(8).zip(numbers).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
+        let numbers = [
+            self.iteration,
+            self.bits_up,
+            self.bits_down,
+            self.gradients.unwrap_or(u64::MAX),
+            self.participants as u64,
+        ];
+        out.chunks_exact_mut(8)
+            .zip(numbers)
+            .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
         out
     }
 
     pub(crate) fn read(bytes: &[u8; Note::BYTES]) -> Note {
-        let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let number =
+            |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         Note {
             iteration: number(0),
             bits_up: number(8),
@@ -425,14 +516,21 @@ impl Note {
     }
 }
 
-/// One exchange with the clients spread over the threads; their answers are folded in the order of the cohort all the same.
-fn exchange_spread(server: &mut dyn Sampler, clients: &mut [Box<dyn Device>], ledger: &mut Ledger) -> Event {
-    let (orders, asked): (Vec<_>, Vec<ClientId>) = (server.cohort().iter().map(|id| server.order(*id)).collect(), server.cohort().to_vec());
+/// One exchange with the clients spread over the threads; their answers are folded in the order of
+/// the cohort all the same.
+fn exchange_spread(
+    server: &mut dyn Sampler,
+    clients: &mut [Box<dyn Device>],
+    ledger: &mut Ledger,
+) -> Event {
+    let (orders, asked): (Vec<_>, Vec<ClientId>) =
+        (server.cohort().iter().map(|id| server.order(*id)).collect(), server.cohort().to_vec());
     for (id, order) in asked.iter().zip(&orders) {
         ledger.down(*id, order);
     }
     let active: Vec<&mut Box<dyn Device>> = devices_of(&asked, clients).collect();
-    let replies: Vec<Reply<'_>> = active.into_par_iter().zip(&orders).map(|(client, order)| client.answer(order)).collect();
+    let replies: Vec<Reply<'_>> =
+        active.into_par_iter().zip(&orders).map(|(client, order)| client.answer(order)).collect();
     for (id, reply) in asked.iter().zip(&replies) {
         ledger.up(*id, reply);
         Exchange::absorb(server, *id, reply);

@@ -1,4 +1,5 @@
-//! Know a site's own rows, and agree with the others on what their columns mean: each site introduces itself, all are told the agreement.
+//! Know a site's own rows, and agree with the others on what their columns mean: each site
+//! introduces itself, all are told the agreement.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -9,7 +10,8 @@ use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potentia
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
-    Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource, Place, RowsClient, RowsModel,
+    Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource,
+    Place, RowsClient, RowsModel,
 };
 use crate::data::{Moments, SiteReport, Study, Table, builtin};
 use crate::encoding::Encoding;
@@ -65,16 +67,31 @@ impl Own {
     fn numbers(&self) -> Result<Option<Numbers>, String> {
         match self {
             Own::Stated => Ok(None),
-            Own::Builtin => Err("the config names no built-in data, and the site has no other".into()),
+            Own::Builtin => {
+                Err("the config names no built-in data, and the site has no other".into())
+            }
             Own::File(file) => numbers::read(file).map(Some),
             Own::Text(text) => numbers::read_from(text.as_bytes(), &self.name()).map(Some),
             Own::Numbers(numbers) => {
-                let whole = numbers.columns > 0 && !numbers.cells.is_empty() && numbers.cells.len().is_multiple_of(numbers.columns);
-                let named = numbers.names.as_ref().is_none_or(|names| names.len() == numbers.columns);
+                let whole = numbers.columns > 0
+                    && !numbers.cells.is_empty()
+                    && numbers.cells.len().is_multiple_of(numbers.columns);
+                let named =
+                    numbers.names.as_ref().is_none_or(|names| names.len() == numbers.columns);
                 match numbers.cells.iter().position(|cell| !cell.is_finite()) {
-                    _ if !whole => Err(format!("{} numbers are no rows of {} columns", numbers.cells.len(), numbers.columns)),
-                    _ if !named => Err(format!("there are {} columns and not as many names", numbers.columns)),
-                    Some(at) => Err(format!("row {}, column {} is not finite", at / numbers.columns + 1, at % numbers.columns + 1)),
+                    _ if !whole => Err(format!(
+                        "{} numbers are no rows of {} columns",
+                        numbers.cells.len(),
+                        numbers.columns
+                    )),
+                    _ if !named => {
+                        Err(format!("there are {} columns and not as many names", numbers.columns))
+                    }
+                    Some(at) => Err(format!(
+                        "row {}, column {} is not finite",
+                        at / numbers.columns + 1,
+                        at % numbers.columns + 1
+                    )),
                     None => Ok(Some(Numbers::clone(numbers))),
                 }
             }
@@ -126,8 +143,12 @@ pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
         ModelConfig::Builtin(name) => study(config, name)?.sites,
         ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.name.clone()).collect(),
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.name.clone()).collect(),
-        ModelConfig::Named(NamedData { place, .. }) => return Err(in_one_process(config, place, DEALT)),
-        ModelConfig::Generated(Generated { place, .. }) => return Err(in_one_process(config, place, GENERATED)),
+        ModelConfig::Named(NamedData { place, .. }) => {
+            return Err(in_one_process(config, place, DEALT));
+        }
+        ModelConfig::Generated(Generated { place, .. }) => {
+            return Err(in_one_process(config, place, GENERATED));
+        }
         ModelConfig::Own(own) => {
             let why = match (&own.source, &own.formula) {
                 (_, Some(_)) => FORMULA,
@@ -146,19 +167,23 @@ type Why = (&'static str, &'static str);
 
 const DEALT: Why = (
     "this program deals the rows: no site holds a part of them",
-    "deal them with `consilience data split`, and state one [[client]] for each file; or `consilience run` it",
+    "deal them with `consilience data split`, and state one [[client]] for each file; or \
+     `consilience run` it",
 );
 const GENERATED: Why = (
     "this program generates the rows: no site holds a part of them",
-    "`consilience run` it; to rehearse with sites, give each a file and state one [[client]] for each",
+    "`consilience run` it; to rehearse with sites, give each a file and state one [[client]] for \
+     each",
 );
 const FORMULA: Why = (
     "a formula is applied to the rows of all sites in one process",
-    "write a column of numbers for each of its terms at every site, and state response = \"COLUMN\" instead; or `consilience run` it",
+    "write a column of numbers for each of its terms at every site, and state response = \
+     \"COLUMN\" instead; or `consilience run` it",
 );
 const AGREED: Why = (
     "labels, scales and held-out rows are settled for all sites in one process",
-    "give every site a CSV file of numbers, and state one [[client]] for each with response = \"COLUMN\"; or `consilience run` it",
+    "give every site a CSV file of numbers, and state one [[client]] for each with response = \
+     \"COLUMN\"; or `consilience run` it",
 );
 
 fn in_one_process(config: &Config, place: &Place, (problem, fix): Why) -> ConfigError {
@@ -172,7 +197,13 @@ fn data_place() -> Place {
 }
 
 fn study(config: &Config, name: &str) -> Result<Study, ConfigError> {
-    builtin::study(name).map_err(|e| config.source.complain(&data_place(), e.to_string(), "this is a fault of the program: report it"))
+    builtin::study(name).map_err(|e| {
+        config.source.complain(
+            &data_place(),
+            e.to_string(),
+            "this is a fault of the program: report it",
+        )
+    })
 }
 
 impl LocalSite {
@@ -182,36 +213,55 @@ impl LocalSite {
         let mut tables = match &config.target.model {
             ModelConfig::Builtin(name) => {
                 let fault = |e: builtin::BuiltinError| {
-                    config.source.complain(&data_place(), e.to_string(), "this is a fault of the program: report it")
+                    config.source.complain(
+                        &data_place(),
+                        e.to_string(),
+                        "this is a fault of the program: report it",
+                    )
                 };
                 builtin::tables(name).map_err(fault)?
             }
             _ => Vec::new(),
         }
         .into_iter();
-        (0..names.len()).map(|index| LocalSite::from(config, index, tables.next(), &Own::Stated)).collect()
+        (0..names.len())
+            .map(|index| LocalSite::from(config, index, tables.next(), &Own::Stated))
+            .collect()
     }
 
     /// One site of a config, with rows of its own; where it has none the config must state them.
     pub fn open(config: &Config, index: usize, own: &Own) -> Result<LocalSite, ConfigError> {
         let mut table = None;
         if let ModelConfig::Builtin(name) = &config.target.model {
-            let complain = |problem: String, fix: &str| config.source.complain(&data_place(), problem, fix);
+            let complain =
+                |problem: String, fix: &str| config.source.complain(&data_place(), problem, fix);
             let shown = own.name();
             let reader: Box<dyn Read> = match own {
                 Own::Builtin => {
-                    let all = builtin::tables(name).map_err(|e| complain(e.to_string(), "this is a fault of the program: report it"))?;
+                    let all = builtin::tables(name).map_err(|e| {
+                        complain(e.to_string(), "this is a fault of the program: report it")
+                    })?;
                     return LocalSite::from(config, index, all.into_iter().nth(index), own);
                 }
                 Own::File(file) => {
-                    let file = std::fs::File::open(file).map_err(|e| complain(format!("{shown} cannot be read: {e}"), "check the path"))?;
+                    let file = std::fs::File::open(file).map_err(|e| {
+                        complain(format!("{shown} cannot be read: {e}"), "check the path")
+                    })?;
                     Box::new(file)
                 }
                 Own::Text(text) => Box::new(std::io::Cursor::new(text.as_bytes().to_vec())),
-                Own::Stated => return Err(complain("this site's rows are not stated".into(), "name its file: --data FILE")),
+                Own::Stated => {
+                    return Err(complain(
+                        "this site's rows are not stated".into(),
+                        "name its file: --data FILE",
+                    ));
+                }
                 Own::Numbers(_) => {
                     let fix = "give them as the text of such a file";
-                    return Err(complain(format!("the rows of \"{name}\" have a schema, and are no plain numbers"), fix));
+                    return Err(complain(
+                        format!("the rows of \"{name}\" have a schema, and are no plain numbers"),
+                        fix,
+                    ));
                 }
             };
             let read = Table::read(reader, &shown, &study(config, name)?.schema);
@@ -220,12 +270,27 @@ impl LocalSite {
         LocalSite::from(config, index, table, own)
     }
 
-    fn from(config: &Config, index: usize, table: Option<Table>, own: &Own) -> Result<LocalSite, ConfigError> {
+    fn from(
+        config: &Config,
+        index: usize,
+        table: Option<Table>,
+        own: &Own,
+    ) -> Result<LocalSite, ConfigError> {
         let data = match (&config.target.model, table) {
-            (ModelConfig::Builtin(name), Some(table)) => Data::Table(Box::new((study(config, name)?, table))),
+            (ModelConfig::Builtin(name), Some(table)) => {
+                Data::Table(Box::new((study(config, name)?, table)))
+            }
             (ModelConfig::Gaussian(clients), _) => gaussian(config, &clients[index], own)?,
-            (ModelConfig::Rows { kind, intercept, clients }, _) => rows(config, &clients[index], own, (*kind, *intercept))?,
-            _ => return Err(config.source.complain(&data_place(), "a site has no table", "name its file: --data FILE")),
+            (ModelConfig::Rows { kind, intercept, clients }, _) => {
+                rows(config, &clients[index], own, (*kind, *intercept))?
+            }
+            _ => {
+                return Err(config.source.complain(
+                    &data_place(),
+                    "a site has no table",
+                    "name its file: --data FILE",
+                ));
+            }
         };
         Ok(LocalSite { index, name: names(config)?[index].clone(), data })
     }
@@ -245,27 +310,47 @@ impl LocalSite {
         Ok(match &self.data {
             Data::Table(data) => {
                 let (study, table) = data.as_ref();
-                let complain = |e: crate::data::EncodeError| config.source.complain(&data_place(), e.to_string(), "correct the data");
+                let complain = |e: crate::data::EncodeError| {
+                    config.source.complain(&data_place(), e.to_string(), "correct the data")
+                };
                 Introduction::Table(study.report(self.index, table).map_err(complain)?)
             }
-            Data::Numbers { columns, potential } => Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 },
+            Data::Numbers { columns, potential } => {
+                Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 }
+            }
         })
     }
 
     /// The potential of its rows.
-    pub fn potential(&self, config: &Config, agreement: &Agreement) -> Result<Arc<dyn Potential>, ConfigError> {
-        let complain =
-            |problem: String| config.source.complain(&data_place(), format!("site {}: {problem}", self.name), "check the site's data");
+    pub fn potential(
+        &self,
+        config: &Config,
+        agreement: &Agreement,
+    ) -> Result<Arc<dyn Potential>, ConfigError> {
+        let complain = |problem: String| {
+            config.source.complain(
+                &data_place(),
+                format!("site {}: {problem}", self.name),
+                "check the site's data",
+            )
+        };
         let potential = match (&self.data, &agreement.moments) {
             (Data::Table(data), Some(moments)) => {
                 let (study, table) = data.as_ref();
-                study.logistic(self.index, table, moments).map_err(|e| complain(e.to_string()))?.map_err(|e| complain(e.to_string()))?
+                study
+                    .logistic(self.index, table, moments)
+                    .map_err(|e| complain(e.to_string()))?
+                    .map_err(|e| complain(e.to_string()))?
             }
             (Data::Table(_), None) => return Err(complain("the server told no moments".into())),
             (Data::Numbers { potential, .. }, _) => Arc::clone(potential),
         };
         if potential.dim() != agreement.parameters.len() {
-            return Err(complain(format!("it has {} parameters, the agreement has {}", potential.dim(), agreement.parameters.len())));
+            return Err(complain(format!(
+                "it has {} parameters, the agreement has {}",
+                potential.dim(),
+                agreement.parameters.len()
+            )));
         }
         Ok(potential)
     }
@@ -275,18 +360,31 @@ impl LocalSite {
 pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, ConfigError> {
     if let ModelConfig::Builtin(name) = &config.target.model {
         let study = study(config, name)?;
-        let report = |said: &Introduction| if let Introduction::Table(report) = said { Some(report.clone()) } else { None };
+        let report = |said: &Introduction| {
+            if let Introduction::Table(report) = said { Some(report.clone()) } else { None }
+        };
         let reports: Vec<SiteReport> = introductions.iter().filter_map(report).collect();
-        let complain = |problem: String| config.source.complain(&data_place(), problem, "check the sites' data");
+        let complain = |problem: String| {
+            config.source.complain(&data_place(), problem, "check the sites' data")
+        };
         if reports.len() < study.sites.len() {
-            return Err(complain(format!("{} of {} sites sent a summary", reports.len(), study.sites.len())));
+            return Err(complain(format!(
+                "{} of {} sites sent a summary",
+                reports.len(),
+                study.sites.len()
+            )));
         }
         let design = study.design(&reports).map_err(|e| complain(e.to_string()))?;
         return Ok(Agreed {
             rows: reports.iter().map(|report| report.summary.rows).collect(),
             encoding: Some(Encoding::of_study(&study, &design.moments, Outcome::Probability)),
             agreement: Agreement {
-                parameters: design.moments.columns.iter().map(|column| column.name.clone()).collect(),
+                parameters: design
+                    .moments
+                    .columns
+                    .iter()
+                    .map(|column| column.name.clone())
+                    .collect(),
                 moments: Some(design.moments),
             },
             notes: design.notes,
@@ -297,47 +395,83 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
     let mut first: Option<&Vec<String>> = None;
     let mut rows = Vec::new();
     for ((name, place), said) in names.iter().zip(&places).zip(introductions) {
-        let complain = |problem: String, fix: &str| Err(config.source.complain(place, format!("client \"{name}\": {problem}"), fix));
+        let complain = |problem: String, fix: &str| {
+            Err(config.source.complain(place, format!("client \"{name}\": {problem}"), fix))
+        };
         let Introduction::Numbers { columns, rows: count } = said else {
-            return complain("it sent the summary of a table".into(), "start every party with the same config");
+            return complain(
+                "it sent the summary of a table".into(),
+                "start every party with the same config",
+            );
         };
         if !(1..=MOST_ROWS).contains(count) || columns.is_empty() {
-            return complain(format!("it has {count} rows and {} columns", columns.len()), "leave it out, or give it rows");
+            return complain(
+                format!("it has {count} rows and {} columns", columns.len()),
+                "leave it out, or give it rows",
+            );
         }
         match first {
             Some(expected) if expected.len() != columns.len() => {
-                let problem = format!("it has {} parameters, the first client has {}", columns.len(), expected.len());
-                return complain(problem, "all clients must have the same parameters, from the same columns in the same order");
+                let problem = format!(
+                    "it has {} parameters, the first client has {}",
+                    columns.len(),
+                    expected.len()
+                );
+                return complain(
+                    problem,
+                    "all clients must have the same parameters, from the same columns in the same \
+                     order",
+                );
             }
             Some(expected) if expected != columns => {
-                let problem = format!("its columns are {}, those of the first client {}", columns.join(", "), expected.join(", "));
-                return complain(problem, "all clients must have the same columns in the same order");
+                let problem = format!(
+                    "its columns are {}, those of the first client {}",
+                    columns.join(", "),
+                    expected.join(", ")
+                );
+                return complain(
+                    problem,
+                    "all clients must have the same columns in the same order",
+                );
             }
             _ => first = first.or(Some(columns)),
         }
         rows.push(*count);
     }
     let mut parameters = first.cloned().unwrap_or_default();
-    if let ModelConfig::Rows { kind: RowsModel::Softmax { classes, .. }, .. } = &config.target.model {
-        parameters = (0..*classes).flat_map(|k| parameters.iter().map(move |p| format!("{p}[{k}]")).collect::<Vec<_>>()).collect();
+    if let ModelConfig::Rows { kind: RowsModel::Softmax { classes, .. }, .. } = &config.target.model
+    {
+        parameters = (0..*classes)
+            .flat_map(|k| parameters.iter().map(move |p| format!("{p}[{k}]")).collect::<Vec<_>>())
+            .collect();
     }
-    Ok(Agreed { agreement: Agreement { parameters, moments: None }, rows, notes: Vec::new(), moments_bits: (0, 0), encoding: None })
+    Ok(Agreed {
+        agreement: Agreement { parameters, moments: None },
+        rows,
+        notes: Vec::new(),
+        moments_bits: (0, 0),
+        encoding: None,
+    })
 }
 
 fn places(config: &Config) -> Vec<Place> {
     match &config.target.model {
         ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.place.clone()).collect(),
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.place.clone()).collect(),
-        ModelConfig::Builtin(_) | ModelConfig::Named(_) | ModelConfig::Own(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => {
-            Vec::new()
-        }
+        ModelConfig::Builtin(_)
+        | ModelConfig::Named(_)
+        | ModelConfig::Own(_)
+        | ModelConfig::Generated(_)
+        | ModelConfig::External(_) => Vec::new(),
     }
 }
 
 fn elsewhere(config: &Config, place: &Place, key: &str, example: &str) -> ConfigError {
     let place = Place { line: place.line, field: format!("{}.{key}", place.field) };
-    let fix =
-        format!("give the client's data, e.g. {example}; or let the client bring it, with `consilience serve` and `consilience join`");
+    let fix = format!(
+        "give the client's data, e.g. {example}; or let the client bring it, with `consilience \
+         serve` and `consilience join`"
+    );
     config.source.complain(&place, "it is not set", fix)
 }
 
@@ -348,52 +482,93 @@ fn gaussian(config: &Config, client: &GaussianClient, own: &Own) -> Result<Data,
         (Some(numbers), _) => numbers.cells,
         (None, Cells::Inline(cells, _)) => cells.clone(),
         (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?.cells,
-        (None, Cells::Table(table)) => numbers::of(table).map_err(|e| complain(e, "give the matrix as a list of rows"))?.cells,
-        (None, Cells::Elsewhere) => return Err(elsewhere(config, &client.place, "mean", "mean = [0.0] and precision = [[1.0]]")),
+        (None, Cells::Table(table)) => {
+            numbers::of(table).map_err(|e| complain(e, "give the matrix as a list of rows"))?.cells
+        }
+        (None, Cells::Elsewhere) => {
+            return Err(elsewhere(
+                config,
+                &client.place,
+                "mean",
+                "mean = [0.0] and precision = [[1.0]]",
+            ));
+        }
     };
     let built = if client.is_covariance {
         Gaussian::from_covariance(client.mean.clone(), &cells)
     } else {
         Gaussian::new(client.mean.clone(), cells)
     };
-    let gaussian = built.map_err(|e| complain(format!("client \"{}\": {e}", client.name), "correct its mean or its matrix"))?;
-    Ok(Data::Numbers { columns: (1..=client.mean.len()).map(|k| format!("x{k}")).collect(), potential: Arc::new(gaussian) })
+    let gaussian = built.map_err(|e| {
+        complain(format!("client \"{}\": {e}", client.name), "correct its mean or its matrix")
+    })?;
+    Ok(Data::Numbers {
+        columns: (1..=client.mean.len()).map(|k| format!("x{k}")).collect(),
+        potential: Arc::new(gaussian),
+    })
 }
 
-fn rows(config: &Config, client: &RowsClient, own: &Own, (kind, intercept): (RowsModel, bool)) -> Result<Data, ConfigError> {
-    let complain =
-        |problem: String, fix: &str| config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix);
+fn rows(
+    config: &Config,
+    client: &RowsClient,
+    own: &Own,
+    (kind, intercept): (RowsModel, bool),
+) -> Result<Data, ConfigError> {
+    let complain = |problem: String, fix: &str| {
+        config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix)
+    };
     let fix = "give a CSV file with one row of numbers a line";
     let table = match (own.numbers().map_err(|e| complain(e, fix))?, &client.cells) {
         (Some(numbers), _) => numbers,
-        (None, Cells::Inline(cells, columns)) => Numbers { names: None, cells: cells.clone(), columns: *columns },
-        (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?,
-        (None, Cells::Table(table)) => {
-            numbers::of(table).map_err(|e| complain(e, "state a formula, which codes words and imputes what is missing"))?
+        (None, Cells::Inline(cells, columns)) => {
+            Numbers { names: None, cells: cells.clone(), columns: *columns }
         }
-        (None, Cells::Elsewhere) => return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\"")),
+        (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?,
+        (None, Cells::Table(table)) => numbers::of(table).map_err(|e| {
+            complain(e, "state a formula, which codes words and imputes what is missing")
+        })?,
+        (None, Cells::Elsewhere) => {
+            return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\""));
+        }
     };
-    let (columns, potential) = build_client(&table, client, kind, intercept).map_err(|(problem, fix)| complain(problem, &fix))?;
+    let (columns, potential) = build_client(&table, client, kind, intercept)
+        .map_err(|(problem, fix)| complain(problem, &fix))?;
     Ok(Data::Numbers { columns, potential })
 }
 
 type Built = (Vec<String>, Arc<dyn Potential>);
 
 /// One client's potential and its columns' names, or a problem and its fix.
-fn build_client(table: &Numbers, client: &RowsClient, kind: RowsModel, intercept: bool) -> Result<Built, (String, String)> {
-    let names = table.names.clone().unwrap_or_else(|| (1..=table.columns).map(|k| format!("x{k}")).collect());
+fn build_client(
+    table: &Numbers,
+    client: &RowsClient,
+    kind: RowsModel,
+    intercept: bool,
+) -> Result<Built, (String, String)> {
+    let names = table
+        .names
+        .clone()
+        .unwrap_or_else(|| (1..=table.columns).map(|k| format!("x{k}")).collect());
     let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
     if kind == RowsModel::Isotropic {
         let model = Isotropic::new(table.cells.clone(), table.columns).map_err(data)?;
         return Ok((names, Arc::new(model)));
     }
     if table.columns < 2 && !intercept {
-        return Err(("there is no column beside the response".into(), "add a feature, or set intercept = true".into()));
+        return Err((
+            "there is no column beside the response".into(),
+            "add a feature, or set intercept = true".into(),
+        ));
     }
     let response = match &client.response {
         None => table.columns - 1,
         Some(name) => {
-            let missing = || (format!("there is no column \"{name}\""), suggest(name, names.iter().map(String::as_str)));
+            let missing = || {
+                (
+                    format!("there is no column \"{name}\""),
+                    suggest(name, names.iter().map(String::as_str)),
+                )
+            };
             names.iter().position(|n| n == name).ok_or_else(missing)?
         }
     };
@@ -406,29 +581,39 @@ fn build_client(table: &Numbers, client: &RowsClient, kind: RowsModel, intercept
         features.extend(row.iter().enumerate().filter(|(k, _)| *k != response).map(|(_, v)| v));
         labels.push(row[response]);
     }
-    let mut columns: Vec<String> = names.iter().enumerate().filter(|(k, _)| *k != response).map(|(_, n)| n.clone()).collect();
+    let mut columns: Vec<String> =
+        names.iter().enumerate().filter(|(k, _)| *k != response).map(|(_, n)| n.clone()).collect();
     if intercept {
         columns.insert(0, "intercept".into());
     }
     let design = Design::dense(features, columns.len()).map_err(data)?;
     let potential: Arc<dyn Potential> = match kind {
-        RowsModel::Linear { noise_variance } => {
-            Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance }).map_err(data)?)
-        }
+        RowsModel::Linear { noise_variance } => Arc::new(
+            Glm::new(design, labels, Family::Gaussian { variance: noise_variance })
+                .map_err(data)?,
+        ),
         RowsModel::Softmax { classes, arithmetic } => {
-            if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !(**y >= 0.0 && y.fract() == 0.0 && **y < classes as f64)) {
+            if let Some((row, label)) = labels
+                .iter()
+                .enumerate()
+                .find(|(_, y)| !(**y >= 0.0 && y.fract() == 0.0 && **y < classes as f64))
+            {
                 return Err((
                     format!("row {} has the label {label}", row + 1),
                     format!("labels must be whole numbers from 0 to {}", classes - 1),
                 ));
             }
-            let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes).map_err(data)?;
+            let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)
+                .map_err(data)?;
             Arc::new(model.with_arithmetic(arithmetic))
         }
         RowsModel::Logistic | RowsModel::Isotropic => {
-            if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| **y != 0.0 && **y != 1.0) {
+            if let Some((row, label)) =
+                labels.iter().enumerate().find(|(_, y)| **y != 0.0 && **y != 1.0)
+            {
                 let fix = format!(
-                    "labels must be 0 or 1: recode them, or say what counts as 1 in a formula, e.g. {} == {label} ~ .",
+                    "labels must be 0 or 1: recode them, or say what counts as 1 in a formula, \
+                     e.g. {} == {label} ~ .",
                     names[response]
                 );
                 return Err((format!("row {} has the label {label}", row + 1), fix));

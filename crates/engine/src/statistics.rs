@@ -9,21 +9,32 @@ use crate::record::Statistic;
 /// The most multiplications that the log-density of all draws may cost: seconds, not minutes.
 const MOST_WORK: u64 = 20_000_000_000;
 
-/// `lp`: minus the potential over the temperature at every draw, up to a constant the log-density of the posterior. `Err` says why it was left out: every draw costs a pass over
-/// all rows.
+/// `lp`: minus the potential over the temperature at every draw, up to a constant the log-density
+/// of the posterior. `Err` says why it was left out: every draw costs a pass over all rows.
 pub fn log_density(target: &Target, draws: &Draws) -> Result<Statistic, String> {
     if target.joint.is_some() {
-        return Err("the log-density of the draws (lp) was not computed: the model would be called once more for every draw".into());
+        return Err(
+            "the log-density of the draws (lp) was not computed: the model would be called \
+            once more for every draw"
+                .into(),
+        );
     }
     let rows: u64 = target.clients.iter().map(|c| c.rows() as u64).sum();
     let all = (draws.chains() * draws.length()) as u64;
     let work = rows.max(1).saturating_mul(all).saturating_mul(target.dim() as u64);
     if work > MOST_WORK {
-        return Err(format!("the log-density of the draws (lp) was not computed: {all} draws on {rows} rows are too much work"));
+        return Err(format!(
+            "the log-density of the draws (lp) was not computed: {all} draws on {rows} rows are \
+             too much work"
+        ));
     }
     let rows: Vec<&[f64]> = draws.rows().collect();
-    let values: Vec<f64> = rows.par_iter().map(|draw| -target.value(draw) / target.temperature).collect();
-    Ok(Statistic { name: "lp".into(), values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect() })
+    let values: Vec<f64> =
+        rows.par_iter().map(|draw| -target.value(draw) / target.temperature).collect();
+    Ok(Statistic {
+        name: "lp".into(),
+        values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -40,19 +51,38 @@ mod tests {
         let client = |mean: f64, precision: f64| -> Arc<dyn consilience_core::model::Potential> {
             Arc::new(Gaussian::new(vec![mean], vec![precision]).unwrap())
         };
-        let target = Target::new(vec![client(1.0, 2.0), client(0.0, 4.0)], Prior::Flat, Placement::Server, 0.5).unwrap();
+        let target = Target::new(
+            vec![client(1.0, 2.0), client(0.0, 4.0)],
+            Prior::Flat,
+            Placement::Server,
+            0.5,
+        )
+        .unwrap();
         let draws = Draws::from_chains(vec![vec![0.0, 1.0], vec![2.0, 3.0]], 1);
         let lp = log_density(&target, &draws).unwrap();
         // U(x) = (x - 1)^2 + 2 x^2, and the temperature is a half.
-        assert_eq!((lp.name.as_str(), lp.values), ("lp", vec![vec![-2.0, -4.0], vec![-18.0, -44.0]]));
+        assert_eq!(
+            (lp.name.as_str(), lp.values),
+            ("lp", vec![vec![-2.0, -4.0], vec![-18.0, -44.0]])
+        );
     }
 
     #[test]
     fn too_much_work_is_refused() {
-        let target =
-            Target::new(vec![Arc::new(Gaussian::new(vec![0.0], vec![1.0]).unwrap())], Prior::Flat, Placement::Server, 1.0).unwrap();
-        let work = |rows: usize| Target { clients: vec![Arc::clone(&target.clients[0]); rows], ..target.clone() };
+        let target = Target::new(
+            vec![Arc::new(Gaussian::new(vec![0.0], vec![1.0]).unwrap())],
+            Prior::Flat,
+            Placement::Server,
+            1.0,
+        )
+        .unwrap();
+        let work = |rows: usize| Target {
+            clients: vec![Arc::clone(&target.clients[0]); rows],
+            ..target.clone()
+        };
         let draws = Draws::from_chains(vec![vec![0.0; 1_000_000]], 1);
-        assert!(log_density(&work(20_001), &draws).unwrap_err().contains("1000000 draws on 20001 rows"));
+        assert!(
+            log_density(&work(20_001), &draws).unwrap_err().contains("1000000 draws on 20001 rows")
+        );
     }
 }

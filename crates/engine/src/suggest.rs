@@ -14,7 +14,11 @@ pub fn suggest<'k>(word: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
 }
 
 /// The name that is nearest, if it is no further than a third of the word, or than `least` letters.
-fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>, least: usize) -> Option<&'a str> {
+fn nearest<'a>(
+    word: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    least: usize,
+) -> Option<&'a str> {
     let (edits, name) = names.into_iter().map(|name| (distance(word, name), name)).min()?;
     (edits <= (word.chars().count() / 3).max(least)).then_some(name)
 }

@@ -19,7 +19,8 @@ pub(crate) struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// Count the draws and those that are kept. One that is kept is given to `keep`, in the parameters' own coordinates, with a note of what stands beside it unless there are too many:
+    /// Count the draws and those that are kept. One that is kept is given to `keep`, in the
+    /// parameters' own coordinates, with a note of what stands beside it unless there are too many:
     /// `held` says whether draws are in memory.
     pub(crate) fn follow(
         &self,
@@ -32,7 +33,11 @@ impl Moment<'_> {
         let (plan, run, index) = self.about;
         let iteration = self.server.iteration();
         if self.event == Event::Diverged {
-            return Err(RunError::Diverged { chain: index + 1, iteration, step: plan.step().largest() });
+            return Err(RunError::Diverged {
+                chain: index + 1,
+                iteration,
+                step: plan.step().largest(),
+            });
         }
         if self.event != Event::Draw || iteration <= run.burn_in {
             return Ok(());
@@ -101,7 +106,15 @@ impl Trail {
 
     /// The chain as it ended.
     pub fn end(self, ledger: Ledger, rows_evaluated: u64, iterations: u64) -> Chain {
-        Chain { sink: self.sink, notes: self.notes, kept: self.kept, ledger, rows_evaluated, iterations, failure: None }
+        Chain {
+            sink: self.sink,
+            notes: self.notes,
+            kept: self.kept,
+            ledger,
+            rows_evaluated,
+            iterations,
+            failure: None,
+        }
     }
 
     /// The draws so far, row by row, where they are in memory.

@@ -1,4 +1,5 @@
-//! A durable server that closes rounds without those who stay away goes on, after a power cut, with the same chain: who answered is written down.
+//! A durable server that closes rounds without those who stay away goes on, after a power cut, with
+//! the same chain: who answered is written down.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -15,10 +16,16 @@ use consilience_engine::store::{DurableServer, Faults, Simulated};
 const ROUNDS: u64 = 120;
 
 fn recipe() -> (Recipe, Target) {
-    let client = |i: usize| -> Arc<dyn Potential> { Arc::new(Isotropic::new((0..6).map(|k| (k * i) as f64 / 3.0).collect(), 2).unwrap()) };
-    let target = Target::new((0..3).map(client).collect(), Prior::Flat, Placement::Server, 1.0).unwrap();
+    let client = |i: usize| -> Arc<dyn Potential> {
+        Arc::new(Isotropic::new((0..6).map(|k| (k * i) as f64 / 3.0).collect(), 2).unwrap())
+    };
+    let target =
+        Target::new((0..3).map(client).collect(), Prior::Flat, Placement::Server, 1.0).unwrap();
     let participation = Participation::Elastic(vec![0.7; 3]);
-    let recipe = Recipe::Uplink(Uplink { participation, ..Uplink::lsd_plus_plus(Schedule::Constant(0.01), Batch::Rows(2), 5, None) });
+    let recipe = Recipe::Uplink(Uplink {
+        participation,
+        ..Uplink::lsd_plus_plus(Schedule::Constant(0.01), Batch::Rows(2), 5, None)
+    });
     let target = recipe.check(target).unwrap();
     (recipe, target)
 }
@@ -27,20 +34,31 @@ fn open(disk: &Simulated, draws: &mut Vec<Vec<f64>>) -> DurableServer<Simulated,
     let (recipe, target) = recipe();
     let keys = Keys::simulation(Seed::new(1), 0);
     let machine = recipe.server(&target, &[0.3, 0.3], keys).unwrap();
-    let fresh = Server::new(machine, Statement::new([("a", "b")]), 3, recipe.format(&target, keys).unwrap());
+    let fresh = Server::new(
+        machine,
+        Statement::new([("a", "b")]),
+        3,
+        recipe.format(&target, keys).unwrap(),
+    );
     let opened = DurableServer::open(disk.clone(), fresh, |number, machine| {
         let draw = machine.position().to_vec();
-        if number < draws.len() as u64 { assert_eq!(draws[number as usize], draw) } else { draws.push(draw) }
+        if number < draws.len() as u64 {
+            assert_eq!(draws[number as usize], draw)
+        } else {
+            draws.push(draw)
+        }
     });
     opened.unwrap().0
 }
 
-/// Who answers is a function of the round, so that runs with and without power cuts have the same log.
+/// Who answers is a function of the round, so that runs with and without power cuts have the same
+/// log.
 fn run(power_cuts: bool) -> (Vec<Vec<f64>>, u64) {
     let (recipe, target) = recipe();
     let keys = Keys::simulation(Seed::new(1), 0);
     let format = recipe.format(&target, keys).unwrap();
-    let client = |i| Client::new(recipe.client(&target, ClientId(i), keys).unwrap(), format.clone());
+    let client =
+        |i| Client::new(recipe.client(&target, ClientId(i), keys).unwrap(), format.clone());
     let mut clients: Vec<Client<Box<dyn Device>>> = (0..3).map(client).collect();
     let disk = Simulated::new(8, Faults::default());
     let mut dice = Seed::new(2).stream(Purpose::Data, SERVER, 0);
@@ -59,7 +77,8 @@ fn run(power_cuts: bool) -> (Vec<Vec<f64>>, u64) {
             Some(Output::Send { to, bytes }) => {
                 let mut answer = Vec::new();
                 clients[to.index()].handle(&bytes, &mut answer).unwrap();
-                let here = Seed::new(3).stream(Purpose::Participation, to, server.draws()).coin(0.7);
+                let here =
+                    Seed::new(3).stream(Purpose::Participation, to, server.draws()).coin(0.7);
                 if here && server.server().outstanding().any(|id| id == to) {
                     server.handle(to, &answer).unwrap();
                 }
@@ -79,5 +98,9 @@ fn run(power_cuts: bool) -> (Vec<Vec<f64>>, u64) {
 fn closed_rounds_are_written_down() {
     let ((draws, _), (with_cuts, cuts)) = (run(false), run(true));
     assert!(cuts > 50, "{cuts}");
-    assert!(draws == with_cuts, "the draws differ first at {:?}", draws.iter().zip(&with_cuts).position(|(a, b)| a != b));
+    assert!(
+        draws == with_cuts,
+        "the draws differ first at {:?}",
+        draws.iter().zip(&with_cuts).position(|(a, b)| a != b)
+    );
 }

@@ -13,7 +13,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("consilience-hazards-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("consilience-hazards-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Folder(folder)
     }
@@ -25,7 +26,11 @@ impl Folder {
 
     /// The problem of a target on two files, and its plan's warnings; or what is said against it.
     fn plan(&self, text: &str) -> Result<(Problem, Vec<String>), String> {
-        let source = Source { file: "run.toml".into(), folder: self.0.clone(), text: format!("{text}\n[sampler]\nname = \"lmc\"\n") };
+        let source = Source {
+            file: "run.toml".into(),
+            folder: self.0.clone(),
+            text: format!("{text}\n[sampler]\nname = \"lmc\"\n"),
+        };
         let config = Config::parse(source).map_err(|e| e.to_string())?;
         let problem = Problem::new(&config).map_err(|e| e.to_string())?;
         let plan = Plan::new(&config, &problem).map_err(|e| e.to_string())?;
@@ -35,7 +40,8 @@ impl Folder {
     /// The parameters, or what is said against a formula on `north.csv` and `south.csv`.
     fn by(&self, formula: &str) -> Result<String, String> {
         let sites = "[[client]]\nfile = \"north.csv\"\n[[client]]\nfile = \"south.csv\"";
-        self.plan(&format!("[target]\nformula = \"{formula}\"\n{sites}")).map(|(problem, _)| problem.parameters.join(" "))
+        self.plan(&format!("[target]\nformula = \"{formula}\"\n{sites}"))
+            .map(|(problem, _)| problem.parameters.join(" "))
     }
 }
 
@@ -47,13 +53,21 @@ impl Drop for Folder {
 
 /// A table of one column beside `age` and `ill`, each cell made from its row.
 fn table(name: &str, rows: usize, cell: impl Fn(usize) -> String) -> String {
-    let row = |k: usize| format!("{};{};{}\n", 30 + k * 7 % 23, cell(k), u8::from(k.is_multiple_of(3)));
+    let row =
+        |k: usize| format!("{};{};{}\n", 30 + k * 7 % 23, cell(k), u8::from(k.is_multiple_of(3)));
     format!("age;{name};ill\n{}", (0..rows).map(row).collect::<String>())
 }
 
 /// Two sites whose tables differ in one column.
-fn two(name: &str, column: &str, north: impl Fn(usize) -> String, south: impl Fn(usize) -> String) -> Folder {
-    Folder::new(name).with("north.csv", table(column, 12, north)).with("south.csv", table(column, 9, south))
+fn two(
+    name: &str,
+    column: &str,
+    north: impl Fn(usize) -> String,
+    south: impl Fn(usize) -> String,
+) -> Folder {
+    Folder::new(name)
+        .with("north.csv", table(column, 12, north))
+        .with("south.csv", table(column, 9, south))
 }
 
 #[track_caller]
@@ -65,18 +79,32 @@ fn refused(said: Result<String, String>, parts: &[&str]) {
 #[test]
 fn a_column_that_is_different_in_almost_every_row_is_refused_under_a_dot() {
     let folder = two("names", "name", |k| format!("patient {k}"), |k| format!("person {k}"));
-    let parts = ["run.toml, line 2: target.formula", "`name` has 21 different words in 21 rows", "write `. - name`"];
+    let parts = [
+        "run.toml, line 2: target.formula",
+        "`name` has 21 different words in 21 rows",
+        "write `. - name`",
+    ];
     refused(folder.by("ill == 1 ~ ."), &parts);
     refused(folder.by("ill == 1 ~ age + name"), &["C(name)"]);
     assert_eq!(folder.by("ill == 1 ~ . - name").unwrap(), "intercept age");
     let folder = two("numbers", "patient", |k| (k + 1).to_string(), |k| (k + 13).to_string());
-    refused(folder.by("ill == 1 ~ ."), &["`patient` has a whole number of its own in each of 21 rows", "`. - patient`", "`patient + .`"]);
+    refused(
+        folder.by("ill == 1 ~ ."),
+        &[
+            "`patient` has a whole number of its own in each of 21 rows",
+            "`. - patient`",
+            "`patient + .`",
+        ],
+    );
     assert_eq!(folder.by("ill == 1 ~ patient + .").unwrap(), "intercept patient age");
     let folder = two("measured", "dose", |k| format!("{k}.25"), |k| format!("{k}.75"));
     assert_eq!(folder.by("ill == 1 ~ .").unwrap(), "intercept age dose");
     // Without a formula all columns are used as well.
-    let folder = Folder::new("every").with("all.csv", table("patient_id", 12, |k| (900 + k * k).to_string()));
-    let said = folder.plan("[target]\nmodel = \"logistic\"\n[data]\nfile = \"all.csv\"\nclients = 2").map(|_| String::new());
+    let folder = Folder::new("every")
+        .with("all.csv", table("patient_id", 12, |k| (900 + k * k).to_string()));
+    let said = folder
+        .plan("[target]\nmodel = \"logistic\"\n[data]\nfile = \"all.csv\"\nclients = 2")
+        .map(|_| String::new());
     refused(said, &["line 3: data:", "`patient_id` has a whole number of its own", "formula"]);
 }
 
@@ -89,25 +117,57 @@ fn codes_that_differ_between_sites_are_refused_with_both_shown() {
         codes(["0", "1"], ["No", "Yes"]).by("ill == 1 ~ age + smokes"),
         &["`smokes`", "0, 1 at site `north`", "No, Yes at site `south`"],
     );
-    refused(codes(["no", "yes"], ["No", "Yes"]).by("ill == 1 ~ C(smokes)"), &["no, yes at site `north`", "No, Yes at site `south`"]);
-    refused(codes(["0", "1"], ["1", "2"]).by("ill == 1 ~ smokes"), &["0, 1 at site `north`", "1, 2 at site `south`"]);
-    refused(codes(["f", "m"], ["female", "male"]).by("smokes == m ~ age"), &["f, m at site `north`", "female, male at site `south`"]);
-    assert_eq!(codes(["no", "yes"], ["yes", "no"]).by("ill == 1 ~ smokes").unwrap(), "intercept smokes: no");
+    refused(
+        codes(["no", "yes"], ["No", "Yes"]).by("ill == 1 ~ C(smokes)"),
+        &["no, yes at site `north`", "No, Yes at site `south`"],
+    );
+    refused(
+        codes(["0", "1"], ["1", "2"]).by("ill == 1 ~ smokes"),
+        &["0, 1 at site `north`", "1, 2 at site `south`"],
+    );
+    refused(
+        codes(["f", "m"], ["female", "male"]).by("smokes == m ~ age"),
+        &["f, m at site `north`", "female, male at site `south`"],
+    );
+    assert_eq!(
+        codes(["no", "yes"], ["yes", "no"]).by("ill == 1 ~ smokes").unwrap(),
+        "intercept smokes: no"
+    );
 }
 
 #[test]
 fn missing_values_are_known_by_all_their_names() {
     let marks = ["NaN", "nan", "NA", "NULL", ".", "", "?", "n/a", "null"];
-    let folder = two("gaps", "dose", move |k| marks.get(k).map_or_else(|| format!("{k}.5"), |mark| (*mark).into()), |k| format!("{k}"));
+    let folder = two(
+        "gaps",
+        "dose",
+        move |k| marks.get(k).map_or_else(|| format!("{k}.5"), |mark| (*mark).into()),
+        |k| format!("{k}"),
+    );
     assert_eq!(folder.by("ill == 1 ~ dose").unwrap(), "intercept dose dose: missing");
 }
 
 #[test]
 fn numbers_that_are_written_wrong_are_named_and_no_words() {
-    let wrong = |cell: &'static str| two("wrong", "dose", move |k| if k == 4 { cell.into() } else { format!("{k}.5") }, |k| format!("{k}"));
+    let wrong = |cell: &'static str| {
+        two(
+            "wrong",
+            "dose",
+            move |k| if k == 4 { cell.into() } else { format!("{k}.5") },
+            |k| format!("{k}"),
+        )
+    };
     for (formula, cell, parts) in [
-        ("ill == 1 ~ dose", "3,5", &["north.csv, line 6, column `dose`: `3,5` has a decimal comma", "1234.5"][..]),
-        ("ill == 1 ~ dose", "1O", &["north.csv, line 6, column `dose`: `1O` is no number, where 11 of 12", "C(dose)"]),
+        (
+            "ill == 1 ~ dose",
+            "3,5",
+            &["north.csv, line 6, column `dose`: `3,5` has a decimal comma", "1234.5"][..],
+        ),
+        (
+            "ill == 1 ~ dose",
+            "1O",
+            &["north.csv, line 6, column `dose`: `1O` is no number, where 11 of 12", "C(dose)"],
+        ),
         ("ill == 1 ~ dose", "1e999", &["`1e999`", "1.8e308"]),
         ("ill == 1 ~ dose", "inf", &["`inf` is no number"]),
         ("dose > 3 ~ age", "1O", &["north.csv, line 6, column `dose`: `1O` is no number"]),
@@ -115,7 +175,11 @@ fn numbers_that_are_written_wrong_are_named_and_no_words() {
     ] {
         refused(wrong(cell).by(formula), parts);
     }
-    assert_eq!(wrong("1O").by("ill == 1 ~ age").unwrap(), "intercept age", "a column that is not used does not matter");
+    assert_eq!(
+        wrong("1O").by("ill == 1 ~ age").unwrap(),
+        "intercept age",
+        "a column that is not used does not matter"
+    );
     let huge = two("huge", "dose", |k| format!("{k}e200"), |k| format!("{k}"));
     refused(huge.by("ill == 1 ~ dose"), &["north", "`dose`", "too large to be squared"]);
 }
@@ -125,45 +189,74 @@ fn a_site_that_lacks_a_column_is_named() {
     let folder = Folder::new("lacks")
         .with("north.csv", table("dose", 12, |k| format!("{k}.5")))
         .with("south.csv", "age,doses,ill\n50,2,1\n40,1,0\n");
-    let parts = ["run.toml, line 6: client[1].file: site \"south\" has no column `dose`", "did you mean `doses`?"];
+    let parts = [
+        "run.toml, line 6: client[1].file: site \"south\" has no column `dose`",
+        "did you mean `doses`?",
+    ];
     refused(folder.by("ill == 1 ~ age + dose"), &parts);
     refused(folder.by("ill == 1 ~ . - doses"), &parts);
     assert_eq!(folder.by("ill == 1 ~ . - dose - doses").unwrap(), "intercept age");
-    refused(folder.by("ill == 1 ~ weight"), &["line 2: target.formula: `weight` in the formula is not a column"]);
+    refused(
+        folder.by("ill == 1 ~ weight"),
+        &["line 2: target.formula: `weight` in the formula is not a column"],
+    );
 }
 
 #[test]
 fn perfect_collinearity_is_named() {
     let rows = |first: usize| {
-        let row = |k: usize| format!("{},{},{},{}\n", 50 + k * k % 17, 2 * (50 + k * k % 17) + 1, k % 5, u8::from(k.is_multiple_of(3)));
+        let row = |k: usize| {
+            format!(
+                "{},{},{},{}\n",
+                50 + k * k % 17,
+                2 * (50 + k * k % 17) + 1,
+                k % 5,
+                u8::from(k.is_multiple_of(3))
+            )
+        };
         format!("kg,half_kg,dose,ill\n{}", (first..first + 12).map(row).collect::<String>())
     };
     let folder = Folder::new("collinear").with("north.csv", rows(0)).with("south.csv", rows(12));
     let sites = "[[client]]\nfile = \"north.csv\"\n[[client]]\nfile = \"south.csv\"";
     for sampler in ["", "step = 0.001", "precondition = true"] {
-        let text = |target: &str| format!("[target]\n{target}\n{sites}\n[sampler]\nname = \"lmc\"\n{sampler}");
+        let text = |target: &str| {
+            format!("[target]\n{target}\n{sites}\n[sampler]\nname = \"lmc\"\n{sampler}")
+        };
         let config = |target: &str| {
-            let source = Source { file: "run.toml".into(), folder: folder.0.clone(), text: text(target) };
+            let source =
+                Source { file: "run.toml".into(), folder: folder.0.clone(), text: text(target) };
             let config = Config::parse(source).unwrap();
             let problem = Problem::new(&config).unwrap();
             Plan::new(&config, &problem).map(|plan| plan.warnings)
         };
         // A proper prior still gives a posterior: that is a warning.
         let warnings = config("formula = \"ill == 1 ~ .\"").unwrap();
-        let named = |text: &str| text.contains("`half_kg` is determined by `kg` (perfect collinearity)");
+        let named =
+            |text: &str| text.contains("`half_kg` is determined by `kg` (perfect collinearity)");
         assert!(warnings.iter().any(|warning| named(warning)), "{sampler}: {warnings:?}");
-        assert!(!config("formula = \"ill == 1 ~ . - half_kg\"").unwrap().iter().any(|warning| warning.contains("collinearity")));
+        assert!(
+            !config("formula = \"ill == 1 ~ . - half_kg\"")
+                .unwrap()
+                .iter()
+                .any(|warning| warning.contains("collinearity"))
+        );
         // A flat one does not.
-        for target in
-            ["formula = \"ill == 1 ~ .\"\nprior = { law = \"flat\" }", "model = \"logistic\"", "model = \"linear\"\nnoise_variance = 1.0"]
-        {
+        for target in [
+            "formula = \"ill == 1 ~ .\"\nprior = { law = \"flat\" }",
+            "model = \"logistic\"",
+            "model = \"linear\"\nnoise_variance = 1.0",
+        ] {
             let error = config(target).unwrap_err().to_string();
             let by = if target.starts_with("formula") {
                 "`half_kg` is determined by `kg`"
             } else {
                 "`half_kg` is determined by `intercept`, `kg`"
             };
-            assert!(error.contains(by) && error.contains("the prior is flat: the posterior is not proper"), "{sampler}, {target}: {error}");
+            assert!(
+                error.contains(by)
+                    && error.contains("the prior is flat: the posterior is not proper"),
+                "{sampler}, {target}: {error}"
+            );
         }
     }
 }
@@ -171,8 +264,12 @@ fn perfect_collinearity_is_named() {
 #[test]
 fn two_values_are_not_explained_by_a_line_unless_that_is_said() {
     let folder = Folder::new("labels");
-    let rows = |labels: [&str; 2]| (0..10).map(|k| format!("{},{}\n", 30 + k * 7 % 23, labels[k % 2])).collect::<String>();
-    for (labels, shown, fix) in [(["1", "2"], "1 and 2", "class == 2 ~ age"), (["0", "1"], "0 and 1", "class == 1 ~ age")] {
+    let rows = |labels: [&str; 2]| {
+        (0..10).map(|k| format!("{},{}\n", 30 + k * 7 % 23, labels[k % 2])).collect::<String>()
+    };
+    for (labels, shown, fix) in
+        [(["1", "2"], "1 and 2", "class == 2 ~ age"), (["0", "1"], "0 and 1", "class == 1 ~ age")]
+    {
         let text = format!("age,class\n{}", rows(labels));
         std::fs::write(folder.0.join("north.csv"), &text).unwrap();
         std::fs::write(folder.0.join("south.csv"), &text).unwrap();
@@ -180,12 +277,17 @@ fn two_values_are_not_explained_by_a_line_unless_that_is_said() {
         refused(folder.by("class ~ age"), &parts);
         let sites = "[[client]]\nfile = \"north.csv\"\n[[client]]\nfile = \"south.csv\"";
         let by = |more: &str| {
-            folder.plan(&format!("[target]\nformula = \"class ~ age\"\n{more}\n{sites}")).map(|(problem, _)| problem.parameters.join(" "))
+            folder
+                .plan(&format!("[target]\nformula = \"class ~ age\"\n{more}\n{sites}"))
+                .map(|(problem, _)| problem.parameters.join(" "))
         };
         refused(by("noise_variance = 0.2"), &parts);
         assert_eq!(by("noise_variance = 0.2\nmodel = \"linear\"").unwrap(), "intercept age");
         match labels {
-            ["1", "2"] => refused(by("model = \"logistic\""), &["explains 0 and 1, and `class` is 2 at site `north`", "class == 2 ~ age"]),
+            ["1", "2"] => refused(
+                by("model = \"logistic\""),
+                &["explains 0 and 1, and `class` is 2 at site `north`", "class == 2 ~ age"],
+            ),
             _ => assert_eq!(by("model = \"logistic\"").unwrap(), "intercept age"),
         }
     }
@@ -199,9 +301,23 @@ fn linear_regression_without_a_variance_is_refused() {
     let rows = "[[client]]\nrows = [[0.5, 1.5], [0.25, 2.0], [1.0, 3.5]]";
     let sites = "[[client]]\nfile = \"north.csv\"\n[[client]]\nfile = \"south.csv\"";
     let file = "[data]\nfile = \"north.csv\"\nresponse = \"dose\"\nclients = 2";
-    for (target, rest) in [("model = \"linear\"", rows), ("model = \"linear\"", file), ("formula = \"dose ~ age\"", sites)] {
-        let said = |more: &str| folder.plan(&format!("[target]\n{target}\n{more}\n{rest}")).map(|_| String::new());
-        refused(said(""), &["target.noise_variance: it is not set", "residual variance of a least-squares fit", "upper bound", "logistic"]);
+    for (target, rest) in [
+        ("model = \"linear\"", rows),
+        ("model = \"linear\"", file),
+        ("formula = \"dose ~ age\"", sites),
+    ] {
+        let said = |more: &str| {
+            folder.plan(&format!("[target]\n{target}\n{more}\n{rest}")).map(|_| String::new())
+        };
+        refused(
+            said(""),
+            &[
+                "target.noise_variance: it is not set",
+                "residual variance of a least-squares fit",
+                "upper bound",
+                "logistic",
+            ],
+        );
         assert_eq!(said("noise_variance = 0.5").unwrap_or_else(|e| e), "", "{target}");
     }
 }
@@ -209,23 +325,46 @@ fn linear_regression_without_a_variance_is_refused() {
 #[test]
 fn files_that_are_no_utf8_text_say_what_they_are() {
     let good = table("dose", 12, |k| format!("{k}.5"));
-    let sixteen: Vec<u8> = [0xfeff].into_iter().chain(good.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let sixteen: Vec<u8> =
+        [0xfeff].into_iter().chain(good.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let bare: Vec<u8> = good.encode_utf16().flat_map(u16::to_be_bytes).collect();
-    let latin = good.replace("dose", "d\u{0}se").bytes().map(|b| if b == 0 { 0xf6 } else { b }).collect::<Vec<u8>>();
-    for (bytes, part) in [(sixteen, "it is UTF-16 text"), (bare, "it is UTF-16 text"), (latin, "it is not UTF-8 text")] {
+    let latin = good
+        .replace("dose", "d\u{0}se")
+        .bytes()
+        .map(|b| if b == 0 { 0xf6 } else { b })
+        .collect::<Vec<u8>>();
+    for (bytes, part) in [
+        (sixteen, "it is UTF-16 text"),
+        (bare, "it is UTF-16 text"),
+        (latin, "it is not UTF-8 text"),
+    ] {
         let folder = Folder::new("utf").with("north.csv", &good).with("south.csv", bytes);
-        refused(folder.by("ill == 1 ~ age"), &["line 6: client[1].file", "south.csv, line 1", part, "save the file as UTF-8"]);
-        let plain = folder.plan("[target]\nmodel = \"logistic\"\n[[client]]\nfile = \"south.csv\"").map(|_| String::new());
+        refused(
+            folder.by("ill == 1 ~ age"),
+            &["line 6: client[1].file", "south.csv, line 1", part, "save the file as UTF-8"],
+        );
+        let plain = folder
+            .plan("[target]\nmodel = \"logistic\"\n[[client]]\nfile = \"south.csv\"")
+            .map(|_| String::new());
         refused(plain, &["client[0]", part]);
     }
-    let marked = Folder::new("bom").with("north.csv", format!("\u{feff}{good}")).with("south.csv", &good);
-    assert_eq!(marked.by("ill == 1 ~ age").unwrap(), "intercept age", "a byte order mark of UTF-8 is no part of a name");
+    let marked =
+        Folder::new("bom").with("north.csv", format!("\u{feff}{good}")).with("south.csv", &good);
+    assert_eq!(
+        marked.by("ill == 1 ~ age").unwrap(),
+        "intercept age",
+        "a byte order mark of UTF-8 is no part of a name"
+    );
 }
 
 #[test]
 fn two_sites_of_one_name_are_refused() {
     let folder = two("twice", "dose", |k| format!("{k}.5"), |k| format!("{k}.1"));
-    let named = |key: &str, model: &str| format!("[target]\n{model}\n[[client]]\nname = \"a\"\n{key}\n[[client]]\nname = \"a\"\n{key}");
+    let named = |key: &str, model: &str| {
+        format!(
+            "[target]\n{model}\n[[client]]\nname = \"a\"\n{key}\n[[client]]\nname = \"a\"\n{key}"
+        )
+    };
     for (key, model) in [
         ("file = \"north.csv\"", "formula = \"ill == 1 ~ age\""),
         ("rows = [[0.5, 1], [0.1, 0]]", "model = \"logistic\""),
@@ -243,7 +382,10 @@ fn formulas_are_complained_about_where_they_stand() {
     let folder = two("formula", "dose", |k| format!("{k}.5"), |k| format!("{k}.1"));
     for (formula, part) in [
         ("ill == 1 ~ agee", "did you mean `age`?"),
-        ("ill == 1 ~ log(age)", "`log(age)` in the formula is not supported yet (a function of a column)"),
+        (
+            "ill == 1 ~ log(age)",
+            "`log(age)` in the formula is not supported yet (a function of a column)",
+        ),
         ("ill == 1 ~ age:dose", "`age:dose` in the formula is not supported yet (interactions)"),
         ("ill == 1 ~ age - dose", "`- dose` in the formula: there is no such term"),
         ("ill == 2 ~ age", "a binary column is 0 or 1"),
@@ -255,13 +397,18 @@ fn formulas_are_complained_about_where_they_stand() {
 
 #[test]
 fn plain_numbers_say_what_is_wrong_with_them() {
-    let said = |text: &str| {
-        let folder = Folder::new("plain").with("north.csv", text);
-        folder
-            .plan("[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n[[client]]\nfile = \"north.csv\"")
+    let said =
+        |text: &str| {
+            let folder = Folder::new("plain").with("north.csv", text);
+            folder
+            .plan("[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
+                [[client]]\nfile = \"north.csv\"")
             .map(|_| String::new())
-    };
-    refused(said("age,y\n1,0\nNA,1\n"), &["line 3, column 1 (age): \"NA\" is not a finite number: a value is missing"]);
+        };
+    refused(
+        said("age,y\n1,0\nNA,1\n"),
+        &["line 3, column 1 (age): \"NA\" is not a finite number: a value is missing"],
+    );
     refused(said("age,y\n1,0\n\"3,5\",1\n"), &["line 3, column 1 (age)", "decimals with a point"]);
     refused(said("age;y\n1;0\n"), &["line 2", "separated by commas"]);
     refused(said("NA,0\n1,1\n"), &["line 1, column 1", "a value is missing"]);

@@ -1,4 +1,5 @@
-//! A model that a program brings, evaluated in one call for all clients, gives the run of the same model built in, bit for bit.
+//! A model that a program brings, evaluated in one call for all clients, gives the run of the same
+//! model built in, bit for bit.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::sync::Arc;
@@ -62,7 +63,9 @@ fn parse(text: String) -> Result<Config, ConfigError> {
 const PRIOR: &str = "temperature = 0.8\nprior = { law = \"gaussian\", variance = 4.0 }\n";
 
 fn tail(sampler: &str) -> String {
-    format!("[sampler]\n{sampler}\n[run]\nchains = 3\niterations = 200\nburn_in = 20\nthreads = 2\n")
+    format!(
+        "[sampler]\n{sampler}\n[run]\nchains = 3\niterations = 200\nburn_in = 20\nthreads = 2\n"
+    )
 }
 
 /// Gaussian clients, and three with rows, as a config states them.
@@ -73,7 +76,10 @@ fn built_in(sampler: &str, rows: bool) -> Config {
             let row = |j: usize| format!("[{:?}, {:?}, {:?}]", cell(j, 0), cell(j, 1), cell(j, 2));
             format!("[[client]]\nrows = [{}]\n", (0..8 + c).map(row).collect::<Vec<_>>().join(", "))
         };
-        format!("model = \"linear\"\nnoise_variance = 1.0\nintercept = false\n{PRIOR}{}", (0..3).map(client).collect::<String>())
+        format!(
+            "model = \"linear\"\nnoise_variance = 1.0\nintercept = false\n{PRIOR}{}",
+            (0..3).map(client).collect::<String>()
+        )
     } else {
         format!(
             "model = \"gaussian\"\n{PRIOR}\
@@ -89,17 +95,31 @@ fn everything() -> Offers {
 }
 
 /// The same problem from a program, with a config that says no more than that.
-fn brought(sampler: &str, like: &Problem, offers: Offers, fails_at: usize) -> (Config, Problem, Arc<Model>) {
-    let config = parse(format!("seed = 5\n[target]\nmodel = \"external\"\n{PRIOR}{}", tail(sampler))).unwrap();
-    let model = Arc::new(Model { potentials: like.target.clients.clone(), offers, calls: AtomicUsize::new(0), fails_at });
+fn brought(
+    sampler: &str,
+    like: &Problem,
+    offers: Offers,
+    fails_at: usize,
+) -> (Config, Problem, Arc<Model>) {
+    let config =
+        parse(format!("seed = 5\n[target]\nmodel = \"external\"\n{PRIOR}{}", tail(sampler)))
+            .unwrap();
+    let model = Arc::new(Model {
+        potentials: like.target.clients.clone(),
+        offers,
+        calls: AtomicUsize::new(0),
+        fails_at,
+    });
     let joint: Arc<dyn Joint> = Arc::<Model>::clone(&model);
-    let problem = Problem::external(&config, joint, like.parameters.clone(), like.clients.clone()).unwrap();
+    let problem =
+        Problem::external(&config, joint, like.parameters.clone(), like.clients.clone()).unwrap();
     (config, problem, model)
 }
 
 fn run(config: &Config, problem: &Problem) -> (Plan, Outcome) {
     let plan = Plan::new(config, problem).unwrap();
-    let outcome = sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
+    let outcome =
+        sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
     (plan, outcome)
 }
 
@@ -119,23 +139,34 @@ fn the_same_run_with_one_call_an_iteration() {
         let (plan, outcome) = run(&config, &problem);
         let (config, problem, model) = brought(sampler, &problem, everything(), usize::MAX);
         let (plan_too, outcome_too) = run(&config, &problem);
-        assert_eq!((plan_too.step(), &plan_too.survey, &plan_too.start), (plan.step(), &plan.survey, &plan.start), "{sampler}");
+        assert_eq!(
+            (plan_too.step(), &plan_too.survey, &plan_too.start),
+            (plan.step(), &plan.survey, &plan.start),
+            "{sampler}"
+        );
         assert!(outcome.draws.length() > 5 && outcome.draws == outcome_too.draws, "{sampler}");
-        assert_eq!((&outcome_too.ledger, outcome_too.rows_evaluated), (&outcome.ledger, outcome.rows_evaluated), "{sampler}");
+        assert_eq!(
+            (&outcome_too.ledger, outcome_too.rows_evaluated),
+            (&outcome.ledger, outcome.rows_evaluated),
+            "{sampler}"
+        );
         assert!(outcome_too.failure.is_none() && !outcome_too.interrupted);
         // Without a survey: one call an iteration of each of the three chains.
         if plan.survey_bits() == (0, 0) {
             assert_eq!(model.calls.load(Ordering::Relaxed) as u64, outcome.iterations, "{sampler}");
         }
         assert!(
-            log_density(&plan_too.target, &outcome_too.draws).is_err() && Influence::new(&plan_too.target, &outcome_too.draws).is_err()
+            log_density(&plan_too.target, &outcome_too.draws).is_err()
+                && Influence::new(&plan_too.target, &outcome_too.draws).is_err()
         );
     }
 }
 
 #[test]
 fn gradients_alone_are_enough_to_plan_a_run() {
-    for sampler in ["name = \"lmc\"", "name = \"fald\"", "name = \"sgld\"\nbatch = 0.5\nprecondition = true"] {
+    for sampler in
+        ["name = \"lmc\"", "name = \"fald\"", "name = \"sgld\"\nbatch = 0.5\nprecondition = true"]
+    {
         let config = built_in(sampler, true);
         let problem = Problem::new(&config).unwrap();
         let plan = Plan::new(&config, &problem).unwrap();
@@ -143,7 +174,9 @@ fn gradients_alone_are_enough_to_plan_a_run() {
         let (found, outcome) = run(&config, &problem);
         // Gradients are affine here: what is found differs by rounding alone.
         assert!((found.step().largest() / plan.step().largest() - 1.0).abs() < 1e-6, "{sampler}");
-        assert!(outcome.draws.length() > 5 && outcome.draws.rows().flatten().all(|x| x.is_finite()));
+        assert!(
+            outcome.draws.length() > 5 && outcome.draws.rows().flatten().all(|x| x.is_finite())
+        );
     }
 }
 
@@ -154,12 +187,28 @@ fn without_a_config_for_the_target() {
     let (_, _, model) = brought("name = \"lmc\"", &known, everything(), usize::MAX);
     let names = |n: usize| (0..n).map(|i| format!("x{i}")).collect::<Vec<_>>();
     let from = |parameters: usize, clients: usize| {
-        Problem::from_joint(Arc::<Model>::clone(&model), names(parameters), names(clients), Prior::gaussian(4.0, 2).unwrap(), 0.8)
+        Problem::from_joint(
+            Arc::<Model>::clone(&model),
+            names(parameters),
+            names(clients),
+            Prior::gaussian(4.0, 2).unwrap(),
+            0.8,
+        )
     };
     let (_, outcome) = run(&config, &from(2, 2).unwrap());
     assert!(outcome.draws == run(&config, &known).1.draws);
-    assert!(from(3, 2).unwrap_err().to_string().contains("parameters' names has dimension 3, where 2 is expected"));
-    assert!(from(2, 1).unwrap_err().to_string().contains("clients' names has dimension 1, where 2 is expected"));
+    assert!(
+        from(3, 2)
+            .unwrap_err()
+            .to_string()
+            .contains("parameters' names has dimension 3, where 2 is expected")
+    );
+    assert!(
+        from(2, 1)
+            .unwrap_err()
+            .to_string()
+            .contains("clients' names has dimension 1, where 2 is expected")
+    );
 }
 
 struct EveryTime;
@@ -182,8 +231,16 @@ fn a_failing_model_keeps_the_draws_so_far_and_the_run_can_be_taken_up() {
     config.run.threads = 1;
     let (_, outcome) = run(&config, &broken);
     let failure = outcome.failure.unwrap();
-    assert!(failure.to_string().contains("the model cannot be evaluated: ValueError: a hole in the network"), "{failure}");
-    assert!(failure.chain == 1 && (100..=150).contains(&failure.iteration) && outcome.interrupted, "{failure}");
+    assert!(
+        failure
+            .to_string()
+            .contains("the model cannot be evaluated: ValueError: a hole in the network"),
+        "{failure}"
+    );
+    assert!(
+        failure.chain == 1 && (100..=150).contains(&failure.iteration) && outcome.interrupted,
+        "{failure}"
+    );
     // The first chain came that far, the others had not begun.
     assert_eq!(outcome.draws.chains(), 1);
     assert!(outcome.draws.length() > 5 && outcome.draws.length() < whole.draws.length());
@@ -199,12 +256,16 @@ fn a_failing_model_keeps_the_draws_so_far_and_the_run_can_be_taken_up() {
     let kept = |problem: &Problem, checkpoint: &Checkpoint<'_>| {
         let plan = Plan::new(&config, problem).unwrap();
         let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };
-        sample_kept(&plan, &plan.length, config.seed, sinks, &Progress::default(), Some(checkpoint)).unwrap()
+        sample_kept(&plan, &plan.length, config.seed, sinks, &Progress::default(), Some(checkpoint))
+            .unwrap()
     };
-    let first = kept(&broken, &Checkpoint::begin(&dir, &config, &print(&broken), &EveryTime).unwrap());
+    let first =
+        kept(&broken, &Checkpoint::begin(&dir, &config, &print(&broken), &EveryTime).unwrap());
     assert!(first.failure.is_some());
     let second = kept(&problem, &Checkpoint::resume(&dir, &print(&problem), &EveryTime).unwrap());
-    assert!(second.failure.is_none() && second.draws == whole.draws && second.ledger == whole.ledger);
+    assert!(
+        second.failure.is_none() && second.draws == whole.draws && second.ledger == whole.ledger
+    );
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
@@ -214,9 +275,16 @@ fn mistakes_are_named() {
     let (config, ..) = brought("name = \"lmc\"", &known, everything(), usize::MAX);
     let missing = Problem::new(&config).unwrap_err().to_string();
     assert!(missing.contains("a program must bring it"), "{missing}");
-    let clients = parse("[target]\nmodel = \"external\"\n[[client]]\nname = \"a\"\n[sampler]\nname = \"lmc\"\n".into()).unwrap_err();
+    let clients = parse(
+        "[target]\nmodel = \"external\"\n[[client]]\nname = \"a\"\n[sampler]\nname = \"lmc\"\n"
+            .into(),
+    )
+    .unwrap_err();
     assert!(clients.to_string().contains("remove the [[client]] tables"), "{clients}");
     let (config, problem, _) = brought("name = \"lmc\"", &known, everything(), 0);
     let failed = Plan::new(&config, &problem).unwrap_err().to_string();
-    assert!(failed.contains("a hole in the network") && failed.contains("correct the model"), "{failed}");
+    assert!(
+        failed.contains("a hole in the network") && failed.contains("correct the model"),
+        "{failed}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Preconditioned chains have the law that theory gives them: with the Hessian made the identity, LMC widens every direction by the same `1 / (1 - step/2)`.
+//! Preconditioned chains have the law that theory gives them: with the Hessian made the identity,
+//! LMC widens every direction by the same `1 / (1 - step/2)`.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use consilience_core::sampler::exact::{posterior, stationary};
@@ -31,10 +32,13 @@ burn_in = 20
 start = "optimum"
 "#;
 
-/// Means and variances of 200 chains; each z-score fails by chance once in a million, and the unpreconditioned law is far out.
+/// Means and variances of 200 chains; each z-score fails by chance once in a million, and the
+/// unpreconditioned law is far out.
 #[test]
 fn the_law_of_preconditioned_lmc() {
-    let config = Config::parse(Source { file: "test".into(), folder: ".".into(), text: CONFIG.into() }).unwrap();
+    let config =
+        Config::parse(Source { file: "test".into(), folder: ".".into(), text: CONFIG.into() })
+            .unwrap();
     let problem = Problem::new(&config).unwrap();
     let plan = Plan::new(&config, &problem).unwrap();
     let truth = posterior(&problem.target).unwrap();
@@ -42,16 +46,23 @@ fn the_law_of_preconditioned_lmc() {
     let law = stationary(&plan.recipe, &plan.target).unwrap();
     let covariance = coordinates.outward_covariance(&law.covariance);
     for (found, posterior) in covariance.iter().zip(&truth.covariance) {
-        assert!((found - posterior / 0.75).abs() < 1e-6 * posterior.abs(), "the exact law in whitened coordinates: {found} {posterior}");
+        assert!(
+            (found - posterior / 0.75).abs() < 1e-6 * posterior.abs(),
+            "the exact law in whitened coordinates: {found} {posterior}"
+        );
     }
 
     let outcome = sample(&plan, &plan.length, 3, Sinks::Memory, &Progress::default()).unwrap();
     for k in 0..2 {
         let chains = outcome.draws.parameter(k);
         let score = |of: &dyn Fn(f64) -> f64, expected: f64| {
-            let means: Vec<f64> = chains.iter().map(|c| c.iter().map(|x| of(*x)).sum::<f64>() / c.len() as f64).collect();
+            let means: Vec<f64> = chains
+                .iter()
+                .map(|c| c.iter().map(|x| of(*x)).sum::<f64>() / c.len() as f64)
+                .collect();
             let mean = means.iter().sum::<f64>() / means.len() as f64;
-            let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (means.len() - 1) as f64;
+            let variance =
+                means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (means.len() - 1) as f64;
             (mean - expected) / (variance / means.len() as f64).sqrt()
         };
         let square = |x: f64| (x - truth.mean[k]).powi(2);

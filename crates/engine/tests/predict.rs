@@ -18,7 +18,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("consilience-predict-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("consilience-predict-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         Folder(folder)
@@ -31,12 +32,23 @@ impl Folder {
 
     /// A short run of this target, kept and read again.
     fn kept(&self, target: &str) -> (Problem, Record) {
-        let text = format!("seed = 2\n{target}\n[sampler]\nname = \"lmc\"\nstep = \"auto\"\n[run]\niterations = 60\nchains = 2\n");
-        let config = Config::parse(Source { file: "run.toml".into(), folder: self.0.clone(), text }).unwrap();
+        let text = format!(
+            "seed = 2\n{target}\n[sampler]\nname = \"lmc\"\nstep = \"auto\"\n[run]\n\
+             iterations = 60\nchains = 2\n"
+        );
+        let config =
+            Config::parse(Source { file: "run.toml".into(), folder: self.0.clone(), text })
+                .unwrap();
         let problem = Problem::new(&config).unwrap();
         let plan = Plan::new(&config, &problem).unwrap();
-        let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default()).unwrap();
-        let made = Circumstances { version: "0".into(), created: "2026-01-31T12:00:00Z".into(), seconds: 0.0 };
+        let outcome =
+            run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default())
+                .unwrap();
+        let made = Circumstances {
+            version: "0".into(),
+            created: "2026-01-31T12:00:00Z".into(),
+            seconds: 0.0,
+        };
         let record = Record::new(made, &config, &problem, &plan, outcome, None);
         let path = self.0.join("kept");
         let _ = std::fs::remove_dir_all(&path);
@@ -57,13 +69,16 @@ fn repository(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
 }
 
-/// The mean over the draws of the probability of every label, row by row, from the rows that a client learns from.
+/// The mean over the draws of the probability of every label, row by row, from the rows that a
+/// client learns from.
 fn learnt(problem: &Problem, record: &Record, client: usize) -> Vec<f64> {
     let client = &problem.target.clients[client];
     let classifier = client.classifier().unwrap();
     let mut all = vec![0.0; client.rows() * classifier.classes()];
     let draws: Vec<&[f64]> = record.draws.rows().collect();
-    draws.iter().for_each(|draw| classifier.add_probabilities(draw, 1.0 / draws.len() as f64, &mut all));
+    draws
+        .iter()
+        .for_each(|draw| classifier.add_probabilities(draw, 1.0 / draws.len() as f64, &mut all));
     // Two labels are predicted by the probability of the second.
     if classifier.classes() == 2 { all.chunks(2).map(|pair| pair[1]).collect() } else { all }
 }
@@ -78,7 +93,12 @@ fn labels(problem: &Problem) -> Vec<usize> {
 }
 
 fn means(predictor: &Predictor<'_>, rows: &Rows) -> Vec<f64> {
-    predictor.predict(&rows.cells, 0.89).iter().flatten().map(|prediction| prediction.mean).collect()
+    predictor
+        .predict(&rows.cells, 0.89)
+        .iter()
+        .flatten()
+        .map(|prediction| prediction.mean)
+        .collect()
 }
 
 #[track_caller]
@@ -86,7 +106,8 @@ fn assert_close(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
     let most = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(most < 1e-12, "{most}");
-    let spread = expected.iter().copied().fold(f64::MIN, f64::max) - expected.iter().copied().fold(f64::MAX, f64::min);
+    let spread = expected.iter().copied().fold(f64::MIN, f64::max)
+        - expected.iter().copied().fold(f64::MAX, f64::min);
     assert!(spread > 0.1, "rows must differ for this to mean something: {spread}");
 }
 
@@ -103,7 +124,8 @@ fn hospital(site: &str) -> PathBuf {
     repository(&format!("data/heart-disease/processed.{site}.data"))
 }
 
-/// Words, codes, blanks and zeros that mean "missing", site effects and the missing header line of the built-in data.
+/// Words, codes, blanks and zeros that mean "missing", site effects and the missing header line of
+/// the built-in data.
 #[test]
 fn the_built_in_data_is_predicted_as_it_was_learnt() {
     let folder = Folder::new("heart");
@@ -117,25 +139,48 @@ fn the_built_in_data_is_predicted_as_it_was_learnt() {
         assert_close(&means(&predictor, &rows), &learnt);
         assert_eq!(rows.labels.len(), learnt.len());
         expected.extend(learnt);
-        std::fs::read_to_string(hospital(site)).unwrap().lines().for_each(|line| all += &format!("{site},{line}\n"));
+        std::fs::read_to_string(hospital(site))
+            .unwrap()
+            .lines()
+            .for_each(|line| all += &format!("{site},{line}\n"));
     }
     // The same rows in one file, with a header line and a column of sites.
     let rows = predictor.read(&folder.file("all.csv", &all), None).unwrap();
     assert_close(&means(&predictor, &rows), &expected);
-    assert!(rows.notes.iter().any(|note| note.starts_with("cholesterol: 202 of 920 values are missing")), "{:?}", rows.notes);
+    assert!(
+        rows.notes
+            .iter()
+            .any(|note| note.starts_with("cholesterol: 202 of 920 values are missing")),
+        "{:?}",
+        rows.notes
+    );
     let scores = predictor.score(&rows).unwrap().unwrap();
     assert!(scores.rows == 920 && scores.accuracy.unwrap() > 0.75, "{scores:?}");
     // Without the response, which is last, and without a header line.
-    let cut = |text: String| text.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect::<String>();
+    let cut = |text: String| {
+        text.lines()
+            .map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n")
+            .collect::<String>()
+    };
     let unlabelled = folder.file("cut.csv", &cut(std::fs::read_to_string(hospital("va")).unwrap()));
     let rows = predictor.read(&unlabelled, Some("va")).unwrap();
     assert_close(&means(&predictor, &rows), &learnt(&problem, &record, 3));
     assert_eq!((rows.labels.len(), predictor.score(&rows).unwrap()), (0, None));
 
     refused(&record, &unlabelled, None, "the rows do not say theirs: add a column `site`");
-    refused(&record, &unlabelled, Some("vaa"), "there is no effect of a site `vaa`: did you mean `va`?");
+    refused(
+        &record,
+        &unlabelled,
+        Some("vaa"),
+        "there is no effect of a site `vaa`: did you mean `va`?",
+    );
     let strange = folder.file("strange.csv", &all.replacen("\nhungarian,", "\nbudapest,", 1));
-    refused(&record, &strange, None, "strange.csv, line 305: there is no effect of a site `budapest`");
+    refused(
+        &record,
+        &strange,
+        None,
+        "strange.csv, line 305: there is no effect of a site `budapest`",
+    );
     refused(
         &record,
         &folder.file("code.csv", "63,1,9,145,233,1,2,150,0,2.3,3,0,6,0\n"),
@@ -145,7 +190,10 @@ fn the_built_in_data_is_predicted_as_it_was_learnt() {
     let short = folder.file("short.csv", "63,1,1,145\n");
     refused(&record, &short, Some("va"), "short.csv, line 1: 4 fields where 14 are expected");
     // Numbers on the model's scale, as older versions wanted them, have other columns.
-    let coded = folder.file("coded.csv", &format!("{}\n{}\n", record.parameters[1..].join(","), vec!["0.5"; 21].join(",")));
+    let coded = folder.file(
+        "coded.csv",
+        &format!("{}\n{}\n", record.parameters[1..].join(","), vec!["0.5"; 21].join(",")),
+    );
     assert!(Predictor::new(&record).unwrap().read(&coded, Some("va")).is_err());
 }
 
@@ -153,10 +201,15 @@ fn the_built_in_data_is_predicted_as_it_was_learnt() {
 fn a_formula_on_files_is_applied_to_new_rows() {
     let folder = Folder::new("formula");
     let names: Vec<String> = HEADER.split(',').map(|name| format!("\"{name}\"")).collect();
-    let clients: Vec<String> =
-        HOSPITALS.iter().map(|site| format!("[[client]]\nname = \"{site}\"\nfile = '{}'\n", hospital(site).display())).collect();
+    let clients: Vec<String> = HOSPITALS
+        .iter()
+        .map(|site| {
+            format!("[[client]]\nname = \"{site}\"\nfile = '{}'\n", hospital(site).display())
+        })
+        .collect();
     let target = format!(
-        "[target]\nformula = \"num > 0 ~ age + C(sex) + C(cp) + trestbps + thalach + site\"\n[data]\nheader = [{}]\n{}",
+        "[target]\nformula = \"num > 0 ~ age + C(sex) + C(cp) + trestbps + thalach + site\"\n\
+         [data]\nheader = [{}]\n{}",
         names.join(","),
         clients.concat()
     );
@@ -176,82 +229,140 @@ fn a_formula_on_files_is_applied_to_new_rows() {
         let rows = predictor.read(&folder.file("turned.csv", &with(mark)), Some("va")).unwrap();
         assert_close(&means(&predictor, &rows), &learnt(&problem, &record, 3));
     }
-    refused(&record, &folder.file("none.csv", &with("").replace("thalach", "rate")), Some("va"), "line 1: there is no column `thalach`");
+    refused(
+        &record,
+        &folder.file("none.csv", &with("").replace("thalach", "rate")),
+        Some("va"),
+        "line 1: there is no column `thalach`",
+    );
     let level = with("").replacen(",4,1,6", ",7,1,6", 1);
     assert_ne!(level, with(""));
-    refused(&record, &folder.file("level.csv", &level), Some("va"), "column `cp`: no site has the level `7`: the levels are 1, 2, 3, 4");
+    refused(
+        &record,
+        &folder.file("level.csv", &level),
+        Some("va"),
+        "column `cp`: no site has the level `7`: the levels are 1, 2, 3, 4",
+    );
 }
 
-/// One file that is dealt: words, zeros and ones, means of the rows that are learnt from, sites from a column.
+/// One file that is dealt: words, zeros and ones, means of the rows that are learnt from, sites
+/// from a column.
 #[test]
 fn dealt_files_are_predicted_by_the_levels_and_sites_of_the_run() {
     let folder = Folder::new("dealt");
     let titanic = repository("data/titanic/titanic.csv");
     let (problem, record) = folder.kept(&format!(
-        "[target]\nformula = \"survived == Yes ~ age + sex + keel_age + site\"\n[data]\nfile = '{}'\nscheme = \"natural(class)\"",
+        "[target]\nformula = \"survived == Yes ~ age + sex + keel_age + site\"\n[data]\n\
+         file = '{}'\nscheme = \"natural(class)\"",
         titanic.display()
     ));
     let predictor = Predictor::new(&record).unwrap();
     let found = means(&predictor, &predictor.read(&titanic, None).unwrap());
     // Rows are dealt by class, in their order.
     let text = std::fs::read_to_string(&titanic).unwrap();
-    let classes: Vec<&str> = text.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    let classes: Vec<&str> =
+        text.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
     for (k, site) in problem.clients.iter().enumerate() {
-        let of_site: Vec<f64> = classes.iter().zip(&found).filter(|(class, _)| *class == site).map(|(_, p)| *p).collect();
+        let of_site: Vec<f64> = classes
+            .iter()
+            .zip(&found)
+            .filter(|(class, _)| *class == site)
+            .map(|(_, p)| *p)
+            .collect();
         let expected = learnt(&problem, &record, k);
         let most = of_site.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(of_site.len() == expected.len() && most < 1e-12, "{site}: {most}");
     }
-    let level = folder.file("level.csv", "sex,age,class,keel_age\nMale,Adult,1st,0\nMale,Adlt,1st,0\n");
-    refused(&record, &level, None, "level.csv, line 3, column `age`: no site has the level `Adlt`: did you mean `Adult`? the levels are");
+    let level =
+        folder.file("level.csv", "sex,age,class,keel_age\nMale,Adult,1st,0\nMale,Adlt,1st,0\n");
+    refused(
+        &record,
+        &level,
+        None,
+        "level.csv, line 3, column `age`: no site has the level `Adlt`: did you mean `Adult`? the \
+         levels are",
+    );
     assert_eq!(predictor.encoding().unwrap().explained().unwrap(), "survived == Yes");
 }
 
-/// Columns without a formula are divided by their greatest value, and words are coded: both are applied to new rows.
+/// Columns without a formula are divided by their greatest value, and words are coded: both are
+/// applied to new rows.
 #[test]
 fn scaled_columns_and_words_are_predicted_from_raw_rows() {
     let folder = Folder::new("scaled");
     let wdbc = repository("data/breast-cancer/wdbc.csv");
     let dealt = |file: &Path, response: &str| {
         let file = file.display();
-        format!("[target]\nmodel = \"logistic\"\n[data]\nfile = '{file}'\nresponse = \"{response}\"\nclients = 2\nscheme = \"contiguous\"")
+        format!(
+            "[target]\nmodel = \"logistic\"\n[data]\nfile = '{file}'\nresponse = \"{response}\"\n\
+             clients = 2\nscheme = \"contiguous\""
+        )
     };
-    let both = |problem: &Problem, record: &Record| [learnt(problem, record, 0), learnt(problem, record, 1)].concat();
-    for (file, response) in [(&wdbc, "benign"), (&repository("data/titanic/titanic.csv"), "survived")] {
+    let both = |problem: &Problem, record: &Record| {
+        [learnt(problem, record, 0), learnt(problem, record, 1)].concat()
+    };
+    for (file, response) in
+        [(&wdbc, "benign"), (&repository("data/titanic/titanic.csv"), "survived")]
+    {
         let (problem, record) = folder.kept(&dealt(file, response));
         let predictor = Predictor::new(&record).unwrap();
         let rows = predictor.read(file, None).unwrap();
         assert_close(&means(&predictor, &rows), &both(&problem, &record));
-        assert_eq!(rows.labels.iter().map(|(_, label)| *label as usize).collect::<Vec<_>>(), labels(&problem));
+        assert_eq!(
+            rows.labels.iter().map(|(_, label)| *label as usize).collect::<Vec<_>>(),
+            labels(&problem)
+        );
         assert_eq!(predictor.score(&rows).unwrap().unwrap().rows, rows.labels.len());
     }
     let (_, record) = folder.kept(&dealt(&wdbc, "benign"));
     let text = std::fs::read_to_string(&wdbc).unwrap();
-    refused(&record, &folder.file("gap.csv", &text.replacen("17.99,", ",", 1)), None, "line 2, column `mean_radius`: the value is missing");
+    refused(
+        &record,
+        &folder.file("gap.csv", &text.replacen("17.99,", ",", 1)),
+        None,
+        "line 2, column `mean_radius`: the value is missing",
+    );
     refused(&record, &wdbc, Some("part 1"), "no effects of sites");
     // Data sets of the catalogue, encoded and divided.
-    for (name, file) in [("breast-cancer", wdbc), ("titanic", repository("data/titanic/titanic.csv"))] {
-        let (problem, record) = folder.kept(&format!("[data]\nname = \"{name}\"\nclients = 2\nscheme = \"contiguous\""));
+    for (name, file) in
+        [("breast-cancer", wdbc), ("titanic", repository("data/titanic/titanic.csv"))]
+    {
+        let (problem, record) = folder
+            .kept(&format!("[data]\nname = \"{name}\"\nclients = 2\nscheme = \"contiguous\""));
         let predictor = Predictor::new(&record).unwrap();
         let rows = predictor.read(&file, None).unwrap();
         assert_close(&means(&predictor, &rows), &both(&problem, &record));
-        assert_eq!(rows.labels.iter().map(|(_, label)| *label as usize).collect::<Vec<_>>(), labels(&problem));
+        assert_eq!(
+            rows.labels.iter().map(|(_, label)| *label as usize).collect::<Vec<_>>(),
+            labels(&problem)
+        );
     }
     // Softmax on generated numbers of many columns, by their names.
-    let (_, record) = folder.kept("[data]\ngenerate = \"synthetic(1, 1)\"\nclients = 3\ncolumns = 4\n[target]\nclasses = 3");
+    let (_, record) = folder.kept(
+        "[data]\ngenerate = \"synthetic(1, 1)\"\nclients = 3\ncolumns = 4\n[target]\nclasses = 3",
+    );
     let rows = folder.file("x.csv", "x4,x3,x2,x1\n1,0,-1,2\n0.5,3,0,0\n");
     let predictor = Predictor::new(&record).unwrap();
     let found = predictor.predict(&predictor.read(&rows, None).unwrap().cells, 0.89);
-    assert!(found.iter().all(|row| row.len() == 3 && (row.iter().map(|p| p.mean).sum::<f64>() - 1.0).abs() < 1e-12));
+    assert!(
+        found
+            .iter()
+            .all(|row| row.len() == 3
+                && (row.iter().map(|p| p.mean).sum::<f64>() - 1.0).abs() < 1e-12)
+    );
 }
 
-/// Files without names for their columns are predicted from files of the same format, or by the names that it gives.
+/// Files without names for their columns are predicted from files of the same format, or by the
+/// names that it gives.
 #[test]
 fn sparse_rows_are_predicted_from_their_own_format() {
     let folder = Folder::new("sparse");
     let files = ["north", "south"].map(|site| repository(&format!("examples/{site}.svm")));
     let clients = files.clone().map(|file| format!("[[client]]\nfile = '{}'\n", file.display()));
-    let (problem, record) = folder.kept(&format!("[target]\nmodel = \"logistic\"\n[data]\nscale = \"max\"\n{}", clients.concat()));
+    let (problem, record) = folder.kept(&format!(
+        "[target]\nmodel = \"logistic\"\n[data]\nscale = \"max\"\n{}",
+        clients.concat()
+    ));
     let predictor = Predictor::new(&record).unwrap();
     for (k, file) in files.iter().enumerate() {
         let rows = predictor.read(file, None).unwrap();
@@ -265,15 +376,20 @@ fn sparse_rows_are_predicted_from_their_own_format() {
 fn a_parquet_file_is_predicted_as_the_text_file_of_its_rows() {
     let folder = Folder::new("parquet");
     let clinic = repository("examples/clinic.parquet");
-    let target = "[target]\nmodel = \"logistic\"\n[data]\nresponse = \"ill\"\nclients = 2\nscheme = \"contiguous\"";
+    let target = "[target]\nmodel = \"logistic\"\n[data]\nresponse = \"ill\"\nclients = 2\n\
+        scheme = \"contiguous\"";
     let (problem, record) = folder.kept(&format!("{target}\nfile = '{}'", clinic.display()));
     let predictor = Predictor::new(&record).unwrap();
     let rows = predictor.read(&clinic, None).unwrap();
-    assert_close(&means(&predictor, &rows), &[learnt(&problem, &record, 0), learnt(&problem, &record, 1)].concat());
+    assert_close(
+        &means(&predictor, &rows),
+        &[learnt(&problem, &record, 0), learnt(&problem, &record, 1)].concat(),
+    );
     assert!(!rows.labels.is_empty());
 }
 
-/// A level that a schema knows and no row has says nothing of a row that has it; one that means "missing" elsewhere means itself.
+/// A level that a schema knows and no row has says nothing of a row that has it; one that means
+/// "missing" elsewhere means itself.
 #[test]
 fn a_level_of_no_row_is_unknown() {
     let schema = Schema::new(vec![
@@ -284,12 +400,20 @@ fn a_level_of_no_row_is_unknown() {
     ]);
     let plan = formula::parse("y == 1 ~ x + town + land", &schema).unwrap();
     let quiet = Schema { missing: vec!["?".into()], ..schema.clone() };
-    let table = |text: &str| Table::parse(&format!("x,town,land,y\n{text}"), "t.csv", &quiet).unwrap();
-    let sites = [("a".to_owned(), table("1,1,NA,0\n2,2,EU,1\n")), ("b".to_owned(), table("3,1,EU,1\n5,2,NA,0\n"))];
+    let table =
+        |text: &str| Table::parse(&format!("x,town,land,y\n{text}"), "t.csv", &quiet).unwrap();
+    let sites = [
+        ("a".to_owned(), table("1,1,NA,0\n2,2,EU,1\n")),
+        ("b".to_owned(), table("3,1,EU,1\n5,2,NA,0\n")),
+    ];
     let federation = Federation::new("two", &sites, &plan).unwrap();
-    let encoding = Encoding::by_formula(&schema, None, &plan, federation.moments(), Response::Probability);
+    let encoding =
+        Encoding::by_formula(&schema, None, &plan, federation.moments(), Response::Probability);
     let error = encoding.encode(&table("1,2,EU,0\n1,3,EU,0\n"), None).unwrap_err().to_string();
-    assert_eq!(error, "t.csv, line 3, column `town`: no site has the level `Jena`: the levels are Ulm, Bonn");
+    assert_eq!(
+        error,
+        "t.csv, line 3, column `town`: no site has the level `Jena`: the levels are Ulm, Bonn"
+    );
     let at = federation.parameters.iter().position(|name| name == "land: NA").unwrap();
     let width = federation.dim();
     let found = encoding.encode(&table("1,2,NA,0\n1,2,EU,0\n"), None).unwrap();
@@ -301,7 +425,8 @@ fn what_new_rows_lack_is_imputed_or_named() {
     let folder = Folder::new("unseen");
     folder.file("a.csv", "x,town,y\n1,Ulm,0\n2,Bonn,1\n3,Ulm,1\n4,Bonn,0\n");
     folder.file("b.csv", "x,town,y\n5,Ulm,0\n2.5,Bonn,1\n");
-    let target = "[target]\nformula = \"y == 1 ~ x + town\"\n[[client]]\nfile = \"a.csv\"\n[[client]]\nfile = \"b.csv\"";
+    let target = "[target]\nformula = \"y == 1 ~ x + town\"\n[[client]]\nfile = \"a.csv\"\n\
+        [[client]]\nfile = \"b.csv\"";
     let (_, mut record) = folder.kept(target);
     refused(
         &record,
@@ -310,15 +435,26 @@ fn what_new_rows_lack_is_imputed_or_named() {
         "new.csv, line 4, column `town`: no site has the level `Jena`",
     );
     // A blank is imputed, and said; a column of words may come as anything.
-    let rows = Predictor::new(&record).unwrap().read(&folder.file("new.csv", "x,town\n,Ulm\n2,\n"), None).unwrap();
+    let rows = Predictor::new(&record)
+        .unwrap()
+        .read(&folder.file("new.csv", "x,town\n,Ulm\n2,\n"), None)
+        .unwrap();
     assert_eq!(rows.notes.len(), 2);
     assert_eq!(rows.cells[1], 0.0);
-    refused(&record, &folder.file("new.csv", "x,town\ntall,Ulm\n"), None, "new.csv, line 2, column `x`: `tall` is not a finite number");
+    refused(
+        &record,
+        &folder.file("new.csv", "x,town\ntall,Ulm\n"),
+        None,
+        "new.csv, line 2, column `x`: `tall` is not a finite number",
+    );
     // A run that does not say how it was coded is refused.
     record.encoding = None;
     assert!(matches!(Predictor::new(&record), Err(PredictError::NoEncoding { .. })));
     let error = Predictor::new(&record).unwrap_err().to_string();
-    assert!(error.contains("does not say how its columns were coded") && error.contains("run it again"), "{error}");
+    assert!(
+        error.contains("does not say how its columns were coded") && error.contains("run it again"),
+        "{error}"
+    );
     let (_, mut heart) = folder.kept("[data]\nbuiltin = \"titanic\"");
     heart.encoding = None;
     assert!(matches!(Predictor::new(&heart), Err(PredictError::NoEncoding { .. })));

@@ -1,4 +1,6 @@
-//! A client that reserves rounds ahead never gives two answers with the same random numbers, whatever fails: power cuts at every step of the disk, kills, and a server that asks otherwise the second time.
+//! A client that reserves rounds ahead never gives two answers with the same random numbers,
+//! whatever fails: power cuts at every step of the disk, kills, and a server that asks otherwise
+//! the second time.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -22,10 +24,16 @@ struct Setup {
 }
 
 fn setup() -> Setup {
-    let rows: Arc<dyn Potential> = Arc::new(Isotropic::new((0..40).map(|k| f64::from(k * k % 17) / 3.0).collect(), 2).unwrap());
+    let rows: Arc<dyn Potential> = Arc::new(
+        Isotropic::new((0..40).map(|k| f64::from(k * k % 17) / 3.0).collect(), 2).unwrap(),
+    );
     let target = Target::new(vec![rows], Prior::Flat, Placement::Server, 1.0).unwrap();
     let recipe = Recipe::Uplink(Uplink::sgld(Schedule::Constant(0.001), Batch::Rows(2)));
-    Setup { target: recipe.check(target).unwrap(), recipe, keys: Keys { public: Seed::new(1), private: Seed::new(2) } }
+    Setup {
+        target: recipe.check(target).unwrap(),
+        recipe,
+        keys: Keys { public: Seed::new(1), private: Seed::new(2) },
+    }
 }
 
 impl Setup {
@@ -35,7 +43,9 @@ impl Setup {
         let client = Client::new(device, self.recipe.format(&self.target, self.keys).unwrap());
         match ahead {
             None => DurableClient::open(disk.clone(), client).map(|(site, _)| site.without_sync()),
-            Some(ahead) => DurableClient::reserving(disk.clone(), client, ahead).map(|(site, _)| site),
+            Some(ahead) => {
+                DurableClient::reserving(disk.clone(), client, ahead).map(|(site, _)| site)
+            }
         }
     }
 
@@ -54,7 +64,8 @@ impl Setup {
 #[derive(Default)]
 struct Heard {
     answers: BTreeMap<u64, (Vec<u8>, Vec<u8>)>,
-    /// Whether two answers left with the same random numbers, or one order was answered in two ways.
+    /// Whether two answers left with the same random numbers, or one order was answered in two
+    /// ways.
     twice: bool,
     refused: u64,
 }
@@ -69,7 +80,9 @@ impl Heard {
                 self.twice |= *known != new;
                 Ok(())
             }
-            Err(Silence::Refused(OrderRefusal::Used { .. } | OrderRefusal::Old { .. } | OrderRefusal::Changed { .. })) => {
+            Err(Silence::Refused(
+                OrderRefusal::Used { .. } | OrderRefusal::Old { .. } | OrderRefusal::Changed { .. },
+            )) => {
                 self.refused += 1;
                 Ok(())
             }
@@ -85,7 +98,8 @@ struct Life {
     kills: u64,
 }
 
-/// A hostile server that goes back some rounds, and asks elsewhere there, whenever the site was away.
+/// A hostile server that goes back some rounds, and asks elsewhere there, whenever the site was
+/// away.
 fn live(setup: &Setup, seed: u64, ahead: Option<u64>, asks: u64) -> Life {
     let disk = Simulated::new(seed, Faults::default());
     let mut dice = Seed::new(seed).stream(Purpose::Data, SERVER, 1);
@@ -141,8 +155,12 @@ fn no_randomness_is_used_twice_whatever_fails() {
     for seed in 0..60 {
         for ahead in [0, 1, 7, 1000] {
             let life = live(&setup, seed, Some(ahead), 150);
-            assert!(!life.heard.twice, "seed {seed}, {ahead} ahead: two answers with the same random numbers have left");
-            (cuts, kills, answers) = (cuts + life.cuts, kills + life.kills, answers + life.heard.answers.len());
+            assert!(
+                !life.heard.twice,
+                "seed {seed}, {ahead} ahead: two answers with the same random numbers have left"
+            );
+            (cuts, kills, answers) =
+                (cuts + life.cuts, kills + life.kills, answers + life.heard.answers.len());
             refused += life.heard.refused;
         }
     }
@@ -176,8 +194,13 @@ fn a_kill_costs_nothing_and_a_power_cut_the_rounds_that_were_reserved() {
     heard.ask(&mut site, 30, &setup.order(30, 9.0)).unwrap();
     assert_eq!(heard.refused, 1, "it was reserved, and may have been answered");
     heard.ask(&mut site, 40, &setup.order(40, 9.0)).unwrap();
-    assert_eq!((heard.answers.len(), heard.twice), (27, false), "beyond the reservation it goes on");
-    // Stopped in good order, it gives the rest back: what follows is answered even after a power cut.
+    assert_eq!(
+        (heard.answers.len(), heard.twice),
+        (27, false),
+        "beyond the reservation it goes on"
+    );
+    // Stopped in good order, it gives the rest back: what follows is answered even after a power
+    // cut.
     site.rest().unwrap();
     drop(site);
     disk.power_cut();
@@ -189,5 +212,8 @@ fn a_kill_costs_nothing_and_a_power_cut_the_rounds_that_were_reserved() {
     assert_eq!(heard.refused, 2);
     let steps = disk.steps();
     (42..142).for_each(|round| heard.ask(&mut site, round, &setup.order(round, 9.0)).unwrap());
-    assert!(disk.steps() - steps < 2 * 100 + 12 * 10, "an answer is one append, and every eleventh a reservation");
+    assert!(
+        disk.steps() - steps < 2 * 100 + 12 * 10,
+        "an answer is one append, and every eleventh a reservation"
+    );
 }

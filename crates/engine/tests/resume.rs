@@ -1,4 +1,5 @@
-//! A run that is stopped, killed at any moment or damaged on disk, and continued from its checkpoint, gives the same draws, statistics and ledger as one that never stopped.
+//! A run that is stopped, killed at any moment or damaged on disk, and continued from its
+//! checkpoint, gives the same draws, statistics and ledger as one that never stopped.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -18,7 +19,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("consilience-resume-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("consilience-resume-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Scratch(path)
     }
@@ -31,10 +33,13 @@ impl Drop for Scratch {
 }
 
 fn config(sampler: &str, precondition: bool) -> Config {
-    let rows = "[[client]]\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n[[client]]\nrows = [[0.5, -1, 0], [-0.2, 0.7, 1]]\n";
+    let rows = "[[client]]\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n[[client]]\n\
+        rows = [[0.5, -1, 0], [-0.2, 0.7, 1]]\n";
     let target = "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n";
     let text = format!(
-        "{target}{rows}[sampler]\nname = \"{sampler}\"\nstep = \"auto\"\nprecondition = {precondition}\n[run]\nchains = 3\nthreads = 2\niterations = 1500\nburn_in = 200\nthin = 3\n"
+        "{target}{rows}[sampler]\nname = \"{sampler}\"\nstep = \"auto\"\n\
+         precondition = {precondition}\n[run]\nchains = 3\nthreads = 2\niterations = 1500\n\
+         burn_in = 200\nthin = 3\n"
     );
     Config::parse(Source { file: "test".into(), folder: ".".into(), text }).unwrap()
 }
@@ -49,7 +54,8 @@ impl Pace for Never {
     fn saved(&self, _: usize) {}
 }
 
-/// Saves at every chance, and copies the folder as it is at some of them, as if the machine had been photographed.
+/// Saves at every chance, and copies the folder as it is at some of them, as if the machine had
+/// been photographed.
 struct Photographer<'a> {
     dir: &'a Path,
     album: &'a Path,
@@ -66,7 +72,10 @@ impl Pace for Photographer<'_> {
         let _turn = self.turn.lock();
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
         if number % 9 == 4 {
-            copy(&self.dir.join(checkpoint::FOLDER), &self.album.join(number.to_string()).join(checkpoint::FOLDER));
+            copy(
+                &self.dir.join(checkpoint::FOLDER),
+                &self.album.join(number.to_string()).join(checkpoint::FOLDER),
+            );
         }
     }
 }
@@ -97,11 +106,20 @@ impl Run {
 
     fn on(&self, checkpoint: &Checkpoint<'_>, progress: &Progress) -> Outcome {
         let sinks = Sinks::Kept { folder: checkpoint.path().to_path_buf(), file: None };
-        sample_kept(&self.plan, &self.plan.length, self.config.seed, sinks, progress, Some(checkpoint)).unwrap()
+        sample_kept(
+            &self.plan,
+            &self.plan.length,
+            self.config.seed,
+            sinks,
+            progress,
+            Some(checkpoint),
+        )
+        .unwrap()
     }
 
     fn whole(&self) -> Outcome {
-        sample(&self.plan, &self.plan.length, self.config.seed, Sinks::Memory, &Progress::default()).unwrap()
+        sample(&self.plan, &self.plan.length, self.config.seed, Sinks::Memory, &Progress::default())
+            .unwrap()
     }
 
     fn resumed(&self, dir: &Path) -> (Outcome, Vec<String>) {
@@ -115,18 +133,30 @@ fn same(a: &Outcome, b: &Outcome, what: &str) {
     assert!(a.draws == b.draws, "{what}: the draws differ");
     assert_eq!(a.statistics, b.statistics, "{what}");
     assert_eq!(a.ledger, b.ledger, "{what}");
-    assert_eq!((a.rows_evaluated, a.iterations, a.interrupted), (b.rows_evaluated, b.iterations, b.interrupted), "{what}");
+    assert_eq!(
+        (a.rows_evaluated, a.iterations, a.interrupted),
+        (b.rows_evaluated, b.iterations, b.interrupted),
+        "{what}"
+    );
 }
 
 #[test]
 fn a_killed_run_goes_on_to_the_same_outcome() {
-    for (sampler, precondition) in [("lmc", false), ("qlsd++", false), ("b-elf", false), ("vr-fald*", true)] {
+    for (sampler, precondition) in
+        [("lmc", false), ("qlsd++", false), ("b-elf", false), ("vr-fald*", true)]
+    {
         let scratch = Scratch::new(&sampler.replace('*', "s"));
         let (dir, album) = (scratch.0.join("run"), scratch.0.join("album"));
         let run = Run::new(config(sampler, precondition));
         let whole = run.whole();
-        let photographer = Photographer { dir: &dir, album: &album, taken: AtomicUsize::new(0), turn: Mutex::new(()) };
-        let checkpoint = Checkpoint::begin(&dir, &run.config, &run.fingerprint, &photographer).unwrap();
+        let photographer = Photographer {
+            dir: &dir,
+            album: &album,
+            taken: AtomicUsize::new(0),
+            turn: Mutex::new(()),
+        };
+        let checkpoint =
+            Checkpoint::begin(&dir, &run.config, &run.fingerprint, &photographer).unwrap();
         same(&run.on(&checkpoint, &Progress::default()), &whole, sampler);
         drop(checkpoint);
         let mut photos = 0;
@@ -165,7 +195,8 @@ fn a_stopped_run_goes_on_and_on() {
     assert!(stops > 2, "it was stopped {stops} times");
 }
 
-/// Every kind of file of a checkpoint with flipped bits: the outcome is the same, since a chain goes back to what is whole; or the damage is named before anything is sampled.
+/// Every kind of file of a checkpoint with flipped bits: the outcome is the same, since a chain
+/// goes back to what is whole; or the damage is named before anything is sampled.
 #[test]
 fn flipped_bits_cost_time_and_nothing_else() {
     let scratch = Scratch::new("flips");
@@ -175,12 +206,16 @@ fn flipped_bits_cost_time_and_nothing_else() {
     (config.run.burn_in, config.run.thin) = (Some(10), Some(1));
     let run = Run::new(config);
     let whole = run.whole();
-    let photographer = Photographer { dir: &dir, album: &album, taken: AtomicUsize::new(0), turn: Mutex::new(()) };
+    let photographer =
+        Photographer { dir: &dir, album: &album, taken: AtomicUsize::new(0), turn: Mutex::new(()) };
     let checkpoint = Checkpoint::begin(&dir, &run.config, &run.fingerprint, &photographer).unwrap();
     same(&run.on(&checkpoint, &Progress::default()), &whole, "whole");
     drop(checkpoint);
     let photo = album.join("4").join(checkpoint::FOLDER);
-    let names: Vec<String> = std::fs::read_dir(&photo).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<String> = std::fs::read_dir(&photo)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     assert!(names.iter().filter(|n| n.contains("state")).count() == 2, "{names:?}");
     let mut dice = 1u64;
     for name in names.iter().filter(|n| !n.starts_with('.') && !n.starts_with("config")) {
@@ -206,7 +241,9 @@ fn flipped_bits_cost_time_and_nothing_else() {
         }
         match name.as_str() {
             "plan" => assert_eq!(refused, 1000),
-            "chain-1.draws" | "chain-1.notes" => assert!(warned > 0, "{name}: no damage was noticed"),
+            "chain-1.draws" | "chain-1.notes" => {
+                assert!(warned > 0, "{name}: no damage was noticed")
+            }
             _ => {}
         }
     }
@@ -218,13 +255,23 @@ fn another_target_or_sampler_is_refused() {
     let run = Run::new(config("lmc", false));
     drop(Checkpoint::begin(&scratch.0, &run.config, &run.fingerprint, &Never).unwrap());
     let again = Config::parse(checkpoint::config_of(&scratch.0).unwrap()).unwrap();
-    assert_eq!(Run::new(again).fingerprint, run.fingerprint, "the config that is kept states the same run");
+    assert_eq!(
+        Run::new(again).fingerprint,
+        run.fingerprint,
+        "the config that is kept states the same run"
+    );
     let mut longer = config("lmc", false);
     longer.run.iterations = longer.run.iterations.map(|n| n + 1);
-    let other_data = Source { text: config("lmc", false).source.text.replace("0.7", "0.8"), ..longer.source.clone() };
+    let other_data = Source {
+        text: config("lmc", false).source.text.replace("0.7", "0.8"),
+        ..longer.source.clone()
+    };
     for other in [config("lsd++", false), longer, Config::parse(other_data).unwrap()] {
         let refused = Checkpoint::resume(&scratch.0, &Run::new(other).fingerprint, &Never);
         assert!(matches!(refused, Err(CheckpointError::Changed { .. })));
     }
-    assert!(matches!(Checkpoint::resume(&scratch.0.join("nowhere"), "", &Never), Err(CheckpointError::Nothing { .. })));
+    assert!(matches!(
+        Checkpoint::resume(&scratch.0.join("nowhere"), "", &Never),
+        Err(CheckpointError::Nothing { .. })
+    ));
 }

@@ -1,10 +1,13 @@
-//! State survives power cuts at every step of the disk, full disks and flipped bits: it is there, or its damage is named.
+//! State survives power cuts at every step of the disk, full disks and flipped bits: it is there,
+//! or its damage is named.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_core::snapshot::{SnapshotError, State, Visit};
-use consilience_engine::store::{Disk, Faults, Folder, Journal, Log, Replay, Simulated, Snapshots, StoreError, private_seed};
+use consilience_engine::store::{
+    Disk, Faults, Folder, Journal, Log, Replay, Simulated, Snapshots, StoreError, private_seed,
+};
 
 /// A party that remembers the sum and number of what it was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +26,10 @@ impl State for Sum {
 
 impl Replay for Sum {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
-        self.sum = self.sum.wrapping_mul(31).wrapping_add(record.iter().map(|b| u64::from(*b)).sum::<u64>());
+        self.sum = self
+            .sum
+            .wrapping_mul(31)
+            .wrapping_add(record.iter().map(|b| u64::from(*b)).sum::<u64>());
         self.told += 1;
         Ok(())
     }
@@ -41,7 +47,8 @@ fn after(n: u64) -> Sum {
     sum
 }
 
-/// Tell it records up to `most`, with a checkpoint after every fifth, until the power fails. What was acknowledged is returned.
+/// Tell it records up to `most`, with a checkpoint after every fifth, until the power fails. What
+/// was acknowledged is returned.
 fn live(disk: &Simulated, most: u64) -> Result<u64, StoreError> {
     let mut party = Sum::default();
     let (mut journal, warnings) = Journal::open(disk.clone(), "party", &mut party)?;
@@ -72,8 +79,12 @@ fn a_power_cut_before_any_step_of_the_disk_loses_nothing_that_was_acknowledged()
             let acknowledged = live(&disk, 23).unwrap_or(0); // it failed while it was opened
             disk.power_cut();
             let mut found = Sum::default();
-            Journal::open(disk.clone(), "party", &mut found).unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
-            assert!((acknowledged..=acknowledged + 1).contains(&found.told), "seed {seed}, step {step}: {found:?} {acknowledged}");
+            Journal::open(disk.clone(), "party", &mut found)
+                .unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
+            assert!(
+                (acknowledged..=acknowledged + 1).contains(&found.told),
+                "seed {seed}, step {step}: {found:?} {acknowledged}"
+            );
             assert_eq!(found, after(found.told), "seed {seed}, step {step}");
             assert_eq!(live(&disk, 30).unwrap(), 30, "it goes on");
         }
@@ -106,7 +117,9 @@ fn a_full_disk_is_an_error_and_no_loss() {
     for capacity in (0..1500).step_by(37) {
         let disk = Simulated::new(capacity as u64, Faults { capacity });
         let mut party = Sum::default();
-        let Ok((mut journal, _)) = Journal::open(disk.clone(), "party", &mut party) else { continue };
+        let Ok((mut journal, _)) = Journal::open(disk.clone(), "party", &mut party) else {
+            continue;
+        };
         let mut told = 0;
         while told < 100 && journal.commit(&record(told)).is_ok() {
             party.replay(&record(told)).unwrap();
@@ -127,13 +140,22 @@ fn a_full_disk_is_an_error_and_no_loss() {
     assert!(filled > 5, "{filled} disks were full");
 }
 
-/// A thousand flipped bits in each kind of file: every one is named, or what is found is what was written.
+/// A thousand flipped bits in each kind of file: every one is named, or what is found is what was
+/// written.
 #[test]
 fn flipped_bits_are_detected_or_harmless() {
     let disk = Simulated::new(3, Faults::default());
     live(&disk, 23).unwrap(); // generations 3 and 4
     let files = disk.list().unwrap();
-    assert_eq!(files, ["party.000000000003", "party.000000000004", "party.log.000000000003", "party.log.000000000004"]);
+    assert_eq!(
+        files,
+        [
+            "party.000000000003",
+            "party.000000000004",
+            "party.log.000000000003",
+            "party.log.000000000004"
+        ]
+    );
     let mut dice = Seed::new(6).stream(Purpose::Data, SERVER, 0);
     for file in &files {
         let bits = disk.read(file).unwrap().unwrap().len() as u32 * 8;
@@ -146,7 +168,11 @@ fn flipped_bits_are_detected_or_harmless() {
                 Ok((_, warnings)) => {
                     assert_eq!(found, after(23), "{file}");
                     harmless += 1;
-                    assert_eq!(warnings.len(), usize::from(file == "party.000000000004"), "{file}: a fallback is told");
+                    assert_eq!(
+                        warnings.len(),
+                        usize::from(file == "party.000000000004"),
+                        "{file}: a fallback is told"
+                    );
                 }
                 Err(StoreError::Damaged { file: where_, .. }) => {
                     assert_eq!(&where_, file);
@@ -155,8 +181,13 @@ fn flipped_bits_are_detected_or_harmless() {
                 Err(other) => panic!("{file}: {other}"),
             }
         }
-        // Only the newest log is needed in any case; the older one behind a whole snapshot is not read.
-        assert_eq!((named, harmless), if file.contains("log.000000000004") { (1000, 0) } else { (0, 1000) }, "{file}");
+        // Only the newest log is needed in any case; the older one behind a whole snapshot is not
+        // read.
+        assert_eq!(
+            (named, harmless),
+            if file.contains("log.000000000004") { (1000, 0) } else { (0, 1000) },
+            "{file}"
+        );
     }
 }
 
@@ -170,7 +201,10 @@ fn every_bit_of_a_log_is_guarded_and_every_tear_is_cut() {
     for bit in 0..bytes.len() * 8 {
         let mut copy = disk.copy(1);
         copy.flip("log", bit);
-        assert!(matches!(Log::open(&mut copy, "log", 7), Err(StoreError::Damaged { .. })), "bit {bit}");
+        assert!(
+            matches!(Log::open(&mut copy, "log", 7), Err(StoreError::Damaged { .. })),
+            "bit {bit}"
+        );
     }
     let last = bytes.len() - record(5).len() - 21;
     for cut in last..bytes.len() {
@@ -184,7 +218,10 @@ fn every_bit_of_a_log_is_guarded_and_every_tear_is_cut() {
             assert_eq!(copy.read("log").unwrap().unwrap(), bytes);
         }
     }
-    assert!(matches!(Log::open(&mut disk, "log", 8), Err(StoreError::Damaged { .. })), "another log's records");
+    assert!(
+        matches!(Log::open(&mut disk, "log", 8), Err(StoreError::Damaged { .. })),
+        "another log's records"
+    );
 }
 
 #[test]
@@ -207,7 +244,8 @@ struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("consilience-store-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("consilience-store-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Scratch(path)
     }
@@ -224,7 +262,9 @@ fn a_real_folder_does_what_the_simulated_disk_does() {
     let scratch = Scratch::new("folder");
     for round in 1..=3u64 {
         let folder = Folder::open(&scratch.0).unwrap();
-        assert!(Folder::open(&scratch.0).unwrap_err().to_string().contains("in use by another process"));
+        assert!(
+            Folder::open(&scratch.0).unwrap_err().to_string().contains("in use by another process")
+        );
         let mut party = Sum::default();
         let (mut journal, _) = Journal::open(folder, "party", &mut party).unwrap();
         assert_eq!(party, after((round - 1) * 11));
@@ -263,7 +303,10 @@ fn a_private_seed_is_made_once_and_read_by_nobody_else() {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
-        assert!(matches!(private_seed(&mut folder, entropy(2)), Err(StoreError::Exposed { mode: 0o640, .. })));
+        assert!(matches!(
+            private_seed(&mut folder, entropy(2)),
+            Err(StoreError::Exposed { mode: 0o640, .. })
+        ));
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     }
     for bit in 0..36 * 8 {
@@ -275,5 +318,8 @@ fn a_private_seed_is_made_once_and_read_by_nobody_else() {
     }
     folder.append("client.log.000000000000", &[]).unwrap();
     folder.remove("private.seed").unwrap();
-    assert!(matches!(private_seed(&mut folder, entropy(2)), Err(StoreError::Missing { .. })), "new noise for old rounds");
+    assert!(
+        matches!(private_seed(&mut folder, entropy(2)), Err(StoreError::Missing { .. })),
+        "new noise for old rounds"
+    );
 }

@@ -9,15 +9,26 @@ use consilience_engine::run::{Length, Progress, sample};
 
 fn config(sampler: &str, chains: usize, rows: usize) -> Config {
     let mut text = String::from(
-        "seed = 5\n[target]\nmodel = \"linear\"\nnoise_variance = 1.0\nintercept = false\n[target.prior]\nlaw = \"gaussian\"\nvariance = 1.0\n",
+        "seed = 5\n[target]\nmodel = \"linear\"\nnoise_variance = 1.0\nintercept = false\n\
+         [target.prior]\nlaw = \"gaussian\"\nvariance = 1.0\n",
     );
     let columns = 3;
     for client in 0..3 {
         let cell = |j: usize, k: usize| ((client * 31 + j * 7 + k * 3) % 11) as f64 / 5.0 - 1.0;
-        let row = |j: usize| format!("[{}]", (0..=columns).map(|k| format!("{:?}", cell(j, k))).collect::<Vec<_>>().join(","));
-        text.push_str(&format!("[[client]]\nrows = [{}]\n", (0..rows).map(row).collect::<Vec<_>>().join(",")));
+        let row = |j: usize| {
+            format!(
+                "[{}]",
+                (0..=columns).map(|k| format!("{:?}", cell(j, k))).collect::<Vec<_>>().join(",")
+            )
+        };
+        text.push_str(&format!(
+            "[[client]]\nrows = [{}]\n",
+            (0..rows).map(row).collect::<Vec<_>>().join(",")
+        ));
     }
-    text.push_str(&format!("[sampler]\n{sampler}\n[run]\nchains = {chains}\niterations = 300\nburn_in = 100\n"));
+    text.push_str(&format!(
+        "[sampler]\n{sampler}\n[run]\nchains = {chains}\niterations = 300\nburn_in = 100\n"
+    ));
     Config::parse(Source { file: "test".into(), folder: ".".into(), text }).unwrap()
 }
 
@@ -41,7 +52,10 @@ fn chains_do_not_depend_on_threads() {
         let one = draws(&config, 1, Sinks::Memory);
         assert!(one.length() > 10);
         for threads in [2, 3, 7] {
-            assert!(draws(&config, threads, Sinks::Memory) == one, "{sampler} with {threads} threads");
+            assert!(
+                draws(&config, threads, Sinks::Memory) == one,
+                "{sampler} with {threads} threads"
+            );
         }
     }
 }
@@ -53,7 +67,10 @@ fn clients_spread_over_threads_give_the_same_chain() {
         let config = config(sampler, 1, 25_000);
         let one = draws(&config, 1, Sinks::Memory);
         for threads in [2, 3, 7] {
-            assert!(draws(&config, threads, Sinks::Memory) == one, "{sampler} with {threads} threads");
+            assert!(
+                draws(&config, threads, Sinks::Memory) == one,
+                "{sampler} with {threads} threads"
+            );
         }
     }
 }
@@ -67,22 +84,35 @@ fn draws_on_disk_are_the_draws_in_memory() {
     for name in ["draws.csv", "draws.npy"] {
         let path = folder.join(name);
         let parameters: Vec<String> = ["a", "b, quoted", "c"].map(String::from).to_vec();
-        assert!(draws(&config, 2, Sinks::File { path: path.clone(), parameters, hold: MOST_HELD }) == memory);
+        assert!(
+            draws(&config, 2, Sinks::File { path: path.clone(), parameters, hold: MOST_HELD })
+                == memory
+        );
         let bytes = std::fs::read(&path).unwrap();
         let flat: Vec<f64> = memory.rows().flatten().copied().collect();
         if name.ends_with("csv") {
             let text = String::from_utf8(bytes).unwrap();
             let mut lines = text.lines();
             assert_eq!(lines.next(), Some("chain,draw,a,\"b, quoted\",c"));
-            let numbers: Vec<f64> = lines.flat_map(|l| l.split(',').skip(2).map(|x| x.parse().unwrap()).collect::<Vec<f64>>()).collect();
+            let numbers: Vec<f64> = lines
+                .flat_map(|l| {
+                    l.split(',').skip(2).map(|x| x.parse().unwrap()).collect::<Vec<f64>>()
+                })
+                .collect();
             assert!(numbers == flat, "every digit is there");
         } else {
             assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
             let header = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
             assert_eq!(header % 64, 0);
             let text = std::str::from_utf8(&bytes[10..header]).unwrap();
-            assert!(text.contains(&format!("'shape': (3, {}, 3)", memory.length())) && text.ends_with('\n'));
-            let numbers: Vec<f64> = bytes[header..].chunks(8).map(|x| f64::from_le_bytes(x.try_into().unwrap())).collect();
+            assert!(
+                text.contains(&format!("'shape': (3, {}, 3)", memory.length()))
+                    && text.ends_with('\n')
+            );
+            let numbers: Vec<f64> = bytes[header..]
+                .chunks(8)
+                .map(|x| f64::from_le_bytes(x.try_into().unwrap()))
+                .collect();
             assert!(numbers == flat);
         }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no part is left behind");
@@ -100,14 +130,18 @@ fn draws_that_are_too_many_to_hold_are_counted() {
     let (problem, path) = (Problem::new(&config).unwrap(), folder.join("draws.npy"));
     let plan = Plan::new(&config, &problem).unwrap();
     let held = |hold: u64| {
-        let sinks = Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold };
+        let sinks =
+            Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold };
         sample(&plan, &plan.length, config.seed, sinks, &Progress::default()).unwrap()
     };
     let all = (memory.chains() * memory.length() * memory.dim() * 8) as u64;
     assert_eq!(held(all).streamed, None);
     let outcome = held(all - 1);
     assert_eq!(outcome.draws.length(), 0);
-    assert_eq!(outcome.streamed, Some(Streamed { file: path.clone(), chains: 3, length: memory.length() }));
+    assert_eq!(
+        outcome.streamed,
+        Some(Streamed { file: path.clone(), chains: 3, length: memory.length() })
+    );
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -122,7 +156,8 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
     let outcome = sample(&plan, &run, 1, Sinks::Memory, &progress).unwrap();
     assert!(outcome.interrupted && outcome.iterations < 10_000);
 
-    // One core, three chains: the first is stopped on the way, the others have hardly begun. What the first drew is kept.
+    // One core, three chains: the first is stopped on the way, the others have hardly begun. What
+    // the first drew is kept.
     let waiting = self::config("name = \"lmc\"\nstep = 2e-6", 3, 8);
     let plan = Plan::new(&waiting, &Problem::new(&waiting).unwrap()).unwrap();
     let run = Length { iterations: 1_000_000_000, threads: 1, ..plan.length.clone() };
@@ -137,14 +172,25 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
         sample(&plan, &run, 1, Sinks::Memory, &progress).unwrap()
     });
     assert_eq!(outcome.draws.chains(), 1);
-    assert!(outcome.interrupted && outcome.draws.length() >= 4_000, "{} draws", outcome.draws.length());
+    assert!(
+        outcome.interrupted && outcome.draws.length() >= 4_000,
+        "{} draws",
+        outcome.draws.length()
+    );
     for statistic in &outcome.statistics {
-        assert_eq!((statistic.values.len(), statistic.values[0].len()), (1, outcome.draws.length()), "{}", statistic.name);
+        assert_eq!(
+            (statistic.values.len(), statistic.values[0].len()),
+            (1, outcome.draws.length()),
+            "{}",
+            statistic.name
+        );
     }
     assert_eq!(outcome.statistics.len(), 5);
 
     let wild = self::config("name = \"lmc\"\nstep = 100.0", 2, 8);
     let plan = Plan::new(&wild, &Problem::new(&wild).unwrap()).unwrap();
-    let error = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).unwrap_err().to_string();
+    let error = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("chain 1 diverged") && error.contains("step = \"auto\""), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Whatever the network loses and the power cuts, the chain is the one of a fair day. A failure names the seed that shows it again.
+//! Whatever the network loses and the power cuts, the chain is the one of a fair day. A failure
+//! names the seed that shows it again.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -13,10 +14,17 @@ use consilience_engine::world::{Chronicle, Setup, Until, Weather, run};
 
 fn target() -> Target {
     let client = |i: usize| -> Arc<dyn Potential> {
-        let cells = (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
+        let cells =
+            (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
         Arc::new(Isotropic::new(cells, 2).unwrap())
     };
-    Target::new((0..3).map(client).collect(), Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0).unwrap()
+    Target::new(
+        (0..3).map(client).collect(),
+        Prior::gaussian(2.0, 2).unwrap(),
+        Placement::Server,
+        1.0,
+    )
+    .unwrap()
 }
 
 /// Every row of the registry with all that it can be told.
@@ -27,13 +35,15 @@ fn setups() -> Vec<(&'static str, Setup)> {
             batch: has(Axis::Batch).then_some(Batch::Rows(2)),
             refresh_every: Some(5),
             refresh_probability: Some(0.3),
-            participation: has(Axis::Participation).then(|| Participation::Bernoulli(vec![0.3, 0.6, 0.9])),
+            participation: has(Axis::Participation)
+                .then(|| Participation::Bernoulli(vec![0.3, 0.6, 0.9])),
             synchronise: (row.family == Family::Local).then_some(Synchronise::Randomly(0.3)),
             ..Settings::default()
         }
     };
     let setup = |row: &consilience_core::sampler::registry::Row| {
-        let anchor = row.needs_optimum.then(|| Anchor { point: vec![0.25, 0.5], residual: vec![0.1, -0.2] });
+        let anchor =
+            row.needs_optimum.then(|| Anchor { point: vec![0.25, 0.5], residual: vec![0.1, -0.2] });
         let recipe = row.recipe(Schedule::Constant(0.003), &busy(row), 3, 2, anchor);
         let target = recipe.check(target()).unwrap();
         Setup { recipe, target, start: vec![0.3, 0.3] }
@@ -52,7 +62,8 @@ fn add(all: &mut Chronicle, one: &Chronicle) {
 #[test]
 fn on_a_fair_day_nothing_is_lost() {
     for (name, setup) in setups() {
-        let chronicle = run(&setup, Weather::FAIR, 1, Until::Draws(50)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let chronicle = run(&setup, Weather::FAIR, 1, Until::Draws(50))
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!((chronicle.lost, chronicle.doubled, chronicle.power_cuts), (0, 0, 0), "{name}");
     }
 }
@@ -62,7 +73,11 @@ fn a_bad_network_changes_nothing() {
     let mut all = Chronicle::default();
     for (name, setup) in setups() {
         for seed in 0..3 {
-            add(&mut all, &run(&setup, Weather::ROUGH, seed, Until::Draws(200)).unwrap_or_else(|e| panic!("{name}: {e}")));
+            add(
+                &mut all,
+                &run(&setup, Weather::ROUGH, seed, Until::Draws(200))
+                    .unwrap_or_else(|e| panic!("{name}: {e}")),
+            );
         }
     }
     assert!(all.lost > 1000 && all.doubled > 1000 && all.refused > 1000, "{all:?}");
@@ -73,7 +88,11 @@ fn power_cuts_anywhere_change_nothing() {
     let mut all = Chronicle::default();
     for (name, setup) in setups() {
         for seed in 0..4 {
-            add(&mut all, &run(&setup, Weather::FOUL, seed, Until::PowerCuts(25)).unwrap_or_else(|e| panic!("{name}: {e}")));
+            add(
+                &mut all,
+                &run(&setup, Weather::FOUL, seed, Until::PowerCuts(25))
+                    .unwrap_or_else(|e| panic!("{name}: {e}")),
+            );
         }
     }
     assert!(all.power_cuts >= 1500 && all.draws > 1500, "{all:?}");

@@ -1,4 +1,6 @@
-//! Measure rounds a second over loopback with TLS: three processes, then a hundred streams of one process; beside them a bare echo of the same sizes over the same stack; what it costs a site to keep what it says.
+//! Measure rounds a second over loopback with TLS: three processes, then a hundred streams of one
+//! process; beside them a bare echo of the same sizes over the same stack; what it costs a site to
+//! keep what it says.
 //!
 //!     cargo run --release -p consilience-net --example rounds
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a measurement may panic, and prints
@@ -49,38 +51,61 @@ fn main() {
     let folder = std::env::temp_dir().join(format!("consilience-rounds-{}", std::process::id()));
     let all: Vec<String> = (0..100).map(|k| format!("s{k}")).collect();
     certs::make(&folder, &all, &["localhost".into()], SystemTime::now()).unwrap();
-    println!("{DIM} parameters at 32 bits, uncompressed, TLS with certificates on both sides, one chain");
+    println!(
+        "{DIM} parameters at 32 bits, uncompressed, TLS with certificates on both sides, one chain"
+    );
     let bare = echoed(&folder, 3, 4000);
     println!("bare echo, 3 processes:   {bare:>8.0} rounds/s");
     let three = sampled(&folder, 3, 1, 6000);
     println!("lmc, 3 processes:         {three:>8.0} rounds/s   {:.2} of the echo", three / bare);
     let hundred = sampled(&folder, 100, 100, 400);
-    println!("lmc, 100 streams of one:  {hundred:>8.0} rounds/s   {:.0} answers/s", 100.0 * hundred);
+    println!(
+        "lmc, 100 streams of one:  {hundred:>8.0} rounds/s   {:.0} answers/s",
+        100.0 * hundred
+    );
     durable(&folder);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// What it costs a site to keep what it says: one answer with each promise.
 fn durable(folder: &Path) {
-    let rows: Arc<dyn Potential> = Arc::new(Isotropic::new((0..DIM).map(|k| (k % 7) as f64).collect(), DIM).unwrap());
+    let rows: Arc<dyn Potential> =
+        Arc::new(Isotropic::new((0..DIM).map(|k| (k % 7) as f64).collect(), DIM).unwrap());
     let target = Target::new(vec![rows], Prior::Flat, Placement::Server, 1.0).unwrap();
     let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.001)));
     let keys = Keys::simulation(Seed::new(1), 0);
     println!("\none answer of a site that keeps its state:");
-    for (name, rounds) in
-        [("kept in memory alone", 20_000u32), ("written, not synced", 20_000), ("reserved 1000 ahead", 20_000), ("synced each", 500)]
-    {
-        let client = || Client::new(recipe.client(&target, ClientId(0), keys).unwrap(), recipe.format(&target, keys).unwrap());
+    for (name, rounds) in [
+        ("kept in memory alone", 20_000u32),
+        ("written, not synced", 20_000),
+        ("reserved 1000 ahead", 20_000),
+        ("synced each", 500),
+    ] {
+        let client = || {
+            Client::new(
+                recipe.client(&target, ClientId(0), keys).unwrap(),
+                recipe.format(&target, keys).unwrap(),
+            )
+        };
         let disk = || Folder::open(&folder.join(name)).unwrap();
         let mut fleeting = client();
         let mut kept = match name {
             "kept in memory alone" => None,
-            "written, not synced" => Some(DurableClient::open(disk(), client()).unwrap().0.without_sync()),
-            "reserved 1000 ahead" => Some(DurableClient::reserving(disk(), client(), 1000).unwrap().0),
+            "written, not synced" => {
+                Some(DurableClient::open(disk(), client()).unwrap().0.without_sync())
+            }
+            "reserved 1000 ahead" => {
+                Some(DurableClient::reserving(disk(), client(), 1000).unwrap().0)
+            }
             _ => Some(DurableClient::open(disk(), client()).unwrap().0),
         };
         let machine = recipe.server(&target, &vec![0.0; DIM], keys).unwrap();
-        let mut server = Protocol::new(machine, Statement::new([("a", "b")]), 1, recipe.format(&target, keys).unwrap());
+        let mut server = Protocol::new(
+            machine,
+            Statement::new([("a", "b")]),
+            1,
+            recipe.format(&target, keys).unwrap(),
+        );
         let (mut spent, mut answers, mut answer) = (Duration::ZERO, 0, Vec::new());
         while answers < rounds {
             if let Some(Output::Send { to, bytes }) = server.poll() {
@@ -106,13 +131,19 @@ fn start(role: &str, folder: &Path, port: u16, names: &[String]) -> Child {
 
 /// Rounds a second of plain Langevin Monte Carlo.
 fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64 {
-    let row = |k: usize| (0..DIM).map(|j| format!("{:.2}", ((k + j) % 7) as f64)).collect::<Vec<_>>().join(", ");
+    let row = |k: usize| {
+        (0..DIM).map(|j| format!("{:.2}", ((k + j) % 7) as f64)).collect::<Vec<_>>().join(", ")
+    };
     let mut text = "seeds = \"simulation\"\n[target]\nmodel = \"isotropic\"\n".to_owned();
     for k in 0..clients {
         text.push_str(&format!("[[client]]\nname = \"s{k}\"\nrows = [[{}]]\n", row(k)));
     }
-    text.push_str(&format!("[sampler]\nname = \"lmc\"\nstep = 0.001\n[run]\nchains = 1\niterations = {iterations}\nthin = 1000\n"));
-    let config = Config::parse(Source { file: "rounds.toml".into(), folder: ".".into(), text }).unwrap();
+    text.push_str(&format!(
+        "[sampler]\nname = \"lmc\"\nstep = 0.001\n[run]\nchains = 1\n\
+        iterations = {iterations}\nthin = 1000\n"
+    ));
+    let config =
+        Config::parse(Source { file: "rounds.toml".into(), folder: ".".into(), text }).unwrap();
     let options = ServeOptions {
         deadline: Some(Duration::from_secs(60)),
         ..ServeOptions::new(Admission::Certificates(Papers::load(&folder.join("server")).unwrap()))
@@ -125,11 +156,19 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
                 tell.send(address.port()).unwrap();
             }
         };
-        serve(bind("127.0.0.1:0".parse().unwrap()).unwrap(), &config, &options, &status, tell, |served| served)
+        serve(
+            bind("127.0.0.1:0".parse().unwrap()).unwrap(),
+            &config,
+            &options,
+            &status,
+            tell,
+            |served| served,
+        )
     });
     let port = told.recv().unwrap();
     let all: Vec<String> = (0..clients).map(|k| format!("s{k}")).collect();
-    let mut children: Vec<Child> = all.chunks(in_one).map(|names| start("sites", folder, port, names)).collect();
+    let mut children: Vec<Child> =
+        all.chunks(in_one).map(|names| start("sites", folder, port, names)).collect();
     let served = serving.join().unwrap().unwrap();
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
     iterations as f64 / served.seconds
@@ -137,16 +176,24 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
 
 /// Sites of one process, each with a stream of its own.
 fn sites(folder: &Path, server: &str, names: &[String]) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let tasks: Vec<_> = names
         .iter()
         .map(|name| {
             let credentials = Credentials::Certificate(Papers::load(&folder.join(name)).unwrap());
-            let options = JoinOptions { server: server.into(), server_name: None, credentials, patience: Some(Duration::from_secs(30)) };
+            let options = JoinOptions {
+                server: server.into(),
+                server_name: None,
+                credentials,
+                patience: Some(Duration::from_secs(30)),
+            };
             let brings = Brings { allows_simulation: true, ..Brings::new(name, Own::Stated) };
             runtime.spawn(async move {
                 let endpoint = endpoint(&options).unwrap();
-                persist(&endpoint, &options, &mut Worker::new(brings), &AtomicBool::new(false)).await.unwrap()
+                persist(&endpoint, &options, &mut Worker::new(brings), &AtomicBool::new(false))
+                    .await
+                    .unwrap()
             })
         })
         .collect();
@@ -165,13 +212,20 @@ impl tower_service::Service<http::Request<Body>> for Bare {
     type Error = Infallible;
     type Future = Answer<Result<Self::Response, Infallible>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
         std::task::Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let bare = self.clone();
-        Box::pin(async move { Ok(tonic::server::Grpc::new(ProstCodec::<Frame, Frame>::default()).streaming(bare, request).await) })
+        Box::pin(async move {
+            Ok(tonic::server::Grpc::new(ProstCodec::<Frame, Frame>::default())
+                .streaming(bare, request)
+                .await)
+        })
     }
 }
 
@@ -192,7 +246,8 @@ impl StreamingService<Frame> for Bare {
 
 /// Rounds a second where every client sends back what it gets.
 fn echoed(folder: &Path, clients: usize, rounds: u32) -> f64 {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let papers = Papers::load(&folder.join("server")).unwrap();
     let work = runtime.spawn({
         let folder = folder.to_path_buf();
@@ -200,10 +255,17 @@ fn echoed(folder: &Path, clients: usize, rounds: u32) -> f64 {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let (hand, mut lines) = mpsc::channel(8);
-            let tls = ServerTlsConfig::new().identity(papers.identity).client_ca_root(papers.authority);
+            let tls =
+                ServerTlsConfig::new().identity(papers.identity).client_ca_root(papers.authority);
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-            tokio::spawn(Server::builder().tls_config(tls).unwrap().serve_with_incoming(Bare(hand), incoming));
-            let mut children: Vec<Child> = (0..clients).map(|k| start("echo", &folder, port, &[format!("s{k}")])).collect();
+            tokio::spawn(
+                Server::builder()
+                    .tls_config(tls)
+                    .unwrap()
+                    .serve_with_incoming(Bare(hand), incoming),
+            );
+            let mut children: Vec<Child> =
+                (0..clients).map(|k| start("echo", &folder, port, &[format!("s{k}")])).collect();
             let mut open = Vec::new();
             for _ in 0..clients {
                 let (to, mut inward) = lines.recv().await.unwrap();
@@ -225,7 +287,9 @@ fn echoed(folder: &Path, clients: usize, rounds: u32) -> f64 {
             }
             let seconds = started.elapsed().as_secs_f64();
             drop(open);
-            tokio::task::block_in_place(|| children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success())));
+            tokio::task::block_in_place(|| {
+                children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()))
+            });
             f64::from(rounds) / seconds
         }
     });
@@ -234,17 +298,24 @@ fn echoed(folder: &Path, clients: usize, rounds: u32) -> f64 {
 
 /// Send back what comes.
 fn echo(folder: &Path, server: &str) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let credentials = Credentials::Certificate(Papers::load(&folder.join("s0")).unwrap());
-    let options = JoinOptions { server: server.into(), server_name: None, credentials, patience: None };
+    let options =
+        JoinOptions { server: server.into(), server_name: None, credentials, patience: None };
     let work = runtime.spawn(async move {
-        let mut grpc = tonic::client::Grpc::new(endpoint(&options).unwrap().connect().await.unwrap());
+        let mut grpc =
+            tonic::client::Grpc::new(endpoint(&options).unwrap().connect().await.unwrap());
         grpc.ready().await.unwrap();
         let (to, outward) = mpsc::channel(64);
         to.send(Frame::message(0, 0, Vec::new())).await.unwrap();
         let codec = ProstCodec::<Frame, Frame>::default();
         let path = http::uri::PathAndQuery::from_static(PATH);
-        let mut inward = grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await.unwrap().into_inner();
+        let mut inward = grpc
+            .streaming(Request::new(ReceiverStream::new(outward)), path, codec)
+            .await
+            .unwrap()
+            .into_inner();
         while let Ok(Some(frame)) = inward.message().await {
             if to.send(frame).await.is_err() {
                 break;

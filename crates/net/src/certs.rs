@@ -1,7 +1,8 @@
 //! Make a small authority, and certificates by which the server and its sites know each other.
 //!
-//! A site is known by the DNS name in its certificate: the site's own name where that can be one, else a name made of its hash. So any authority can issue the certificates; this
-//! one is for those who have none.
+//! A site is known by the DNS name in its certificate: the site's own name where that can be one,
+//! else a name made of its hash. So any authority can issue the certificates; this one is for those
+//! who have none.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +10,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use rustls_pki_types::{CertificateDer, DnsName, ServerName};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -23,7 +27,8 @@ pub const DAYS: i64 = 825;
 #[derive(Debug, Error)]
 pub enum CertError {
     /// Something is there already.
-    #[error("{} exists and is not an empty folder: nothing was overwritten. Choose another name, or remove it first", .0.display())]
+    #[error("{} exists and is not an empty folder: nothing was overwritten. Choose another name, \
+        or remove it first", .0.display())]
     Exists(PathBuf),
     /// A file cannot be written or read.
     #[error("{}: {error}", file.display())]
@@ -71,7 +76,10 @@ impl Papers {
             let file = folder.join(name);
             fs::read(&file).map_err(at(&file))
         };
-        Ok(Papers { authority: Certificate::from_pem(read("ca.pem")?), identity: Identity::from_pem(read("cert.pem")?, read("key.pem")?) })
+        Ok(Papers {
+            authority: Certificate::from_pem(read("ca.pem")?),
+            identity: Identity::from_pem(read("cert.pem")?, read("key.pem")?),
+        })
     }
 
     /// The authority as PEM, to be handed around.
@@ -97,7 +105,8 @@ pub fn name_of_site(site: &str) -> String {
 /// Whether a certificate, whose chain is verified already, is this site's.
 pub fn belongs_to(certificate: &CertificateDer<'_>, site: &str) -> bool {
     let Ok(name) = DnsName::try_from(name_of_site(site)) else { return false };
-    webpki::EndEntityCert::try_from(certificate).is_ok_and(|end| end.verify_is_valid_for_subject_name(&ServerName::DnsName(name)).is_ok())
+    webpki::EndEntityCert::try_from(certificate)
+        .is_ok_and(|end| end.verify_is_valid_for_subject_name(&ServerName::DnsName(name)).is_ok())
 }
 
 /// Bytes in hexadecimal.
@@ -106,7 +115,12 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Make an authority, the server's certificate and one for each site, in a new folder.
-pub fn make(folder: &Path, sites: &[String], server_names: &[String], now: SystemTime) -> Result<(), CertError> {
+pub fn make(
+    folder: &Path,
+    sites: &[String],
+    server_names: &[String],
+    now: SystemTime,
+) -> Result<(), CertError> {
     let occupied = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if occupied || folder.is_file() {
         return Err(CertError::Exists(folder.to_path_buf()));
@@ -114,10 +128,14 @@ pub fn make(folder: &Path, sites: &[String], server_names: &[String], now: Syste
     for (i, site) in sites.iter().enumerate() {
         let odd = site.is_empty() || site.contains(['/', '\\', '\0']) || site.starts_with('.');
         if odd || ["authority", "server"].contains(&site.as_str()) {
-            return Err(CertError::Name(format!("\"{site}\" cannot be a site's folder: use another name")));
+            return Err(CertError::Name(format!(
+                "\"{site}\" cannot be a site's folder: use another name"
+            )));
         }
         if sites[..i].contains(site) {
-            return Err(CertError::Name(format!("two sites are called \"{site}\": give each its own name")));
+            return Err(CertError::Name(format!(
+                "two sites are called \"{site}\": give each its own name"
+            )));
         }
     }
     if sites.is_empty() {
@@ -126,14 +144,15 @@ pub fn make(folder: &Path, sites: &[String], server_names: &[String], now: Syste
     let now = date(now);
     let authority = authority(now)?;
     let authority_pem = authority.1.pem();
-    let party = |name: &str, names: Vec<String>, usage: ExtendedKeyUsagePurpose| -> Result<(), CertError> {
-        let (certificate, key) = issue(&authority.0, name, names, usage, now)?;
-        let folder = folder.join(name);
-        fs::create_dir_all(&folder).map_err(at(&folder))?;
-        write(&folder.join("ca.pem"), authority_pem.as_bytes(), false)?;
-        write(&folder.join("cert.pem"), certificate.pem().as_bytes(), false)?;
-        write(&folder.join("key.pem"), key.serialize_pem().as_bytes(), true)
-    };
+    let party =
+        |name: &str, names: Vec<String>, usage: ExtendedKeyUsagePurpose| -> Result<(), CertError> {
+            let (certificate, key) = issue(&authority.0, name, names, usage, now)?;
+            let folder = folder.join(name);
+            fs::create_dir_all(&folder).map_err(at(&folder))?;
+            write(&folder.join("ca.pem"), authority_pem.as_bytes(), false)?;
+            write(&folder.join("cert.pem"), certificate.pem().as_bytes(), false)?;
+            write(&folder.join("key.pem"), key.serialize_pem().as_bytes(), true)
+        };
     party("server", server_names.to_vec(), ExtendedKeyUsagePurpose::ServerAuth)?;
     for site in sites {
         party(site, vec![name_of_site(site)], ExtendedKeyUsagePurpose::ClientAuth)?;
@@ -145,12 +164,22 @@ pub fn make(folder: &Path, sites: &[String], server_names: &[String], now: Syste
     write(&folder.join("README.txt"), readme(sites, server_names).as_bytes(), false)
 }
 
-/// The papers of a server for one run: an authority that exists for it alone, and whose key nobody keeps.
+/// The papers of a server for one run: an authority that exists for it alone, and whose key nobody
+/// keeps.
 pub fn for_one_run(server_names: &[String], now: SystemTime) -> Result<Papers, CertError> {
     let now = date(now);
     let authority = authority(now)?;
-    let (certificate, key) = issue(&authority.0, "server", server_names.to_vec(), ExtendedKeyUsagePurpose::ServerAuth, now)?;
-    Ok(Papers { authority: Certificate::from_pem(authority.1.pem()), identity: Identity::from_pem(certificate.pem(), key.serialize_pem()) })
+    let (certificate, key) = issue(
+        &authority.0,
+        "server",
+        server_names.to_vec(),
+        ExtendedKeyUsagePurpose::ServerAuth,
+        now,
+    )?;
+    Ok(Papers {
+        authority: Certificate::from_pem(authority.1.pem()),
+        identity: Identity::from_pem(certificate.pem(), key.serialize_pem()),
+    })
 }
 
 fn date(now: SystemTime) -> OffsetDateTime {
@@ -176,7 +205,9 @@ fn issue(
     Ok((params.signed_by(&key, authority)?, key))
 }
 
-fn authority(now: OffsetDateTime) -> Result<(Issuer<'static, KeyPair>, rcgen::Certificate), CertError> {
+fn authority(
+    now: OffsetDateTime,
+) -> Result<(Issuer<'static, KeyPair>, rcgen::Certificate), CertError> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(Vec::new())?;
     dated(&mut params, now);
@@ -204,19 +235,32 @@ pub(crate) fn write(file: &Path, bytes: &[u8], secret: bool) -> Result<(), CertE
     }
     #[cfg(not(unix))]
     let _ = secret;
-    options.open(file).and_then(|mut out| out.write_all(bytes).and_then(|()| out.sync_all())).map_err(at(file))
+    options
+        .open(file)
+        .and_then(|mut out| out.write_all(bytes).and_then(|()| out.sync_all()))
+        .map_err(at(file))
 }
 
 fn readme(sites: &[String], server_names: &[String]) -> String {
-    let table: String =
-        sites.iter().map(|site| format!("  {site}/      for the site \"{site}\", known as {}\n", name_of_site(site))).collect();
+    let table: String = sites
+        .iter()
+        .map(|site| {
+            format!("  {site}/      for the site \"{site}\", known as {}\n", name_of_site(site))
+        })
+        .collect();
     format!(
-        "Certificates for one federation, made by `consilience certs`. They are valid for {DAYS} days.\n\n\
-         authority/  ca.pem, key.pem: whoever holds this key can make certificates for any party. Keep it off-line; nobody needs it to run.\n\
-         server/     for `consilience serve CONFIG --certs server`. Sites reach it as: {}\n{table}\n\
-         Hand every party its own folder, over a channel that you trust: key.pem is its secret (only its owner may read it), cert.pem says who it is, ca.pem is whom it\n\
-         trusts. A site joins with `consilience join --server HOST:PORT --site NAME --certs NAME --data FILE`.\n\n\
-         Other authorities serve as well: a site's certificate must be valid for client authentication and for the DNS name above, the server's for server authentication\n\
+        "Certificates for one federation, made by `consilience certs`. They are valid for {DAYS} \
+         days.\n\n\
+         authority/  ca.pem, key.pem: whoever holds this key can make certificates for any party. \
+         Keep it off-line; nobody needs it to run.\n\
+         server/     for `consilience serve CONFIG --certs server`. Sites reach it as: {}\n\
+         {table}\n\
+         Hand every party its own folder, over a channel that you trust: key.pem is its secret \
+         (only its owner may read it), cert.pem says who it is, ca.pem is whom it\n\
+         trusts. A site joins with `consilience join --server HOST:PORT --site NAME --certs NAME \
+         --data FILE`.\n\n\
+         Other authorities serve as well: a site's certificate must be valid for client \
+         authentication and for the DNS name above, the server's for server authentication\n\
          and for the name by which sites reach it.\n",
         server_names.join(", "),
         table = table
@@ -234,7 +278,8 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("consilience-certs-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("consilience-certs-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         folder
     }
@@ -260,10 +305,17 @@ mod tests {
         #[cfg(unix)]
         for key in ["authority/key.pem", "server/key.pem", "basel/key.pem"] {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(fs::metadata(folder.join(key)).unwrap().permissions().mode() & 0o777, 0o600, "{key}");
+            assert_eq!(
+                fs::metadata(folder.join(key)).unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{key}"
+            );
         }
         assert!(fs::read_to_string(folder.join("README.txt")).unwrap().contains("part 1"));
-        assert!(matches!(make(&folder, &sites, &["localhost".into()], SystemTime::now()), Err(CertError::Exists(_))));
+        assert!(matches!(
+            make(&folder, &sites, &["localhost".into()], SystemTime::now()),
+            Err(CertError::Exists(_))
+        ));
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -272,9 +324,17 @@ mod tests {
         let folder = folder("odd");
         for sites in [&["a/b"][..], &["server"], &["..", "a"], &["a", "a"], &[]] {
             let sites: Vec<String> = sites.iter().map(|s| (*s).to_owned()).collect();
-            assert!(matches!(make(&folder, &sites, &[], SystemTime::now()), Err(CertError::Name(_))), "{sites:?}");
+            assert!(
+                matches!(make(&folder, &sites, &[], SystemTime::now()), Err(CertError::Name(_))),
+                "{sites:?}"
+            );
         }
         assert!(!folder.exists());
-        assert!(is_loopback("127.0.0.1") && is_loopback("[::1]") && is_loopback("localhost") && !is_loopback("10.0.0.1"));
+        assert!(
+            is_loopback("127.0.0.1")
+                && is_loopback("[::1]")
+                && is_loopback("localhost")
+                && !is_loopback("10.0.0.1")
+        );
     }
 }

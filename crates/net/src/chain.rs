@@ -1,4 +1,5 @@
-//! Run one chain at the server: its side of the protocol and the draws, written down before the next order leaves where a folder is given.
+//! Run one chain at the server: its side of the protocol and the draws, written down before the
+//! next order leaves where a folder is given.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,11 +59,22 @@ impl<'a> HostedChain<'a> {
     ) -> Result<HostedChain<'a>, Complaint> {
         let machine = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
         let format = plan.recipe.format(&plan.target, keys)?;
-        let server = Server::new(machine, problem.statement.clone(), plan.target.clients.len(), format).limited(largest_norm);
-        let mut host = Host { plan, run, index, server, trail, present: 0, rows: vec![0; plan.target.clients.len()] };
+        let server =
+            Server::new(machine, problem.statement.clone(), plan.target.clients.len(), format)
+                .limited(largest_norm);
+        let mut host = Host {
+            plan,
+            run,
+            index,
+            server,
+            trail,
+            present: 0,
+            rows: vec![0; plan.target.clients.len()],
+        };
         let mut journal = None;
         if let Some(folder) = folder {
-            let disk = Folder::open(folder).map_err(|error| StoreError::Io { file: folder.display().to_string(), error })?;
+            let disk = Folder::open(folder)
+                .map_err(|error| StoreError::Io { file: folder.display().to_string(), error })?;
             let (opened, warnings) = Journal::open(disk, "server", &mut host)?;
             for warning in warnings {
                 tracing::warn!(chain = index + 1, %warning, "the state was damaged, and mended");
@@ -109,7 +121,9 @@ impl Party for HostedChain<'_> {
             }
             self.minutes.clear();
         }
-        if let Some(journal) = self.journal.as_mut().filter(|journal| self.minutes.is_empty() && journal.is_long()) {
+        if let Some(journal) =
+            self.journal.as_mut().filter(|journal| self.minutes.is_empty() && journal.is_long())
+        {
             journal.checkpoint(&mut self.host)?;
         }
         Ok(self.host.poll()?)
@@ -144,9 +158,13 @@ impl Party for HostedChain<'_> {
     }
 }
 
-/// Who is there more or less often than was stated, with what it does to the drift: one sentence for each site.
+/// Who is there more or less often than was stated, with what it does to the drift: one sentence
+/// for each site.
 fn irregular(parties: &[HostedChain<'_>], sites: &[String]) -> Vec<(usize, String)> {
-    let found = parties.iter().filter_map(|party| party.host.server.machine().attendance()).flat_map(|a| a.irregular(SURE));
+    let found = parties
+        .iter()
+        .filter_map(|party| party.host.server.machine().attendance())
+        .flat_map(|a| a.irregular(SURE));
     let mut worst: BTreeMap<usize, Irregular> = BTreeMap::new();
     for now in found {
         let known = worst.entry(now.client.index()).or_insert(now);
@@ -157,8 +175,10 @@ fn irregular(parties: &[HostedChain<'_>], sites: &[String]) -> Vec<(usize, Strin
     let say = |(client, found): (usize, Irregular)| {
         let Irregular { stated, observed, z, pull, .. } = found;
         let text = format!(
-            "site \"{}\" was there in {:.1}% of the rounds, where {:.1}% is stated ({:.0} standard errors): the drift is off by {:.1}% of what the sites pull together. \
-             If those who stay away differ from the rest the posterior is biased: state how often each is there, or find out why it is not",
+            "site \"{}\" was there in {:.1}% of the rounds, where {:.1}% is stated ({:.0} standard \
+             errors): the drift is off by {:.1}% of what the sites pull together. \
+             If those who stay away differ from the rest the posterior is biased: state how often \
+             each is there, or find out why it is not",
             sites[client],
             100.0 * observed,
             100.0 * stated,
@@ -177,12 +197,17 @@ fn worst_rhat(parties: &[HostedChain<'_>]) -> Option<f64> {
     if draws < LEAST_DRAWS || draws.saturating_mul(d * parties.len()) > MOST_NUMBERS {
         return None;
     }
-    let column = |party: &HostedChain<'_>, k: usize| party.so_far().iter().skip(k).step_by(d).take(draws).copied().collect::<Vec<f64>>();
+    let column = |party: &HostedChain<'_>, k: usize| {
+        party.so_far().iter().skip(k).step_by(d).take(draws).copied().collect::<Vec<f64>>()
+    };
     let worst = |k: usize| {
         let all: Vec<f64> = parties.iter().flat_map(|party| column(party, k)).collect();
         Chains::flat(&all, parties.len()).ok().map(|chains| rhat(&chains))
     };
-    (0..d).filter_map(worst).filter(|r| r.is_finite()).fold(None, |most: Option<f64>, r| Some(most.map_or(r, |m| m.max(r))))
+    (0..d)
+        .filter_map(worst)
+        .filter(|r| r.is_finite())
+        .fold(None, |most: Option<f64>, r| Some(most.map_or(r, |m| m.max(r))))
 }
 
 impl Host<'_> {
@@ -202,7 +227,13 @@ impl Host<'_> {
             let participants = std::mem::take(&mut self.present) as usize;
             let gradients = self.rows.iter().fold(0, |sum: u64, rows| sum.saturating_add(*rows));
             let about = (self.plan, self.run, self.index);
-            self.trail.follow(about, event, &**self.server.machine(), (participants, Some(gradients)), self.server.ledger())?;
+            self.trail.follow(
+                about,
+                event,
+                &**self.server.machine(),
+                (participants, Some(gradients)),
+                self.server.ledger(),
+            )?;
         }
         Ok(output)
     }

@@ -1,4 +1,5 @@
-//! Let sites in: check who they are, then carry their frames to the conductor and its frames to them.
+//! Let sites in: check who they are, then carry their frames to the conductor and its frames to
+//! them.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -80,7 +81,9 @@ pub struct Link {
 
 impl Link {
     /// A new way to a site: what is sent on it, and how many frames the site may still send.
-    pub(crate) fn open(generation: u64) -> (Link, mpsc::Receiver<Result<Frame, Status>>, Arc<AtomicI64>) {
+    pub(crate) fn open(
+        generation: u64,
+    ) -> (Link, mpsc::Receiver<Result<Frame, Status>>, Arc<AtomicI64>) {
         let (to, outward) = mpsc::channel(QUEUE);
         let credit = Arc::new(AtomicI64::new(0));
         (Link { generation, to, credit: Arc::clone(&credit) }, outward, credit)
@@ -108,13 +111,25 @@ pub enum Admission {
 
 impl Admission {
     /// Check that a site is who it says it is.
-    fn check(&self, site: &str, certificate: Option<&CertificateDer<'_>>, ticket: Option<&str>) -> Result<(), String> {
+    fn check(
+        &self,
+        site: &str,
+        certificate: Option<&CertificateDer<'_>>,
+        ticket: Option<&str>,
+    ) -> Result<(), String> {
         match self {
             Admission::Word => Ok(()),
-            Admission::Certificates(_) if certificate.is_some_and(|end| certs::belongs_to(end, site)) => Ok(()),
+            Admission::Certificates(_)
+                if certificate.is_some_and(|end| certs::belongs_to(end, site)) =>
+            {
+                Ok(())
+            }
             Admission::Certificates(_) => {
                 let name = certs::name_of_site(site);
-                Err(format!("the certificate is not one of the site \"{site}\": it is not valid for the DNS name {name}"))
+                Err(format!(
+                    "the certificate is not one of the site \"{site}\": it is not valid for the \
+                     DNS name {name}"
+                ))
             }
             Admission::Tickets(tickets) => tickets.check(site, ticket),
         }
@@ -136,8 +151,19 @@ struct Inner {
 
 impl Door {
     /// A door for these sites. Messages longer than `most_message` are refused.
-    pub fn new(sites: Vec<String>, admission: Admission, events: mpsc::Sender<Event>, most_message: Arc<AtomicUsize>) -> Door {
-        Door(Arc::new(Inner { sites, admission, events, generation: AtomicU64::new(0), most_message }))
+    pub fn new(
+        sites: Vec<String>,
+        admission: Admission,
+        events: mpsc::Sender<Event>,
+        most_message: Arc<AtomicUsize>,
+    ) -> Door {
+        Door(Arc::new(Inner {
+            sites,
+            admission,
+            events,
+            generation: AtomicU64::new(0),
+            most_message,
+        }))
     }
 }
 
@@ -156,7 +182,9 @@ impl tower_service::Service<http::Request<Body>> for Door {
         let door = self.clone();
         Box::pin(async move {
             if request.uri().path() != PATH {
-                return Ok(Status::unimplemented("there is only /consilience.Session/Join").into_http());
+                return Ok(
+                    Status::unimplemented("there is only /consilience.Session/Join").into_http()
+                );
             }
             let codec = ProstCodec::<Frame, Frame>::default();
             let most = MOST_WORDS.max(door.0.most_message.load(Ordering::Relaxed)) + 64;
@@ -194,42 +222,65 @@ impl StreamingService<Frame> for Door {
 }
 
 /// Check a newcomer's first words, and that it is who it says it is.
-async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<(usize, Streaming<Frame>), (Option<usize>, String)> {
+async fn admit(
+    inner: &Inner,
+    request: Request<Streaming<Frame>>,
+) -> Result<(usize, Streaming<Frame>), (Option<usize>, String)> {
     let certificates = request.peer_certs();
-    let ticket = request.metadata().get(ticket::METADATA).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let ticket = request
+        .metadata()
+        .get(ticket::METADATA)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
     let mut stream = request.into_inner();
     let unknown = |why: String| (None, why);
     let first = tokio::time::timeout(PATIENCE, stream.message()).await;
-    let first = first.map_err(|_| unknown(format!("it said nothing for {} seconds", PATIENCE.as_secs())))?;
-    let first = first.map_err(|status| unknown(format!("its first frame cannot be read: {}", status.message())))?;
+    let first = first
+        .map_err(|_| unknown(format!("it said nothing for {} seconds", PATIENCE.as_secs())))?;
+    let first = first.map_err(|status| {
+        unknown(format!("its first frame cannot be read: {}", status.message()))
+    })?;
     let first = first.ok_or_else(|| unknown("it left without a word".into()))?;
     let (client, site) = greeted(&inner.sites, &first)?;
     let certificate = certificates.as_deref().and_then(|chain| chain.first());
-    inner.admission.check(&site, certificate, ticket.as_deref()).map_err(|why| (Some(client), why))?;
+    inner
+        .admission
+        .check(&site, certificate, ticket.as_deref())
+        .map_err(|why| (Some(client), why))?;
     Ok((client, stream))
 }
 
 /// Check a newcomer's greeting: which site it names, and that it has our version.
-pub(crate) fn greeted(sites: &[String], first: &Frame) -> Result<(usize, String), (Option<usize>, String)> {
+pub(crate) fn greeted(
+    sites: &[String],
+    first: &Frame,
+) -> Result<(usize, String), (Option<usize>, String)> {
     let unknown = |why: String| (None, why);
     let Tell::Hello { version, site } = first.read().map_err(unknown)? else {
         return Err(unknown("its first words were no greeting".into()));
     };
     let Some(client) = sites.iter().position(|known| *known == site) else {
         let site: String = site.chars().take(80).collect();
-        return Err(unknown(format!("this run has no site \"{site}\": its sites are {}", sites.join(", "))));
+        return Err(unknown(format!(
+            "this run has no site \"{site}\": its sites are {}",
+            sites.join(", ")
+        )));
     };
     if version != VERSION {
         let version: String = version.chars().take(40).collect();
         return Err((
             Some(client),
-            format!("site \"{site}\" runs version {version}, the server version {VERSION}: install the same on both"),
+            format!(
+                "site \"{site}\" runs version {version}, the server version {VERSION}: install the \
+                 same on both"
+            ),
         ));
     }
     Ok((client, site))
 }
 
-/// Why a frame is more than a site may send, if it is. It counts against what the site was asked for.
+/// Why a frame is more than a site may send, if it is. It counts against what the site was asked
+/// for.
 pub(crate) fn too_much(frame: &Frame, most_message: usize, credit: &AtomicI64) -> Option<String> {
     let most = match frame.kind {
         WORDS => MOST_WORDS,
@@ -237,13 +288,23 @@ pub(crate) fn too_much(frame: &Frame, most_message: usize, credit: &AtomicI64) -
         _ => 0,
     };
     if frame.body.len() > most {
-        return Some(format!("a frame of kind {} with {} bytes, where {most} is the most", frame.kind, frame.body.len()));
+        return Some(format!(
+            "a frame of kind {} with {} bytes, where {most} is the most",
+            frame.kind,
+            frame.body.len()
+        ));
     }
     (credit.fetch_sub(1, Ordering::Relaxed) <= -UNASKED).then(|| FLOOD.to_owned())
 }
 
 /// Carry what a site says to the conductor, until the connection ends or the site says too much.
-async fn listen(inner: Arc<Inner>, client: usize, generation: u64, credit: Arc<AtomicI64>, mut stream: Streaming<Frame>) {
+async fn listen(
+    inner: Arc<Inner>,
+    client: usize,
+    generation: u64,
+    credit: Arc<AtomicI64>,
+    mut stream: Streaming<Frame>,
+) {
     let why = loop {
         let frame = match stream.message().await {
             Ok(Some(frame)) => frame,
@@ -252,7 +313,12 @@ async fn listen(inner: Arc<Inner>, client: usize, generation: u64, credit: Arc<A
         };
         if let Some(why) = too_much(&frame, inner.most_message.load(Ordering::Relaxed), &credit) {
             let floods = why == FLOOD;
-            if inner.events.send(Event::Refused { client: Some(client), why: why.clone() }).await.is_err() {
+            if inner
+                .events
+                .send(Event::Refused { client: Some(client), why: why.clone() })
+                .await
+                .is_err()
+            {
                 return;
             }
             if floods {

@@ -1,6 +1,7 @@
 //! Wrap messages in a thin frame: what it is, which phase and chain it belongs to, the bytes.
 //!
-//! `proto/session.proto` says the same for other languages; it is written by hand, so that nobody needs `protoc`.
+//! `proto/session.proto` says the same for other languages; it is written by hand, so that nobody
+//! needs `protoc`.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -32,7 +33,8 @@ pub struct Frame {
     /// What it says.
     #[prost(bytes = "bytes", tag = "4")]
     pub body: Bytes,
-    /// With an answer: how many gradients of single rows the site has evaluated in this chain so far.
+    /// With an answer: how many gradients of single rows the site has evaluated in this chain so
+    /// far.
     #[prost(uint64, tag = "5")]
     pub rows: u64,
 }
@@ -45,7 +47,8 @@ impl Frame {
 
     /// Words.
     pub fn words<T: Serialize>(phase: u32, words: &T) -> Frame {
-        let body = serde_json::to_vec(words).unwrap_or_default(); // plain data: nothing can go wrong
+        // plain data: nothing can go wrong
+        let body = serde_json::to_vec(words).unwrap_or_default();
         Frame { kind: WORDS, phase, chain: 0, body: body.into(), rows: 0 }
     }
 
@@ -54,6 +57,7 @@ impl Frame {
         if self.kind != WORDS {
             return Err(format!("a frame of kind {} came, where words were due", self.kind));
         }
-        serde_json::from_slice(&self.body).map_err(|error| format!("the words cannot be read: {error}"))
+        serde_json::from_slice(&self.body)
+            .map_err(|error| format!("the words cannot be read: {error}"))
     }
 }

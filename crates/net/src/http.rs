@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 
 use crate::status::{Status, View};
 
-/// The most bytes of a request that are read, how long that may take, and how many are served at once.
+/// The most bytes of a request that are read, how long that may take, and how many are served at
+/// once.
 const MOST: usize = 8 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
@@ -46,14 +47,22 @@ async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
     let mut words = line.split(' ');
     let (code, kind, body) = match (words.next(), words.next()) {
         (Some("GET"), Some("/")) => ("200 OK", "text/html; charset=utf-8", PAGE.to_owned()),
-        (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", status.view().metrics()),
-        (Some("GET"), Some("/status.json")) => ("200 OK", "application/json", state(&status.view())),
-        (Some("GET"), _) => ("404 Not Found", "text/plain", "there are /, /metrics and /status.json\n".to_owned()),
+        (Some("GET"), Some("/metrics")) => {
+            ("200 OK", "text/plain; version=0.0.4; charset=utf-8", status.view().metrics())
+        }
+        (Some("GET"), Some("/status.json")) => {
+            ("200 OK", "application/json", state(&status.view()))
+        }
+        (Some("GET"), _) => {
+            ("404 Not Found", "text/plain", "there are /, /metrics and /status.json\n".to_owned())
+        }
         _ => ("405 Method Not Allowed", "text/plain", "only GET is answered\n".to_owned()),
     };
     let head = format!(
-        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-         Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src \
+         'unsafe-inline'; connect-src 'self'\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -63,15 +72,20 @@ async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
 
 fn state(view: &View) -> String {
     let site = |s: &crate::status::SiteView| {
-        json!({ "name": s.name, "connected": s.connected, "answers": s.answers, "latency_ms": 1e3 * s.latency, "bytes_up": s.bytes.0,
-                "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes, "absent": s.absent, "late": s.late, "returns": s.returns })
+        json!({ "name": s.name, "connected": s.connected, "answers": s.answers,
+            "latency_ms": 1e3 * s.latency, "bytes_up": s.bytes.0,
+                "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes,
+                "absent": s.absent, "late": s.late, "returns": s.returns })
     };
     json!({
-        "stage": view.stage, "done": view.done.0, "total": view.done.1, "rounds_per_second": view.rate, "seconds_left": view.left,
-        "seconds": view.seconds, "rhat": view.worst_rhat, "bits_up": view.bits.0, "bits_down": view.bits.1,
+        "stage": view.stage, "done": view.done.0, "total": view.done.1,
+        "rounds_per_second": view.rate, "seconds_left": view.left,
+        "seconds": view.seconds, "rhat": view.worst_rhat, "bits_up": view.bits.0,
+        "bits_down": view.bits.1,
         "sites": view.sites.iter().map(site).collect::<Vec<_>>(),
         "warnings": view.warnings,
-        "refusals": view.refusals.iter().map(|(why, count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
+        "refusals": view.refusals.iter().map(|(why,
+        count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
     })
     .to_string()
 }

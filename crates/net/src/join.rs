@@ -63,9 +63,16 @@ pub struct JoinOptions {
 impl JoinOptions {
     /// Follow an invitation.
     pub fn invited(invitation: &Invitation) -> Result<JoinOptions, JoinError> {
-        let ticket = Ticket::parse(&invitation.ticket).ok_or_else(|| JoinError::Setup("the invitation holds no ticket".into()))?;
-        let credentials = Credentials::Ticket { authority: Certificate::from_pem(&invitation.authority), ticket };
-        Ok(JoinOptions { server: invitation.server.clone(), server_name: None, credentials, patience: None })
+        let ticket = Ticket::parse(&invitation.ticket)
+            .ok_or_else(|| JoinError::Setup("the invitation holds no ticket".into()))?;
+        let credentials =
+            Credentials::Ticket { authority: Certificate::from_pem(&invitation.authority), ticket };
+        Ok(JoinOptions {
+            server: invitation.server.clone(),
+            server_name: None,
+            credentials,
+            patience: None,
+        })
     }
 }
 
@@ -100,7 +107,11 @@ enum End {
 }
 
 /// Take part in a run until it is over; `true`: it came to its end.
-pub fn join(brings: Brings, options: &JoinOptions, stop: &Arc<AtomicBool>) -> Result<bool, JoinError> {
+pub fn join(
+    brings: Brings,
+    options: &JoinOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<bool, JoinError> {
     let endpoint = endpoint(options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -108,18 +119,26 @@ pub fn join(brings: Brings, options: &JoinOptions, stop: &Arc<AtomicBool>) -> Re
         .build()
         .map_err(|error| JoinError::Setup(format!("no threads: {error}")))?;
     let (options, stop) = (options.clone(), Arc::clone(stop));
-    // As a task of the runtime the work is done on the thread that hears of it: nothing crosses threads in a round.
+    // As a task of the runtime the work is done on the thread that hears of it: nothing crosses
+    // threads in a round.
     let work = runtime.spawn(async move {
         let mut worker = Worker::new(brings);
         let end = persist(&endpoint, &options, &mut worker, &stop).await;
         let rested = tokio::task::block_in_place(|| worker.rest());
         end.and_then(|finished| Ok(rested.map(|()| finished)?))
     });
-    runtime.block_on(work).unwrap_or_else(|failed| Err(JoinError::Setup(format!("this is a fault of the program: {failed}"))))
+    runtime.block_on(work).unwrap_or_else(|failed| {
+        Err(JoinError::Setup(format!("this is a fault of the program: {failed}")))
+    })
 }
 
 /// Connect again and again, as long as it makes sense.
-pub async fn persist(endpoint: &Endpoint, options: &JoinOptions, worker: &mut Worker, stop: &AtomicBool) -> Result<bool, JoinError> {
+pub async fn persist(
+    endpoint: &Endpoint,
+    options: &JoinOptions,
+    worker: &mut Worker,
+    stop: &AtomicBool,
+) -> Result<bool, JoinError> {
     let (mut wait, mut reached) = (WAITS.0, Instant::now());
     loop {
         match session(endpoint, &options.credentials, worker, stop).await? {
@@ -128,7 +147,8 @@ pub async fn persist(endpoint: &Endpoint, options: &JoinOptions, worker: &mut Wo
             End::Lost { why, worked } => {
                 if worked {
                     (wait, reached) = (WAITS.0, Instant::now());
-                    warn!(server = %options.server, reason = %why, "the connection is lost: trying again");
+                    warn!(server = %options.server, reason = %why, "the connection is lost: trying \
+                        again");
                 }
                 let seconds = reached.elapsed().as_secs();
                 if options.patience.is_some_and(|patience| reached.elapsed() > patience) {
@@ -138,7 +158,8 @@ pub async fn persist(endpoint: &Endpoint, options: &JoinOptions, worker: &mut Wo
                     return Err(JoinError::Away { server: options.server.clone(), seconds, why });
                 }
                 if !worked && wait == WAITS.1 {
-                    warn!(server = %options.server, seconds, reason = %why, "still looking for the server");
+                    warn!(server = %options.server, seconds, reason = %why, "still looking for the \
+                        server");
                 }
                 or_stop(tokio::time::sleep(wait), stop).await?;
                 wait = (wait * 2).min(WAITS.1);
@@ -156,14 +177,19 @@ pub fn endpoint(options: &JoinOptions) -> Result<Endpoint, JoinError> {
     }
     let tls = match &options.credentials {
         Credentials::Word if !is_loopback(host) => {
-            let text = "is not on this machine: without certificates nobody knows who listens. Give --certs";
+            let text = "is not on this machine: without certificates nobody knows who listens. \
+                Give --certs";
             return Err(wrong(format!("{} {text}", options.server)));
         }
         Credentials::Word => None,
-        Credentials::Certificate(papers) => {
-            Some(ClientTlsConfig::new().ca_certificate(papers.authority.clone()).identity(papers.identity.clone()))
+        Credentials::Certificate(papers) => Some(
+            ClientTlsConfig::new()
+                .ca_certificate(papers.authority.clone())
+                .identity(papers.identity.clone()),
+        ),
+        Credentials::Ticket { authority, .. } => {
+            Some(ClientTlsConfig::new().ca_certificate(authority.clone()))
         }
-        Credentials::Ticket { authority, .. } => Some(ClientTlsConfig::new().ca_certificate(authority.clone())),
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", options.server))
@@ -174,14 +200,22 @@ pub fn endpoint(options: &JoinOptions) -> Result<Endpoint, JoinError> {
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true);
     if let Some(tls) = tls {
-        let name = options.server_name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
-        endpoint = endpoint.tls_config(tls.domain_name(name)).map_err(|error| wrong(format!("the certificates do not serve: {error}")))?;
+        let name =
+            options.server_name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
+        endpoint = endpoint
+            .tls_config(tls.domain_name(name))
+            .map_err(|error| wrong(format!("the certificates do not serve: {error}")))?;
     }
     Ok(endpoint)
 }
 
 /// One connection, from its first word to its last.
-async fn session(endpoint: &Endpoint, credentials: &Credentials, worker: &mut Worker, stop: &AtomicBool) -> Result<End, JoinError> {
+async fn session(
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    worker: &mut Worker,
+    stop: &AtomicBool,
+) -> Result<End, JoinError> {
     let lost = |why: String, worked: bool| Ok(End::Lost { why, worked });
     let channel = match or_stop(endpoint.connect(), stop).await? {
         Ok(channel) => channel,
@@ -211,8 +245,12 @@ async fn session(endpoint: &Endpoint, credentials: &Credentials, worker: &mut Wo
     }
     let mut inward = match or_stop(grpc.streaming(request, path, codec), stop).await? {
         Ok(response) => response.into_inner(),
-        Err(status) if status.code() == Code::PermissionDenied => return Err(SiteError::Refused(status.message().to_owned()).into()),
-        Err(status) if causes(&status).contains("fatal alert") => return Err(SiteError::Refused(causes(&status)).into()),
+        Err(status) if status.code() == Code::PermissionDenied => {
+            return Err(SiteError::Refused(status.message().to_owned()).into());
+        }
+        Err(status) if causes(&status).contains("fatal alert") => {
+            return Err(SiteError::Refused(causes(&status)).into());
+        }
         Err(status) => return lost(causes(&status), false),
     };
     info!("connected");
@@ -228,10 +266,14 @@ async fn session(endpoint: &Endpoint, credentials: &Credentials, worker: &mut Wo
             Ok(Ok(None)) => return lost("the server closed the connection".into(), true),
             Ok(Err(status)) => return lost(causes(&status), true),
         };
-        // Work that takes long must not hold up the connection's own care; moving short work elsewhere would take longer than the work.
+        // Work that takes long must not hold up the connection's own care; moving short work
+        // elsewhere would take longer than the work.
         let since = Instant::now();
-        let done =
-            if takes_long || frame.kind == WORDS { tokio::task::block_in_place(|| worker.handle(&frame)) } else { worker.handle(&frame) };
+        let done = if takes_long || frame.kind == WORDS {
+            tokio::task::block_in_place(|| worker.handle(&frame))
+        } else {
+            worker.handle(&frame)
+        };
         takes_long = since.elapsed() > SHORT;
         match done {
             Ok(Did::Over { finished }) => {
@@ -272,7 +314,10 @@ async fn or_stop<T>(work: impl Future<Output = T>, stop: &AtomicBool) -> Result<
 /// Give the last words a moment to arrive: the server closes the connection then.
 async fn settle(to: mpsc::Sender<Frame>, inward: &mut Streaming<Frame>) {
     drop(to);
-    let _ = tokio::time::timeout(Duration::from_secs(2), async { while let Ok(Some(_)) = inward.message().await {} }).await;
+    let _ = tokio::time::timeout(Duration::from_secs(2), async {
+        while let Ok(Some(_)) = inward.message().await {}
+    })
+    .await;
 }
 
 /// An error with all that caused it.

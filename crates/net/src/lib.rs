@@ -1,4 +1,5 @@
-//! Carry the protocol over gRPC: one bidirectional stream a client, TLS with certificates on both sides, the same bytes as in one process.
+//! Carry the protocol over gRPC: one bidirectional stream a client, TLS with certificates on both
+//! sides, the same bytes as in one process.
 
 pub mod certs;
 pub mod chain;

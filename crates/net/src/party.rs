@@ -24,7 +24,8 @@ pub trait Party {
     /// The order that a site has not answered yet.
     fn again(&self, to: ClientId) -> Option<Vec<u8>>;
 
-    /// How long a round may take before it is closed without those who have not answered; `None`: as long as it takes.
+    /// How long a round may take before it is closed without those who have not answered; `None`:
+    /// as long as it takes.
     fn patience(&self) -> Option<Duration> {
         None
     }

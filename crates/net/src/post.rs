@@ -1,8 +1,12 @@
-//! Carry frames by post: for transports that deliver bundles of bytes now and then, to sites that wake for each and forget all but what they keep on disk.
+//! Carry frames by post: for transports that deliver bundles of bytes now and then, to sites that
+//! wake for each and forget all but what they keep on disk.
 //!
-//! The server's side is a [`Post`]: whoever carries the mail collects what waits for a site and delivers what the site answers. An empty bundle is a knock; a site that knows nothing of the run,
-//! since it is new or has lost its state, answers with its greeting, and is told everything again. The site's side is a [`Correspondent`]: one bundle in, one out. With a state folder it keeps
-//! what it was told, and the state of its chains, on disk before anything leaves, and need not live between letters.
+//! The server's side is a [`Post`]: whoever carries the mail collects what waits for a site and
+//! delivers what the site answers. An empty bundle is a knock; a site that knows nothing of the
+//! run, since it is new or has lost its state, answers with its greeting, and is told everything
+//! again. The site's side is a [`Correspondent`]: one bundle in, one out. With a state folder it
+//! keeps what it was told, and the state of its chains, on disk before anything leaves, and need
+//! not live between letters.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -48,7 +52,14 @@ impl Post {
     pub fn new(sites: &[String]) -> Post {
         let boxes = sites.iter().map(|_| None).collect();
         let most_message = Arc::default();
-        Post(Arc::new(Mutex::new(Desk { sites: sites.to_vec(), events: None, most_message, boxes, generation: 0, over: false })))
+        Post(Arc::new(Mutex::new(Desk {
+            sites: sites.to_vec(),
+            events: None,
+            most_message,
+            boxes,
+            generation: 0,
+            over: false,
+        })))
     }
 
     /// What waits for a site; `None`: nothing. A site that has not come in yet is knocked for.
@@ -57,25 +68,32 @@ impl Post {
         if desk.events.is_none() && !desk.over {
             return None; // nobody conducts yet
         }
-        let Some(mailbox) = desk.boxes.get_mut(site)?.as_mut() else { return (!desk.over).then(Vec::new) };
+        let Some(mailbox) = desk.boxes.get_mut(site)?.as_mut() else {
+            return (!desk.over).then(Vec::new);
+        };
         let mut bundle = Vec::new();
         loop {
             match mailbox.letters.try_recv() {
                 Ok(Ok(frame)) => bundle.extend(frame.encode_length_delimited_to_vec()),
-                Ok(Err(_)) | Err(mpsc::error::TryRecvError::Empty) => return (!bundle.is_empty()).then_some(bundle),
+                Ok(Err(_)) | Err(mpsc::error::TryRecvError::Empty) => {
+                    return (!bundle.is_empty()).then_some(bundle);
+                }
                 Err(mpsc::error::TryRecvError::Disconnected) => {
-                    desk.boxes[site] = None; // the conductor cut it off: what was said last is still carried
+                    // the conductor cut it off: what was said last is still carried
+                    desk.boxes[site] = None;
                     return (!bundle.is_empty()).then_some(bundle);
                 }
             }
         }
     }
 
-    /// Deliver what a site answered. An error says what is wrong with it; the conductor has heard of it then.
+    /// Deliver what a site answered. An error says what is wrong with it; the conductor has heard
+    /// of it then.
     pub fn deliver(&self, site: usize, bundle: &[u8]) -> Result<(), String> {
         let mut desk = self.desk();
         let Some(events) = desk.events.clone() else {
-            return if desk.over { Ok(()) } else { Err("the run has not begun".into()) }; // last words need no ear
+            // last words need no ear
+            return if desk.over { Ok(()) } else { Err("the run has not begun".into()) };
         };
         let refuse = |why: String| {
             let _ = events.blocking_send(Event::Refused { client: Some(site), why: why.clone() });
@@ -90,7 +108,10 @@ impl Post {
                 match greeted(&desk.sites, &frame) {
                     Ok((client, _)) if client == site => {}
                     Ok((client, _)) => {
-                        let why = format!("site \"{}\" answers for site \"{}\"", desk.sites[client], desk.sites[site]);
+                        let why = format!(
+                            "site \"{}\" answers for site \"{}\"",
+                            desk.sites[client], desk.sites[site]
+                        );
                         return refuse(why);
                     }
                     Err((_, why)) => return refuse(why),
@@ -103,11 +124,17 @@ impl Post {
                 continue;
             }
             let most = desk.most_message.load(std::sync::atomic::Ordering::Relaxed);
-            let Some(mailbox) = desk.boxes.get(site).and_then(Option::as_ref) else { return refuse("it has not come in".into()) };
+            let Some(mailbox) = desk.boxes.get(site).and_then(Option::as_ref) else {
+                return refuse("it has not come in".into());
+            };
             if let Some(why) = too_much(&frame, most, &mailbox.credit) {
                 return refuse(why);
             }
-            let _ = events.blocking_send(Event::Heard { client: site, generation: mailbox.generation, frame });
+            let _ = events.blocking_send(Event::Heard {
+                client: site,
+                generation: mailbox.generation,
+                frame,
+            });
         }
         Ok(())
     }
@@ -117,7 +144,11 @@ impl Post {
         let mut desk = self.desk();
         let Some(mailbox) = desk.boxes.get_mut(site).and_then(Option::take) else { return };
         if let Some(events) = &desk.events {
-            let _ = events.blocking_send(Event::Left { client: site, generation: mailbox.generation, why: why.to_owned() });
+            let _ = events.blocking_send(Event::Left {
+                client: site,
+                generation: mailbox.generation,
+                why: why.to_owned(),
+            });
         }
     }
 
@@ -143,7 +174,10 @@ impl Post {
 fn unbundled(mut bundle: &[u8]) -> Result<Vec<Frame>, String> {
     let mut frames = Vec::new();
     while !bundle.is_empty() {
-        frames.push(Frame::decode_length_delimited(&mut bundle).map_err(|error| format!("a bundle that cannot be read: {error}"))?);
+        frames.push(
+            Frame::decode_length_delimited(&mut bundle)
+                .map_err(|error| format!("a bundle that cannot be read: {error}"))?,
+        );
     }
     Ok(frames)
 }
@@ -159,7 +193,8 @@ pub struct Answered {
     pub trouble: Option<SiteError>,
 }
 
-/// A site that is reached by post. With a state folder it may be made anew for every letter; without, it must live as long as the run.
+/// A site that is reached by post. With a state folder it may be made anew for every letter;
+/// without, it must live as long as the run.
 pub struct Correspondent {
     worker: Worker,
     told: Option<Told>,
@@ -170,7 +205,9 @@ pub struct Correspondent {
 impl Correspondent {
     /// A site that brings this, with what it was told before.
     pub fn new(brings: Brings) -> Result<Correspondent, SiteError> {
-        let file = |state: &PathBuf| Told { file: state.join(format!("{}.told", name_of_site(&brings.site))) };
+        let file = |state: &PathBuf| Told {
+            file: state.join(format!("{}.told", name_of_site(&brings.site))),
+        };
         let told = brings.state.as_ref().map(file);
         let mut worker = Worker::new(brings);
         let known = told.as_ref().map_or(Ok(Vec::new()), Told::read)?;
@@ -183,10 +220,15 @@ impl Correspondent {
         let frames = unbundled(bundle).map_err(SiteError::Disagree)?;
         let welcomed = |frame: &Frame| matches!(frame.read(), Ok(Ask::Welcome(_)));
         if !(self.knows && !frames.is_empty() || frames.first().is_some_and(welcomed)) {
-            return Ok(Answered { bundle: self.worker.hello().encode_length_delimited_to_vec(), over: None, trouble: None });
+            return Ok(Answered {
+                bundle: self.worker.hello().encode_length_delimited_to_vec(),
+                over: None,
+                trouble: None,
+            });
         }
         let mut answered = Answered { bundle: Vec::new(), over: None, trouble: None };
-        let mut say = |frame: &Frame| answered.bundle.extend(frame.encode_length_delimited_to_vec());
+        let mut say =
+            |frame: &Frame| answered.bundle.extend(frame.encode_length_delimited_to_vec());
         for frame in &frames {
             let is_order = frame.kind == MESSAGE && !self.worker.surveys(frame);
             match self.worker.handle(frame) {
@@ -230,7 +272,9 @@ impl Told {
         let mut rest = &bytes[..];
         let mut frames = Vec::new();
         while let Some((record, after)) = rest.split_at_checked(8) {
-            let number = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+            let number = |at: usize| {
+                u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+            };
             let Some((body, after)) = after.split_at_checked(number(0) as usize) else { break };
             match Frame::decode(body) {
                 Ok(frame) if crc32fast::hash(body) == number(4) => frames.push(frame),
@@ -251,7 +295,12 @@ impl Told {
             if let Some(folder) = self.file.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            let mut file = OpenOptions::new().create(true).write(true).append(!first).truncate(first).open(&self.file)?;
+            let mut file = OpenOptions::new()
+                .create(true)
+                .write(true)
+                .append(!first)
+                .truncate(first)
+                .open(&self.file)?;
             file.write_all(&record)?;
             file.sync_data()
         };

@@ -64,7 +64,13 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// Serve sites that are known so, and keep nothing.
     pub fn new(admission: Admission) -> ServeOptions {
-        ServeOptions { admission, state: None, http: None, deadline: None, largest_norm: LARGEST_NORM }
+        ServeOptions {
+            admission,
+            state: None,
+            http: None,
+            deadline: None,
+            largest_norm: LARGEST_NORM,
+        }
     }
 }
 
@@ -144,10 +150,13 @@ pub struct Served {
 
 /// Take an address; port 0 takes any that is free, and [`TcpListener::local_addr`] says which.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address).map_err(|error| ServeError::Setup(format!("cannot listen on {address}: {error}")))
+    TcpListener::bind(address)
+        .map_err(|error| ServeError::Setup(format!("cannot listen on {address}: {error}")))
 }
 
-/// Serve a run to its end, on the thread that calls. [`stop`] ends it from another. What was drawn is given to `keep` before the sites are let go: a server that dies before it is kept finds them again.
+/// Serve a run to its end, on the thread that calls. [`stop`] ends it from another. What was drawn
+/// is given to `keep` before the sites are let go: a server that dies before it is kept finds them
+/// again.
 pub fn serve<K>(
     listener: TcpListener,
     config: &Config,
@@ -159,24 +168,38 @@ pub fn serve<K>(
     let address = listener.local_addr().map_err(|e| setup("the address is not known", &e))?;
     let tls = match &options.admission {
         Admission::Word if !address.ip().is_loopback() => {
-            let text = "is not an address of this machine alone: without certificates anybody could join. Make some with `consilience certs`, and give --certs";
+            let text = "is not an address of this machine alone: without certificates anybody \
+                could join. Make some with `consilience certs`, and give --certs";
             return Err(ServeError::Setup(format!("{address} {text}")));
         }
         Admission::Word => None,
-        Admission::Certificates(papers) => {
-            Some(ServerTlsConfig::new().identity(papers.identity.clone()).client_ca_root(papers.authority.clone()))
+        Admission::Certificates(papers) => Some(
+            ServerTlsConfig::new()
+                .identity(papers.identity.clone())
+                .client_ca_root(papers.authority.clone()),
+        ),
+        Admission::Tickets(tickets) => {
+            Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone()))
         }
-        Admission::Tickets(tickets) => Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone())),
     };
     let hall = Hall::open(config, options)?;
-    let door = Door::new(status.sites(), options.admission.clone(), hall.sender.clone(), Arc::clone(&hall.most_message));
+    let door = Door::new(
+        status.sites(),
+        options.admission.clone(),
+        hall.sender.clone(),
+        Arc::clone(&hall.most_message),
+    );
     let (over, is_over) = oneshot::channel::<()>();
-    let listener = listened(&hall.runtime, listener).map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
+    let listener = listened(&hall.runtime, listener)
+        .map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
     tell(Stage::Listening(address));
-    let mut builder =
-        Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).http2_keepalive_timeout(Some(KEEPALIVE)).max_concurrent_streams(4);
+    let mut builder = Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .max_concurrent_streams(4);
     if let Some(tls) = tls {
-        builder = builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
+        builder =
+            builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let listening = hall.runtime.spawn(async move {
@@ -193,7 +216,8 @@ pub fn serve<K>(
     kept
 }
 
-/// Serve a run to its end by post: somebody else carries what waits in the letter boxes to the sites, and delivers what they answer. Who is who is for the carrier to know.
+/// Serve a run to its end by post: somebody else carries what waits in the letter boxes to the
+/// sites, and delivers what they answer. Who is who is for the carrier to know.
 pub fn serve_by_post<K>(
     post: &Post,
     config: &Config,
@@ -223,11 +247,15 @@ struct Hall {
 impl Hall {
     fn open(config: &Config, options: &ServeOptions) -> Result<Hall, ServeError> {
         if config.draws.is_some() && options.state.is_some() {
-            return Err(ServeError::Setup("with --state draws are kept in the state: leave output.draws out, and use --out".into()));
+            return Err(ServeError::Setup(
+                "with --state draws are kept in the state: leave output.draws out, and use --out"
+                    .into(),
+            ));
         }
         let memory = Memory::open(options.state.as_deref(), config)?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(2).enable_all().build().map_err(|e| setup("no threads", &e))?;
+        let runtime =
+            runtime.worker_threads(2).enable_all().build().map_err(|e| setup("no threads", &e))?;
         let (sender, events) = mpsc::channel(QUEUE);
         Ok(Hall { runtime, memory, sender, events, most_message: Arc::default() })
     }
@@ -244,7 +272,8 @@ impl Hall {
         let Hall { runtime, memory, sender, events, most_message } = self;
         drop(sender); // the door and the post have their own
         if let Some(address) = options.http {
-            let bound = listened(&runtime, bind(address)?).map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
+            let bound = listened(&runtime, bind(address)?)
+                .map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
             tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
             runtime.spawn(http::show(bound, Arc::clone(status)));
         }
@@ -260,7 +289,14 @@ impl Hall {
             }))
         };
         let welcomes: Vec<Ask> = (0..names(config)?.len()).map(welcome).collect();
-        let mut hub = Hub::new(runtime.handle().clone(), events, welcomes, most_message, Arc::clone(status), options.deadline);
+        let mut hub = Hub::new(
+            runtime.handle().clone(),
+            events,
+            welcomes,
+            most_message,
+            Arc::clone(status),
+            options.deadline,
+        );
         let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
         let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
         let kept = served.map(keep);
@@ -274,7 +310,10 @@ fn setup(what: &str, error: &dyn std::fmt::Display) -> ServeError {
 }
 
 /// A listener that the runtime looks after.
-fn listened(runtime: &tokio::runtime::Runtime, listener: TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+fn listened(
+    runtime: &tokio::runtime::Runtime,
+    listener: TcpListener,
+) -> std::io::Result<tokio::net::TcpListener> {
     listener.set_nonblocking(true)?;
     let _inside = runtime.enter();
     tokio::net::TcpListener::from_std(listener)
@@ -294,14 +333,19 @@ fn conduct(
     let agreed = agree(config, &introductions)?;
     let agreement = agreed.agreement.clone();
     let problem = Problem::without_rows(config, agreed)?;
-    hub.limit_messages(16 * (problem.target.dim() + 1) + 1024); // twice what numbers take, for the worst of codes
+    // twice what numbers take, for the worst of codes
+    hub.limit_messages(16 * (problem.target.dim() + 1) + 1024);
     tell(Stage::Agreed(&problem));
     let statement = problem.statement.text().to_owned();
-    let stated = hub.ask(&vec![Ask::Agree { agreement, statement: statement.clone() }; sites.len()])?;
+    let stated =
+        hub.ask(&vec![Ask::Agree { agreement, statement: statement.clone() }; sites.len()])?;
     for (site, told) in sites.iter().zip(stated) {
         let theirs = if let Tell::Stated(text) = told { text } else { String::new() };
         let theirs = consilience_core::protocol::Statement::written(&theirs);
-        problem.statement.check(&theirs, &format!("site \"{site}\"")).map_err(|mismatch| Lost(mismatch.to_string()))?;
+        problem
+            .statement
+            .check(&theirs, &format!("site \"{site}\""))
+            .map_err(|mismatch| Lost(mismatch.to_string()))?;
     }
     status.stage("surveying");
     let plan = Plan::conducted(config, &problem, hub)?;
@@ -312,16 +356,29 @@ fn conduct(
     let started = Instant::now();
     let sinks = match &config.draws {
         None => Sinks::Memory,
-        Some(path) => Sinks::File { path: path.clone(), parameters: problem.parameters.clone(), hold: MOST_HELD },
+        Some(path) => Sinks::File {
+            path: path.clone(),
+            parameters: problem.parameters.clone(),
+            hold: MOST_HELD,
+        },
     };
     let patience = config.sampler.round_deadline.map(Duration::from_secs_f64);
     let mut chains = Vec::new();
     for (index, sink) in sinks.open(run.chains, problem.target.dim())?.into_iter().enumerate() {
         let public = Seed::new(config.seed).chain(index as u32);
-        let keys = Keys { public, private: public }; // the server has no noise of its own but the public one
-        let folder = memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
+        // the server has no noise of its own but the public one
+        let keys = Keys { public, private: public };
+        let folder =
+            memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
         let trail = Trail::new(sink, problem.target.dim());
-        let chain = HostedChain::open((&problem, &plan, run), keys, index, trail, folder.as_deref(), (options.largest_norm, patience));
+        let chain = HostedChain::open(
+            (&problem, &plan, run),
+            keys,
+            index,
+            trail,
+            folder.as_deref(),
+            (options.largest_norm, patience),
+        );
         chains.push(chain.map_err(Broken::Party)?);
     }
     let interrupted = match hub.carry(false, &mut chains) {
@@ -337,16 +394,23 @@ fn conduct(
     if !interrupted {
         // Whoever is away when elastic chains end is not waited for.
         let most = patience.map(|round| round.max(LEAST_FAREWELL));
-        for (site, told) in sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?) {
+        for (site, told) in sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?)
+        {
             if let Some(Tell::Finished(counts)) = told {
-                rows.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.saturating_add(count));
+                rows.iter_mut()
+                    .zip(counts)
+                    .for_each(|(sum, count)| *sum = sum.saturating_add(count));
             } else {
-                warnings.push(format!("site \"{site}\" was away at the end: the gradients that it evaluated are not counted"));
+                warnings.push(format!(
+                    "site \"{site}\" was away at the end: the gradients that it \
+                    evaluated are not counted"
+                ));
             }
         }
     }
     for site in status.view().sites.iter().filter(|site| site.absent > 0) {
-        info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns, "rounds were closed without it");
+        info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns,
+            "rounds were closed without it");
     }
     let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
     let mut outcome = gather(&plan, run, &sinks, chains, interrupted)?;
@@ -360,30 +424,42 @@ fn conduct(
     Ok(Served { outcome, seconds, problem, plan, warnings })
 }
 
-/// The log-density of every draw, from what the sites say of their part of it; a text says why it was left out.
-fn log_density(problem: &Problem, draws: &Draws, hub: &mut Hub) -> Result<Result<Statistic, String>, ServeError> {
+/// The log-density of every draw, from what the sites say of their part of it; a text says why it
+/// was left out.
+fn log_density(
+    problem: &Problem,
+    draws: &Draws,
+    hub: &mut Hub,
+) -> Result<Result<Statistic, String>, ServeError> {
     let (d, target) = (draws.dim().max(1), &problem.target);
     let rows: Vec<&[f64]> = draws.rows().collect();
     if rows.len().saturating_mul(d) > MOST_TOLD {
         return Ok(Err(format!(
-            "the log-density of the draws (lp) was not computed: {} draws of {d} parameters are too many to send",
+            "the log-density of the draws (lp) was not computed: {} draws of {d} parameters are \
+             too many to send",
             rows.len()
         )));
     }
     let mut values = Vec::with_capacity(rows.len());
     for part in rows.chunks((TOLD_AT_ONCE / d).max(1)) {
         let told = hub.ask_all(&Ask::Evaluate { draws: part.concat() })?;
-        let own = |tell: Tell| if let Tell::Potentials(values) = tell { values } else { Vec::new() };
+        let own =
+            |tell: Tell| if let Tell::Potentials(values) = tell { values } else { Vec::new() };
         let potentials: Vec<Vec<f64>> = told.into_iter().map(own).collect();
         if potentials.iter().any(|values| values.len() != part.len()) {
-            return Ok(Err("the log-density of the draws (lp) was left out: a site answered for another number of draws".into()));
+            return Ok(Err("the log-density of the draws (lp) was left out: a site answered for \
+                another number of draws"
+                .into()));
         }
         for (k, draw) in part.iter().enumerate() {
             let likelihood: f64 = potentials.iter().map(|values| values[k]).sum();
             values.push(-(likelihood + target.prior.value(draw)) / target.temperature);
         }
     }
-    Ok(Ok(Statistic { name: "lp".into(), values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect() }))
+    Ok(Ok(Statistic {
+        name: "lp".into(),
+        values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect(),
+    }))
 }
 
 fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {
@@ -411,13 +487,18 @@ impl Memory {
         let fresh = hex(&random::<16>()?);
         let Some(folder) = folder else { return Ok(Memory { run: fresh, folder: None }) };
         let file = folder.join("run.json");
-        let failed = |error: &dyn std::fmt::Display| ServeError::State(format!("{}: {error}", file.display()));
+        let failed = |error: &dyn std::fmt::Display| {
+            ServeError::State(format!("{}: {error}", file.display()))
+        };
         let shown = config.shown_to(usize::MAX);
         let run = match std::fs::read(&file) {
             Ok(bytes) => {
                 let known: RunFile = serde_json::from_slice(&bytes).map_err(|e| failed(&e))?;
                 if known.config != shown {
-                    return Err(failed(&"this is the state of another config: restore the config, or use another folder for another run"));
+                    return Err(failed(
+                        &"this is the state of another config: restore the config, or use another \
+                            folder for another run",
+                    ));
                 }
                 known.run
             }
@@ -439,7 +520,8 @@ impl Memory {
 
 fn random<const N: usize>() -> Result<[u8; N], ServeError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| ServeError::Setup(format!("the system has no entropy: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| ServeError::Setup(format!("the system has no entropy: {error}")))?;
     Ok(bytes)
 }
 

@@ -1,4 +1,5 @@
-//! Know how a run stands: who is there, who is slow, how far the chains are, how much was sent and refused.
+//! Know how a run stands: who is there, who is slow, how far the chains are, how much was sent and
+//! refused.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -133,7 +134,8 @@ impl Status {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner) // numbers to look at: none can be half written
+        // numbers to look at: none can be half written
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The sites' names.
@@ -175,11 +177,15 @@ impl Status {
         site.late += 1;
         site.owed = site.owed.saturating_sub(1);
         site.asked = None;
-        let name = format!("an answer of site \"{}\" came too late: its round was closed without it", site.name);
+        let name = format!(
+            "an answer of site \"{}\" came too late: its round was closed without it",
+            site.name
+        );
         *inner.refusals.entry(name).or_insert(0) += 1;
     }
 
-    /// These sites are there more or less often than was stated. Each is named in the log when it is first seen.
+    /// These sites are there more or less often than was stated. Each is named in the log when it
+    /// is first seen.
     pub(crate) fn irregular(&self, found: &[(usize, String)]) {
         let mut inner = self.lock();
         for (client, text) in found {
@@ -283,13 +289,23 @@ impl View {
     /// The slowest of the sites that answer, with its seconds for an answer.
     pub fn slowest(&self) -> Option<(&str, f64)> {
         let answering = self.sites.iter().filter(|site| site.answers > 0);
-        answering.max_by(|a, b| a.latency.total_cmp(&b.latency)).map(|site| (site.name.as_str(), site.latency))
+        answering
+            .max_by(|a, b| a.latency.total_cmp(&b.latency))
+            .map(|site| (site.name.as_str(), site.latency))
     }
 
     /// One line for a log or a terminal.
     pub fn line(&self) -> String {
-        let away: Vec<&str> = self.sites.iter().filter(|site| !site.connected).map(|site| site.name.as_str()).collect();
-        let mut line = format!("{}: {} of {} iterations, {:.0} rounds/s", self.stage, self.done.0, self.done.1, self.rate);
+        let away: Vec<&str> = self
+            .sites
+            .iter()
+            .filter(|site| !site.connected)
+            .map(|site| site.name.as_str())
+            .collect();
+        let mut line = format!(
+            "{}: {} of {} iterations, {:.0} rounds/s",
+            self.stage, self.done.0, self.done.1, self.rate
+        );
         if let Some(left) = self.left {
             let _ = write!(line, ", {left:.0} s left");
         }
@@ -297,7 +313,12 @@ impl View {
             let _ = write!(line, ", R-hat {rhat:.3}");
         }
         let _ = write!(line, ", {} kB up, {} kB down", self.bits.0 / 8000, self.bits.1 / 8000);
-        let _ = write!(line, ", {} of {} sites connected", self.sites.len() - away.len(), self.sites.len());
+        let _ = write!(
+            line,
+            ", {} of {} sites connected",
+            self.sites.len() - away.len(),
+            self.sites.len()
+        );
         if !away.is_empty() {
             let _ = write!(line, " (away: {})", away.join(", "));
         }
@@ -311,22 +332,46 @@ impl View {
     pub fn metrics(&self) -> String {
         let mut out = String::new();
         let mut gauge = |name: &str, kind: &str, says: &str, samples: &[(String, f64)]| {
-            let _ = writeln!(out, "# HELP consilience_{name} {says}\n# TYPE consilience_{name} {kind}");
+            let _ =
+                writeln!(out, "# HELP consilience_{name} {says}\n# TYPE consilience_{name} {kind}");
             for (labels, value) in samples {
                 let _ = writeln!(out, "consilience_{name}{labels} {value}");
             }
         };
         let one = |value: f64| vec![(String::new(), value)];
-        gauge("iterations_done", "counter", "Langevin iterations of all chains so far.", &one(self.done.0 as f64));
-        gauge("iterations", "gauge", "Langevin iterations of all chains in the end.", &one(self.done.1 as f64));
-        gauge("rounds_total", "counter", "Exchanges of all chains so far.", &one(self.rounds as f64));
-        gauge("rounds_per_second", "gauge", "Exchanges a second since sampling began.", &one(self.rate));
+        gauge(
+            "iterations_done",
+            "counter",
+            "Langevin iterations of all chains so far.",
+            &one(self.done.0 as f64),
+        );
+        gauge(
+            "iterations",
+            "gauge",
+            "Langevin iterations of all chains in the end.",
+            &one(self.done.1 as f64),
+        );
+        gauge(
+            "rounds_total",
+            "counter",
+            "Exchanges of all chains so far.",
+            &one(self.rounds as f64),
+        );
+        gauge(
+            "rounds_per_second",
+            "gauge",
+            "Exchanges a second since sampling began.",
+            &one(self.rate),
+        );
         gauge("uptime_seconds", "gauge", "Seconds since the server started.", &one(self.seconds));
         gauge(
             "bits_total",
             "counter",
             "Bits of the chains' messages.",
-            &[("{direction=\"up\"}".into(), self.bits.0 as f64), ("{direction=\"down\"}".into(), self.bits.1 as f64)],
+            &[
+                ("{direction=\"up\"}".into(), self.bits.0 as f64),
+                ("{direction=\"down\"}".into(), self.bits.1 as f64),
+            ],
         );
         if let Some(left) = self.left {
             gauge("seconds_left", "gauge", "Estimated seconds until the end.", &one(left));
@@ -335,19 +380,65 @@ impl View {
             gauge("rhat_max", "gauge", "The largest R-hat of the draws so far.", &one(rhat));
         }
         let each = |read: fn(&SiteView) -> f64| -> Vec<(String, f64)> {
-            self.sites.iter().map(|site| (format!("{{site=\"{}\"}}", label(&site.name)), read(site))).collect()
+            self.sites
+                .iter()
+                .map(|site| (format!("{{site=\"{}\"}}", label(&site.name)), read(site)))
+                .collect()
         };
-        gauge("site_connected", "gauge", "Whether a site is connected.", &each(|s| f64::from(u8::from(s.connected))));
+        gauge(
+            "site_connected",
+            "gauge",
+            "Whether a site is connected.",
+            &each(|s| f64::from(u8::from(s.connected))),
+        );
         gauge("site_answers_total", "counter", "Answers of a site.", &each(|s| s.answers as f64));
-        gauge("site_latency_seconds", "gauge", "Mean seconds for an answer of a site.", &each(|s| s.latency));
-        gauge("site_bytes_up_total", "counter", "Bytes of messages from a site.", &each(|s| s.bytes.0 as f64));
-        gauge("site_bytes_down_total", "counter", "Bytes of messages to a site.", &each(|s| s.bytes.1 as f64));
-        gauge("site_absent_rounds_total", "counter", "Rounds that were closed without a site.", &each(|s| s.absent as f64));
-        gauge("site_late_answers_total", "counter", "Answers of a site to rounds that were closed without it.", &each(|s| s.late as f64));
-        gauge("site_returns_total", "counter", "How often a site came back.", &each(|s| s.returns as f64));
-        gauge("site_refusals_total", "counter", "Refused messages of a site.", &each(|s| s.refusals as f64));
-        let refusals: Vec<(String, f64)> =
-            self.refusals.iter().map(|(why, n)| (format!("{{reason=\"{}\"}}", label(why)), *n as f64)).collect();
+        gauge(
+            "site_latency_seconds",
+            "gauge",
+            "Mean seconds for an answer of a site.",
+            &each(|s| s.latency),
+        );
+        gauge(
+            "site_bytes_up_total",
+            "counter",
+            "Bytes of messages from a site.",
+            &each(|s| s.bytes.0 as f64),
+        );
+        gauge(
+            "site_bytes_down_total",
+            "counter",
+            "Bytes of messages to a site.",
+            &each(|s| s.bytes.1 as f64),
+        );
+        gauge(
+            "site_absent_rounds_total",
+            "counter",
+            "Rounds that were closed without a site.",
+            &each(|s| s.absent as f64),
+        );
+        gauge(
+            "site_late_answers_total",
+            "counter",
+            "Answers of a site to rounds that were closed without it.",
+            &each(|s| s.late as f64),
+        );
+        gauge(
+            "site_returns_total",
+            "counter",
+            "How often a site came back.",
+            &each(|s| s.returns as f64),
+        );
+        gauge(
+            "site_refusals_total",
+            "counter",
+            "Refused messages of a site.",
+            &each(|s| s.refusals as f64),
+        );
+        let refusals: Vec<(String, f64)> = self
+            .refusals
+            .iter()
+            .map(|(why, n)| (format!("{{reason=\"{}\"}}", label(why)), *n as f64))
+            .collect();
         gauge("refusals_total", "counter", "Refused messages and visitors, by reason.", &refusals);
         out
     }

@@ -1,8 +1,11 @@
-//! Admit sites by tickets: 32 random bytes for one site and one run, handed over where no certificate is.
+//! Admit sites by tickets: 32 random bytes for one site and one run, handed over where no
+//! certificate is.
 //!
-//! Whoever brings people together already (a scheduler, a colleague with a phone) hands every site its [`Invitation`]: where the server is, the authority that was made for this run
-//! alone, and the ticket. The site knows the server by its certificate; the server knows the site by its ticket, which crosses the wire only inside TLS. A site may come back with the
-//! same ticket as long as the run lasts; the tickets of other sites and of other runs open nothing.
+//! Whoever brings people together already (a scheduler, a colleague with a phone) hands every site
+//! its [`Invitation`]: where the server is, the authority that was made for this run alone, and the
+//! ticket. The site knows the server by its certificate; the server knows the site by its ticket,
+//! which crosses the wire only inside TLS. A site may come back with the same ticket as long as the
+//! run lasts; the tickets of other sites and of other runs open nothing.
 
 use std::time::SystemTime;
 
@@ -90,9 +93,17 @@ impl std::fmt::Debug for Invitation {
 }
 
 impl Tickets {
-    /// Issue tickets to these sites for one run of a server that is reached under these names. The authority's key is forgotten at once: nobody can make another certificate.
-    pub fn issue(sites: &[String], server_names: &[String], now: SystemTime) -> Result<Tickets, CertError> {
-        let tickets = sites.iter().map(|site| Ok((site.clone(), Ticket::random()?))).collect::<Result<_, CertError>>()?;
+    /// Issue tickets to these sites for one run of a server that is reached under these names. The
+    /// authority's key is forgotten at once: nobody can make another certificate.
+    pub fn issue(
+        sites: &[String],
+        server_names: &[String],
+        now: SystemTime,
+    ) -> Result<Tickets, CertError> {
+        let tickets = sites
+            .iter()
+            .map(|site| Ok((site.clone(), Ticket::random()?)))
+            .collect::<Result<_, CertError>>()?;
         Ok(Tickets { papers: certs::for_one_run(server_names, now)?, tickets })
     }
 
@@ -109,16 +120,27 @@ impl Tickets {
     /// What to hand a site, if it has a ticket.
     pub fn invitation(&self, site: &str, server: &str) -> Option<Invitation> {
         let (site, ticket) = self.tickets.iter().find(|(known, _)| known == site)?;
-        Some(Invitation { server: server.to_owned(), authority: self.papers.authority_pem(), ticket: ticket.text(), site: site.clone() })
+        Some(Invitation {
+            server: server.to_owned(),
+            authority: self.papers.authority_pem(),
+            ticket: ticket.text(),
+            site: site.clone(),
+        })
     }
 
-    /// Check what a site shows. Every ticket is looked at in full, whatever the outcome: the time says nothing.
+    /// Check what a site shows. Every ticket is looked at in full, whatever the outcome: the time
+    /// says nothing.
     pub(crate) fn check(&self, site: &str, shown: Option<&str>) -> Result<(), String> {
         let Some(shown) = shown else {
-            return Err(format!("site \"{site}\" shows no ticket: this run admits sites by tickets"));
+            return Err(format!(
+                "site \"{site}\" shows no ticket: this run admits sites by tickets"
+            ));
         };
         let Some(shown) = Ticket::parse(shown) else {
-            return Err(format!("what site \"{site}\" shows is no ticket: it must have {} hexadecimal digits", 2 * BYTES));
+            return Err(format!(
+                "what site \"{site}\" shows is no ticket: it must have {} hexadecimal digits",
+                2 * BYTES
+            ));
         };
         let (mut own, mut others) = (Choice::from(0), Choice::from(0));
         for (holder, ticket) in &self.tickets {
@@ -127,8 +149,12 @@ impl Tickets {
         }
         match (bool::from(own), bool::from(others)) {
             (true, _) => Ok(()),
-            (false, true) => Err(format!("the ticket that site \"{site}\" shows is another site's")),
-            (false, false) => Err(format!("the ticket that site \"{site}\" shows is none of this run: a ticket is for one run")),
+            (false, true) => {
+                Err(format!("the ticket that site \"{site}\" shows is another site's"))
+            }
+            (false, false) => Err(format!(
+                "the ticket that site \"{site}\" shows is none of this run: a ticket is for one run"
+            )),
         }
     }
 }
@@ -142,7 +168,8 @@ mod tests {
         let sites = ["a".to_owned(), "b".to_owned()];
         let issue = || Tickets::issue(&sites, &["localhost".into()], SystemTime::now()).unwrap();
         let (tickets, other) = (issue(), issue());
-        let text = |tickets: &Tickets, site: &str| tickets.invitation(site, "localhost:1").unwrap().ticket;
+        let text =
+            |tickets: &Tickets, site: &str| tickets.invitation(site, "localhost:1").unwrap().ticket;
         assert_eq!(tickets.check("a", Some(&text(&tickets, "a"))), Ok(()));
         let refused = |shown: Option<&str>| tickets.check("a", shown).unwrap_err();
         assert!(refused(Some(&text(&tickets, "b"))).contains("another site's"));

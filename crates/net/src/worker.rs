@@ -1,4 +1,5 @@
-//! Do a site's part: answer what the server asks, by the site's own rows and its own noise. It neither sends nor waits.
+//! Do a site's part: answer what the server asks, by the site's own rows and its own noise. It
+//! neither sends nor waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ pub struct Brings {
     pub expects: Option<Config>,
     /// Where it keeps its state; without it, a site that dies cannot come back.
     pub state: Option<PathBuf>,
-    /// How many rounds ahead it reserves instead of syncing every answer; `None`: every answer is durable before it leaves.
+    /// How many rounds ahead it reserves instead of syncing every answer; `None`: every answer is
+    /// durable before it leaves.
     pub reserve: Option<u64>,
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
@@ -61,7 +63,14 @@ pub struct Brings {
 impl Brings {
     /// A site with these rows, which keeps nothing and whose noise is its own.
     pub fn new(site: &str, data: Own) -> Brings {
-        Brings { site: site.to_owned(), data, expects: None, state: None, reserve: None, allows_simulation: false }
+        Brings {
+            site: site.to_owned(),
+            data,
+            expects: None,
+            state: None,
+            reserve: None,
+            allows_simulation: false,
+        }
     }
 }
 
@@ -133,12 +142,17 @@ impl Worker {
 
     /// Its first words on every connection.
     pub fn hello(&self) -> Frame {
-        Frame::words(ASIDE, &Tell::Hello { version: VERSION.to_owned(), site: self.brings.site.clone() })
+        Frame::words(
+            ASIDE,
+            &Tell::Hello { version: VERSION.to_owned(), site: self.brings.site.clone() },
+        )
     }
 
     /// Make what it keeps durable: it is stopped in good order.
     pub fn rest(&mut self) -> Result<(), SiteError> {
-        for chain in self.run.iter_mut().flat_map(|run| &mut run.chains).flat_map(|(_, chains)| chains) {
+        for chain in
+            self.run.iter_mut().flat_map(|run| &mut run.chains).flat_map(|(_, chains)| chains)
+        {
             if let Chain::Durable(client) = chain {
                 client.rest()?;
             }
@@ -171,7 +185,9 @@ impl Worker {
             Ask::Bye { finished } => return Ok(Did::Over { finished }),
             ask => {
                 let brings = &self.brings;
-                let run = self.run.as_mut().ok_or_else(|| SiteError::Disagree("the server asked before it welcomed".into()))?;
+                let run = self.run.as_mut().ok_or_else(|| {
+                    SiteError::Disagree("the server asked before it welcomed".into())
+                })?;
                 run.told(brings, ask)?
             }
         };
@@ -181,27 +197,36 @@ impl Worker {
 
     /// Whether a message belongs to the survey that is going on.
     pub(crate) fn surveys(&self, frame: &Frame) -> bool {
-        self.run.as_ref().and_then(|run| run.survey.as_ref()).is_some_and(|(phase, _)| *phase == frame.phase)
+        self.run
+            .as_ref()
+            .and_then(|run| run.survey.as_ref())
+            .is_some_and(|(phase, _)| *phase == frame.phase)
     }
 
     /// The server says which run this is.
     fn enter(&mut self, welcome: Welcome) -> Result<(), SiteError> {
         let disagree = |text: String| Err(SiteError::Disagree(text));
         if welcome.version != VERSION {
-            return disagree(format!("the server runs version {}, this site version {VERSION}: install the same on both", welcome.version));
+            return disagree(format!(
+                "the server runs version {}, this site version {VERSION}: install the same on both",
+                welcome.version
+            ));
         }
         if welcome.run.len() != 32 || !welcome.run.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return disagree("the server's name for the run is not 32 hexadecimal digits".into()); // it becomes the name of a folder
+            // it becomes the name of a folder
+            return disagree("the server's name for the run is not 32 hexadecimal digits".into());
         }
         if welcome.simulation && !self.brings.allows_simulation {
             return disagree(
-                "the config says seeds = \"simulation\": the server could compute this site's noise, and nothing would be private. \
+                "the config says seeds = \"simulation\": the server could compute this site's \
+                 noise, and nothing would be private. \
                  Join with --allow-simulation-seeds if that is meant"
                     .into(),
             );
         }
         if let Some(run) = &mut self.run
-            && (&run.welcome.run, &run.welcome.config, run.welcome.simulation) == (&welcome.run, &welcome.config, welcome.simulation)
+            && (&run.welcome.run, &run.welcome.config, run.welcome.simulation)
+                == (&welcome.run, &welcome.config, welcome.simulation)
         {
             if run.welcome.boot != welcome.boot {
                 run.survey = None; // surveys do not outlive the server
@@ -209,45 +234,84 @@ impl Worker {
             (run.welcome, run.is_there) = (welcome, false);
             return Ok(());
         }
-        let source = Source { file: "the server's config".into(), folder: ".".into(), text: welcome.config.clone() };
+        let source = Source {
+            file: "the server's config".into(),
+            folder: ".".into(),
+            text: welcome.config.clone(),
+        };
         let config = Config::parse(source)?;
         let names = names(&config)?;
         if names.get(welcome.index) != Some(&self.brings.site) {
-            return disagree(format!("the server takes this site for number {} of {}", welcome.index + 1, names.join(", ")));
+            return disagree(format!(
+                "the server takes this site for number {} of {}",
+                welcome.index + 1,
+                names.join(", ")
+            ));
         }
         let local = LocalSite::open(&config, welcome.index, &self.brings.data)?;
         info!(run = %welcome.run, sites = names.len(), "welcomed");
-        self.run =
-            Some(Run { welcome, config, local, agreed: None, moved: None, is_there: false, survey: None, chains: None, finished: false });
+        self.run = Some(Run {
+            welcome,
+            config,
+            local,
+            agreed: None,
+            moved: None,
+            is_there: false,
+            survey: None,
+            chains: None,
+            finished: false,
+        });
         Ok(())
     }
 
     fn answer(&mut self, frame: &Frame) -> Result<Did, SiteError> {
-        let run = self.run.as_mut().ok_or_else(|| SiteError::Disagree("the server gave orders before it welcomed".into()))?;
+        let run = self.run.as_mut().ok_or_else(|| {
+            SiteError::Disagree("the server gave orders before it welcomed".into())
+        })?;
         let mut out = Vec::new();
         let chain = frame.chain as usize;
         let refused = match (&mut run.chains, &mut run.survey) {
-            (_, Some((phase, client))) if *phase == frame.phase => client.handle(&frame.body, &mut out).err(),
+            (_, Some((phase, client))) if *phase == frame.phase => {
+                client.handle(&frame.body, &mut out).err()
+            }
             (Some((_, chains)), _) => match chains.get_mut(chain) {
-                None => return Err(SiteError::Disagree(format!("the server gave an order for chain {}, which does not exist", chain + 1))),
+                None => {
+                    return Err(SiteError::Disagree(format!(
+                        "the server gave an order for chain {}, which does not exist",
+                        chain + 1
+                    )));
+                }
                 Some(Chain::Fleeting(client)) => client.handle(&frame.body, &mut out).err(),
                 Some(Chain::Durable(client)) => match client.handle(&frame.body, &mut out) {
                     Ok(_) => None,
                     Err(consilience_engine::store::Silence::Refused(refusal)) => Some(refusal),
-                    Err(consilience_engine::store::Silence::Store(error)) => return Err(error.into()),
+                    Err(consilience_engine::store::Silence::Store(error)) => {
+                        return Err(error.into());
+                    }
                 },
             },
-            _ => return Err(SiteError::Disagree("the server gave an order before it said what is sampled".into())),
+            _ => {
+                return Err(SiteError::Disagree(
+                    "the server gave an order before it said what is sampled".into(),
+                ));
+            }
         };
         match refused {
             None => {
-                let rows = run.chains.as_ref().and_then(|(_, chains)| chains.get(chain)).map_or(0, Chain::rows_evaluated);
+                let rows = run
+                    .chains
+                    .as_ref()
+                    .and_then(|(_, chains)| chains.get(chain))
+                    .map_or(0, Chain::rows_evaluated);
                 Ok(Did::Said(Some(Frame { rows, ..Frame::message(frame.phase, chain, out) })))
             }
             // A strict run waits for this answer, and nobody can give it any more.
-            Some(refusal @ OrderRefusal::Used { .. }) if self.brings.reserve.is_some() && run.config.sampler.round_deadline.is_none() => {
+            Some(refusal @ OrderRefusal::Used { .. })
+                if self.brings.reserve.is_some() && run.config.sampler.round_deadline.is_none() =>
+            {
                 Err(SiteError::Disagree(format!(
-                    "{refusal}. This site had reserved these rounds when its power failed, and has lost what it said in them: the run must start anew"
+                    "{refusal}. This site had reserved these rounds when its power failed, and has \
+                     lost what it said in them: the run must start anew"
                 )))
             }
             Some(refusal) => {
@@ -289,20 +353,30 @@ impl Run {
                 let target = self.target()?;
                 let id = ClientId(self.welcome.index as u32);
                 if self.survey.as_ref().is_none_or(|(known, _)| *known != phase) {
-                    let client = Client::new(survey::Client::new(target, id), Format::plain(target.dim(), Precision::F64));
+                    let client = Client::new(
+                        survey::Client::new(target, id),
+                        Format::plain(target.dim(), Precision::F64),
+                    );
                     self.survey = Some((phase, client));
                 }
                 Tell::At(self.survey.iter().map(|(_, client)| client.answered()).collect())
             }
             Ask::Where { survey: false, .. } => {
                 self.survey = None;
-                let chains = self.chains.as_ref().ok_or_else(|| SiteError::Disagree("the server did not say what is sampled".into()))?;
+                let chains = self.chains.as_ref().ok_or_else(|| {
+                    SiteError::Disagree("the server did not say what is sampled".into())
+                })?;
                 Tell::At(chains.1.iter().map(Chain::answered).collect())
             }
             Ask::Evaluate { draws } => Tell::Potentials(self.evaluate(&draws)?),
             Ask::Finish => {
                 self.finished = true;
-                Tell::Finished(self.chains.iter().flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated)).collect())
+                Tell::Finished(
+                    self.chains
+                        .iter()
+                        .flat_map(|(_, chains)| chains.iter().map(Chain::rows_evaluated))
+                        .collect(),
+                )
             }
             Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
         })
@@ -312,7 +386,9 @@ impl Run {
     fn evaluate(&self, draws: &[f64]) -> Result<Vec<f64>, SiteError> {
         if self.config.lp != Some(true) {
             return Err(SiteError::Disagree(
-                "the server asks for this site's potential at the draws, and the config does not say output.lp = true".into(),
+                "the server asks for this site's potential at the draws, and the config does not \
+                 say output.lp = true"
+                    .into(),
             ));
         }
         let early = || SiteError::Disagree("the server asked before all had agreed".into());
@@ -333,7 +409,12 @@ impl Run {
     }
 
     /// Check that server and site mean the same target.
-    fn agree(&mut self, brings: &Brings, agreement: Agreement, statement: &str) -> Result<(), SiteError> {
+    fn agree(
+        &mut self,
+        brings: &Brings,
+        agreement: Agreement,
+        statement: &str,
+    ) -> Result<(), SiteError> {
         if self.agreed.as_ref().is_some_and(|(known, _)| *known == agreement) {
             return Ok(());
         }
@@ -346,7 +427,9 @@ impl Run {
             Some(config) => problem::state(config, &agreement.parameters, &names(config)?),
         };
         let server = Statement::written(statement);
-        server.check(&ours, &format!("site \"{}\"", brings.site)).map_err(|mismatch| SiteError::Disagree(mismatch.to_string()))?;
+        server
+            .check(&ours, &format!("site \"{}\"", brings.site))
+            .map_err(|mismatch| SiteError::Disagree(mismatch.to_string()))?;
         self.agreed = Some((agreement, problem));
         Ok(())
     }
@@ -355,12 +438,19 @@ impl Run {
         if self.moved.as_ref().is_some_and(|(known, _)| *known == ask) {
             return Ok(());
         }
-        let (Ask::MoveTo { centre, matrix, share }, Some((_, problem)), None) = (&ask, &self.agreed, &self.chains) else {
-            return Err(SiteError::Disagree("the server moved to other coordinates out of turn".into()));
+        let (Ask::MoveTo { centre, matrix, share }, Some((_, problem)), None) =
+            (&ask, &self.agreed, &self.chains)
+        else {
+            return Err(SiteError::Disagree(
+                "the server moved to other coordinates out of turn".into(),
+            ));
         };
         let target = &problem.target;
-        let coordinates = Coordinates::told(centre.clone(), matrix.clone()).filter(|c| c.dim() == target.dim());
-        let coordinates = coordinates.ok_or_else(|| SiteError::Disagree("the server told coordinates that are none".into()))?;
+        let coordinates =
+            Coordinates::told(centre.clone(), matrix.clone()).filter(|c| c.dim() == target.dim());
+        let coordinates = coordinates.ok_or_else(|| {
+            SiteError::Disagree("the server told coordinates that are none".into())
+        })?;
         let mut shares = vec![0.0; target.clients.len()];
         shares[self.welcome.index] = *share;
         let moved = target.whitened(&Arc::new(coordinates), &shares);
@@ -372,23 +462,33 @@ impl Run {
     fn decide(&mut self, brings: &Brings, decision: Decision) -> Result<(), SiteError> {
         match &self.chains {
             Some((known, _)) if *known == decision => return Ok(()),
-            Some(_) => return Err(SiteError::Disagree("the server decided otherwise before".into())),
+            Some(_) => {
+                return Err(SiteError::Disagree("the server decided otherwise before".into()));
+            }
             None => {}
         }
         let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
-        let folder = brings.state.as_ref().map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site))); // sites of one machine may share a folder
+        let folder = brings
+            .state
+            .as_ref()
+            // sites of one machine may share a folder
+            .map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site)));
         let public = Seed::new(self.config.seed);
         let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
         let id = ClientId(self.welcome.index as u32);
         let mut chains = Vec::new();
         for chain in 0..self.config.run.chains as u32 {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
-            let client = Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
+            let client =
+                Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
             chains.push(match &folder {
                 None => Chain::Fleeting(Box::new(client)),
                 Some(folder) => {
                     let path = folder.join(format!("chain-{}", chain + 1));
-                    let disk = Folder::open(&path).map_err(|error| StoreError::Io { file: path.display().to_string(), error })?;
+                    let disk = Folder::open(&path).map_err(|error| StoreError::Io {
+                        file: path.display().to_string(),
+                        error,
+                    })?;
                     let (client, warnings) = match brings.reserve {
                         None => DurableClient::open(disk, client)?,
                         Some(ahead) => DurableClient::reserving(disk, client, ahead)?,
@@ -405,9 +505,12 @@ impl Run {
     }
 }
 
-/// The seed of this site's own noise in this run: from the operating system, never sent, kept where there is a folder.
+/// The seed of this site's own noise in this run: from the operating system, never sent, kept where
+/// there is a folder.
 fn own_seed(folder: Option<&std::path::Path>) -> Result<Seed, SiteError> {
-    let entropy = |bytes: &mut [u8; 32]| getrandom::fill(bytes).map_err(|error| std::io::Error::other(error.to_string()));
+    let entropy = |bytes: &mut [u8; 32]| {
+        getrandom::fill(bytes).map_err(|error| std::io::Error::other(error.to_string()))
+    };
     let failed = |file: String| move |error| StoreError::Io { file, error };
     match folder {
         None => {

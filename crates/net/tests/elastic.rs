@@ -1,4 +1,5 @@
-//! Elastic rounds over a network: closed without those who stay away, late answers refused by name, who is away too often is named, the chain a function of the seed and of who answered.
+//! Elastic rounds over a network: closed without those who stay away, late answers refused by name,
+//! who is away too often is named, the chain a function of the seed and of who answered.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -23,23 +24,39 @@ use tonic_prost::ProstCodec;
 const SITES: [&str; 3] = ["north", "east", "the south"];
 
 fn elastic(sampler: &str, p: &str, deadline: f64, iterations: u64) -> String {
-    gaussians(&format!("{sampler}\nparticipation = {{ elastic = {p}, deadline = {deadline} }}"), iterations)
+    gaussians(
+        &format!("{sampler}\nparticipation = {{ elastic = {p}, deadline = {deadline} }}"),
+        iterations,
+    )
 }
 
 /// A site's stream, as far as its greeting.
-async fn connected(address: std::net::SocketAddr, worker: &Worker) -> (mpsc::Sender<Frame>, tonic::Streaming<Frame>) {
-    let mut grpc = tonic::client::Grpc::new(endpoint(&joining(address)).unwrap().connect().await.unwrap());
+async fn connected(
+    address: std::net::SocketAddr,
+    worker: &Worker,
+) -> (mpsc::Sender<Frame>, tonic::Streaming<Frame>) {
+    let mut grpc =
+        tonic::client::Grpc::new(endpoint(&joining(address)).unwrap().connect().await.unwrap());
     grpc.ready().await.unwrap();
     let (to, outward) = mpsc::channel(64);
     to.send(worker.hello()).await.unwrap();
     let path = http::uri::PathAndQuery::from_static(PATH);
     let codec = ProstCodec::<Frame, Frame>::default();
-    let inward = grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await.unwrap().into_inner();
+    let inward = grpc
+        .streaming(Request::new(ReceiverStream::new(outward)), path, codec)
+        .await
+        .unwrap()
+        .into_inner();
     (to, inward)
 }
 
-/// A site that keeps an answer back where `keeps` says so of the number of the order, and gives it with the next one, too late.
-async fn unreliable(address: std::net::SocketAddr, name: &str, keeps: impl Fn(u64) -> bool) -> (bool, u64) {
+/// A site that keeps an answer back where `keeps` says so of the number of the order, and gives it
+/// with the next one, too late.
+async fn unreliable(
+    address: std::net::SocketAddr,
+    name: &str,
+    keeps: impl Fn(u64) -> bool,
+) -> (bool, u64) {
     let mut worker = Worker::new(brings(name));
     let (to, mut inward) = connected(address, &worker).await;
     let (mut orders, mut kept) = (0, 0);
@@ -56,7 +73,8 @@ async fn unreliable(address: std::net::SocketAddr, name: &str, keeps: impl Fn(u6
                     orders += 1;
                     if keeps(orders) {
                         kept += 1;
-                        tokio::time::sleep(Duration::from_millis(80)).await; // the round is over by then
+                        // the round is over by then
+                        tokio::time::sleep(Duration::from_millis(80)).await;
                     }
                 }
                 to.send(answer).await.unwrap();
@@ -77,14 +95,19 @@ fn drops(p: f64, client: u32) -> impl Fn(u64) -> bool {
 
 #[test]
 fn with_thirty_percent_dropping_out_the_run_ends_and_late_answers_are_refused_by_name() {
-    let text = elastic("name = \"lmc\"\nstep = 0.05", "0.7", 0.05, 100).replace("chains = 2", "chains = 1");
+    let text = elastic("name = \"lmc\"\nstep = 0.05", "0.7", 0.05, 100)
+        .replace("chains = 2", "chains = 1");
     let config = config(&text);
     let serving = start(&config, options());
     let (address, status) = (serving.address, Arc::clone(&serving.status));
     let sites: Vec<_> = SITES
         .iter()
         .zip(0..)
-        .map(|(name, client)| std::thread::spawn(move || runtime().block_on(unreliable(address, name, drops(0.3, client)))))
+        .map(|(name, client)| {
+            std::thread::spawn(move || {
+                runtime().block_on(unreliable(address, name, drops(0.3, client)))
+            })
+        })
         .collect();
     let served = serving.end().unwrap();
     let kept: Vec<u64> = sites
@@ -96,12 +119,21 @@ fn with_thirty_percent_dropping_out_the_run_ends_and_late_answers_are_refused_by
         })
         .collect();
     assert_eq!(served.outcome.iterations, 100);
-    assert_eq!(served.outcome.draws.length(), 48, "95 draws behind the burn-in, every second is kept");
+    assert_eq!(
+        served.outcome.draws.length(),
+        48,
+        "95 draws behind the burn-in, every second is kept"
+    );
     assert!(served.outcome.draws.rows().flatten().all(|x| x.is_finite()));
     let view = status.view();
     for (site, kept) in view.sites.iter().zip(kept) {
-        assert!(kept > 10 && site.late > 0 && site.absent >= site.late, "{site:?}: {kept} answers were kept back");
-        assert!(view.refusals.iter().any(|(why, n)| why.contains(&site.name) && why.contains("too late") && *n == site.late));
+        assert!(
+            kept > 10 && site.late > 0 && site.absent >= site.late,
+            "{site:?}: {kept} answers were kept back"
+        );
+        assert!(view.refusals.iter().any(|(why, n)| why.contains(&site.name)
+            && why.contains("too late")
+            && *n == site.late));
         assert_eq!(site.refusals, 0, "being late is no offence: {site:?}");
     }
     let participants = served.outcome.statistics.iter().find(|s| s.name == "participants").unwrap();
@@ -109,39 +141,55 @@ fn with_thirty_percent_dropping_out_the_run_ends_and_late_answers_are_refused_by
     assert!(mean < 2.9, "everybody was counted: {mean}");
 }
 
-/// A site that is never there in time is named, with what that does to the drift: in the status (the live page shows it) and in what the run leaves behind.
+/// A site that is never there in time is named, with what that does to the drift: in the status
+/// (the live page shows it) and in what the run leaves behind.
 #[test]
 fn whoever_stays_away_more_often_than_stated_is_named() {
-    let text = elastic("name = \"lmc\"\nstep = 0.05", "[0.95, 0.95, 0.5]", 0.01, 150).replace("chains = 2", "chains = 1");
-    let serving = start(&config(&text), ServeOptions { http: Some("127.0.0.1:0".parse().unwrap()), ..options() });
+    let text = elastic("name = \"lmc\"\nstep = 0.05", "[0.95, 0.95, 0.5]", 0.01, 150)
+        .replace("chains = 2", "chains = 1");
+    let serving = start(
+        &config(&text),
+        ServeOptions { http: Some("127.0.0.1:0".parse().unwrap()), ..options() },
+    );
     let (address, status) = (serving.address, Arc::clone(&serving.status));
-    let honest: Vec<_> = SITES[..2].iter().map(|name| site(brings(name), joining(address))).collect();
-    let absent = std::thread::spawn(move || runtime().block_on(unreliable(address, "the south", |_| true)));
+    let honest: Vec<_> =
+        SITES[..2].iter().map(|name| site(brings(name), joining(address))).collect();
+    let absent =
+        std::thread::spawn(move || runtime().block_on(unreliable(address, "the south", |_| true)));
     let served = serving.end().unwrap();
     honest.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     assert!(absent.join().unwrap().0);
-    let named: Vec<&String> = served.warnings.iter().filter(|w| w.contains("standard errors")).collect();
+    let named: Vec<&String> =
+        served.warnings.iter().filter(|w| w.contains("standard errors")).collect();
     assert!(
-        named.iter().any(|w| w.contains("\"the south\" was there in") && w.contains("50.0% is stated") && w.contains("biased")),
+        named.iter().any(|w| w.contains("\"the south\" was there in")
+            && w.contains("50.0% is stated")
+            && w.contains("biased")),
         "{named:?}"
     );
     assert_eq!(status.view().warnings.len(), named.len());
 }
 
-/// Who answers is everybody, since nobody is late: with `p = 1` the elastic chain is the strict one, bit for bit, also for a site that comes and goes.
+/// Who answers is everybody, since nobody is late: with `p = 1` the elastic chain is the strict
+/// one, bit for bit, also for a site that comes and goes.
 #[test]
 fn an_elastic_run_in_which_nobody_is_late_is_the_strict_one() {
     let strict = gaussians("name = \"lmc\"\nstep = 0.05", 60);
-    let served = over_the_network(&config(&elastic("name = \"lmc\"\nstep = 0.05", "1.0", 60.0, 60)), options());
+    let served = over_the_network(
+        &config(&elastic("name = \"lmc\"\nstep = 0.05", "1.0", 60.0, 60)),
+        options(),
+    );
     same("nobody is late", &served, &in_process(&config(&strict)));
 }
 
 #[test]
 fn a_site_that_vanishes_is_done_without_and_may_come_back() {
-    let text = elastic("name = \"lmc\"\nstep = 0.05", "0.9", 0.01, 300).replace("chains = 2", "chains = 1");
+    let text = elastic("name = \"lmc\"\nstep = 0.05", "0.9", 0.01, 300)
+        .replace("chains = 2", "chains = 1");
     let serving = start(&config(&text), options());
     let (address, status) = (serving.address, Arc::clone(&serving.status));
-    let others: Vec<_> = SITES[..2].iter().map(|name| site(brings(name), joining(address))).collect();
+    let others: Vec<_> =
+        SITES[..2].iter().map(|name| site(brings(name), joining(address))).collect();
     let vanishing = std::thread::spawn(move || {
         runtime().block_on(async move {
             let mut worker = Worker::new(brings("the south"));
@@ -184,19 +232,47 @@ fn samplers_that_cannot_do_without_an_answer_are_refused_and_so_is_one_process()
         let source = Source { file: "run.toml".into(), folder: ".".into(), text: text.into() };
         Config::parse(source).unwrap_err().to_string()
     };
-    for sampler in ["name = \"qlsd++\"\nmemory = 0.1", "name = \"d-elf\"", "name = \"b-elf\"", "name = \"marina-ld\""] {
+    for sampler in [
+        "name = \"qlsd++\"\nmemory = 0.1",
+        "name = \"d-elf\"",
+        "name = \"b-elf\"",
+        "name = \"marina-ld\"",
+    ] {
         let error = refused(&elastic(sampler, "0.7", 1.0, 50));
-        assert!(error.contains("cannot do without a client's answer") || error.contains("no such setting"), "{sampler}: {error}");
+        assert!(
+            error.contains("cannot do without a client's answer")
+                || error.contains("no such setting"),
+            "{sampler}: {error}"
+        );
     }
     let error = refused(&elastic("name = \"qlsd++\"\nmemory = 0.1", "0.7", 1.0, 50));
     assert!(error.contains("cannot do without a client's answer"), "{error}");
     assert!(refused(&elastic("name = \"fald\"", "0.7", 1.0, 50)).contains("no such setting"));
-    assert!(refused(&elastic("name = \"lmc\"\nweighting = \"b/|A|\"", "0.7", 1.0, 50)).contains("biased"));
-    assert!(refused(&gaussians("name = \"lmc\"\nparticipation = { elastic = 0.7 }", 50)).contains("deadline"));
-    assert!(refused(&gaussians("name = \"lmc\"\nparticipation = { clients = 2, deadline = 1.0 }", 50)).contains("deadline"));
-    assert!(refused(&elastic("name = \"lmc\"", "[0.7, 0.7]", 1.0, 50)).contains("2 probabilities for 3 clients"));
-    assert!(refused(&elastic("name = \"lmc\"", "\"all\"", 1.0, 50)).contains("sampler.participation.elastic"));
+    assert!(
+        refused(&elastic("name = \"lmc\"\nweighting = \"b/|A|\"", "0.7", 1.0, 50))
+            .contains("biased")
+    );
+    assert!(
+        refused(&gaussians("name = \"lmc\"\nparticipation = { elastic = 0.7 }", 50))
+            .contains("deadline")
+    );
+    assert!(
+        refused(&gaussians("name = \"lmc\"\nparticipation = { clients = 2, deadline = 1.0 }", 50))
+            .contains("deadline")
+    );
+    assert!(
+        refused(&elastic("name = \"lmc\"", "[0.7, 0.7]", 1.0, 50))
+            .contains("2 probabilities for 3 clients")
+    );
+    assert!(
+        refused(&elastic("name = \"lmc\"", "\"all\"", 1.0, 50))
+            .contains("sampler.participation.elastic")
+    );
     let config = config(&elastic("name = \"lmc\"\nstep = 0.05", "0.7", 1.0, 50));
     let error = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("in one process nobody is ever late") && error.contains("sampler.participation"), "{error}");
+    assert!(
+        error.contains("in one process nobody is ever late")
+            && error.contains("sampler.participation"),
+        "{error}"
+    );
 }

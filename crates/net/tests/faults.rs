@@ -1,4 +1,5 @@
-//! Bad networks only delay: the chain is the same. Secrets stay where they are. A run can be watched.
+//! Bad networks only delay: the chain is the same. Secrets stay where they are. A run can be
+//! watched.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -30,7 +31,9 @@ fn wire(to: SocketAddr, most_breaks: u64) -> Wire {
             let number = count.load(Ordering::Relaxed);
             let budget = if number < most_breaks { 2500 + 1777 * number % 6000 } else { u64::MAX };
             let (left, count) = (Arc::new(AtomicU64::new(budget)), Arc::clone(&count));
-            for (mut from, mut onto) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+            for (mut from, mut onto) in
+                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)]
+            {
                 let (left, count) = (Arc::clone(&left), Arc::clone(&count));
                 std::thread::spawn(move || {
                     let mut buffer = [0; 256];
@@ -55,13 +58,20 @@ fn wire(to: SocketAddr, most_breaks: u64) -> Wire {
 
 #[test]
 fn wires_that_break_change_nothing() {
-    for sampler in ["name = \"lsd++\"\nmemory = 0.5\nrefresh = 5\nstep = 0.05", "name = \"vr-fald*\"\nsynchronise = { every = 3 }"] {
+    for sampler in [
+        "name = \"lsd++\"\nmemory = 0.5\nrefresh = 5\nstep = 0.05",
+        "name = \"vr-fald*\"\nsynchronise = { every = 3 }",
+    ] {
         let config = config(&gaussians(sampler, 150));
         let serving = start(&config, options());
         let wires = [wire(serving.address, 12), wire(serving.address, 7)];
         let through = [wires[0].address, wires[1].address, serving.address];
         let names = ["north", "east", "the south"];
-        let sites: Vec<_> = names.iter().zip(through).map(|(name, address)| site(brings(name), joining(address))).collect();
+        let sites: Vec<_> = names
+            .iter()
+            .zip(through)
+            .map(|(name, address)| site(brings(name), joining(address)))
+            .collect();
         same(sampler, &serving.end().unwrap(), &in_process(&config));
         sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
         let breaks: u64 = wires.iter().map(|wire| wire.breaks.load(Ordering::Relaxed)).sum();
@@ -69,11 +79,15 @@ fn wires_that_break_change_nothing() {
     }
 }
 
-/// A server and its sites are stopped in the middle, and start again from what they wrote down: the draws, and all that stands beside them, are those of one process.
+/// A server and its sites are stopped in the middle, and start again from what they wrote down: the
+/// draws, and all that stands beside them, are those of one process.
 #[test]
 fn a_server_that_is_stopped_goes_on_where_it_was() {
     let here = folder("stopped");
-    let config = config(&gaussians("name = \"lsd++\"\nbatch = 0.5\nrefresh = 5\nstep = 0.05", 400).replace("thin = 2", "thin = 1"));
+    let config = config(
+        &gaussians("name = \"lsd++\"\nbatch = 0.5\nrefresh = 5\nstep = 0.05", 400)
+            .replace("thin = 2", "thin = 1"),
+    );
     let names = ["north", "east", "the south"];
     for reserve in [None, Some(50)] {
         let place = here.join(format!("{reserve:?}"));
@@ -81,18 +95,27 @@ fn a_server_that_is_stopped_goes_on_where_it_was() {
         let mut stops = 0;
         loop {
             let deadline = Some(std::time::Duration::from_secs(10));
-            let serving = start(&config, ServeOptions { state: Some(place.join("server")), deadline, ..options() });
-            let sites: Vec<_> = names.iter().map(|name| site(bring(name), joining(serving.address))).collect();
+            let serving = start(
+                &config,
+                ServeOptions { state: Some(place.join("server")), deadline, ..options() },
+            );
+            let sites: Vec<_> =
+                names.iter().map(|name| site(bring(name), joining(serving.address))).collect();
             let status = Arc::clone(&serving.status);
             let (enough, since) = (150 * (stops + 1), std::time::Instant::now());
-            while stops < 2 && since.elapsed().as_secs() < 20 && status.view().rounds < enough && status.view().stage != "finishing" {
+            while stops < 2
+                && since.elapsed().as_secs() < 20
+                && status.view().rounds < enough
+                && status.view().stage != "finishing"
+            {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             if stops < 2 {
                 consilience_net::serve::stop(&status);
             }
             let served = serving.end().unwrap();
-            let finished: Vec<bool> = sites.into_iter().map(|site| site.join().unwrap().unwrap()).collect();
+            let finished: Vec<bool> =
+                sites.into_iter().map(|site| site.join().unwrap().unwrap()).collect();
             if !served.outcome.interrupted {
                 assert_eq!(finished, [true; 3]);
                 same("stopped", &served, &in_process(&config));
@@ -106,7 +129,8 @@ fn a_server_that_is_stopped_goes_on_where_it_was() {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("consilience-faults-{name}-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("consilience-faults-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     folder
@@ -128,12 +152,15 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// A wire that writes down what passes.
 fn tapped(to: SocketAddr) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, tape) = (listener.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
+    let (address, tape) =
+        (listener.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
     let shared = Arc::clone(&tape);
     std::thread::spawn(move || {
         for near in listener.incoming().flatten() {
             let far = TcpStream::connect(to).unwrap();
-            for (mut from, mut onto) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+            for (mut from, mut onto) in
+                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)]
+            {
                 let tape = Arc::clone(&shared);
                 std::thread::spawn(move || {
                     let mut buffer = [0; 4096];
@@ -158,24 +185,34 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 #[test]
 fn private_seeds_stay_with_their_sites() {
     let here = folder("private");
-    let text = gaussians("name = \"fald\"\nsynchronise = { every = 2 }\nstep = 0.05", 60).replace("seeds = \"simulation\"\n", "");
+    let text = gaussians("name = \"fald\"\nsynchronise = { every = 2 }\nstep = 0.05", 60)
+        .replace("seeds = \"simulation\"\n", "");
     let config = config(&text);
     let serving = start(&config, ServeOptions { state: Some(here.join("server")), ..options() });
     let (address, tape) = tapped(serving.address);
     let names = ["north", "east", "the south"];
-    let bring = |name: &str| Brings { state: Some(here.join(name)), allows_simulation: false, ..brings(name) };
+    let bring = |name: &str| Brings {
+        state: Some(here.join(name)),
+        allows_simulation: false,
+        ..brings(name)
+    };
     let sites: Vec<_> = names.iter().map(|name| site(bring(name), joining(address))).collect();
     let served = serving.end().unwrap();
     sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     assert_ne!(served.outcome.draws, in_process(&config).2.draws, "the noise is not the config's");
     let tape = tape.lock().unwrap().clone();
-    let at_server: Vec<Vec<u8>> = files(&here.join("server")).iter().map(|file| std::fs::read(file).unwrap()).collect();
+    let at_server: Vec<Vec<u8>> =
+        files(&here.join("server")).iter().map(|file| std::fs::read(file).unwrap()).collect();
     assert!(tape.len() > 5000 && !at_server.is_empty());
-    let run = contains(&tape, b"\"run\":\""); // the tape can be read: nothing is encrypted on this wire
+    // The tape can be read: nothing is encrypted on this wire.
+    let run = contains(&tape, b"\"run\":\"");
     assert!(run);
     let mut seeds = Vec::new();
     for name in names {
-        let file = files(&here.join(name)).into_iter().find(|file| file.ends_with("seed/private.seed")).unwrap();
+        let file = files(&here.join(name))
+            .into_iter()
+            .find(|file| file.ends_with("seed/private.seed"))
+            .unwrap();
         let seed: [u8; 32] = std::fs::read(&file).unwrap()[..32].try_into().unwrap();
         let mut derived = vec![seed.to_vec()];
         for chain in 0..2 {
@@ -184,15 +221,23 @@ fn private_seeds_stay_with_their_sites() {
             Seed::from_bytes(seed).stream(Purpose::Derive, SERVER, chain).words(&mut words);
             derived.push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
             let mut normals = [0.0; 2];
-            let id = consilience_core::rng::ClientId(names.iter().position(|n| *n == name).unwrap() as u32);
-            Seed::from_bytes(seed).chain(chain as u32).stream(Purpose::Noise, id, 0).normals(&mut normals);
+            let id = consilience_core::rng::ClientId(
+                names.iter().position(|n| *n == name).unwrap() as u32,
+            );
+            Seed::from_bytes(seed)
+                .chain(chain as u32)
+                .stream(Purpose::Noise, id, 0)
+                .normals(&mut normals);
             derived.extend(normals.map(|z| z.to_le_bytes().to_vec()));
         }
         for secret in &derived {
             for part in secret.chunks(8) {
                 for text in [part.to_vec(), consilience_net::certs::hex(part).into_bytes()] {
                     assert!(!contains(&tape, &text), "a part of {name}'s seed was sent");
-                    assert!(at_server.iter().all(|file| !contains(file, &text)), "the server has a part of {name}'s seed");
+                    assert!(
+                        at_server.iter().all(|file| !contains(file, &text)),
+                        "the server has a part of {name}'s seed"
+                    );
                 }
             }
         }
@@ -215,31 +260,53 @@ fn get(address: SocketAddr, request: &str) -> String {
 #[test]
 fn a_run_can_be_watched() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 40));
-    let serving = start(&config, ServeOptions { http: Some("127.0.0.1:0".parse().unwrap()), ..options() });
+    let serving =
+        start(&config, ServeOptions { http: Some("127.0.0.1:0".parse().unwrap()), ..options() });
     let (address, http) = (serving.address, serving.http.unwrap());
     let first = site(brings("north"), joining(address));
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !get(http, "GET /metrics HTTP/1.1\r\n\r\n").contains("consilience_site_connected{site=\"north\"} 1") {
-        assert!(std::time::Instant::now() < deadline, "{}", get(http, "GET /metrics HTTP/1.1\r\n\r\n"));
+    while !get(http, "GET /metrics HTTP/1.1\r\n\r\n")
+        .contains("consilience_site_connected{site=\"north\"} 1")
+    {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{}",
+            get(http, "GET /metrics HTTP/1.1\r\n\r\n")
+        );
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let metrics = get(http, "GET /metrics HTTP/1.1\r\n\r\n");
     assert!(
-        metrics.contains("consilience_site_connected{site=\"the south\"} 0") && metrics.contains("# TYPE consilience_rounds_total counter")
+        metrics.contains("consilience_site_connected{site=\"the south\"} 0")
+            && metrics.contains("# TYPE consilience_rounds_total counter")
     );
     let page = get(http, "GET / HTTP/1.1\r\n\r\n");
-    assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains("</html>") && !page.contains("http://") && !page.contains("https://"));
+    assert!(
+        page.starts_with("HTTP/1.1 200 OK")
+            && page.contains("</html>")
+            && !page.contains("http://")
+            && !page.contains("https://")
+    );
     let body = get(http, "GET /status.json HTTP/1.1\r\n\r\n");
-    let state: serde_json::Value = serde_json::from_str(body.split("\r\n\r\n").nth(1).unwrap()).unwrap();
-    assert_eq!((state["stage"].as_str(), state["sites"].as_array().unwrap().len()), (Some("waiting for the sites"), 3));
+    let state: serde_json::Value =
+        serde_json::from_str(body.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!(
+        (state["stage"].as_str(), state["sites"].as_array().unwrap().len()),
+        (Some("waiting for the sites"), 3)
+    );
     assert!(get(http, "GET /secret HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(http, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     let status = Arc::clone(&serving.status);
-    let rest: Vec<_> = ["east", "the south"].map(|name| site(brings(name), joining(address))).into();
+    let rest: Vec<_> =
+        ["east", "the south"].map(|name| site(brings(name), joining(address))).into();
     serving.end().unwrap();
     assert!(first.join().unwrap().unwrap());
     rest.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     let view = status.view();
     assert_eq!(view.done, (80, 80));
-    assert!(view.bits.0 > 0 && view.worst_rhat.is_none() && view.line().contains("80 of 80 iterations"), "{}", view.line());
+    assert!(
+        view.bits.0 > 0 && view.worst_rhat.is_none() && view.line().contains("80 of 80 iterations"),
+        "{}",
+        view.line()
+    );
 }

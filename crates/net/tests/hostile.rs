@@ -23,14 +23,21 @@ type Lines = (mpsc::Sender<Frame>, Streaming<Frame>);
 
 /// Connect and say `first`.
 async fn connect(options: &JoinOptions, first: Frame) -> Result<Lines, Status> {
-    let channel = endpoint(options).unwrap().connect().await.map_err(|e| Status::unavailable(format!("{e:?}")))?;
+    let channel = endpoint(options)
+        .unwrap()
+        .connect()
+        .await
+        .map_err(|e| Status::unavailable(format!("{e:?}")))?;
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.map_err(|e| Status::unavailable(format!("{e:?}")))?;
     let (to, outward) = mpsc::channel(64);
     to.send(first).await.unwrap();
     let path = http::uri::PathAndQuery::from_static(PATH);
     let codec = ProstCodec::<Frame, Frame>::default();
-    Ok((to, grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await?.into_inner()))
+    Ok((
+        to,
+        grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await?.into_inner(),
+    ))
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -38,7 +45,11 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Work as a site does, and say what `more` says before each honest answer.
-async fn misbehave(address: SocketAddr, site: &str, mut more: impl FnMut(&Frame) -> Vec<Frame>) -> bool {
+async fn misbehave(
+    address: SocketAddr,
+    site: &str,
+    mut more: impl FnMut(&Frame) -> Vec<Frame>,
+) -> bool {
     let mut worker = Worker::new(brings(site));
     let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
     while let Ok(Some(frame)) = inward.message().await {
@@ -93,7 +104,8 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
                     with_last_number(honest, f32::NAN),
                     with_last_number(honest, f32::INFINITY),
                     with_last_number(honest, 1e30),
-                    edited(honest, |body| body.extend_from_slice(&1f32.to_le_bytes())), // three parameters
+                    // three parameters
+                    edited(honest, |body| body.extend_from_slice(&1f32.to_le_bytes())),
                     edited(honest, |body| {
                         body.pop();
                     }),
@@ -110,7 +122,13 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
                     edited(honest, |body| body[0] = 99),
                     Frame { chain: 7, ..honest.clone() },
                     Frame { phase: honest.phase + 1, ..honest.clone() },
-                    Frame { kind: WORDS, phase: ASIDE, chain: 0, body: b"{\"Moan\":1}".to_vec().into(), rows: 0 },
+                    Frame {
+                        kind: WORDS,
+                        phase: ASIDE,
+                        chain: 0,
+                        body: b"{\"Moan\":1}".to_vec().into(),
+                        rows: 0,
+                    },
                     edited(honest, |body| body.resize(5000, 0)),
                     Frame { kind: 9, ..honest.clone() },
                 ],
@@ -142,14 +160,16 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
     ] {
         assert!(named.iter().any(|why| why.contains(part)), "\"{part}\" is not among {named:#?}");
     }
-    let refused: u64 = view.refusals.iter().filter(|(why, _)| why.contains("not finite")).map(|(_, n)| n).sum();
+    let refused: u64 =
+        view.refusals.iter().filter(|(why, _)| why.contains("not finite")).map(|(_, n)| n).sum();
     assert_eq!(refused, 2, "NaN and infinity");
 }
 
 #[test]
 fn a_slow_site_that_comes_back_while_the_others_go_on_is_told_too() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
-    let serving = start(&config, ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() });
+    let serving =
+        start(&config, ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() });
     let address = serving.address;
     let slow = std::thread::spawn(move || {
         runtime().block_on(async {
@@ -157,15 +177,19 @@ fn a_slow_site_that_comes_back_while_the_others_go_on_is_told_too() {
             let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
             for _ in 0..2 {
                 // Welcome, and the question who it is.
-                if let Did::Said(Some(frame)) = worker.handle(&inward.message().await.unwrap().unwrap()).unwrap() {
+                if let Did::Said(Some(frame)) =
+                    worker.handle(&inward.message().await.unwrap().unwrap()).unwrap()
+                {
                     to.send(frame).await.unwrap();
                 }
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
             drop((to, inward));
             let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
-            let others: Vec<_> = ["east", "the south"].map(|name| site(brings(name), joining(address))).into();
-            tokio::time::sleep(Duration::from_millis(700)).await; // all have introduced themselves by now
+            let others: Vec<_> =
+                ["east", "the south"].map(|name| site(brings(name), joining(address))).into();
+            // all have introduced themselves by now
+            tokio::time::sleep(Duration::from_millis(700)).await;
             while let Ok(Some(frame)) = inward.message().await {
                 match worker.handle(&frame).unwrap() {
                     Did::Over { finished } => {
@@ -199,9 +223,11 @@ fn a_flood_is_cut_off_and_takes_no_memory() {
     let (address, status) = (serving.address, std::sync::Arc::clone(&serving.status));
     let before = most_memory();
     runtime().block_on(async {
-        let hello = Frame::words(ASIDE, &Tell::Hello { version: VERSION.into(), site: "east".into() });
+        let hello =
+            Frame::words(ASIDE, &Tell::Hello { version: VERSION.into(), site: "east".into() });
         let (to, mut inward) = connect(&joining(address), hello).await.unwrap();
-        let junk = Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into(), rows: 0 };
+        let junk =
+            Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into(), rows: 0 };
         let mut sent = 0;
         while sent < 2000 && to.send(junk.clone()).await.is_ok() {
             sent += 1; // up to 2 GB
@@ -209,10 +235,15 @@ fn a_flood_is_cut_off_and_takes_no_memory() {
         assert!(sent < 2000, "nobody stopped the flood");
         while let Ok(Some(_)) = inward.message().await {}
     });
-    let all: Vec<_> = ["north", "east", "the south"].map(|name| site(brings(name), joining(address))).into();
+    let all: Vec<_> =
+        ["north", "east", "the south"].map(|name| site(brings(name), joining(address))).into();
     same("after a flood", &serving.end().unwrap(), &in_process(&config));
     all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
-    assert!(status.view().refusals.iter().any(|(why, _)| why.contains("a flood")), "{:?}", status.view().refusals);
+    assert!(
+        status.view().refusals.iter().any(|(why, _)| why.contains("a flood")),
+        "{:?}",
+        status.view().refusals
+    );
     if let (Some(before), Some(after)) = (before, most_memory()) {
         assert!(after - before < 200 << 20, "{} MB more", (after - before) >> 20);
     }
@@ -223,14 +254,23 @@ fn strangers_and_other_versions_are_turned_away_at_the_door() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let serving = start(&config, options());
     let address = serving.address;
-    let refusal =
-        |first: Frame| runtime().block_on(async { connect(&joining(address), first).await.map(|_| ()).unwrap_err().message().to_owned() });
-    let hello = |version: &str, site: &str| Frame::words(ASIDE, &Tell::Hello { version: version.into(), site: site.into() });
-    assert!(refusal(hello(VERSION, "west")).contains("no site \"west\": its sites are north, east, the south"));
+    let refusal = |first: Frame| {
+        runtime().block_on(async {
+            connect(&joining(address), first).await.map(|_| ()).unwrap_err().message().to_owned()
+        })
+    };
+    let hello = |version: &str, site: &str| {
+        Frame::words(ASIDE, &Tell::Hello { version: version.into(), site: site.into() })
+    };
+    assert!(
+        refusal(hello(VERSION, "west"))
+            .contains("no site \"west\": its sites are north, east, the south")
+    );
     assert!(refusal(hello("0.0.0", "east")).contains("runs version 0.0.0, the server version"));
     assert!(refusal(Frame::message(0, 0, vec![1, 2, 3])).contains("where words were due"));
     assert!(refusal(Frame::words(ASIDE, &Tell::Done)).contains("no greeting"));
-    let all: Vec<_> = ["north", "east", "the south"].map(|name| site(brings(name), joining(address))).into();
+    let all: Vec<_> =
+        ["north", "east", "the south"].map(|name| site(brings(name), joining(address))).into();
     same("after strangers", &serving.end().unwrap(), &in_process(&config));
     all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
@@ -242,27 +282,45 @@ fn another_target_stops_the_run_with_both_shown() {
     let serving = start(&ours, options());
     let address = serving.address;
     let honest: Vec<_> = ["north", "east"].map(|name| site(brings(name), joining(address))).into();
-    let stubborn = site(consilience_net::worker::Brings { expects: Some(theirs), ..brings("the south") }, joining(address));
-    let JoinError::Site(SiteError::Disagree(shown)) = stubborn.join().unwrap().unwrap_err() else { panic!("it should disagree") };
-    let ServeError::Lost(lost) = serving.end().unwrap_err() else { panic!("the server should stop") };
+    let stubborn = site(
+        consilience_net::worker::Brings { expects: Some(theirs), ..brings("the south") },
+        joining(address),
+    );
+    let JoinError::Site(SiteError::Disagree(shown)) = stubborn.join().unwrap().unwrap_err() else {
+        panic!("it should disagree")
+    };
+    let ServeError::Lost(lost) = serving.end().unwrap_err() else {
+        panic!("the server should stop")
+    };
     for text in [shown, lost.to_string()] {
-        assert!(text.contains("prior: Gaussian([4.0])") && text.contains("prior: Gaussian([9.0])"), "{text}");
+        assert!(
+            text.contains("prior: Gaussian([4.0])") && text.contains("prior: Gaussian([9.0])"),
+            "{text}"
+        );
     }
-    honest.into_iter().for_each(|site| assert!(!site.join().unwrap().unwrap(), "the run did not come to its end"));
+    honest.into_iter().for_each(|site| {
+        assert!(!site.join().unwrap().unwrap(), "the run did not come to its end")
+    });
 }
 
 #[test]
 fn a_site_does_not_give_its_noise_away_unasked() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let serving = start(&config, options());
-    let careful = site(consilience_net::worker::Brings { allows_simulation: false, ..brings("east") }, joining(serving.address));
-    let JoinError::Site(SiteError::Disagree(why)) = careful.join().unwrap().unwrap_err() else { panic!("it should disagree") };
+    let careful = site(
+        consilience_net::worker::Brings { allows_simulation: false, ..brings("east") },
+        joining(serving.address),
+    );
+    let JoinError::Site(SiteError::Disagree(why)) = careful.join().unwrap().unwrap_err() else {
+        panic!("it should disagree")
+    };
     assert!(why.contains("could compute this site's noise"), "{why}");
     assert!(serving.end().unwrap_err().to_string().contains("does not take part"));
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("consilience-hostile-{name}-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("consilience-hostile-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     folder
 }
@@ -279,19 +337,34 @@ fn only_the_right_certificate_opens_the_door() {
     make(&others, &["east"]);
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let papers = |folder: &Path, name: &str| Some(Papers::load(&folder.join(name)).unwrap());
-    let serving = start(&config, ServeOptions { admission: Admission::Certificates(papers(&ours, "server").unwrap()), ..options() });
+    let serving = start(
+        &config,
+        ServeOptions {
+            admission: Admission::Certificates(papers(&ours, "server").unwrap()),
+            ..options()
+        },
+    );
     let server = format!("localhost:{}", serving.address.port());
     let with = |papers: Option<Papers>| {
         let credentials = papers.map_or(Credentials::Word, Credentials::Certificate);
-        JoinOptions { server: server.clone(), server_name: None, credentials, patience: Some(Duration::from_secs(2)) }
+        JoinOptions {
+            server: server.clone(),
+            server_name: None,
+            credentials,
+            patience: Some(Duration::from_secs(2)),
+        }
     };
-    let refused = |name: &str, papers: Option<Papers>| site(brings(name), with(papers)).join().unwrap().unwrap_err().to_string();
+    let refused = |name: &str, papers: Option<Papers>| {
+        site(brings(name), with(papers)).join().unwrap().unwrap_err().to_string()
+    };
     let wrong = refused("east", papers(&ours, "north"));
     assert!(wrong.contains("not one of the site \"east\""), "{wrong}");
     refused("east", papers(&others, "east")); // nobody here knows that authority
     refused("east", papers(&ours, "server")); // a server's certificate is no client's
     refused("east", None); // no certificate at all
-    let all: Vec<_> = ["north", "east", "the south"].map(|name| site(brings(name), with(papers(&ours, name)))).into();
+    let all: Vec<_> = ["north", "east", "the south"]
+        .map(|name| site(brings(name), with(papers(&ours, name))))
+        .into();
     same("with certificates", &serving.end().unwrap(), &in_process(&config));
     all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     std::fs::remove_dir_all(&ours).unwrap();
@@ -302,9 +375,18 @@ fn only_the_right_certificate_opens_the_door() {
 fn without_certificates_only_this_machine_is_served() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let open = consilience_net::serve::bind("0.0.0.0:0".parse().unwrap()).unwrap();
-    let status = std::sync::Arc::new(consilience_net::status::Status::new(&[], std::sync::Arc::default()));
-    let error = consilience_net::serve::serve(open, &config, &options(), &status, |_| {}, |served| served).unwrap_err().to_string();
+    let status =
+        std::sync::Arc::new(consilience_net::status::Status::new(&[], std::sync::Arc::default()));
+    let error =
+        consilience_net::serve::serve(open, &config, &options(), &status, |_| {}, |served| served)
+            .unwrap_err()
+            .to_string();
     assert!(error.contains("not an address of this machine alone"), "{error}");
-    let far = JoinOptions { server: "10.1.2.3:7461".into(), server_name: None, credentials: Credentials::Word, patience: None };
+    let far = JoinOptions {
+        server: "10.1.2.3:7461".into(),
+        server_name: None,
+        credentials: Credentials::Word,
+        patience: None,
+    };
     assert!(endpoint(&far).unwrap_err().to_string().contains("not on this machine"));
 }

@@ -1,4 +1,5 @@
-//! A run whose frames are carried by post, to sites that forget everything between letters, is the run of one process: also where letters are lost, and state with them.
+//! A run whose frames are carried by post, to sites that forget everything between letters, is the
+//! run of one process: also where letters are lost, and state with them.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -29,7 +30,8 @@ impl Drop for Folder {
     }
 }
 
-/// Serve by post. `meddle` may spoil the answer to a letter (`None`: it is lost), given the letter's number and the site. Gives how many letters there were, and what was refused.
+/// Serve by post. `meddle` may spoil the answer to a letter (`None`: it is lost), given the
+/// letter's number and the site. Gives how many letters there were, and what was refused.
 fn by_post(
     config: &Config,
     folder: &Folder,
@@ -41,7 +43,16 @@ fn by_post(
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
     let served = {
         let (post, config) = (post.clone(), config.clone());
-        std::thread::spawn(move || serve_by_post(&post, &config, &ServeOptions::new(Admission::Word), &status, |_| {}, |served| served))
+        std::thread::spawn(move || {
+            serve_by_post(
+                &post,
+                &config,
+                &ServeOptions::new(Admission::Word),
+                &status,
+                |_| {},
+                |served| served,
+            )
+        })
     };
     let (mut letters, mut refused) = (0, Vec::new());
     while !served.is_finished() {
@@ -69,23 +80,33 @@ fn by_post(
 fn samplers_by_post_are_those_of_one_process() {
     for (name, sampler) in [
         ("lmc", "name = \"lmc\"\nstep = 0.05"),
-        ("qlsd++", "name = \"qlsd++\"\nrefresh = 5\nprecondition = true"), // surveys, and coordinates that are told
+        // surveys, and coordinates that are told
+        ("qlsd++", "name = \"qlsd++\"\nrefresh = 5\nprecondition = true"),
         ("b-elf", "name = \"b-elf\"\nstep = 0.02"),
         ("vr-fald*", "name = \"vr-fald*\"\nsynchronise = { probability = 0.3 }"),
     ] {
         let config = config(&gaussians(sampler, 60));
-        let (served, letters, _) = by_post(&config, &Folder::new(name.trim_matches('*')), brings, |_, _, bundle| Some(bundle));
+        let (served, letters, _) =
+            by_post(&config, &Folder::new(name.trim_matches('*')), brings, |_, _, bundle| {
+                Some(bundle)
+            });
         same(name, &served.unwrap(), &in_process(&config));
         assert!(letters > 60, "{name}: {letters} letters");
     }
 }
 
-/// A survey of curvature asks in one letter about the reference point of another: where curvature depends on the point, a site that forgot it would answer wrongly.
+/// A survey of curvature asks in one letter about the reference point of another: where curvature
+/// depends on the point, a site that forgot it would answer wrongly.
 #[test]
 fn what_a_survey_was_told_is_kept_between_letters() {
     let config = config(&hospitals(20));
     let folder = Folder::new("hospitals");
-    let (served, ..) = by_post(&config, &folder, |site| Brings { data: hospital(site), ..brings(site) }, |_, _, bundle| Some(bundle));
+    let (served, ..) = by_post(
+        &config,
+        &folder,
+        |site| Brings { data: hospital(site), ..brings(site) },
+        |_, _, bundle| Some(bundle),
+    );
     same("hospitals", &served.unwrap(), &in_process(&config));
 }
 
@@ -99,7 +120,9 @@ fn lost_letters_and_lost_notes_change_nothing() {
         if letter % 23 == 0 {
             // Site 1 loses what it was told, but not its chains.
             let _ = std::fs::read_dir(&notes).map(|files| {
-                for file in files.flatten().filter(|file| site == 1 && file.file_name().to_string_lossy().ends_with(".told")) {
+                for file in files.flatten().filter(|file| {
+                    site == 1 && file.file_name().to_string_lossy().ends_with(".told")
+                }) {
                     std::fs::remove_file(file.path()).unwrap();
                 }
             });
@@ -121,19 +144,22 @@ fn wrong_letters_are_refused_by_name() {
     let sites = names(&config).unwrap();
     let post = Post::new(&sites);
     assert!(post.deliver(0, &[]).unwrap_err().contains("not begun"));
-    // The first answers are garbage, cut short, and another site's greeting; the site is asked again each time.
-    let (served, _, refused) = by_post(&config, &folder, brings, |letter, site, bundle| match letter {
-        1 => Some(vec![200; 40]),
-        2 => Some(bundle[..bundle.len() - 1].to_vec()),
-        3 => {
-            let other = brings(&sites[(site + 1) % sites.len()]);
-            Some(Correspondent::new(other).unwrap().answer(&[]).unwrap().bundle)
-        }
-        _ => Some(bundle),
-    });
+    // The first answers are garbage, cut short, and another site's greeting; the site is asked
+    // again each time.
+    let (served, _, refused) =
+        by_post(&config, &folder, brings, |letter, site, bundle| match letter {
+            1 => Some(vec![200; 40]),
+            2 => Some(bundle[..bundle.len() - 1].to_vec()),
+            3 => {
+                let other = brings(&sites[(site + 1) % sites.len()]);
+                Some(Correspondent::new(other).unwrap().answer(&[]).unwrap().bundle)
+            }
+            _ => Some(bundle),
+        });
     same("wrong letters", &served.unwrap(), &in_process(&config));
     assert_eq!(refused.len(), 3, "{refused:?}");
-    for (why, part) in refused.iter().zip(["cannot be read", "cannot be read", "answers for site"]) {
+    for (why, part) in refused.iter().zip(["cannot be read", "cannot be read", "answers for site"])
+    {
         assert!(why.contains(part), "{why}");
     }
 }

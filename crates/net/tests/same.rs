@@ -1,4 +1,5 @@
-//! Over the network a run is the one of one process, bit for bit: every sampler, every kind of data.
+//! Over the network a run is the one of one process, bit for bit: every sampler, every kind of
+//! data.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -14,9 +15,12 @@ fn every_sampler_gives_the_same_bits_as_in_one_process() {
             sampler.push_str("participation = 0.6\n");
         }
         let full = config(&gaussians(&sampler, 40));
-        let config = match consilience_engine::problem::Problem::new(&full).and_then(|p| consilience_engine::plan::Plan::new(&full, &p)) {
+        let config = match consilience_engine::problem::Problem::new(&full)
+            .and_then(|p| consilience_engine::plan::Plan::new(&full, &p))
+        {
             Ok(_) => full,
-            Err(_) => config(&gaussians(&format!("name = \"{}\"\n", row.name), 40)), // it needs everybody
+            // it needs everybody
+            Err(_) => config(&gaussians(&format!("name = \"{}\"\n", row.name), 40)),
         };
         same(row.name, &over_the_network(&config, options()), &in_process(&config));
     }
@@ -26,14 +30,21 @@ fn every_sampler_gives_the_same_bits_as_in_one_process() {
 fn preconditioned_compressed_and_surveyed_hospitals_too() {
     let config = config(&hospitals(60));
     let serving = start(&config, options());
-    let join = |name: &str| site(consilience_net::worker::Brings { data: hospital(name), ..brings(name) }, joining(serving.address));
+    let join = |name: &str| {
+        site(
+            consilience_net::worker::Brings { data: hospital(name), ..brings(name) },
+            joining(serving.address),
+        )
+    };
     // In another order than the config's.
-    let sites: Vec<_> = ["va", "cleveland", "switzerland", "hungarian"].iter().map(|name| join(name)).collect();
+    let sites: Vec<_> =
+        ["va", "cleveland", "switzerland", "hungarian"].iter().map(|name| join(name)).collect();
     same("heart", &serving.end().unwrap(), &in_process(&config));
     sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
 
-/// Each site tells its potential at the draws where the config says so, and the log-density is the one of one process.
+/// Each site tells its potential at the draws where the config says so, and the log-density is the
+/// one of one process.
 #[test]
 fn the_log_density_of_draws_is_the_same_where_it_is_asked_for() {
     let text = gaussians("name = \"lmc\"\nstep = 0.05", 40);
@@ -48,9 +59,12 @@ fn the_log_density_of_draws_is_the_same_where_it_is_asked_for() {
 
 #[test]
 fn rows_and_weights_by_rows_too() {
-    let text = "seeds = \"simulation\"\n[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
-                [[client]]\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n[[client]]\nname = \"b\"\nrows = [[0.5, -1, 0], [-0.2, 0.7, 1]]\n\
-                [sampler]\nname = \"fa-ld\"\nweights = \"rows\"\nbatch = 1\n[run]\nchains = 1\niterations = 200\n";
+    let text = "seeds = \"simulation\"\n[target]\nmodel = \"logistic\"\n\
+        prior = { law = \"gaussian\", variance = 1.0 }\n\
+                [[client]]\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n[[client]]\n\
+                name = \"b\"\nrows = [[0.5, -1, 0], [-0.2, 0.7, 1]]\n\
+                [sampler]\nname = \"fa-ld\"\nweights = \"rows\"\nbatch = 1\n[run]\nchains = 1\n\
+                iterations = 200\n";
     let config = config(text);
     same("rows", &over_the_network(&config, options()), &in_process(&config));
 }
@@ -58,13 +72,20 @@ fn rows_and_weights_by_rows_too() {
 #[test]
 fn data_that_this_program_deals_is_refused_with_what_to_do() {
     let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 1\niterations = 10\n";
-    let formula = "[target]\nmodel = \"logistic\"\nformula = \"y ~ age\"\n[[client]]\nname = \"a\"\nfile = \"a.csv\"\n";
+    let formula = "[target]\nmodel = \"logistic\"\nformula = \"y ~ age\"\n[[client]]\n\
+        name = \"a\"\nfile = \"a.csv\"\n";
     for (data, problem, fix) in [
-        ("[data]\ngenerate = \"synthetic(1, 1)\"\nclients = 5\n", "generates the rows", "`consilience run` it"),
+        (
+            "[data]\ngenerate = \"synthetic(1, 1)\"\nclients = 5\n",
+            "generates the rows",
+            "`consilience run` it",
+        ),
         ("[data]\nname = \"a9a\"\nclients = 5\n", "deals the rows", "`consilience data split`"),
         (formula, "a formula is applied", "response = \"COLUMN\""),
     ] {
-        let error = consilience_engine::site::names(&config(&format!("{data}{rest}"))).unwrap_err().to_string();
+        let error = consilience_engine::site::names(&config(&format!("{data}{rest}")))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(problem) && error.contains(fix), "{error}");
     }
 }

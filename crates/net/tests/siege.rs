@@ -1,6 +1,8 @@
-//! Hostile peers by the thousand: every kind is refused by name as often as it comes, nothing is kept of it, and the chain is the one of a fair day.
+//! Hostile peers by the thousand: every kind is refused by name as often as it comes, nothing is
+//! kept of it, and the chain is the one of a fair day.
 //!
-//! `SIEGE=10000 cargo test -p consilience-net --test siege -- --nocapture` sends ten thousand of each kind, and prints what became of them.
+//! `SIEGE=10000 cargo test -p consilience-net --test siege -- --nocapture` sends ten thousand of
+//! each kind, and prints what became of them.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic; the numbers are for people
 
 mod common;
@@ -24,7 +26,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Streaming};
 use tonic_prost::ProstCodec;
 
-/// How many of a kind one connection can send before it is cut off for sending more than it was asked for.
+/// How many of a kind one connection can send before it is cut off for sending more than it was
+/// asked for.
 const A_CONNECTION: u64 = 15;
 /// More than the buffers between the two hold.
 const FLOOD: u64 = 10_000;
@@ -41,7 +44,11 @@ fn runtime() -> tokio::runtime::Runtime {
 type Lines = (mpsc::Sender<Frame>, Streaming<Frame>);
 
 /// A stream on a channel, with first words and perhaps a ticket.
-async fn stream(channel: &Channel, first: Frame, ticket: Option<&str>) -> Result<Lines, tonic::Status> {
+async fn stream(
+    channel: &Channel,
+    first: Frame,
+    ticket: Option<&str>,
+) -> Result<Lines, tonic::Status> {
     let mut grpc = tonic::client::Grpc::new(channel.clone());
     grpc.ready().await.map_err(|e| tonic::Status::unavailable(e.to_string()))?;
     let (to, outward) = mpsc::channel(64);
@@ -51,7 +58,10 @@ async fn stream(channel: &Channel, first: Frame, ticket: Option<&str>) -> Result
         request.metadata_mut().insert(METADATA, ticket.parse().unwrap());
     }
     let path = http::uri::PathAndQuery::from_static(PATH);
-    Ok((to, grpc.streaming(request, path, ProstCodec::<Frame, Frame>::default()).await?.into_inner()))
+    Ok((
+        to,
+        grpc.streaming(request, path, ProstCodec::<Frame, Frame>::default()).await?.into_inner(),
+    ))
 }
 
 /// How often something was refused whose reason has these words.
@@ -91,10 +101,15 @@ const BAD: [Bad; 16] = [
     Bad { words: "coordinate 1 is not finite", make: |honest, _| ending(honest, f32::NAN) },
     Bad {
         words: "coordinate 0 is not finite",
-        make: |honest, _| edited(honest, |b| b[2..6].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes())),
+        make: |honest, _| {
+            edited(honest, |b| b[2..6].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes()))
+        },
     },
     Bad { words: "above the limit 1.000e12", make: |honest, _| ending(honest, 1e30) },
-    Bad { words: "4 bytes follow the end", make: |honest, _| edited(honest, |b| b.extend_from_slice(&[0; 4])) },
+    Bad {
+        words: "4 bytes follow the end",
+        make: |honest, _| edited(honest, |b| b.extend_from_slice(&[0; 4])),
+    },
     Bad { words: "cut short", make: |honest, _| edited(honest, |b| b.truncate(b.len() - 4)) },
     Bad { words: "1 bytes follow the end", make: |honest, _| edited(honest, |b| b.push(7)) },
     Bad {
@@ -106,22 +121,39 @@ const BAD: [Bad; 16] = [
             })
         },
     },
-    Bad { words: "answers round 4, where round 3 is open", make: |honest, _| edited(honest, |b| b[1] += 1) },
+    Bad {
+        words: "answers round 4, where round 3 is open",
+        make: |honest, _| edited(honest, |b| b[1] += 1),
+    },
     Bad { words: "answers round 2, where round 3 is open", make: |_, before| before.clone() },
-    Bad { words: "is a parameter, where a gradient was asked for", make: |honest, _| edited(honest, |b| b[0] = 1) },
+    Bad {
+        words: "is a parameter, where a gradient was asked for",
+        make: |honest, _| edited(honest, |b| b[0] = 1),
+    },
     Bad { words: "names no kind", make: |honest, _| edited(honest, |b| b[0] = 99) },
     Bad { words: "chain 7", make: |honest, _| Frame { chain: 7, ..honest.clone() } },
     Bad { words: "an answer in phase 9", make: |honest, _| Frame { phase: 9, ..honest.clone() } },
     Bad {
         words: "words cannot be read",
-        make: |_, _| Frame { kind: WORDS, phase: ASIDE, chain: 0, body: b"{\"Moan\":1}".to_vec().into(), rows: 0 },
+        make: |_, _| Frame {
+            kind: WORDS,
+            phase: ASIDE,
+            chain: 0,
+            body: b"{\"Moan\":1}".to_vec().into(),
+            rows: 0,
+        },
     },
     Bad { words: "5000 bytes, where", make: |honest, _| edited(honest, |b| b.resize(5000, 0)) },
     Bad { words: "kind 9 with", make: |honest, _| Frame { kind: 9, ..honest.clone() } },
 ];
 
-/// Work as a site on one connection until it is asked for the answer to round 3 of chain 0; that answer is kept back.
-async fn until_round_three(worker: &mut Worker, channel: &Channel, before: &mut Option<Frame>) -> (Lines, Frame) {
+/// Work as a site on one connection until it is asked for the answer to round 3 of chain 0; that
+/// answer is kept back.
+async fn until_round_three(
+    worker: &mut Worker,
+    channel: &Channel,
+    before: &mut Option<Frame>,
+) -> (Lines, Frame) {
     let (to, mut inward) = stream(channel, worker.hello(), None).await.unwrap();
     loop {
         let frame = inward.message().await.unwrap().unwrap();
@@ -140,7 +172,8 @@ async fn until_round_three(worker: &mut Worker, channel: &Channel, before: &mut 
 async fn villain(channel: Channel, n: u64, status: Arc<Status>) -> bool {
     let mut worker = Worker::new(brings("the south"));
     let mut before = None;
-    let ((mut to, mut inward), honest) = until_round_three(&mut worker, &channel, &mut before).await;
+    let ((mut to, mut inward), honest) =
+        until_round_three(&mut worker, &channel, &mut before).await;
     for bad in &BAD {
         let mut sent = 0;
         let since = Instant::now();
@@ -174,7 +207,8 @@ async fn villain(channel: Channel, n: u64, status: Arc<Status>) -> bool {
                 }
             }
         }
-        until("another target", || refused(&status, "answers step 1 otherwise than before") > k).await;
+        until("another target", || refused(&status, "answers step 1 otherwise than before") > k)
+            .await;
     }
     println!("{n:>6} refused: another target than it said before");
     drop((to, inward));
@@ -201,7 +235,8 @@ fn memory() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Nothing of what was refused is kept: so much may remain, for buffers and the allocator's own pockets.
+/// Nothing of what was refused is kept: so much may remain, for buffers and the allocator's own
+/// pockets.
 fn assert_small(before: Option<u64>) {
     if let (Some(before), Some(after)) = (before, memory()) {
         let more = after.saturating_sub(before) >> 20;
@@ -213,10 +248,12 @@ fn assert_small(before: Option<u64>) {
 #[test]
 fn bad_answers_by_the_thousand_change_nothing() {
     let n = number();
-    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 30).replace("chains = 2", "chains = 1"));
+    let config =
+        config(&gaussians("name = \"lmc\"\nstep = 0.05", 30).replace("chains = 2", "chains = 1"));
     let serving = start(&config, ServeOptions { deadline: None, ..options() });
     let (address, status) = (serving.address, Arc::clone(&serving.status));
-    let honest: Vec<_> = SITES[..2].iter().map(|name| site(brings(name), joining(address))).collect();
+    let honest: Vec<_> =
+        SITES[..2].iter().map(|name| site(brings(name), joining(address))).collect();
     let before = memory();
     let finished = runtime().block_on(async {
         let channel = endpoint(&joining(address)).unwrap().connect().await.unwrap();
@@ -244,7 +281,8 @@ async fn knock(n: u64, channel: &Channel, first: Frame, ticket: Option<&str>, wo
 #[test]
 fn strangers_and_floods_by_the_thousand_change_nothing() {
     let n = number();
-    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 30).replace("chains = 2", "chains = 1"));
+    let config =
+        config(&gaussians("name = \"lmc\"\nstep = 0.05", 30).replace("chains = 2", "chains = 1"));
     let serving = start(&config, ServeOptions { deadline: None, ..options() });
     let (address, status) = (serving.address, Arc::clone(&serving.status));
     let before = memory();
@@ -255,7 +293,13 @@ fn strangers_and_floods_by_the_thousand_change_nothing() {
         knock(n, &channel, Frame::message(0, 0, vec![1, 2, 3]), None, "where words were due").await;
         for k in 0..n {
             let (to, mut inward) = stream(&channel, hello(VERSION, "east"), None).await.unwrap();
-            let junk = Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 10].into(), rows: 0 };
+            let junk = Frame {
+                kind: WORDS,
+                phase: 0,
+                chain: 0,
+                body: vec![b' '; 1 << 10].into(),
+                rows: 0,
+            };
             let mut sent = 0;
             while sent < FLOOD && to.send(junk.clone()).await.is_ok() {
                 sent += 1;
@@ -274,7 +318,8 @@ fn strangers_and_floods_by_the_thousand_change_nothing() {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("consilience-siege-{name}-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("consilience-siege-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     folder
 }
@@ -283,13 +328,19 @@ fn folder(name: &str) -> PathBuf {
 fn wrong_certificates_and_tickets_by_the_thousand_open_nothing() {
     let n = number();
     let (ours, others) = (folder("ours"), folder("others"));
-    certs::make(&ours, &SITES.map(str::to_owned), &["localhost".into()], SystemTime::now()).unwrap();
+    certs::make(&ours, &SITES.map(str::to_owned), &["localhost".into()], SystemTime::now())
+        .unwrap();
     certs::make(&others, &["east".to_owned()], &["localhost".into()], SystemTime::now()).unwrap();
     let load = |folder: &Path, name: &str| Papers::load(&folder.join(name)).unwrap();
-    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 30).replace("chains = 2", "chains = 1"));
-    let tickets = Tickets::issue(&SITES.map(str::to_owned), &["localhost".into()], SystemTime::now()).unwrap();
+    let config =
+        config(&gaussians("name = \"lmc\"\nstep = 0.05", 30).replace("chains = 2", "chains = 1"));
+    let tickets =
+        Tickets::issue(&SITES.map(str::to_owned), &["localhost".into()], SystemTime::now())
+            .unwrap();
     let before = memory();
-    for admission in [Admission::Certificates(load(&ours, "server")), Admission::Tickets(tickets.clone())] {
+    for admission in
+        [Admission::Certificates(load(&ours, "server")), Admission::Tickets(tickets.clone())]
+    {
         let by_ticket = matches!(admission, Admission::Tickets(_));
         let serving = start(&config, ServeOptions { admission, deadline: None, ..options() });
         let server = format!("localhost:{}", serving.address.port());
@@ -313,14 +364,27 @@ fn wrong_certificates_and_tickets_by_the_thousand_open_nothing() {
             if by_ticket {
                 let another = tickets.invitation("north", &server).unwrap().ticket;
                 knock(n, &channel, hello(VERSION, "east"), Some(&another), "another site's").await;
-                knock(n, &channel, hello(VERSION, "east"), Some(&Ticket::random().unwrap().text()), "none of this run").await;
+                knock(
+                    n,
+                    &channel,
+                    hello(VERSION, "east"),
+                    Some(&Ticket::random().unwrap().text()),
+                    "none of this run",
+                )
+                .await;
                 knock(n, &channel, hello(VERSION, "east"), None, "shows no ticket").await;
             } else {
-                knock(n, &channel, hello(VERSION, "east"), None, "not one of the site \"east\"").await;
+                knock(n, &channel, hello(VERSION, "east"), None, "not one of the site \"east\"")
+                    .await;
                 for _ in 0..n.div_ceil(100) {
-                    let stranger = endpoint(&with(Credentials::Certificate(load(&others, "east")))).unwrap();
-                    let Ok(channel) = stranger.connect().await else { continue }; // the server is not of that authority
-                    assert!(stream(&channel, hello(VERSION, "east"), None).await.is_err(), "nobody knows that authority");
+                    let stranger =
+                        endpoint(&with(Credentials::Certificate(load(&others, "east")))).unwrap();
+                    // the server is not of that authority
+                    let Ok(channel) = stranger.connect().await else { continue };
+                    assert!(
+                        stream(&channel, hello(VERSION, "east"), None).await.is_err(),
+                        "nobody knows that authority"
+                    );
                 }
             }
         });

@@ -49,7 +49,14 @@ impl Compressor {
     }
 
     /// The vector that the receiver sees.
-    fn decode<'py>(&self, py: Python<'py>, bytes: &[u8], dimension: usize, seed: u64, round: u64) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: &[u8],
+        dimension: usize,
+        seed: u64,
+        round: u64,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let channel = Channel::new(self.core, self.code, dimension).map_err(wrong)?;
         let (mut message, mut vector) = (Message::new(), vec![0.0; dimension]);
         channel.decode(bytes, &mut message).map_err(|e| Failure::new(Raised::Refused, e))?;

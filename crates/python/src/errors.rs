@@ -48,12 +48,20 @@ impl Failure {
 
     /// A complaint about a setting, whatever it was written in.
     pub fn field(raised: Raised, field: &str, problem: String, fix: String) -> Self {
-        Failure { raised, message: format!("{field}: {problem}\n  {fix}"), field: Some((field.into(), problem, fix)) }
+        Failure {
+            raised,
+            message: format!("{field}: {problem}\n  {fix}"),
+            field: Some((field.into(), problem, fix)),
+        }
     }
 
     /// A complaint about a config. Its line means something only where a person wrote the text.
     pub fn complaint(raised: Raised, error: ConfigError, written: bool) -> Self {
-        let message = if written { error.to_string() } else { format!("{}: {}\n  {}", error.field, error.problem, error.fix) };
+        let message = if written {
+            error.to_string()
+        } else {
+            format!("{}: {}\n  {}", error.field, error.problem, error.fix)
+        };
         Failure { raised, message, field: Some((error.field, error.problem, error.fix)) }
     }
 }

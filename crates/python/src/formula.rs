@@ -11,7 +11,10 @@ pub fn needed(formula: &str, columns: Vec<(String, Vec<String>)>) -> PyResult<Ve
     let wrong = |error: FormulaError| {
         let fix = match &error {
             FormulaError::Absent { column, .. } => {
-                format!("rename the site's own column, or give it `{column}` with missing values: numpy.full(rows, numpy.nan)")
+                format!(
+                    "rename the site's own column, or give it `{column}` with missing values: \
+                     numpy.full(rows, numpy.nan)"
+                )
             }
             _ => "correct the formula, or the names of the columns".into(),
         };

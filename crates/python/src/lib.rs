@@ -1,4 +1,5 @@
-//! Give the engine to Python: glue only. The package's front is `python/consilience/`, which documents what users call.
+//! Give the engine to Python: glue only. The package's front is `python/consilience/`, which
+//! documents what users call.
 
 mod command;
 mod compressor;

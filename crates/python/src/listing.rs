@@ -21,6 +21,10 @@ pub fn samplers() -> String {
 /// Every field of a config, as JSON.
 #[pyfunction]
 pub fn fields() -> String {
-    let row = |f: &consilience_engine::config::fields::Field| json!({ "table": f.section, "key": f.key, "values": f.values, "default": f.default, "says": f.says });
+    let row = |f: &consilience_engine::config::fields::Field| {
+        json!({
+        "table": f.section, "key": f.key, "values": f.values, "default": f.default,
+        "says": f.says })
+    };
     Value::from(FIELDS.iter().map(row).collect::<Vec<_>>()).to_string()
 }

@@ -13,7 +13,10 @@ fn wrong(error: impl ToString) -> Failure {
 }
 
 /// One number for each parameter of draws by chain, draw and parameter.
-fn each(draws: &PyReadonlyArray3<'_, f64>, of: impl Fn(&Chains<'_>) -> Result<Vec<f64>, Failure>) -> Result<Vec<Vec<f64>>, Failure> {
+fn each(
+    draws: &PyReadonlyArray3<'_, f64>,
+    of: impl Fn(&Chains<'_>) -> Result<Vec<f64>, Failure>,
+) -> Result<Vec<Vec<f64>>, Failure> {
     let array = draws.as_array();
     let (chains, _, d) = array.dim();
     let one = |k: usize| {
@@ -23,19 +26,37 @@ fn each(draws: &PyReadonlyArray3<'_, f64>, of: impl Fn(&Chains<'_>) -> Result<Ve
     (0..d).map(one).collect()
 }
 
-/// Mean, standard deviation, interval, R-hat, bulk and tail effective sample size, errors of mean and standard deviation: one row for each parameter.
+/// Mean, standard deviation, interval, R-hat, bulk and tail effective sample size, errors of mean
+/// and standard deviation: one row for each parameter.
 #[pyfunction]
-pub fn summarise<'py>(py: Python<'py>, draws: PyReadonlyArray3<'py, f64>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+pub fn summarise<'py>(
+    py: Python<'py>,
+    draws: PyReadonlyArray3<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let rows = each(&draws, |chains| {
         let s = measure::summarise(chains, Interval::default()).map_err(wrong)?;
-        Ok(vec![s.mean, s.sd, s.lower, s.upper, s.rhat, s.ess_bulk, s.ess_tail, s.mcse_mean, s.mcse_sd])
+        Ok(vec![
+            s.mean,
+            s.sd,
+            s.lower,
+            s.upper,
+            s.rhat,
+            s.ess_bulk,
+            s.ess_tail,
+            s.mcse_mean,
+            s.mcse_sd,
+        ])
     })?;
     PyArray1::from_vec(py, rows.concat()).reshape([rows.len(), 9])
 }
 
 /// A measure of each parameter, by name.
 #[pyfunction]
-pub fn measured<'py>(py: Python<'py>, name: &str, draws: PyReadonlyArray3<'py, f64>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+pub fn measured<'py>(
+    py: Python<'py>,
+    name: &str,
+    draws: PyReadonlyArray3<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let of: fn(&Chains<'_>) -> f64 = match name {
         "rhat" => measure::rhat,
         "ess_bulk" => measure::ess_bulk,
@@ -68,13 +89,19 @@ pub fn distance(
 ) -> PyResult<f64> {
     let ((a, d), (b, other)) = (rows(&left), rows(&right));
     if d != other {
-        return Err(wrong(format!("the points have {d} and {other} coordinates: give as many on both sides")).into());
+        return Err(wrong(format!(
+            "the points have {d} and {other} coordinates: give as many on both sides"
+        ))
+        .into());
     }
     let found = py.detach(|| match name {
         "w2" => measure::w2_between_samples(&a, &b, d).map_err(wrong),
         "sliced_w2" => measure::sliced_w2(&a, &b, d, directions, Seed::new(seed)).map_err(wrong),
         "gaussian_w2" => {
-            let (left, right) = (measure::Gaussian::of_draws(&a, d).map_err(wrong)?, measure::Gaussian::of_draws(&b, d).map_err(wrong)?);
+            let (left, right) = (
+                measure::Gaussian::of_draws(&a, d).map_err(wrong)?,
+                measure::Gaussian::of_draws(&b, d).map_err(wrong)?,
+            );
             left.w2(&right).map_err(wrong)
         }
         other => Err(wrong(format!("there is no distance `{other}`"))),

@@ -1,4 +1,5 @@
-//! Ask a model that is written in Python: one call for all clients of an iteration, and the interpreter is taken once for it.
+//! Ask a model that is written in Python: one call for all clients of an iteration, and the
+//! interpreter is taken once for it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -53,7 +54,12 @@ const SHOWN: usize = 6;
 impl Asked {
     /// A model that nobody has asked yet.
     pub fn new(brought: Brought) -> Self {
-        Asked { brought, rooms: Mutex::default(), raised: Mutex::default(), undefined: Mutex::default() }
+        Asked {
+            brought,
+            rooms: Mutex::default(),
+            raised: Mutex::default(),
+            undefined: Mutex::default(),
+        }
     }
 
     /// What the front said of it.
@@ -86,9 +92,18 @@ impl Asked {
     /// Whose gradient is no number, in which coordinate, and where.
     fn describe(&self, ask: &Ask<'_>, parameter: usize) -> String {
         let (site, names) = (&self.brought.sites[ask.client.index()], &self.brought.parameters);
-        let mut at: Vec<String> = names.iter().zip(point(&ask.sum)).take(SHOWN).map(|(name, x)| format!("{name} = {x}")).collect();
+        let mut at: Vec<String> = names
+            .iter()
+            .zip(point(&ask.sum))
+            .take(SHOWN)
+            .map(|(name, x)| format!("{name} = {x}"))
+            .collect();
         at.extend((names.len() > SHOWN).then(|| "...".to_owned()));
-        format!("the model's gradient is NaN: client {site:?}, parameter {:?}, at {}", names[parameter], at.join(", "))
+        format!(
+            "the model's gradient is NaN: client {site:?}, parameter {:?}, at {}",
+            names[parameter],
+            at.join(", ")
+        )
     }
 }
 
@@ -119,7 +134,8 @@ impl Joint for Asked {
         })
     }
 
-    /// The interpreter's state of a thread lives as long as the outermost hold on it: made anew for every call it would cost more than most calls.
+    /// The interpreter's state of a thread lives as long as the outermost hold on it: made anew for
+    /// every call it would cost more than most calls.
     fn host(&self, work: &mut (dyn FnMut() + Send)) {
         Python::attach(|py| py.detach(work));
     }
@@ -129,7 +145,8 @@ impl Joint for Asked {
 #[derive(Debug)]
 struct Room {
     batch: Py<PyAny>,
-    /// The points, one a line: where clients are, and behind them all what some of them compare with.
+    /// The points, one a line: where clients are, and behind them all what some of them compare
+    /// with.
     points: Py<PyArray2<f64>>,
     /// What the model answers, in the same order.
     sums: Py<PyArray2<f64>>,
@@ -155,14 +172,25 @@ impl Room {
     }
 
     /// Fill the asks in. The first of them that got NaN at a finite point, and in which coordinate.
-    fn answer(&mut self, py: Python<'_>, asks: &mut [Ask<'_>], d: usize, differences: bool) -> PyResult<Option<(usize, usize)>> {
-        // Somebody who gives differences is asked for them where everybody wants one; else they are made of gradients at both points.
-        let paired = differences && asks.iter().all(|ask| matches!(ask.sum, Sum::Difference { .. }));
+    fn answer(
+        &mut self,
+        py: Python<'_>,
+        asks: &mut [Ask<'_>],
+        d: usize,
+        differences: bool,
+    ) -> PyResult<Option<(usize, usize)>> {
+        // Somebody who gives differences is asked for them where everybody wants one; else they are
+        // made of gradients at both points.
+        let paired =
+            differences && asks.iter().all(|ask| matches!(ask.sum, Sum::Difference { .. }));
         let compared = asks.iter().filter(|ask| matches!(ask.sum, Sum::Difference { .. })).count();
         let count = asks.len() + if paired { 0 } else { compared };
         let once = Once::of(asks, paired || compared == 0);
         let size = self.write(py, asks, d, once)?;
-        self.batch.bind(py).call_method1(intern!(py, "_answer"), (count, paired, size, once.here, once.compared))?;
+        self.batch.bind(py).call_method1(
+            intern!(py, "_answer"),
+            (count, paired, size, once.here, once.compared),
+        )?;
         let mut sums = self.sums.bind(py).readwrite();
         let (told, others) = sums.as_slice_mut()?.split_at_mut(asks.len() * d);
         let mut others = others.chunks_exact(d);
@@ -185,7 +213,8 @@ impl Room {
         Ok(undefined)
     }
 
-    /// Write down what is asked; how many rows each point is about, if it is the same number. A point that is the same for all is written once.
+    /// Write down what is asked; how many rows each point is about, if it is the same number. A
+    /// point that is the same for all is written once.
     fn write(&mut self, py: Python<'_>, asks: &[Ask<'_>], d: usize, once: Once) -> PyResult<i64> {
         self.make_room(py, asks)?;
         let (mut points, mut clients, mut counts, mut rows) = (
@@ -194,13 +223,20 @@ impl Room {
             self.counts.bind(py).readwrite(),
             self.rows.bind(py).readwrite(),
         );
-        let (points, clients, counts, rows) =
-            (points.as_slice_mut()?, clients.as_slice_mut()?, counts.as_slice_mut()?, rows.as_slice_mut()?);
-        let compared = asks.iter().filter_map(|ask| if let Sum::Difference { z, .. } = ask.sum { Some((ask, z)) } else { None });
+        let (points, clients, counts, rows) = (
+            points.as_slice_mut()?,
+            clients.as_slice_mut()?,
+            counts.as_slice_mut()?,
+            rows.as_slice_mut()?,
+        );
+        let compared = asks.iter().filter_map(|ask| {
+            if let Sum::Difference { z, .. } = ask.sum { Some((ask, z)) } else { None }
+        });
         let here = asks.iter().map(|ask| (ask, point(&ask.sum)));
         let (mut at, mut size) = (0, None);
         for (k, (ask, point)) in here.chain(compared).enumerate() {
-            let (told, first) = if k < asks.len() { (once.here, 0) } else { (once.compared, asks.len()) };
+            let (told, first) =
+                if k < asks.len() { (once.here, 0) } else { (once.compared, asks.len()) };
             if !told || k == first {
                 points[k * d..(k + 1) * d].copy_from_slice(point);
             }
@@ -208,21 +244,32 @@ impl Room {
             counts[k] = match ask.rows {
                 Rows::All => ALL_ROWS,
                 Rows::Some(some) => {
-                    rows[at..at + some.len()].iter_mut().zip(some).for_each(|(place, row)| *place = i64::from(*row));
+                    rows[at..at + some.len()]
+                        .iter_mut()
+                        .zip(some)
+                        .for_each(|(place, row)| *place = i64::from(*row));
                     at += some.len();
                     some.len() as i64
                 }
             };
-            size = Some(if size.is_none_or(|size| size == counts[k]) { counts[k] } else { UNEQUAL });
+            size =
+                Some(if size.is_none_or(|size| size == counts[k]) { counts[k] } else { UNEQUAL });
         }
         Ok(size.unwrap_or(ALL_ROWS))
     }
 
     /// Minibatches may grow: the list of rows is made longer, by half as much again.
     fn make_room(&mut self, py: Python<'_>, asks: &[Ask<'_>]) -> PyResult<()> {
-        let listed: usize = asks.iter().map(|ask| if let Rows::Some(rows) = ask.rows { 2 * rows.len() } else { 0 }).sum();
+        let listed: usize = asks
+            .iter()
+            .map(|ask| if let Rows::Some(rows) = ask.rows { 2 * rows.len() } else { 0 })
+            .sum();
         if listed > self.rows.bind(py).len()? {
-            self.rows = self.batch.bind(py).call_method1(intern!(py, "_list"), (listed + listed / 2,))?.extract()?;
+            self.rows = self
+                .batch
+                .bind(py)
+                .call_method1(intern!(py, "_list"), (listed + listed / 2,))?
+                .extract()?;
         }
         Ok(())
     }
@@ -236,20 +283,29 @@ struct Once {
 }
 
 impl Once {
-    /// `apart`: points and what they are compared with are shown apart, so that each can be said once.
+    /// `apart`: points and what they are compared with are shown apart, so that each can be said
+    /// once.
     fn of(asks: &[Ask<'_>], apart: bool) -> Self {
         fn same<'a>(mut points: impl Iterator<Item = &'a [f64]>) -> bool {
             let Some(first) = points.next() else { return false };
             let mut others = points.peekable();
             others.peek().is_some() && others.all(|other| other == first)
         }
-        let compared = asks.iter().filter_map(|ask| if let Sum::Difference { z, .. } = ask.sum { Some(z) } else { None });
-        Once { here: apart && same(asks.iter().map(|ask| point(&ask.sum))), compared: apart && same(compared) }
+        let compared = asks
+            .iter()
+            .filter_map(|ask| if let Sum::Difference { z, .. } = ask.sum { Some(z) } else { None });
+        Once {
+            here: apart && same(asks.iter().map(|ask| point(&ask.sum))),
+            compared: apart && same(compared),
+        }
     }
 }
 
 fn point<'a>(sum: &Sum<'a>) -> &'a [f64] {
     match *sum {
-        Sum::Gradient { x } | Sum::Difference { x, .. } | Sum::GradientAndValue { x } | Sum::HessianVector { x, .. } => x,
+        Sum::Gradient { x }
+        | Sum::Difference { x, .. }
+        | Sum::GradientAndValue { x }
+        | Sum::HessianVector { x, .. } => x,
     }
 }

@@ -41,9 +41,11 @@ pub struct Serving {
     work: Mutex<Option<JoinHandle<Result<Record, Failure>>>>,
 }
 
-/// Serve the run that a config states. With a host sites come over gRPC with tickets, and `host:port` is where they find the server; without, by post.
+/// Serve the run that a config states. With a host sites come over gRPC with tickets, and
+/// `host:port` is where they find the server; without, by post.
 #[pyfunction]
-#[pyo3(signature = (stated, created, host=None, listen="0.0.0.0".to_owned(), port=0, state=None, deadline=None))]
+#[pyo3(signature = (stated, created, host=None, listen="0.0.0.0".to_owned(), port=0, state=None,
+    deadline=None))]
 #[allow(clippy::too_many_arguments)] // keywords, for the package's front alone
 pub fn serve_run(
     stated: Stated,
@@ -59,27 +61,51 @@ pub fn serve_run(
     let sites = names(&config).map_err(|e| Failure::complaint(Raised::Config, e, true))?;
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
     let options = |admission| {
-        let deadline = deadline.map(Duration::try_from_secs_f64).transpose().map_err(|e| wrong(&e))?;
+        let deadline =
+            deadline.map(Duration::try_from_secs_f64).transpose().map_err(|e| wrong(&e))?;
         Ok::<_, Failure>(ServeOptions { state, deadline, ..ServeOptions::new(admission) })
     };
     let (shared, stopped) = (Arc::clone(&status), Arc::clone(&status));
     let (mut invitations, mut letters) = (Vec::new(), None);
     let work: Box<dyn FnOnce() -> Result<Record, ServeError> + Send> = if let Some(host) = host {
-        let tickets = Tickets::issue(&sites, std::slice::from_ref(&host), SystemTime::now()).map_err(|e| wrong(&e))?;
-        let address: SocketAddr =
-            format!("{listen}:{port}").parse().map_err(|_| wrong(&format!("{listen}:{port} is no address to listen on")))?;
+        let tickets = Tickets::issue(&sites, std::slice::from_ref(&host), SystemTime::now())
+            .map_err(|e| wrong(&e))?;
+        let address: SocketAddr = format!("{listen}:{port}")
+            .parse()
+            .map_err(|_| wrong(&format!("{listen}:{port} is no address to listen on")))?;
         let listener = serve::bind(address).map_err(|e| wrong(&e))?;
         let port = listener.local_addr().map_err(|e| wrong(&e))?.port();
-        let at = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let invite = |site: &String| tickets.invitation(site, &at).map(|invitation| json!(invitation).to_string());
+        let at =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let invite = |site: &String| {
+            tickets.invitation(site, &at).map(|invitation| json!(invitation).to_string())
+        };
         invitations = sites.iter().filter_map(invite).collect();
         let options = options(Admission::Tickets(tickets))?;
-        Box::new(move || serve::serve(listener, &config, &options, &shared, |_| {}, |served| record(&config, served, created)))
+        Box::new(move || {
+            serve::serve(
+                listener,
+                &config,
+                &options,
+                &shared,
+                |_| {},
+                |served| record(&config, served, created),
+            )
+        })
     } else {
         let post = Post::new(&sites);
         letters = Some(post.clone());
         let options = options(Admission::Word)?;
-        Box::new(move || serve::serve_by_post(&post, &config, &options, &shared, |_| {}, |served| record(&config, served, created)))
+        Box::new(move || {
+            serve::serve_by_post(
+                &post,
+                &config,
+                &options,
+                &shared,
+                |_| {},
+                |served| record(&config, served, created),
+            )
+        })
     };
     let work = std::thread::spawn(move || {
         let done = work().map_err(|error| failed(&stopped, error));
@@ -90,7 +116,11 @@ pub fn serve_run(
 }
 
 fn record(config: &Config, served: Served, created: String) -> Record {
-    let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created, seconds: served.seconds };
+    let made = Circumstances {
+        version: env!("CARGO_PKG_VERSION").into(),
+        created,
+        seconds: served.seconds,
+    };
     let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
     record.warnings.extend(served.warnings);
     record
@@ -101,7 +131,12 @@ fn failed(status: &Status, error: ServeError) -> Failure {
         ServeError::Config(error) => Failure::complaint(Raised::Config, error, true),
         ServeError::Run(error) => error.into(),
         ServeError::Lost(_) if !status.view().refusals.is_empty() => {
-            let why: Vec<String> = status.view().refusals.iter().map(|(why, times)| format!("{why} ({times} times)")).collect();
+            let why: Vec<String> = status
+                .view()
+                .refusals
+                .iter()
+                .map(|(why, times)| format!("{why} ({times} times)"))
+                .collect();
             Failure::new(Raised::Refused, format!("{error}\n  refused: {}", why.join("; ")))
         }
         other => Failure::new(Raised::Sampling, other),
@@ -135,14 +170,21 @@ impl Serving {
 
     /// Wait so many seconds for the end: the run, or nothing yet.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<Run>> {
-        let until = Instant::now() + Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let until = Instant::now()
+            + Duration::try_from_secs_f64(seconds)
+                .map_err(|e| PyValueError::new_err(e.to_string()))?;
         loop {
             let work = {
                 let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
                 if work.as_ref().is_some_and(JoinHandle::is_finished) { work.take() } else { None }
             };
             if let Some(work) = work {
-                let fault = |_| Err(Failure::new(Raised::Error, "this is a fault of the program: please report it"));
+                let fault = |_| {
+                    Err(Failure::new(
+                        Raised::Error,
+                        "this is a fault of the program: please report it",
+                    ))
+                };
                 let record = py.detach(|| work.join().unwrap_or_else(fault))?;
                 return Run::new(py, record).map(Some);
             }
@@ -168,7 +210,8 @@ impl Serving {
     /// By post: deliver what a site answered.
     fn deliver(&self, py: Python<'_>, site: usize, bundle: Vec<u8>) -> PyResult<()> {
         let post = self.post()?;
-        py.detach(|| post.deliver(site, &bundle)).map_err(|why| Failure::new(Raised::Refused, why).into())
+        py.detach(|| post.deliver(site, &bundle))
+            .map_err(|why| Failure::new(Raised::Refused, why).into())
     }
 
     /// By post: say that a site does not answer.
@@ -181,13 +224,15 @@ impl Serving {
 
 impl Serving {
     fn post(&self) -> Result<&Post, Failure> {
-        self.post.as_ref().ok_or_else(|| Failure::new(Raised::Error, "this run is served over a network, not by post"))
+        self.post.as_ref().ok_or_else(|| {
+            Failure::new(Raised::Error, "this run is served over a network, not by post")
+        })
     }
 }
 
 /// What a site brings: its name, its rows (a file's name, the text of a CSV file, or those that are
-/// built in; else they are in the config), where it keeps its state, and whether the server may know
-/// its noise.
+/// built in; else they are in the config), where it keeps its state, and whether the server may
+/// know its noise.
 #[derive(FromPyObject)]
 pub struct Bringing {
     site: String,
@@ -206,18 +251,30 @@ impl Bringing {
             (None, None) if self.builtin => Own::Builtin,
             (None, None) => Own::Stated,
         };
-        Brings { state: self.state, allows_simulation: self.allows_simulation, ..Brings::new(&self.site, data) }
+        Brings {
+            state: self.state,
+            allows_simulation: self.allows_simulation,
+            ..Brings::new(&self.site, data)
+        }
     }
 }
 
 /// Follow an invitation to the end of the run; whether it came to its end. Ctrl-C is raised.
 #[pyfunction]
 #[pyo3(signature = (bringing, invitation, patience=None))]
-pub fn join_run(py: Python<'_>, bringing: Bringing, invitation: &str, patience: Option<f64>) -> PyResult<bool> {
-    let invitation: Invitation =
-        serde_json::from_str(invitation).map_err(|e| Failure::new(Raised::Error, format!("this is no invitation: {e}")))?;
+pub fn join_run(
+    py: Python<'_>,
+    bringing: Bringing,
+    invitation: &str,
+    patience: Option<f64>,
+) -> PyResult<bool> {
+    let invitation: Invitation = serde_json::from_str(invitation)
+        .map_err(|e| Failure::new(Raised::Error, format!("this is no invitation: {e}")))?;
     let mut options = JoinOptions::invited(&invitation).map_err(site_failure)?;
-    options.patience = patience.map(Duration::try_from_secs_f64).transpose().map_err(|e| PyValueError::new_err(e.to_string()))?;
+    options.patience = patience
+        .map(Duration::try_from_secs_f64)
+        .transpose()
+        .map_err(|e| PyValueError::new_err(e.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let work = {
         let (stop, brings) = (Arc::clone(&stop), bringing.brings());
@@ -247,12 +304,19 @@ impl Correspondent {
     #[new]
     fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
         let brings = bringing.brings();
-        let site = py.detach(|| post::Correspondent::new(brings)).map_err(|error| site_failure(JoinError::Site(error)))?;
+        let site = py
+            .detach(|| post::Correspondent::new(brings))
+            .map_err(|error| site_failure(JoinError::Site(error)))?;
         Ok(Correspondent(Mutex::new(site)))
     }
 
-    /// Do what a bundle asks: what goes back, whether the run is over (and if so whether it came to its end), and why the site takes no part, if so.
-    fn answer(&self, py: Python<'_>, bundle: Vec<u8>) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
+    /// Do what a bundle asks: what goes back, whether the run is over (and if so whether it came to
+    /// its end), and why the site takes no part, if so.
+    fn answer(
+        &self,
+        py: Python<'_>,
+        bundle: Vec<u8>,
+    ) -> PyResult<(Vec<u8>, Option<bool>, Option<String>)> {
         let answered = py
             .detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).answer(&bundle))
             .map_err(|error| site_failure(JoinError::Site(error)))?;
@@ -262,8 +326,12 @@ impl Correspondent {
 
 fn site_failure(error: JoinError) -> Failure {
     match error {
-        JoinError::Site(SiteError::Config(error)) => Failure::complaint(Raised::Config, error, true),
-        JoinError::Site(SiteError::Refused(_) | SiteError::Disagree(_)) => Failure::new(Raised::Refused, error),
+        JoinError::Site(SiteError::Config(error)) => {
+            Failure::complaint(Raised::Config, error, true)
+        }
+        JoinError::Site(SiteError::Refused(_) | SiteError::Disagree(_)) => {
+            Failure::new(Raised::Refused, error)
+        }
         other => Failure::new(Raised::Error, other),
     }
 }

@@ -20,7 +20,9 @@ use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::Progress;
 use consilience_engine::statistics::log_density;
 use consilience_engine::{run, rundir};
-use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods};
+use numpy::{
+    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -41,8 +43,9 @@ pub struct Run {
     facts: String,
 }
 
-/// Sample from the posterior that a config states, or a model of Python's. `show` is called with the iterations done so far, of all there are. If the model raises something, it stands
-/// beside the run, which has the draws until then; before there is a run it is raised.
+/// Sample from the posterior that a config states, or a model of Python's. `show` is called with
+/// the iterations done so far, of all there are. If the model raises something, it stands beside
+/// the run, which has the draws until then; before there is a run it is raised.
 #[pyfunction]
 #[pyo3(signature = (stated, columns, created, show=None, model=None))]
 pub fn sample(
@@ -69,7 +72,8 @@ pub fn sample(
         let problem = match &model {
             None => Problem::new(&config),
             Some(model) => {
-                let (joint, brought): (Arc<dyn Joint>, _) = (Arc::<Asked>::clone(model), model.brought());
+                let (joint, brought): (Arc<dyn Joint>, _) =
+                    (Arc::<Asked>::clone(model), model.brought());
                 Problem::external(&config, joint, brought.parameters.clone(), brought.sites.clone())
             }
         };
@@ -77,19 +81,28 @@ pub fn sample(
         if in_memory {
             fits(&config, &problem)?;
         }
-        let undefined = |failure: Failure| match model.as_ref().and_then(|model| model.undefined()) {
+        let undefined = |failure: Failure| match model.as_ref().and_then(|model| model.undefined())
+        {
             Some(at) => Failure::new(Raised::Sampling, format!("{at}\n  {NAN}")),
             None => failure,
         };
-        let plan = Plan::new(&config, &problem).map_err(|e| undefined(Failure::complaint(Raised::Config, e, written)))?;
+        let plan = Plan::new(&config, &problem)
+            .map_err(|e| undefined(Failure::complaint(Raised::Config, e, written)))?;
         progress.total.store(plan.length.total(), Ordering::Relaxed);
         let sinks = match config.draws.clone() {
             None => Sinks::Memory,
-            Some(path) => Sinks::File { path, parameters: problem.parameters.clone(), hold: MOST_HELD },
+            Some(path) => {
+                Sinks::File { path, parameters: problem.parameters.clone(), hold: MOST_HELD }
+            }
         };
         let started = Instant::now();
-        let mut outcome = run::sample(&plan, &plan.length, config.seed, sinks, &progress).map_err(|e| undefined(e.into()))?;
-        let made = Circumstances { version: env!("CARGO_PKG_VERSION").into(), created, seconds: started.elapsed().as_secs_f64() };
+        let mut outcome = run::sample(&plan, &plan.length, config.seed, sinks, &progress)
+            .map_err(|e| undefined(e.into()))?;
+        let made = Circumstances {
+            version: env!("CARGO_PKG_VERSION").into(),
+            created,
+            seconds: started.elapsed().as_secs_f64(),
+        };
         let mut left_out = None;
         match log_density(&problem.target, &outcome.draws) {
             Ok(lp) => outcome.statistics.insert(0, lp),
@@ -106,14 +119,17 @@ pub fn sample(
         (Ok((record, at)), raised) => {
             if let (Some(raised), Some((chain, iteration))) = (&raised, at) {
                 let note = format!(
-                    "raised by the model: chain {chain} stopped after iteration {iteration}, and `error.result` has the draws until then"
+                    "raised by the model: chain {chain} stopped after iteration {iteration}, and \
+                     `error.result` has the draws until then"
                 );
                 raised.value(py).call_method1("add_note", (note,))?;
             }
             Ok((Run::new(py, record)?, raised))
         }
         (Err(_), Some(raised)) => {
-            raised.value(py).call_method1("add_note", ("raised by the model, before the first iteration",))?;
+            raised
+                .value(py)
+                .call_method1("add_note", ("raised by the model, before the first iteration",))?;
             Err(raised)
         }
         (Err(failure), None) => Err(failure),
@@ -121,26 +137,36 @@ pub fn sample(
 }
 
 /// What to do about a gradient that is no number.
-const NAN: &str = "check the model there (a logarithm of what is not above 0, 0/0, rows that are NaN), \
+const NAN: &str = "check the model there (a logarithm of what is not above 0, 0/0, rows that are \
+    NaN), \
                    or start elsewhere: start=[...]";
 
 /// Refuse a minibatch that is larger than a client whose rows the caller has in hand.
 fn fits(config: &Config, problem: &Problem) -> Result<(), Failure> {
     let Some(Batch::Rows(batch)) = config.sampler.settings.batch else { return Ok(()) };
-    let sizes = problem.clients.iter().zip(problem.target.clients.iter().map(|client| client.rows()));
-    let Some((client, rows)) = sizes.min_by_key(|(_, rows)| *rows).filter(|(_, rows)| *rows < batch) else { return Ok(()) };
+    let sizes =
+        problem.clients.iter().zip(problem.target.clients.iter().map(|client| client.rows()));
+    let Some((client, rows)) =
+        sizes.min_by_key(|(_, rows)| *rows).filter(|(_, rows)| *rows < batch)
+    else {
+        return Ok(());
+    };
     Err(Failure::field(
         Raised::Config,
         "sampler.batch",
         format!("a batch of {batch} rows is larger than client {client:?}, which has {rows}"),
-        format!("use batch={rows} or less, a share of every client's rows such as batch=0.2, or batch=\"all\""),
+        format!(
+            "use batch={rows} or less, a share of every client's rows such as batch=0.2, or \
+             batch=\"all\""
+        ),
     ))
 }
 
 impl Run {
     /// Hand the draws to NumPy, which then owns them; nobody may change them.
     pub fn new(py: Python<'_>, mut record: Record) -> PyResult<Run> {
-        let (chains, length, d) = (record.draws.chains(), record.draws.length(), record.parameters.len());
+        let (chains, length, d) =
+            (record.draws.chains(), record.draws.length(), record.parameters.len());
         let facts = facts(&record).to_string();
         let draws = std::mem::replace(&mut record.draws, Draws::new(d));
         let digest = draws.digest();
@@ -182,8 +208,14 @@ impl Run {
     #[getter]
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
         let all = self.record.statistics.iter().map(|statistic| {
-            let (chains, length) = (statistic.values.len(), statistic.values.first().map_or(0, Vec::len));
-            Ok((statistic.name.clone(), PyArray1::from_vec(py, statistic.values.concat()).reshape([chains, length])?.into_any()))
+            let (chains, length) =
+                (statistic.values.len(), statistic.values.first().map_or(0, Vec::len));
+            Ok((
+                statistic.name.clone(),
+                PyArray1::from_vec(py, statistic.values.concat())
+                    .reshape([chains, length])?
+                    .into_any(),
+            ))
         });
         all.collect()
     }
@@ -194,15 +226,22 @@ impl Run {
         let written = py.detach(|| {
             rundir::write(&folder, &record).map_err(|e| Failure::new(Raised::Error, e))?;
             let page = folder.join("report.html");
-            let failed = |e: std::io::Error| Failure::new(Raised::Error, format!("{}: {e}", page.display()));
+            let failed =
+                |e: std::io::Error| Failure::new(Raised::Error, format!("{}: {e}", page.display()));
             std::fs::write(&page, consilience_report::html(&record)).map_err(failed)
         });
         Ok(written?)
     }
 
-    /// Predict raw rows: the means, the ends of the intervals, each by row and output, and everything else as JSON.
+    /// Predict raw rows: the means, the ends of the intervals, each by row and output, and
+    /// everything else as JSON.
     #[pyo3(signature = (columns, site=None))]
-    fn predict<'py>(&self, py: Python<'py>, columns: Vec<(String, Cells<'py>)>, site: Option<&str>) -> PyResult<Predicted<'py>> {
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Vec<(String, Cells<'py>)>,
+        site: Option<&str>,
+    ) -> PyResult<Predicted<'py>> {
         let table = one_table(ROWS, &columns)?;
         let record = self.whole(py)?;
         let (numbers, outputs, facts) = py.detach(|| predict(&record, &table, site))?;
@@ -213,11 +252,13 @@ impl Run {
         Ok((array(|p| p.mean)?, array(|p| p.lower)?, array(|p| p.upper)?, facts))
     }
 
-    /// Everything that a run is: texts by the names of their files, the draws, what stands beside them, the reference.
+    /// Everything that a run is: texts by the names of their files, the draws, what stands beside
+    /// them, the reference.
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
         let record = self.whole(py)?;
         let reference = record.reference.clone().map(|draws| array(py, draws)).transpose()?;
-        let statistics = record.statistics.iter().map(|s| (s.name.clone(), s.values.clone())).collect();
+        let statistics =
+            record.statistics.iter().map(|s| (s.name.clone(), s.values.clone())).collect();
         Ok((rundir::texts(&record), self.draws.bind(py).clone(), statistics, reference))
     }
 
@@ -231,8 +272,14 @@ impl Run {
 /// What new rows are called in complaints.
 const ROWS: &str = "the rows";
 
-type Predicted<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, String);
-type Parts<'py> = (BTreeMap<String, String>, Bound<'py, PyArray3<f64>>, Vec<(String, Vec<Vec<f64>>)>, Option<Bound<'py, PyArray3<f64>>>);
+type Predicted<'py> =
+    (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, String);
+type Parts<'py> = (
+    BTreeMap<String, String>,
+    Bound<'py, PyArray3<f64>>,
+    Vec<(String, Vec<Vec<f64>>)>,
+    Option<Bound<'py, PyArray3<f64>>>,
+);
 
 /// Read a run directory.
 #[pyfunction]
@@ -251,12 +298,18 @@ pub fn unpack(
     statistics: Vec<(String, Vec<Vec<f64>>)>,
     reference: Option<PyReadonlyArray3<'_, f64>>,
 ) -> PyResult<Run> {
-    let mut record = rundir::from_texts(&texts, Path::new("the pickle")).map_err(|e| Failure::new(Raised::Error, e))?;
+    let mut record = rundir::from_texts(&texts, Path::new("the pickle"))
+        .map_err(|e| Failure::new(Raised::Error, e))?;
     record.draws = held(&draws)?;
     record.reference = reference.as_ref().map(held).transpose()?;
-    record.statistics = statistics.into_iter().map(|(name, values)| Statistic { name, values }).collect();
+    record.statistics =
+        statistics.into_iter().map(|(name, values)| Statistic { name, values }).collect();
     if record.draws.dim() != record.parameters.len() {
-        return Err(Failure::new(Raised::Error, "the pickle's draws have other parameters than its run").into());
+        return Err(Failure::new(
+            Raised::Error,
+            "the pickle's draws have other parameters than its run",
+        )
+        .into());
     }
     Run::new(py, record)
 }
@@ -275,10 +328,15 @@ fn array(py: Python<'_>, draws: Draws) -> PyResult<Bound<'_, PyArray3<f64>>> {
 }
 
 /// Predict the rows of a table: the numbers row by row, how many a row has, and the rest.
-fn predict(record: &Record, table: &Table, site: Option<&str>) -> Result<(Vec<Prediction>, usize, String), Failure> {
+fn predict(
+    record: &Record,
+    table: &Table,
+    site: Option<&str>,
+) -> Result<(Vec<Prediction>, usize, String), Failure> {
     let predictor = Predictor::new(record).map_err(|e| Failure::new(Raised::Error, e))?;
     let rows = predictor.rows(table, site).map_err(|e| Failure::new(Raised::Data, e))?;
-    let numbers: Vec<Prediction> = predictor.predict(&rows.cells, MASS).into_iter().flatten().collect();
+    let numbers: Vec<Prediction> =
+        predictor.predict(&rows.cells, MASS).into_iter().flatten().collect();
     let scores = predictor.score(&rows).map_err(|e| Failure::new(Raised::Data, e))?;
     let (predicts, outputs) = match predictor.response() {
         Response::Probability => ("probability", 1),
@@ -305,8 +363,19 @@ fn predict(record: &Record, table: &Table, site: Option<&str>) -> Result<(Vec<Pr
 /// What a run says of itself, without its draws.
 fn facts(record: &Record) -> Value {
     let sent = |direction: &str| -> Value {
-        let of = |kind: Kind| record.sent.iter().filter(|s| s.direction == direction && s.kind == kind.name()).map(|s| s.bits).sum::<u64>();
-        Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(of(kind)))).collect::<serde_json::Map<_, _>>().into()
+        let of = |kind: Kind| {
+            record
+                .sent
+                .iter()
+                .filter(|s| s.direction == direction && s.kind == kind.name())
+                .map(|s| s.bits)
+                .sum::<u64>()
+        };
+        Kind::ALL
+            .into_iter()
+            .map(|kind| (kind.name().to_owned(), json!(of(kind))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
     json!({
         "config": record.config,
@@ -322,7 +391,9 @@ fn facts(record: &Record) -> Value {
         "interrupted": record.interrupted,
         "parameters": record.parameters,
         "variables": rundir::variables(&record.parameters),
-        "sites": record.sites.iter().map(|s| json!({ "name": s.name, "rows": s.rows, "bits_up": s.bits.0, "bits_down": s.bits.1 })).collect::<Vec<_>>(),
+        "sites": record.sites.iter().map(|s| json!({
+        "name": s.name, "rows": s.rows, "bits_up": s.bits.0,
+        "bits_down": s.bits.1 })).collect::<Vec<_>>(),
         "up": sent("up"),
         "down": sent("down"),
         "uncompressed": [record.uncompressed.0, record.uncompressed.1],

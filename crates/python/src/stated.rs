@@ -1,4 +1,5 @@
-//! Take a config from Python: as text, or as the JSON of a dictionary. It crosses the border once, and the engine's own parser complains about it.
+//! Take a config from Python: as text, or as the JSON of a dictionary. It crosses the border once,
+//! and the engine's own parser complains about it.
 
 use std::path::PathBuf;
 
@@ -31,12 +32,15 @@ impl Stated {
     pub fn parse(self, tables: &Tables) -> Result<Config, Failure> {
         let written = self.written();
         let text = if self.json {
-            let wrong = |e: serde_json::Error| Failure::new(Raised::Config, format!("the config cannot be written as TOML: {e}"));
+            let wrong = |e: serde_json::Error| {
+                Failure::new(Raised::Config, format!("the config cannot be written as TOML: {e}"))
+            };
             serde_json::from_str::<toml::Table>(&self.text).map_err(wrong)?.to_string()
         } else {
             self.text
         };
         let source = Source { file: self.file, folder: self.folder, text };
-        Config::parse_with(source, tables).map_err(|e| Failure::complaint(Raised::Config, e, written))
+        Config::parse_with(source, tables)
+            .map_err(|e| Failure::complaint(Raised::Config, e, written))
     }
 }

@@ -39,7 +39,9 @@ pub fn one_table(name: &str, columns: &[(String, Cells<'_>)]) -> Result<Table, F
 
 fn values<'a>(cells: &'a Cells<'_>) -> Values<'a> {
     match cells {
-        Cells::Numbers(array) => Values::Numbers(array.as_slice().map_or_else(|_| Cow::Owned(array.as_array().to_vec()), Cow::Borrowed)),
+        Cells::Numbers(array) => Values::Numbers(
+            array.as_slice().map_or_else(|_| Cow::Owned(array.as_array().to_vec()), Cow::Borrowed),
+        ),
         Cells::Words(words) => Values::Words(words.clone()),
     }
 }

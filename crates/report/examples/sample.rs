@@ -1,4 +1,5 @@
-//! Write the pages of a made-up run and a made-up comparison: `cargo run -p consilience-report --example sample -- report.html compare.html`.
+//! Write the pages of a made-up run and a made-up comparison:
+//! `cargo run -p consilience-report --example sample -- report.html compare.html`.
 #![allow(clippy::print_stderr)] // its reader sits at a terminal
 
 #[path = "../tests/made_up/mod.rs"]

@@ -17,7 +17,8 @@ const FRAME: Frame = Frame { left: 32.0, right: 10.0, height: HEIGHT };
 /// The whole section.
 pub fn section(facts: &Facts) -> Markup {
     let Some(calibration) = &facts.record.calibration else {
-        return html! { p.soft { "There are no predictions to judge: the model has no labels, or there was nothing to compute them from (see the warnings)." } };
+        return html! { p.soft { "There are no predictions to judge: the model has no labels, or \
+        there was nothing to compute them from (see the warnings)." } };
     };
     let total = calibration.total();
     if total.total.all == 0 {
@@ -39,13 +40,16 @@ pub fn section(facts: &Facts) -> Markup {
                 (axis_label("up", "accuracy"))
                 (reliability(&total.curve()))
                 (axis_label("across", "confidence"))
-                figcaption { "Reliability: the share of predictions that are right, by how sure they were, with 95% intervals (Wilson). On the dashed line they are as often right as they claim. Below: how many predictions each bin has." }
+                figcaption { "Reliability: the share of predictions that are right, by how sure \
+                    they were, with 95% intervals (Wilson). On the dashed line they are as often \
+                    right as they claim. Below: how many predictions each bin has." }
             }
             figure {
                 (axis_label("up", "accuracy, and share of the rows"))
                 (credible(&total, calibration.classes))
                 (axis_label("across", "credibility of at least"))
-                figcaption { "Accuracy (solid) among the predictions of at least each credibility, and the share of rows that have one (dashed)." }
+                figcaption { "Accuracy (solid) among the predictions of at least each credibility, \
+                    and the share of rows that have one (dashed)." }
             }
         }
         (sent(facts, calibration, &total))
@@ -55,12 +59,17 @@ pub fn section(facts: &Facts) -> Markup {
 fn opening(calibration: &Calibration, total: &Tally) -> Markup {
     html! {
         p {
-            "The label of each of " (many(total.total.all, "row")) " was predicted by averaging over " (many(calibration.draws as u64, "draw")) " and compared with the truth, "
+            "The label of each of " (many(total.total.all, "row")) " was predicted by averaging \
+                over " (many(calibration.draws as u64, "draw")) " and compared with the truth, "
             @match calibration.judged {
-                Judged::HeldOut => { strong { "on rows that were held out" } ": no site used them to sample." },
-                Judged::Fitted => { strong { "on the rows that were fitted" } ", since none were held out: new rows may be predicted less well." },
+                Judged::HeldOut => { strong { "on rows that were held out" } ": no site used them \
+                    to sample." },
+                Judged::Fitted => { strong { "on the rows that were fitted" } ", since none were \
+                    held out: new rows may be predicted less well." },
             }
-            " ECE is the mean distance of accuracy from confidence over " (total.bins.len()) " bins; the Brier score sums squared errors over the " (calibration.classes)
+            " ECE is the mean distance of accuracy from confidence \
+             over " (total.bins.len()) " bins; the Brier score sums squared errors over \
+             the " (calibration.classes)
             " classes (0 to 2); nNLL is the mean of −log p(label). For all three, less is better."
         }
     }
@@ -74,7 +83,8 @@ fn reliability(curve: &[Bin]) -> Markup {
         return plot::nothing(HEIGHT, says, "no predictions");
     };
     let (top, bottom, floor) = (8.0, 190.0, HEIGHT - 18.0);
-    let (across, up) = (Scale::between(least, 1.0, 0.0, 100.0), Scale::between(0.0, 1.0, bottom, top));
+    let (across, up) =
+        (Scale::between(least, 1.0, 0.0, 100.0), Scale::between(0.0, 1.0, bottom, top));
     let most = curve.iter().map(|bin| bin.count).max().unwrap_or(0);
     let tall = Scale::between(0.0, most as f64, floor, bottom + 26.0);
     let filled: Vec<&Bin> = curve.iter().filter(|bin| bin.count > 0).collect();
@@ -92,11 +102,14 @@ fn reliability(curve: &[Bin]) -> Markup {
             @let (x, _) = at(bin);
             @let (low, high) = wilson(bin);
             g {
-                title { (many(bin.count as u64, "prediction")) " with confidence around " (decimals(bin.confidence, 2)) ": " (decimals(100.0 * bin.accuracy, 1)) "% right" }
+                title { (many(bin.count as u64, "prediction")) " with confidence around "
+                    (decimals(bin.confidence, 2)) ": "
+                    (decimals(100.0 * bin.accuracy, 1)) "% right" }
                 (line("thin", (x, up.at(low)), (x, up.at(high))))
                 (dot("dot", at(bin), 3.6))
             }
-            @let (from, to) = (across.at(bin.centre - half) + 0.2, across.at(bin.centre + half) - 0.2);
+            @let (from, to) = (across.at(bin.centre - half) + 0.2,
+                across.at(bin.centre + half) - 0.2);
             @let y = tall.at(bin.count as f64);
             (bar("bar", (from, y), (to - from, (floor - y).max(0.6))))
             (words(counts, (f64::midpoint(from, to), y - 3.0), &short(bin.count)))
@@ -128,19 +141,26 @@ fn short(n: usize) -> String {
 fn credible(total: &Tally, classes: usize) -> Markup {
     let says = "Accuracy among predictions of at least each credibility";
     // Below one over the number of classes no prediction is left out.
-    let points: Vec<_> = total.above().into_iter().filter(|p| p.threshold + 0.05 > 1.0 / classes as f64 && p.count > 0).collect();
+    let points: Vec<_> = total
+        .above()
+        .into_iter()
+        .filter(|p| p.threshold + 0.05 > 1.0 / classes as f64 && p.count > 0)
+        .collect();
     let (top, bottom) = (8.0, HEIGHT - 18.0);
     let first = points.first().map_or(0.0, |p| p.threshold);
-    let (across, up) = (Scale::between(first - 0.03, 1.0, 0.0, 100.0), Scale::between(0.0, 1.0, bottom, top));
+    let (across, up) =
+        (Scale::between(first - 0.03, 1.0, 0.0, 100.0), Scale::between(0.0, 1.0, bottom, top));
     let share = |n: usize| n as f64 / total.total.all as f64;
     let inside = html! {
         (plot::beside(&up, 5))
         (FRAME.below(&across, top, bottom, 5))
-        (path("pooled dashed", points.iter().map(|p| Some((across.at(p.threshold), up.at(share(p.count)))))))
+        (path("pooled \
+            dashed", points.iter().map(|p| Some((across.at(p.threshold), up.at(share(p.count)))))))
         (path("thin", points.iter().map(|p| Some((across.at(p.threshold), up.at(p.accuracy))))))
         @for p in &points {
             g {
-                title { "at least " (decimals(p.threshold, 2)) ": " (decimals(100.0 * p.accuracy, 1)) "% of " (many(p.count as u64, "prediction")) " right" }
+                title { "at least " (decimals(p.threshold, 2)) ": " (decimals(100.0 * p.accuracy,
+                    1)) "% of " (many(p.count as u64, "prediction")) " right" }
                 (dot("dot", (across.at(p.threshold), up.at(p.accuracy)), 3.0))
             }
         }
@@ -153,9 +173,14 @@ fn credible(total: &Tally, classes: usize) -> Markup {
 fn sent(facts: &Facts, calibration: &Calibration, total: &Tally) -> Markup {
     html! {
         p.soft {
-            "In a federation this takes one table of counts from each site, " (count(total.numbers() as u64)) " numbers (" (bytes(64.0 * total.numbers() as f64))
-            " at 64 bits each): for each bin how many predictions fall into it, how many of them are right and the sum of their confidences; for each credibility how many have it and how many of these are right; and the sums of both scores. "
-            "The curves above are computed from the sum of these tables. No row and no label is sent by itself, but a bin with a single prediction tells whether it was right."
+            "In a federation this takes one table of counts from each \
+             site, " (count(total.numbers() as u64)) " numbers \
+             (" (bytes(64.0 * total.numbers() as f64))
+            " at 64 bits each): for each bin how many predictions fall into it, how many of them \
+             are right and the sum of their confidences; for each credibility how many have it and \
+             how many of these are right; and the sums of both scores. "
+            "The curves above are computed from the sum of these tables. No row and no label is \
+             sent by itself, but a bin with a single prediction tells whether it was right."
         }
         details {
             summary { "The numbers" }
@@ -170,11 +195,14 @@ fn bins_table(total: &Tally) -> Markup {
     html! {
         div.table tabindex="0" role="region" aria-label="Predictions by confidence" {
             table {
-                thead { tr { @for column in ["confidence", "predictions", "right", "mean confidence", "accuracy"] { th scope="col" { (column) } } } }
+                thead { tr { @for column in ["confidence", "predictions", "right", "mean \
+                    confidence", "accuracy"] { th scope="col" { (column) } } } }
                 tbody {
-                    @for (bin, (counted, _)) in total.curve().iter().zip(&total.bins).filter(|(bin, _)| bin.count > 0) {
+                    @for (bin, (counted, _)) in total.curve().iter().zip(&total.bins).filter(|(bin,
+                        _)| bin.count > 0) {
                         tr {
-                            th scope="row" { (decimals(bin.centre - half, 3)) " to " (decimals(bin.centre + half, 3)) }
+                            th scope="row" { (decimals(bin.centre - half, 3)) " \
+                                to " (decimals(bin.centre + half, 3)) }
                             td { (count(counted.all)) }
                             td { (count(counted.right)) }
                             td { (decimals(bin.confidence, 3)) }
@@ -189,17 +217,26 @@ fn bins_table(total: &Tally) -> Markup {
 
 fn sites_table(facts: &Facts, calibration: &Calibration) -> Markup {
     let left_out = calibration.sites.len().saturating_sub(MOST_SITES);
-    let name = |k: usize| facts.record.sites.get(k).map_or_else(|| format!("site {}", k + 1), |site| site.name.clone());
+    let name = |k: usize| {
+        facts
+            .record
+            .sites
+            .get(k)
+            .map_or_else(|| format!("site {}", k + 1), |site| site.name.clone())
+    };
     html! {
         div.table tabindex="0" role="region" aria-label="Predictions by site" {
             table {
-                thead { tr { @for column in ["site", "rows", "accuracy", "ECE", "Brier", "nNLL"] { th scope="col" { (column) } } } }
+                thead { tr { @for column in ["site", "rows", "accuracy", "ECE", "Brier", "nNLL"] {
+                    th scope="col" { (column) } } } }
                 tbody {
                     @for (k, site) in calibration.sites.iter().enumerate().take(MOST_SITES) {
                         tr {
                             th scope="row" { span.name { (name(k)) } }
                             td { (count(site.total.all)) }
-                            @for x in [site.accuracy(), site.calibration_error(), site.mean_brier(), site.mean_minus_log_likelihood()] { td { (decimals(x, 3)) } }
+                            @for x in [site.accuracy(), site.calibration_error(),
+                                site.mean_brier(), site.mean_minus_log_likelihood()] {
+                                    td { (decimals(x, 3)) } }
                         }
                     }
                 }
@@ -215,7 +252,8 @@ mod tests {
 
     #[test]
     fn wilsons_interval_by_hand() {
-        let bin = |accuracy: f64, count: usize| Bin { centre: 0.5, confidence: 0.5, accuracy, count };
+        let bin =
+            |accuracy: f64, count: usize| Bin { centre: 0.5, confidence: 0.5, accuracy, count };
         let (low, high) = wilson(&bin(0.5, 10));
         assert!((low - 0.2366).abs() < 1e-4 && (high - 0.7634).abs() < 1e-4, "{low} {high}");
         let (low, high) = wilson(&bin(1.0, 10));

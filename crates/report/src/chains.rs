@@ -28,7 +28,8 @@ pub fn traces(facts: &Facts) -> Markup {
         @for p in open { (one(facts, p)) }
         @if !folded.is_empty() {
             details {
-                summary { "The chains of " (count(folded.len() as u64)) " more parameters" @if left_out > 0 { " (and none of the other " (count(left_out as u64)) ")" } }
+                summary { "The chains of " (count(folded.len() as u64)) " more parameters"
+                    @if left_out > 0 { " (and none of the other " (count(left_out as u64)) ")" } }
                 @for p in folded { (one(facts, p)) }
             }
         }
@@ -57,22 +58,30 @@ fn trace(parameter: &str, chains: &[Vec<f64>]) -> Markup {
     let across = Scale::between(1.0, (length as f64).max(2.0), 0.0, 100.0);
     let inside = html! {
         (plot::beside(&up, 5))
-        @for tick in frame.ticks(&across, 5, &|x, _| count(x as u64)).iter().filter(|tick| tick.at.fract() == 0.0) {
-            (words(&format!("dim middle{}", tick.class), (across.at(tick.at), HEIGHT - 6.0), &tick.text))
+        @for tick in frame.ticks(&across, 5, &|x,
+            _| count(x as u64)).iter().filter(|tick| tick.at.fract() == 0.0) {
+            (words(&format!("dim \
+                middle{}", tick.class), (across.at(tick.at), HEIGHT - 6.0), &tick.text))
         }
         @for (k, chain) in chains.iter().enumerate() {
             (path(&format!("trace s{}", k % COLOURS), thinned(chain, &across, &up)))
-            @if chain.len() == 1 && chain[0].is_finite() { (dot(&format!("f{}", k % COLOURS), (across.at(1.0), up.at(chain[0])), 3.0)) }
+            @if chain.len() == 1 && chain[0].is_finite() {
+                (dot(&format!("f{}", k % COLOURS), (across.at(1.0), up.at(chain[0])), 3.0)) }
         }
     };
     frame.draw(&says, &inside)
 }
 
-/// The points of a trace: all draws, or the least and largest of every column where there are many. A draw that is not finite is a gap.
+/// The points of a trace: all draws, or the least and largest of every column where there are many.
+/// A draw that is not finite is a gap.
 fn thinned(chain: &[f64], across: &Scale, up: &Scale) -> Vec<Option<(f64, f64)>> {
     let at = |draw: usize| across.at(draw as f64 + 1.0);
     if chain.len() <= 2 * COLUMNS {
-        return chain.iter().enumerate().map(|(k, x)| x.is_finite().then(|| (at(k), up.at(*x)))).collect();
+        return chain
+            .iter()
+            .enumerate()
+            .map(|(k, x)| x.is_finite().then(|| (at(k), up.at(*x))))
+            .collect();
     }
     let mut points = Vec::with_capacity(2 * COLUMNS);
     for column in 0..COLUMNS {
@@ -111,7 +120,8 @@ fn ranks(parameter: &str, chains: &[Vec<f64>]) -> Markup {
             (beside_words("dim end", (0.0, floor - row / 2.0 + 4.0), -5.0, &(k + 1).to_string()))
             @for (b, n) in bins.iter().enumerate() {
                 @let height = (row - 4.0) * n / most;
-                (bar(&format!("f{}", k % COLOURS), (b as f64 * width, floor - height), (0.94 * width, height)))
+                (bar(&format!("f{}", k % COLOURS), (b as f64 * width, floor - height),
+                    (0.94 * width, height)))
             }
             (line("axis", (0.0, floor), (100.0, floor)))
             @let height = floor - (row - 4.0) * level / most;
@@ -123,7 +133,8 @@ fn ranks(parameter: &str, chains: &[Vec<f64>]) -> Markup {
     Frame { left: 16.0, right: 4.0, height: HEIGHT }.draw(&says, &inside)
 }
 
-/// How many of each chain's draws fall in each bin of ranks among all finite draws; equal draws share their mean rank.
+/// How many of each chain's draws fall in each bin of ranks among all finite draws; equal draws
+/// share their mean rank.
 fn rank_counts(chains: &[Vec<f64>]) -> Vec<[f64; BINS]> {
     let mut all: Vec<(f64, usize)> = Vec::new();
     for (k, chain) in chains.iter().enumerate() {
@@ -145,29 +156,49 @@ fn rank_counts(chains: &[Vec<f64>]) -> Vec<[f64; BINS]> {
 /// R-hat and effective draws of all parameters.
 pub fn overview(facts: &Facts) -> Markup {
     let sorted = facts.worst_first();
-    let rhats: Vec<&Parameter> = sorted.iter().copied().filter(|p| p.summary.rhat.is_finite()).take(MOST_ROWS).collect();
-    let mut effective: Vec<&Parameter> =
-        sorted.iter().copied().filter(|p| p.summary.ess_bulk.is_finite() && p.summary.ess_tail.is_finite()).collect();
-    effective.sort_by(|a, b| a.summary.ess_bulk.min(a.summary.ess_tail).total_cmp(&b.summary.ess_bulk.min(b.summary.ess_tail)));
+    let rhats: Vec<&Parameter> =
+        sorted.iter().copied().filter(|p| p.summary.rhat.is_finite()).take(MOST_ROWS).collect();
+    let mut effective: Vec<&Parameter> = sorted
+        .iter()
+        .copied()
+        .filter(|p| p.summary.ess_bulk.is_finite() && p.summary.ess_tail.is_finite())
+        .collect();
+    effective.sort_by(|a, b| {
+        a.summary
+            .ess_bulk
+            .min(a.summary.ess_tail)
+            .total_cmp(&b.summary.ess_bulk.min(b.summary.ess_tail))
+    });
     effective.truncate(MOST_ROWS);
     let least = LEAST_ESS * facts.chains as f64;
     let highest = rhats.iter().map(|p| p.summary.rhat).fold(1.015, f64::max);
     let lowest = rhats.iter().map(|p| p.summary.rhat).fold(0.999, f64::min);
-    let most = effective.iter().map(|p| p.summary.ess_bulk.max(p.summary.ess_tail)).fold(least * 1.2, f64::max);
+    let most = effective
+        .iter()
+        .map(|p| p.summary.ess_bulk.max(p.summary.ess_tail))
+        .fold(least * 1.2, f64::max);
     let rhat_marks = |p: &Parameter| vec![("dot", p.summary.rhat)];
     let ess_marks = |p: &Parameter| vec![("ring", p.summary.ess_tail), ("dot", p.summary.ess_bulk)];
     let more = |shown: usize| {
-        if sorted.len() > shown && shown == MOST_ROWS { format!(" The worst {shown} of {}.", sorted.len()) } else { String::new() }
+        if sorted.len() > shown && shown == MOST_ROWS {
+            format!(" The worst {shown} of {}.", sorted.len())
+        } else {
+            String::new()
+        }
     };
     html! {
         div.two {
             figure {
-                (dots("R-hat of the parameters", &rhats, (lowest, highest + (highest - 1.0) * 0.05), Some(MOST_RHAT), rhat_marks))
-                figcaption { "R-hat: 1 where the chains agree, above " (MOST_RHAT) " (dashed) where they do not." (more(rhats.len())) }
+                (dots("R-hat of the parameters", &rhats,
+                    (lowest, highest + (highest - 1.0) * 0.05), Some(MOST_RHAT), rhat_marks))
+                figcaption { "R-hat: 1 where the chains agree, \
+                    above " (MOST_RHAT) " (dashed) where they do not." (more(rhats.len())) }
             }
             figure {
-                (dots("Effective draws of the parameters", &effective, (0.0, most * 1.03), Some(least), ess_marks))
-                figcaption { "Effective draws. Dot: for the centre (bulk). Ring: for the tails. At least " (count(least as u64)) " (dashed) are wanted." (more(effective.len())) }
+                (dots("Effective draws of the \
+                    parameters", &effective, (0.0, most * 1.03), Some(least), ess_marks))
+                figcaption { "Effective draws. Dot: for the centre (bulk). Ring: for the tails. At \
+                    least " (count(least as u64)) " (dashed) are wanted." (more(effective.len())) }
             }
         }
     }
@@ -190,7 +221,8 @@ fn dots(
     let scale = Scale::between(ends.0, ends.1, 0.0, 100.0);
     let inside = html! {
         (frame.below(&scale, top, bottom, 4))
-        @if let Some(limit) = limit { (line("limit", (scale.at(limit), top), (scale.at(limit), bottom))) }
+        @if let Some(limit) = limit {
+            (line("limit", (scale.at(limit), top), (scale.at(limit), bottom))) }
         @for (k, p) in shown.iter().enumerate() {
             @let y = names.middle(k);
             (names.draw(k))
@@ -207,17 +239,27 @@ mod tests {
 
     #[test]
     fn ranks_by_hand() {
-        let counts = rank_counts(&[(0..20).map(f64::from).collect(), (20..40).map(f64::from).collect()]);
-        assert!((0..BINS).all(|b| (counts[0][b], counts[1][b]) == if b < 10 { (2.0, 0.0) } else { (0.0, 2.0) }));
+        let counts =
+            rank_counts(&[(0..20).map(f64::from).collect(), (20..40).map(f64::from).collect()]);
+        assert!(
+            (0..BINS)
+                .all(|b| (counts[0][b], counts[1][b])
+                    == if b < 10 { (2.0, 0.0) } else { (0.0, 2.0) })
+        );
         let equal = rank_counts(&[vec![1.0; 4], vec![1.0, 1.0, f64::NAN, 1.0]]);
-        assert_eq!((equal[0][10], equal[1][10]), (4.0, 3.0), "equal draws share a rank, and a NaN has none");
+        assert_eq!(
+            (equal[0][10], equal[1][10]),
+            (4.0, 3.0),
+            "equal draws share a rank, and a NaN has none"
+        );
     }
 
     #[test]
     fn a_thinned_trace_keeps_its_extremes() {
         let mut chain = vec![0.0; 10_000];
         (chain[777], chain[5000], chain[9999]) = (9.0, f64::NAN, -9.0);
-        let (across, up) = (Scale::between(1.0, 1e4, 0.0, 100.0), Scale::between(-9.0, 9.0, 0.0, 18.0));
+        let (across, up) =
+            (Scale::between(1.0, 1e4, 0.0, 100.0), Scale::between(-9.0, 9.0, 0.0, 18.0));
         let points = thinned(&chain, &across, &up);
         assert!(points.len() <= 2 * COLUMNS + 1);
         assert_eq!(points.iter().filter(|p| p.is_none()).count(), 1);

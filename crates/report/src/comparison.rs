@@ -1,4 +1,5 @@
-//! Make one self-contained HTML page of several samplers on one target: what they get wrong against what that costs.
+//! Make one self-contained HTML page of several samplers on one target: what they get wrong against
+//! what that costs.
 
 use consilience_engine::growth::Stop;
 use maud::{Markup, html};
@@ -23,7 +24,8 @@ const BARS: usize = 5;
 pub struct Comparison {
     /// What errors are against, in words.
     pub reference: String,
-    /// The Monte Carlo error of the reference's own means, in posterior standard deviations; none where it is exact.
+    /// The Monte Carlo error of the reference's own means, in posterior standard deviations; none
+    /// where it is exact.
     pub reference_error: Option<f64>,
     /// How many parameters and sites the target has.
     pub size: (usize, usize),
@@ -42,7 +44,8 @@ pub struct Contender {
     pub step: f64,
     /// How many chains ran, and the iterations of each.
     pub chains: (usize, u64),
-    /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians of the same moments.
+    /// The largest error of a mean in posterior standard deviations, the largest relative error of
+    /// a standard deviation, and W2 between Gaussians of the same moments.
     pub errors: [f64; 3],
     /// The smallest bulk effective sample size.
     pub ess: f64,
@@ -68,21 +71,38 @@ pub fn comparison(comparison: &Comparison) -> String {
     let title = format!("{} on one target", many(runs.len() as u64, "sampler"));
     let opening = html! {
         p {
-            (many(runs.len() as u64, "sampler")) " drew from one posterior of " (many(comparison.size.0 as u64, "parameter")) " at " (many(comparison.size.1 as u64, "site"))
+            (many(runs.len() as u64, "sampler")) " drew from one posterior of "
+            (many(comparison.size.0 as u64, "parameter")) " at "
+            (many(comparison.size.1 as u64, "site"))
             ". Their errors are against " (comparison.reference) "."
         }
         p {
-            "Each line is the error of one chain's mean as the chain grows: the root mean square over all parameters, in posterior standard deviations, with bars of a standard error over the chains. A line that flattens shows the sampler's bias."
-            @if comparison.reference_error.is_some() { " Dashed and level: the Monte Carlo error of the reference itself; below it nothing can be told." }
+            "Each line is the error of one chain's mean as the chain grows: the root mean square \
+             over all parameters, in posterior standard deviations, with bars of a standard error \
+             over the chains. A line that flattens shows the sampler's bias."
+            @if comparison.reference_error.is_some() { " Dashed and level: the Monte Carlo error \
+                of the reference itself; below it nothing can be told." }
         }
     };
-    let seconds = |run: &Contender, stop: &Stop| run.seconds * stop.iteration / run.chains.1.max(1) as f64;
+    let seconds =
+        |run: &Contender, stop: &Stop| run.seconds * stop.iteration / run.chains.1.max(1) as f64;
     let section = |id: &str| match id {
-        "bits" => curves(comparison, "bytes sent and received by all sites for one chain", &|_, stop| stop.bits / 8.0, &round_bytes),
-        "gradients" => curves(comparison, "gradients of single rows for one chain", &|_, stop| stop.gradients, &plain),
+        "bits" => curves(
+            comparison,
+            "bytes sent and received by all sites for one chain",
+            &|_, stop| stop.bits / 8.0,
+            &round_bytes,
+        ),
+        "gradients" => curves(
+            comparison,
+            "gradients of single rows for one chain",
+            &|_, stop| stop.gradients,
+            &plain,
+        ),
         "seconds" => html! {
             (curves(comparison, "seconds, with all chains at work", &seconds, &plain))
-            p.soft { "Seconds are those of this machine at this moment, and the only numbers here that change from run to run. They are taken to grow evenly with the iterations." }
+            p.soft { "Seconds are those of this machine at this moment, and the only numbers here \
+                that change from run to run. They are taken to grow evenly with the iterations." }
         },
         "table" => table(runs),
         _ => method(comparison),
@@ -95,38 +115,69 @@ fn plain(x: f64) -> String {
     let raised = |n: i32| {
         n.to_string()
             .chars()
-            .map(|c| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][c.to_digit(10).unwrap_or(0) as usize])
+            .map(|c| {
+                ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹']
+                    [c.to_digit(10).unwrap_or(0) as usize]
+            })
             .collect::<String>()
     };
     if x >= 9_999.0 {
         let power = (x * 1.000_001).log10().floor() as i32;
         let digit = (x / 10f64.powi(power)).round();
-        return if digit == 1.0 { format!("10{}", raised(power)) } else { format!("{digit}·10{}", raised(power)) };
+        return if digit == 1.0 {
+            format!("10{}", raised(power))
+        } else {
+            format!("{digit}·10{}", raised(power))
+        };
     }
     let text = number(x).replace("1.00·10", "10").replace(".00·10", "·10");
-    if text.contains('.') && !text.contains('·') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    if text.contains('.') && !text.contains('·') {
+        text.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        text
+    }
 }
 
-fn curves(comparison: &Comparison, across_says: &str, cost: &dyn Fn(&Contender, &Stop) -> f64, tick: &dyn Fn(f64) -> String) -> Markup {
+fn curves(
+    comparison: &Comparison,
+    across_says: &str,
+    cost: &dyn Fn(&Contender, &Stop) -> f64,
+    tick: &dyn Fn(f64) -> String,
+) -> Markup {
     let runs = &comparison.runs;
-    let says = format!("Error of the mean against {across_says}, for {}", many(runs.len() as u64, "sampler"));
+    let says = format!(
+        "Error of the mean against {across_says}, for {}",
+        many(runs.len() as u64, "sampler")
+    );
     let (top, bottom) = (8.0, 260.0);
     let xs = runs.iter().flat_map(|run| run.growth.iter().map(|stop| cost(run, stop)));
-    let ys = runs.iter().flat_map(|run| run.growth.iter().map(|stop| stop.error)).chain(comparison.reference_error);
-    let (Some(across), Some(up)) = (Scale::logarithmic(xs, 0.0, 100.0), Scale::logarithmic(ys, bottom, top)) else {
+    let ys = runs
+        .iter()
+        .flat_map(|run| run.growth.iter().map(|stop| stop.error))
+        .chain(comparison.reference_error);
+    let (Some(across), Some(up)) =
+        (Scale::logarithmic(xs, 0.0, 100.0), Scale::logarithmic(ys, bottom, top))
+    else {
         return plot::nothing(60.0, &says, "there are no draws, or none that cost anything");
     };
     let frame = Frame { left: plot::gutter(&up, 5), right: 14.0, height: bottom + 20.0 };
     let within = |y: f64| y.clamp(top, bottom);
-    let sound = |run: &Contender, stop: &Stop| cost(run, stop) > 0.0 && stop.error > 0.0 && stop.error.is_finite();
-    let style = |k: usize| format!("curve s{}{}", k % COLOURS, if k >= COLOURS { " dashed" } else { "" });
+    let sound = |run: &Contender, stop: &Stop| {
+        cost(run, stop) > 0.0 && stop.error > 0.0 && stop.error.is_finite()
+    };
+    let style =
+        |k: usize| format!("curve s{}{}", k % COLOURS, if k >= COLOURS { " dashed" } else { "" });
     let inside = html! {
         (frame.written_below(&across, top, bottom, 5, &|x, _| tick(x)))
         (plot::beside(&up, 5))
-        @if let Some(floor) = comparison.reference_error { (line("limit", (0.0, up.at(floor)), (100.0, up.at(floor)))) }
+        @if let Some(floor) = comparison.reference_error {
+            (line("limit", (0.0, up.at(floor)), (100.0, up.at(floor)))) }
         @for (k, run) in runs.iter().enumerate() {
-            (path(&style(k), run.growth.iter().map(|stop| sound(run, stop).then(|| (across.at(cost(run, stop)), up.at(stop.error))))))
-            @for (_, stop) in run.growth.iter().enumerate().filter(|(j, stop)| (j + k) % BARS == 0 && sound(run, stop) && stop.bar.1.is_finite()) {
+            (path(&style(k),
+                run.growth.iter().map(|stop| sound(run,
+                    stop).then(|| (across.at(cost(run, stop)), up.at(stop.error))))))
+            @for (_, stop) in run.growth.iter().enumerate().filter(|(j, stop)| (j + k) % BARS == 0
+                && sound(run, stop) && stop.bar.1.is_finite()) {
                 @let x = across.at(cost(run, stop));
                 @let low = if stop.bar.0 > 0.0 { within(up.at(stop.bar.0)) } else { bottom };
                 (line(&style(k), (x, low), (x, within(up.at(stop.bar.1)))))
@@ -141,7 +192,8 @@ fn curves(comparison: &Comparison, across_says: &str, cost: &dyn Fn(&Contender, 
             (axis_label("up", "error of the mean, in posterior standard deviations"))
             (frame.draw(&says, &inside))
             (axis_label("across", across_says))
-            (legend(titles.iter().enumerate().map(|(k, name)| Key { colour: k, mark: mark(k), name })))
+            (legend(titles.iter().enumerate().map(|(k, name)| Key {
+                colour: k, mark: mark(k), name })))
         }
     }
 }
@@ -176,7 +228,8 @@ fn table(runs: &[Contender]) -> Markup {
                             td { (decimals(mean, 3)) }
                             td { (decimals(100.0 * spread, 1)) "%" }
                             td { (decimals(w2, 4)) }
-                            td { (if run.ess.is_finite() { count(run.ess.round() as u64) } else { number(run.ess) }) }
+                            td { (if run.ess.is_finite() { count(run.ess.round() as u64) }
+                                else { number(run.ess) }) }
                             td { (bytes(run.bits.0 as f64)) }
                             td { (bytes(run.bits.1 as f64)) }
                             td { (count(run.gradients)) }
@@ -206,12 +259,18 @@ fn method(comparison: &Comparison) -> Markup {
     let exact = comparison.reference_error.is_none();
     html! {
         p {
-            "All configs state the same target. Errors are against " strong { (comparison.reference) }
-            @if exact { ", which is known in closed form." } @else { ": chains on the rows of all sites in one place, a check that only data that may be pooled allows." }
+            "All configs state the same target. Errors are \
+             against " strong { (comparison.reference) }
+            @if exact { ", which is known in closed form." } @else { ": chains on the rows of all \
+                sites in one place, a check that only data that may be pooled allows." }
         }
         p {
-            "The table has all chains together: the largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and the 2-Wasserstein distance between Gaussians with these means and covariances. "
-            "ESS is the smallest bulk effective sample size of any parameter; a megabyte is what all sites sent and received, headers included. What was sent before sampling (moments, surveys) is not in it."
+            "The table has all chains together: the largest error of a mean in posterior standard \
+             deviations, the largest relative error of a standard deviation, and the 2-Wasserstein \
+             distance between Gaussians with these means and covariances. "
+            "ESS is the smallest bulk effective sample size of any parameter; a megabyte is what \
+             all sites sent and received, headers included. What was sent before sampling \
+             (moments, surveys) is not in it."
         }
         p { "Bytes and gradients are counted draw by draw, burn-in included." }
     }

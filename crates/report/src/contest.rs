@@ -13,7 +13,8 @@ use consilience_engine::run::Outcome;
 
 use crate::Contender;
 
-/// How many draws the pooled reference has, in each of four chains, where the posterior is not known exactly.
+/// How many draws the pooled reference has, in each of four chains, where the posterior is not
+/// known exactly.
 const REFERENCE_DRAWS: usize = 8000;
 
 /// What the posterior is, exactly or from pooled rows.
@@ -21,21 +22,36 @@ const REFERENCE_DRAWS: usize = 8000;
 pub struct Truth {
     /// How it was found, in words.
     pub how: String,
-    /// The Monte Carlo error of its means, in standard deviations (root mean square); none where it is exact.
+    /// The Monte Carlo error of its means, in standard deviations (root mean square); none where it
+    /// is exact.
     pub error: Option<f64>,
     gaussian: Gaussian,
     sd: Vec<f64>,
 }
 
 impl Truth {
-    /// Find the truth of a problem: by formula, else from a reference that is at hand, else from one that is made.
-    pub fn find(config: &Config, problem: &Problem, plan: &Plan, kept: Option<Reference>) -> Result<Truth, String> {
+    /// Find the truth of a problem: by formula, else from a reference that is at hand, else from
+    /// one that is made.
+    pub fn find(
+        config: &Config,
+        problem: &Problem,
+        plan: &Plan,
+        kept: Option<Reference>,
+    ) -> Result<Truth, String> {
         let wrong = |e: &dyn std::fmt::Display| format!("no reference could be made: {e}");
         if let Ok(law) = posterior(&problem.target) {
             let gaussian = Gaussian::new(&law.mean, &law.covariance).map_err(|e| wrong(&e))?;
-            return Ok(Truth { how: "the exact posterior".into(), sd: gaussian.sd(), gaussian, error: None });
+            return Ok(Truth {
+                how: "the exact posterior".into(),
+                sd: gaussian.sd(),
+                gaussian,
+                error: None,
+            });
         }
-        let start = plan.findings.as_ref().map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
+        let start = plan
+            .findings
+            .as_ref()
+            .map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
         let settings = Settings { chains: 4, draws: REFERENCE_DRAWS, seed: config.seed };
         let reference = match kept {
             Some(kept) => kept,
@@ -46,24 +62,48 @@ impl Truth {
         let sd = gaussian.sd();
         let square = |k: usize| {
             let all = reference.draws.parameter(k).concat();
-            Chains::flat(&all, reference.draws.chains()).map_or(f64::NAN, |chains| (mcse_mean(&chains) / sd[k]).powi(2))
+            Chains::flat(&all, reference.draws.chains())
+                .map_or(f64::NAN, |chains| (mcse_mean(&chains) / sd[k]).powi(2))
         };
         let error = ((0..sd.len()).map(square).sum::<f64>() / sd.len() as f64).sqrt();
-        Ok(Truth { how: format!("pooled rows ({})", reference.describe()), sd, gaussian, error: Some(error).filter(|e| e.is_finite()) })
+        Ok(Truth {
+            how: format!("pooled rows ({})", reference.describe()),
+            sd,
+            gaussian,
+            error: Some(error).filter(|e| e.is_finite()),
+        })
     }
 
-    /// The largest error of a mean in posterior standard deviations, the largest relative error of a standard deviation, and W2 between Gaussians with these moments.
+    /// The largest error of a mean in posterior standard deviations, the largest relative error of
+    /// a standard deviation, and W2 between Gaussians with these moments.
     fn errors(&self, draws: &Draws) -> [f64; 3] {
         let rows: Vec<f64> = draws.rows().flatten().copied().collect();
         let Ok(found) = Gaussian::of_draws(&rows, draws.dim()) else { return [f64::NAN; 3] };
-        let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |m, v| if v > m || v.is_nan() { v } else { m });
-        let means = largest(&mut found.mean().iter().zip(self.gaussian.mean()).zip(&self.sd).map(|((a, b), sd)| (a - b).abs() / sd));
-        let spreads = largest(&mut found.sd().iter().zip(&self.sd).map(|(a, b)| (a / b - 1.0).abs()));
+        let largest = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold(0.0f64, |m, v| if v > m || v.is_nan() { v } else { m })
+        };
+        let means = largest(
+            &mut found
+                .mean()
+                .iter()
+                .zip(self.gaussian.mean())
+                .zip(&self.sd)
+                .map(|((a, b), sd)| (a - b).abs() / sd),
+        );
+        let spreads =
+            largest(&mut found.sd().iter().zip(&self.sd).map(|(a, b)| (a / b - 1.0).abs()));
         [means, spreads, found.w2(&self.gaussian).unwrap_or(f64::NAN)]
     }
 
     /// How a run of this name, which took so many seconds, compares.
-    pub fn judge(&self, name: &str, config: &Config, plan: &Plan, outcome: &Outcome, seconds: f64) -> Contender {
+    pub fn judge(
+        &self,
+        name: &str,
+        config: &Config,
+        plan: &Plan,
+        outcome: &Outcome,
+        seconds: f64,
+    ) -> Contender {
         let ledger = &outcome.ledger;
         Contender {
             config: name.into(),

@@ -1,6 +1,8 @@
 //! Work out what the report says: a summary of each parameter, and what to warn of.
 
-use consilience_core::measure::{Chains, Gaussian, Interval, Summary, mean, quantile, sd, summarise};
+use consilience_core::measure::{
+    Chains, Gaussian, Interval, Summary, mean, quantile, sd, summarise,
+};
 use consilience_engine::draws::Draws;
 use consilience_engine::record::Record;
 use consilience_engine::warnings::of_draws;
@@ -52,15 +54,29 @@ impl<'a> Facts<'a> {
         let draws = &record.draws;
         let length = if draws.dim() == 0 { 0 } else { draws.length() };
         let chains = if record.streamed.is_some() { 0 } else { draws.chains() };
-        let name = |k: usize| record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1));
+        let name = |k: usize| {
+            record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1))
+        };
         let parameters = (0..draws.dim().max(record.parameters.len()))
             .map(|index| {
                 let own = column(draws, index);
                 let all = own.concat();
-                let half = (quantile(&all, 0.25).unwrap_or(f64::NAN), quantile(&all, 0.75).unwrap_or(f64::NAN));
-                let pooled =
-                    record.reference.as_ref().map(|reference| column(reference, index)).filter(|pooled| !pooled.concat().is_empty());
-                Parameter { index, name: name(index), summary: summary(&own), half, pooled: pooled.map(|p| summary(&p)) }
+                let half = (
+                    quantile(&all, 0.25).unwrap_or(f64::NAN),
+                    quantile(&all, 0.75).unwrap_or(f64::NAN),
+                );
+                let pooled = record
+                    .reference
+                    .as_ref()
+                    .map(|reference| column(reference, index))
+                    .filter(|pooled| !pooled.concat().is_empty());
+                Parameter {
+                    index,
+                    name: name(index),
+                    summary: summary(&own),
+                    half,
+                    pooled: pooled.map(|p| summary(&p)),
+                }
             })
             .collect();
         let mut facts = Facts { record, chains, length, parameters, warnings: Vec::new() };
@@ -85,19 +101,24 @@ impl<'a> Facts<'a> {
         self.record.sent.iter().filter(|s| s.direction == direction).map(|s| s.bits).sum()
     }
 
-    /// Wasserstein's distance between the Gaussians that fit the draws and the pooled draws, in units in which pooled standard deviations are 1.
+    /// Wasserstein's distance between the Gaussians that fit the draws and the pooled draws, in
+    /// units in which pooled standard deviations are 1.
     pub fn w2(&self) -> Option<f64> {
         let reference = self.record.reference.as_ref()?;
         let d = self.record.draws.dim();
         if d == 0 || d > 64 || reference.dim() != d || self.length == 0 || reference.length() == 0 {
             return None;
         }
-        let scales: Vec<f64> = self.parameters.iter().filter_map(|p| p.pooled.map(|s| s.sd)).collect();
+        let scales: Vec<f64> =
+            self.parameters.iter().filter_map(|p| p.pooled.map(|s| s.sd)).collect();
         if scales.len() != d || !scales.iter().all(|s| s.is_finite() && *s > 0.0) {
             return None;
         }
         let fit = |draws: &Draws| {
-            let scaled: Vec<f64> = draws.rows().flat_map(|row| row.iter().zip(&scales).map(|(x, s)| x / s).collect::<Vec<_>>()).collect();
+            let scaled: Vec<f64> = draws
+                .rows()
+                .flat_map(|row| row.iter().zip(&scales).map(|(x, s)| x / s).collect::<Vec<_>>())
+                .collect();
             Gaussian::of_draws(&scaled, d).ok()
         };
         fit(&self.record.draws)?.w2(&fit(reference)?).ok().filter(|w2| w2.is_finite())
@@ -126,12 +147,24 @@ fn column(draws: &Draws, index: usize) -> Vec<Vec<f64>> {
 
 fn summary(chains: &[Vec<f64>]) -> Summary {
     let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-    let full = Chains::new(&slices).ok().and_then(|chains| summarise(&chains, Interval::default()).ok());
+    let full =
+        Chains::new(&slices).ok().and_then(|chains| summarise(&chains, Interval::default()).ok());
     full.unwrap_or_else(|| {
         let all = chains.concat();
         let unknown = f64::NAN;
         let (lower, upper) = Interval::default().of(&all).unwrap_or((unknown, unknown));
-        let (rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd) = (unknown, unknown, unknown, unknown, unknown);
-        Summary { mean: mean(&all), sd: sd(&all), lower, upper, rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd }
+        let (rhat, ess_bulk, ess_tail, mcse_mean, mcse_sd) =
+            (unknown, unknown, unknown, unknown, unknown);
+        Summary {
+            mean: mean(&all),
+            sd: sd(&all),
+            lower,
+            upper,
+            rhat,
+            ess_bulk,
+            ess_tail,
+            mcse_mean,
+            mcse_sd,
+        }
     })
 }

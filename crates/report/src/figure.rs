@@ -31,7 +31,11 @@ impl Axis {
     }
 
     fn scale(&self, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Option<Scale> {
-        if self.logarithmic { Scale::logarithmic(values, from, to) } else { Scale::around(values, from, to) }
+        if self.logarithmic {
+            Scale::logarithmic(values, from, to)
+        } else {
+            Scale::around(values, from, to)
+        }
     }
 
     fn shows(&self, x: f64) -> bool {
@@ -112,7 +116,8 @@ impl Figure {
                 (axis_label("up", &self.y.label))
                 (self.picture())
                 (axis_label("across", &self.x.label))
-                (legend(self.series.iter().map(|s| Key { colour: s.colour, mark: s.mark.in_legend(), name: &s.name })))
+                (legend(self.series.iter().map(|s| Key {
+                    colour: s.colour, mark: s.mark.in_legend(), name: &s.name })))
                 figcaption { (self.caption) }
             }
         }
@@ -126,9 +131,10 @@ impl Figure {
     fn picture(&self) -> Markup {
         let all = || self.series.iter().flat_map(|series| self.shown(series));
         let ends = |p: &Point| [p.y - p.error, p.y, p.y + p.error];
-        let (Some(x), Some(y)) =
-            (self.x.scale(all().map(|p| p.x), 0.0, 100.0), self.y.scale(all().flat_map(ends).filter(|y| self.y.shows(*y)), FLOOR, TOP))
-        else {
+        let (Some(x), Some(y)) = (
+            self.x.scale(all().map(|p| p.x), 0.0, 100.0),
+            self.y.scale(all().flat_map(ends).filter(|y| self.y.shows(*y)), FLOOR, TOP),
+        ) else {
             return plot::nothing(HEIGHT, &self.title, "no points");
         };
         let frame = Frame { left: plot::gutter(&y, 5), right: 10.0, height: HEIGHT };
@@ -151,8 +157,10 @@ impl Figure {
             @if matches!(series.mark, Mark::Points | Mark::LineAndPoints) {
                 @for p in self.shown(series) {
                     @if p.error > 0.0 && p.error.is_finite() {
-                        @let low = if self.y.shows(p.y - p.error) { y.at(p.y - p.error) } else { FLOOR };
-                        (line(&format!("curve s{colour}"), (x.at(p.x), low), (x.at(p.x), y.at(p.y + p.error))))
+                        @let low = if self.y.shows(p.y - p.error) { y.at(p.y - p.error) }
+                            else { FLOOR };
+                        (line(&format!("curve \
+                            s{colour}"), (x.at(p.x), low), (x.at(p.x), y.at(p.y + p.error))))
                     }
                     (dot(&format!("f{colour}"), at(p), 3.0))
                 }
@@ -172,16 +180,24 @@ mod tests {
             caption: "Lower is better.".into(),
             x: Axis::logarithmic("bits"),
             y: Axis::straight("error"),
-            series: vec![Series { name: "QLSD*".into(), mark: Mark::LineAndPoints, colour: 9, points }],
+            series: vec![Series {
+                name: "QLSD*".into(),
+                mark: Mark::LineAndPoints,
+                colour: 9,
+                points,
+            }],
         }
     }
 
     #[test]
     fn what_an_axis_cannot_show_is_left_out() {
-        let page = figure(&[(1.0, 2.0), (10.0, 3.0), (-1.0, 4.0), (5.0, f64::NAN)]).draw().into_string();
+        let page =
+            figure(&[(1.0, 2.0), (10.0, 3.0), (-1.0, 4.0), (5.0, f64::NAN)]).draw().into_string();
         assert_eq!(page.matches("<circle").count(), 2, "two points");
         assert!(page.contains("class=\"line dot k1\""), "the legend shows a line with points");
-        assert!(page.contains("QLSD*") && page.contains("bits") && page.contains("Lower is better."));
+        assert!(
+            page.contains("QLSD*") && page.contains("bits") && page.contains("Lower is better.")
+        );
         assert!(page.contains("curve s1"), "colours start over after the last");
         assert!(figure(&[]).draw().into_string().contains("no points"));
     }

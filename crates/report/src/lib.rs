@@ -1,6 +1,7 @@
 //! Make one self-contained HTML page of a run: what was found, how far to trust it, what was sent.
 //!
-//! The page loads nothing, runs no script, follows the reader's choice of light or dark, and prints.
+//! The page loads nothing, runs no script, follows the reader's choice of light or dark, and
+//! prints.
 
 mod calibration;
 mod chains;
@@ -46,14 +47,21 @@ pub fn html(record: &Record) -> String {
 }
 
 /// A page of sections that are linked at its top.
-fn sections(title: &str, opening: &Markup, sections: &[(&str, &str)], section: impl Fn(&str) -> Markup) -> String {
+fn sections(
+    title: &str,
+    opening: &Markup,
+    sections: &[(&str, &str)],
+    section: impl Fn(&str) -> Markup,
+) -> String {
     let body = html! {
         header {
             h1 { (title) }
             (opening)
-            nav aria-label="Sections" { ul { @for (id, heading) in sections { li { a href={ "#" (id) } { (heading) } } } } }
+            nav aria-label="Sections" {
+                ul { @for (id, heading) in sections { li { a href={ "#" (id) } { (heading) } } } } }
         }
-        main { @for (id, heading) in sections { section id=(id) { h2 { (heading) } (section(id)) } } }
+        main { @for (id, heading) in sections {
+            section id=(id) { h2 { (heading) } (section(id)) } } }
     };
     page(title, &body)
 }
@@ -92,7 +100,9 @@ fn section(id: &str, facts: &Facts) -> Markup {
         "calibration" => calibration::section(facts),
         "convergence" => chains::overview(facts),
         "chains" => html! {
-            p.soft { "Left: each chain's draws in order; chains that agree overlap. Right: where each chain's draws rank among all; bars near the dashed line show that no chain favours a region. The parameters with the largest R-hat come first." }
+            p.soft { "Left: each chain's draws in order; chains that agree overlap. Right: where \
+                each chain's draws rank among all; bars near the dashed line show that no chain \
+                favours a region. The parameters with the largest R-hat come first." }
             (chains::traces(facts))
         },
         "pairs" => posterior::pairs(facts),
@@ -111,10 +121,15 @@ fn opening(facts: &Facts) -> Markup {
     let says = record.sampler.1.trim_end_matches('.');
     html! {
         p {
-            (many(record.sites.len() as u64, "site")) " with " (many(rows, "row")) " in all sampled one posterior of " (many(facts.parameters.len() as u64, "parameter"))
+            (many(record.sites.len() as u64, "site")) " with " (many(rows, "row")) " in all \
+                sampled one posterior of " (many(facts.parameters.len() as u64, "parameter"))
             " with " strong { (record.sampler.0) } @if !says.is_empty() { " (" (says) ")" }
-            ", step " (number(record.step)) ". " (many(chains as u64, "chain")) " of " (many(record.iterations, "iteration")) " took " (duration(record.seconds))
-            " and left " (many(length as u64, "draw")) " each, after a burn-in of " (count(record.burn_in)) @if record.thin > 1 { " and keeping one in " (count(record.thin)) }
+            ", step " (number(record.step)) ". " (many(chains as u64,
+                "chain")) " of " (many(record.iterations,
+                    "iteration")) " took " (duration(record.seconds))
+            " and left " (many(length as u64, "draw")) " each, after a burn-in \
+                of " (count(record.burn_in)) @if record.thin > 1 { " and keeping one \
+                in " (count(record.thin)) }
             ". Made by consilience " (record.version) " on " (moment(&record.created)) "."
         }
         dl.facts {
@@ -134,9 +149,13 @@ fn opening(facts: &Facts) -> Markup {
 fn warnings(facts: &Facts) -> Markup {
     html! {
         @if facts.warnings.is_empty() {
-            p.none role="status" { "None were found: chains agree (R-hat at most " (facts::MOST_RHAT) "), and there are enough effective draws (" (facts::LEAST_ESS) " a chain)." }
+            p.none role="status" { "None were found: chains agree (R-hat at \
+                most " (facts::MOST_RHAT) "), and there are enough effective draws \
+                (" (facts::LEAST_ESS) " a chain)." }
         } @else {
-            div.warnings role="alert" { strong { (many(facts.warnings.len() as u64, "warning")) } ul { @for warning in &facts.warnings { li { (warning) } } } }
+            div.warnings role="alert" {
+                strong { (many(facts.warnings.len() as u64, "warning")) }
+                    ul { @for warning in &facts.warnings { li { (warning) } } } }
         }
     }
 }
@@ -151,11 +170,15 @@ fn reproduce(facts: &Facts) -> Markup {
             ul { @for note in &record.notes { li { (note) } } }
         }
         p {
-            "Save the config below as " code { "run.toml" } " and run it with version " (record.version) "; the seed " code { (record.seed) }
-            " fixes every random number, so that the draws are the same, bit for bit, on the same kind of machine with the same data:"
+            "Save the config below \
+             as " code { "run.toml" } " and run it with \
+             version " (record.version) "; the seed " code { (record.seed) }
+            " fixes every random number, so that the draws are the same, bit for bit, on the same \
+             kind of machine with the same data:"
         }
         pre { code { "consilience run run.toml" } }
-        @if record.rows_evaluated > 0 { p.soft { "The sites evaluated the gradients of " (many(record.rows_evaluated, "row")) " in all." } }
+        @if record.rows_evaluated > 0 { p.soft { "The sites evaluated the gradients \
+            of " (many(record.rows_evaluated, "row")) " in all." } }
         details { summary { "The config, as it was resolved" } pre { code { (record.config) } } }
     }
 }

@@ -1,7 +1,8 @@
 //! Draw the parts that plots share: the frame, axes, legends, bars.
 //!
 //! Across, places are percents of the room between a plot's gutters; downward, they are CSS pixels.
-//! So a plot fills any width that it is given, and its letters are as large on a phone as on a desk.
+//! So a plot fills any width that it is given, and its letters are as large on a phone as on a
+//! desk.
 
 use std::fmt::Write;
 
@@ -46,7 +47,12 @@ pub struct Tick {
 impl Frame {
     /// The plot, with a name for those who cannot see it.
     pub fn draw(&self, says: &str, inside: &Markup) -> Markup {
-        let room = format!("--left:{}px;--right:{}px;height:{}px", place(self.left), place(self.right), place(self.height));
+        let room = format!(
+            "--left:{}px;--right:{}px;height:{}px",
+            place(self.left),
+            place(self.right),
+            place(self.height)
+        );
         html! {
             svg.plot xmlns="http://www.w3.org/2000/svg" style=(room) role="img" aria-label=(says) {
                 title { (says) }
@@ -62,17 +68,30 @@ impl Frame {
 
     /// Round numbers on an axis. Where they would touch each other on a narrow phone, only every
     /// second (or third, ...) is shown there.
-    pub fn ticks(&self, scale: &Scale, wanted: usize, written: &dyn Fn(f64, String) -> String) -> Vec<Tick> {
-        let all: Vec<(f64, String)> = scale.ticks(wanted).into_iter().map(|(x, text)| (x, written(x, text))).collect();
+    pub fn ticks(
+        &self,
+        scale: &Scale,
+        wanted: usize,
+        written: &dyn Fn(f64, String) -> String,
+    ) -> Vec<Tick> {
+        let all: Vec<(f64, String)> =
+            scale.ticks(wanted).into_iter().map(|(x, text)| (x, written(x, text))).collect();
         let pixels = |x: f64| scale.at(x) / 100.0 * self.room();
-        let apart = |a: &(f64, String), b: &(f64, String)| pixels(b.0) - pixels(a.0) >= f64::midpoint(breadth(&a.1), breadth(&b.1)) + GAP;
+        let apart = |a: &(f64, String), b: &(f64, String)| {
+            pixels(b.0) - pixels(a.0) >= f64::midpoint(breadth(&a.1), breadth(&b.1)) + GAP
+        };
         let fit = |every: usize, first: usize| {
             let kept: Vec<&(f64, String)> = all.iter().skip(first).step_by(every).collect();
             kept.windows(2).all(|two| apart(two[0], two[1]))
         };
         let zero = all.iter().position(|tick| tick.0 == 0.0).unwrap_or(0);
-        let every = (1..all.len()).find(|every| fit(*every, zero % every)).unwrap_or(all.len().max(1));
-        let tick = |(k, (at, text))| Tick { at, text, class: if k % every == zero % every { "" } else { " roomy" } };
+        let every =
+            (1..all.len()).find(|every| fit(*every, zero % every)).unwrap_or(all.len().max(1));
+        let tick = |(k, (at, text))| Tick {
+            at,
+            text,
+            class: if k % every == zero % every { "" } else { " roomy" },
+        };
         all.into_iter().enumerate().map(tick).collect()
     }
 
@@ -82,7 +101,14 @@ impl Frame {
     }
 
     /// A horizontal axis with numbers of one's own writing.
-    pub fn written_below(&self, scale: &Scale, top: f64, bottom: f64, wanted: usize, written: &dyn Fn(f64, String) -> String) -> Markup {
+    pub fn written_below(
+        &self,
+        scale: &Scale,
+        top: f64,
+        bottom: f64,
+        wanted: usize,
+        written: &dyn Fn(f64, String) -> String,
+    ) -> Markup {
         html! {
             @for Tick { at, text, class } in self.ticks(scale, wanted, written) {
                 (line(&format!("grid{class}"), (scale.at(at), top), (scale.at(at), bottom)))
@@ -140,7 +166,9 @@ pub fn paragraph(class: &str, at: (f64, f64), shift: f64, lines: &[String]) -> M
     html! {
         text class=(class) {
             @for (k, line) in lines.iter().enumerate() {
-                tspan x={ (place(at.0)) "%" } dx=[(shift != 0.0).then(|| place(shift))] y=(place(first + LINE * k as f64)) { (line) }
+                tspan x={ (place(at.0)) "%" }
+                    dx=[(shift != 0.0).then(|| place(shift))] y=(place(first + LINE * k as f64)) {
+                        (line) }
             }
         }
     }
@@ -186,7 +214,8 @@ pub fn cloud(class: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Marku
 fn stretched(class: &str, path: &str) -> Markup {
     let units = 100.0 * FINE;
     html! {
-        svg width="100%" height="100" viewBox={ "0 0 " (place(units)) " 100" } preserveAspectRatio="none" overflow="visible" {
+        svg width="100%" height="100" viewBox={ "0 0 " (place(units)) " 100" }
+            preserveAspectRatio="none" overflow="visible" {
             path class=(class) d=(path) {}
         }
     }
@@ -194,7 +223,8 @@ fn stretched(class: &str, path: &str) -> Markup {
 
 /// A line from here to there.
 pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
-    html! { line class=(class) x1=(percent(from.0)) y1=(place(from.1)) x2=(percent(to.0)) y2=(place(to.1)) {} }
+    html! { line class=(class) x1=(percent(from.0)) y1=(place(from.1))
+    x2=(percent(to.0)) y2=(place(to.1)) {} }
 }
 
 /// Words at a place.
@@ -204,12 +234,14 @@ pub fn words(class: &str, at: (f64, f64), text: &str) -> Markup {
 
 /// Words so many pixels beside a place.
 pub fn beside_words(class: &str, at: (f64, f64), shift: f64, text: &str) -> Markup {
-    html! { text class=(class) x=(percent(at.0)) dx=[(shift != 0.0).then(|| place(shift))] y=(place(at.1)) { (text) } }
+    html! { text class=(class) x=(percent(at.0))
+    dx=[(shift != 0.0).then(|| place(shift))] y=(place(at.1)) { (text) } }
 }
 
 /// Words that end at a place, coming down to it from the left.
 pub fn slanted(class: &str, at: (f64, f64), text: &str) -> Markup {
-    html! { svg x=(percent(at.0)) y=(place(at.1)) overflow="visible" { text class=(class) transform="rotate(45)" { (text) } } }
+    html! { svg x=(percent(at.0)) y=(place(at.1)) overflow="visible" {
+    text class=(class) transform="rotate(45)" { (text) } } }
 }
 
 /// A vertical axis with grid lines over the whole width, numbers at the left.
@@ -230,7 +262,8 @@ pub fn gutter(scale: &Scale, wanted: usize) -> f64 {
 /// A bar.
 pub fn bar(class: &str, corner: (f64, f64), size: (f64, f64)) -> Markup {
     html! {
-        rect class=(class) x=(percent(corner.0)) y=(place(corner.1)) width=(percent(size.0.max(0.0))) height=(place(size.1.max(0.0))) {}
+        rect class=(class) x=(percent(corner.0)) y=(place(corner.1))
+            width=(percent(size.0.max(0.0))) height=(place(size.1.max(0.0))) {}
     }
 }
 
@@ -242,7 +275,8 @@ pub fn dot(class: &str, at: (f64, f64), radius: f64) -> Markup {
 /// A plot with nothing in it but the reason.
 pub fn nothing(height: f64, says: &str, why: &str) -> Markup {
     let lines = wrapped(why, NARROW);
-    Frame { left: 0.0, right: 0.0, height }.draw(says, &paragraph("dim middle", (50.0, height / 2.0), 0.0, &lines))
+    Frame { left: 0.0, right: 0.0, height }
+        .draw(says, &paragraph("dim middle", (50.0, height / 2.0), 0.0, &lines))
 }
 
 /// What an axis shows, above or below a plot.
@@ -264,7 +298,9 @@ pub struct Key<'a> {
 pub fn legend<'a>(keys: impl IntoIterator<Item = Key<'a>>) -> Markup {
     html! {
         ul.legend {
-            @for key in keys { li { i class={ (key.mark) " k" (key.colour % COLOURS) } aria-hidden="true" {} span { (key.name) } } }
+            @for key in keys {
+                li { i class={ (key.mark) " k" (key.colour % COLOURS) } aria-hidden="true" {}
+                    span { (key.name) } } }
         }
     }
 }
@@ -275,7 +311,8 @@ mod tests {
 
     #[test]
     fn ticks_do_not_touch_on_a_phone() {
-        for (left, high) in [(30.0, 10.0), (150.0, 10.0), (150.0, 123_456.0), (200.0, 9_876_543.0)] {
+        for (left, high) in [(30.0, 10.0), (150.0, 10.0), (150.0, 123_456.0), (200.0, 9_876_543.0)]
+        {
             let frame = Frame { left, right: 8.0, height: 50.0 };
             let scale = Scale::between(0.0, high, 0.0, 100.0);
             let ticks = frame.ticks(&scale, 6, &|_, text| text);
@@ -283,12 +320,18 @@ mod tests {
             assert!(!kept.is_empty() && kept.iter().any(|tick| tick.at == 0.0), "{ticks:?}");
             for two in kept.windows(2) {
                 let apart = (scale.at(two[1].at) - scale.at(two[0].at)) / 100.0 * frame.room();
-                assert!(apart > f64::midpoint(breadth(&two[0].text), breadth(&two[1].text)), "{left} {high}: {ticks:?}");
+                assert!(
+                    apart > f64::midpoint(breadth(&two[0].text), breadth(&two[1].text)),
+                    "{left} {high}: {ticks:?}"
+                );
             }
         }
         let wide = Frame { left: 30.0, right: 8.0, height: 50.0 };
         let all = wide.ticks(&Scale::between(0.0, 10.0, 0.0, 100.0), 6, &|_, text| text);
-        assert!(all.len() == 6 && all.iter().all(|tick| tick.class.is_empty()), "where there is room all are shown");
+        assert!(
+            all.len() == 6 && all.iter().all(|tick| tick.class.is_empty()),
+            "where there is room all are shown"
+        );
     }
 
     #[test]

@@ -19,15 +19,19 @@ pub fn forest(facts: &Facts) -> Markup {
     let shown = &facts.parameters[..facts.parameters.len().min(MOST_ROWS)];
     let pooled = shown.iter().any(|p| p.pooled.is_some());
     let top = 6.0;
-    let names = Names::new(shown.iter().map(|p| p.name.as_str()), top, if pooled { 26.0 } else { 20.0 });
+    let names =
+        Names::new(shown.iter().map(|p| p.name.as_str()), top, if pooled { 26.0 } else { 20.0 });
     let bottom = names.bottom();
     let frame = Frame { left: names.left, right: 8.0, height: bottom + 20.0 };
     let ends = |p: &Parameter| {
         let other = p.pooled.map_or([f64::NAN; 2], |s| [s.lower, s.upper]);
         [p.summary.lower, p.summary.upper, p.summary.mean, other[0], other[1]]
     };
-    let says =
-        format!("Mean, 50% and 89% interval of {} parameters{}", shown.len(), if pooled { ", with those from pooled data" } else { "" });
+    let says = format!(
+        "Mean, 50% and 89% interval of {} parameters{}",
+        shown.len(),
+        if pooled { ", with those from pooled data" } else { "" }
+    );
     let Some(scale) = Scale::around(shown.iter().flat_map(ends), 0.0, 100.0) else {
         return plot::nothing(60.0, &says, "no finite draws");
     };
@@ -39,19 +43,25 @@ pub fn forest(facts: &Facts) -> Markup {
             @let y = names.middle(k);
             @let own = if p.pooled.is_some() { y - 4.0 } else { y };
             (names.draw(k))
-            @if [p.summary.lower, p.summary.upper, p.summary.mean, p.half.0, p.half.1].iter().all(|x| x.is_finite()) {
+            @if [p.summary.lower, p.summary.upper, p.summary.mean, p.half.0,
+                p.half.1].iter().all(|x| x.is_finite()) {
                 g {
-                    title { (p.name) ": mean " (number(p.summary.mean)) ", 89% from " (number(p.summary.lower)) " to " (number(p.summary.upper)) }
-                    (line("thin", (scale.at(p.summary.lower), own), (scale.at(p.summary.upper), own)))
+                    title { (p.name) ": mean " (number(p.summary.mean)) ", 89% \
+                        from " (number(p.summary.lower)) " to " (number(p.summary.upper)) }
+                    (line("thin", (scale.at(p.summary.lower), own),
+                        (scale.at(p.summary.upper), own)))
                     (line("thick", (scale.at(p.half.0), own), (scale.at(p.half.1), own)))
                     (dot("dot", (scale.at(p.summary.mean), own), 4.0))
                 }
             } @else {
                 (plot::beside_words("dim", (0.0, own + 4.0), 4.0, "not finite"))
             }
-            @if let Some(s) = p.pooled.filter(|s| [s.lower, s.upper, s.mean].iter().all(|x| x.is_finite())) {
+            @if let Some(s) = p.pooled.filter(|s| [s.lower, s.upper,
+                s.mean].iter().all(|x| x.is_finite())) {
                 g {
-                    title { (p.name) ", pooled: mean " (number(s.mean)) ", 89% from " (number(s.lower)) " to " (number(s.upper)) }
+                    title { (p.name) ", pooled: \
+                        mean " (number(s.mean)) ", 89% \
+                        from " (number(s.lower)) " to " (number(s.upper)) }
                     (line("pooled", (scale.at(s.lower), y + 5.0), (scale.at(s.upper), y + 5.0)))
                     (dot("ring", (scale.at(s.mean), y + 5.0), 3.0))
                 }
@@ -64,8 +74,10 @@ pub fn forest(facts: &Facts) -> Markup {
             (frame.draw(&says, &inside))
             figcaption {
                 "Dot: mean. Thick line: the middle 50%. Thin line: 89%."
-                @if pooled { " The ring and line below: the same from all rows in one place, a check that only data that may be pooled allows." }
-                @if all > shown.len() { " The first " (shown.len()) " of " (count(all as u64)) " parameters; the table has all." }
+                @if pooled { " The ring and line below: the same from all rows in one place, a \
+                    check that only data that may be pooled allows." }
+                @if all > shown.len() { " The first " (shown.len()) " of " (count(all as u64)) " \
+                    parameters; the table has all." }
             }
         }
     }
@@ -81,7 +93,9 @@ pub fn table(facts: &Facts) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "parameter" }
-                        @for column in ["mean", "sd", "5.5%", "94.5%", "R-hat", "ESS bulk", "ESS tail", "MCSE"] { th.keep[column == "R-hat"] scope="col" { (column) } }
+                        @for column in ["mean", "sd", "5.5%", "94.5%", "R-hat", "ESS \
+                            bulk", "ESS \
+                            tail", "MCSE"] { th.keep[column == "R-hat"] scope="col" { (column) } }
                         @if pooled {
                             th.apart scope="col" { "pooled mean" }
                             th scope="col" { "pooled sd" }
@@ -95,9 +109,13 @@ pub fn table(facts: &Facts) -> Markup {
                         @let places = words::places(s.sd);
                         tr {
                             th scope="row" { span.name { (p.name) } }
-                            @for x in [s.mean, s.sd, s.lower, s.upper] { td { (decimals(x, places)) } }
+                            @for x in [s.mean, s.sd, s.lower, s.upper] {
+                                td { (decimals(x, places)) } }
                             td.bad[s.rhat > MOST_RHAT] { (decimals(s.rhat, 3)) }
-                            @for x in [s.ess_bulk, s.ess_tail] { td.bad[x < least] { (if x.is_finite() { count(x.max(0.0).round() as u64) } else { number(x) }) } }
+                            @for x in [s.ess_bulk, s.ess_tail] {
+                                td.bad[x < least] {
+                                    (if x.is_finite() { count(x.max(0.0).round() as u64) }
+                                        else { number(x) }) } }
                             td { (decimals(s.mcse_mean, places + 1)) }
                             @if pooled {
                                 @let other = p.pooled.map_or([f64::NAN; 2], |o| [o.mean, o.sd]);
@@ -116,7 +134,13 @@ pub fn table(facts: &Facts) -> Markup {
 /// What the pooled reference says about the whole.
 pub fn distance(facts: &Facts) -> Markup {
     let largest = |of: fn(&Parameter) -> Option<f64>| {
-        facts.parameters.iter().filter_map(of).filter(|x| x.is_finite()).map(f64::abs).max_by(f64::total_cmp)
+        facts
+            .parameters
+            .iter()
+            .filter_map(of)
+            .filter(|x| x.is_finite())
+            .map(f64::abs)
+            .max_by(f64::total_cmp)
     };
     let mean = largest(Parameter::distance);
     let error = largest(|p| p.pooled.map(|o| p.summary.mcse_mean.hypot(o.mcse_mean) / o.sd));
@@ -124,14 +148,21 @@ pub fn distance(facts: &Facts) -> Markup {
     html! {
         @if let Some(mean) = mean {
             p {
-                "Held against the posterior from all rows in one place, means differ by at most " strong { (decimals(mean, 3)) " posterior standard deviations" }
-                @if let Some(error) = error { " (Monte Carlo error up to " (decimals(error, 3)) ")" }
-                @if let Some(spread) = spread { ", standard deviations by at most " strong { (decimals(100.0 * spread, 1)) "%" } }
+                "Held against the posterior from all rows in one place, means differ by at \
+                 most " strong { (decimals(mean, 3)) " posterior standard deviations" }
+                @if let Some(error) = error { " (Monte Carlo error up \
+                    to " (decimals(error, 3)) ")" }
+                @if let Some(spread) = spread { ", standard deviations by at \
+                    most " strong { (decimals(100.0 * spread, 1)) "%" } }
                 "."
-                @if let Some(w2) = facts.w2() { " The Gaussians that fit the two lie " (decimals(w2, 3)) " apart (Wasserstein, in pooled standard deviations, all parameters together)." }
+                @if let Some(w2) = facts.w2() {
+                    " The Gaussians that fit the two lie " (decimals(w2, 3))
+                    " apart (Wasserstein, in pooled standard deviations, all parameters \
+                     together)." }
             }
         } @else {
-            p { "There is no pooled reference to hold these against: in a real federation there is none." }
+            p { "There is no pooled reference to hold these against: in a real federation there is \
+                none." }
         }
     }
 }
@@ -145,11 +176,15 @@ pub fn pairs(facts: &Facts) -> Markup {
     // Across in percents, downward in pixels.
     let (gap, between) = (2.0, 8.0);
     let wide = (100.0 - gap * (n as f64 - 1.0)) / n as f64;
-    let names: Vec<Vec<String>> = chosen.iter().map(|c| wrapped(&c.parameter.name, wide / 100.0 * NARROW)).collect();
+    let names: Vec<Vec<String>> =
+        chosen.iter().map(|c| wrapped(&c.parameter.name, wide / 100.0 * NARROW)).collect();
     let above = |k: usize| LINE * names[k].len() as f64;
     let tall = (0..n).map(|k| above(k) + 60.0).fold(104.0, f64::max);
     let corner = |i: usize, j: usize| (j as f64 * (wide + gap), i as f64 * (tall + between));
-    let says = format!("Draws of {} against each other", chosen.iter().map(|c| c.parameter.name.as_str()).collect::<Vec<_>>().join(", "));
+    let says = format!(
+        "Draws of {} against each other",
+        chosen.iter().map(|c| c.parameter.name.as_str()).collect::<Vec<_>>().join(", ")
+    );
     let inside = html! {
         @for (i, row) in chosen.iter().enumerate() {
             @for (j, column) in chosen.iter().enumerate() {
@@ -170,7 +205,8 @@ pub fn pairs(facts: &Facts) -> Markup {
     html! {
         figure.square {
             (frame.draw(&says, &inside))
-            figcaption { "The " (n) " most correlated parameters: draws below the diagonal, histograms on it, correlations above it." }
+            figcaption { "The " (n) " most correlated parameters: draws below the diagonal, \
+                histograms on it, correlations above it." }
         }
     }
 }
@@ -187,9 +223,15 @@ fn most_correlated<'a>(facts: &'a Facts) -> Option<Vec<Chosen<'a>>> {
     let mut candidates: Vec<Chosen> = facts
         .parameters
         .iter()
-        .map(|parameter| Chosen { parameter, values: facts.draws(parameter).concat().into_iter().step_by(every).collect() })
+        .map(|parameter| Chosen {
+            parameter,
+            values: facts.draws(parameter).concat().into_iter().step_by(every).collect(),
+        })
         .collect();
-    candidates.retain(|c| c.values.iter().all(|x| x.is_finite()) && range(c.values.iter().copied()).is_some_and(|(low, high)| low < high));
+    candidates.retain(|c| {
+        c.values.iter().all(|x| x.is_finite())
+            && range(c.values.iter().copied()).is_some_and(|(low, high)| low < high)
+    });
     let n = candidates.len();
     if n < 2 {
         return None;
@@ -208,7 +250,9 @@ fn most_correlated<'a>(facts: &'a Facts) -> Option<Vec<Chosen<'a>>> {
     }
     while chosen.len() < PAIRED.min(n) {
         let strongest = |k: usize| chosen.iter().map(|c| strengths[k * n + c]).fold(0.0, f64::max);
-        let next = (0..n).filter(|k| !chosen.contains(k)).max_by(|a, b| strongest(*a).total_cmp(&strongest(*b)))?;
+        let next = (0..n)
+            .filter(|k| !chosen.contains(k))
+            .max_by(|a, b| strongest(*a).total_cmp(&strongest(*b)))?;
         chosen.push(next);
     }
     chosen.sort_unstable();
@@ -219,8 +263,11 @@ fn most_correlated<'a>(facts: &'a Facts) -> Option<Vec<Chosen<'a>>> {
 /// Pearson's correlation; 0 where it is not defined.
 fn correlation(left: &[f64], right: &[f64]) -> f64 {
     let (a, b) = (consilience_core::measure::mean(left), consilience_core::measure::mean(right));
-    let product = |f: &dyn Fn(f64, f64) -> f64| left.iter().zip(right).map(|(x, y)| f(x - a, y - b)).sum::<f64>();
-    let correlation = product(&|x, y| x * y) / (product(&|x, _| x * x).sqrt() * product(&|_, y| y * y).sqrt());
+    let product = |f: &dyn Fn(f64, f64) -> f64| {
+        left.iter().zip(right).map(|(x, y)| f(x - a, y - b)).sum::<f64>()
+    };
+    let correlation =
+        product(&|x, y| x * y) / (product(&|x, _| x * x).sqrt() * product(&|_, y| y * y).sqrt());
     if correlation.is_finite() { correlation } else { 0.0 }
 }
 
@@ -247,7 +294,8 @@ fn histogram(values: &[f64], corner: (f64, f64), size: (f64, f64)) -> Markup {
     html! {
         @for (k, n) in counts.iter().enumerate() {
             @let height = size.1 * f64::from(*n) / most;
-            (bar("bar", (corner.0 + k as f64 * width, corner.1 + size.1 - height), (0.9 * width, height)))
+            (bar("bar", (corner.0 + k as f64 * width, corner.1 + size.1 - height),
+                (0.9 * width, height)))
         }
     }
 }

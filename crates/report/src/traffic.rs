@@ -25,23 +25,26 @@ pub fn error(facts: &Facts) -> Markup {
     let xs = curve.points.iter().flat_map(|(bits, _)| [bits / 8.0, bits / 8.0 * stretch]);
     let ys = curve.points.iter().map(|p| p.1).chain(curve.floor);
     let says = "Error of the posterior mean against bytes sent by the sites";
-    let (Some(across), Some(up)) = (Scale::logarithmic(xs, 0.0, 100.0), Scale::logarithmic(ys, bottom, top)) else {
+    let (Some(across), Some(up)) =
+        (Scale::logarithmic(xs, 0.0, 100.0), Scale::logarithmic(ys, bottom, top))
+    else {
         return html! { p.soft { "Nothing was sent, so that there is no curve." } };
     };
     let frame = Frame { left: plot::gutter(&up, 5), right: 12.0, height: bottom + 20.0 };
     let through = |class: &str, stretch: f64| {
         path(
             class,
-            curve
-                .points
-                .iter()
-                .map(|(bits, error)| (*bits > 0.0 && *error > 0.0).then(|| (across.at(bits / 8.0 * stretch), up.at(*error)))),
+            curve.points.iter().map(|(bits, error)| {
+                (*bits > 0.0 && *error > 0.0)
+                    .then(|| (across.at(bits / 8.0 * stretch), up.at(*error)))
+            }),
         )
     };
     let inside = html! {
         (frame.written_below(&across, top, bottom, 5, &|x, _| round_bytes(x)))
         (plot::beside(&up, 5))
-        @if let Some(floor) = curve.floor { (line("limit", (0.0, up.at(floor)), (100.0, up.at(floor)))) }
+        @if let Some(floor) = curve.floor {
+            (line("limit", (0.0, up.at(floor)), (100.0, up.at(floor)))) }
         @if plain.is_some() { (through("pooled dashed", stretch)) }
         (through("thin", 1.0))
     };
@@ -51,10 +54,14 @@ pub fn error(facts: &Facts) -> Markup {
             (frame.draw(says, &inside))
             (axis_label("across", "sent by the sites"))
             figcaption {
-                "Solid: the root mean square distance, over all parameters, of the mean of the draws so far from "
-                @if curve.pooled { "the pooled mean, in pooled standard deviations" } @else { "the final mean, in posterior standard deviations (it falls to nothing at the end by construction)" }
+                "Solid: the root mean square distance, over all parameters, of the mean of the \
+                 draws so far from "
+                @if curve.pooled { "the pooled mean, in pooled standard deviations" } @else { "the \
+                    final mean, in posterior standard deviations (it falls to nothing at the end \
+                    by construction)" }
                 @if plain.is_some() { ". Dashed: the same draws, had no message been compressed" }
-                @if curve.floor.is_some() { ". Dashed and level: the Monte Carlo error at the end; a curve that stays well above it shows bias" }
+                @if curve.floor.is_some() { ". Dashed and level: the Monte Carlo error at the end; \
+                    a curve that stays well above it shows bias" }
                 "."
                 @if !curve.counted { " Bytes are taken to grow evenly with the iterations." }
             }
@@ -86,11 +93,12 @@ impl Curve {
             .filter(|p| p.index < d)
             .filter_map(|p| {
                 let own = p.summary;
-                let (mean, sd, error) = p
-                    .pooled
-                    .filter(|_| pooled)
-                    .map_or((own.mean, own.sd, own.mcse_mean), |o| (o.mean, o.sd, own.mcse_mean.hypot(o.mcse_mean)));
-                (mean.is_finite() && own.mean.is_finite() && sd.is_finite() && sd > 0.0).then_some((p.index, mean, sd, error / sd))
+                let (mean, sd, error) =
+                    p.pooled.filter(|_| pooled).map_or((own.mean, own.sd, own.mcse_mean), |o| {
+                        (o.mean, o.sd, own.mcse_mean.hypot(o.mcse_mean))
+                    });
+                (mean.is_finite() && own.mean.is_finite() && sd.is_finite() && sd > 0.0)
+                    .then_some((p.index, mean, sd, error / sd))
             })
             .collect();
         if goals.is_empty() {
@@ -98,7 +106,10 @@ impl Curve {
         }
         let stops: Vec<usize> = {
             let ratio = (length as f64).powf(1.0 / POINTS as f64);
-            let mut stops: Vec<usize> = (0..=POINTS).map(|k| ratio.powi(k as i32).round() as usize).map(|n| n.clamp(1, length)).collect();
+            let mut stops: Vec<usize> = (0..=POINTS)
+                .map(|k| ratio.powi(k as i32).round() as usize)
+                .map(|n| n.clamp(1, length))
+                .collect();
             stops.dedup();
             stops
         };
@@ -112,25 +123,38 @@ impl Curve {
             }
             if next.next_if_eq(&&(draw + 1)).is_some() {
                 let n = ((draw + 1) * chains) as f64;
-                let square = |&(k, mean, sd, _): &(usize, f64, f64, f64)| ((sums[k] / n - mean) / sd).powi(2);
+                let square = |&(k, mean, sd, _): &(usize, f64, f64, f64)| {
+                    ((sums[k] / n - mean) / sd).powi(2)
+                };
                 errors.push((goals.iter().map(square).sum::<f64>() / goals.len() as f64).sqrt());
             }
         }
         let (bits, counted) = bits_after(facts, length);
-        let mut points: Vec<(f64, f64)> = stops.iter().zip(errors).map(|(n, error)| (bits[n - 1], error)).collect();
+        let mut points: Vec<(f64, f64)> =
+            stops.iter().zip(errors).map(|(n, error)| (bits[n - 1], error)).collect();
         if !pooled {
             points.pop(); // the mean is at no distance from itself, but for rounding
         }
         let floor = (goals.iter().map(|g| g.3 * g.3).sum::<f64>() / goals.len() as f64).sqrt();
-        Some(Curve { points, floor: (pooled && floor.is_finite() && floor > 0.0).then_some(floor), pooled, counted })
+        Some(Curve {
+            points,
+            floor: (pooled && floor.is_finite() && floor > 0.0).then_some(floor),
+            pooled,
+            counted,
+        })
     }
 }
 
-/// All chains' bits up after each draw, and whether they were counted: `bits_up` is what a chain had sent until then.
+/// All chains' bits up after each draw, and whether they were counted: `bits_up` is what a chain
+/// had sent until then.
 fn bits_after(facts: &Facts, length: usize) -> (Vec<f64>, bool) {
     let record = facts.record;
-    let sound = |values: &Vec<f64>| values.len() >= length && values.iter().all(|x| x.is_finite() && *x >= 0.0);
-    let counted = record.statistics.iter().find(|s| s.name == "bits_up" && s.values.len() == facts.chains && s.values.iter().all(sound));
+    let sound = |values: &Vec<f64>| {
+        values.len() >= length && values.iter().all(|x| x.is_finite() && *x >= 0.0)
+    };
+    let counted = record.statistics.iter().find(|s| {
+        s.name == "bits_up" && s.values.len() == facts.chains && s.values.iter().all(sound)
+    });
     if let Some(statistic) = counted {
         let mut total = vec![0.0; length];
         for values in &statistic.values {
@@ -139,7 +163,8 @@ fn bits_after(facts: &Facts, length: usize) -> (Vec<f64>, bool) {
         return (total, true);
     }
     let (all, total) = (record.iterations.max(1) as f64, facts.sent("up") as f64);
-    let after = |draw: usize| record.burn_in as f64 + (draw as f64 + 1.0) * record.thin.max(1) as f64;
+    let after =
+        |draw: usize| record.burn_in as f64 + (draw as f64 + 1.0) * record.thin.max(1) as f64;
     let last = after(length - 1).max(all);
     ((0..length).map(|draw| total * after(draw) / last).collect(), false)
 }
@@ -159,18 +184,26 @@ pub fn sites(facts: &Facts) -> Markup {
             bits: (sum(|s| s.bits.0), sum(|s| s.bits.1)),
         });
     }
-    let rows: Vec<Bars> = sites.iter().map(|s| Bars { name: &s.name, parts: vec![("bar", s.rows as f64, count(s.rows))] }).collect();
+    let rows: Vec<Bars> = sites
+        .iter()
+        .map(|s| Bars { name: &s.name, parts: vec![("bar", s.rows as f64, count(s.rows))] })
+        .collect();
     let sent: Vec<Bars> = sites
         .iter()
         .map(|s| Bars {
             name: &s.name,
-            parts: vec![("bar", s.bits.0 as f64, bytes(s.bits.0 as f64)), ("bar2", s.bits.1 as f64, bytes(s.bits.1 as f64))],
+            parts: vec![
+                ("bar", s.bits.0 as f64, bytes(s.bits.0 as f64)),
+                ("bar2", s.bits.1 as f64, bytes(s.bits.1 as f64)),
+            ],
         })
         .collect();
     html! {
         div.two {
-            figure { (bars("Rows at each site", &rows)) figcaption { "Rows at each site. They stayed there." } }
-            figure { (bars("Bytes sent and received by each site", &sent)) figcaption { "Sent by each site (upper bar) and received by it (lower bar)." } }
+            figure { (bars("Rows at each site", &rows)) figcaption { "Rows at each site. They \
+                stayed there." } }
+            figure { (bars("Bytes sent and received by each site", &sent)) figcaption { "Sent by \
+                each site (upper bar) and received by it (lower bar)." } }
         }
     }
 }
@@ -214,7 +247,8 @@ pub fn sent(facts: &Facts) -> Markup {
     }
     let (row, thick) = (22.0, 16.0);
     let (up, down) = (facts.sent("up"), facts.sent("down"));
-    let most = [up, down, record.uncompressed.0, record.uncompressed.1].into_iter().max().unwrap_or(0);
+    let most =
+        [up, down, record.uncompressed.0, record.uncompressed.1].into_iter().max().unwrap_or(0);
     let scale = Scale::between(0.0, most as f64, 0.0, 100.0);
     let bar_rows = [
         ("up", "up, as sent", up),
@@ -235,7 +269,9 @@ pub fn sent(facts: &Facts) -> Markup {
         });
         html! {
             @for (s, from, to) in placed {
-                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) } (bar(&format!("f{}", colour(&s.kind) % plot::COLOURS), (from, y), (to - from, thick))) }
+                g { title { (s.kind) ", " (direction) ": " (bytes(s.bits as f64)) }
+                    (bar(&format!("f{}", colour(&s.kind) % plot::COLOURS), (from, y),
+                        (to - from, thick))) }
             }
         }
     };
@@ -243,7 +279,9 @@ pub fn sent(facts: &Facts) -> Markup {
         @for (k, (direction, _, total)) in bar_rows.iter().enumerate() {
             @let y = names.middle(k) - thick / 2.0;
             (names.draw(k))
-            @if direction.is_empty() { (bar("hollow", (0.0, y), (scale.at(*total as f64), thick))) } @else { (stacked(direction, y)) }
+            @if direction.is_empty() {
+                (bar("hollow", (0.0, y), (scale.at(*total as f64), thick))) }
+                    @else { (stacked(direction, y)) }
             (beside_words("dim", (scale.at(*total as f64), y + 12.0), 5.0, &bytes(*total as f64)))
         }
         (line("axis", (0.0, 0.0), (0.0, names.bottom())))
@@ -253,9 +291,12 @@ pub fn sent(facts: &Facts) -> Markup {
             p.soft { "The record counts no messages." }
         } @else {
             figure.wide {
-                (frame.draw("What was sent, by direction and kind, and what it would have been uncompressed", &inside))
-                (legend(kinds.iter().enumerate().map(|(colour, name)| Key { colour, mark: "box", name })))
-                figcaption { "Up: from the sites. Down: to the sites. Uncompressed: the same messages with 32 bits a number." }
+                (frame.draw("What was sent, by direction and kind, and what it would have been \
+                    uncompressed", &inside))
+                (legend(kinds.iter().enumerate().map(|(colour, name)| Key {
+                    colour, mark: "box", name })))
+                figcaption { "Up: from the sites. Down: to the sites. Uncompressed: the same \
+                    messages with 32 bits a number." }
             }
             (kinds_table(facts))
         }
@@ -268,7 +309,8 @@ fn kinds_table(facts: &Facts) -> Markup {
             summary { "The numbers" }
             div.table tabindex="0" role="region" aria-label="What was sent" {
                 table {
-                    thead { tr { @for column in ["direction", "kind", "sent", "vectors", "bits a vector"] { th scope="col" { (column) } } } }
+                    thead { tr { @for column in ["direction", "kind", "sent", "vectors", "bits a \
+                        vector"] { th scope="col" { (column) } } } }
                     tbody {
                         @for s in facts.record.sent.iter().filter(|s| s.bits > 0) {
                             tr {
@@ -276,7 +318,9 @@ fn kinds_table(facts: &Facts) -> Markup {
                                 td { (s.kind) }
                                 td { (bytes(s.bits as f64)) }
                                 td { @if s.vectors > 0 { (count(s.vectors)) } @else { "–" } }
-                                td { @if s.vectors > 0 { (decimals(s.bits as f64 / s.vectors as f64, 1)) } @else { "–" } }
+                                td { @if s.vectors > 0 {
+                                    (decimals(s.bits as f64 / s.vectors as f64, 1)) } @else { "–" }
+                                        }
                             }
                         }
                     }
@@ -295,13 +339,21 @@ pub fn in_words(facts: &Facts) -> Markup {
     let saved = record.uncompressed.0 as f64 / up as f64;
     html! {
         p {
-            strong { "What stayed: " } "the rows. Not one of the " (many(rows, "row")) " left its site. "
-            strong { "What left: " } "while sampling, the sites sent " (bytes(up as f64)) " (gradients or parameters, compressed where the sampler compresses, with their headers) and received " (bytes(down as f64)) "."
-            @if saved.is_finite() && saved > 1.05 { " Uncompressed, the sites would have sent " (decimals(saved, 1)) " times as much." }
-            @if before_up + before_down > 0 { " Before sampling, sums and surveys (means, spreads, curvature) took " (bytes(before_up as f64)) " up and " (bytes(before_down as f64)) " down." }
+            strong { "What stayed: " } "the rows. Not one of \
+                the " (many(rows, "row")) " left its site. "
+            strong { "What left: " } "while sampling, the sites sent " (bytes(up as f64)) " \
+                (gradients or parameters, compressed where the sampler compresses, with their \
+                headers) and received " (bytes(down as f64)) "."
+            @if saved.is_finite() && saved > 1.05 { " Uncompressed, the sites would have \
+                sent " (decimals(saved, 1)) " times as much." }
+            @if before_up + before_down > 0 { " Before sampling, sums and surveys (means, spreads, \
+                curvature) \
+                took " (bytes(before_up as f64)) " up and " (bytes(before_down as f64)) " down." }
         }
         p {
-            strong { "What is not claimed: " } "differential privacy. Gradients, parameters and sums are computed from the rows and can reveal something about them to whoever receives them."
+            strong { "What is not claimed: " } "differential privacy. Gradients, parameters and \
+                sums are computed from the rows and can reveal something about them to whoever \
+                receives them."
         }
     }
 }

@@ -29,7 +29,11 @@ pub fn decimals(x: f64, places: usize) -> String {
 
 /// How many decimals show three digits of a number of this size.
 pub fn places(size: f64) -> usize {
-    if size.is_finite() && size > 0.0 { (2.0 - size.log10().floor()).clamp(1.0, 9.0) as usize } else { 3 }
+    if size.is_finite() && size > 0.0 {
+        (2.0 - size.log10().floor()).clamp(1.0, 9.0) as usize
+    } else {
+        3
+    }
 }
 
 /// A whole number of things, with thousands apart.
@@ -81,7 +85,9 @@ pub fn duration(seconds: f64) -> String {
 /// A moment such as `2026-01-31T12:00:00Z`, as `2026-01-31 12:00 UTC`; anything else as it is.
 pub fn moment(created: &str) -> String {
     match created.split_once('T') {
-        Some((day, time)) if time.ends_with('Z') && time.is_ascii() && time.len() >= 6 => format!("{day} {} UTC", &time[..5]),
+        Some((day, time)) if time.ends_with('Z') && time.is_ascii() && time.len() >= 6 => {
+            format!("{day} {} UTC", &time[..5])
+        }
         _ => created.into(),
     }
 }
@@ -89,10 +95,11 @@ pub fn moment(created: &str) -> String {
 /// How many pixels a text takes at 12 pixels a letter, in a wide typeface.
 pub fn breadth(text: &str) -> f64 {
     let one = |c: char| match c {
-        ' ' | '\u{202f}' | 'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | '[' | ']' => {
-            4.7
+        ' ' | '\u{202f}' | 'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | ';'
+        | '\'' | '|' | '!' | '(' | ')' | '[' | ']' => 4.7,
+        'm' | 'w' | 'M' | 'W' | 'Q' | '@' | '%' | '=' | '<' | '>' | '+' | '−' | '~' | '…' | '—' => {
+            10.2
         }
-        'm' | 'w' | 'M' | 'W' | 'Q' | '@' | '%' | '=' | '<' | '>' | '+' | '−' | '~' | '…' | '—' => 10.2,
         c if c.is_uppercase() => 8.6,
         c if c.is_ascii() || c.is_alphanumeric() || "·–".contains(c) => 7.6,
         _ => 12.0,
@@ -100,7 +107,8 @@ pub fn breadth(text: &str) -> f64 {
     text.chars().map(one).sum()
 }
 
-/// The lines of a text, each at most so many pixels wide; joined they are the text, letter by letter.
+/// The lines of a text, each at most so many pixels wide; joined they are the text, letter by
+/// letter.
 pub fn wrapped(text: &str, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_inclusive([' ', '_', ':', '=', '/', '-']) {
@@ -110,14 +118,18 @@ pub fn wrapped(text: &str, most: f64) -> Vec<String> {
         }
         for letter in word.chars() {
             let last = lines.len() - 1;
-            if letter != ' ' && !lines[last].is_empty() && breadth(&lines[last]) + breadth(&letter.to_string()) > most {
+            if letter != ' '
+                && !lines[last].is_empty()
+                && breadth(&lines[last]) + breadth(&letter.to_string()) > most
+            {
                 lines.push(String::new());
             }
             let last = lines.len() - 1;
             lines[last].push(letter);
         }
     }
-    // A space at a line's end would push centred and right-aligned letters aside: the next takes it.
+    // A space at a line's end would push centred and right-aligned letters aside: the next takes
+    // it.
     for k in 1..lines.len() {
         if lines[k - 1].len() > 1 && lines[k - 1].ends_with(' ') {
             lines[k - 1].pop();
@@ -136,7 +148,9 @@ fn power(x: f64) -> String {
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let raised = exponent.chars().map(|c| match c {
         '-' => '⁻',
-        c => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][c.to_digit(10).unwrap_or(0) as usize],
+        c => {
+            ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][c.to_digit(10).unwrap_or(0) as usize]
+        }
     });
     format!("{digits}·10{}", raised.collect::<String>())
 }
@@ -151,24 +165,73 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        let shown = [0.0, 0.1234, 0.0032, -2.5, 12.345, 999.96, 12_345.6, 1.5e7, -2e-5, f64::NAN, f64::INFINITY].map(number);
-        assert_eq!(shown, ["0", "0.123", "0.00320", "−2.500", "12.35", "1000.0", "12\u{202f}346", "1.50·10⁷", "−2.00·10⁻⁵", "–", "∞"]);
-        assert_eq!([decimals(1.0049, 3), decimals(-1e-7, 3), decimals(-3.0, 2)], ["1.005", "0.000", "−3.00"]);
+        let shown = [
+            0.0,
+            0.1234,
+            0.0032,
+            -2.5,
+            12.345,
+            999.96,
+            12_345.6,
+            1.5e7,
+            -2e-5,
+            f64::NAN,
+            f64::INFINITY,
+        ]
+        .map(number);
+        assert_eq!(
+            shown,
+            [
+                "0",
+                "0.123",
+                "0.00320",
+                "−2.500",
+                "12.35",
+                "1000.0",
+                "12\u{202f}346",
+                "1.50·10⁷",
+                "−2.00·10⁻⁵",
+                "–",
+                "∞"
+            ]
+        );
+        assert_eq!(
+            [decimals(1.0049, 3), decimals(-1e-7, 3), decimals(-3.0, 2)],
+            ["1.005", "0.000", "−3.00"]
+        );
         assert_eq!([places(0.12), places(12.0), places(1e-5), places(0.0)], [3, 1, 7, 3]);
-        assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1\u{202f}234", "1\u{202f}234\u{202f}567"]);
+        assert_eq!(
+            [count(7), count(1234), count(1_234_567)],
+            ["7", "1\u{202f}234", "1\u{202f}234\u{202f}567"]
+        );
         assert_eq!([many(1, "chain"), many(2, "chain")], ["1 chain", "2 chains"]);
         assert_eq!([bytes(64.0), bytes(8e3), bytes(8e7)], ["8 B", "1.0 kB", "10.0 MB"]);
-        assert_eq!([duration(0.5), duration(12.34), duration(600.0), duration(7200.0)], ["0.50 s", "12.3 s", "10.0 minutes", "2.0 hours"]);
-        assert_eq!([moment("2026-01-31T12:00:00Z"), moment("today")], ["2026-01-31 12:00 UTC", "today"]);
+        assert_eq!(
+            [duration(0.5), duration(12.34), duration(600.0), duration(7200.0)],
+            ["0.50 s", "12.3 s", "10.0 minutes", "2.0 hours"]
+        );
+        assert_eq!(
+            [moment("2026-01-31T12:00:00Z"), moment("today")],
+            ["2026-01-31 12:00 UTC", "today"]
+        );
     }
 
     #[test]
     fn lines_are_whole_words_that_fit_and_leave_nothing_out() {
         assert_eq!(wrapped("age", 100.0), ["age"]);
-        assert_eq!(wrapped("chest pain: typical angina", 100.0), ["chest pain:", " typical angina"]);
-        for text in
-            ["", " ", "a  b", "Ventrikulärhypertrophiediagnose", "x_1_2_3_4_5_6_7_8_9_10_11_12", "sex = male, at rest", "東京都立病院"]
-        {
+        assert_eq!(
+            wrapped("chest pain: typical angina", 100.0),
+            ["chest pain:", " typical angina"]
+        );
+        for text in [
+            "",
+            " ",
+            "a  b",
+            "Ventrikulärhypertrophiediagnose",
+            "x_1_2_3_4_5_6_7_8_9_10_11_12",
+            "sex = male, at rest",
+            "東京都立病院",
+        ] {
             let lines = wrapped(text, 60.0);
             assert_eq!(lines.concat(), text);
             assert!(lines.iter().all(|line| breadth(line.trim()) <= 60.0), "{lines:?}");

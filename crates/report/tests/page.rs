@@ -1,4 +1,5 @@
-//! The page holds every section and plot, is sound HTML, loads nothing, and survives every kind of draws.
+//! The page holds every section and plot, is sound HTML, loads nothing, and survives every kind of
+//! draws.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod made_up;
@@ -23,7 +24,8 @@ fn tags(page: &str) -> Vec<(String, bool, String)> {
             }
         }
         let inside = &rest[start + 1..end];
-        let (closes, inside) = inside.strip_prefix('/').map_or((false, inside), |inside| (true, inside));
+        let (closes, inside) =
+            inside.strip_prefix('/').map_or((false, inside), |inside| (true, inside));
         let (name, attributes) = inside.split_once(' ').unwrap_or((inside, ""));
         assert!(!attributes.contains('<'), "an unescaped text: {inside}");
         tags.push((name.to_owned(), closes, attributes.to_owned()));
@@ -40,7 +42,8 @@ fn sound(record: &Record) -> usize {
     sound_page(&html(record), &SECTIONS)
 }
 
-/// Whether all is closed in order, nothing is loaded, and coordinates are numbers. The number of plots.
+/// Whether all is closed in order, nothing is loaded, and coordinates are numbers. The number of
+/// plots.
 fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
     let mut open: Vec<String> = Vec::new();
     let mut plots = 0;
@@ -53,20 +56,31 @@ fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
         // A plot has a name; the parts within it that are stretched over its width have none.
         plots += usize::from(!closes && name == "svg" && attributes.contains("role=\"img\""));
         assert!(!["script", "img", "iframe", "object"].contains(&name.as_str()), "{name}");
-        let drawn = ["svg", "path", "line", "rect", "circle", "text", "tspan", "g"].contains(&name.as_str());
+        let drawn = ["svg", "path", "line", "rect", "circle", "text", "tspan", "g"]
+            .contains(&name.as_str());
         let numbers = attributes.split("aria-label").next().unwrap();
-        assert!(!drawn || !["NaN", "inf", "–", "∞"].iter().any(|bad| numbers.contains(bad)), "{name} {attributes}");
+        assert!(
+            !drawn || !["NaN", "inf", "–", "∞"].iter().any(|bad| numbers.contains(bad)),
+            "{name} {attributes}"
+        );
         let linked = attributes.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         assert!(!linked.contains("http://") && !linked.contains("https://"), "{name} {attributes}");
         if name == "svg" && !closes && !open[..open.len() - 1].contains(&name) {
-            assert!(attributes.contains("role=\"img\"") && attributes.contains("aria-label=\""), "{attributes}");
+            assert!(
+                attributes.contains("role=\"img\"") && attributes.contains("aria-label=\""),
+                "{attributes}"
+            );
         }
     }
     assert!(open.is_empty(), "not closed: {open:?}");
     let style = &page[page.find("<style>").unwrap()..page.find("</style>").unwrap()];
     assert!(!style.contains("url(") && !style.contains("@import"));
     for (id, heading) in sections {
-        assert_eq!(page.matches(&format!("<section id=\"{id}\"><h2>{heading}</h2>")).count(), 1, "{id}");
+        assert_eq!(
+            page.matches(&format!("<section id=\"{id}\"><h2>{heading}</h2>")).count(),
+            1,
+            "{id}"
+        );
     }
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
     plots
@@ -74,7 +88,8 @@ fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
 
 #[test]
 fn a_long_run_has_every_plot_and_stays_small() {
-    // The forest, two of calibration, the influence, two overviews, traces and ranks, pairs, the error, two of sites, what was sent.
+    // The forest, two of calibration, the influence, two overviews, traces and ranks, pairs, the
+    // error, two of sites, what was sent.
     assert_eq!(sound(&made_up::record(4, 4000, 22, true)), 1 + 2 + 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1);
 }
 
@@ -85,11 +100,18 @@ fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
     assert!(page.contains("None were found") && !page.contains("role=\"alert\""));
     record.interrupted = true;
     record.warnings = vec!["clipping bit <often>".into(), "clipping bit <often>".into()];
-    let shifted = (0..4).map(|chain| (0..40).map(|t| f64::from(chain) + f64::from(t % 7) * 0.1).collect()).collect();
+    let shifted = (0..4)
+        .map(|chain| (0..40).map(|t| f64::from(chain) + f64::from(t % 7) * 0.1).collect())
+        .collect();
     record.draws = Draws::from_chains(shifted, 1);
     record.parameters.truncate(1);
     let page = html(&record);
-    for said in ["stopped before its end", "clipping bit &lt;often&gt;", "the chains disagree: R-hat", "where 400 are wanted"] {
+    for said in [
+        "stopped before its end",
+        "clipping bit &lt;often&gt;",
+        "the chains disagree: R-hat",
+        "where 400 are wanted",
+    ] {
         assert_eq!(page.matches(said).count(), 1, "{said}");
     }
     assert!(page.find("the chains disagree").unwrap() < page.find("id=\"posterior\"").unwrap());
@@ -99,7 +121,13 @@ fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
 fn every_text_is_escaped() {
     let mut record = made_up::record(2, 50, 2, true);
     let evil = "<script>alert(\"x\")</script>&'";
-    for text in [&mut record.version, &mut record.created, &mut record.config, &mut record.sampler.0, &mut record.sampler.1] {
+    for text in [
+        &mut record.version,
+        &mut record.created,
+        &mut record.config,
+        &mut record.sampler.0,
+        &mut record.sampler.1,
+    ] {
         *text = evil.into();
     }
     record.parameters = vec![evil.into(); 2];
@@ -114,31 +142,96 @@ fn every_text_is_escaped() {
 #[test]
 fn odd_draws_are_drawn_all_the_same() {
     let base = made_up::record(4, 60, 3, true);
-    let with = |chains: Vec<Vec<f64>>, dim: usize| Record { draws: Draws::from_chains(chains, dim), reference: None, ..base.clone() };
+    let with = |chains: Vec<Vec<f64>>, dim: usize| Record {
+        draws: Draws::from_chains(chains, dim),
+        reference: None,
+        ..base.clone()
+    };
     let odd = [
         ("constant", with(vec![vec![1.5; 300]; 4], 3)),
         ("one draw", with(vec![vec![1.0, 2.0, 3.0]; 4], 3)),
         ("one draw in one chain", with(vec![vec![1.0, 2.0, 3.0]], 3)),
         ("no draws", with(vec![Vec::new(); 2], 3)),
         ("no chains", with(Vec::new(), 3)),
-        ("no parameters", Record { draws: Draws::new(0), parameters: Vec::new(), reference: None, ..base.clone() }),
+        (
+            "no parameters",
+            Record {
+                draws: Draws::new(0),
+                parameters: Vec::new(),
+                reference: None,
+                ..base.clone()
+            },
+        ),
         ("all NaN", with(vec![vec![f64::NAN; 300]; 4], 3)),
-        ("some NaN", with(vec![(0..300).map(|k| if k % 50 == 7 { f64::NAN } else { f64::from(k % 11) }).collect(); 4], 3)),
-        ("infinite", with(vec![(0..300).map(|k| if k == 100 { f64::INFINITY } else { f64::from(k % 7) }).collect(); 2], 3)),
-        ("huge", with(vec![vec![f64::MAX, f64::MIN, 1e-320, 1e308, -1e308, 0.0]; 20].into_iter().map(|c| c.repeat(20)).collect(), 3)),
+        (
+            "some NaN",
+            with(
+                vec![
+                    (0..300)
+                        .map(|k| if k % 50 == 7 { f64::NAN } else { f64::from(k % 11) })
+                        .collect();
+                    4
+                ],
+                3,
+            ),
+        ),
+        (
+            "infinite",
+            with(
+                vec![
+                    (0..300)
+                        .map(|k| if k == 100 { f64::INFINITY } else { f64::from(k % 7) })
+                        .collect();
+                    2
+                ],
+                3,
+            ),
+        ),
+        (
+            "huge",
+            with(
+                vec![vec![f64::MAX, f64::MIN, 1e-320, 1e308, -1e308, 0.0]; 20]
+                    .into_iter()
+                    .map(|c| c.repeat(20))
+                    .collect(),
+                3,
+            ),
+        ),
         ("twenty chains", made_up::record(20, 100, 2, true)),
         ("one chain, one parameter, no reference", made_up::record(1, 500, 1, false)),
-        ("a reference of another shape", Record { reference: Some(Draws::from_chains(vec![vec![0.5; 20]; 2], 2)), ..base.clone() }),
-        ("a reference of one draw", Record { reference: Some(Draws::from_chains(vec![vec![0.5; 3]], 3)), ..base.clone() }),
+        (
+            "a reference of another shape",
+            Record {
+                reference: Some(Draws::from_chains(vec![vec![0.5; 20]; 2], 2)),
+                ..base.clone()
+            },
+        ),
+        (
+            "a reference of one draw",
+            Record { reference: Some(Draws::from_chains(vec![vec![0.5; 3]], 3)), ..base.clone() },
+        ),
         ("nothing judged", Record { calibration: None, influence: None, ..base.clone() }),
         ("nothing known of influence", Record { influence: Some(odd_influence()), ..base.clone() }),
         (
             "no rows to predict",
-            Record { calibration: base.calibration.clone().map(|c| Calibration { sites: Vec::new(), ..c }), ..base.clone() },
+            Record {
+                calibration: base
+                    .calibration
+                    .clone()
+                    .map(|c| Calibration { sites: Vec::new(), ..c }),
+                ..base.clone()
+            },
         ),
         (
             "nobody and nothing",
-            Record { sites: Vec::new(), sent: Vec::new(), statistics: Vec::new(), notes: Vec::new(), uncompressed: (0, 0), ..base.clone() },
+            Record {
+                sites: Vec::new(),
+                sent: Vec::new(),
+                statistics: Vec::new(),
+                notes: Vec::new(),
+                uncompressed: (0, 0),
+                ..base.clone()
+            },
         ),
     ];
     assert!(html(&odd[0].1).contains("their draws hardly vary"));
@@ -166,14 +259,20 @@ fn odd_influence() -> Influence {
 fn calibration_says_which_rows_it_judges_and_what_sites_would_send() {
     let mut record = made_up::record(2, 50, 2, false);
     let page = html(&record);
-    assert!(page.contains("on the rows that were fitted") && !page.contains("on rows that were held out"));
+    assert!(
+        page.contains("on the rows that were fitted")
+            && !page.contains("on rows that were held out")
+    );
     assert!(page.contains("89 numbers (712 B at 64 bits each)"));
     let total = record.calibration.as_ref().unwrap().total();
     assert!(page.contains(&format!("<dt>ECE</dt><dd>{:.3}</dd>", total.calibration_error())));
     assert!(page.contains(&format!("<dt>Accuracy</dt><dd>{:.3}</dd>", total.accuracy())));
     record.calibration.as_mut().unwrap().judged = Judged::HeldOut;
     let page = html(&record);
-    assert!(!page.contains("on the rows that were fitted") && page.contains("on rows that were held out"));
+    assert!(
+        !page.contains("on the rows that were fitted")
+            && page.contains("on rows that were held out")
+    );
 }
 
 #[test]
@@ -184,7 +283,10 @@ fn influence_shows_numbers_of_few_sites_and_colours_of_many() {
     let one = record.influence.as_ref().unwrap().sites[0].clone();
     record.influence = Some(Influence { draws: 100, sites: vec![one; 150] });
     let page = html(&record);
-    assert!(page.contains("The 40 sites that move them most, of 150") && page.contains("The 100 sites with the largest shifts, of 150"));
+    assert!(
+        page.contains("The 40 sites that move them most, of 150")
+            && page.contains("The 100 sites with the largest shifts, of 150")
+    );
     assert!(sound(&record) > 0);
 }
 
@@ -196,8 +298,16 @@ fn a_comparison_has_a_curve_for_each_sampler_against_each_cost() {
         // A line in each plot, and bars at every fifth of 36 stops.
         let curves = page.matches("class=\"curve s").count();
         assert!(curves >= 3 * runs * (1 + 7) && curves <= 3 * runs * (1 + 8), "{curves}");
-        assert_eq!(page.matches("<i class=\"line k").count() + page.matches("<i class=\"dashes k").count(), 3 * runs, "legends");
-        assert!(page.contains("ESS per MB") && page.contains("ESS per s") && page.contains("below it nothing can be told"));
+        assert_eq!(
+            page.matches("<i class=\"line k").count() + page.matches("<i class=\"dashes k").count(),
+            3 * runs,
+            "legends"
+        );
+        assert!(
+            page.contains("ESS per MB")
+                && page.contains("ESS per s")
+                && page.contains("below it nothing can be told")
+        );
     }
     let mut exact = made_up::comparison(2);
     exact.reference_error = None;
@@ -239,16 +349,31 @@ fn names_are_never_cut() {
     let found = labels(&page);
     for name in &record.parameters {
         let plots = found.iter().filter(|label| *label == name).count();
-        assert_eq!(plots, 5, "the forest, R-hat, effective draws, pairs and influence have {name} in full");
-        assert!(page.contains(&format!("<th scope=\"row\"><span class=\"name\">{name}</span></th>")), "the table has {name} in full");
+        assert_eq!(
+            plots, 5,
+            "the forest, R-hat, effective draws, pairs and influence have {name} in full"
+        );
+        assert!(
+            page.contains(&format!("<th scope=\"row\"><span class=\"name\">{name}</span></th>")),
+            "the table has {name} in full"
+        );
     }
     for site in &record.sites {
-        assert!(found.iter().filter(|label| **label == site.name).count() >= 2, "two plots have {} in full", site.name);
+        assert!(
+            found.iter().filter(|label| **label == site.name).count() >= 2,
+            "two plots have {} in full",
+            site.name
+        );
     }
     let mut compared = made_up::comparison(2);
-    compared.runs[0].config = "configs/a folder with a long name/another folder/quantised with a memory, 8 bits, eta 0.25.toml".into();
+    compared.runs[0].config = "configs/a folder with a long name/another folder/quantised with a \
+        memory, 8 bits, eta 0.25.toml"
+        .into();
     let page = comparison(&compared);
-    assert!(page.contains(&format!("<span>lmc ({})</span>", compared.runs[0].config)) && !page.contains('…'));
+    assert!(
+        page.contains(&format!("<span>lmc ({})</span>", compared.runs[0].config))
+            && !page.contains('…')
+    );
 }
 
 #[test]
@@ -271,7 +396,9 @@ fn draws_on_disk_are_counted_and_the_command_is_named() {
     assert!(sound(&record) > 0);
     let page = html(&record);
     assert!(page.contains("<dd>4 × 12\u{202f}000\u{202f}000</dd>"));
-    assert!(page.contains("consilience summary big.npy") && !page.contains("there are no draws here"));
+    assert!(
+        page.contains("consilience summary big.npy") && !page.contains("there are no draws here")
+    );
 }
 
 #[test]
@@ -280,7 +407,8 @@ fn of_many_parameters_some_are_plotted() {
     assert_eq!(sound(&record), 1 + 2 + 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
     let page = html(&record);
     assert!(page.contains("none of the other 260") && page.contains("The first 60 of 300"));
-    assert_eq!(page.matches("<th scope=\"row\"><span class=\"name\">").count(), 300 + 4 + 4); // the parameters, and the sites twice
+    // the parameters, and the sites twice
+    assert_eq!(page.matches("<th scope=\"row\"><span class=\"name\">").count(), 300 + 4 + 4);
 }
 
 #[test]

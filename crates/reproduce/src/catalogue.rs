@@ -20,7 +20,8 @@ pub struct Paper {
 impl Paper {
     /// What it claims.
     pub fn claims(&self) -> Result<Vec<Claim>, String> {
-        claim::read(self.claims).map_err(|error| format!("papers/{}/claims.toml: {error}", self.key))
+        claim::read(self.claims)
+            .map_err(|error| format!("papers/{}/claims.toml: {error}", self.key))
     }
 }
 
@@ -39,7 +40,8 @@ pub struct Entry {
 impl Entry {
     /// Its config.
     pub fn config(&self) -> Result<Config, String> {
-        Config::read(self.config).map_err(|error| format!("papers/{}/{}.toml: {error}", self.paper.key, self.id))
+        Config::read(self.config)
+            .map_err(|error| format!("papers/{}/{}.toml: {error}", self.paper.key, self.id))
     }
 
     /// What the paper claims with it.
@@ -73,18 +75,29 @@ macro_rules! entry {
 paper!(
     QLSD,
     "qlsd",
-    "Vono, Plassier, Durmus, Dieuleveut, Moulines: QLSD, quantised Langevin stochastic dynamics for Bayesian federated learning (2022)"
+    "Vono, Plassier, Durmus, Dieuleveut, Moulines: QLSD, quantised Langevin stochastic dynamics \
+     for Bayesian federated learning (2022)"
 );
 
 paper!(
     FALD,
     "fald",
-    "Plassier, Durmus, Moulines: Federated averaging Langevin dynamics, toward a unified theory and new algorithms (2023)"
+    "Plassier, Durmus, Moulines: Federated averaging Langevin dynamics, toward a unified theory \
+     and new algorithms (2023)"
 );
 
-paper!(FA_LD, "fa-ld", "Deng, Ma, Song, Zhang, Lin: On convergence of federated averaging Langevin dynamics (2021)");
+paper!(
+    FA_LD,
+    "fa-ld",
+    "Deng, Ma, Song, Zhang, Lin: On convergence of federated averaging Langevin dynamics (2021)"
+);
 
-paper!(ELF, "elf", "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional compression (2025)");
+paper!(
+    ELF,
+    "elf",
+    "Karagulyan, Richtarik: ELF, federated Langevin algorithms with primal, dual and bidirectional \
+     compression (2025)"
+);
 
 /// Every published table and figure, paper by paper.
 pub static CATALOGUE: &[Entry] = &[
@@ -131,11 +144,20 @@ mod tests {
             assert!(!claims.is_empty() || config.later.is_some(), "{} claims nothing", entry.id);
             if entry.experiment.is_some() {
                 for size in [Size::Quick, Size::Hour, Size::Full] {
-                    assert!(config.minutes.contains_key(&size), "{}: how long does the size {} take?", entry.id, size.name());
+                    assert!(
+                        config.minutes.contains_key(&size),
+                        "{}: how long does the size {} take?",
+                        entry.id,
+                        size.name()
+                    );
                 }
             }
             for claim in entry.paper.claims().unwrap() {
-                assert!(find(&claim.experiment).is_some(), "claim {} is of no experiment", claim.id);
+                assert!(
+                    find(&claim.experiment).is_some(),
+                    "claim {} is of no experiment",
+                    claim.id
+                );
             }
         }
     }

@@ -29,20 +29,32 @@ pub struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Go so many iterations; look at every draw (iteration, position, what was sent so far). One iteration is one unit of progress.
-    pub fn walk(&self, iterations: u64, progress: &Progress, mut look: impl FnMut(u64, &[f64], &Ledger)) -> Result<Ledger, Trouble> {
+    /// Go so many iterations; look at every draw (iteration, position, what was sent so far). One
+    /// iteration is one unit of progress.
+    pub fn walk(
+        &self,
+        iterations: u64,
+        progress: &Progress,
+        mut look: impl FnMut(u64, &[f64], &Ledger),
+    ) -> Result<Ledger, Trouble> {
         let target = self.recipe.check(self.target.clone())?;
         let keys = Keys::simulation(Seed::new(self.seed), self.index);
         let mut server = self.recipe.server(&target, self.start, keys)?;
         let clients = 0..target.clients.len() as u32;
-        let mut clients: Vec<Box<dyn Device>> =
-            clients.map(|i| self.recipe.client(&target, ClientId(i), keys)).collect::<Result<_, _>>()?;
+        let mut clients: Vec<Box<dyn Device>> = clients
+            .map(|i| self.recipe.client(&target, ClientId(i), keys))
+            .collect::<Result<_, _>>()?;
         let mut ledger = Ledger::new(clients.len());
         let (mut exchanges, mut reported) = (0u64, 0u64);
         while server.iteration() < iterations {
             match exchange(&mut *server, &mut clients, &mut ledger) {
                 Event::Draw => look(server.iteration(), server.position(), &ledger),
-                Event::Diverged => return Err(Trouble::Diverged { cell: String::new(), iteration: server.iteration() }),
+                Event::Diverged => {
+                    return Err(Trouble::Diverged {
+                        cell: String::new(),
+                        iteration: server.iteration(),
+                    });
+                }
                 Event::Nothing | Event::Done => {}
             }
             exchanges += 1;

@@ -137,7 +137,8 @@ pub enum Verdict {
     Holds,
     /// An upper bound, which holds; what it bounds is of a lower order.
     NotSharp(Vec<String>),
-    /// Numbers without error bars are equal where one should be larger; the comparisons that are tied.
+    /// Numbers without error bars are equal where one should be larger; the comparisons that are
+    /// tied.
     Tie(Vec<String>),
     /// It does not, beyond the error bars; the comparisons that fail.
     Fails(Vec<String>),
@@ -149,7 +150,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// The words of all verdicts.
-    pub const WORDS: [&str; 6] = ["holds", "bound holds (not sharp)", "tie", "does not hold", "open", "not tested"];
+    pub const WORDS: [&str; 6] =
+        ["holds", "bound holds (not sharp)", "tie", "does not hold", "open", "not tested"];
 
     /// The verdict in a word or four.
     pub fn word(&self) -> &'static str {
@@ -167,7 +169,9 @@ impl Verdict {
     pub fn why(&self) -> String {
         match self {
             Verdict::Holds => String::new(),
-            Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests) => tests.join("; "),
+            Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests) => {
+                tests.join("; ")
+            }
             Verdict::Open(tests) => format!("undecided at this size: {}", tests.join("; ")),
             Verdict::Untested(why) => why.clone(),
         }
@@ -206,20 +210,43 @@ pub fn read(text: &str) -> Result<Vec<Claim>, String> {
             return Err(format!("claim `{}` must have tests, or say why it is untested", claim.id));
         }
         if !(claim.alarm > 0.0 && claim.alarm < 0.5) {
-            return Err(format!("claim `{}`: the alarm rate is {}: it must be between 0 and 0.5", claim.id, claim.alarm));
+            return Err(format!(
+                "claim `{}`: the alarm rate is {}: it must be between 0 and 0.5",
+                claim.id, claim.alarm
+            ));
         }
-        let told = |word: &str| Verdict::WORDS.contains(&word) && word != "open"; // what is open depends on the size
+        // what is open depends on the size
+        let told = |word: &str| Verdict::WORDS.contains(&word) && word != "open";
         if let Some(word) = claim.finds.keys().find(|word| !told(word)) {
-            return Err(format!("claim `{}`: `{word}` is no verdict that can be told in advance", claim.id));
+            return Err(format!(
+                "claim `{}`: `{word}` is no verdict that can be told in advance",
+                claim.id
+            ));
         }
         for test in &claim.tests {
             let agrees = test.agrees.is_some();
-            let kinds = [test.less.is_some(), test.between.is_some(), test.ratio.is_some(), test.order.is_some(), agrees];
+            let kinds = [
+                test.less.is_some(),
+                test.between.is_some(),
+                test.ratio.is_some(),
+                test.order.is_some(),
+                agrees,
+            ];
             if kinds.into_iter().filter(|is| *is).count() != 1 {
-                return Err(format!("claim `{}`: a test is one of less, between, ratio, order, agrees", claim.id));
+                return Err(format!(
+                    "claim `{}`: a test is one of less, between, ratio, order, agrees",
+                    claim.id
+                ));
             }
-            if test.agrees.as_ref().is_some_and(|names| !matches!(names.len(), 1 | 2) || test.within <= 0.0) {
-                return Err(format!("claim `{}`: agrees takes one name or two, and a positive `within`", claim.id));
+            if test
+                .agrees
+                .as_ref()
+                .is_some_and(|names| !matches!(names.len(), 1 | 2) || test.within <= 0.0)
+            {
+                return Err(format!(
+                    "claim `{}`: agrees takes one name or two, and a positive `within`",
+                    claim.id
+                ));
             }
         }
     }
@@ -227,14 +254,16 @@ pub fn read(text: &str) -> Result<Vec<Claim>, String> {
 }
 
 impl Claim {
-    /// Judge the claim by these numbers. The alarm rate is shared out evenly over all comparisons (Bonferroni).
+    /// Judge the claim by these numbers. The alarm rate is shared out evenly over all comparisons
+    /// (Bonferroni).
     pub fn judge(&self, numbers: &Numbers) -> Verdict {
         if let Some(why) = &self.untested {
             return Verdict::Untested(why.clone());
         }
         let comparisons: Vec<Comparison> = self.tests.iter().flat_map(Test::comparisons).collect();
         let alarm = self.alarm / comparisons.len().max(1) as f64;
-        let (mut fails, mut open, mut ties, mut blunt, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), None);
+        let (mut fails, mut open, mut ties, mut blunt, mut missing) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), None);
         for comparison in &comparisons {
             match comparison.decide(numbers, alarm) {
                 Ok(Decision::Yes) => {}
@@ -264,18 +293,28 @@ impl Claim {
         self.finds.get(verdict.word()).map(String::as_str)
     }
 
-    /// Judge the claim under every reading that it speaks of: all that have its numbers, unless it names one. The first reading always gets a verdict.
+    /// Judge the claim under every reading that it speaks of: all that have its numbers, unless it
+    /// names one. The first reading always gets a verdict.
     pub fn judge_all(&self, readings: &[Reading]) -> Vec<Judged> {
-        let has = |reading: &Reading, name: &str| reading.numbers.get(name).is_some() || reading.numbers.why_absent(name).is_some();
+        let has = |reading: &Reading, name: &str| {
+            reading.numbers.get(name).is_some() || reading.numbers.why_absent(name).is_some()
+        };
         let concerned = |at: usize, reading: &Reading| match &self.reading {
             Some(name) => reading.name == *name,
             None => at == 0 || self.names().iter().all(|name| has(reading, name)),
         };
         let judged = readings.iter().enumerate().filter(|(at, reading)| concerned(*at, reading));
-        let judged = judged.map(|(at, reading)| Judged { reading: at, name: reading.name.clone(), verdict: self.judge(&reading.numbers) });
+        let judged = judged.map(|(at, reading)| Judged {
+            reading: at,
+            name: reading.name.clone(),
+            verdict: self.judge(&reading.numbers),
+        });
         let all: Vec<Judged> = judged.collect();
         let why = || {
-            format!("it is judged under the reading `{}`, which is shown with --as-published", self.reading.as_deref().unwrap_or_default())
+            format!(
+                "it is judged under the reading `{}`, which is shown with --as-published",
+                self.reading.as_deref().unwrap_or_default()
+            )
         };
         if all.is_empty() { vec![Judged::untested(why())] } else { all }
     }
@@ -287,14 +326,16 @@ impl Claim {
 
     /// The names of the numbers that it needs.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.tests.iter().flat_map(Test::comparisons).flat_map(|c| c.names).collect();
+        let mut names: Vec<String> =
+            self.tests.iter().flat_map(Test::comparisons).flat_map(|c| c.names).collect();
         names.sort();
         names.dedup();
         names
     }
 }
 
-/// Numbers without error bars are equal if they differ by less than this part: by a hair decides nothing.
+/// Numbers without error bars are equal if they differ by less than this part: by a hair decides
+/// nothing.
 const TIE: f64 = 1e-6;
 
 /// One comparison: `low < form(names) < high`.
@@ -338,17 +379,31 @@ impl Test {
         } else if let Some(pair) = &self.ratio {
             (Form::Ratio, pair.to_vec(), low, high)
         } else if let Some(name) = &self.order {
-            let form = Form::Order { bound: self.bound, vanishing: self.vanishing, tolerance: self.tolerance };
+            let form = Form::Order {
+                bound: self.bound,
+                vanishing: self.vanishing,
+                tolerance: self.tolerance,
+            };
             (form, vec![name.clone()], low, high)
         } else if let Some(names) = &self.agrees {
-            (Form::Agreement { to: self.to, within: self.within, slack: self.slack }, names.clone(), low, high)
+            (
+                Form::Agreement { to: self.to, within: self.within, slack: self.slack },
+                names.clone(),
+                low,
+                high,
+            )
         } else {
             return Vec::new();
         };
         let mut all = vec![names];
         for (key, values) in &self.each {
-            let put = |names: &Vec<String>, value: &String| names.iter().map(|n| n.replace(&format!("{{{key}}}"), value)).collect();
-            all = all.iter().flat_map(|names| values.iter().map(move |value| put(names, value))).collect();
+            let put = |names: &Vec<String>, value: &String| {
+                names.iter().map(|n| n.replace(&format!("{{{key}}}"), value)).collect()
+            };
+            all = all
+                .iter()
+                .flat_map(|names| values.iter().map(move |value| put(names, value)))
+                .collect();
         }
         all.into_iter().map(|names| Comparison { form, names, low, high }).collect()
     }
@@ -356,9 +411,15 @@ impl Test {
 
 impl Comparison {
     fn decide(&self, numbers: &Numbers, alarm: f64) -> Result<Decision, String> {
-        let known: Vec<&Number> = self.names.iter().map(|name| numbers.get(name).ok_or_else(|| name.clone())).collect::<Result<_, _>>()?;
+        let known: Vec<&Number> = self
+            .names
+            .iter()
+            .map(|name| numbers.get(name).ok_or_else(|| name.clone()))
+            .collect::<Result<_, _>>()?;
         let (value, error) = match (self.form, &known[..]) {
-            (Form::Difference { times }, [a, b]) => (a.value - times * b.value, a.error.hypot(times * b.error)),
+            (Form::Difference { times }, [a, b]) => {
+                (a.value - times * b.value, a.error.hypot(times * b.error))
+            }
             (Form::Ratio, [a, b]) => {
                 let ratio = a.value / b.value;
                 (ratio, ratio.abs() * (a.error / a.value).hypot(b.error / b.value))
@@ -386,7 +447,8 @@ impl Comparison {
         } else if let Form::Agreement { within, slack, .. } = self.form {
             let scale = if let [_, b] = known[..] { b.value.abs() } else { 1.0 };
             match () {
-                () if bar > within * scale => Decision::Unclear(what), // whatever it is, nobody would notice
+                // whatever it is, nobody would notice
+                () if bar > within * scale => Decision::Unclear(what),
                 () if error == 0.0 && value.abs() <= within * scale => Decision::Yes,
                 () if value.abs() > bar + slack * scale => Decision::No(what),
                 () => Decision::Yes,
@@ -402,21 +464,28 @@ impl Comparison {
         })
     }
 
-    /// Whether numbers without error bars are equal where one should be larger, or lie on the limit itself.
+    /// Whether numbers without error bars are equal where one should be larger, or lie on the limit
+    /// itself.
     fn tied(&self, known: &[&Number], value: f64) -> bool {
         let equal = |a: f64, b: f64| (a - b).abs() <= TIE * a.abs().max(b.abs());
         let even = self.low < 1.0 && 1.0 < self.high;
         match (self.form, known) {
-            (Form::Difference { times }, [a, b]) => (times <= 1.0 && equal(a.value, b.value)) || equal(a.value, times * b.value),
+            (Form::Difference { times }, [a, b]) => {
+                (times <= 1.0 && equal(a.value, b.value)) || equal(a.value, times * b.value)
+            }
             (Form::Ratio, [a, b]) if !even && equal(a.value, b.value) => true,
-            _ => [self.low, self.high].into_iter().any(|limit| limit.is_finite() && equal(value, limit)),
+            _ => [self.low, self.high]
+                .into_iter()
+                .any(|limit| limit.is_finite() && equal(value, limit)),
         }
     }
 
     fn tie_words(&self, known: &[&Number]) -> String {
         let list = list(known);
         match (self.form, known) {
-            (Form::Difference { .. } | Form::Ratio, [a, b]) if (a.value - b.value).abs() <= TIE * b.value.abs() => {
+            (Form::Difference { .. } | Form::Ratio, [a, b])
+                if (a.value - b.value).abs() <= TIE * b.value.abs() =>
+            {
                 format!("{list}: equal, and without error")
             }
             _ => format!("{list}: on the limit itself, and without error"),
@@ -426,18 +495,27 @@ impl Comparison {
     fn words(&self, known: &[&Number], value: f64, error: f64) -> String {
         let list = list(known);
         match self.form {
-            Form::Order { bound, vanishing: true, .. } => format!("{list}: the bound's order is {bound} in what goes to zero"),
+            Form::Order { bound, vanishing: true, .. } => {
+                format!("{list}: the bound's order is {bound} in what goes to zero")
+            }
             Form::Order { bound, .. } => format!("{list}: the bound's order is {bound}"),
             Form::Agreement { to, within, .. } if known.len() == 1 => {
                 format!("{list}: computed {to}, to be told within {within}")
             }
             Form::Agreement { within, .. } => {
-                format!("{list}: the difference is {}, to be told within {within} of the second", with_error(value, error))
+                format!(
+                    "{list}: the difference is {}, to be told within {within} of the second",
+                    with_error(value, error)
+                )
             }
             Form::Difference { times: 1.0 } => format!("{list}: the first is not smaller"),
-            Form::Difference { times } => format!("{list}: the first is not below {times} times the second"),
+            Form::Difference { times } => {
+                format!("{list}: the first is not below {times} times the second")
+            }
             Form::Itself => format!("{list}: not {}", self.range()),
-            Form::Ratio => format!("{list}: the ratio {} is not {}", with_error(value, error), self.range()),
+            Form::Ratio => {
+                format!("{list}: the ratio {} is not {}", with_error(value, error), self.range())
+            }
         }
     }
 
@@ -451,7 +529,11 @@ impl Comparison {
 }
 
 fn list(known: &[&Number]) -> String {
-    known.iter().map(|n| format!("{} = {}", n.name, with_error(n.value, n.error))).collect::<Vec<_>>().join(", ")
+    known
+        .iter()
+        .map(|n| format!("{} = {}", n.name, with_error(n.value, n.error)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A number with its standard error, as text.
@@ -461,11 +543,19 @@ pub fn with_error(value: f64, error: f64) -> String {
         if x != 0.0 && x.is_finite() && !(1e-3..1e5).contains(&size) {
             format!("{x:.*e}", n - 1)
         } else {
-            let places = if x == 0.0 || !x.is_finite() { 0 } else { (n as i32 - 1 - size.log10().floor() as i32).max(0) as usize };
+            let places = if x == 0.0 || !x.is_finite() {
+                0
+            } else {
+                (n as i32 - 1 - size.log10().floor() as i32).max(0) as usize
+            };
             format!("{x:.places$}")
         }
     };
-    if error == 0.0 { digits(value, 4) } else { format!("{} ± {}", digits(value, 3), digits(error, 2)) }
+    if error == 0.0 {
+        digits(value, 4)
+    } else {
+        format!("{} ± {}", digits(value, 3), digits(error, 2))
+    }
 }
 
 #[cfg(test)]
@@ -473,23 +563,38 @@ mod tests {
     use super::*;
 
     fn claim(tests: &str) -> Claim {
-        let text = format!("[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\nalarm = 1e-3\ntests = [{tests}]\n");
+        let text = format!(
+            "[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\n\
+             alarm = 1e-3\ntests = [{tests}]\n"
+        );
         read(&text).unwrap().remove(0)
     }
 
     fn numbers(list: &[(&str, f64, f64, usize)]) -> Numbers {
-        list.iter().map(|(name, value, error, runs)| Number { name: (*name).into(), value: *value, error: *error, runs: *runs }).collect()
+        list.iter()
+            .map(|(name, value, error, runs)| Number {
+                name: (*name).into(),
+                value: *value,
+                error: *error,
+                runs: *runs,
+            })
+            .collect()
     }
 
     #[test]
     fn error_bars_decide() {
         let claim = claim(r#"{ less = ["a", "b"] }"#);
-        let judge = |a: f64, b: f64, error: f64| claim.judge(&numbers(&[("a", a, error, 100), ("b", b, error, 100)]));
+        let judge = |a: f64, b: f64, error: f64| {
+            claim.judge(&numbers(&[("a", a, error, 100), ("b", b, error, 100)]))
+        };
         assert_eq!(judge(1.0, 2.0, 0.1), Verdict::Holds);
         assert!(matches!(judge(2.0, 1.0, 0.1), Verdict::Fails(_)));
         assert!(matches!(judge(1.0, 2.0, 0.4), Verdict::Open(_)));
         assert!(matches!(judge(1.0, f64::NAN, 0.4), Verdict::Fails(_)));
-        assert_eq!(claim.judge(&numbers(&[("a", 1.0, 0.0, 0), ("b", 1.0 + 1e-4, 0.0, 0)])), Verdict::Holds); // exact numbers have no bars
+        assert_eq!(
+            claim.judge(&numbers(&[("a", 1.0, 0.0, 0), ("b", 1.0 + 1e-4, 0.0, 0)])),
+            Verdict::Holds
+        ); // exact numbers have no bars
         assert!(matches!(claim.judge(&numbers(&[("a", 1.0, 0.0, 0)])), Verdict::Untested(_)));
         let one_run = numbers(&[("a", 1.0, f64::NAN, 1), ("b", 9.0, 0.1, 30)]);
         assert!(matches!(claim.judge(&one_run), Verdict::Open(_)), "one run decides nothing");
@@ -500,22 +605,42 @@ mod tests {
         let exact = |a: f64, b: f64| numbers(&[("a", a, 0.0, 0), ("b", b, 0.0, 0)]);
         let less = claim(r#"{ less = ["a", "b"] }"#);
         for (a, b) in [(734.0, 734.0), (1.0, 1.0 + 1e-9), (1.0 + 1e-9, 1.0), (0.0, 0.0)] {
-            assert!(matches!(less.judge(&exact(a, b)), Verdict::Tie(why) if why[0].contains("equal")), "{a} {b}");
+            assert!(
+                matches!(less.judge(&exact(a, b)), Verdict::Tie(why) if why[0].contains("equal")),
+                "{a} {b}"
+            );
         }
         assert!(matches!(less.judge(&exact(1.01, 1.0)), Verdict::Fails(_)));
         // All runs gave the same: no error bar either.
-        assert!(matches!(less.judge(&numbers(&[("a", 100.0, 0.0, 12), ("b", 100.0, 0.0, 12)])), Verdict::Tie(_)));
+        assert!(matches!(
+            less.judge(&numbers(&[("a", 100.0, 0.0, 12), ("b", 100.0, 0.0, 12)])),
+            Verdict::Tie(_)
+        ));
         // Equal is less than twice, and no less than half.
-        assert_eq!(claim(r#"{ less = ["a", "b"], times = 2 }"#).judge(&exact(1.0, 1.0)), Verdict::Holds);
-        assert!(matches!(claim(r#"{ less = ["a", "b"], times = 0.5 }"#).judge(&exact(1.0, 1.0)), Verdict::Tie(_)));
+        assert_eq!(
+            claim(r#"{ less = ["a", "b"], times = 2 }"#).judge(&exact(1.0, 1.0)),
+            Verdict::Holds
+        );
+        assert!(matches!(
+            claim(r#"{ less = ["a", "b"], times = 0.5 }"#).judge(&exact(1.0, 1.0)),
+            Verdict::Tie(_)
+        ));
         // With error bars the same numbers are undecided.
-        assert!(matches!(less.judge(&numbers(&[("a", 1.0, 0.1, 12), ("b", 1.0, 0.1, 12)])), Verdict::Open(_)));
+        assert!(matches!(
+            less.judge(&numbers(&[("a", 1.0, 0.1, 12), ("b", 1.0, 0.1, 12)])),
+            Verdict::Open(_)
+        ));
         let larger = claim(r#"{ ratio = ["a", "b"], low = 1.1 }"#);
         assert!(matches!(larger.judge(&exact(2.0, 2.0)), Verdict::Tie(_)));
-        assert!(matches!(larger.judge(&exact(1.1, 1.0)), Verdict::Tie(why) if why[0].contains("limit")));
+        assert!(
+            matches!(larger.judge(&exact(1.1, 1.0)), Verdict::Tie(why) if why[0].contains("limit"))
+        );
         assert!(matches!(larger.judge(&exact(2.1, 2.0)), Verdict::Fails(_)));
         // Where equal is what the claim says, equal holds.
-        assert_eq!(claim(r#"{ ratio = ["a", "b"], low = 0.5, high = 2 }"#).judge(&exact(2.0, 2.0)), Verdict::Holds);
+        assert_eq!(
+            claim(r#"{ ratio = ["a", "b"], low = 0.5, high = 2 }"#).judge(&exact(2.0, 2.0)),
+            Verdict::Holds
+        );
         // A comparison that fails outweighs one that is tied.
         let both = claim(r#"{ less = ["a", "b"] }, { less = ["c", "b"] }"#);
         let mut known = exact(1.0, 1.0);
@@ -525,7 +650,9 @@ mod tests {
 
     #[test]
     fn an_order_below_that_of_a_bound_does_not_refute_it() {
-        let judge = |test: &str, value: f64, error: f64| claim(test).judge(&numbers(&[("e", value, error, 20)]));
+        let judge = |test: &str, value: f64, error: f64| {
+            claim(test).judge(&numbers(&[("e", value, error, 20)]))
+        };
         let grows = r#"{ order = "e", bound = 1, tolerance = 0.1 }"#;
         assert_eq!(judge(grows, 1.05, 0.0), Verdict::Holds);
         assert!(matches!(judge(grows, 0.3, 0.0), Verdict::NotSharp(_)));
@@ -536,32 +663,55 @@ mod tests {
         assert!(matches!(judge(vanishes, 0.5, 0.0), Verdict::Fails(_)));
         assert_eq!(judge(vanishes, 0.95, 0.0), Verdict::Holds);
         // One order that is lower makes a claim not sharp; one that is higher refutes it.
-        let two = claim(r#"{ order = "{x}", bound = 1, tolerance = 0.1, each = { x = ["a", "b"] } }"#);
-        assert!(matches!(two.judge(&numbers(&[("a", 1.0, 0.0, 0), ("b", 0.2, 0.0, 0)])), Verdict::NotSharp(why) if why.len() == 1));
-        assert!(matches!(two.judge(&numbers(&[("a", 1.5, 0.0, 0), ("b", 0.2, 0.0, 0)])), Verdict::Fails(_)));
+        let two =
+            claim(r#"{ order = "{x}", bound = 1, tolerance = 0.1, each = { x = ["a", "b"] } }"#);
+        assert!(matches!(two.judge(&numbers(&[("a", 1.0, 0.0, 0), ("b", 0.2, 0.0, 0)])),
+                Verdict::NotSharp(why) if why.len() == 1));
+        assert!(matches!(
+            two.judge(&numbers(&[("a", 1.5, 0.0, 0), ("b", 0.2, 0.0, 0)])),
+            Verdict::Fails(_)
+        ));
     }
 
     #[test]
     fn agreement_can_fail_and_can_have_no_power() {
-        let judge = |test: &str, value: f64, error: f64| claim(test).judge(&numbers(&[("a", value, error, 100), ("b", 2.0, 0.0, 0)]));
-        let pair = r#"{ agrees = ["a", "b"], within = 0.05 }"#; // 0.1 at 2; 3.4 standard errors at the alarm rate of 1e-3
+        let judge = |test: &str, value: f64, error: f64| {
+            claim(test).judge(&numbers(&[("a", value, error, 100), ("b", 2.0, 0.0, 0)]))
+        };
+        // 0.1 at 2; 3.4 standard errors at the alarm rate of 1e-3
+        let pair = r#"{ agrees = ["a", "b"], within = 0.05 }"#;
         assert_eq!(judge(pair, 2.02, 0.01), Verdict::Holds);
-        assert!(matches!(judge(pair, 2.05, 0.01), Verdict::Fails(_)), "five standard errors off, though within 5 %");
-        assert!(matches!(judge(pair, 2.0, 0.1), Verdict::Open(_)), "an error bar that hides a difference of 5 % shows nothing");
+        assert!(
+            matches!(judge(pair, 2.05, 0.01), Verdict::Fails(_)),
+            "five standard errors off, though within 5 %"
+        );
+        assert!(
+            matches!(judge(pair, 2.0, 0.1), Verdict::Open(_)),
+            "an error bar that hides a difference of 5 % shows nothing"
+        );
         assert!(matches!(judge(pair, f64::NAN, 0.01), Verdict::Fails(_)));
-        assert_eq!(judge(r#"{ agrees = ["a", "b"], within = 0.05, slack = 0.02 }"#, 2.05, 0.01), Verdict::Holds);
+        assert_eq!(
+            judge(r#"{ agrees = ["a", "b"], within = 0.05, slack = 0.02 }"#, 2.05, 0.01),
+            Verdict::Holds
+        );
         let one = r#"{ agrees = ["a"], to = 1, within = 0.1 }"#;
         assert_eq!(judge(one, 1.02, 0.01), Verdict::Holds);
         assert!(matches!(judge(one, 1.07, 0.01), Verdict::Fails(_)));
     }
 
-    /// Every self-check, on the numbers that were kept: with any of them off by its tolerance, up or down, it fails.
+    /// Every self-check, on the numbers that were kept: with any of them off by its tolerance, up
+    /// or down, it fails.
     #[test]
     fn self_checks_notice_numbers_that_are_off_by_their_tolerance() {
         let papers = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
         let mut comparisons = 0;
         for entry in crate::CATALOGUE {
-            let checks: Vec<Claim> = entry.claims().unwrap().into_iter().filter(|claim| claim.kind == Kind::SelfCheck).collect();
+            let checks: Vec<Claim> = entry
+                .claims()
+                .unwrap()
+                .into_iter()
+                .filter(|claim| claim.kind == Kind::SelfCheck)
+                .collect();
             if checks.is_empty() {
                 continue;
             }
@@ -573,7 +723,10 @@ mod tests {
                     let number = known.get(&comparison.names[0]).unwrap().clone();
                     let off = match comparison.form {
                         Form::Agreement { within, slack, .. } => {
-                            let scale = comparison.names.get(1).map_or(1.0, |name| known.get(name).unwrap().value.abs());
+                            let scale = comparison
+                                .names
+                                .get(1)
+                                .map_or(1.0, |name| known.get(name).unwrap().value.abs());
                             1.01 * (within + slack) * scale
                         }
                         _ => 1.01 * comparison.high,
@@ -583,7 +736,12 @@ mod tests {
                         wrong.push(Number { value: number.value + off, ..number.clone() });
                         matches!(check.judge(&wrong), Verdict::Fails(_))
                     });
-                    assert!(fails.contains(&true), "{}: {} off by {off} is not noticed", check.id, number.name);
+                    assert!(
+                        fails.contains(&true),
+                        "{}: {} off by {off} is not noticed",
+                        check.id,
+                        number.name
+                    );
                     comparisons += 1;
                 }
             }
@@ -596,28 +754,47 @@ mod tests {
         let claim = claim(r#"{ less = ["a", "b"] }, { less = ["a", "best/x"] }"#);
         let mut known = numbers(&[("a", 1.0, 0.0, 0), ("b", 2.0, 0.0, 0)]);
         known.leave_out("best/", "not tested at this size: too few rounds");
-        assert_eq!(claim.judge(&known), Verdict::Untested("not tested at this size: too few rounds".into()));
+        assert_eq!(
+            claim.judge(&known),
+            Verdict::Untested("not tested at this size: too few rounds".into())
+        );
         known.push(Number::exact("b", 0.5));
         assert!(matches!(claim.judge(&known), Verdict::Fails(_)));
     }
 
     #[test]
     fn patterns_and_ranges() {
-        let each = claim(r#"{ less = ["{m}/{s}", "z"], times = 2, each = { m = ["a", "b"], s = ["1", "2"] } }"#);
+        let each = claim(
+            r#"{ less = ["{m}/{s}", "z"], times = 2, each = { m = ["a", "b"], s = ["1", "2"] } }"#,
+        );
         assert_eq!(each.names(), ["a/1", "a/2", "b/1", "b/2", "z"]);
-        let mut known =
-            numbers(&[("a/1", 1.0, 0.0, 0), ("a/2", 1.9, 0.0, 0), ("b/1", 0.1, 0.0, 0), ("b/2", 1.0, 0.0, 0), ("z", 1.0, 0.0, 0)]);
+        let mut known = numbers(&[
+            ("a/1", 1.0, 0.0, 0),
+            ("a/2", 1.9, 0.0, 0),
+            ("b/1", 0.1, 0.0, 0),
+            ("b/2", 1.0, 0.0, 0),
+            ("z", 1.0, 0.0, 0),
+        ]);
         assert_eq!(each.judge(&known), Verdict::Holds);
         known.push(Number::exact("b/2", 2.5));
-        assert!(matches!(each.judge(&known), Verdict::Fails(why) if why.len() == 1 && why[0].contains("b/2 = 2.500")));
-        let ratio = claim(r#"{ ratio = ["a", "b"], low = 0.5, high = 2 }, { between = "b", high = 5 }"#);
-        assert_eq!(ratio.judge(&numbers(&[("a", 4.0, 0.1, 50), ("b", 3.0, 0.1, 50)])), Verdict::Holds);
-        assert!(matches!(ratio.judge(&numbers(&[("a", 9.0, 0.1, 50), ("b", 3.0, 0.1, 50)])), Verdict::Fails(_)));
+        assert!(matches!(each.judge(&known),
+                Verdict::Fails(why) if why.len() == 1 && why[0].contains("b/2 = 2.500")));
+        let ratio =
+            claim(r#"{ ratio = ["a", "b"], low = 0.5, high = 2 }, { between = "b", high = 5 }"#);
+        assert_eq!(
+            ratio.judge(&numbers(&[("a", 4.0, 0.1, 50), ("b", 3.0, 0.1, 50)])),
+            Verdict::Holds
+        );
+        assert!(matches!(
+            ratio.judge(&numbers(&[("a", 9.0, 0.1, 50), ("b", 3.0, 0.1, 50)])),
+            Verdict::Fails(_)
+        ));
     }
 
     #[test]
     fn the_alarm_rate_is_what_it_says() {
-        // Two equal means, 5 runs each: a false verdict comes about with probability 1e-1 or less, here 20,000 times.
+        // Two equal means, 5 runs each: a false verdict comes about with probability 1e-1 or less,
+        // here 20,000 times.
         use consilience_core::rng::{Purpose, SERVER, Seed};
         let mut claim = claim(r#"{ less = ["a", "b"] }"#);
         claim.alarm = 0.1;
@@ -625,10 +802,12 @@ mod tests {
         for trial in 0..20_000 {
             let mut z = [0.0; 10];
             Seed::new(5).stream(Purpose::Data, SERVER, trial).normals(&mut z);
-            let numbers = [Number::mean("a", &z[..5]), Number::mean("b", &z[5..])].into_iter().collect();
+            let numbers =
+                [Number::mean("a", &z[..5]), Number::mean("b", &z[5..])].into_iter().collect();
             decided += i32::from(!matches!(claim.judge(&numbers), Verdict::Open(_)));
         }
-        // The smaller of the two degrees of freedom is used, so the rate is below 0.1 and above that of 8 degrees at the same width (0.066).
+        // The smaller of the two degrees of freedom is used, so the rate is below 0.1 and above
+        // that of 8 degrees at the same width (0.066).
         assert!((1100..2000).contains(&decided), "{decided}");
     }
 
@@ -636,14 +815,27 @@ mod tests {
     fn mistakes_are_named() {
         let wrong = |text: &str| read(text).unwrap_err();
         assert!(
-            wrong("[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\nalarm = 1e-3\n").contains("must have tests")
+            wrong(
+                "[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\n\
+                alarm = 1e-3\n"
+            )
+            .contains("must have tests")
         );
-        let head = "[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\nalarm = 1e-3\n";
-        assert!(wrong(&format!("{head}tests = [{{ agrees = [\"a\"] }}]")).contains("positive `within`"));
-        assert!(wrong(&format!("{head}untested = \"x\"\nfinds = {{ held = \"y\" }}")).contains("`held` is no verdict"));
+        let head = "[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\n\
+            alarm = 1e-3\n";
         assert!(
-            wrong("[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\nalarm = 2\nuntested = \"x\"\n")
-                .contains("alarm")
+            wrong(&format!("{head}tests = [{{ agrees = [\"a\"] }}]")).contains("positive `within`")
+        );
+        assert!(
+            wrong(&format!("{head}untested = \"x\"\nfinds = {{ held = \"y\" }}"))
+                .contains("`held` is no verdict")
+        );
+        assert!(
+            wrong(
+                "[[claim]]\nid = \"c\"\nexperiment = \"e\"\nsays = \"s\"\nsource = \"p\"\n\
+                alarm = 2\nuntested = \"x\"\n"
+            )
+            .contains("alarm")
         );
     }
 }

@@ -15,7 +15,8 @@ pub trait Experiment: Sync {
     /// The work, cut into pieces that know nothing of each other.
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble>;
 
-    /// Do one piece. It is a pure function of the study and the cell's name; it adds up to the cell's cost to `progress.done`, and gives up when told to stop.
+    /// Do one piece. It is a pure function of the study and the cell's name; it adds up to the
+    /// cell's cost to `progress.done`, and gives up when told to stop.
     fn run(&self, study: &Study, cell: &str, progress: &Progress) -> Result<Values, Trouble>;
 
     /// What follows from all pieces.
@@ -49,12 +50,17 @@ impl Found {
     /// A list that a cell gave.
     pub fn list(&self, cell: &str, name: &str) -> Result<&[f64], Trouble> {
         let values = self.0.get(cell).and_then(|values| values.get(name));
-        values.map(Vec::as_slice).ok_or_else(|| Trouble::Missing { cell: cell.into(), name: name.into() })
+        values
+            .map(Vec::as_slice)
+            .ok_or_else(|| Trouble::Missing { cell: cell.into(), name: name.into() })
     }
 
     /// A number that a cell gave.
     pub fn number(&self, cell: &str, name: &str) -> Result<f64, Trouble> {
-        self.list(cell, name)?.first().copied().ok_or_else(|| Trouble::Missing { cell: cell.into(), name: name.into() })
+        self.list(cell, name)?
+            .first()
+            .copied()
+            .ok_or_else(|| Trouble::Missing { cell: cell.into(), name: name.into() })
     }
 }
 
@@ -119,7 +125,9 @@ pub enum Trouble {
         problem: String,
     },
     /// A cell lacks a number: it was kept by another version.
-    #[error("cell `{cell}` has no `{name}`: it was kept by another version, so run again with --fresh")]
+    #[error(
+        "cell `{cell}` has no `{name}`: it was kept by another version, so run again with --fresh"
+    )]
     Missing {
         /// The cell.
         cell: String,

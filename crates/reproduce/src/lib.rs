@@ -1,7 +1,9 @@
-//! Run again what the papers measured: every table and figure by name, its claims judged with error bars.
+//! Run again what the papers measured: every table and figure by name, its claims judged with error
+//! bars.
 //!
-//! An experiment is cut into cells, each a pure function of the setting, the seed and its name. Cells are computed in any order, on any number of threads, and
-//! kept on disk, so a run can be stopped and continued; numbers, figures and verdicts follow from the cells alone.
+//! An experiment is cut into cells, each a pure function of the setting, the seed and its name.
+//! Cells are computed in any order, on any number of threads, and kept on disk, so a run can be
+//! stopped and continued; numbers, figures and verdicts follow from the cells alone.
 
 pub mod catalogue;
 pub mod chain;

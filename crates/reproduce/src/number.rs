@@ -27,13 +27,15 @@ impl Number {
         Number { name: name.into(), value: mean(runs), error, runs: runs.len() }
     }
 
-    /// How many standard errors make an interval that misses the truth with this probability (two-sided).
+    /// How many standard errors make an interval that misses the truth with this probability
+    /// (two-sided).
     pub fn errors_for(&self, alarm: f64) -> f64 {
         width(self.runs, alarm)
     }
 }
 
-/// How many standard errors make an interval that misses the truth with this probability, if the error is known from so many runs.
+/// How many standard errors make an interval that misses the truth with this probability, if the
+/// error is known from so many runs.
 pub(crate) fn width(runs: usize, alarm: f64) -> f64 {
     match runs {
         0 => 0.0,
@@ -75,7 +77,10 @@ impl Numbers {
 
     /// Why the number of this name cannot be had, if that is known.
     pub fn why_absent(&self, name: &str) -> Option<&str> {
-        self.absent.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, why)| why.as_str())
+        self.absent
+            .iter()
+            .find(|(beginning, _)| name.starts_with(beginning))
+            .map(|(_, why)| why.as_str())
     }
 
     /// What cannot be had: how names begin, and why.
@@ -106,7 +111,8 @@ mod tests {
         let number = Number::mean("x", &[1.0, 2.0, 3.0]);
         assert_eq!((number.value, number.runs), (2.0, 3));
         assert!((number.error - 1.0 / 3f64.sqrt()).abs() < 1e-15);
-        assert!((number.errors_for(0.05) - 4.302_652_7).abs() < 1e-6); // Student's t, 2 degrees of freedom
+        // Student's t, 2 degrees of freedom
+        assert!((number.errors_for(0.05) - 4.302_652_7).abs() < 1e-6);
         assert_eq!(Number::exact("x", 1.0).errors_for(1e-9), 0.0);
         assert_eq!(Number::mean("x", &[1.0]).errors_for(0.05), f64::INFINITY);
     }

@@ -39,23 +39,43 @@ pub struct Reproduction {
 impl Reproduction {
     /// Everything, for programs.
     pub fn json(&self) -> Value {
-        let number = |n: &Number| json!({ "name": n.name, "value": n.value, "standard_error": n.error, "runs": n.runs, "paper": self.config.paper.get(&n.name) });
+        let number = |n: &Number| {
+            json!({
+            "name": n.name, "value": n.value, "standard_error": n.error, "runs": n.runs,
+            "paper": self.config.paper.get(&n.name) })
+        };
         let readings = self.findings.iter().flat_map(|findings| &findings.readings);
         let readings: Vec<Value> = readings
-            .map(|r| json!({ "name": r.name, "says": r.says, "numbers": r.numbers.iter().map(number).collect::<Vec<_>>() }))
+            .map(|r| {
+                json!({
+                "name": r.name, "says": r.says,
+                "numbers": r.numbers.iter().map(number).collect::<Vec<_>>() })
+            })
             .collect();
         let verdicts = |list: &[Judged]| -> Vec<Value> {
-            list.iter().map(|v| json!({ "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })).collect()
+            list.iter()
+                .map(|v| {
+                    json!({
+                "reading": v.name, "verdict": v.verdict.word(), "why": v.verdict.why() })
+                })
+                .collect()
         };
         let claims: Vec<Value> = self
             .judged
             .iter()
-            .map(|(claim, list)| json!({ "id": claim.id, "kind": claim.kind.name(), "says": claim.says, "source": claim.source, "verdicts": verdicts(list) }))
+            .map(|(claim, list)| {
+                json!({
+                "id": claim.id, "kind": claim.kind.name(), "says": claim.says,
+                "source": claim.source, "verdicts": verdicts(list) })
+            })
             .collect();
-        json!({ "id": self.entry.id, "size": self.study.size.name(), "papers_own_size": self.study.papers_own, "seed": self.study.seed, "readings": readings, "claims": claims, "not_run": self.findings.as_ref().err() })
+        json!({ "id": self.entry.id, "size": self.study.size.name(),
+            "papers_own_size": self.study.papers_own, "seed": self.study.seed,
+            "readings": readings, "claims": claims, "not_run": self.findings.as_ref().err() })
     }
 
-    /// Run a reproduction, or what is left of it. Data that is missing makes claims untested; other trouble is returned.
+    /// Run a reproduction, or what is left of it. Data that is missing makes claims untested; other
+    /// trouble is returned.
     pub fn run(
         entry: &'static Entry,
         config: Config,
@@ -67,7 +87,8 @@ impl Reproduction {
     ) -> Result<Self, Trouble> {
         let findings = match (entry.experiment, &config.later) {
             (Some(experiment), _) => {
-                let found = Work::new(&study, experiment, cells, fresh).and_then(|work| work.finish(threads, progress));
+                let found = Work::new(&study, experiment, cells, fresh)
+                    .and_then(|work| work.finish(threads, progress));
                 match found.and_then(|found| experiment.conclude(&study, &found)) {
                     Ok(mut findings) => {
                         findings.readings.retain(|reading| study.published || !reading.published);
@@ -123,7 +144,13 @@ impl Reproduction {
 
     /// The paper's numbers beside ours, and the verdicts, for a terminal.
     pub fn text(&self) -> String {
-        let mut text = format!("{} ({}, {}), size {}\n", self.entry.id, self.entry.paper.key, self.config.place, self.size());
+        let mut text = format!(
+            "{} ({}, {}), size {}\n",
+            self.entry.id,
+            self.entry.paper.key,
+            self.config.place,
+            self.size()
+        );
         match &self.findings {
             Err(why) => {
                 let _ = writeln!(text, "\nnot run: {why}");
@@ -131,13 +158,27 @@ impl Reproduction {
             Ok(findings) => {
                 for reading in &findings.readings {
                     if !reading.name.is_empty() {
-                        let _ = writeln!(text, "\nunder the reading `{}`: {}", reading.name, reading.says);
+                        let _ = writeln!(
+                            text,
+                            "\nunder the reading `{}`: {}",
+                            reading.name, reading.says
+                        );
                     }
-                    let width = reading.numbers.iter().map(|n| n.name.chars().count()).max().unwrap_or(0);
+                    let width =
+                        reading.numbers.iter().map(|n| n.name.chars().count()).max().unwrap_or(0);
                     let _ = writeln!(text, "\n  {:width$}  {:>10}  ours", "", "paper");
                     for number in reading.numbers.iter() {
-                        let paper = self.config.paper.get(&number.name).map_or(String::new(), |v| with_error(*v, 0.0));
-                        let _ = writeln!(text, "  {:width$}  {paper:>10}  {}", number.name, with_error(number.value, number.error));
+                        let paper = self
+                            .config
+                            .paper
+                            .get(&number.name)
+                            .map_or(String::new(), |v| with_error(*v, 0.0));
+                        let _ = writeln!(
+                            text,
+                            "  {:width$}  {paper:>10}  {}",
+                            number.name,
+                            with_error(number.value, number.error)
+                        );
                     }
                 }
                 text.push('\n');
@@ -152,7 +193,12 @@ impl Reproduction {
             for Judged { name, verdict, .. } in verdicts {
                 let reading = if name.is_empty() { String::new() } else { format!("[{name}] ") };
                 let why = verdict.why();
-                let _ = writeln!(text, "  {reading}{}{}", verdict.word(), if why.is_empty() { why } else { format!(": {why}") });
+                let _ = writeln!(
+                    text,
+                    "  {reading}{}{}",
+                    verdict.word(),
+                    if why.is_empty() { why } else { format!(": {why}") }
+                );
             }
         }
         text
@@ -162,10 +208,12 @@ impl Reproduction {
     pub fn write(&self, folder: &Path) -> Result<PathBuf, Trouble> {
         let write = |name: &str, text: String| {
             let file = folder.join(name);
-            std::fs::write(&file, text).map_err(|error| Trouble::File { file: file.display().to_string(), error })?;
+            std::fs::write(&file, text)
+                .map_err(|error| Trouble::File { file: file.display().to_string(), error })?;
             Ok(file)
         };
-        std::fs::create_dir_all(folder).map_err(|error| Trouble::File { file: folder.display().to_string(), error })?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Trouble::File { file: folder.display().to_string(), error })?;
         if let Ok(findings) = &self.findings {
             write("numbers.csv", self.numbers_csv(findings))?;
             write("figures.csv", figures_csv(findings))?;
@@ -179,7 +227,12 @@ impl Reproduction {
         for reading in &findings.readings {
             for Number { name, value, error, runs } in reading.numbers.iter() {
                 let paper = self.config.paper.get(name).map_or(String::new(), f64::to_string);
-                let _ = writeln!(csv, "{},{},{paper},{value:e},{error:e},{runs}", quoted(&reading.name), quoted(name));
+                let _ = writeln!(
+                    csv,
+                    "{},{},{paper},{value:e},{error:e},{runs}",
+                    quoted(&reading.name),
+                    quoted(name)
+                );
             }
         }
         csv
@@ -189,7 +242,14 @@ impl Reproduction {
         let mut csv = "claim,reading,verdict,why\n".to_owned();
         for (claim, verdicts) in &self.judged {
             for Judged { name, verdict, .. } in verdicts {
-                let _ = writeln!(csv, "{},{},{},{}", quoted(&claim.id), quoted(name), verdict.word(), quoted(&verdict.why()));
+                let _ = writeln!(
+                    csv,
+                    "{},{},{},{}",
+                    quoted(&claim.id),
+                    quoted(name),
+                    verdict.word(),
+                    quoted(&verdict.why())
+                );
             }
         }
         csv
@@ -201,23 +261,32 @@ impl Reproduction {
         let body = html! {
             header {
                 h1 { (title) }
-                p { (self.entry.paper.title) ". Size: " (self.size()) ", seed " (self.study.seed) "." }
+                p { (self.entry.paper.title) ". \
+                    Size: " (self.size()) ", seed " (self.study.seed) "." }
             }
             main {
                 section id="claims" { h2 { "Claims" } (self.claims_table()) }
                 @match &self.findings {
                     Err(why) => { section id="numbers" { h2 { "Not run" } p { (why) } } }
                     Ok(findings) => {
-                        section id="figures" { h2 { "Figures" } div.two { @for figure in &findings.figures { (figure.draw()) } } }
-                        section id="numbers" { h2 { "Numbers" } @for reading in &findings.readings { (self.numbers_table(reading)) } }
-                        section id="notes" { h2 { "Notes" } @for note in &findings.notes { p { (note) } } }
+                        section id="figures" {
+                            h2 { "Figures" }
+                                div.two { @for figure in &findings.figures { (figure.draw()) } } }
+                        section id="numbers" {
+                            h2 { "Numbers" }
+                                @for reading in &findings.readings {
+                                    (self.numbers_table(reading)) } }
+                        section id="notes" {
+                            h2 { "Notes" } @for note in &findings.notes { p { (note) } } }
                     }
                 }
                 section id="setting" {
                     h2 { "Setting" }
                     pre { code { (self.study.setting.to_string()) } }
                     p { "The same numbers, bit for bit:" }
-                    pre { code { "consilience reproduce " (self.entry.id) " --" (self.study.size.name()) @if self.study.published { " --as-published" } } }
+                    pre { code { "consilience reproduce " (self.entry.id)
+                        " --" (self.study.size.name())
+                        @if self.study.published { " --as-published" } } }
                 }
             }
         };
@@ -227,14 +296,17 @@ impl Reproduction {
     fn claims_table(&self) -> Markup {
         html! {
             div.table { table.claims {
-                thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" } th.text { "Why" } } }
+                thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" }
+                    th.text { "Why" } } }
                 tbody {
                     @for (claim, verdicts) in &self.judged {
                         @for (at, Judged { name, verdict, .. }) in verdicts.iter().enumerate() {
                             tr {
-                                td.text { @if at == 0 { (claim.says) " " span.soft { "(" (claim.source) ")" } } }
+                                td.text { @if at == 0 {
+                                    (claim.says) " " span.soft { "(" (claim.source) ")" } } }
                                 td.text.reading { (name) }
-                                td.verdict.good[*verdict == Verdict::Holds].bad[matches!(verdict, Verdict::Fails(_))] { (verdict.word()) }
+                                td.verdict.good[*verdict == Verdict::Holds].bad[matches!(verdict,
+                                    Verdict::Fails(_))] { (verdict.word()) }
                                 td.text { (reasons(&verdict.why())) }
                             }
                         }
@@ -248,13 +320,18 @@ impl Reproduction {
     fn numbers_table(&self, reading: &Reading) -> Markup {
         let stated = |n: &&Number| self.config.paper.contains_key(&n.name);
         let all: Vec<&Number> = reading.numbers.iter().collect();
-        let (shown, folded) = if all.len() <= MOST_OPEN { (all, Vec::new()) } else { all.into_iter().partition(stated) };
+        let (shown, folded) = if all.len() <= MOST_OPEN {
+            (all, Vec::new())
+        } else {
+            all.into_iter().partition(stated)
+        };
         html! {
             @if !reading.name.is_empty() { h3 { (reading.name) } p { (reading.says) } }
             @if !shown.is_empty() { (self.numbers_rows(&shown)) }
             @if !folded.is_empty() {
                 details {
-                    summary { (folded.len()) " numbers" @if !shown.is_empty() { " that the paper does not state" } }
+                    summary { (folded.len()) " numbers" @if !shown.is_empty() { " that the paper \
+                        does not state" } }
                     (self.numbers_rows(&folded))
                 }
             }
@@ -269,7 +346,8 @@ impl Reproduction {
                     @for n in numbers {
                         tr {
                             th { span.name { (n.name) } }
-                            td { @if let Some(paper) = self.config.paper.get(&n.name) { (with_error(*paper, 0.0)) } }
+                            td { @if let Some(paper) = self.config.paper.get(&n.name) {
+                                (with_error(*paper, 0.0)) } }
                             td { (with_error(n.value, n.error)) }
                             td { @if n.runs == 0 { "computed" } @else { (n.runs) } }
                         }
@@ -286,7 +364,8 @@ pub(crate) fn reasons(why: &str) -> Markup {
     html! {
         @if all.len() <= MOST_REASONS { (why) } @else {
             (all[0])
-            details { summary { (all.len() - 1) " more" } ul { @for reason in &all[1..] { li { (reason) } } } }
+            details { summary { (all.len() - 1) " \
+                more" } ul { @for reason in &all[1..] { li { (reason) } } } }
         }
     }
 }
@@ -296,7 +375,15 @@ fn figures_csv(findings: &Findings) -> String {
     for figure in &findings.figures {
         for series in &figure.series {
             for p in &series.points {
-                let _ = writeln!(csv, "{},{},{:e},{:e},{:e}", quoted(&figure.title), quoted(&series.name), p.x, p.y, p.error);
+                let _ = writeln!(
+                    csv,
+                    "{},{},{:e},{:e},{:e}",
+                    quoted(&figure.title),
+                    quoted(&series.name),
+                    p.x,
+                    p.y,
+                    p.error
+                );
             }
         }
     }
@@ -305,5 +392,9 @@ fn figures_csv(findings: &Findings) -> String {
 
 /// A cell of a CSV file.
 pub(crate) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into()
+    }
 }

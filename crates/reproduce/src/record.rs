@@ -63,7 +63,8 @@ impl Record {
     pub fn of(done: &Reproduction) -> Option<Self> {
         let findings = done.findings.as_ref().ok()?;
         let finite = |x: f64| x.is_finite().then_some(x);
-        let row = |n: &Number| -> Row { (n.name.clone(), finite(n.value), finite(n.error), n.runs) };
+        let row =
+            |n: &Number| -> Row { (n.name.clone(), finite(n.value), finite(n.error), n.runs) };
         let kept = |reading: &Reading| Kept {
             name: reading.name.clone(),
             says: reading.says.clone(),
@@ -91,13 +92,16 @@ impl Record {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Trouble::File { file: file.display().to_string(), error }),
         };
-        serde_json::from_str(&text).map(Some).map_err(|error| Trouble::Other(format!("{}: {error}", file.display())))
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| Trouble::Other(format!("{}: {error}", file.display())))
     }
 
     /// Write it, a number a line.
     pub fn write(&self, folder: &Path, entry: &Entry) -> Result<PathBuf, Trouble> {
         let file = file(folder, entry);
-        let text = self.text().map_err(|error| Trouble::Other(format!("{}: {error}", file.display())))?;
+        let text =
+            self.text().map_err(|error| Trouble::Other(format!("{}: {error}", file.display())))?;
         let trouble = |error| Trouble::File { file: file.display().to_string(), error };
         if let Some(parent) = file.parent() {
             std::fs::create_dir_all(parent).map_err(trouble)?;
@@ -139,7 +143,8 @@ impl Record {
             let id = entry.id;
             let size = self.size.name();
             return Err(Trouble::Other(format!(
-                "the kept numbers of {id} are of another setting: `consilience reproduce {id} --{size} --as-published --keep DIR` makes them anew"
+                "the kept numbers of {id} are of another setting: `consilience reproduce {id} \
+                 --{size} --as-published --keep DIR` makes them anew"
             )));
         }
         Ok(study)
@@ -156,9 +161,18 @@ impl Record {
         let reading = |kept: &Kept| {
             let mut numbers: Numbers = kept.numbers.iter().map(number).collect();
             kept.absent.iter().for_each(|(beginning, why)| numbers.leave_out(beginning, why));
-            Reading { name: kept.name.clone(), says: kept.says.clone(), published: kept.published, numbers }
+            Reading {
+                name: kept.name.clone(),
+                says: kept.says.clone(),
+                published: kept.published,
+                numbers,
+            }
         };
-        Findings { readings: self.readings.iter().map(reading).collect(), figures: Vec::new(), notes: self.notes.clone() }
+        Findings {
+            readings: self.readings.iter().map(reading).collect(),
+            figures: Vec::new(),
+            notes: self.notes.clone(),
+        }
     }
 }
 
@@ -170,11 +184,21 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_judged_alike() {
-        let folder = std::env::temp_dir().join(format!("consilience-record-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("consilience-record-{}", std::process::id()));
         let entry = find("fald-complexity").unwrap();
         let config = entry.config().unwrap();
         let study = config.study(entry.paper.key, Size::Tiny);
-        let done = Reproduction::run(entry, config, study, &folder.join("cells"), true, 1, &Progress::default()).unwrap();
+        let done = Reproduction::run(
+            entry,
+            config,
+            study,
+            &folder.join("cells"),
+            true,
+            1,
+            &Progress::default(),
+        )
+        .unwrap();
         assert!(Record::read(&folder, entry).unwrap().is_none());
         let record = Record::of(&done).unwrap();
         let file = record.write(&folder, entry).unwrap();
@@ -187,7 +211,13 @@ mod tests {
         let text = std::fs::read_to_string(file).unwrap();
         assert!(text.lines().count() > numbers(&done).iter().count());
         let other = Record { setting: "0".into(), ..record };
-        assert!(Reproduction::kept(entry, &other).err().unwrap().to_string().contains("another setting"));
+        assert!(
+            Reproduction::kept(entry, &other)
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("another setting")
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use crate::experiment::{Cell, Experiment, Found, Trouble, Values};
 use crate::study::Study;
 
-/// Raised when an experiment's numbers change for the same setting and seed, so that cells kept before are not used.
+/// Raised when an experiment's numbers change for the same setting and seed, so that cells kept
+/// before are not used.
 const REVISION: u32 = 2;
 
 /// The cells of a study, and where they are kept.
@@ -36,11 +37,21 @@ struct Kept {
 
 impl<'a> Work<'a> {
     /// The work of a study, less what lies finished in `folder`; all of it if `fresh`.
-    pub fn new(study: &'a Study, experiment: &'a dyn Experiment, folder: &Path, fresh: bool) -> Result<Self, Trouble> {
+    pub fn new(
+        study: &'a Study,
+        experiment: &'a dyn Experiment,
+        folder: &Path,
+        fresh: bool,
+    ) -> Result<Self, Trouble> {
         let cells = experiment.cells(study)?;
-        let mut work = Work { study, experiment, folder: folder.to_path_buf(), cells, found: BTreeMap::new() };
+        let mut work =
+            Work { study, experiment, folder: folder.to_path_buf(), cells, found: BTreeMap::new() };
         if !fresh {
-            let known = work.cells.iter().filter_map(|cell| Some((cell.name.clone(), work.kept(&cell.name)?))).collect();
+            let known = work
+                .cells
+                .iter()
+                .filter_map(|cell| Some((cell.name.clone(), work.kept(&cell.name)?)))
+                .collect();
             work.found = known;
         }
         Ok(work)
@@ -48,28 +59,41 @@ impl<'a> Work<'a> {
 
     /// How much is still to be done, in the experiment's units.
     pub fn left(&self) -> u64 {
-        self.cells.iter().filter(|cell| !self.found.contains_key(&cell.name)).map(|cell| cell.cost).sum()
+        self.cells
+            .iter()
+            .filter(|cell| !self.found.contains_key(&cell.name))
+            .map(|cell| cell.cost)
+            .sum()
     }
 
     /// Do it, on so many threads (0: one for each core).
     pub fn finish(mut self, threads: usize, progress: &Progress) -> Result<Found, Trouble> {
         std::fs::create_dir_all(&self.folder).map_err(|error| self.trouble(&self.folder, error))?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| Trouble::Other(error.to_string()))?;
-        let mut todo: Vec<&Cell> = self.cells.iter().filter(|cell| !self.found.contains_key(&cell.name)).collect();
-        todo.sort_by_key(|cell| std::cmp::Reverse(cell.cost)); // the longest first, so that no core idles at the end
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| Trouble::Other(error.to_string()))?;
+        let mut todo: Vec<&Cell> =
+            self.cells.iter().filter(|cell| !self.found.contains_key(&cell.name)).collect();
+        // the longest first, so that no core idles at the end
+        todo.sort_by_key(|cell| std::cmp::Reverse(cell.cost));
         let trouble: Mutex<Option<Trouble>> = Mutex::new(None);
         let done: Vec<(String, Values)> = pool.install(|| {
             let one = |cell: &&Cell| {
                 if progress.stop.load(Ordering::Relaxed) {
                     return None;
                 }
-                let result = self.experiment.run(self.study, &cell.name, progress).and_then(|values| self.keep(&cell.name, values));
+                let result = self
+                    .experiment
+                    .run(self.study, &cell.name, progress)
+                    .and_then(|values| self.keep(&cell.name, values));
                 match result {
                     Ok(values) => Some((cell.name.clone(), values)),
                     Err(error) => {
                         progress.stop.store(true, Ordering::Relaxed);
                         if let Ok(mut slot) = trouble.lock()
-                            && !matches!(*slot, Some(ref known) if !matches!(known, Trouble::Stopped))
+                            && !matches!(*slot,
+                                Some(ref known) if !matches!(known, Trouble::Stopped))
                         {
                             *slot = Some(error);
                         }
@@ -91,7 +115,10 @@ impl<'a> Work<'a> {
 
     /// What a cell depends on.
     fn key(&self, cell: &str) -> String {
-        let text = format!("{REVISION}\n{}\n{}\n{}\n{cell}\n", self.study.id, self.study.seed, self.study.setting);
+        let text = format!(
+            "{REVISION}\n{}\n{}\n{}\n{cell}\n",
+            self.study.id, self.study.seed, self.study.setting
+        );
         Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
             hex
@@ -108,9 +135,11 @@ impl<'a> Work<'a> {
         (kept.key == self.key(cell)).then_some(kept.values)
     }
 
-    /// Keep a cell, and give it as it will be read back: a number that JSON cannot hold is a mistake that shows at once, not on the next run.
+    /// Keep a cell, and give it as it will be read back: a number that JSON cannot hold is a
+    /// mistake that shows at once, not on the next run.
     fn keep(&self, cell: &str, values: Values) -> Result<Values, Trouble> {
-        if let Some((name, _)) = values.iter().find(|(_, list)| list.iter().any(|v| !v.is_finite())) {
+        if let Some((name, _)) = values.iter().find(|(_, list)| list.iter().any(|v| !v.is_finite()))
+        {
             return Err(Trouble::Other(format!("cell `{cell}`: `{name}` is not finite")));
         }
         let kept = Kept { key: self.key(cell), cell: cell.into(), values };
@@ -165,13 +194,16 @@ mod tests {
     fn what_was_finished_is_kept_and_nothing_else() {
         let folder = std::env::temp_dir().join(format!("consilience-cells-{}", std::process::id()));
         let config = |scale: f64| {
-            Config::read(&format!("id = \"t\"\nplace = \"p\"\nsays = \"s\"\n[setting]\nscale = {scale:?}\n"))
-                .unwrap()
-                .study("x", Size::Full)
+            Config::read(&format!(
+                "id = \"t\"\nplace = \"p\"\nsays = \"s\"\n[setting]\nscale = {scale:?}\n"
+            ))
+            .unwrap()
+            .study("x", Size::Full)
         };
         let (study, other) = (config(0.1), config(0.2));
         let first = Squares { asked: AtomicUsize::new(0), fails: true };
-        let stopped = Work::new(&study, &first, &folder, false).unwrap().finish(1, &Progress::default());
+        let stopped =
+            Work::new(&study, &first, &folder, false).unwrap().finish(1, &Progress::default());
         assert!(matches!(stopped, Err(Trouble::Stopped)));
         let before = first.asked.load(Ordering::Relaxed) - 1;
         let second = Squares { asked: AtomicUsize::new(0), fails: false };

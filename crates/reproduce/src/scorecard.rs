@@ -11,38 +11,70 @@ use crate::output::{Reproduction, quoted, reasons};
 const MOST_NUMBERS: usize = 8;
 
 /// What the verdicts mean.
-const MEANING: &str = "*Holds* and *does not hold* are beyond the error bars; *open* means that the error bars at this size do not decide. \
-    *Bound holds (not sharp)*: the paper gives an upper bound, and what it bounds is of a lower order. *Tie*: numbers that were computed \
-    without error are equal where one should be larger. *Not tested*: this size cannot answer, and the sentence says why.";
+const MEANING: &str = "*Holds* and *does not hold* are beyond the error bars; *open* means that \
+    the error bars at this size do not decide. \
+    *Bound holds (not sharp)*: the paper gives an upper bound, and what it bounds is of a lower \
+    order. *Tie*: numbers that were computed \
+    without error are equal where one should be larger. *Not tested*: this size cannot answer, and \
+    the sentence says why.";
 
 /// The scorecard as Markdown: the same bytes for the same numbers.
 pub fn markdown(all: &[Reproduction], command: &str) -> String {
     let mut text = format!(
-        "# Scorecard\n\nWhat the papers claim, and what came out, judged under the reading of each paper that we stand by. Made by\n\n    \
-         {command}\n\nwhich gives the same bytes again. The numbers of an experiment are made and kept by \
+        "# Scorecard\n\nWhat the papers claim, and what came out, judged under the reading of each \
+         paper that we stand by. Made by\n\n    \
+         {command}\n\nwhich gives the same bytes again. The numbers of an experiment are made and \
+         kept by \
          `consilience reproduce ID --SIZE --as-published --keep papers`. {MEANING}\n"
     );
     for line in tallies(all) {
         let _ = write!(text, "\n- {line}");
     }
-    text.push_str("\n\nSizes, seeds, other readings of the papers and the numbers are [below](#the-numbers).\n");
+    text.push_str(
+        "\n\nSizes, seeds, other readings of the papers and the numbers are \
+        [below](#the-numbers).\n",
+    );
     let mut paper = "";
     for (one, claim, judged) in first(all).filter(|(_, claim, _)| claim.kind == Kind::Claim) {
         if one.entry.paper.key != paper {
             paper = one.entry.paper.key;
-            let _ = write!(text, "\n## {}\n\n| claim | verdict | what came out |\n|---|---|---|\n", one.entry.paper.title);
+            let _ = write!(
+                text,
+                "\n## {}\n\n| claim | verdict | what came out |\n|---|---|---|\n",
+                one.entry.paper.title
+            );
         }
         let sentence = sentence(claim, judged);
-        let _ = writeln!(text, "| {} | {} | {} |", cell(&claim.says), judged.verdict.word(), cell(&sentence));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            cell(&claim.says),
+            judged.verdict.word(),
+            cell(&sentence)
+        );
     }
-    text.push_str("\n## Beside the papers' claims\n\n| | what it is | verdict | what came out |\n|---|---|---|---|\n");
+    text.push_str(
+        "\n## Beside the papers' claims\n\n| | what it is | verdict | what came out |\n\
+        |---|---|---|---|\n",
+    );
     for kind in &Kind::ALL[1..] {
         for (_, claim, judged) in first(all).filter(|(_, claim, _)| claim.kind == *kind) {
             let sentence = sentence(claim, judged);
-            let _ = writeln!(text, "| {} | {} | {} | {} |", cell(&claim.says), kind.name(), judged.verdict.word(), cell(&sentence));
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} |",
+                cell(&claim.says),
+                kind.name(),
+                judged.verdict.word(),
+                cell(&sentence)
+            );
         }
     }
-    text.push_str("\n# The numbers\n\nA reading is another way to read the paper, or what the authors' program did (`--as-published`).\n");
+    text.push_str(
+        "\n# The numbers\n\n\
+        A reading is another way to read the paper, or what the authors' program did \
+        (`--as-published`).\n",
+    );
     let mut paper = "";
     for one in all {
         if one.entry.paper.key != paper {
@@ -67,9 +99,17 @@ fn numbers(one: &Reproduction, text: &mut String) {
     }
     for (claim, verdicts) in &one.judged {
         for (at, judged) in verdicts.iter().enumerate() {
-            let says = if at == 0 { format!("{} ({})", claim.says, claim.source) } else { String::new() };
+            let says =
+                if at == 0 { format!("{} ({})", claim.says, claim.source) } else { String::new() };
             let shown = evidence(one, claim, judged);
-            let _ = writeln!(text, "| {} | {} | {} | {} |", cell(&says), cell(&judged.name), judged.verdict.word(), cell(&shown));
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} |",
+                cell(&says),
+                cell(&judged.name),
+                judged.verdict.word(),
+                cell(&shown)
+            );
         }
     }
     for note in one.findings.iter().flat_map(|f| &f.notes) {
@@ -79,7 +119,11 @@ fn numbers(one: &Reproduction, text: &mut String) {
 
 /// Size and seed, and how many digits were kept.
 fn size(one: &Reproduction) -> String {
-    let digits = if one.printed { " Numbers have the digits that an earlier scorecard printed." } else { "" };
+    let digits = if one.printed {
+        " Numbers have the digits that an earlier scorecard printed."
+    } else {
+        ""
+    };
     format!("Size: {}; seed {}.{digits}", one.size(), one.study.seed)
 }
 
@@ -92,10 +136,20 @@ fn short(title: &str) -> &str {
 pub fn verdicts(all: &[Reproduction]) -> String {
     let mut text = String::from("experiment,claim,reading,verdict,size,kind\n");
     for one in all {
-        for (claim, judged) in one.judged.iter().flat_map(|(claim, list)| list.iter().map(move |judged| (claim, judged))) {
+        for (claim, judged) in one
+            .judged
+            .iter()
+            .flat_map(|(claim, list)| list.iter().map(move |judged| (claim, judged)))
+        {
             let size = if one.study.papers_own { "full" } else { one.study.size.name() };
             let (name, word) = (quoted(&judged.name), judged.verdict.word());
-            let _ = writeln!(text, "{},{},{name},{word},{size},{}", one.entry.id, claim.id, claim.kind.name());
+            let _ = writeln!(
+                text,
+                "{},{},{name},{word},{size},{}",
+                one.entry.id,
+                claim.id,
+                claim.kind.name()
+            );
         }
     }
     text
@@ -115,12 +169,15 @@ pub fn page(all: &[Reproduction], command: &str) -> String {
             section id="verdicts" {
                 h2 { "Verdicts" }
                 div.table { table.claims {
-                    thead { tr { th.text { "Claim" } th { "Verdict" } th.text { "What came out" } } }
+                    thead { tr { th.text { "Claim" } th { "Verdict" } th.text { "What came \
+                        out" } } }
                     tbody {
                         @for kind in Kind::ALL {
-                            @for (one, claim, judged) in first(all).filter(|(_, claim, _)| claim.kind == kind) {
+                            @for (one, claim,
+                                judged) in first(all).filter(|(_, claim, _)| claim.kind == kind) {
                                 tr {
-                                    td.text { a href={ "#" (one.entry.id) } { (claim.says) } @if kind != Kind::Claim { " (" (kind.name()) ")" } }
+                                    td.text { a href={ "#" (one.entry.id) } { (claim.says) }
+                                        @if kind != Kind::Claim { " (" (kind.name()) ")" } }
                                     (verdict(judged))
                                     td.text { (sentence(claim, judged)) }
                                 }
@@ -139,7 +196,8 @@ pub fn page(all: &[Reproduction], command: &str) -> String {
 /// The cell of a verdict.
 fn verdict(judged: &Judged) -> Markup {
     html! {
-        td.verdict.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict, Verdict::Fails(_))] { (judged.verdict.word()) }
+        td.verdict.good[judged.verdict == Verdict::Holds].bad[matches!(judged.verdict,
+            Verdict::Fails(_))] { (judged.verdict.word()) }
     }
 }
 
@@ -151,7 +209,8 @@ fn section(one: &Reproduction) -> Markup {
             @if let Err(why) = &one.findings { p { "Not run: " (why) } }
             @if !one.judged.is_empty() {
                 div.table { table.claims {
-                    thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" } th.text { "Numbers" } } }
+                    thead { tr { th.text { "Claim" } th.text { "Reading" } th { "Verdict" }
+                        th.text { "Numbers" } } }
                     tbody {
                         @for (claim, verdicts) in &one.judged {
                             @for (at, judged) in verdicts.iter().enumerate() {
@@ -170,7 +229,8 @@ fn section(one: &Reproduction) -> Markup {
     }
 }
 
-/// Every claim with its first verdict: that of the reading that we stand by, or of the one that it names.
+/// Every claim with its first verdict: that of the reading that we stand by, or of the one that it
+/// names.
 fn first(all: &[Reproduction]) -> impl Iterator<Item = (&Reproduction, &Claim, &Judged)> {
     let of = |one| {
         let one: &Reproduction = one;
@@ -182,11 +242,19 @@ fn first(all: &[Reproduction]) -> impl Iterator<Item = (&Reproduction, &Claim, &
 /// How many claims have which verdict: the papers' claims, and apart from them what is not theirs.
 pub fn tallies(all: &[Reproduction]) -> Vec<String> {
     let line = |kind: Kind| {
-        let words: Vec<&str> = first(all).filter(|(_, claim, _)| claim.kind == kind).map(|(_, _, j)| j.verdict.word()).collect();
+        let words: Vec<&str> = first(all)
+            .filter(|(_, claim, _)| claim.kind == kind)
+            .map(|(_, _, j)| j.verdict.word())
+            .collect();
         let count = |word: &str| words.iter().filter(|w| **w == word).count();
         let met = Verdict::WORDS.into_iter().filter(|word| count(word) > 0);
         let list: Vec<String> = met.map(|word| format!("{word}: {}", count(word))).collect();
-        format!("{} {}: {}.", words.len(), kind.plural(), if list.is_empty() { "none".into() } else { list.join(", ") })
+        format!(
+            "{} {}: {}.",
+            words.len(),
+            kind.plural(),
+            if list.is_empty() { "none".into() } else { list.join(", ") }
+        )
     };
     Kind::ALL.map(line).into()
 }
@@ -194,7 +262,8 @@ pub fn tallies(all: &[Reproduction]) -> Vec<String> {
 /// What came out, in one sentence: the one that is written for this verdict, or what decided it.
 fn sentence(claim: &Claim, judged: &Judged) -> String {
     let first = |tests: &[String]| {
-        let rest = if tests.len() > 1 { format!(", and {} more", tests.len() - 1) } else { String::new() };
+        let rest =
+            if tests.len() > 1 { format!(", and {} more", tests.len() - 1) } else { String::new() };
         format!("{}{rest}.", tests.first().map_or("", String::as_str))
     };
     match (claim.finds(&judged.verdict), &judged.verdict) {
@@ -202,9 +271,16 @@ fn sentence(claim: &Claim, judged: &Judged) -> String {
         (None, Verdict::Holds) => "All comparisons hold beyond their error bars.".into(),
         (None, Verdict::Untested(why)) => format!("{why}."),
         (None, Verdict::Open(tests)) => {
-            format!("{} of {} comparisons are undecided at this size: {}", tests.len(), claim.comparisons(), first(tests))
+            format!(
+                "{} of {} comparisons are undecided at this size: {}",
+                tests.len(),
+                claim.comparisons(),
+                first(tests)
+            )
         }
-        (None, Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => first(tests),
+        (None, Verdict::Fails(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => {
+            first(tests)
+        }
     }
 }
 
@@ -212,10 +288,20 @@ fn sentence(claim: &Claim, judged: &Judged) -> String {
 fn evidence(one: &Reproduction, claim: &Claim, judged: &Judged) -> String {
     match (&one.findings, &judged.verdict) {
         (_, Verdict::Untested(why)) => why.clone(),
-        (_, Verdict::Fails(tests) | Verdict::Open(tests) | Verdict::Tie(tests) | Verdict::NotSharp(tests)) => {
+        (
+            _,
+            Verdict::Fails(tests)
+            | Verdict::Open(tests)
+            | Verdict::Tie(tests)
+            | Verdict::NotSharp(tests),
+        ) => {
             let rest = tests.len().saturating_sub(MOST_NUMBERS);
             let shown: Vec<&str> = tests.iter().take(MOST_NUMBERS).map(String::as_str).collect();
-            format!("{}{}", shown.join("; "), if rest > 0 { format!("; and {rest} more") } else { String::new() })
+            format!(
+                "{}{}",
+                shown.join("; "),
+                if rest > 0 { format!("; and {rest} more") } else { String::new() }
+            )
         }
         (Err(why), _) => why.clone(),
         (Ok(findings), Verdict::Holds) => {
@@ -227,7 +313,11 @@ fn evidence(one: &Reproduction, claim: &Claim, judged: &Judged) -> String {
                 .map(|n| format!("{} = {}", n.name, with_error(n.value, n.error)))
                 .collect();
             let rest = names.len().saturating_sub(MOST_NUMBERS);
-            format!("{}{}", shown.join(", "), if rest > 0 { format!(", and {rest} more") } else { String::new() })
+            format!(
+                "{}{}",
+                shown.join(", "),
+                if rest > 0 { format!(", and {rest} more") } else { String::new() }
+            )
         }
     }
 }

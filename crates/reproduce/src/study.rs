@@ -16,7 +16,8 @@ pub enum Size {
     Tiny,
     /// A minute or so on two cores.
     Quick,
-    /// The paper's own size where that ends within an hour on two cores, else the largest that does.
+    /// The paper's own size where that ends within an hour on two cores, else the largest that
+    /// does.
     Hour,
     /// The paper's own size.
     Full,
@@ -83,7 +84,13 @@ impl Config {
 
     fn setting(&self, size: Size) -> toml::Table {
         let mut setting = self.setting.clone();
-        setting.extend(self.overlay(size).0.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+        setting.extend(
+            self.overlay(size)
+                .0
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         setting
     }
 
@@ -94,7 +101,9 @@ impl Config {
             .iter()
             .filter(|(key, ours)| full.get(*key) != Some(ours))
             .map(|(key, ours)| match full.get(key) {
-                Some(papers) if brief(ours) && brief(papers) => format!("{} {ours} (full size: {papers})", key.replace('_', " ")),
+                Some(papers) if brief(ours) && brief(papers) => {
+                    format!("{} {ours} (full size: {papers})", key.replace('_', " "))
+                }
                 _ => format!("{} changed", key.replace('_', " ")),
             })
             .collect();

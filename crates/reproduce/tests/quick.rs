@@ -1,6 +1,8 @@
-//! Every reproduction at its quick size still gives the verdicts that are recorded in papers/quick.csv (`BLESS=1` records them anew).
+//! Every reproduction at its quick size still gives the verdicts that are recorded in
+//! papers/quick.csv (`BLESS=1` records them anew).
 //!
-//! Those that need data sets run where CONSILIENCE_DATA names their folder, and are named as skipped elsewhere.
+//! Those that need data sets run where CONSILIENCE_DATA names their folder, and are named as
+//! skipped elsewhere.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and says what it skips
 
 use std::collections::BTreeMap;
@@ -14,14 +16,16 @@ use consilience_reproduce::{CATALOGUE, Entry, Size};
 type Key = (String, String, String);
 
 fn verdicts(entry: &'static Entry) -> Vec<(Key, String)> {
-    let folder = std::env::temp_dir().join(format!("consilience-quick-{}-{}", std::process::id(), entry.id));
+    let folder =
+        std::env::temp_dir().join(format!("consilience-quick-{}-{}", std::process::id(), entry.id));
     let config = entry.config().unwrap();
     let mut study = config.study(entry.paper.key, Size::Quick);
     study.published = true;
     let done = Reproduction::run(entry, config, study, &folder, true, 0, &Progress::default());
     let done = done.unwrap_or_else(|trouble| panic!("{}: {trouble}", entry.id));
     std::fs::remove_dir_all(folder).unwrap();
-    let key = |claim: &str, reading: &str| (entry.id.to_owned(), claim.to_owned(), reading.to_owned());
+    let key =
+        |claim: &str, reading: &str| (entry.id.to_owned(), claim.to_owned(), reading.to_owned());
     let all = done.judged.iter().flat_map(|(claim, list)| list.iter().map(move |one| (claim, one)));
     all.map(|(claim, one)| (key(&claim.id, &one.name), one.verdict.word().to_owned())).collect()
 }
@@ -54,18 +58,25 @@ fn quick_verdicts_are_those_on_record() {
         known.extend(found);
     }
     if std::env::var_os("BLESS").is_some() {
-        let lines: String = known.iter().map(|((id, claim, reading), verdict)| format!("{id},{claim},{reading},{verdict}\n")).collect();
+        let lines: String = known
+            .iter()
+            .map(|((id, claim, reading), verdict)| format!("{id},{claim},{reading},{verdict}\n"))
+            .collect();
         std::fs::write(file, format!("experiment,claim,reading,verdict\n{lines}")).unwrap();
         return;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What holds at the largest size that was run holds at the quick one: where they differ, the quick one is too small to tell, and says so.
+/// What holds at the largest size that was run holds at the quick one: where they differ, the quick
+/// one is too small to tell, and says so.
 #[test]
 fn quick_verdicts_agree_with_the_scorecard() {
     let read = |name: &str| -> BTreeMap<Key, String> {
-        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").join(name)).unwrap();
+        let text = std::fs::read_to_string(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").join(name),
+        )
+        .unwrap();
         let row = |line: &str| {
             let cells: Vec<&str> = line.split(',').collect();
             ((cells[0].into(), cells[1].into(), cells[2].into()), cells[3].to_owned())
@@ -73,11 +84,16 @@ fn quick_verdicts_agree_with_the_scorecard() {
         text.lines().skip(1).map(row).collect()
     };
     let (quick, scorecard) = (read("quick.csv"), read("SCORECARD.csv"));
-    let runs: Vec<&Key> =
-        scorecard.keys().filter(|key| CATALOGUE.iter().any(|entry| entry.id == key.0 && entry.experiment.is_some())).collect();
+    let runs: Vec<&Key> = scorecard
+        .keys()
+        .filter(|key| CATALOGUE.iter().any(|entry| entry.id == key.0 && entry.experiment.is_some()))
+        .collect();
     assert!(runs.len() > 90, "{} verdicts", runs.len());
     for key in runs {
         let (small, large) = (&quick[key], &scorecard[key]);
-        assert!(small == large || small == "open" || small == "not tested", "{key:?}: {small} at the quick size, {large} on the scorecard");
+        assert!(
+            small == large || small == "open" || small == "not tested",
+            "{key:?}: {small} at the quick size, {large} on the scorecard"
+        );
     }
 }

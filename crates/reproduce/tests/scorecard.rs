@@ -1,4 +1,5 @@
-//! The scorecard follows from the kept numbers alone (`BLESS=1` writes it anew), and what is said of it elsewhere is so.
+//! The scorecard follows from the kept numbers alone (`BLESS=1` writes it anew), and what is said
+//! of it elsewhere is so.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,11 @@ fn all() -> Vec<Reproduction> {
         Some(record) => Reproduction::kept(entry, &record).unwrap(),
         None => {
             let later = entry.config().unwrap().later;
-            Reproduction::none(entry, later.unwrap_or_else(|| panic!("{} has no kept numbers", entry.id))).unwrap()
+            Reproduction::none(
+                entry,
+                later.unwrap_or_else(|| panic!("{} has no kept numbers", entry.id)),
+            )
+            .unwrap()
         }
     };
     CATALOGUE.iter().map(one).collect()
@@ -28,12 +33,18 @@ fn all() -> Vec<Reproduction> {
 #[test]
 fn the_scorecard_is_what_the_kept_numbers_say() {
     let all = all();
-    for (name, text) in [("SCORECARD.md", scorecard::markdown(&all, COMMAND)), ("SCORECARD.csv", scorecard::verdicts(&all))] {
+    for (name, text) in [
+        ("SCORECARD.md", scorecard::markdown(&all, COMMAND)),
+        ("SCORECARD.csv", scorecard::verdicts(&all)),
+    ] {
         let file = root().join("papers").join(name);
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(file, text).unwrap();
         } else {
-            assert!(std::fs::read_to_string(file).unwrap() == text, "{name} is not what the kept numbers say: `{COMMAND}` writes it");
+            assert!(
+                std::fs::read_to_string(file).unwrap() == text,
+                "{name} is not what the kept numbers say: `{COMMAND}` writes it"
+            );
         }
     }
 }
@@ -44,17 +55,21 @@ fn every_verdict_has_its_sentence() {
         for (claim, verdicts) in &one.judged {
             let verdict = &verdicts[0].verdict;
             // What is open or untested depends on the size, and is told from the numbers.
-            let said = claim.finds(verdict).is_some() || matches!(verdict, Verdict::Untested(_) | Verdict::Open(_));
+            let said = claim.finds(verdict).is_some()
+                || matches!(verdict, Verdict::Untested(_) | Verdict::Open(_));
             assert!(said, "{}/{}: no sentence for `{}`", one.entry.id, claim.id, verdict.word());
         }
     }
 }
 
-/// The headline counts the papers' claims apart from annotations, from what is ours and from self-checks.
+/// The headline counts the papers' claims apart from annotations, from what is ours and from
+/// self-checks.
 #[test]
 fn the_headline_counts_claims_by_whose_they_are() {
-    let (all, table) = (all(), std::fs::read_to_string(root().join("papers/SCORECARD.csv")).unwrap());
-    let (mut rows, mut seen): (Vec<Vec<&str>>, Vec<&str>) = (table.lines().skip(1).map(|l| l.split(',').collect()).collect(), Vec::new());
+    let (all, table) =
+        (all(), std::fs::read_to_string(root().join("papers/SCORECARD.csv")).unwrap());
+    let (mut rows, mut seen): (Vec<Vec<&str>>, Vec<&str>) =
+        (table.lines().skip(1).map(|l| l.split(',').collect()).collect(), Vec::new());
     rows.retain(|row| {
         !seen.contains(&row[1]) && {
             seen.push(row[1]);
@@ -86,20 +101,28 @@ fn the_first_page_has_every_claim_and_the_numbers_come_below() {
             assert!(page.contains(&format!("\n| {says} | ")), "{}", claim.says);
         }
         let heading = format!("### {}: ", one.entry.id);
-        assert!(numbers.contains(&heading) && !page.contains(&heading), "the numbers of {} stand below", one.entry.id);
+        assert!(
+            numbers.contains(&heading) && !page.contains(&heading),
+            "the numbers of {} stand below",
+            one.entry.id
+        );
     }
 }
 
 #[test]
 fn the_readme_says_how_many_experiments_have_the_papers_own_size() {
     let words = [
-        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-        "fifteen",
+        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+        "eleven", "twelve", "thirteen", "fourteen", "fifteen",
     ];
     let all = all();
     let run: Vec<&Reproduction> = all.iter().filter(|one| one.findings.is_ok()).collect();
     let own = run.iter().filter(|one| one.study.papers_own).count();
-    let sentence = format!("{} of the {} experiments at the paper's own size", words[own], words[run.len()]);
+    let sentence =
+        format!("{} of the {} experiments at the paper's own size", words[own], words[run.len()]);
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(readme.split_whitespace().collect::<Vec<_>>().join(" ").contains(&sentence), "README.md does not say: {sentence}");
+    assert!(
+        readme.split_whitespace().collect::<Vec<_>>().join(" ").contains(&sentence),
+        "README.md does not say: {sentence}"
+    );
 }

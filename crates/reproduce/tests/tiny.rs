@@ -1,4 +1,5 @@
-//! Every reproduction at its smallest: it ends, gives what its claims need, and gives the same bytes on one thread and on two.
+//! Every reproduction at its smallest: it ends, gives what its claims need, and gives the same
+//! bytes on one thread and on two.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use consilience_engine::run::Progress;
@@ -6,12 +7,21 @@ use consilience_reproduce::output::Reproduction;
 use consilience_reproduce::{CATALOGUE, Size, Verdict, scorecard};
 
 fn all(threads: usize, name: &str) -> Vec<Reproduction> {
-    let folder = std::env::temp_dir().join(format!("consilience-tiny-{}-{name}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("consilience-tiny-{}-{name}", std::process::id()));
     let one = |entry: &'static consilience_reproduce::Entry| {
         let config = entry.config().unwrap();
         let mut study = config.study(entry.paper.key, Size::Tiny);
         study.published = true;
-        let done = Reproduction::run(entry, config, study, &folder.join(entry.id), true, threads, &Progress::default());
+        let done = Reproduction::run(
+            entry,
+            config,
+            study,
+            &folder.join(entry.id),
+            true,
+            threads,
+            &Progress::default(),
+        );
         done.unwrap_or_else(|trouble| panic!("{}: {trouble}", entry.id))
     };
     let done = CATALOGUE.iter().map(one).collect();
@@ -22,7 +32,10 @@ fn all(threads: usize, name: &str) -> Vec<Reproduction> {
 #[test]
 fn every_reproduction_runs_and_does_not_depend_on_threads() {
     let (one, two) = (all(1, "one"), all(2, "two"));
-    assert!(scorecard::markdown(&one, "") == scorecard::markdown(&two, ""), "the scorecard depends on the threads");
+    assert!(
+        scorecard::markdown(&one, "") == scorecard::markdown(&two, ""),
+        "the scorecard depends on the threads"
+    );
     assert!(scorecard::page(&one, "") == scorecard::page(&two, ""));
     for reproduction in &one {
         if reproduction.findings.is_err() {

@@ -1,6 +1,8 @@
-//! Sample the posterior from pooled rows by NUTS: the reference that people trust most, in a crate of its own since it is heavy to build.
+//! Sample the posterior from pooled rows by NUTS: the reference that people trust most, in a crate
+//! of its own since it is heavy to build.
 //!
-//! The chain moves in coordinates in which the posterior is round ([`Coordinates`]), so it needs no mass matrix of its own.
+//! The chain moves in coordinates in which the posterior is round ([`Coordinates`]), so it needs no
+//! mass matrix of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +12,18 @@ use consilience_core::target::Target;
 use consilience_engine::draws::Draws;
 use nuts_rs::rand::rngs::StdRng;
 use nuts_rs::rand::{Rng, SeedableRng};
-use nuts_rs::{Chain, CpuLogpFunc, CpuMath, CpuMathError, DiagNutsSettings, HasDims, LogpError, Settings};
+use nuts_rs::{
+    Chain, CpuLogpFunc, CpuMath, CpuMathError, DiagNutsSettings, HasDims, LogpError, Settings,
+};
 use thiserror::Error;
 
 /// Why there is no reference.
 #[derive(Debug, Error)]
 pub enum TruthError {
     /// The posterior has no finite covariance at its optimum.
-    #[error("the Hessian of the pooled posterior is not positive definite: give it a Gaussian prior")]
+    #[error(
+        "the Hessian of the pooled posterior is not positive definite: give it a Gaussian prior"
+    )]
     NotPositive,
     /// The sampler gave up.
     #[error("NUTS failed in chain {chain}: {why}")]
@@ -29,23 +35,38 @@ pub enum TruthError {
     },
 }
 
-/// Run `chains` chains of `draws` kept draws, after as much tuning as NUTS wants, started around the optimum.
-pub fn nuts(target: &Target, optimum: &[f64], chains: usize, draws: usize, seed: u64) -> Result<Draws, TruthError> {
+/// Run `chains` chains of `draws` kept draws, after as much tuning as NUTS wants, started around
+/// the optimum.
+pub fn nuts(
+    target: &Target,
+    optimum: &[f64],
+    chains: usize,
+    draws: usize,
+    seed: u64,
+) -> Result<Draws, TruthError> {
     let coordinates = Arc::new(whiten(target, optimum).ok_or(TruthError::NotPositive)?);
     let d = target.dim();
     let mut kept = Vec::new();
     for chain in 0..chains {
         let failed = |why: String| TruthError::Failed { chain: chain + 1, why };
-        let settings = DiagNutsSettings { num_tune: 400, num_draws: draws as u64, ..DiagNutsSettings::default() };
-        let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(chain as u64));
+        let settings = DiagNutsSettings {
+            num_tune: 400,
+            num_draws: draws as u64,
+            ..DiagNutsSettings::default()
+        };
+        let mut rng =
+            StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(chain as u64));
         let math = CpuMath::new(Density {
             target: target.clone(),
             coordinates: Arc::clone(&coordinates),
             x: vec![0.0; d],
             gradient: vec![0.0; d],
         });
-        let mut sampler = settings.new_chain(chain as u64, math, &mut rng).map_err(|e| failed(format!("{e:?}")))?;
-        let start: Vec<f64> = (0..d).map(|k| if (k + chain).is_multiple_of(2) { 0.5 } else { -0.5 }).collect();
+        let mut sampler = settings
+            .new_chain(chain as u64, math, &mut rng)
+            .map_err(|e| failed(format!("{e:?}")))?;
+        let start: Vec<f64> =
+            (0..d).map(|k| if (k + chain).is_multiple_of(2) { 0.5 } else { -0.5 }).collect();
         sampler.set_position(&start).map_err(|e| failed(e.to_string()))?;
         let (mut all, mut x) = (Vec::with_capacity(draws * d), vec![0.0; d]);
         for k in 0..settings.num_tune as usize + draws {
@@ -69,11 +90,18 @@ fn whiten(target: &Target, optimum: &[f64]) -> Option<Coordinates> {
         unit[k] = 1.0 / target.temperature;
         let column = &mut hessian[k * d..(k + 1) * d];
         for client in &target.clients {
-            client.add_hessian_vector(optimum, &unit, 1.0, column, &mut vec![0.0; client.scratch()]);
+            client.add_hessian_vector(
+                optimum,
+                &unit,
+                1.0,
+                column,
+                &mut vec![0.0; client.scratch()],
+            );
         }
         target.prior.add_hessian_vector(&unit, 1.0, column);
     }
-    let symmetric: Vec<f64> = (0..d * d).map(|k| 0.5 * (hessian[k] + hessian[k % d * d + k / d])).collect();
+    let symmetric: Vec<f64> =
+        (0..d * d).map(|k| 0.5 * (hessian[k] + hessian[k % d * d + k / d])).collect();
     Coordinates::whitening(optimum, &symmetric)
 }
 
@@ -120,7 +148,11 @@ impl CpuLogpFunc for Density {
         if logp.is_finite() { Ok(logp) } else { Err(NotFinite) }
     }
 
-    fn expand_vector<R: Rng + ?Sized>(&mut self, _rng: &mut R, position: &[f64]) -> Result<Vec<f64>, CpuMathError> {
+    fn expand_vector<R: Rng + ?Sized>(
+        &mut self,
+        _rng: &mut R,
+        position: &[f64],
+    ) -> Result<Vec<f64>, CpuMathError> {
         Ok(position.to_vec())
     }
 }

@@ -25,13 +25,23 @@ pub struct Images {
 
 impl Images {
     /// Those of workload `name`, from the peers' files or made up.
-    pub fn new(data: Option<&Path>, name: &str, clients: usize, each: usize, arithmetic: Arithmetic) -> Result<Self, String> {
+    pub fn new(
+        data: Option<&Path>,
+        name: &str,
+        clients: usize,
+        each: usize,
+        arithmetic: Arithmetic,
+    ) -> Result<Self, String> {
         let ((pixels, labels), (test_pixels, test_labels)) = match data {
             Some(folder) => (read(folder, name)?, read(folder, "test")?),
             None => (made_up(1, clients * each), made_up(2, 1000)),
         };
         if (pixels.len(), labels.len()) != (clients * each * PIXELS, clients * each) {
-            return Err(format!("{name}_x.bin and {name}_y.bin have {} and {} numbers: write both again", pixels.len(), labels.len()));
+            return Err(format!(
+                "{name}_x.bin and {name}_y.bin have {} and {} numbers: write both again",
+                pixels.len(),
+                labels.len()
+            ));
         }
         let mut dead = vec![true; PIXELS];
         for image in pixels.chunks_exact(PIXELS) {
@@ -39,9 +49,15 @@ impl Images {
         }
         let dealt = pixels.chunks_exact(each * PIXELS).zip(labels.chunks_exact(each));
         let clients = dealt
-            .map(|(x, y)| Ok(Arc::new(model(x, y)?.with_arithmetic(arithmetic)) as Arc<dyn Potential>))
+            .map(|(x, y)| {
+                Ok(Arc::new(model(x, y)?.with_arithmetic(arithmetic)) as Arc<dyn Potential>)
+            })
             .collect::<Result<_, String>>()?;
-        Ok(Images { clients, test: model(&test_pixels, &test_labels)?, dead: (0..PIXELS).filter(|p| dead[*p]).collect() })
+        Ok(Images {
+            clients,
+            test: model(&test_pixels, &test_labels)?,
+            dead: (0..PIXELS).filter(|p| dead[*p]).collect(),
+        })
     }
 
     /// The clients' mean negative log-likelihood of a label.
@@ -56,25 +72,35 @@ impl Images {
         let mut p = vec![0.0; self.test.rows() * CLASSES];
         classifier.add_probabilities(x, 1.0, &mut p);
         let likeliest = |p: &[f64]| (0..CLASSES).max_by(|a, b| p[*a].total_cmp(&p[*b]));
-        let right = p.chunks_exact(CLASSES).enumerate().filter(|(row, p)| likeliest(p) == Some(classifier.label(*row))).count();
+        let right = p
+            .chunks_exact(CLASSES)
+            .enumerate()
+            .filter(|(row, p)| likeliest(p) == Some(classifier.label(*row)))
+            .count();
         right as f64 / self.test.rows() as f64
     }
 
     /// The parameters that no image moves.
     pub fn dead_parameters(&self) -> Vec<usize> {
-        (0..CLASSES).flat_map(|class| self.dead.iter().map(move |pixel| class * COLUMNS + pixel)).collect()
+        (0..CLASSES)
+            .flat_map(|class| self.dead.iter().map(move |pixel| class * COLUMNS + pixel))
+            .collect()
     }
 }
 
 fn model(pixels: &[f32], labels: &[u32]) -> Result<Softmax, String> {
     let row = |image: &[f32]| image.iter().map(|p| f64::from(*p)).chain([1.0]).collect::<Vec<_>>();
-    let design = Design::dense(pixels.chunks_exact(PIXELS).flat_map(row).collect(), COLUMNS).map_err(|e| e.to_string())?;
+    let design = Design::dense(pixels.chunks_exact(PIXELS).flat_map(row).collect(), COLUMNS)
+        .map_err(|e| e.to_string())?;
     Softmax::new(design, labels.to_vec(), CLASSES).map_err(|e| e.to_string())
 }
 
 fn read(folder: &Path, name: &str) -> Result<(Vec<f32>, Vec<u32>), String> {
     let labels = files::integers(folder, &format!("{name}_y"))?;
-    Ok((files::singles(folder, &format!("{name}_x"))?, labels.into_iter().map(|y| y as u32).collect()))
+    Ok((
+        files::singles(folder, &format!("{name}_x"))?,
+        labels.into_iter().map(|y| y as u32).collect(),
+    ))
 }
 
 /// Ten patterns of a fifth of the pixels, each image a noisy copy of one; the frame stays empty.
@@ -91,7 +117,9 @@ fn made_up(address: usize, n: usize) -> (Vec<f32>, Vec<u32>) {
         let shown = random.below(CLASSES as u32);
         labels.push(if random.coin(0.04) { random.below(CLASSES as u32) } else { shown });
         let pattern = &patterns[shown as usize * PIXELS..][..PIXELS];
-        pixels.extend(pattern.iter().map(|on| if *on && random.coin(0.9) { 0.2 + 0.8 * random.uniform() as f32 } else { 0.0 }));
+        pixels.extend(pattern.iter().map(|on| {
+            if *on && random.coin(0.9) { 0.2 + 0.8 * random.uniform() as f32 } else { 0.0 }
+        }));
     }
     (pixels, labels)
 }

@@ -13,19 +13,24 @@ use clap::Subcommand;
 /// A workload and its variant.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
-    /// W1: QLSD*, qsgd(16), a toy Gaussian, 20 clients, d = 50. An iteration is one server step of every chain.
+    /// W1: QLSD*, qsgd(16), a toy Gaussian, 20 clients, d = 50. An iteration is one server step of
+    /// every chain.
     #[command(name = "qlsd_toy", alias = "W1")]
     Toy(toy::Toy),
-    /// W2: FALD and VR-FALD*, 100 Gaussian clients, d = 20. An iteration is one local step of all clients of every chain.
+    /// W2: FALD and VR-FALD*, 100 Gaussian clients, d = 20. An iteration is one local step of all
+    /// clients of every chain.
     #[command(name = "fald_gauss", alias = "W2")]
     Gaussians(gaussians::Gaussians),
-    /// W3: FA-LD, softmax regression of 60000 images, 10 clients, d = 7850. An iteration is one round of ten local steps.
+    /// W3: FA-LD, softmax regression of 60000 images, 10 clients, d = 7850. An iteration is one
+    /// round of ten local steps.
     #[command(name = "softmax_mnist", alias = "W3")]
     FaLd(softmax::FaLd),
-    /// W4: QLSD++, qsgd(256), softmax regression, 50 clients of 200 images, d = 7850. An iteration is one server step.
+    /// W4: QLSD++, qsgd(256), softmax regression, 50 clients of 200 images, d = 7850. An iteration
+    /// is one server step.
     #[command(name = "qlsd_logreg", alias = "W4")]
     QlsdPlusPlus(softmax::QlsdPlusPlus),
-    /// W6: B-ELF, top-1 both ways, logistic regression, 32560 rows of 123 columns, 20 clients. An iteration is one server step.
+    /// W6: B-ELF, top-1 both ways, logistic regression, 32560 rows of 123 columns, 20 clients. An
+    /// iteration is one server step.
     #[command(name = "elf_logreg", alias = "W6")]
     Elf(elf::Elf),
     /// W7: a vector of a million numbers, quantised and encoded. An iteration is one vector.

@@ -17,7 +17,8 @@ pub struct Quantise {
     /// Levels of the quantiser.
     #[arg(long, default_value_t = 1024)]
     s: u32,
-    /// The code: `elias` (gamma, sparse below sqrt(d) levels), or any of the library's; `zstd` stands for `entropy`, the library's own.
+    /// The code: `elias` (gamma, sparse below sqrt(d) levels), or any of the library's; `zstd`
+    /// stands for `entropy`, the library's own.
     #[arg(long, default_value = "elias")]
     codec: String,
     /// Coordinates.
@@ -30,14 +31,17 @@ pub struct Quantise {
 impl Quantise {
     pub fn run(&self) -> Result<String, String> {
         let v = normals(5000, self.d);
-        let channel = Channel::new(Compressor::qsgd(self.s), self.code()?, self.d).map_err(|e| e.to_string())?;
+        let channel = Channel::new(Compressor::qsgd(self.s), self.code()?, self.d)
+            .map_err(|e| e.to_string())?;
         let (mut message, mut bytes, mut bits, mut round) = (Message::new(), Vec::new(), 0, 0);
         let stream = |round| Seed::new(self.how.seed).stream(Purpose::Compress, SERVER, round);
         pin_to_one_core();
         let mut vectors = |encode: bool| -> Result<(), String> {
             for _ in 0..self.how.iters {
                 round += 1;
-                channel.quantise(&v, &mut stream(round), &mut message).map_err(|e| e.to_string())?;
+                channel
+                    .quantise(&v, &mut stream(round), &mut message)
+                    .map_err(|e| e.to_string())?;
                 if encode {
                     bytes.clear();
                     bits = channel.encode(&message, &mut bytes);
@@ -61,11 +65,15 @@ impl Quantise {
         }
         let check = Fields::default()
             .rounded("bits_per_coordinate", bits as f64 / self.d as f64)
-            .rounded("nonzero_fraction", values.iter().filter(|v| **v != 0.0).count() as f64 / self.d as f64)
+            .rounded(
+                "nonzero_fraction",
+                values.iter().filter(|v| **v != 0.0).count() as f64 / self.d as f64,
+            )
             .rounded("bias_in_standard_errors", bias / (expected.sqrt() * unit))
             .rounded("variance_over_exact", squares / (expected * unit * unit))
             .with("round_trip", read == message);
-        let rate = |seconds: f64| 4e-6 * (self.d as u64 * self.how.iters) as f64 / seconds; // as the peers count: four bytes a number
+        // as the peers count: four bytes a number
+        let rate = |seconds: f64| 4e-6 * (self.d as u64 * self.how.iters) as f64 / seconds;
         let variant = Fields::default()
             .with("s", self.s)
             .with("codec", channel.code().to_string())
@@ -75,7 +83,8 @@ impl Quantise {
     }
 
     fn code(&self) -> Result<CodeChoice, String> {
-        let layout = if f64::from(self.s) < (self.d as f64).sqrt() { Layout::Sparse } else { Layout::Dense };
+        let layout =
+            if f64::from(self.s) < (self.d as f64).sqrt() { Layout::Sparse } else { Layout::Dense };
         match self.codec.as_str() {
             "elias" => Ok(CodeChoice::Exactly(Code::Elias(Integer::Gamma, layout))),
             "zstd" => Ok(CodeChoice::Exactly(Code::Entropy)),

@@ -56,12 +56,25 @@ impl FaLd {
         const CLIENTS: usize = 10;
         const TEMPERATURE: f64 = 0.05;
         const ETA: f64 = 5e-7;
-        let images = Images::new(self.how.data.as_deref(), "w3", CLIENTS, 6000, self.arithmetic.into())?;
-        let target = Target::new(images.clients.clone(), Prior::Flat, Placement::Server, TEMPERATURE).map_err(|e| e.to_string())?;
+        let images =
+            Images::new(self.how.data.as_deref(), "w3", CLIENTS, 6000, self.arithmetic.into())?;
+        let target =
+            Target::new(images.clients.clone(), Prior::Flat, Placement::Server, TEMPERATURE)
+                .map_err(|e| e.to_string())?;
         let weights = vec![1.0 / CLIENTS as f64; CLIENTS];
-        let recipe = Local::fa_ld(Schedule::Constant(ETA), weights, self.local, 0.0, Batch::Rows(self.batch));
-        let steps = How { iters: self.how.iters * self.local, ..self.how.clone() }; // the library counts local steps, the peers rounds
-        let Finished { timed, watches, .. } = chains::run(&steps, &Recipe::Local(recipe), target, &[0.0; DIM], |_| Last::new(&[0.0; DIM]))?;
+        let recipe = Local::fa_ld(
+            Schedule::Constant(ETA),
+            weights,
+            self.local,
+            0.0,
+            Batch::Rows(self.batch),
+        );
+        // the library counts local steps, the peers rounds
+        let steps = How { iters: self.how.iters * self.local, ..self.how.clone() };
+        let Finished { timed, watches, .. } =
+            chains::run(&steps, &Recipe::Local(recipe), target, &[0.0; DIM], |_| {
+                Last::new(&[0.0; DIM])
+            })?;
 
         let last = watches.into_iter().next().ok_or("there is no chain: use --chains 1")?;
         let dead = images.dead_parameters();
@@ -71,9 +84,13 @@ impl FaLd {
             .rounded("train_nll", images.loss(&last.position))
             .rounded("test_accuracy", images.accuracy(&last.moments.mean()))
             .with("dead_pixels", images.dead.len())
-            .rounded("dead_weight_var_over_exact", variance / (2.0 * ETA * TEMPERATURE * (self.local * rounds) as f64))
+            .rounded(
+                "dead_weight_var_over_exact",
+                variance / (2.0 * ETA * TEMPERATURE * (self.local * rounds) as f64),
+            )
             .rounded("dead_standard_error", (2.0 / dead.len() as f64).sqrt());
-        let per_second = (steps.iters * CLIENTS as u64 * u64::from(self.how.chains)) as f64 / timed.seconds;
+        let per_second =
+            (steps.iters * CLIENTS as u64 * u64::from(self.how.chains)) as f64 / timed.seconds;
         let variant = Fields::default()
             .with("arithmetic", self.arithmetic.name())
             .with("minibatch", "without replacement")
@@ -105,23 +122,35 @@ impl QlsdPlusPlus {
     pub fn run(&self) -> Result<String, String> {
         const CLIENTS: usize = 50;
         const PRIOR: f64 = 0.02;
-        let images = Images::new(self.how.data.as_deref(), "w4", CLIENTS, self.ni, self.arithmetic.into())?;
+        let images =
+            Images::new(self.how.data.as_deref(), "w4", CLIENTS, self.ni, self.arithmetic.into())?;
         let prior = Prior::gaussian(PRIOR, DIM).map_err(|e| e.to_string())?;
         let shares = Placement::Split(vec![1.0 / CLIENTS as f64; CLIENTS]);
-        let target = Target::new(images.clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
+        let target =
+            Target::new(images.clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
         let qsgd = Compressor::qsgd(256);
         let rate = qsgd.omega(DIM).map(|omega| 1.0 / (1.0 + omega));
-        let mut recipe = Uplink::qlsd_plus_plus(Schedule::Constant(1e-5), Batch::Fraction(0.1), self.refresh, rate, qsgd);
+        let mut recipe = Uplink::qlsd_plus_plus(
+            Schedule::Constant(1e-5),
+            Batch::Fraction(0.1),
+            self.refresh,
+            rate,
+            qsgd,
+        );
         recipe.code = self.code;
 
         let dead = images.dead_parameters();
-        let mut start = vec![0.0; DIM]; // what no image moves starts in its stationary law, the prior
+        // what no image moves starts in its stationary law, the prior
+        let mut start = vec![0.0; DIM];
         dead.iter().zip(normals(8000, dead.len())).for_each(|(k, z)| start[*k] = PRIOR.sqrt() * z);
-        let how = How { iters: self.how.iters.next_multiple_of(self.refresh.max(1)), ..self.how.clone() };
-        let Finished { timed, watches, bits_up } = chains::run(&how, &Recipe::Uplink(recipe), target, &start, |_| Last::new(&[0.0; DIM]))?;
+        let how =
+            How { iters: self.how.iters.next_multiple_of(self.refresh.max(1)), ..self.how.clone() };
+        let Finished { timed, watches, bits_up } =
+            chains::run(&how, &Recipe::Uplink(recipe), target, &start, |_| Last::new(&[0.0; DIM]))?;
 
         let last = watches.into_iter().next().ok_or("there is no chain: use --chains 1")?;
-        let dead_squares = dead.iter().map(|k| last.position[*k].powi(2)).sum::<f64>() / dead.len() as f64;
+        let dead_squares =
+            dead.iter().map(|k| last.position[*k].powi(2)).sum::<f64>() / dead.len() as f64;
         let check = Fields::default()
             .with("iterations", last.moments.samples)
             .rounded("train_nll", images.loss(&last.position))
@@ -129,7 +158,10 @@ impl QlsdPlusPlus {
             .with("dead_pixels", images.dead.len())
             .rounded("dead_weight_var_over_prior", dead_squares / PRIOR)
             .rounded("dead_standard_error", (2.0 / dead.len() as f64).sqrt())
-            .rounded("mean_abs_theta", last.position.iter().map(|x| x.abs()).sum::<f64>() / DIM as f64)
+            .rounded(
+                "mean_abs_theta",
+                last.position.iter().map(|x| x.abs()).sum::<f64>() / DIM as f64,
+            )
             .rounded("bits_up_a_message", bits_up);
         let variant = Fields::default()
             .with("arithmetic", self.arithmetic.name())

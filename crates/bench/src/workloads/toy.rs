@@ -1,7 +1,8 @@
 //! W1: QLSD* on the toy Gaussian, `U_i(x) = sum_j norm(x - y_ij)^2 / 2`.
 //!
-//! For this potential the difference of two gradients does not depend on the rows, and the library's model knows it: that is `--oracle collapsed`. `--oracle generic` hides it, so
-//! that minibatches are drawn and rows are gathered, as any other model must.
+//! For this potential the difference of two gradients does not depend on the rows, and the
+//! library's model knows it: that is `--oracle collapsed`. `--oracle generic` hides it, so that
+//! minibatches are drawn and rows are gathered, as any other model must.
 
 use std::sync::Arc;
 
@@ -46,26 +47,44 @@ impl Toy {
         let clients = self.clients()?;
         let counts: Vec<f64> = clients.iter().map(|rows| (rows.len() / DIM) as f64).collect();
         let total: f64 = counts.iter().sum();
-        let star: Vec<f64> =
-            (0..DIM).map(|k| clients.iter().flat_map(|c| c.chunks_exact(DIM)).map(|row| row[k]).sum::<f64>() / total).collect();
+        let star: Vec<f64> = (0..DIM)
+            .map(|k| {
+                clients.iter().flat_map(|c| c.chunks_exact(DIM)).map(|row| row[k]).sum::<f64>()
+                    / total
+            })
+            .collect();
         let potential = |rows: Vec<f64>| -> Result<Arc<dyn Potential>, String> {
             let known = Isotropic::new(rows, DIM).map_err(|e| e.to_string())?;
-            Ok(if self.oracle == Oracle::Collapsed { Arc::new(known) } else { Arc::new(RowByRow(known)) })
+            Ok(if self.oracle == Oracle::Collapsed {
+                Arc::new(known)
+            } else {
+                Arc::new(RowByRow(known))
+            })
         };
         let potentials = clients.into_iter().map(potential).collect::<Result<_, _>>()?;
-        let target = Target::new(potentials, Prior::Flat, Placement::Server, 1.0).map_err(|e| e.to_string())?;
+        let target = Target::new(potentials, Prior::Flat, Placement::Server, 1.0)
+            .map_err(|e| e.to_string())?;
 
-        let point: Vec<f64> = star.iter().map(|x| f64::from(*x as f32)).collect(); // as the wire carries it
+        // as the wire carries it
+        let point: Vec<f64> = star.iter().map(|x| f64::from(*x as f32)).collect();
         let mut residual = vec![0.0; DIM];
         target.gradient(&point, &mut residual);
         let anchor = Anchor { point, residual };
-        let mut recipe = Uplink::qlsd_star(Schedule::Constant(GAMMA), Batch::Fraction(0.1), anchor, Compressor::qsgd(LEVELS));
+        let mut recipe = Uplink::qlsd_star(
+            Schedule::Constant(GAMMA),
+            Batch::Fraction(0.1),
+            anchor,
+            Compressor::qsgd(LEVELS),
+        );
         recipe.code = self.code;
-        let finished = chains::run(&self.how, &Recipe::Uplink(recipe), target, &star, |_| Moments::about(&star))?;
+        let finished = chains::run(&self.how, &Recipe::Uplink(recipe), target, &star, |_| {
+            Moments::about(&star)
+        })?;
 
         let moments = Moments::merged(finished.watches);
         let n = moments.samples as f64;
-        let (variance, predicted) = (moments.squares / n / DIM as f64, stationary_variance(&counts, total));
+        let (variance, predicted) =
+            (moments.squares / n / DIM as f64, stationary_variance(&counts, total));
         let correlation = 1.0 - GAMMA * total;
         let error = (predicted / n * (1.0 + correlation) / (1.0 - correlation)).sqrt();
         let rms = (norm_squared(&moments.sum) / (n * n) / DIM as f64).sqrt();
@@ -85,35 +104,47 @@ impl Toy {
     fn clients(&self) -> Result<Vec<Vec<f64>>, String> {
         if let Some(folder) = &self.how.data {
             let counts = files::integers(folder, "w1_count")?;
-            let cells: Vec<f64> = files::singles(folder, "w1_y")?.into_iter().map(f64::from).collect();
+            let cells: Vec<f64> =
+                files::singles(folder, "w1_y")?.into_iter().map(f64::from).collect();
             let mut rest = &cells[..];
             let mut take = |rows: &i32| rest.split_off(..*rows as usize * DIM).map(<[f64]>::to_vec);
             let clients: Option<Vec<_>> = counts.iter().map(&mut take).collect();
             return clients.filter(|_| rest.is_empty()).ok_or_else(|| {
                 format!(
-                    "w1_y.bin has {} numbers, and w1_count.bin speaks of {} rows of {DIM}: write both again",
+                    "w1_y.bin has {} numbers, and w1_count.bin speaks of {} rows of {DIM}: write \
+                     both again",
                     cells.len(),
                     counts.iter().sum::<i32>()
                 )
             });
         }
-        const ROWS: [usize; 20] = [69, 190, 143, 78, 35, 159, 86, 122, 128, 66, 79, 186, 158, 176, 35, 79, 24, 195, 136, 52];
+        const ROWS: [usize; 20] = [
+            69, 190, 143, 78, 35, 159, 86, 122, 128, 66, 79, 186, 158, 176, 35, 79, 24, 195, 136,
+            52,
+        ];
         let client = |(i, rows): (usize, &usize)| {
             let mean = normals(i, DIM);
-            normals(100 + i, DIM * rows).iter().enumerate().map(|(k, z)| z + 2.0 * mean[k % DIM]).collect()
+            normals(100 + i, DIM * rows)
+                .iter()
+                .enumerate()
+                .map(|(k, z)| z + 2.0 * mean[k % DIM])
+                .collect()
         };
         Ok(ROWS.iter().enumerate().map(client).collect())
     }
 }
 
-/// The stationary variance of a coordinate, with the noise of quantisation: exact but for a mean over 20000 directions.
+/// The stationary variance of a coordinate, with the noise of quantisation: exact but for a mean
+/// over 20000 directions.
 fn stationary_variance(counts: &[f64], total: f64) -> f64 {
     let s = f64::from(LEVELS);
     let spread = |v: &[f64]| {
         let norm = norm_squared(v).sqrt();
-        v.iter().map(|x| (s * x.abs() / norm).fract()).map(|f| f * (1.0 - f)).sum::<f64>() / DIM as f64
+        v.iter().map(|x| (s * x.abs() / norm).fract()).map(|f| f * (1.0 - f)).sum::<f64>()
+            / DIM as f64
     };
-    let fraction = normals(1000, 20_000 * DIM).chunks_exact(DIM).map(spread).sum::<f64>() / 20_000.0;
+    let fraction =
+        normals(1000, 20_000 * DIM).chunks_exact(DIM).map(spread).sum::<f64>() / 20_000.0;
     let quantisation = GAMMA * GAMMA * norm_squared(counts) * DIM as f64 / (s * s) * fraction;
     2.0 * GAMMA / (1.0 - (1.0 - GAMMA * total).powi(2) - quantisation)
 }
@@ -139,12 +170,27 @@ impl Potential for RowByRow {
         self.0.value(x, scratch)
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.0.add_gradient(x, rows, scale, out, scratch);
     }
 
     /// Gathers the rows' sum `y`, then `scale ((n x - y) - (n z - y))`.
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         let (origin, rest) = scratch.split_at_mut(self.dim());
         let (sum, rest) = rest.split_at_mut(self.dim());
         origin.fill(0.0);
@@ -156,7 +202,14 @@ impl Potential for RowByRow {
         }
     }
 
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.0.add_hessian_vector(x, v, scale, out, scratch);
     }
 

@@ -1,7 +1,7 @@
 //! Apply an operator to consecutive blocks, each with its own norm.
 //!
-//! The last block may be shorter. Both constants of every operator get no worse as a vector gets shorter, so they are those of the
-//! longest block.
+//! The last block may be shorter. Both constants of every operator get no worse as a vector gets
+//! shorter, so they are those of the longest block.
 
 use super::Compressor;
 
@@ -40,7 +40,10 @@ mod tests {
             }
             assert_eq!(next, 10);
             let lengths: Vec<usize> = compressor.block_lengths(10).collect();
-            assert_eq!(lengths, compressor.blocks(&v).map(|(_, block)| block.len()).collect::<Vec<_>>());
+            assert_eq!(
+                lengths,
+                compressor.blocks(&v).map(|(_, block)| block.len()).collect::<Vec<_>>()
+            );
         }
         assert_eq!(Compressor::natural().blocks(&[]).count(), 0);
         assert_eq!(Compressor::natural().block_lengths(0).count(), 0);

@@ -11,10 +11,11 @@ use std::str::FromStr;
 /// Which code a channel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeChoice {
-    /// The one that is shortest on Gaussian vectors of this length: chosen once, for the compressor and the length, without a look at
-    /// any message. Both ends choose alike.
+    /// The one that is shortest on Gaussian vectors of this length: chosen once, for the compressor
+    /// and the length, without a look at any message. Both ends choose alike.
     Auto,
-    /// Elias's omega code in the layout that `[alistarh17]` prescribes: sparse if `s^2 + sqrt(d) <= d/2`.
+    /// Elias's omega code in the layout that `[alistarh17]` prescribes: sparse if
+    /// `s^2 + sqrt(d) <= d/2`.
     Elias,
     /// This one.
     Exactly(Code),
@@ -31,11 +32,17 @@ pub struct Channel {
 
 impl Channel {
     /// A channel for vectors of `dimension` coordinates.
-    pub fn new(compressor: Compressor, choice: CodeChoice, dimension: usize) -> Result<Self, SpecError> {
+    pub fn new(
+        compressor: Compressor,
+        choice: CodeChoice,
+        dimension: usize,
+    ) -> Result<Self, SpecError> {
         compressor.check(dimension)?;
         let code = match choice {
             CodeChoice::Exactly(code) => code,
-            CodeChoice::Elias => Code::Elias(Integer::Omega, published_layout(compressor, dimension)),
+            CodeChoice::Elias => {
+                Code::Elias(Integer::Omega, published_layout(compressor, dimension))
+            }
             CodeChoice::Auto => shortest(compressor, dimension),
         };
         Ok(Channel { compressor, code, book: code.book(compressor, dimension), dimension })
@@ -57,14 +64,20 @@ impl Channel {
     }
 
     /// Turn a vector into symbols.
-    pub fn quantise(&self, v: &[f64], stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+    pub fn quantise(
+        &self,
+        v: &[f64],
+        stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
         if v.len() != self.dimension {
             return Err(CompressError::Length { expected: self.dimension, found: v.len() });
         }
         self.compressor.quantise(v, stream, message)
     }
 
-    /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte is filled up.
+    /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte
+    /// is filled up.
     pub fn encode(&self, message: &Message, out: &mut Vec<u8>) -> u64 {
         self.code.encode_with(&self.book, message, out)
     }
@@ -88,7 +101,8 @@ fn published_layout(compressor: Compressor, dimension: usize) -> Layout {
     }
 }
 
-/// The code whose encodings of a few Gaussian vectors are shortest in all; among equals the simplest.
+/// The code whose encodings of a few Gaussian vectors are shortest in all; among equals the
+/// simplest.
 fn shortest(compressor: Compressor, dimension: usize) -> Code {
     const PROBED: usize = 4096;
     let candidate = |code: Code| (code, code.book(compressor, dimension), 0);
@@ -103,8 +117,16 @@ fn shortest(compressor: Compressor, dimension: usize) -> Code {
         let (mut v, mut message) = (vec![0.0; dimension], Message::new());
         for round in 0..(PROBED / dimension.max(1)).clamp(1, 64) as u64 {
             Seed::new(0).stream(Purpose::Data, SERVER, round).normals(&mut v);
-            // Normals are finite and small: no quantiser refuses them but `layered`, where sigma is absurdly small.
-            if compressor.quantise(&v, &mut Seed::new(0).stream(Purpose::Compress, SERVER, round), &mut message).is_ok() {
+            // Normals are finite and small: no quantiser refuses them but `layered`, where sigma is
+            // absurdly small.
+            if compressor
+                .quantise(
+                    &v,
+                    &mut Seed::new(0).stream(Purpose::Compress, SERVER, round),
+                    &mut message,
+                )
+                .is_ok()
+            {
                 for (code, book, bits) in &mut candidates {
                     *bits += code.length_with(book, &message);
                 }
@@ -143,7 +165,16 @@ mod tests {
 
     #[test]
     fn choices_are_read_back() {
-        for text in ["auto", "elias", "fixed", "huffman", "entropy", "elias(omega, dense)", "elias(gamma, sparse)", "elias(delta, dense)"] {
+        for text in [
+            "auto",
+            "elias",
+            "fixed",
+            "huffman",
+            "entropy",
+            "elias(omega, dense)",
+            "elias(gamma, sparse)",
+            "elias(delta, dense)",
+        ] {
             assert_eq!(text.parse::<CodeChoice>().unwrap().to_string(), text);
         }
         for text in ["", "elias()", "elias(omega)", "elias(omega, thick)", "fixed(3)", "range"] {
@@ -153,7 +184,9 @@ mod tests {
 
     #[test]
     fn elias_takes_the_published_layout() {
-        let code = |levels: u32| Channel::new(Compressor::qsgd(levels), CodeChoice::Elias, 784).unwrap().code();
+        let code = |levels: u32| {
+            Channel::new(Compressor::qsgd(levels), CodeChoice::Elias, 784).unwrap().code()
+        };
         // 784/2 - 28 = 364 lies between 19^2 and 20^2.
         assert_eq!(code(19), Code::Elias(Integer::Omega, Layout::Sparse));
         assert_eq!(code(20), Code::Elias(Integer::Omega, Layout::Dense));
@@ -164,8 +197,14 @@ mod tests {
         let channel = Channel::new(Compressor::natural(), CodeChoice::Auto, 3).unwrap();
         let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
         let mut message = Message::new();
-        assert_eq!(channel.quantise(&[1.0; 4], &mut stream, &mut message), Err(CompressError::Length { expected: 3, found: 4 }));
+        assert_eq!(
+            channel.quantise(&[1.0; 4], &mut stream, &mut message),
+            Err(CompressError::Length { expected: 3, found: 4 })
+        );
         channel.quantise(&[1.0; 3], &mut stream, &mut message).unwrap();
-        assert_eq!(message.dequantise(&mut stream, &mut [0.0; 2]), Err(CompressError::Length { expected: 3, found: 2 }));
+        assert_eq!(
+            message.dequantise(&mut stream, &mut [0.0; 2]),
+            Err(CompressError::Length { expected: 3, found: 2 })
+        );
     }
 }

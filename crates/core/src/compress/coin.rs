@@ -1,7 +1,8 @@
 //! Toss coins whose probability is a floating-point number, exactly.
 //!
-//! Comparing 16 or 32 random bits with a probability would round the probability to as many bits, and a coordinate 1e-12 of the norm would never be sent. Here 16 bits decide
-//! unless they fall into the one cell that holds the probability; then the next word decides, about what is left.
+//! Comparing 16 or 32 random bits with a probability would round the probability to as many bits,
+//! and a coordinate 1e-12 of the norm would never be sent. Here 16 bits decide unless they fall
+//! into the one cell that holds the probability; then the next word decides, about what is left.
 
 use super::CompressError;
 use super::words::Words;
@@ -15,9 +16,11 @@ pub(super) const CELLS: f64 = 65_536.0;
 
 /// Coordinates that are decided by as many words at a time.
 const BLOCK: usize = 2 * LANES;
-/// Coordinates that are rounded at once: where some of their bits do not decide, the words that do come before those of the next.
+/// Coordinates that are rounded at once: where some of their bits do not decide, the words that do
+/// come before those of the next.
 const CHUNK: usize = 512;
-/// Coordinates that a stream has words for at once: a vector no longer than that is rounded by words where they stand.
+/// Coordinates that a stream has words for at once: a vector no longer than that is rounded by
+/// words where they stand.
 const AT_ONCE: usize = 128;
 
 /// Levels to round to: integers, on a line that is divided into 2^16 cells from each to the next.
@@ -25,10 +28,12 @@ pub(super) trait Grid: Copy {
     /// Whether all cells have numbers of 32 bits.
     const NARROW: bool;
 
-    /// The number of the cell that `x` lies in, counted from 0 up and from -1 down. Mark it `#[inline(always)]`.
+    /// The number of the cell that `x` lies in, counted from 0 up and from -1 down. Mark it
+    /// `#[inline(always)]`.
     fn cell(self, x: f64) -> i64;
 
-    /// The cell one level above that of `x`, or the next cell after that, whichever is found sooner: its low 32 bits.
+    /// The cell one level above that of `x`, or the next cell after that, whichever is found
+    /// sooner: its low 32 bits.
     #[inline(always)]
     fn above(self, x: f64) -> u32 {
         (self.cell(x) as u32).wrapping_add(0x1_0000)
@@ -44,12 +49,19 @@ fn words_for(coordinates: usize) -> usize {
 }
 
 /// Round every coordinate at random to one of its two neighbouring levels, with its sign.
-pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &mut [i32], grid: G) {
+pub(super) fn round_to_levels<G: Grid>(
+    v: &[f64],
+    stream: &mut Stream,
+    levels: &mut [i32],
+    grid: G,
+) {
     // Words are copied only where more of them are needed.
     if v.len() <= AT_ONCE {
         let needed = words_for(v.len());
         let ready = stream.at_most(needed);
-        if ready.len() == needed && run_vectorised(Rounding { values: v, words: ready, out: levels, grid }).is_none() {
+        if ready.len() == needed
+            && run_vectorised(Rounding { values: v, words: ready, out: levels, grid }).is_none()
+        {
             return;
         }
         let (made, mut words) = (ready.len(), [0; AT_ONCE]);
@@ -75,11 +87,23 @@ pub(super) fn round_to_levels<G: Grid>(v: &[f64], stream: &mut Stream, levels: &
 }
 
 /// Round by these words, and by the next ones where they do not decide.
-fn round_by<G: Grid>(values: &[f64], words: &[u32], out: &mut [i32], grid: G, mut next: impl FnMut() -> u32) {
+fn round_by<G: Grid>(
+    values: &[f64],
+    words: &[u32],
+    out: &mut [i32],
+    grid: G,
+    mut next: impl FnMut() -> u32,
+) {
     let (mut values, mut words, mut out) = (values, words, out);
     while let Some(rounded) = run_vectorised(Rounding { values, words, out, grid }) {
         let done = values.len().min(rounded + BLOCK);
-        settle(&values[rounded..done], &words[words_for(rounded)..], &mut out[rounded..done], grid, &mut next);
+        settle(
+            &values[rounded..done],
+            &words[words_for(rounded)..],
+            &mut out[rounded..done],
+            grid,
+            &mut next,
+        );
         (values, words, out) = (&values[done..], &words[words_for(done)..], &mut out[done..]);
     }
 }
@@ -100,16 +124,20 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
         let (blocks, rest) = values.as_chunks::<BLOCK>();
         let (eights, words_left) = words.split_at(blocks.len() * LANES);
         let (out, out_left) = out.as_chunks_mut::<BLOCK>();
-        for (number, ((values, words), out)) in blocks.iter().zip(eights.as_chunks::<LANES>().0).zip(out).enumerate() {
+        for (number, ((values, words), out)) in
+            blocks.iter().zip(eights.as_chunks::<LANES>().0).zip(out).enumerate()
+        {
             if round_block(values, words, out, grid) {
                 return Some(number * BLOCK);
             }
         }
-        // One by one: to fill a block up would take copies of a length that is not known, which are calls.
+        // One by one: to fill a block up would take copies of a length that is not known, which are
+        // calls.
         let mut doubt = false;
         for (place, (value, out)) in rest.iter().zip(out_left).enumerate() {
             let word = words_left[place % LANES];
-            let (level, margin) = round_one(*value, if place < LANES { word & 0xFFFF } else { word >> 16 }, grid);
+            let (level, margin) =
+                round_one(*value, if place < LANES { word & 0xFFFF } else { word >> 16 }, grid);
             *out = level;
             doubt |= margin == 0;
         }
@@ -119,7 +147,12 @@ impl<G: Grid> Kernel for Rounding<'_, G> {
 
 /// True where bits may not decide: the levels of this block may then be wrong.
 #[inline(always)]
-fn round_block<G: Grid>(values: &[f64; BLOCK], words: &[u32; LANES], out: &mut [i32; BLOCK], grid: G) -> bool {
+fn round_block<G: Grid>(
+    values: &[f64; BLOCK],
+    words: &[u32; LANES],
+    out: &mut [i32; BLOCK],
+    grid: G,
+) -> bool {
     let mut bits = [0; BLOCK];
     for lane in 0..LANES {
         (bits[lane], bits[LANES + lane]) = (words[lane] & 0xFFFF, words[lane] >> 16);
@@ -136,7 +169,8 @@ fn round_block<G: Grid>(values: &[f64; BLOCK], words: &[u32; LANES], out: &mut [
 /// The level, and 0 where the bits may not decide.
 #[inline(always)]
 pub(super) fn round_one<G: Grid>(value: f64, bits: u32, grid: G) -> (i32, u32) {
-    // The lower half borrows from the level above unless the bits are below its chance. Where they are at it, or one cell off, the lower half becomes 0 or 1.
+    // The lower half borrows from the level above unless the bits are below its chance. Where they
+    // are at it, or one cell off, the lower half becomes 0 or 1.
     let (difference, level) = if G::NARROW {
         let difference = grid.above(value).wrapping_sub(bits);
         (difference, difference as i32 >> 16)
@@ -147,15 +181,26 @@ pub(super) fn round_one<G: Grid>(value: f64, bits: u32, grid: G) -> (i32, u32) {
     (level, difference & 0xFFFE)
 }
 
-/// Round the coordinates of one block once more, and by the next words those whose bits fell into the cell that they lie in (one in 2^16).
-fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, next: &mut impl FnMut() -> u32) {
+/// Round the coordinates of one block once more, and by the next words those whose bits fell into
+/// the cell that they lie in (one in 2^16).
+fn settle(
+    v: &[f64],
+    words: &[u32],
+    out: &mut [i32],
+    grid: impl Grid,
+    next: &mut impl FnMut() -> u32,
+) {
     for (place, (x, level)) in v.iter().zip(out).enumerate() {
         let (word, cell) = (words[place % LANES], grid.cell(*x));
         let bits = if place < LANES { word as u16 } else { (word >> 16) as u16 };
         *level = ((cell + i64::from(0xFFFF - bits)) >> 16) as i32;
         if bits == cell as u16 {
             let fraction = grid.fraction(x.abs());
-            let up = if *x < 0.0 { fraction > 0.0 && !exact(fraction, next) } else { exact(fraction, next) };
+            let up = if *x < 0.0 {
+                fraction > 0.0 && !exact(fraction, next)
+            } else {
+                exact(fraction, next)
+            };
             *level += i32::from(up);
         }
     }
@@ -164,7 +209,8 @@ fn settle(v: &[f64], words: &[u32], out: &mut [i32], grid: impl Grid, next: &mut
 /// Adding it to `x` rounds to an integer, for |x| < 2^51, which is left in the low bits.
 pub(super) const MIDDLE: f64 = 1.5 * MAGIC;
 
-/// The integer below `x`, for |x| < 2^51: as `f64::floor`, in operations that every vector unit has.
+/// The integer below `x`, for |x| < 2^51: as `f64::floor`, in operations that every vector unit
+/// has.
 #[inline(always)]
 pub(super) fn floor(x: f64) -> i64 {
     let near = x + MIDDLE;
@@ -179,19 +225,25 @@ fn exact(probability: f64, next: &mut impl FnMut() -> u32) -> bool {
         if word != cell {
             return word < cell;
         }
-        left = left * WORD - cell; // exact: a product by a power of two and a difference of neighbours
+        // exact: a product by a power of two and a difference of neighbours
+        left = left * WORD - cell;
     }
     false
 }
 
 /// One of the two 32-bit numbers around `x`, with mean exactly `x`.
-pub(super) fn round_to_f32(x: f64, coordinate: usize, stream: &mut Stream) -> Result<f64, CompressError> {
+pub(super) fn round_to_f32(
+    x: f64,
+    coordinate: usize,
+    stream: &mut Stream,
+) -> Result<f64, CompressError> {
     let near = nearest_f32(x, coordinate)?;
     if near == x {
         return Ok(near);
     }
     let narrow = near as f32;
-    let (low, high) = if near < x { (narrow, narrow.next_up()) } else { (narrow.next_down(), narrow) };
+    let (low, high) =
+        if near < x { (narrow, narrow.next_up()) } else { (narrow.next_down(), narrow) };
     if low.is_infinite() || high.is_infinite() {
         return Err(CompressError::TooLarge { coordinate, value: x, limit: f64::from(f32::MAX) });
     }
@@ -223,7 +275,9 @@ mod tests {
             let score = (heads - f64::from(n) * p) / (f64::from(n) * p * (1.0 - p)).sqrt();
             assert!(score.abs() < 4.9, "{p}: {score}");
         }
-        assert!((0..n).all(|_| exact(1.0, &mut || stream.word()) && !exact(0.0, &mut || stream.word())));
+        assert!(
+            (0..n).all(|_| exact(1.0, &mut || stream.word()) && !exact(0.0, &mut || stream.word()))
+        );
     }
 
     /// Where the first word falls into the cell that holds the probability, the second decides.
@@ -245,7 +299,8 @@ mod tests {
 
     #[test]
     fn bits_in_the_split_cell_are_settled_by_the_next_word() {
-        // The chance of a size is 5/4 of 2^-16 above 3, so cell 1 is split at a quarter; below 0 it is the other way round.
+        // The chance of a size is 5/4 of 2^-16 above 3, so cell 1 is split at a quarter; below 0 it
+        // is the other way round.
         #[derive(Clone, Copy)]
         struct Split;
         impl Grid for Split {
@@ -278,7 +333,8 @@ mod tests {
         }
     }
 
-    /// Whatever is drawn at once, and wherever in it bits do not decide: each coordinate has its place among the words.
+    /// Whatever is drawn at once, and wherever in it bits do not decide: each coordinate has its
+    /// place among the words.
     #[test]
     fn words_of_a_long_vector_are_taken_in_order() {
         /// Every number is the chance of 1 in units of 2^-16, and a quarter of one more.
@@ -295,18 +351,23 @@ mod tests {
                 0.25
             }
         }
-        for (number, length) in [129, 511, 512, 513, 2047, 2048, 2049, 2561, 60_000].into_iter().enumerate() {
+        for (number, length) in
+            [129, 511, 512, 513, 2047, 2048, 2049, 2561, 60_000].into_iter().enumerate()
+        {
             let stream = || Seed::new(7).stream(Purpose::Compress, SERVER, number as u64);
-            // As the words are defined: those of a chunk, then one for each coordinate of it whose bits do not decide. Every 97th coordinate takes its chance from them.
+            // As the words are defined: those of a chunk, then one for each coordinate of it whose
+            // bits do not decide. Every 97th coordinate takes its chance from them.
             let (mut one_by_one, mut values, mut expected) = (stream(), Vec::new(), Vec::new());
             while values.len() < length {
                 let coordinates = (length - values.len()).min(CHUNK);
-                let words: Vec<u32> = (0..words_for(coordinates)).map(|_| one_by_one.word()).collect();
+                let words: Vec<u32> =
+                    (0..words_for(coordinates)).map(|_| one_by_one.word()).collect();
                 for place in 0..coordinates {
                     let word = words[place / BLOCK * LANES + place % LANES];
                     let bits = if place % BLOCK < LANES { word & 0xFFFF } else { word >> 16 };
                     let tied = (values.len() % 97 == 0).then(|| one_by_one.word());
-                    let chance = if tied.is_some() { bits } else { 32_768 + u32::from(bits == 32_768) };
+                    let chance =
+                        if tied.is_some() { bits } else { 32_768 + u32::from(bits == 32_768) };
                     expected.push(i32::from(tied.map_or(bits < chance, |word| word < 1 << 30)));
                     values.push(f64::from(chance));
                 }
@@ -318,7 +379,8 @@ mod tests {
         }
     }
 
-    /// Coordinates of one vector have coins of their own: no pair of 50 goes together. 1225 z-scores, each beyond 5.9 once in 2.7e8.
+    /// Coordinates of one vector have coins of their own: no pair of 50 goes together. 1225
+    /// z-scores, each beyond 5.9 once in 2.7e8.
     #[test]
     fn coordinates_are_rounded_independently() {
         #[derive(Clone, Copy)]
@@ -338,19 +400,43 @@ mod tests {
         let mut together = vec![0i32; n * n];
         for round in 0..rounds {
             let mut levels = vec![0; n];
-            round_to_levels(&vec![1.0; n], &mut Seed::new(4).stream(Purpose::Compress, SERVER, round), &mut levels, Half);
+            round_to_levels(
+                &vec![1.0; n],
+                &mut Seed::new(4).stream(Purpose::Compress, SERVER, round),
+                &mut levels,
+                Half,
+            );
             for (k, pair) in together.iter_mut().enumerate() {
                 *pair += (2 * levels[k / n] - 1) * (2 * levels[k % n] - 1);
             }
         }
         for (k, pair) in together.iter().enumerate().filter(|(k, _)| k / n < k % n) {
-            assert!(f64::from(*pair).abs() / (rounds as f64).sqrt() < 5.9, "{} and {}: {pair}", k / n, k % n);
+            assert!(
+                f64::from(*pair).abs() / (rounds as f64).sqrt() < 5.9,
+                "{} and {}: {pair}",
+                k / n,
+                k % n
+            );
         }
     }
 
     #[test]
     fn floor_is_the_standard_librarys() {
-        for x in [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 3.999, 1e-300, 4_294_967_295.5, 4_294_967_295.0, 1e15, 0.999_999_999_999_999_9] {
+        for x in [
+            0.0,
+            0.25,
+            0.5,
+            0.75,
+            1.0,
+            1.5,
+            2.5,
+            3.999,
+            1e-300,
+            4_294_967_295.5,
+            4_294_967_295.0,
+            1e15,
+            0.999_999_999_999_999_9,
+        ] {
             for x in [x, -x] {
                 assert_eq!(floor(x), f64::floor(x) as i64);
             }
@@ -367,8 +453,15 @@ mod tests {
                 assert!(f64::from(y as f32) == y && (y - x).abs() < ulp, "{x} {y}");
             }
         }
-        assert!(matches!(round_to_f32(1e39, 4, &mut stream), Err(CompressError::TooLarge { coordinate: 4, .. })));
-        let nearly = f64::from(f32::MAX) * (1.0 + 1e-9); // nearest is finite, the other neighbour is not
-        assert!(matches!(round_to_f32(nearly, 4, &mut stream), Err(CompressError::TooLarge { coordinate: 4, .. })));
+        assert!(matches!(
+            round_to_f32(1e39, 4, &mut stream),
+            Err(CompressError::TooLarge { coordinate: 4, .. })
+        ));
+        // nearest is finite, the other neighbour is not
+        let nearly = f64::from(f32::MAX) * (1.0 + 1e-9);
+        assert!(matches!(
+            round_to_f32(nearly, 4, &mut stream),
+            Err(CompressError::TooLarge { coordinate: 4, .. })
+        ));
     }
 }

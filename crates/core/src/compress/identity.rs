@@ -1,9 +1,15 @@
-//! Send every coordinate as a number: 64 bits exactly, or 32 bits rounded to nearest (a bias of at most 2^-25 of each coordinate).
+//! Send every coordinate as a number: 64 bits exactly, or 32 bits rounded to nearest (a bias of at
+//! most 2^-25 of each coordinate).
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, Precision, coin, largest};
 
-pub(super) fn quantise(precision: Precision, v: &[f64], first: usize, message: &mut Message) -> Result<(), CompressError> {
+pub(super) fn quantise(
+    precision: Precision,
+    v: &[f64],
+    first: usize,
+    message: &mut Message,
+) -> Result<(), CompressError> {
     let top = largest(v, first)?;
     match precision {
         Precision::F64 => message.values.extend_from_slice(v),

@@ -1,30 +1,41 @@
-//! Round with a dither that both sides know, so that the error is exactly `N(0, sigma^2)` and independent of the vector.
+//! Round with a dither that both sides know, so that the error is exactly `N(0, sigma^2)` and
+//! independent of the vector.
 //!
-//! The shifted layered quantiser (`[hegazy24]`, Hegazy, Leluc, Li, Dieuleveut 2024, "Compression with exact error distribution for federated
-//! learning"). Let `f` be the density of the error, `f0 = f(0)`, and `b(y) > 0` the point where `f(b) = y`. For a height `y` in `(0, f0)`
-//! the layer is the interval `(-b(y), b(f0 - y))`, of width `w(y)`. Integrated over the heights, the layers cover a point z exactly `f(z)` times: for
-//! `z < 0` those with `y < f(z)`, for `z > 0` those with `f0 - y < f(z)`. So an error that is uniform on a layer whose height has
-//! density `w` has density `f`. (The direct layered quantiser takes `(-b(y), b(y))`; its widths come near 0, so its levels are not
-//! bounded. Here the two ends trade: `w >= 2 b(f0/2) = 2.355 sigma`.)
+//! The shifted layered quantiser (`[hegazy24]`, Hegazy, Leluc, Li, Dieuleveut 2024, "Compression
+//! with exact error distribution for federated learning"). Let `f` be the density of the error,
+//! `f0 = f(0)`, and `b(y) > 0` the point where `f(b) = y`. For a height `y` in `(0, f0)` the layer
+//! is the interval `(-b(y), b(f0 - y))`, of width `w(y)`. Integrated over the heights, the layers
+//! cover a point z exactly `f(z)` times: for `z < 0` those with `y < f(z)`, for `z > 0` those with
+//! `f0 - y < f(z)`. So an error that is uniform on a layer whose height has density `w` has density
+//! `f`. (The direct layered quantiser takes `(-b(y), b(y))`; its widths come near 0, so its levels
+//! are not bounded. Here the two ends trade: `w >= 2 b(f0/2) = 2.355 sigma`.)
 //!
 //! Per coordinate both sides draw from the shared stream
 //!
 //! ```text
-//!   z ~ N(0, 1), u ~ U(0, 1)       a point under the graph of f: y = u f(z) if z < 0, else f0 - u f(z), has density w
+//!   z ~ N(0, 1), u ~ U(0, 1)       a point under the graph of f:
+//!                                  y = u f(z) if z < 0, else f0 - u f(z), has density w
 //!   t ~ U(-1/2, 1/2)               the dither
 //!   sender    m = round(x/w + t)
 //!   receiver  x' = (m - t) w + c,  c = (b(f0 - y) - b(y))/2
 //! ```
 //!
-//! and `x' - x - c = w (round(x/w + t) - (x/w + t))` is uniform on `(-w/2, w/2)` whatever x is. Draws have 32 bits (the dither 52), so the law is
-//! Gaussian up to 9.6 standard deviations and to that resolution.
+//! and `x' - x - c = w (round(x/w + t) - (x/w + t))` is uniform on `(-w/2, w/2)` whatever x is.
+//! Draws have 32 bits (the dither 52), so the law is Gaussian up to 9.6 standard deviations and to
+//! that resolution.
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, MAX_LEVEL, largest};
 use crate::lanes::{Kernel, cos_sin_turns, exact_f64, exp, ln, run_vectorised, unit};
 use crate::rng::Stream;
 
-pub(super) fn quantise(sigma: f64, v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+pub(super) fn quantise(
+    sigma: f64,
+    v: &[f64],
+    first: usize,
+    stream: &mut Stream,
+    message: &mut Message,
+) -> Result<(), CompressError> {
     largest(v, first)?;
     let mut layers = Layers::new();
     let levels = message.room_for_levels(v.len());
@@ -34,7 +45,11 @@ pub(super) fn quantise(sigma: f64, v: &[f64], first: usize, stream: &mut Stream,
             let level = (x / layers.width[place] + layers.dither[place] + 0.5).floor();
             if level.abs() > f64::from(MAX_LEVEL) {
                 let limit = f64::from(MAX_LEVEL) * layers.width[place];
-                return Err(CompressError::TooLarge { coordinate: first + number * CHUNK + place, value: *x, limit });
+                return Err(CompressError::TooLarge {
+                    coordinate: first + number * CHUNK + place,
+                    value: *x,
+                    limit,
+                });
             }
             *out = level as i32;
         }
@@ -48,7 +63,8 @@ pub(super) fn dequantise(sigma: f64, rest: &mut Rest<'_>, shared: &mut Stream, o
     for (values, levels) in out.chunks_mut(CHUNK).zip(levels.chunks(CHUNK)) {
         layers.draw(sigma, values.len(), shared);
         for (place, (x, level)) in values.iter_mut().zip(levels).enumerate() {
-            *x = (f64::from(*level) - layers.dither[place]) * layers.width[place] + layers.centre[place];
+            *x = (f64::from(*level) - layers.dither[place]) * layers.width[place]
+                + layers.centre[place];
         }
     }
 }
@@ -70,7 +86,8 @@ impl Layers {
         Layers { width: [0.0; CHUNK], centre: [0.0; CHUNK], dither: [0.0; CHUNK] }
     }
 
-    /// The layers of the next `count <= CHUNK` coordinates: `count` first words of each, then `count` second words, and so on.
+    /// The layers of the next `count <= CHUNK` coordinates: `count` first words of each, then
+    /// `count` second words, and so on.
     fn draw(&mut self, sigma: f64, count: usize, stream: &mut Stream) {
         let mut words = [[0; CHUNK]; WORDS];
         for row in &mut words {
@@ -92,7 +109,8 @@ impl Kernel for Shaping<'_> {
     fn run(self) {
         let Shaping { layers, sigma, words: [radius, angle, height, upper, lower] } = self;
         for k in 0..CHUNK {
-            // -ln(y/f0), or -ln(1 - y/f0), is z^2/2 - ln u, with z^2/2 = -ln(u') cos^2 by Box and Muller; the sign of z says which.
+            // -ln(y/f0), or -ln(1 - y/f0), is z^2/2 - ln u, with z^2/2 = -ln(u') cos^2 by Box and
+            // Muller; the sign of z says which.
             let (cos, _) = cos_sin_turns(angle[k]);
             let depth = -ln(unit(height[k])) - ln(unit(radius[k])) * cos * cos;
             let far = (2.0 * depth).sqrt();
@@ -121,7 +139,9 @@ mod tests {
             for k in 0..CHUNK {
                 least = least.min(layers.width[k]);
                 mean += layers.width[k] / (2000.0 * CHUNK as f64);
-                assert!(layers.dither[k].abs() < 0.5 && layers.centre[k].abs() < layers.width[k] / 2.0);
+                assert!(
+                    layers.dither[k].abs() < 0.5 && layers.centre[k].abs() < layers.width[k] / 2.0
+                );
             }
         }
         let half = 3.0 * 2.0 * (2.0 * 2f64.ln()).sqrt();
@@ -133,13 +153,20 @@ mod tests {
             .map(|r| ((-2.0 * r.ln()).sqrt() + (-2.0 * (1.0 - r).ln()).sqrt()).powi(2))
             .sum::<f64>()
             / (f64::from(n) * std::f64::consts::TAU.sqrt());
-        assert!((mean / 3.0 - exact).abs() < 4.9 * 0.6 / (2000.0 * CHUNK as f64).sqrt(), "{} {exact}", mean / 3.0);
+        assert!(
+            (mean / 3.0 - exact).abs() < 4.9 * 0.6 / (2000.0 * CHUNK as f64).sqrt(),
+            "{} {exact}",
+            mean / 3.0
+        );
     }
 
     #[test]
     fn levels_beyond_the_limit_are_refused() {
         let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
         let error = quantise(1e-12, &[0.0, 1.0], 5, &mut stream, &mut Message::new()).unwrap_err();
-        assert!(matches!(error, CompressError::TooLarge { coordinate: 6, value: 1.0, .. }), "{error}");
+        assert!(
+            matches!(error, CompressError::TooLarge { coordinate: 6, value: 1.0, .. }),
+            "{error}"
+        );
     }
 }

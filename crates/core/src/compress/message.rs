@@ -1,9 +1,14 @@
-//! Hold the symbols of one compressed vector, and rebuild from them the vector that the receiver sees.
+//! Hold the symbols of one compressed vector, and rebuild from them the vector that the receiver
+//! sees.
 
-use super::{CompressError, Compressor, MAX_LEVEL, Operator, Precision, identity, layered, natural, qsgd, rand_k, scaled, top_k};
+use super::{
+    CompressError, Compressor, MAX_LEVEL, Operator, Precision, identity, layered, natural, qsgd,
+    rand_k, scaled, top_k,
+};
 use crate::rng::{Stream, Subsets};
 
-/// A compressed vector as symbols: what a code writes and reads. Reuse one message for many vectors: it keeps its memory.
+/// A compressed vector as symbols: what a code writes and reads. Reuse one message for many
+/// vectors: it keeps its memory.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub(super) compressor: Compressor,
@@ -12,7 +17,8 @@ pub struct Message {
     pub(super) scales: Vec<f32>,
     /// One level a coordinate, but none in blocks whose norm is 0.
     pub(super) levels: Vec<i32>,
-    /// How many of them belong to the vector that is being quantised or decoded: the others are left from before, to be overwritten or cut off.
+    /// How many of them belong to the vector that is being quantised or decoded: the others are
+    /// left from before, to be overwritten or cut off.
     filled: usize,
     /// Kept coordinates, ascending within each block and counted from its start.
     pub(super) indices: Vec<u32>,
@@ -33,7 +39,8 @@ pub(super) struct Scratch {
 pub(super) enum Symbols {
     /// Every coordinate as a number.
     Numbers(Precision),
-    /// Every coordinate as a level of at most `max` in absolute value; with a norm a block or without.
+    /// Every coordinate as a level of at most `max` in absolute value; with a norm a block or
+    /// without.
     Levels { max: u32, norms: bool },
     /// `keep` indices a block (all, in shorter blocks), and their numbers.
     Sparse { keep: u32, precision: Precision },
@@ -46,7 +53,9 @@ impl Operator {
             Operator::Qsgd { levels } => Symbols::Levels { max: levels, norms: true },
             Operator::Natural => Symbols::Levels { max: natural::MAX, norms: false },
             Operator::Layered { .. } => Symbols::Levels { max: MAX_LEVEL, norms: false },
-            Operator::RandK { keep, precision } | Operator::TopK { keep, precision } => Symbols::Sparse { keep, precision },
+            Operator::RandK { keep, precision } | Operator::TopK { keep, precision } => {
+                Symbols::Sparse { keep, precision }
+            }
         }
     }
 }
@@ -138,19 +147,25 @@ impl Message {
 
     /// The coordinates of the vector that are named, where all others are 0.
     pub fn named(&self) -> Option<&[u32]> {
-        let sparse = matches!(self.compressor.operator, Operator::TopK { .. } | Operator::RandK { .. });
+        let sparse =
+            matches!(self.compressor.operator, Operator::TopK { .. } | Operator::RandK { .. });
         (sparse && self.compressor.is_whole()).then_some(&self.indices)
     }
 
     /// The vector that these symbols stand for.
     ///
-    /// `shared` is the stream the sender drew from, at the same place, if the compressor [needs it](Compressor::needs_shared_stream);
-    /// otherwise it is not touched, and any will do.
+    /// `shared` is the stream the sender drew from, at the same place, if the compressor
+    /// [needs it](Compressor::needs_shared_stream); otherwise it is not touched, and any will do.
     pub fn dequantise(&self, shared: &mut Stream, out: &mut [f64]) -> Result<(), CompressError> {
         if out.len() != self.dimension {
             return Err(CompressError::Length { expected: self.dimension, found: out.len() });
         }
-        let mut rest = Rest { scales: &self.scales, levels: &self.levels, indices: &self.indices, values: &self.values };
+        let mut rest = Rest {
+            scales: &self.scales,
+            levels: &self.levels,
+            indices: &self.indices,
+            values: &self.values,
+        };
         for block in out.chunks_mut(self.compressor.longest_block(self.dimension)) {
             match self.compressor.operator {
                 Operator::Identity(_) => identity::dequantise(&mut rest, block),
@@ -161,7 +176,9 @@ impl Message {
                 Operator::Layered { sigma } => layered::dequantise(sigma, &mut rest, shared, block),
             }
         }
-        if let (true, Some(omega)) = (self.compressor.scaled, self.compressor.raw_omega(self.dimension)) {
+        if let (true, Some(omega)) =
+            (self.compressor.scaled, self.compressor.raw_omega(self.dimension))
+        {
             scaled::apply(omega, out);
         }
         Ok(())

@@ -1,8 +1,9 @@
 //! Shorten a vector in two halves: a random quantiser and an exact code.
 //!
-//! The quantiser ([`Compressor`]) is lossy: it turns a vector into the symbols of a [`Message`], and [`Message::dequantise`] gives the
-//! vector that the receiver will see. The [`code`] is lossless: it turns symbols into bytes and back, one encoding a message. A
-//! [`Channel`] is both, for vectors of one length.
+//! The quantiser ([`Compressor`]) is lossy: it turns a vector into the symbols of a [`Message`],
+//! and [`Message::dequantise`] gives the vector that the receiver will see. The [`code`] is
+//! lossless: it turns symbols into bytes and back, one encoding a message. A [`Channel`] is both,
+//! for vectors of one length.
 //!
 //! ```
 //! use consilience_core::compress::{Channel, CodeChoice, Compressor, Message};
@@ -67,7 +68,8 @@ impl Precision {
         }
     }
 
-    /// Round `values` to what the wire carries. Numbers beyond the range of 32 bits become infinite, which the receiver refuses.
+    /// Round `values` to what the wire carries. Numbers beyond the range of 32 bits become
+    /// infinite, which the receiver refuses.
     #[inline]
     pub fn round(self, values: &mut [f64]) {
         if self == Precision::F32 {
@@ -83,7 +85,8 @@ impl Precision {
 pub enum Operator {
     /// Nothing, but for rounding to the precision.
     Identity(Precision),
-    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm (`[vono22]` eq. 4).
+    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm
+    /// (`[vono22]` eq. 4).
     Qsgd {
         /// `s`, the number of levels above zero.
         levels: u32,
@@ -111,7 +114,8 @@ pub enum Operator {
     },
 }
 
-/// A lossy random map of vectors, known by its constants: an operator, on the whole vector or on blocks, scaled down or not.
+/// A lossy random map of vectors, known by its constants: an operator, on the whole vector or on
+/// blocks, scaled down or not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compressor {
     operator: Operator,
@@ -171,7 +175,8 @@ impl Compressor {
         Self::whole(Operator::Identity(precision))
     }
 
-    /// Stochastic rounding to `levels` levels of the norm. "p bits" in the papers is `levels = 2^p`.
+    /// Stochastic rounding to `levels` levels of the norm. "p bits" in the papers is
+    /// `levels = 2^p`.
     pub const fn qsgd(levels: u32) -> Self {
         Self::whole(Operator::Qsgd { levels })
     }
@@ -181,7 +186,8 @@ impl Compressor {
         Self::whole(Operator::Natural)
     }
 
-    /// `keep` coordinates chosen uniformly without replacement, as 32-bit numbers rounded without bias.
+    /// `keep` coordinates chosen uniformly without replacement, as 32-bit numbers rounded without
+    /// bias.
     pub const fn rand_k(keep: u32) -> Self {
         Self::whole(Operator::RandK { keep, precision: Precision::F32 })
     }
@@ -191,12 +197,14 @@ impl Compressor {
         Self::whole(Operator::TopK { keep, precision: Precision::F32 })
     }
 
-    /// Rounding whose error is exactly Gaussian with standard deviation `sigma`. Sender and receiver must share its stream.
+    /// Rounding whose error is exactly Gaussian with standard deviation `sigma`. Sender and
+    /// receiver must share its stream.
     pub const fn layered(sigma: f64) -> Self {
         Self::whole(Operator::Layered { sigma })
     }
 
-    /// The same, with kept coordinates at another precision. Levels have none: for those operators nothing changes.
+    /// The same, with kept coordinates at another precision. Levels have none: for those operators
+    /// nothing changes.
     pub const fn at(self, precision: Precision) -> Self {
         let operator = match self.operator {
             Operator::Identity(_) => Operator::Identity(precision),
@@ -232,16 +240,18 @@ impl Compressor {
         !matches!(self.operator, Operator::Identity(_) | Operator::TopK { .. })
     }
 
-    /// Whether the receiver needs the stream that the sender drew from: its address must then be public.
+    /// Whether the receiver needs the stream that the sender drew from: its address must then be
+    /// public.
     pub const fn needs_shared_stream(self) -> bool {
         matches!(self.operator, Operator::Layered { .. })
     }
 
-    /// The least known omega with `E C(v) = v` and `E norm(C(v) - v)^2 <= omega norm(v)^2` on vectors of this length, for unbiased
-    /// compressors with a relative error.
+    /// The least known omega with `E C(v) = v` and `E norm(C(v) - v)^2 <= omega norm(v)^2` on
+    /// vectors of this length, for unbiased compressors with a relative error.
     ///
-    /// Numbers that travel as 32 bits add a relative 2^-48 at most. Below the smallest normal `f32` the error of a coordinate or a norm is
-    /// absolute: the mean stays exact, the variance is that of a vector of about that size.
+    /// Numbers that travel as 32 bits add a relative 2^-48 at most. Below the smallest normal `f32`
+    /// the error of a coordinate or a norm is absolute: the mean stays exact, the variance is that
+    /// of a vector of about that size.
     pub fn omega(self, dimension: usize) -> Option<f64> {
         if self.scaled { None } else { self.raw_omega(dimension) }
     }
@@ -257,14 +267,17 @@ impl Compressor {
         }
     }
 
-    /// The largest known alpha with `E norm(C(v) - v)^2 <= (1 - alpha) norm(v)^2` on vectors of this length, for contractive compressors.
+    /// The largest known alpha with `E norm(C(v) - v)^2 <= (1 - alpha) norm(v)^2` on vectors of
+    /// this length, for contractive compressors.
     pub fn alpha(self, dimension: usize) -> Option<f64> {
         if self.scaled {
             return self.raw_omega(dimension).map(scaled::factor);
         }
         match self.operator {
             Operator::Identity(_) => Some(1.0),
-            Operator::TopK { keep, .. } => Some(top_k::alpha(keep, self.longest_block(dimension) as f64)),
+            Operator::TopK { keep, .. } => {
+                Some(top_k::alpha(keep, self.longest_block(dimension) as f64))
+            }
             _ => None,
         }
     }
@@ -272,17 +285,30 @@ impl Compressor {
     /// Turn a vector into symbols. What `message` held before is gone; its memory is reused.
     ///
     /// On an error the message holds nothing useful.
-    pub fn quantise(self, v: &[f64], stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+    pub fn quantise(
+        self,
+        v: &[f64],
+        stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
         self.check(v.len())?;
         message.start(self, v.len());
         for (first, block) in self.blocks(v) {
             match self.operator {
-                Operator::Identity(precision) => identity::quantise(precision, block, first, message)?,
+                Operator::Identity(precision) => {
+                    identity::quantise(precision, block, first, message)?
+                }
                 Operator::Qsgd { levels } => qsgd::quantise(levels, block, first, stream, message)?,
                 Operator::Natural => natural::quantise(block, first, stream, message)?,
-                Operator::RandK { keep, precision } => rand_k::quantise(keep, precision, block, first, stream, message)?,
-                Operator::TopK { keep, precision } => top_k::quantise(keep, precision, block, first, message)?,
-                Operator::Layered { sigma } => layered::quantise(sigma, block, first, stream, message)?,
+                Operator::RandK { keep, precision } => {
+                    rand_k::quantise(keep, precision, block, first, stream, message)?
+                }
+                Operator::TopK { keep, precision } => {
+                    top_k::quantise(keep, precision, block, first, message)?
+                }
+                Operator::Layered { sigma } => {
+                    layered::quantise(sigma, block, first, stream, message)?
+                }
             }
         }
         message.end();
@@ -290,7 +316,8 @@ impl Compressor {
     }
 }
 
-/// The largest absolute value; an error names the first coordinate that is not finite. The block starts at coordinate `first`.
+/// The largest absolute value; an error names the first coordinate that is not finite. The block
+/// starts at coordinate `first`.
 fn largest(v: &[f64], first: usize) -> Result<f64, CompressError> {
     let (top, finite) = run_vectorised(Largest(v));
     if finite {
@@ -320,7 +347,8 @@ impl Kernel for Largest<'_> {
             }
         }
         let mut largest = 0;
-        let top = std::hint::black_box(top); // else the compiler keeps the eight in pieces all the way, as they are compared here
+        // else the compiler keeps the eight in pieces all the way, as they are compared here
+        let top = std::hint::black_box(top);
         for bits in top {
             largest = if bits > largest { bits } else { largest };
         }

@@ -1,8 +1,10 @@
-//! Round every coordinate to a power of two at random, with mean exact (`[horvath19]`, natural compression).
+//! Round every coordinate to a power of two at random, with mean exact (`[horvath19]`, natural
+//! compression).
 //!
-//! `|v_j|` in `[2^e, 2^(e+1))` goes up with probability `|v_j| / 2^e - 1`, which is the fraction that its mantissa holds. Powers are those of
-//! normal 32-bit numbers, `2^-126 ..= 2^127`: sign and power fit nine bits. A smaller coordinate is sent as 0 or `2^-126`, with mean exact. The level is the
-//! power's biased exponent, 0 standing for 0.
+//! `|v_j|` in `[2^e, 2^(e+1))` goes up with probability `|v_j| / 2^e - 1`, which is the fraction
+//! that its mantissa holds. Powers are those of normal 32-bit numbers, `2^-126 ..= 2^127`: sign and
+//! power fit nine bits. A smaller coordinate is sent as 0 or `2^-126`, with mean exact. The level
+//! is the power's biased exponent, 0 standing for 0.
 
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
@@ -18,7 +20,12 @@ pub(super) const MAX: u32 = 254;
 const BIAS: i32 = 127;
 const MANTISSA: u32 = 52;
 
-pub(super) fn quantise(v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+pub(super) fn quantise(
+    v: &[f64],
+    first: usize,
+    stream: &mut Stream,
+    message: &mut Message,
+) -> Result<(), CompressError> {
     let limit = power(MAX as i32);
     if largest(v, first)? > limit {
         let place = v.iter().position(|x| x.abs() > limit).unwrap_or(0);
@@ -39,7 +46,11 @@ impl Powers {
         let bits = size.to_bits();
         let fraction = f64::from_bits((bits & ((1 << MANTISSA) - 1)) | 1023 << MANTISSA) - 1.0;
         let level = (bits >> MANTISSA) as i64 - (1023 - i64::from(BIAS));
-        let (level, chance) = if level < 1 { (0, size * (coin::CELLS / power(1))) } else { (level, fraction * coin::CELLS) };
+        let (level, chance) = if level < 1 {
+            (0, size * (coin::CELLS / power(1)))
+        } else {
+            (level, fraction * coin::CELLS)
+        };
         let cell = coin::floor(chance);
         ((level << 16) + cell, chance - exact_f64(cell as u64))
     }
@@ -89,9 +100,23 @@ mod tests {
             }
             for level in message.levels {
                 let mut out = [0.0];
-                dequantise(&mut Rest { scales: &[], levels: &[level], indices: &[], values: &[] }, &mut out);
-                let (low, high) = if x.abs() < power(1) { (0.0, power(1)) } else { (x.abs() / 2.0, x.abs() * 2.0) };
-                assert!(x == out[0] || low <= out[0].abs() && out[0].abs() < high.next_up() && out[0] * x >= 0.0, "{x} {}", out[0]);
+                dequantise(
+                    &mut Rest { scales: &[], levels: &[level], indices: &[], values: &[] },
+                    &mut out,
+                );
+                let (low, high) = if x.abs() < power(1) {
+                    (0.0, power(1))
+                } else {
+                    (x.abs() / 2.0, x.abs() * 2.0)
+                };
+                assert!(
+                    x == out[0]
+                        || low <= out[0].abs()
+                            && out[0].abs() < high.next_up()
+                            && out[0] * x >= 0.0,
+                    "{x} {}",
+                    out[0]
+                );
             }
         }
         assert_eq!(

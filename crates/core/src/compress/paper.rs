@@ -1,8 +1,10 @@
-//! Count bits as the QLSD paper's program did: an upper bound of a code, with natural logarithms, never written by anybody.
+//! Count bits as the QLSD paper's program did: an upper bound of a code, with natural logarithms,
+//! never written by anybody.
 
 use crate::lanes::ln;
 
-/// The published count of a `qsgd(levels)` message of `dimension` coordinates (`published-code.md`), for comparison with real lengths.
+/// The published count of a `qsgd(levels)` message of `dimension` coordinates
+/// (`published-code.md`), for comparison with real lengths.
 pub fn paper_bits(levels: u32, dimension: usize) -> f64 {
     let (s, d) = (f64::from(levels), dimension as f64);
     let root = d.sqrt();
@@ -23,7 +25,9 @@ mod tests {
 
     #[test]
     fn the_printed_efficiencies_come_out() {
-        for (power, bits, efficiency) in [(4, 3288.0, 7.630), (8, 3736.0, 6.715), (16, 8074.0, 3.107)] {
+        for (power, bits, efficiency) in
+            [(4, 3288.0, 7.630), (8, 3736.0, 6.715), (16, 8074.0, 3.107)]
+        {
             let ours = paper_bits(1 << power, 784);
             assert!((ours - bits).abs() < 0.5, "2^{power}: {ours}");
             assert!((32.0 * 784.0 / ours - efficiency).abs() < 5e-4, "2^{power}");
@@ -31,7 +35,11 @@ mod tests {
         assert_eq!(paper_bits(28, 784), 2.8 * 784.0 + 32.0);
         // By hand, sparse up to s = sqrt(364): (3 + 1.5 ln(2 * 785 / 29)) * 29 + 32, and so on.
         for (levels, bits) in [(1, 292.6), (19, 3972.4), (20, 2305.4)] {
-            assert!((paper_bits(levels, 784) - bits).abs() < 0.1, "{levels}: {}", paper_bits(levels, 784));
+            assert!(
+                (paper_bits(levels, 784) - bits).abs() < 0.1,
+                "{levels}: {}",
+                paper_bits(levels, 784)
+            );
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Round every coordinate to one of `s` levels of the norm at random, with mean exact (`[vono22]` eq. 4, after `[alistarh17]`).
+//! Round every coordinate to one of `s` levels of the norm at random, with mean exact (`[vono22]`
+//! eq. 4, after `[alistarh17]`).
 //!
-//! `C(v)_j = norm sign(v_j) l_j / s`, where `l_j` is one of the two integers around `s |v_j| / norm` and has it as its mean. The norm
-//! travels as 32 bits, so it is rounded *up* to 32 bits first and everything is divided by what is sent: levels stay in `0..=s`, the mean
-//! is exact, and the variance bound holds as long as the norm is a normal `f32`.
+//! `C(v)_j = norm sign(v_j) l_j / s`, where `l_j` is one of the two integers around
+//! `s |v_j| / norm` and has it as its mean. The norm travels as 32 bits, so it is rounded *up* to
+//! 32 bits first and everything is divided by what is sent: levels stay in `0..=s`, the mean is
+//! exact, and the variance bound holds as long as the norm is a normal `f32`.
 
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
@@ -16,13 +18,20 @@ pub(super) fn omega(levels: u32, d: f64) -> f64 {
     (d / (s * s)).min(d.sqrt() / s)
 }
 
-pub(super) fn quantise(levels: u32, v: &[f64], first: usize, stream: &mut Stream, message: &mut Message) -> Result<(), CompressError> {
+pub(super) fn quantise(
+    levels: u32,
+    v: &[f64],
+    first: usize,
+    stream: &mut Stream,
+    message: &mut Message,
+) -> Result<(), CompressError> {
     let norm = rounded_norm(v, first)?;
     message.scales.push(norm);
     if norm == 0.0 {
         return Ok(());
     }
-    let (per_unit, top) = (f64::from(levels) / f64::from(norm) * coin::CELLS, f64::from(levels) * coin::CELLS);
+    let (per_unit, top) =
+        (f64::from(levels) / f64::from(norm) * coin::CELLS, f64::from(levels) * coin::CELLS);
     let out = message.room_for_levels(v.len());
     if levels < 1 << 15 {
         coin::round_to_levels(v, stream, out, Shares::<true> { per_unit, top });
@@ -43,7 +52,8 @@ impl<const NARROW: bool> Shares<NARROW> {
     #[inline(always)]
     fn of(self, x: f64) -> f64 {
         let scaled = x * self.per_unit;
-        let scaled = if scaled > self.top { self.top } else { scaled }; // by rounding alone: |x| <= norm
+        // by rounding alone: |x| <= norm
+        let scaled = if scaled > self.top { self.top } else { scaled };
         if scaled < -self.top { -self.top } else { scaled }
     }
 }
@@ -58,7 +68,8 @@ impl<const NARROW: bool> Grid for Shares<NARROW> {
 
     #[inline(always)]
     fn above(self, x: f64) -> u32 {
-        // To the nearest cell. What rounding lifts beyond the top (by a part in 2^50, and there are fewer than 2^31 cells) it brings back.
+        // To the nearest cell. What rounding lifts beyond the top (by a part in 2^50, and there are
+        // fewer than 2^31 cells) it brings back.
         (x * self.per_unit + (coin::MIDDLE + coin::CELLS)).to_bits() as u32
     }
 
@@ -86,10 +97,12 @@ wide! {
     }
 }
 
-/// The Euclidean norm, rounded up to 32 bits: 0 for zeros alone. Nothing overflows or is lost on the way.
+/// The Euclidean norm, rounded up to 32 bits: 0 for zeros alone. Nothing overflows or is lost on
+/// the way.
 fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
     let plain = squares(v);
-    // Then nothing overflowed, and a square that is too small for its digits is too small to matter.
+    // Then nothing overflowed, and a square that is too small for its digits is too small to
+    // matter.
     let norm = if (1e-200..=1e200).contains(&plain) {
         plain.sqrt()
     } else {
@@ -133,7 +146,8 @@ fn sum_of_squares(v: &[f64], scaled: impl Fn(f64) -> f64) -> f64 {
             sums[lane] += x * x;
         }
     }
-    // Without a look ahead: the compiler would split the eight lanes as the last sum takes them, and keep them in pieces all the way.
+    // Without a look ahead: the compiler would split the eight lanes as the last sum takes them,
+    // and keep them in pieces all the way.
     std::hint::black_box(sums).into_iter().sum()
 }
 
@@ -150,11 +164,15 @@ mod tests {
         assert_eq!(norm(&[0.0, -0.0]), 0.0);
         assert_eq!(norm(&[5e-324; 3]), f32::from_bits(1));
         assert_eq!(norm(&[1e-170, 0.0]), f32::from_bits(1));
-        assert_eq!(norm(&[0.1]), 0.1f32.max(0.1f32.next_down())); // the nearest to 0.1 lies above it
+        // the nearest to 0.1 lies above it
+        assert_eq!(norm(&[0.1]), 0.1f32.max(0.1f32.next_down()));
         assert_eq!(norm(&[0.3]), 0.3f32); // here too
         assert_eq!(norm(&[0.7]), 0.7f32.next_up()); // here it lies below
         assert!(f64::from(norm(&[3e30; 9])) >= 9e30);
-        assert_eq!(rounded_norm(&[1e300, 1e300], 8), Err(CompressError::NormTooLarge { coordinate: 8, norm: 1e300 * 2f64.sqrt() }));
+        assert_eq!(
+            rounded_norm(&[1e300, 1e300], 8),
+            Err(CompressError::NormTooLarge { coordinate: 8, norm: 1e300 * 2f64.sqrt() })
+        );
         assert!(rounded_norm(&[f64::from(f32::MAX) * 1.000_000_01], 0).is_err());
         assert_eq!(norm(&[f64::from(f32::MAX)]), f32::MAX);
     }
@@ -163,10 +181,21 @@ mod tests {
     fn cells_are_those_of_the_shares() {
         let mut numbers = vec![0.0; 1000];
         Seed::new(1).stream(Purpose::Data, SERVER, 0).normals(&mut numbers);
-        for (levels, per_level) in [(16.0, 3.3), (1024.0, 200.0), (32_767.0, 1e4), (1_073_741_824.0, 1e8), (1.0, 1e-290)] {
-            let shares = Shares::<false> { per_unit: per_level * coin::CELLS, top: levels * coin::CELLS };
+        for (levels, per_level) in
+            [(16.0, 3.3), (1024.0, 200.0), (32_767.0, 1e4), (1_073_741_824.0, 1e8), (1.0, 1e-290)]
+        {
+            let shares =
+                Shares::<false> { per_unit: per_level * coin::CELLS, top: levels * coin::CELLS };
             let narrow = Shares::<true> { per_unit: shares.per_unit, top: shares.top };
-            for x in numbers.iter().copied().chain([0.0, -0.0, 1e-200, -1e-200, levels / per_level, 1e300, -1e300]) {
+            for x in numbers.iter().copied().chain([
+                0.0,
+                -0.0,
+                1e-200,
+                -1e-200,
+                levels / per_level,
+                1e300,
+                -1e300,
+            ]) {
                 let exact = (x * per_level).clamp(-levels, levels) * coin::CELLS;
                 assert_eq!(shares.cell(x), exact.floor() as i64);
                 assert_eq!(shares.fraction(x.abs()), exact.abs() - exact.abs().floor());
@@ -183,7 +212,8 @@ mod tests {
         Seed::new(1).stream(Purpose::Data, SERVER, 1).normals(&mut numbers);
         for (levels, per_level) in [(16, 3.3), (1024, 200.0), (32_767, 6e3)] {
             let top = f64::from(levels);
-            let shares = Shares::<true> { per_unit: per_level * coin::CELLS, top: top * coin::CELLS };
+            let shares =
+                Shares::<true> { per_unit: per_level * coin::CELLS, top: top * coin::CELLS };
             // The largest numbers are where rounding leads beyond the top.
             let ends = [
                 0.0,
@@ -195,12 +225,21 @@ mod tests {
                 (top / per_level).next_up(),
                 (-top / per_level).next_down(),
             ];
-            for x in numbers.iter().map(|x| x.clamp(-top / per_level, top / per_level)).chain(ends) {
+            for x in numbers.iter().map(|x| x.clamp(-top / per_level, top / per_level)).chain(ends)
+            {
                 let cell = shares.cell(x);
-                for bits in [-2, -1, 0, 1, 2, 20_000].map(|off| (cell + off) as u32 & 0xFFFF).into_iter().chain([0, 0xFFFF]) {
+                for bits in [-2, -1, 0, 1, 2, 20_000]
+                    .map(|off| (cell + off) as u32 & 0xFFFF)
+                    .into_iter()
+                    .chain([0, 0xFFFF])
+                {
                     let (level, margin) = coin::round_one(x, bits, shares);
                     if margin > 0 {
-                        assert_eq!(i64::from(level), (cell + i64::from(0xFFFF - bits)) >> 16, "{x} {bits}");
+                        assert_eq!(
+                            i64::from(level),
+                            (cell + i64::from(0xFFFF - bits)) >> 16,
+                            "{x} {bits}"
+                        );
                         assert_ne!(bits, cell as u32 & 0xFFFF, "{x}");
                     }
                 }

@@ -1,7 +1,8 @@
 //! Keep `k` coordinates chosen uniformly without replacement, times `d/k`.
 //!
-//! The receiver multiplies by `d/k`. A kept number travels as 32 bits, one of its two 32-bit neighbours with mean exact: half the bits of a
-//! double for a relative variance below 2^-48. `rand_k(k, f64)` sends the doubles.
+//! The receiver multiplies by `d/k`. A kept number travels as 32 bits, one of its two 32-bit
+//! neighbours with mean exact: half the bits of a double for a relative variance below 2^-48.
+//! `rand_k(k, f64)` sends the doubles.
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, Precision, coin, largest};

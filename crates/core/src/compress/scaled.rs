@@ -1,7 +1,9 @@
-//! Scale an unbiased compressor down by `1 + omega`: it is then contractive with `alpha = 1/(1 + omega)`.
+//! Scale an unbiased compressor down by `1 + omega`: it is then contractive with
+//! `alpha = 1/(1 + omega)`.
 //!
 //! With `E C = v` and `E norm(C - v)^2 <= omega norm(v)^2`, and `c = 1/(1 + omega)`:
-//! `E norm(c C - v)^2 = c^2 E norm(C - v)^2 + (1 - c)^2 norm(v)^2 <= (c^2 omega + (1 - c)^2) norm(v)^2 = (1 - c) norm(v)^2`.
+//! `E norm(c C - v)^2 = c^2 E norm(C - v)^2 + (1 - c)^2 norm(v)^2
+//! <= (c^2 omega + (1 - c)^2) norm(v)^2 = (1 - c) norm(v)^2`.
 //! The receiver scales, so the message is that of the unbiased compressor.
 
 /// `1 / (1 + omega)`, which is also alpha.

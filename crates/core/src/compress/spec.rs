@@ -58,7 +58,8 @@ pub enum SpecError {
     },
 }
 
-const COMPRESSORS: &str = "identity(f32|f64), qsgd(s), natural, rand_k(k), top_k(k), layered(sigma), scaled(c), block(c, size)";
+const COMPRESSORS: &str = "identity(f32|f64), qsgd(s), natural, rand_k(k), top_k(k), \
+    layered(sigma), scaled(c), block(c, size)";
 
 impl Compressor {
     /// Whether this can work on vectors of `dimension` coordinates.
@@ -66,10 +67,14 @@ impl Compressor {
         self.check_parameters()?;
         let available = self.block.unwrap_or(dimension);
         match self.operator {
-            Operator::RandK { keep, .. } | Operator::TopK { keep, .. } if keep as usize > available => {
+            Operator::RandK { keep, .. } | Operator::TopK { keep, .. }
+                if keep as usize > available =>
+            {
                 Err(SpecError::Keep { keep, available })
             }
-            Operator::RandK { .. } | Operator::TopK { .. } if self.longest_block(dimension) > u32::MAX as usize => {
+            Operator::RandK { .. } | Operator::TopK { .. }
+                if self.longest_block(dimension) > u32::MAX as usize =>
+            {
                 Err(SpecError::TooLong { dimension: self.longest_block(dimension) })
             }
             _ => Ok(()),
@@ -78,16 +83,25 @@ impl Compressor {
 
     fn check_parameters(self) -> Result<(), SpecError> {
         match self.operator {
-            Operator::Qsgd { levels } if levels == 0 || levels > MAX_LEVEL => return Err(SpecError::Levels { levels }),
-            Operator::RandK { keep: 0, .. } | Operator::TopK { keep: 0, .. } => return Err(SpecError::Keep { keep: 0, available: 0 }),
-            Operator::Layered { sigma } if !(sigma > 0.0 && sigma < f64::INFINITY) => return Err(SpecError::Sigma { sigma }),
+            Operator::Qsgd { levels } if levels == 0 || levels > MAX_LEVEL => {
+                return Err(SpecError::Levels { levels });
+            }
+            Operator::RandK { keep: 0, .. } | Operator::TopK { keep: 0, .. } => {
+                return Err(SpecError::Keep { keep: 0, available: 0 });
+            }
+            Operator::Layered { sigma } if !(sigma > 0.0 && sigma < f64::INFINITY) => {
+                return Err(SpecError::Sigma { sigma });
+            }
             _ => {}
         }
         if self.block == Some(0) {
             return Err(SpecError::EmptyBlock);
         }
-        if self.scaled && matches!(self.operator, Operator::TopK { .. } | Operator::Layered { .. }) {
-            return Err(SpecError::NotScalable { inner: Compressor { scaled: false, ..self }.to_string() });
+        if self.scaled && matches!(self.operator, Operator::TopK { .. } | Operator::Layered { .. })
+        {
+            return Err(SpecError::NotScalable {
+                inner: Compressor { scaled: false, ..self }.to_string(),
+            });
         }
         Ok(())
     }
@@ -133,7 +147,8 @@ impl fmt::Display for Compressor {
 impl FromStr for Compressor {
     type Err = SpecError;
 
-    /// `scaled(block(c, n))` and `block(scaled(c), n)` are the same compressor: all blocks are scaled by the omega of the longest.
+    /// `scaled(block(c, n))` and `block(scaled(c), n)` are the same compressor: all blocks are
+    /// scaled by the omega of the longest.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         Compressor::read(text, 2)
     }
@@ -145,7 +160,9 @@ impl Compressor {
         let text = text.trim();
         let (name, arguments) = call(text).ok_or_else(|| unknown(text, COMPRESSORS))?;
         if let ("scaled" | "block", 0) = (name, wrappers) {
-            return Err(SpecError::Twice { name: if name == "block" { "block" } else { "scaled" } });
+            return Err(SpecError::Twice {
+                name: if name == "block" { "block" } else { "scaled" },
+            });
         }
         let compressor = match (name, arguments.as_slice()) {
             ("identity", []) => Compressor::identity(Precision::F32),
@@ -153,9 +170,13 @@ impl Compressor {
             ("qsgd", [levels]) => Compressor::qsgd(number(levels)?),
             ("natural", []) => Compressor::natural(),
             ("rand_k", [keep]) => Compressor::rand_k(number(keep)?),
-            ("rand_k", [keep, precision]) => Compressor::rand_k(number(keep)?).at(read_precision(precision)?),
+            ("rand_k", [keep, precision]) => {
+                Compressor::rand_k(number(keep)?).at(read_precision(precision)?)
+            }
             ("top_k", [keep]) => Compressor::top_k(number(keep)?),
-            ("top_k", [keep, precision]) => Compressor::top_k(number(keep)?).at(read_precision(precision)?),
+            ("top_k", [keep, precision]) => {
+                Compressor::top_k(number(keep)?).at(read_precision(precision)?)
+            }
             ("layered", [sigma]) => Compressor::layered(number(sigma)?),
             ("scaled", [inner]) => match Compressor::read(inner, wrappers - 1)? {
                 inner if inner.scaled => return Err(SpecError::Twice { name: "scaled" }),
@@ -234,7 +255,10 @@ mod tests {
             assert_eq!(text.parse::<Compressor>().unwrap().to_string(), text);
         }
         assert_eq!("identity".parse(), Ok(Compressor::identity(Precision::F32)));
-        assert_eq!(" block( scaled(qsgd(2)),128 ) ".parse(), Ok(Compressor::qsgd(2).block(128).scaled()));
+        assert_eq!(
+            " block( scaled(qsgd(2)),128 ) ".parse(),
+            Ok(Compressor::qsgd(2).block(128).scaled())
+        );
     }
 
     #[test]
@@ -246,12 +270,26 @@ mod tests {
         assert_eq!(refused("layered(-1)"), SpecError::Sigma { sigma: -1.0 });
         assert!(matches!(refused("layered(NaN)"), SpecError::Sigma { .. }));
         assert_eq!(refused("block(natural, 0)"), SpecError::EmptyBlock);
-        assert_eq!(refused("scaled(top_k(1))"), SpecError::NotScalable { inner: "top_k(1)".into() });
+        assert_eq!(
+            refused("scaled(top_k(1))"),
+            SpecError::NotScalable { inner: "top_k(1)".into() }
+        );
         assert_eq!(refused("scaled(scaled(natural))"), SpecError::Twice { name: "scaled" });
         assert_eq!(refused("block(block(natural, 2), 2)"), SpecError::Twice { name: "block" });
         let deep = "scaled(".repeat(1_000_000) + "natural" + &")".repeat(1_000_000);
         assert_eq!(refused(&deep), SpecError::Twice { name: "scaled" });
-        for text in ["", "qsgd", "qsgd()", "qsgd(-1)", "qsgd(4", "qsgd(4))", "qsgd)4(", "qsgd(4)x", "natural(1)", "rand_k(1, f16)"] {
+        for text in [
+            "",
+            "qsgd",
+            "qsgd()",
+            "qsgd(-1)",
+            "qsgd(4",
+            "qsgd(4))",
+            "qsgd)4(",
+            "qsgd(4)x",
+            "natural(1)",
+            "rand_k(1, f16)",
+        ] {
             assert!(matches!(refused(text), SpecError::Unknown { .. }), "{text}");
         }
     }
@@ -259,7 +297,10 @@ mod tests {
     #[test]
     fn lengths_are_checked() {
         assert_eq!(Compressor::top_k(5).check(4), Err(SpecError::Keep { keep: 5, available: 4 }));
-        assert_eq!(Compressor::rand_k(5).block(4).check(100), Err(SpecError::Keep { keep: 5, available: 4 }));
+        assert_eq!(
+            Compressor::rand_k(5).block(4).check(100),
+            Err(SpecError::Keep { keep: 5, available: 4 })
+        );
         assert_eq!(Compressor::rand_k(4).block(4).check(2), Ok(()));
         let long = u32::MAX as usize + 1;
         assert_eq!(Compressor::top_k(5).check(long), Err(SpecError::TooLong { dimension: long }));

@@ -1,6 +1,7 @@
 //! Keep the `k` coordinates that are largest in absolute value; among equals the lowest index wins.
 //!
-//! Kept numbers travel as 32 bits rounded to nearest: the operator is biased anyway, and the rounding adds a relative 2^-50 to what is lost.
+//! Kept numbers travel as 32 bits rounded to nearest: the operator is biased anyway, and the
+//! rounding adds a relative 2^-50 to what is lost.
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, Precision, coin, largest};
@@ -12,7 +13,13 @@ pub(super) fn alpha(keep: u32, d: f64) -> f64 {
     (f64::from(keep) / d).min(1.0)
 }
 
-pub(super) fn quantise(keep: u32, precision: Precision, v: &[f64], first: usize, message: &mut Message) -> Result<(), CompressError> {
+pub(super) fn quantise(
+    keep: u32,
+    precision: Precision,
+    v: &[f64],
+    first: usize,
+    message: &mut Message,
+) -> Result<(), CompressError> {
     let top = largest(v, first)?;
     let kept = v.len().min(keep as usize);
     let order = &mut message.scratch.order;
@@ -24,7 +31,9 @@ pub(super) fn quantise(keep: u32, precision: Precision, v: &[f64], first: usize,
     }
     if 1 < kept && kept < v.len() {
         // Absolute values in the order of their bits, which for them is the order of numbers.
-        order.select_nth_unstable_by_key(kept, |index| (Reverse(v[*index as usize].abs().to_bits()), *index));
+        order.select_nth_unstable_by_key(kept, |index| {
+            (Reverse(v[*index as usize].abs().to_bits()), *index)
+        });
         order[..kept].sort_unstable();
     }
     for index in &order[..kept] {

@@ -42,7 +42,8 @@ impl<'a> Words<'a> {
     fn draw(&mut self) {
         self.drawn.copy_within(self.next..self.end, 0);
         (self.next, self.end) = (0, self.end - self.next);
-        let room = (self.drawn.len() - self.end) / LOT * LOT; // in whole lots, which are made fastest
+        // in whole lots, which are made fastest
+        let room = (self.drawn.len() - self.end) / LOT * LOT;
         let more = room.min(self.due);
         self.stream.words(&mut self.drawn[self.end..self.end + more]);
         self.end += more;

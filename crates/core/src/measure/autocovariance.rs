@@ -1,4 +1,5 @@
-//! Compute autocovariances lag by lag while few are asked for, and all at once by Fourier transform when many are.
+//! Compute autocovariances lag by lag while few are asked for, and all at once by Fourier transform
+//! when many are.
 
 use super::Halves;
 use super::summary::mean;
@@ -9,8 +10,8 @@ const DIRECT_LAGS: usize = 64;
 
 /// Autocovariances averaged over the halved chains.
 ///
-/// A lag costs one pass over the draws; past [`DIRECT_LAGS`] all lags together cost one transform of twice the draws, so the whole is at
-/// worst `O(n log n)` however slow the chain.
+/// A lag costs one pass over the draws; past [`DIRECT_LAGS`] all lags together cost one transform
+/// of twice the draws, so the whole is at worst `O(n log n)` however slow the chain.
 pub(super) struct Autocovariance {
     centred: Halves,
     known: Vec<f64>,
@@ -58,9 +59,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// All lags by the Wiener-Khinchin theorem: the power spectra of the halves are summed before the one way back.
+/// All lags by the Wiener-Khinchin theorem: the power spectra of the halves are summed before the
+/// one way back.
 ///
-/// Two halves x and y travel as x + iy: the real part of that number's autocovariance is the sum of theirs.
+/// Two halves x and y travel as x + iy: the real part of that number's autocovariance is the sum of
+/// theirs.
 fn by_transform(centred: &Halves) -> Vec<f64> {
     let length = centred.length;
     let size = (2 * length).next_power_of_two();
@@ -112,9 +115,11 @@ impl Turns {
         }
     }
 
-    /// Radix 2, decimation in time: bit-reversed order in, natural order out, so nothing is ever reordered.
+    /// Radix 2, decimation in time: bit-reversed order in, natural order out, so nothing is ever
+    /// reordered.
     ///
-    /// It turns the same way as [`Turns::forward`], which takes lag t to lag -t: of a real spectrum that changes only the imaginary part.
+    /// It turns the same way as [`Turns::forward`], which takes lag t to lag -t: of a real spectrum
+    /// that changes only the imaginary part.
     fn back(&self, spectrum: &mut [[f64; 2]]) {
         let mut block = 2;
         while block <= spectrum.len() {
@@ -142,7 +147,8 @@ mod tests {
 
     #[test]
     fn by_hand_for_short_halves() {
-        let mut acov = Autocovariance::new(Halves { values: vec![1.0, 2.0, 3.0, 5.0, 5.0, 8.0], length: 3 });
+        let mut acov =
+            Autocovariance::new(Halves { values: vec![1.0, 2.0, 3.0, 5.0, 5.0, 8.0], length: 3 });
         // Centred: -1 0 1 and -1 -1 2.
         for (lag, sum) in [(0, 8.0), (1, -1.0), (2, -3.0)] {
             assert!((acov.at(lag) - sum / 6.0).abs() < 1e-15, "lag {lag}");
@@ -152,19 +158,24 @@ mod tests {
     #[test]
     fn the_transform_gives_the_direct_sums() {
         for length in [2, 3, 64, 100, 129, 500] {
-            let values: Vec<f64> = (0..4 * length as u64).map(|k| (k * k * 31 % 97) as f64 - 40.0).collect();
+            let values: Vec<f64> =
+                (0..4 * length as u64).map(|k| (k * k * 31 % 97) as f64 - 40.0).collect();
             let centred = Autocovariance::new(Halves { values, length }).centred;
             let all = by_transform(&centred);
             assert_eq!(all.len(), length);
             for lag in 0..length {
-                assert!((all[lag] - directly(&centred, lag)).abs() < 1e-13 * all[0], "length {length}, lag {lag}");
+                assert!(
+                    (all[lag] - directly(&centred, lag)).abs() < 1e-13 * all[0],
+                    "length {length}, lag {lag}"
+                );
             }
         }
     }
 
     #[test]
     fn a_lag_does_not_depend_on_what_was_asked_before() {
-        let halves = || Halves { values: (0..800).map(|k| f64::from(k * k % 89)).collect(), length: 400 };
+        let halves =
+            || Halves { values: (0..800).map(|k| f64::from(k * k % 89)).collect(), length: 400 };
         let mut ascending = Autocovariance::new(halves());
         let mut jumping = Autocovariance::new(halves());
         jumping.at(300);

@@ -1,12 +1,14 @@
-//! Invert the beta distribution function, whose quantiles say between which order statistics a quantile lies.
+//! Invert the beta distribution function, whose quantiles say between which order statistics a
+//! quantile lies.
 
 use super::log;
 use crate::lanes;
 
 /// The number below which a beta(a, b) variable falls with the given probability, for `a, b >= 1`.
 ///
-/// By bisection: 60 evaluations of a continued fraction that takes of the order of `sqrt(max(a, b))` terms. Right to about 1e-16 times the
-/// logarithms of the gamma functions, which is far more than finding an order statistic needs. NaN if a parameter is.
+/// By bisection: 60 evaluations of a continued fraction that takes of the order of
+/// `sqrt(max(a, b))` terms. Right to about 1e-16 times the logarithms of the gamma functions, which
+/// is far more than finding an order statistic needs. NaN if a parameter is.
 pub(super) fn beta_quantile(probability: f64, a: f64, b: f64) -> f64 {
     if !(a >= 1.0 && b >= 1.0 && probability >= 0.0) {
         return f64::NAN;
@@ -24,13 +26,19 @@ pub(super) fn beta_quantile(probability: f64, a: f64, b: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The regularised incomplete beta function, on the side of the mean where its continued fraction converges fast.
+/// The regularised incomplete beta function, on the side of the mean where its continued fraction
+/// converges fast.
 fn beta_cdf(x: f64, a: f64, b: f64, log_beta: f64) -> f64 {
     let front = lanes::exp(a * log(x) + b * log(1.0 - x) - log_beta);
-    if x < (a + 1.0) / (a + b + 2.0) { front * fraction(x, a, b) / a } else { 1.0 - front * fraction(1.0 - x, b, a) / b }
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * fraction(x, a, b) / a
+    } else {
+        1.0 - front * fraction(1.0 - x, b, a) / b
+    }
 }
 
-/// The continued fraction of the incomplete beta function (DLMF 8.17.22) by the modified Lentz method.
+/// The continued fraction of the incomplete beta function (DLMF 8.17.22) by the modified Lentz
+/// method.
 fn fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let away_from_zero = |v: f64| if v.abs() < TINY { TINY } else { v };
@@ -56,7 +64,15 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
 
 /// Logarithm of the gamma function for `x >= 1`, by Stirling's series above 12.
 fn log_gamma(x: f64) -> f64 {
-    const STIRLING: [f64; 7] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0, 1.0 / 156.0];
+    const STIRLING: [f64; 7] = [
+        1.0 / 12.0,
+        -1.0 / 360.0,
+        1.0 / 1260.0,
+        -1.0 / 1680.0,
+        1.0 / 1188.0,
+        -691.0 / 360_360.0,
+        1.0 / 156.0,
+    ];
     const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_8;
     let (mut x, mut product) = (x, 1.0);
     while x < 12.0 {

@@ -1,6 +1,7 @@
 //! Ask whether predictions are as often right as they claim to be.
 //!
-//! Definitions: QLSD S5.3 and Figure S6, FALD sec. 10.2. Confidence is the probability of the class predicted.
+//! Definitions: QLSD S5.3 and Figure S6, FALD sec. 10.2. Confidence is the probability of the class
+//! predicted.
 
 use super::predictive::{Predictive, PredictiveError};
 use super::tally::Tally;
@@ -33,22 +34,33 @@ pub struct AtLeast {
 }
 
 impl Predictive<'_> {
-    /// Expected calibration error: how far accuracy and confidence are apart, on average over equally wide bins weighted by their predictions.
+    /// Expected calibration error: how far accuracy and confidence are apart, on average over
+    /// equally wide bins weighted by their predictions.
     pub fn calibration_error(&self, labels: &[usize], bins: usize) -> Result<f64, PredictiveError> {
         Ok(self.counted(labels, bins, &[])?.calibration_error())
     }
 
-    /// The reliability curve: accuracy against confidence in equally wide bins, bin m over ((m - 1)/M, m/M].
+    /// The reliability curve: accuracy against confidence in equally wide bins, bin m over ((m -
+    /// 1)/M, m/M].
     pub fn reliability(&self, labels: &[usize], bins: usize) -> Result<Vec<Bin>, PredictiveError> {
         Ok(self.counted(labels, bins, &[])?.curve())
     }
 
     /// Accuracy among the predictions of at least each credibility, for each of the thresholds.
-    pub fn accuracy_above(&self, labels: &[usize], thresholds: &[f64]) -> Result<Vec<AtLeast>, PredictiveError> {
+    pub fn accuracy_above(
+        &self,
+        labels: &[usize],
+        thresholds: &[f64],
+    ) -> Result<Vec<AtLeast>, PredictiveError> {
         Ok(self.counted(labels, 1, thresholds)?.above())
     }
 
-    fn counted(&self, labels: &[usize], bins: usize, thresholds: &[f64]) -> Result<Tally, PredictiveError> {
+    fn counted(
+        &self,
+        labels: &[usize],
+        bins: usize,
+        thresholds: &[f64],
+    ) -> Result<Tally, PredictiveError> {
         let mut tally = Tally::new(bins, thresholds);
         tally.count(self, labels)?;
         Ok(tally)
@@ -68,14 +80,25 @@ mod tests {
 
     #[test]
     fn calibration_by_hand() {
-        // Confidences 0.7 right, 0.6 wrong, 0.5 right, 0.4 wrong. In two bins: (0, 0.5] has 0.5 and 0.4, (0.5, 1] has 0.7 and 0.6.
+        // Confidences 0.7 right, 0.6 wrong, 0.5 right, 0.4 wrong. In two bins: (0, 0.5] has 0.5 and
+        // 0.4, (0.5, 1] has 0.7 and 0.6.
         let curve = table().reliability(&LABELS, 2).unwrap();
         assert_eq!((curve[0].centre, curve[0].accuracy, curve[0].count), (0.25, 0.5, 2));
         assert_eq!((curve[1].centre, curve[1].accuracy, curve[1].count), (0.75, 0.5, 2));
-        assert!((curve[0].confidence - 0.45).abs() < 1e-15 && (curve[1].confidence - 0.65).abs() < 1e-15);
-        assert!((table().calibration_error(&LABELS, 2).unwrap() - (0.05 + 0.15) / 2.0).abs() < 1e-15);
+        assert!(
+            (curve[0].confidence - 0.45).abs() < 1e-15
+                && (curve[1].confidence - 0.65).abs() < 1e-15
+        );
+        assert!(
+            (table().calibration_error(&LABELS, 2).unwrap() - (0.05 + 0.15) / 2.0).abs() < 1e-15
+        );
         // In fifteen each is alone in its bin, and empty bins count nothing.
-        assert!((table().calibration_error(&LABELS, CALIBRATION_BINS).unwrap() - (0.3 + 0.6 + 0.5 + 0.4) / 4.0).abs() < 1e-15);
+        assert!(
+            (table().calibration_error(&LABELS, CALIBRATION_BINS).unwrap()
+                - (0.3 + 0.6 + 0.5 + 0.4) / 4.0)
+                .abs()
+                < 1e-15
+        );
         assert!(table().reliability(&LABELS, CALIBRATION_BINS).unwrap()[0].accuracy.is_nan());
         let sure = Predictive::new(&[0.0, 1.0], 2).unwrap();
         assert_eq!(sure.reliability(&[1], 4).unwrap()[3].count, 1);
@@ -94,7 +117,13 @@ mod tests {
     #[test]
     fn labels_and_bins_are_checked() {
         assert_eq!(table().reliability(&LABELS, 0), Err(PredictiveError::Empty));
-        assert_eq!(table().calibration_error(&[0], 2), Err(PredictiveError::Size { given: 1, needed: 4 }));
-        assert_eq!(table().accuracy_above(&[0, 0, 2, 3], &[0.5]), Err(PredictiveError::Label { row: 3, label: 3, classes: 3 }));
+        assert_eq!(
+            table().calibration_error(&[0], 2),
+            Err(PredictiveError::Size { given: 1, needed: 4 })
+        );
+        assert_eq!(
+            table().accuracy_above(&[0, 0, 2, 3], &[0.5]),
+            Err(PredictiveError::Label { row: 3, label: 3, classes: 3 })
+        );
     }
 }

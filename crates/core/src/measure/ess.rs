@@ -1,7 +1,8 @@
 //! Count how many independent draws the dependent ones are worth.
 //!
-//! The estimator is that of Vehtari et al. (2021) in all of ArviZ's details: halved chains, autocorrelations that include the disagreement
-//! between chains, Geyer's initial monotone sequence, and at most `log10` of the draws times the draws for antithetic chains.
+//! The estimator is that of Vehtari et al. (2021) in all of ArviZ's details: halved chains,
+//! autocorrelations that include the disagreement between chains, Geyer's initial monotone
+//! sequence, and at most `log10` of the draws times the draws for antithetic chains.
 
 use super::autocovariance::Autocovariance;
 use super::ranks::normal_scores;
@@ -20,13 +21,18 @@ pub fn ess_bulk(chains: &Chains) -> f64 {
 /// Effective draws for the tails: the smaller of those for the 5% and 95% quantiles.
 pub fn ess_tail(chains: &Chains) -> f64 {
     let in_order = sorted(chains.pooled());
-    least(below(chains, quantile_of_sorted(&in_order, 0.05)), below(chains, quantile_of_sorted(&in_order, 0.95)))
+    least(
+        below(chains, quantile_of_sorted(&in_order, 0.05)),
+        below(chains, quantile_of_sorted(&in_order, 0.95)),
+    )
 }
 
 /// The same for two other quantiles, which are taken as ArviZ 1.x takes them.
 pub fn ess_tail_at(chains: &Chains, low: f64, high: f64) -> Result<f64, DrawsError> {
     let in_order = sorted(chains.pooled());
-    let at = |probability| Ok(below(chains, numpy_quantile_of_sorted(&in_order, closed_probability(probability)?)));
+    let at = |probability| {
+        Ok(below(chains, numpy_quantile_of_sorted(&in_order, closed_probability(probability)?)))
+    };
     Ok(least(at(low)?, at(high)?))
 }
 
@@ -41,7 +47,10 @@ pub fn ess_mean(chains: &Chains) -> f64 {
 
 /// Effective draws for a quantile: of the indicator of lying at or below it.
 pub fn ess_quantile(chains: &Chains, probability: f64) -> Result<f64, DrawsError> {
-    Ok(below(chains, quantile_of_sorted(&sorted(chains.pooled()), closed_probability(probability)?)))
+    Ok(below(
+        chains,
+        quantile_of_sorted(&sorted(chains.pooled()), closed_probability(probability)?),
+    ))
 }
 
 /// Effective draws of the indicator of lying at or below a number.
@@ -58,7 +67,10 @@ pub(super) fn effective(halves: Halves) -> f64 {
     if halves.values.iter().any(|value| value.is_nan()) {
         return f64::NAN;
     }
-    let (least, most) = halves.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &v| (a.min(v), b.max(v)));
+    let (least, most) = halves
+        .values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &v| (a.min(v), b.max(v)));
     if most - least < 1e-15 {
         return size;
     }
@@ -72,7 +84,8 @@ pub(super) fn effective(halves: Halves) -> f64 {
     }
     let mut autocorrelation = |lag| 1.0 - (within - autocovariance.at(lag)) / total;
 
-    // Geyer's initial positive sequence: pairs of neighbouring lags are kept while their sum is positive.
+    // Geyer's initial positive sequence: pairs of neighbouring lags are kept while their sum is
+    // positive.
     let (mut even, mut odd) = (1.0, autocorrelation(1));
     let mut rho = vec![even, odd];
     while rho.len() + 2 < length && even + odd > 0.0 {
@@ -82,7 +95,8 @@ pub(super) fn effective(halves: Halves) -> f64 {
     if rho.iter().any(|value| value.is_nan()) {
         return f64::NAN;
     }
-    // Of the pair that ended the sequence only a positive even lag counts, and once instead of twice.
+    // Of the pair that ended the sequence only a positive even lag counts, and once instead of
+    // twice.
     let last = rho.len() - 2;
     if even > 0.0 {
         rho[last] = even;
@@ -106,11 +120,13 @@ mod tests {
 
     #[test]
     fn by_hand_for_a_positive_pair() {
-        // Two identical halves 0 0 0 1 1 1: centred -+1/2, so acov = 1/4, 1/8, 0, -1/8, -1/6 x .., and the halves agree.
+        // Two identical halves 0 0 0 1 1 1: centred -+1/2, so acov = 1/4, 1/8, 0, -1/8, -1/6 x ..,
+        // and the halves agree.
         let half = [0.0, 0.0, 0.0, 1.0, 1.0, 1.0];
         let halves = Halves { values: [half, half].concat(), length: 6 };
-        // within = 3/10, total = 1/4: rho_1 = 1 - (0.3 - 0.125) / 0.25 = 0.3, rho_2 = 1 - 0.3 / 0.25 = -0.2, rho_3 = -0.7.
-        // The pair (2, 3) is negative and its even lag too: time = -1 + 2 (1 + 0.3) + 0 = 1.6.
+        // within = 3/10, total = 1/4: rho_1 = 1 - (0.3 - 0.125) / 0.25 = 0.3, rho_2 = 1 - 0.3 /
+        // 0.25 = -0.2, rho_3 = -0.7. The pair (2, 3) is negative and its even lag too: time = -1 +
+        // 2 (1 + 0.3) + 0 = 1.6.
         assert!((effective(halves) - 12.0 / 1.6).abs() < 1e-13);
     }
 
@@ -130,7 +146,9 @@ mod tests {
         assert!(ess_bulk(&chains).is_finite() && ess_tail(&chains).is_finite());
         draws[7] = f64::NAN;
         let chains = Chains::flat(&draws, 2).unwrap();
-        assert!(ess_mean(&chains).is_nan() && ess_bulk(&chains).is_nan() && ess_tail(&chains).is_nan());
+        assert!(
+            ess_mean(&chains).is_nan() && ess_bulk(&chains).is_nan() && ess_tail(&chains).is_nan()
+        );
         assert!(ess_quantile(&chains, 0.5).unwrap().is_nan());
         assert!(ess_quantile(&chains, 1.5).is_err());
     }

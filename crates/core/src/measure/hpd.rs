@@ -1,7 +1,8 @@
 //! Compare highest posterior density regions by the one number that bounds them.
 //!
-//! The region of mass `1 - a` is where the potential `U = -log pi` lies below `h_a`. The papers (QLSD sec. 4, FALD sec. 10.2) report the
-//! relative error of `h_a`, whose value depends on the additive constants of `U`: give every method the same, and print which.
+//! The region of mass `1 - a` is where the potential `U = -log pi` lies below `h_a`. The papers
+//! (QLSD sec. 4, FALD sec. 10.2) report the relative error of `h_a`, whose value depends on the
+//! additive constants of `U`: give every method the same, and print which.
 
 use super::{DrawsError, open_probability, quantile};
 
@@ -10,7 +11,8 @@ pub fn hpd_threshold(potentials: &[f64], a: f64) -> Result<f64, DrawsError> {
     quantile(potentials, 1.0 - open_probability(a)?)
 }
 
-/// The relative error `|h_a / h_a_ref - 1|` of draws against reference draws; a reference bound of 0 is refused.
+/// The relative error `|h_a / h_a_ref - 1|` of draws against reference draws; a reference bound of
+/// 0 is refused.
 pub fn hpd_error(potentials: &[f64], reference: &[f64], a: f64) -> Result<f64, DrawsError> {
     let (ours, theirs) = (hpd_threshold(potentials, a)?, hpd_threshold(reference, a)?);
     if theirs == 0.0 {

@@ -1,7 +1,8 @@
-//! Measure draws: have they converged, how much do they say, how far are they from the truth, and what do they predict.
+//! Measure draws: have they converged, how much do they say, how far are they from the truth, and
+//! what do they predict.
 //!
-//! Every measure is a pure function of numbers. Shapes that make no sense are refused with an error; a NaN among the draws is
-//! data with a cause elsewhere, so it comes back as NaN.
+//! Every measure is a pure function of numbers. Shapes that make no sense are refused with an
+//! error; a NaN among the draws is data with a cause elsewhere, so it comes back as NaN.
 
 mod autocovariance;
 mod beta;
@@ -104,7 +105,8 @@ impl<'a> Chains<'a> {
         if let Some(chain) = chains.iter().position(|chain| chain.len() != length) {
             return Err(DrawsError::Unequal { chain, draws: chains[chain].len(), first: length });
         }
-        let draws = if let [only] = chains { Cow::Borrowed(*only) } else { Cow::Owned(chains.concat()) };
+        let draws =
+            if let [only] = chains { Cow::Borrowed(*only) } else { Cow::Owned(chains.concat()) };
         Self::checked(draws, length)
     }
 
@@ -158,7 +160,8 @@ impl<'a> Chains<'a> {
         let mut values = Vec::with_capacity(2 * length * self.count());
         for chain in self.draws.chunks_exact(self.length) {
             values.extend(chain[..length].iter().copied().map(&function));
-            values.extend(chain[self.length - length..].iter().copied().map(&function)); // an odd chain loses its middle
+            // an odd chain loses its middle
+            values.extend(chain[self.length - length..].iter().copied().map(&function));
         }
         Halves { values, length }
     }
@@ -195,12 +198,20 @@ fn log(x: f64) -> f64 {
 
 /// A probability strictly between 0 and 1, or an error.
 fn open_probability(value: f64) -> Result<f64, DrawsError> {
-    if value > 0.0 && value < 1.0 { Ok(value) } else { Err(DrawsError::Probability { value, range: "strictly between 0 and 1" }) }
+    if value > 0.0 && value < 1.0 {
+        Ok(value)
+    } else {
+        Err(DrawsError::Probability { value, range: "strictly between 0 and 1" })
+    }
 }
 
 /// A probability between 0 and 1, ends included, or an error.
 fn closed_probability(value: f64) -> Result<f64, DrawsError> {
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(DrawsError::Probability { value, range: "between 0 and 1" }) }
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(DrawsError::Probability { value, range: "between 0 and 1" })
+    }
 }
 
 #[cfg(test)]
@@ -212,8 +223,14 @@ mod tests {
         let five = [1.0, 2.0, 3.0, 4.0, 5.0];
         assert_eq!(Chains::new(&[]).unwrap_err(), DrawsError::Empty);
         assert_eq!(Chains::new(&[&[]]).unwrap_err(), DrawsError::Empty);
-        assert_eq!(Chains::new(&[&five[..3]]).unwrap_err(), DrawsError::TooFew { draws: 3, least: 4 });
-        assert_eq!(Chains::new(&[&five, &five[..4]]).unwrap_err(), DrawsError::Unequal { chain: 1, draws: 4, first: 5 });
+        assert_eq!(
+            Chains::new(&[&five[..3]]).unwrap_err(),
+            DrawsError::TooFew { draws: 3, least: 4 }
+        );
+        assert_eq!(
+            Chains::new(&[&five, &five[..4]]).unwrap_err(),
+            DrawsError::Unequal { chain: 1, draws: 4, first: 5 }
+        );
         assert_eq!(Chains::flat(&five, 2).unwrap_err(), DrawsError::Uneven { draws: 5, chains: 2 });
         assert_eq!(Chains::flat(&five, 0).unwrap_err(), DrawsError::Uneven { draws: 5, chains: 0 });
         assert_eq!(Chains::flat(&[], 1).unwrap_err(), DrawsError::Empty);

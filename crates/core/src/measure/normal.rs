@@ -2,7 +2,8 @@
 
 use super::log;
 
-/// The number below which a standard normal falls with the given probability, to about 16 digits (Wichura 1988, algorithm AS 241).
+/// The number below which a standard normal falls with the given probability, to about 16 digits
+/// (Wichura 1988, algorithm AS 241).
 ///
 /// Infinite at 0 and 1, NaN outside.
 pub fn normal_quantile(probability: f64) -> f64 {
@@ -19,7 +20,11 @@ pub fn normal_quantile(probability: f64) -> f64 {
         return f64::INFINITY.copysign(centred);
     }
     let r = (-log(tail)).sqrt();
-    let size = if r <= 5.0 { ratio(r - 1.6, &SHOULDER_OVER, &SHOULDER_UNDER) } else { ratio(r - 5.0, &TAIL_OVER, &TAIL_UNDER) };
+    let size = if r <= 5.0 {
+        ratio(r - 1.6, &SHOULDER_OVER, &SHOULDER_UNDER)
+    } else {
+        ratio(r - 5.0, &TAIL_OVER, &TAIL_UNDER)
+    };
     size.copysign(centred)
 }
 
@@ -101,7 +106,11 @@ mod tests {
     #[test]
     fn known_quantiles_come_out() {
         assert_eq!(normal_quantile(0.5), 0.0);
-        for (probability, exact) in [(0.975, 1.959_963_984_540_054), (0.841_344_746_068_542_9, 1.0), (1e-10, -6.361_340_902_404_056)] {
+        for (probability, exact) in [
+            (0.975, 1.959_963_984_540_054),
+            (0.841_344_746_068_542_9, 1.0),
+            (1e-10, -6.361_340_902_404_056),
+        ] {
             let ours = normal_quantile(probability);
             assert!((ours - exact).abs() < 4e-15 * exact.abs(), "{probability}: {ours}");
         }

@@ -1,7 +1,8 @@
-//! Judge predictive distributions over classes: how often right, how probable the truth, how alert to what they never saw.
+//! Judge predictive distributions over classes: how often right, how probable the truth, how alert
+//! to what they never saw.
 //!
-//! Definitions: QLSD S5.3, FALD sec. 10.2; the predictive entropy has the minus sign that QLSD lost. The class predicted is the most
-//! probable, the first of several equal ones.
+//! Definitions: QLSD S5.3, FALD sec. 10.2; the predictive entropy has the minus sign that QLSD
+//! lost. The class predicted is the most probable, the first of several equal ones.
 
 use super::{log, ranks::average_ranks, summary::mean};
 
@@ -65,7 +66,8 @@ pub struct Predictive<'a> {
 }
 
 impl<'a> Predictive<'a> {
-    /// Probabilities row by row. Rows must sum to 1 within 1e-4, which leaves room for tables made in single precision.
+    /// Probabilities row by row. Rows must sum to 1 within 1e-4, which leaves room for tables made
+    /// in single precision.
     pub fn new(probabilities: &'a [f64], classes: usize) -> Result<Self, PredictiveError> {
         if probabilities.is_empty() || classes == 0 {
             return Err(PredictiveError::Empty);
@@ -74,7 +76,9 @@ impl<'a> Predictive<'a> {
             return Err(PredictiveError::Ragged { numbers: probabilities.len(), classes });
         }
         for (row, entries) in probabilities.chunks_exact(classes).enumerate() {
-            if let Some(class) = entries.iter().position(|entry| !(0.0..=1.0 + 1e-6).contains(entry)) {
+            if let Some(class) =
+                entries.iter().position(|entry| !(0.0..=1.0 + 1e-6).contains(entry))
+            {
                 return Err(PredictiveError::NotAProbability { row, class, value: entries[class] });
             }
             let sum: f64 = entries.iter().sum();
@@ -103,26 +107,36 @@ impl<'a> Predictive<'a> {
     /// Share of the data points on which both tables predict the same class.
     pub fn agreement(&self, other: &Predictive) -> Result<f64, PredictiveError> {
         self.same_shape(other)?;
-        let same = self.rows().zip(other.rows()).filter(|(ours, theirs)| top(ours).0 == top(theirs).0).count();
+        let same = self
+            .rows()
+            .zip(other.rows())
+            .filter(|(ours, theirs)| top(ours).0 == top(theirs).0)
+            .count();
         Ok(same as f64 / self.rows().len() as f64)
     }
 
-    /// Mean over the data points of the total variation distance between both tables' distributions.
+    /// Mean over the data points of the total variation distance between both tables'
+    /// distributions.
     pub fn total_variation(&self, other: &Predictive) -> Result<f64, PredictiveError> {
         self.same_shape(other)?;
-        let apart: f64 = self.probabilities.iter().zip(other.probabilities).map(|(p, q)| (p - q).abs()).sum();
+        let apart: f64 =
+            self.probabilities.iter().zip(other.probabilities).map(|(p, q)| (p - q).abs()).sum();
         Ok(0.5 * apart / self.rows().len() as f64)
     }
 
-    /// Brier score: squared error of the probabilities, summed over classes, averaged over data points; from 0 to 2.
+    /// Brier score: squared error of the probabilities, summed over classes, averaged over data
+    /// points; from 0 to 2.
     pub fn brier(&self, labels: &[usize]) -> Result<f64, PredictiveError> {
         self.average(labels, |row, label| {
-            let error = |(class, p): (usize, &f64)| if class == label { (p - 1.0) * (p - 1.0) } else { p * p };
+            let error = |(class, p): (usize, &f64)| {
+                if class == label { (p - 1.0) * (p - 1.0) } else { p * p }
+            };
             row.iter().enumerate().map(error).sum()
         })
     }
 
-    /// Normalised negative log-likelihood: the mean of `-log p(label)`; infinite where a label was thought impossible.
+    /// Normalised negative log-likelihood: the mean of `-log p(label)`; infinite where a label was
+    /// thought impossible.
     pub fn negative_log_likelihood(&self, labels: &[usize]) -> Result<f64, PredictiveError> {
         self.average(labels, |row, label| -log(row[label]))
     }
@@ -133,14 +147,20 @@ impl<'a> Predictive<'a> {
         self.rows().map(|row| row.iter().map(term).sum()).collect()
     }
 
-    /// How well predictive entropy tells data of another kind from this kind: the area under the ROC curve, 1/2 for a blind guess.
+    /// How well predictive entropy tells data of another kind from this kind: the area under the
+    /// ROC curve, 1/2 for a blind guess.
     pub fn out_of_distribution_auc(&self, elsewhere: &Predictive) -> f64 {
         auc(&self.entropies(), &elsewhere.entropies()).unwrap_or(f64::NAN)
     }
 
-    fn average(&self, labels: &[usize], score: impl Fn(&[f64], usize) -> f64) -> Result<f64, PredictiveError> {
+    fn average(
+        &self,
+        labels: &[usize],
+        score: impl Fn(&[f64], usize) -> f64,
+    ) -> Result<f64, PredictiveError> {
         self.check(labels)?;
-        let scores: Vec<f64> = self.rows().zip(labels).map(|(row, &label)| score(row, label)).collect();
+        let scores: Vec<f64> =
+            self.rows().zip(labels).map(|(row, &label)| score(row, label)).collect();
         Ok(mean(&scores))
     }
 
@@ -149,13 +169,17 @@ impl<'a> Predictive<'a> {
             return Err(PredictiveError::Size { given: labels.len(), needed: self.rows().len() });
         }
         match labels.iter().position(|&label| label >= self.classes) {
-            Some(row) => Err(PredictiveError::Label { row, label: labels[row], classes: self.classes }),
+            Some(row) => {
+                Err(PredictiveError::Label { row, label: labels[row], classes: self.classes })
+            }
             None => Ok(()),
         }
     }
 
     fn same_shape(&self, other: &Predictive) -> Result<(), PredictiveError> {
-        for (given, needed) in [(other.classes, self.classes), (other.rows().len(), self.rows().len())] {
+        for (given, needed) in
+            [(other.classes, self.classes), (other.rows().len(), self.rows().len())]
+        {
             if given != needed {
                 return Err(PredictiveError::Size { given, needed });
             }
@@ -166,11 +190,13 @@ impl<'a> Predictive<'a> {
 
 /// The first most probable class and its probability.
 pub(super) fn top(row: &[f64]) -> (usize, f64) {
-    let better = |best: (usize, f64), (class, &p): (usize, &f64)| if p > best.1 { (class, p) } else { best };
+    let better =
+        |best: (usize, f64), (class, &p): (usize, &f64)| if p > best.1 { (class, p) } else { best };
     row.iter().enumerate().fold((0, row[0]), better)
 }
 
-/// Area under the ROC curve: the chance that a score of `positives` exceeds one of `negatives`, ties counting half; NaN if a score is.
+/// Area under the ROC curve: the chance that a score of `positives` exceeds one of `negatives`,
+/// ties counting half; NaN if a score is.
 pub fn auc(negatives: &[f64], positives: &[f64]) -> Result<f64, PredictiveError> {
     if negatives.is_empty() || positives.is_empty() {
         return Err(PredictiveError::Empty);
@@ -206,17 +232,29 @@ mod tests {
         let other = [0.5, 0.4, 0.1, 0.6, 0.3, 0.1, 0.25, 0.25, 0.5, 0.1, 0.4, 0.5];
         let other = Predictive::new(&other, 3).unwrap();
         assert_eq!(table().agreement(&other).unwrap(), 0.5);
-        assert!((table().total_variation(&other).unwrap() - (0.2 + 0.3 + 0.0 + 0.3) / 4.0).abs() < 1e-15);
+        assert!(
+            (table().total_variation(&other).unwrap() - (0.2 + 0.3 + 0.0 + 0.3) / 4.0).abs()
+                < 1e-15
+        );
         assert_eq!(table().total_variation(&table()).unwrap(), 0.0);
     }
 
     #[test]
     fn proper_scores_by_hand() {
-        let brier = (0.09 + 0.04 + 0.01) + (0.49 + 0.36 + 0.01) + (0.0625 + 0.0625 + 0.25) + (0.16 + 0.36 + 0.04);
+        let brier = (0.09 + 0.04 + 0.01)
+            + (0.49 + 0.36 + 0.01)
+            + (0.0625 + 0.0625 + 0.25)
+            + (0.16 + 0.36 + 0.04);
         assert!((table().brier(&LABELS).unwrap() - brier / 4.0).abs() < 1e-15);
         let likelihood: f64 = 0.7 * 0.3 * 0.5 * 0.4;
-        assert!((table().negative_log_likelihood(&LABELS).unwrap() + likelihood.ln() / 4.0).abs() < 1e-15);
-        assert_eq!(Predictive::new(&[0.0, 1.0], 2).unwrap().negative_log_likelihood(&[0]).unwrap(), f64::INFINITY);
+        assert!(
+            (table().negative_log_likelihood(&LABELS).unwrap() + likelihood.ln() / 4.0).abs()
+                < 1e-15
+        );
+        assert_eq!(
+            Predictive::new(&[0.0, 1.0], 2).unwrap().negative_log_likelihood(&[0]).unwrap(),
+            f64::INFINITY
+        );
     }
 
     #[test]
@@ -234,20 +272,39 @@ mod tests {
         assert_eq!(auc(&[5.0], &[5.0, 5.0]).unwrap(), 0.5);
         assert_eq!(auc(&[], &[1.0]), Err(PredictiveError::Empty));
         assert!(auc(&[1.0], &[f64::NAN]).unwrap().is_nan());
-        let (known, unknown) = (Predictive::new(&[0.9, 0.1, 0.2, 0.8], 2).unwrap(), Predictive::new(&[0.5, 0.5, 0.15, 0.85], 2).unwrap());
-        assert_eq!(known.out_of_distribution_auc(&unknown), 0.75); // 0.15 is surer than 0.2, less sure than 0.1
+        let (known, unknown) = (
+            Predictive::new(&[0.9, 0.1, 0.2, 0.8], 2).unwrap(),
+            Predictive::new(&[0.5, 0.5, 0.15, 0.85], 2).unwrap(),
+        );
+        // 0.15 is surer than 0.2, less sure than 0.1
+        assert_eq!(known.out_of_distribution_auc(&unknown), 0.75);
     }
 
     #[test]
     fn what_is_no_table_of_distributions_is_refused() {
         assert_eq!(Predictive::new(&[], 2).unwrap_err(), PredictiveError::Empty);
         assert_eq!(Predictive::new(&[1.0], 0).unwrap_err(), PredictiveError::Empty);
-        assert_eq!(Predictive::new(&[1.0; 3], 2).unwrap_err(), PredictiveError::Ragged { numbers: 3, classes: 2 });
-        assert_eq!(Predictive::new(&[1.0, 0.0, 0.5, 0.4], 2).unwrap_err(), PredictiveError::Sum { row: 1, sum: 0.9 });
-        assert!(matches!(Predictive::new(&[f64::NAN, 1.0], 2), Err(PredictiveError::NotAProbability { row: 0, class: 0, .. })));
-        assert!(matches!(Predictive::new(&[1.2, -0.2], 2), Err(PredictiveError::NotAProbability { row: 0, class: 0, .. })));
+        assert_eq!(
+            Predictive::new(&[1.0; 3], 2).unwrap_err(),
+            PredictiveError::Ragged { numbers: 3, classes: 2 }
+        );
+        assert_eq!(
+            Predictive::new(&[1.0, 0.0, 0.5, 0.4], 2).unwrap_err(),
+            PredictiveError::Sum { row: 1, sum: 0.9 }
+        );
+        assert!(matches!(
+            Predictive::new(&[f64::NAN, 1.0], 2),
+            Err(PredictiveError::NotAProbability { row: 0, class: 0, .. })
+        ));
+        assert!(matches!(
+            Predictive::new(&[1.2, -0.2], 2),
+            Err(PredictiveError::NotAProbability { row: 0, class: 0, .. })
+        ));
         assert_eq!(table().accuracy(&[0, 1]), Err(PredictiveError::Size { given: 2, needed: 4 }));
-        assert_eq!(table().brier(&[0, 1, 3, 0]), Err(PredictiveError::Label { row: 2, label: 3, classes: 3 }));
+        assert_eq!(
+            table().brier(&[0, 1, 3, 0]),
+            Err(PredictiveError::Label { row: 2, label: 3, classes: 3 })
+        );
         let narrow = Predictive::new(&[1.0; 4], 1).unwrap();
         assert_eq!(table().agreement(&narrow), Err(PredictiveError::Size { given: 1, needed: 3 }));
     }

@@ -22,7 +22,8 @@ pub(super) fn average_ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Normal quantiles of the ranks, with Blom's offset of 3/8 (Vehtari et al. 2021, eq. 14); all NaN if a value is.
+/// Normal quantiles of the ranks, with Blom's offset of 3/8 (Vehtari et al. 2021, eq. 14); all NaN
+/// if a value is.
 pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {
     if values.iter().any(|value| value.is_nan()) {
         return vec![f64::NAN; values.len()];
@@ -41,7 +42,10 @@ mod tests {
 
     #[test]
     fn ties_share_their_average_rank() {
-        assert_eq!(average_ranks(&[2.0, -1.0, 2.0, f64::INFINITY, 0.0, -0.0]), [4.5, 1.0, 4.5, 6.0, 2.5, 2.5]);
+        assert_eq!(
+            average_ranks(&[2.0, -1.0, 2.0, f64::INFINITY, 0.0, -0.0]),
+            [4.5, 1.0, 4.5, 6.0, 2.5, 2.5]
+        );
         assert!(average_ranks(&[]).is_empty());
     }
 
@@ -50,7 +54,8 @@ mod tests {
         let scores = normal_scores(&[30.0, 10.0, 20.0]);
         assert_eq!(scores[2], 0.0);
         assert_eq!(scores[0], -scores[1]);
-        assert!((scores[0] - 0.869_423_773_288_886_1).abs() < 1e-15); // scipy: norm.ppf(2.625 / 3.25)
+        // scipy: norm.ppf(2.625 / 3.25)
+        assert!((scores[0] - 0.869_423_773_288_886_1).abs() < 1e-15);
         assert!(normal_scores(&[1.0, f64::NAN]).iter().all(|score| score.is_nan()));
     }
 }

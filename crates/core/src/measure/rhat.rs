@@ -4,9 +4,11 @@ use super::ranks::normal_scores;
 use super::summary::{mean, quantile_of_sorted, sorted, variance};
 use super::{Chains, Halves};
 
-/// The larger of bulk and folded R-hat (Vehtari et al. 2021), as ArviZ's `rhat(method="rank")`: above 1.01 the chains disagree.
+/// The larger of bulk and folded R-hat (Vehtari et al. 2021), as ArviZ's `rhat(method="rank")`:
+/// above 1.01 the chains disagree.
 ///
-/// NaN for a single chain, for constant draws and where a draw is NaN. An infinite draw is only a rank.
+/// NaN for a single chain, for constant draws and where a draw is NaN. An infinite draw is only a
+/// rank.
 pub fn rhat(chains: &Chains) -> f64 {
     if chains.count() < 2 {
         return f64::NAN;

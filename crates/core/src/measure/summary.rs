@@ -1,4 +1,5 @@
-//! Say in one line what the draws of a scalar say: centre, spread, interval, and how far to trust them.
+//! Say in one line what the draws of a scalar say: centre, spread, interval, and how far to trust
+//! them.
 
 use super::{Chains, DrawsError, closed_probability, open_probability};
 use super::{ess_bulk, ess_tail, ess_tail_at, mcse_mean, mcse_sd, rhat};
@@ -11,7 +12,8 @@ pub fn mean(values: &[f64]) -> f64 {
 /// The sample variance, with divisor `n - 1`.
 pub(super) fn variance(values: &[f64]) -> f64 {
     let centre = mean(values);
-    values.iter().map(|value| (value - centre) * (value - centre)).sum::<f64>() / (values.len() as f64 - 1.0)
+    values.iter().map(|value| (value - centre) * (value - centre)).sum::<f64>()
+        / (values.len() as f64 - 1.0)
 }
 
 /// The sample standard deviation, with divisor `n - 1`; NaN of fewer than two values.
@@ -19,7 +21,8 @@ pub fn sd(values: &[f64]) -> f64 {
     variance(values).sqrt()
 }
 
-/// A quantile by linear interpolation between order statistics, as numpy's default; NaN if a value is.
+/// A quantile by linear interpolation between order statistics, as numpy's default; NaN if a value
+/// is.
 pub fn quantile(values: &[f64], probability: f64) -> Result<f64, DrawsError> {
     if values.is_empty() {
         return Err(DrawsError::Empty);
@@ -29,15 +32,16 @@ pub fn quantile(values: &[f64], probability: f64) -> Result<f64, DrawsError> {
 
 /// Ascending; a NaN of either sign comes last, so the last value tells whether there is one.
 pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut values: Vec<f64> = values.iter().map(|value| if value.is_nan() { f64::NAN } else { *value }).collect();
+    let mut values: Vec<f64> =
+        values.iter().map(|value| if value.is_nan() { f64::NAN } else { *value }).collect();
     values.sort_unstable_by(f64::total_cmp);
     values
 }
 
 /// The quantile of ascending values.
 ///
-/// The operations are scipy's `mquantiles` with `alphap = betap = 1`, one by one: ArviZ compares draws with the result, so that a
-/// last bit decides on which side of a quantile a draw lies.
+/// The operations are scipy's `mquantiles` with `alphap = betap = 1`, one by one: ArviZ compares
+/// draws with the result, so that a last bit decides on which side of a quantile a draw lies.
 pub(super) fn quantile_of_sorted(ascending: &[f64], probability: f64) -> f64 {
     let Some(last) = ascending.last() else { return f64::NAN };
     if last.is_nan() || ascending.len() == 1 {
@@ -54,7 +58,8 @@ pub(super) fn quantile_of_sorted(ascending: &[f64], probability: f64) -> f64 {
     }
 }
 
-/// The same by numpy's own operations, one by one: ArviZ 1.x takes its quantiles there, and a last bit decides as well.
+/// The same by numpy's own operations, one by one: ArviZ 1.x takes its quantiles there, and a last
+/// bit decides as well.
 pub(super) fn numpy_quantile_of_sorted(ascending: &[f64], probability: f64) -> f64 {
     let Some(last) = ascending.last() else { return f64::NAN };
     let place = (ascending.len() as f64 - 1.0) * probability;
@@ -77,7 +82,10 @@ pub fn equal_tailed(values: &[f64], mass: f64) -> Result<(f64, f64), DrawsError>
     }
     let tail = (1.0 - open_probability(mass)?) / 2.0;
     let ascending = sorted(values);
-    Ok((numpy_quantile_of_sorted(&ascending, tail), numpy_quantile_of_sorted(&ascending, 1.0 - tail)))
+    Ok((
+        numpy_quantile_of_sorted(&ascending, tail),
+        numpy_quantile_of_sorted(&ascending, 1.0 - tail),
+    ))
 }
 
 /// The shortest interval between draws with the given mass, as ArviZ's `hdi`; NaN if a value is.
@@ -100,12 +108,15 @@ pub fn hdi(values: &[f64], mass: f64) -> Result<(f64, f64), DrawsError> {
 /// The mass of the intervals that are shown unless another is asked for: that of ArviZ 1.x.
 pub const MASS: f64 = 0.89;
 
-/// Which interval a summary shows, and the mass it holds. The definitions of its tail follow the ArviZ that shows this interval.
+/// Which interval a summary shows, and the mass it holds. The definitions of its tail follow the
+/// ArviZ that shows this interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Interval {
-    /// As much mass below as above: ArviZ 1.x, with 0.89. Effective draws for the tails are those for the quantiles at the mass and at what it leaves (89% and 11%).
+    /// As much mass below as above: ArviZ 1.x, with 0.89. Effective draws for the tails are those
+    /// for the quantiles at the mass and at what it leaves (89% and 11%).
     EqualTailed(f64),
-    /// The shortest: ArviZ 0.x, with 0.94. Effective draws for the tails are those for the 5% and 95% quantiles.
+    /// The shortest: ArviZ 0.x, with 0.94. Effective draws for the tails are those for the 5% and
+    /// 95% quantiles.
     HighestDensity(f64),
 }
 
@@ -182,14 +193,23 @@ mod tests {
         let values = [4.0, 1.0, 2.0, 10.0, 3.0];
         assert_eq!(mean(&values), 4.0);
         assert_eq!(sd(&values), 12.5f64.sqrt());
-        for (probability, exact) in [(0.0, 1.0), (0.25, 2.0), (0.5, 3.0), (0.625, 3.5), (0.875, 7.0), (1.0, 10.0)] {
+        for (probability, exact) in
+            [(0.0, 1.0), (0.25, 2.0), (0.5, 3.0), (0.625, 3.5), (0.875, 7.0), (1.0, 10.0)]
+        {
             assert_eq!(quantile(&values, probability).unwrap(), exact, "{probability}");
         }
         assert_eq!(equal_tailed(&values, 0.5).unwrap(), (2.0, 4.0));
-        for (probability, exact) in [(0.0, 1.0), (0.25, 2.0), (0.5, 3.0), (0.625, 3.5), (0.875, 7.0), (1.0, 10.0)] {
-            assert_eq!(numpy_quantile_of_sorted(&sorted(&values), probability), exact, "{probability}");
+        for (probability, exact) in
+            [(0.0, 1.0), (0.25, 2.0), (0.5, 3.0), (0.625, 3.5), (0.875, 7.0), (1.0, 10.0)]
+        {
+            assert_eq!(
+                numpy_quantile_of_sorted(&sorted(&values), probability),
+                exact,
+                "{probability}"
+            );
         }
-        assert_eq!(hdi(&values, 0.7).unwrap(), (1.0, 4.0)); // three steps: 1..4 is shorter than 2..10
+        // three steps: 1..4 is shorter than 2..10
+        assert_eq!(hdi(&values, 0.7).unwrap(), (1.0, 4.0));
         assert_eq!(hdi(&[7.0], 0.94).unwrap(), (7.0, 7.0));
     }
 
@@ -210,7 +230,11 @@ mod tests {
         assert_eq!(hdi(&[], 0.5), Err(DrawsError::Empty));
         assert_eq!(equal_tailed(&[], 0.5), Err(DrawsError::Empty));
         for wrong in [-0.1, 1.1, f64::NAN] {
-            assert!(quantile(&[1.0], wrong).is_err() && hdi(&[1.0], wrong).is_err() && equal_tailed(&[1.0], wrong).is_err());
+            assert!(
+                quantile(&[1.0], wrong).is_err()
+                    && hdi(&[1.0], wrong).is_err()
+                    && equal_tailed(&[1.0], wrong).is_err()
+            );
         }
     }
 
@@ -220,8 +244,14 @@ mod tests {
         let chains = Chains::flat(&draws, 4).unwrap();
         let summary = summarise(&chains, Interval::EqualTailed(0.89)).unwrap();
         assert_eq!((summary.lower, summary.upper), equal_tailed(&draws, 0.89).unwrap());
-        assert_eq!((summary.mean, summary.sd, summary.rhat), (mean(&draws), sd(&draws), rhat(&chains)));
-        assert_eq!((summary.ess_bulk, summary.ess_tail), (ess_bulk(&chains), ess_tail_at(&chains, 1.0 - 0.89, 0.89).unwrap()));
+        assert_eq!(
+            (summary.mean, summary.sd, summary.rhat),
+            (mean(&draws), sd(&draws), rhat(&chains))
+        );
+        assert_eq!(
+            (summary.ess_bulk, summary.ess_tail),
+            (ess_bulk(&chains), ess_tail_at(&chains, 1.0 - 0.89, 0.89).unwrap())
+        );
         assert_eq!((summary.mcse_mean, summary.mcse_sd), (mcse_mean(&chains), mcse_sd(&chains)));
         assert_eq!(summary, summarise(&chains, Interval::default()).unwrap());
         let summary = summarise(&chains, Interval::HighestDensity(0.94)).unwrap();

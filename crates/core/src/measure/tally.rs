@@ -29,10 +29,12 @@ impl Count {
     }
 }
 
-/// Everything that calibration, Brier score, log-likelihood and accuracy are computed from: a site's own, or the sum of many.
+/// Everything that calibration, Brier score, log-likelihood and accuracy are computed from: a
+/// site's own, or the sum of many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    /// The predictions by their confidence: bin m of M over ((m - 1)/M, m/M], with the sum of confidences.
+    /// The predictions by their confidence: bin m of M over ((m - 1)/M, m/M], with the sum of
+    /// confidences.
     pub bins: Vec<(Count, f64)>,
     /// The predictions at least as confident as a threshold.
     pub at_least: Vec<(f64, Count)>,
@@ -48,11 +50,21 @@ impl Tally {
     /// Nothing counted yet.
     pub fn new(bins: usize, thresholds: &[f64]) -> Self {
         let at_least = thresholds.iter().map(|threshold| (*threshold, Count::default())).collect();
-        Tally { bins: vec![(Count::default(), 0.0); bins], at_least, total: Count::default(), brier: 0.0, minus_log_likelihood: 0.0 }
+        Tally {
+            bins: vec![(Count::default(), 0.0); bins],
+            at_least,
+            total: Count::default(),
+            brier: 0.0,
+            minus_log_likelihood: 0.0,
+        }
     }
 
     /// Count predictions with their labels.
-    pub fn count(&mut self, predictive: &Predictive, labels: &[usize]) -> Result<(), PredictiveError> {
+    pub fn count(
+        &mut self,
+        predictive: &Predictive,
+        labels: &[usize],
+    ) -> Result<(), PredictiveError> {
         predictive.check(labels)?;
         if self.bins.is_empty() {
             return Err(PredictiveError::Empty);
@@ -64,9 +76,14 @@ impl Tally {
             let place = ((confidence * places as f64).ceil() as usize).clamp(1, places) - 1;
             self.bins[place].0.add(right);
             self.bins[place].1 += confidence;
-            self.at_least.iter_mut().filter(|(threshold, _)| confidence >= *threshold).for_each(|(_, count)| count.add(right));
+            self.at_least
+                .iter_mut()
+                .filter(|(threshold, _)| confidence >= *threshold)
+                .for_each(|(_, count)| count.add(right));
             self.total.add(right);
-            let error = |(class, p): (usize, &f64)| if class == label { (p - 1.0) * (p - 1.0) } else { p * p };
+            let error = |(class, p): (usize, &f64)| {
+                if class == label { (p - 1.0) * (p - 1.0) } else { p * p }
+            };
             self.brier += row.iter().enumerate().map(error).sum::<f64>();
             self.minus_log_likelihood -= log(row[label]);
         }
@@ -75,7 +92,9 @@ impl Tally {
 
     /// Add what another site counted, with the same bins and thresholds; whether they are the same.
     pub fn merge(&mut self, other: &Tally) -> bool {
-        let thresholds = |tally: &Tally| tally.at_least.iter().map(|(threshold, _)| threshold.to_bits()).collect::<Vec<_>>();
+        let thresholds = |tally: &Tally| {
+            tally.at_least.iter().map(|(threshold, _)| threshold.to_bits()).collect::<Vec<_>>()
+        };
         if self.bins.len() != other.bins.len() || thresholds(self) != thresholds(other) {
             return false;
         }
@@ -83,7 +102,10 @@ impl Tally {
             own.0.merge(theirs.0);
             own.1 += theirs.1;
         }
-        self.at_least.iter_mut().zip(&other.at_least).for_each(|(own, theirs)| own.1.merge(theirs.1));
+        self.at_least
+            .iter_mut()
+            .zip(&other.at_least)
+            .for_each(|(own, theirs)| own.1.merge(theirs.1));
         self.total.merge(other.total);
         self.brier += other.brier;
         self.minus_log_likelihood += other.minus_log_likelihood;
@@ -115,8 +137,11 @@ impl Tally {
 
     /// Accuracy among the predictions of at least each threshold.
     pub fn above(&self) -> Vec<AtLeast> {
-        let at_least =
-            |(threshold, count): &(f64, Count)| AtLeast { threshold: *threshold, accuracy: count.share(), count: count.all as usize };
+        let at_least = |(threshold, count): &(f64, Count)| AtLeast {
+            threshold: *threshold,
+            accuracy: count.share(),
+            count: count.all as usize,
+        };
         self.at_least.iter().map(at_least).collect()
     }
 
@@ -156,7 +181,10 @@ mod tests {
         let close = |a: f64, b: f64| (a - b).abs() < 1e-15;
         assert_eq!(sum.accuracy(), whole.accuracy(&LABELS).unwrap());
         assert!(close(sum.mean_brier(), whole.brier(&LABELS).unwrap()));
-        assert!(close(sum.mean_minus_log_likelihood(), whole.negative_log_likelihood(&LABELS).unwrap()));
+        assert!(close(
+            sum.mean_minus_log_likelihood(),
+            whole.negative_log_likelihood(&LABELS).unwrap()
+        ));
         assert!(close(sum.calibration_error(), whole.calibration_error(&LABELS, 4).unwrap()));
         assert_eq!(sum.above(), whole.accuracy_above(&LABELS, &thresholds).unwrap());
         assert_eq!(sum.curve().iter().map(|bin| bin.count).collect::<Vec<_>>(), [0, 2, 2, 0]);

@@ -1,7 +1,8 @@
 //! Measure how far one sample must move to become another: 2-Wasserstein distances without a model.
 //!
-//! Distances between samples are biased upwards, badly so in ten dimensions and more: two samples of the same law are far apart.
-//! Compare with the distance of two samples of the reference, or use [`super::gaussian`].
+//! Distances between samples are biased upwards, badly so in ten dimensions and more: two samples
+//! of the same law are far apart. Compare with the distance of two samples of the reference, or use
+//! [`super::gaussian`].
 
 use crate::rng::{Purpose, SERVER, Seed};
 
@@ -45,8 +46,13 @@ pub fn w2_on_a_line(left: &[f64], right: &[f64]) -> Result<f64, TransportError> 
 
 /// Exact W2 between two samples of equally many points, each a row of `dimension` numbers.
 ///
-/// It pairs off the points at least total cost, in memory `n^2` and time up to `n^3`: good for a few thousand points.
-pub fn w2_between_samples(left: &[f64], right: &[f64], dimension: usize) -> Result<f64, TransportError> {
+/// It pairs off the points at least total cost, in memory `n^2` and time up to `n^3`: good for a
+/// few thousand points.
+pub fn w2_between_samples(
+    left: &[f64],
+    right: &[f64],
+    dimension: usize,
+) -> Result<f64, TransportError> {
     check(left, right, dimension)?;
     let n = left.len() / dimension;
     let mut cost = Vec::with_capacity(n * n);
@@ -58,10 +64,17 @@ pub fn w2_between_samples(left: &[f64], right: &[f64], dimension: usize) -> Resu
     Ok((total / n as f64).sqrt())
 }
 
-/// Sliced W2: root of the mean squared W2 over projections on random directions, for samples too large to pair off.
+/// Sliced W2: root of the mean squared W2 over projections on random directions, for samples too
+/// large to pair off.
 ///
 /// Direction `k` is a function of the seed and `k` alone, so two calls with one seed slice alike.
-pub fn sliced_w2(left: &[f64], right: &[f64], dimension: usize, directions: u32, seed: Seed) -> Result<f64, TransportError> {
+pub fn sliced_w2(
+    left: &[f64],
+    right: &[f64],
+    dimension: usize,
+    directions: u32,
+    seed: Seed,
+) -> Result<f64, TransportError> {
     const FIRST_ROUND: u64 = 1 << 55; // above the rounds at which synthetic data are made
     check(left, right, dimension)?;
     if directions == 0 {
@@ -73,7 +86,10 @@ pub fn sliced_w2(left: &[f64], right: &[f64], dimension: usize, directions: u32,
         seed.stream(Purpose::Data, SERVER, FIRST_ROUND + k).normals(&mut direction);
         let length = squared_distance(&direction, &vec![0.0; dimension]).sqrt();
         let project = |sample: &[f64]| -> Vec<f64> {
-            sample.chunks_exact(dimension).map(|point| point.iter().zip(&direction).map(|(x, u)| x * u).sum::<f64>() / length).collect()
+            sample
+                .chunks_exact(dimension)
+                .map(|point| point.iter().zip(&direction).map(|(x, u)| x * u).sum::<f64>() / length)
+                .collect()
         };
         total += mean_square_when_sorted(&mut project(left), &mut project(right));
     }
@@ -110,7 +126,8 @@ fn mean_square_when_sorted(left: &mut [f64], right: &mut [f64]) -> f64 {
 
 const FREE: usize = usize::MAX;
 
-/// The row paired with each column so that the pairs' total cost is least (successive shortest augmenting paths, Crouse 2016).
+/// The row paired with each column so that the pairs' total cost is least (successive shortest
+/// augmenting paths, Crouse 2016).
 ///
 /// Invariant: reduced costs `cost - row_price - column_price` are nonnegative, and zero on pairs.
 fn cheapest_pairs(cost: &[f64], n: usize) -> Vec<usize> {
@@ -129,13 +146,15 @@ fn cheapest_pairs(cost: &[f64], n: usize) -> Vec<usize> {
             let mut nearest = 0;
             for place in 0..open.len() {
                 let column = open[place];
-                let through = length + (cost[row * n + column] - row_price[row] - column_price[column]);
+                let through =
+                    length + (cost[row * n + column] - row_price[row] - column_price[column]);
                 if through < shortest[column] {
                     shortest[column] = through;
                     came_from[column] = row;
                 }
                 let so_far = shortest[open[nearest]];
-                if shortest[column] < so_far || shortest[column] == so_far && row_of[column] == FREE {
+                if shortest[column] < so_far || shortest[column] == so_far && row_of[column] == FREE
+                {
                     nearest = place;
                 }
             }
@@ -170,7 +189,8 @@ mod tests {
     fn by_hand() {
         assert_eq!(w2_on_a_line(&[3.0, 1.0], &[2.0, 6.0]).unwrap(), 5f64.sqrt()); // 1 -> 2, 3 -> 6
         let square = [0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0];
-        let moved: Vec<f64> = square.iter().rev().map(|x| x + 2.0).collect(); // another order, each point by (2, 2)
+        // another order, each point by (2, 2)
+        let moved: Vec<f64> = square.iter().rev().map(|x| x + 2.0).collect();
         assert!((w2_between_samples(&square, &moved, 2).unwrap() - 8f64.sqrt()).abs() < 1e-15);
         assert_eq!(w2_between_samples(&square, &square, 2).unwrap(), 0.0);
     }
@@ -185,8 +205,11 @@ mod tests {
                 let mut rows = pairs.clone();
                 rows.sort_unstable();
                 assert_eq!(rows, (0..n).collect::<Vec<_>>());
-                let total: f64 = pairs.iter().enumerate().map(|(column, row)| cost[row * n + column]).sum();
-                assert!((total - cheapest_by_trial(&cost, n, 0, &mut vec![false; n])).abs() < 1e-12);
+                let total: f64 =
+                    pairs.iter().enumerate().map(|(column, row)| cost[row * n + column]).sum();
+                assert!(
+                    (total - cheapest_by_trial(&cost, n, 0, &mut vec![false; n])).abs() < 1e-12
+                );
             }
         }
     }
@@ -196,7 +219,8 @@ mod tests {
         for column in 0..n {
             if row < n && !taken[column] {
                 taken[column] = true;
-                best = best.min(cost[row * n + column] + cheapest_by_trial(cost, n, row + 1, taken));
+                best =
+                    best.min(cost[row * n + column] + cheapest_by_trial(cost, n, row + 1, taken));
                 taken[column] = false;
             }
         }
@@ -215,11 +239,13 @@ mod tests {
 
     #[test]
     fn a_shift_is_sliced_to_its_length_over_root_dimension() {
-        // E <u, shift>^2 = |shift|^2 / d with relative variance 2 (d - 1) / (d + 2): 4.9 sigma is one false alarm in a million.
+        // E <u, shift>^2 = |shift|^2 / d with relative variance 2 (d - 1) / (d + 2): 4.9 sigma is
+        // one false alarm in a million.
         let (d, directions) = (3, 4000);
         let mut left = vec![0.0; 30 * d];
         Seed::new(2).stream(Purpose::Data, SERVER, 0).normals(&mut left);
-        let right: Vec<f64> = left.chunks_exact(d).flat_map(|x| [x[0] + 1.0, x[1] - 2.0, x[2] + 2.0]).collect();
+        let right: Vec<f64> =
+            left.chunks_exact(d).flat_map(|x| [x[0] + 1.0, x[1] - 2.0, x[2] + 2.0]).collect();
         let sliced = sliced_w2(&left, &right, d, directions, Seed::new(3)).unwrap();
         let score = (sliced * sliced / 3.0 - 1.0) / (0.8 / f64::from(directions)).sqrt();
         assert!(score.abs() < 4.9, "{score}");
@@ -233,10 +259,19 @@ mod tests {
     #[test]
     fn what_cannot_be_paired_is_refused() {
         assert_eq!(w2_on_a_line(&[], &[]), Err(TransportError::Empty));
-        assert_eq!(w2_on_a_line(&[1.0], &[1.0, 2.0]), Err(TransportError::Unequal { left: 1, right: 2 }));
-        assert_eq!(w2_between_samples(&[1.0; 3], &[1.0; 3], 2), Err(TransportError::Ragged { numbers: 3, dimension: 2 }));
+        assert_eq!(
+            w2_on_a_line(&[1.0], &[1.0, 2.0]),
+            Err(TransportError::Unequal { left: 1, right: 2 })
+        );
+        assert_eq!(
+            w2_between_samples(&[1.0; 3], &[1.0; 3], 2),
+            Err(TransportError::Ragged { numbers: 3, dimension: 2 })
+        );
         assert_eq!(w2_between_samples(&[1.0; 2], &[1.0; 2], 0), Err(TransportError::Empty));
         assert_eq!(sliced_w2(&[1.0], &[1.0], 1, 0, Seed::new(1)), Err(TransportError::Empty));
-        assert!(matches!(w2_on_a_line(&[1.0], &[f64::NAN]), Err(TransportError::NotFinite { index: 0, .. })));
+        assert!(matches!(
+            w2_on_a_line(&[1.0], &[f64::NAN]),
+            Err(TransportError::NotFinite { index: 0, .. })
+        ));
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Potential, Rows};
 
-/// The potential of somebody else's rows. What nobody here can compute is NaN, which every receiver refuses.
+/// The potential of somebody else's rows. What nobody here can compute is NaN, which every receiver
+/// refuses.
 #[derive(Clone, Copy, Debug)]
 pub struct Absent {
     dim: usize,
@@ -33,15 +34,37 @@ impl Potential for Absent {
         f64::NAN
     }
 
-    fn add_gradient(&self, _x: &[f64], _rows: Rows<'_>, _scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        _x: &[f64],
+        _rows: Rows<'_>,
+        _scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         out.fill(f64::NAN);
     }
 
-    fn add_gradient_difference(&self, _x: &[f64], _z: &[f64], _rows: Rows<'_>, _scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        _x: &[f64],
+        _z: &[f64],
+        _rows: Rows<'_>,
+        _scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         out.fill(f64::NAN);
     }
 
-    fn add_hessian_vector(&self, _x: &[f64], _v: &[f64], _scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        _x: &[f64],
+        _v: &[f64],
+        _scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         out.fill(f64::NAN);
     }
 

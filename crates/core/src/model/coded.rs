@@ -1,8 +1,10 @@
 //! Read rows that are alike in parts once for each part.
 //!
-//! Columns are cut into segments of neighbours. What a row has in a segment is one of at most 256 patterns there, so that a row is one byte a segment: levels of a few attributes,
-//! each a column of zeros and ones, come to a byte together. An inner product is then a sum of table entries, one a segment, and a sum of rows is a sum into such tables. This is the
-//! co-coding of columns in compressed linear algebra (Elgohary and others, VLDB 2016).
+//! Columns are cut into segments of neighbours. What a row has in a segment is one of at most 256
+//! patterns there, so that a row is one byte a segment: levels of a few attributes, each a column
+//! of zeros and ones, come to a byte together. An inner product is then a sum of table entries, one
+//! a segment, and a sum of rows is a sum into such tables. This is the co-coding of columns in
+//! compressed linear algebra (Elgohary and others, VLDB 2016).
 
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
@@ -16,7 +18,8 @@ pub(super) const CODES: usize = 256;
 /// One number for each pattern of a segment.
 pub(super) type Table<N> = [N; CODES];
 
-/// What inner products and sums of rows are made of: plain numbers, or multiples of a unit, whose sums are exact.
+/// What inner products and sums of rows are made of: plain numbers, or multiples of a unit, whose
+/// sums are exact.
 pub(super) trait Term: Copy + Default + AddAssign + Add<Output = Self> {
     /// An entry times a parameter.
     fn product(entry: f64, x: f64) -> Self;
@@ -59,7 +62,8 @@ pub(super) struct Coded {
     worth: usize,
 }
 
-/// The patterns of a segment: the first has nothing, and each other one entry more than one before it.
+/// The patterns of a segment: the first has nothing, and each other one entry more than one before
+/// it.
 type Patterns = Vec<Pattern>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +76,8 @@ struct Pattern {
 }
 
 impl Coded {
-    /// The codes of sparse rows, if they are alike in parts: if the rows have twice as many entries as codes at least.
+    /// The codes of sparse rows, if they are alike in parts: if the rows have twice as many entries
+    /// as codes at least.
     pub(super) fn new(design: &Design) -> Option<Self> {
         let mut columns = vec![Vec::new(); design.columns()];
         let mut entries = 0;
@@ -86,7 +91,9 @@ impl Coded {
         let most = CODES.min(design.rows() / 4);
         let mut closed = Vec::new();
         let mut open = Segment::new(design.rows());
-        for (column, entries) in columns.iter().enumerate().filter(|(_, entries)| !entries.is_empty()) {
+        for (column, entries) in
+            columns.iter().enumerate().filter(|(_, entries)| !entries.is_empty())
+        {
             if !open.extend(column as u32, entries, most) {
                 closed.push(std::mem::replace(&mut open, Segment::new(design.rows())));
                 if !open.extend(column as u32, entries, most) {
@@ -95,8 +102,12 @@ impl Coded {
             }
         }
         closed.push(open);
-        let saved = entries.checked_sub(closed.len() * design.rows()).filter(|saved| 2 * saved >= entries)?;
-        let codes = (0..design.rows()).flat_map(|row| closed.iter().map(move |segment| segment.codes[row])).collect();
+        let saved = entries
+            .checked_sub(closed.len() * design.rows())
+            .filter(|saved| 2 * saved >= entries)?;
+        let codes = (0..design.rows())
+            .flat_map(|row| closed.iter().map(move |segment| segment.codes[row]))
+            .collect();
         let segments: Vec<Patterns> = closed.into_iter().map(|segment| segment.patterns).collect();
         let patterns: usize = segments.iter().map(Vec::len).sum();
         Some(Coded { segments, codes, worth: 2 * patterns * design.rows() / saved.max(1) })
@@ -127,7 +138,9 @@ impl Coded {
     #[inline(always)]
     pub(super) fn dot<N: Term>(&self, row: usize, tables: &[Table<N>]) -> N {
         let mut sum = N::default();
-        for (code, table) in self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables) {
+        for (code, table) in
+            self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables)
+        {
             sum += table[*code as usize];
         }
         sum
@@ -136,7 +149,9 @@ impl Coded {
     /// Add a row times `scale` to a sum of rows.
     #[inline(always)]
     pub(super) fn add_row<N: Term>(&self, row: usize, scale: N, tables: &mut [Table<N>]) {
-        for (code, table) in self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables) {
+        for (code, table) in
+            self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables)
+        {
             table[*code as usize] += scale;
         }
     }
@@ -145,8 +160,11 @@ impl Coded {
     #[inline(always)]
     pub(super) fn add_sum<N: Term>(&self, tables: &mut [Table<N>], out: &mut [N]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
-            let (mut last, mut sum) = (0, N::default()); // patterns with the same last column stand together
-            for (code, Pattern { shorter, column, value }) in patterns.iter().enumerate().skip(1).rev() {
+            // patterns with the same last column stand together
+            let (mut last, mut sum) = (0, N::default());
+            for (code, Pattern { shorter, column, value }) in
+                patterns.iter().enumerate().skip(1).rev()
+            {
                 let scale = table[code];
                 table[*shorter as usize] += scale;
                 if *column != last {
@@ -183,7 +201,11 @@ impl Segment {
         }
         for ((shorter, value), code) in &mut longer {
             *code = self.patterns.len() as u8; // below `most`, which is at most 256
-            self.patterns.push(Pattern { shorter: *shorter, column, value: f64::from_bits(*value) });
+            self.patterns.push(Pattern {
+                shorter: *shorter,
+                column,
+                value: f64::from_bits(*value),
+            });
         }
         for (row, value) in entries {
             self.codes[*row] = longer[&(self.codes[*row], value.to_bits())];
@@ -199,7 +221,11 @@ mod tests {
     /// Attributes with 5, 7, 30, 1 and 2 levels, and a column that few rows have.
     fn alike(rows: u32) -> Vec<Vec<(u32, f64)>> {
         let row = |j: u32| {
-            let mut entries = vec![(j % 5, 1.0), (5 + j / 3 % 7, 1.0), (12 + j * j % 30, if j.is_multiple_of(2) { 0.5 } else { 1.0 })];
+            let mut entries = vec![
+                (j % 5, 1.0),
+                (5 + j / 3 % 7, 1.0),
+                (12 + j * j % 30, if j.is_multiple_of(2) { 0.5 } else { 1.0 }),
+            ];
             entries.extend([(42, 1.0), (43 + j / 5 % 2, -1.0)]);
             entries.extend(j.is_multiple_of(11).then_some((45, -2.0)));
             entries
@@ -222,7 +248,8 @@ mod tests {
             let mut right = vec![0.0; 46];
             rows[j].iter().for_each(|(column, value)| right[*column as usize] = 3.0 * value);
             assert_eq!(out, right);
-            let x: Vec<f64> = (0..46).map(|k| f64::from(k * k)).collect(); // whole numbers: every order gives the same sum
+            // whole numbers: every order gives the same sum
+            let x: Vec<f64> = (0..46).map(|k| f64::from(k * k)).collect();
             coded.tabulate(&x, &mut tables);
             assert_eq!(coded.dot(j, &tables), design.row_dot(j, &x));
         }
@@ -230,9 +257,12 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_alike_have_no_codes() {
-        let numbers = |rows: usize| (0..rows).map(|j| vec![(0, 1.0 + j as f64), (3, 1.0), (4, 1.0)]);
+        let numbers =
+            |rows: usize| (0..rows).map(|j| vec![(0, 1.0 + j as f64), (3, 1.0), (4, 1.0)]);
         assert!(Coded::new(&Design::sparse(numbers(1100), 5).unwrap()).is_none());
-        assert!(Coded::new(&Design::sparse((0..900).map(|j| vec![(j % 9, 1.0)]), 9).unwrap()).is_none()); // nothing to save
+        assert!(
+            Coded::new(&Design::sparse((0..900).map(|j| vec![(j % 9, 1.0)]), 9).unwrap()).is_none()
+        ); // nothing to save
         assert!(Coded::new(&Design::dense(vec![1.0; 4000], 4).unwrap()).is_none());
     }
 }

@@ -8,7 +8,9 @@ use crate::lanes::{F8, LANES, wide};
 #[repr(align(64))]
 struct Eight(F8);
 
-/// A symmetric matrix. Where a column needs a few registers, the last of them starts earlier, so that it is full too, and what it shares with the one before is computed twice; other columns are filled up.
+/// A symmetric matrix. Where a column needs a few registers, the last of them starts earlier, so
+/// that it is full too, and what it shares with the one before is computed twice; other columns are
+/// filled up.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     eights: Vec<Eight>,
@@ -46,7 +48,8 @@ fn are_short(d: usize) -> bool {
 
 wide! {
     /// `out += scale * matrix (x - z)`.
-    pub(super) fn add_product<'a>(matrix: &'a Columns, x: &'a [f64], z: &'a [f64], scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
+    pub(super) fn add_product<'a>(matrix: &'a Columns, x: &'a [f64], z: &'a [f64], scale: f64,
+        out: &'a mut [f64], moved: &'a mut [f64]) -> () {
         match matrix.height {
             1 if matrix.are_short() => return add_short::<1>(matrix, x, z, scale, out),
             2 => return add_short::<2>(matrix, x, z, scale, out),
@@ -80,7 +83,8 @@ fn add_short<const N: usize>(matrix: &Columns, x: &[f64], z: &[f64], scale: f64,
     store(&eights, out);
 }
 
-/// `scale matrix (x - z)`, where columns are short. It goes column by column, which needs no sums across a register; even and odd columns are summed apart, since a sum waits for the one before.
+/// `scale matrix (x - z)`, where columns are short. It goes column by column, which needs no sums
+/// across a register; even and odd columns are summed apart, since a sum waits for the one before.
 #[inline(always)]
 fn product<const N: usize>(matrix: &Columns, x: &[F8; N], z: &[F8; N], scale: f64) -> [F8; N] {
     let mut differences = [[0.0; LANES]; N];
@@ -110,12 +114,18 @@ fn product<const N: usize>(matrix: &Columns, x: &[F8; N], z: &[F8; N], scale: f6
 fn long_product<const N: usize>(matrix: &Columns, first: usize, v: &[f64]) -> [F8; N] {
     let (mut even, mut odd) = ([[0.0; LANES]; N], [[0.0; LANES]; N]);
     let columns = matrix.eights.chunks_exact(2 * matrix.height);
-    if let (Some(by), Some(eights)) = (v.last(), columns.remainder().get(first..).and_then(<[Eight]>::first_chunk::<N>)) {
+    if let (Some(by), Some(eights)) =
+        (v.last(), columns.remainder().get(first..).and_then(<[Eight]>::first_chunk::<N>))
+    {
         add_column(*by, eights, &mut even);
     }
     for (by, both) in v.as_chunks::<2>().0.iter().zip(columns) {
         let (one, other) = both.split_at(matrix.height);
-        let (Some(one), Some(other)) = (one[first..].first_chunk::<N>(), other[first..].first_chunk::<N>()) else { break };
+        let (Some(one), Some(other)) =
+            (one[first..].first_chunk::<N>(), other[first..].first_chunk::<N>())
+        else {
+            break;
+        };
         add_column(by[0], one, &mut even);
         add_column(by[1], other, &mut odd);
     }
@@ -176,7 +186,8 @@ fn store<const N: usize>(eights: &[F8; N], vector: &mut [f64]) {
 }
 
 wide! {
-    /// Take the steps of a stroll on `(x - mean)' matrix (x - mean) / 2`, whose columns are short, and say how many: the parameter stays in registers all the way.
+    /// Take the steps of a stroll on `(x - mean)' matrix (x - mean) / 2`, whose columns are short,
+    /// and say how many: the parameter stays in registers all the way.
     pub(super) fn stroll<'a>(matrix: &'a Columns, mean: &'a [f64], way: Stroll<'a>) -> u64 {
         match matrix.height {
             1 => walk::<1>(matrix, mean, way),
@@ -188,7 +199,8 @@ wide! {
 
 #[inline(always)]
 fn walk<const N: usize>(matrix: &Columns, mean: &[f64], way: Stroll<'_>) -> u64 {
-    let Stroll { x: place, control, scale, weight, step, temperature, noise: (factor, mut noise) } = way;
+    let Stroll { x: place, control, scale, weight, step, temperature, noise: (factor, mut noise) } =
+        way;
     let sigma = (2.0 * step * temperature).sqrt();
     let (z, base): ([F8; N], [F8; N]) = match control {
         Some((z, base)) => (load(z), load(base)),
@@ -202,7 +214,8 @@ fn walk<const N: usize>(matrix: &Columns, mean: &[f64], way: Stroll<'_>) -> u64 
         for n in 0..N {
             for lane in 0..LANES {
                 let g = base[n][lane] + sums[n][lane];
-                x[n][lane] = (x[n][lane] - step * (weight * g)) + sigma * (factor * noise_now[n][lane]);
+                x[n][lane] =
+                    (x[n][lane] - step * (weight * g)) + sigma * (factor * noise_now[n][lane]);
             }
         }
         (noise, steps) = (later, steps + 1);
@@ -215,7 +228,8 @@ fn walk<const N: usize>(matrix: &Columns, mean: &[f64], way: Stroll<'_>) -> u64 
 mod tests {
     use super::*;
 
-    /// Eights of rows are summed in ones, twos and threes, with a short one behind them or not: all give the sums of each row alone, bit for bit.
+    /// Eights of rows are summed in ones, twos and threes, with a short one behind them or not: all
+    /// give the sums of each row alone, bit for bit.
     #[test]
     fn products_of_every_size_are_plain_sums() {
         for d in 1..=40 {
@@ -226,7 +240,8 @@ mod tests {
             let mut out = start.to_vec();
             add_product(&Columns::new(&matrix, d), x, from, 0.3, &mut out, &mut vec![0.0; d]);
             for (row, out) in out.iter().enumerate() {
-                let term = |column: usize| 0.3 * (x[column] - from[column]) * matrix[column * d + row];
+                let term =
+                    |column: usize| 0.3 * (x[column] - from[column]) * matrix[column * d + row];
                 let last = if d % 2 == 1 { term(d - 1) } else { 0.0 };
                 let even = (0..d - d % 2).step_by(2).fold(last, |sum, column| sum + term(column));
                 let odd = (1..d).step_by(2).fold(0.0, |sum, column| sum + term(column));

@@ -1,18 +1,22 @@
 //! Deal the potential anew, so that clients pull alike: the conducive gradient of FSGLD.
 //!
 //! ```text
-//! drift of FSGLD at client c     (1/p_c) [H_c(x) - grad l_c(x)] + grad l(x),   l = sum_c l_c        [mekkaoui21] eq. 9
+//! drift of FSGLD at client c     (1/p_c) [H_c(x) - grad l_c(x)] + grad l(x),   l = sum_c l_c
+//!                                [mekkaoui21] eq. 9
 //! which is that of FA-LD         (1/p_c) H'_c(x)   for   U'_c = U_c - l_c + p_c l
 //! ```
 //!
-//! `l_c` is minus the logarithm of a Gaussian surrogate `q_c` of the client's likelihood. The `U'_c` sum to what the `U_c` do, whatever the surrogates, so the target stays; the better they
-//! are, the less the `U'_c / p_c` differ. What is added is spread evenly over a client's rows, so that any minibatch, scaled up, carries it exactly.
+//! `l_c` is minus the logarithm of a Gaussian surrogate `q_c` of the client's likelihood. The
+//! `U'_c` sum to what the `U_c` do, whatever the surrogates, so the target stays; the better they
+//! are, the less the `U'_c / p_c` differ. What is added is spread evenly over a client's rows, so
+//! that any minibatch, scaled up, carries it exactly.
 
 use std::sync::Arc;
 
 use super::{Potential, Quadratic, Rows, Spread};
 
-/// A Gaussian in place of a client's likelihood, its coordinates independent: `grad l_c(x) = precision x - shift`.
+/// A Gaussian in place of a client's likelihood, its coordinates independent:
+/// `grad l_c(x) = precision x - shift`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Surrogate {
     /// One number for each coordinate.
@@ -26,7 +30,8 @@ impl Surrogate {
     pub fn at(point: &[f64], precision: Vec<f64>, client: &dyn Potential) -> Self {
         let mut gradient = vec![0.0; point.len()];
         client.add_gradient(point, Rows::All, 1.0, &mut gradient, &mut vec![0.0; client.scratch()]);
-        let shift = precision.iter().zip(point).zip(&gradient).map(|((p, x), g)| p * x - g).collect();
+        let shift =
+            precision.iter().zip(point).zip(&gradient).map(|((p, x), g)| p * x - g).collect();
         Surrogate { precision, shift }
     }
 }
@@ -42,8 +47,16 @@ pub struct Conducive {
 impl Conducive {
     /// The client of this surrogate and weight, where all surrogates sum to `whole`.
     pub fn new(inner: Arc<dyn Potential>, own: &Surrogate, weight: f64, whole: &Surrogate) -> Self {
-        let less = |whole: &[f64], own: &[f64]| whole.iter().zip(own).map(|(whole, own)| weight * whole - own).collect();
-        Conducive { inner, added: Surrogate { precision: less(&whole.precision, &own.precision), shift: less(&whole.shift, &own.shift) } }
+        let less = |whole: &[f64], own: &[f64]| {
+            whole.iter().zip(own).map(|(whole, own)| weight * whole - own).collect()
+        };
+        Conducive {
+            inner,
+            added: Surrogate {
+                precision: less(&whole.precision, &own.precision),
+                shift: less(&whole.shift, &own.shift),
+            },
+        }
     }
 
     fn share(&self, rows: Rows<'_>) -> f64 {
@@ -70,15 +83,32 @@ impl Potential for Conducive {
         self.inner.value(x, scratch) + added.sum::<f64>()
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.inner.add_gradient(x, rows, scale, out, scratch);
         let scale = scale * self.share(rows);
-        for (((out, x), p), s) in out.iter_mut().zip(x).zip(&self.added.precision).zip(&self.added.shift) {
+        for (((out, x), p), s) in
+            out.iter_mut().zip(x).zip(&self.added.precision).zip(&self.added.shift)
+        {
             *out += scale * (p * x - s);
         }
     }
 
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.inner.add_gradient_difference(x, z, rows, scale, out, scratch);
         let scale = scale * self.share(rows);
         for (((out, x), z), p) in out.iter_mut().zip(x).zip(z).zip(&self.added.precision) {
@@ -86,7 +116,14 @@ impl Potential for Conducive {
         }
     }
 
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.inner.add_hessian_vector(x, v, scale, out, scratch);
         for ((out, v), p) in out.iter_mut().zip(v).zip(&self.added.precision) {
             *out += scale * (p * v);
@@ -114,7 +151,9 @@ impl Potential for Conducive {
         };
         let (precision, shift) = add(form.precision, form.shift, 1.0);
         let spread = match form.spread {
-            Spread::Rows(rows) => Spread::Rows(rows.into_iter().map(|(h, r)| add(h, r, 1.0 / self.rows() as f64)).collect()),
+            Spread::Rows(rows) => Spread::Rows(
+                rows.into_iter().map(|(h, r)| add(h, r, 1.0 / self.rows() as f64)).collect(),
+            ),
             alike => alike,
         };
         Some(Quadratic { precision, shift, spread })

@@ -29,7 +29,8 @@ pub(super) enum Entries<'a, T> {
     Sparse(&'a [u32], &'a [T]),
 }
 
-/// A dense table is kept as a sparse one if at most one cell in so many holds something: then it is read faster, too.
+/// A dense table is kept as a sparse one if at most one cell in so many holds something: then it is
+/// read faster, too.
 const SPARSE: usize = 3;
 
 impl Design {
@@ -42,18 +43,27 @@ impl Design {
             return Err(DataError::Shape { found: cells.len(), columns });
         }
         if let Some(at) = cells.iter().position(|v| !v.is_finite()) {
-            return Err(DataError::NotFinite { row: at / columns, column: at % columns, value: cells[at] });
+            return Err(DataError::NotFinite {
+                row: at / columns,
+                column: at % columns,
+                value: cells[at],
+            });
         }
         let rows = cells.len() / columns;
         if SPARSE * cells.iter().filter(|v| **v != 0.0).count() <= cells.len() {
-            let entries = |row: &[f64]| (0u32..).zip(row.iter().copied()).filter(|(_, v)| *v != 0.0).collect();
+            let entries = |row: &[f64]| {
+                (0u32..).zip(row.iter().copied()).filter(|(_, v)| *v != 0.0).collect()
+            };
             return Design::sparse(cells.chunks_exact(columns).map(entries), columns);
         }
         Ok(Design { columns, rows, cells: Cells::Dense(cells) })
     }
 
     /// A sparse table from rows of (column, value) pairs with ascending columns.
-    pub fn sparse(rows: impl IntoIterator<Item = Vec<(u32, f64)>>, columns: usize) -> Result<Self, DataError> {
+    pub fn sparse(
+        rows: impl IntoIterator<Item = Vec<(u32, f64)>>,
+        columns: usize,
+    ) -> Result<Self, DataError> {
         let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
         for (row, entries) in rows.into_iter().enumerate() {
             let mut least = 0;
@@ -73,7 +83,11 @@ impl Design {
         if starts.len() == 1 || columns == 0 {
             return Err(DataError::Empty);
         }
-        Ok(Design { columns, rows: starts.len() - 1, cells: Cells::Sparse { starts, columns: indices, values } })
+        Ok(Design {
+            columns,
+            rows: starts.len() - 1,
+            cells: Cells::Sparse { starts, columns: indices, values },
+        })
     }
 
     /// The same table with numbers of 32 bits.
@@ -81,9 +95,11 @@ impl Design {
         let narrow = |values: &[f64]| values.iter().map(|v| *v as f32).collect();
         let cells = match &self.cells {
             Cells::Dense(cells) => Cells::Dense(narrow(cells)),
-            Cells::Sparse { starts, columns, values } => {
-                Cells::Sparse { starts: starts.clone(), columns: columns.clone(), values: narrow(values) }
-            }
+            Cells::Sparse { starts, columns, values } => Cells::Sparse {
+                starts: starts.clone(),
+                columns: columns.clone(),
+                values: narrow(values),
+            },
         };
         Design { columns: self.columns, rows: self.rows, cells }
     }
@@ -93,7 +109,9 @@ impl Design {
     pub fn row_dot(&self, row: usize, x: &[f64]) -> f64 {
         match self.row(row) {
             Entries::Dense(cells) => dot(cells, x),
-            Entries::Sparse(columns, values) => columns.iter().zip(values).map(|(c, v)| v * x[*c as usize]).sum(),
+            Entries::Sparse(columns, values) => {
+                columns.iter().zip(values).map(|(c, v)| v * x[*c as usize]).sum()
+            }
         }
     }
 
@@ -134,7 +152,9 @@ impl<T: Real> Design<T> {
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> Entries<'_, T> {
         match &self.cells {
-            Cells::Dense(cells) => Entries::Dense(&cells[row * self.columns..(row + 1) * self.columns]),
+            Cells::Dense(cells) => {
+                Entries::Dense(&cells[row * self.columns..(row + 1) * self.columns])
+            }
             Cells::Sparse { starts, columns, values } => {
                 let entries = starts[row]..starts[row + 1];
                 Entries::Sparse(&columns[entries.clone()], &values[entries])

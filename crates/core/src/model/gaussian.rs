@@ -43,13 +43,15 @@ impl Gaussian {
         check_vector(&mean)?;
         check_symmetric("covariance", covariance, d)?;
         let Some(cholesky) = DMatrix::from_row_slice(d, d, covariance).cholesky() else {
-            let least = DMatrix::from_row_slice(d, d, covariance).symmetric_eigen().eigenvalues.min();
+            let least =
+                DMatrix::from_row_slice(d, d, covariance).symmetric_eigen().eigenvalues.min();
             return Err(DataError::Matrix {
                 what: "covariance",
                 property: "positive definite",
                 entry: 0,
                 value: least,
-                fix: "its smallest eigenvalue is shown; give a precision matrix if some direction has no information",
+                fix: "its smallest eigenvalue is shown; give a precision matrix if some direction \
+                    has no information",
             });
         };
         let inverse = cholesky.inverse();
@@ -75,21 +77,44 @@ impl Potential for Gaussian {
         let d = self.dim();
         let moved = &mut scratch[..d];
         subtract(x, &self.mean, moved);
-        (0..d).map(|i| moved[i] * dot(&self.precision[i * d..(i + 1) * d], moved)).sum::<f64>() * 0.5
+        (0..d).map(|i| moved[i] * dot(&self.precision[i * d..(i + 1) * d], moved)).sum::<f64>()
+            * 0.5
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.add_gradient_difference(x, &self.mean, rows, scale, out, scratch);
     }
 
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         if rows.count(1) == 0 {
             return;
         }
         add_product(&self.columns, x, z, scale, out, &mut scratch[..self.dim()]);
     }
 
-    fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        _x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         for (column, by) in self.precision.chunks_exact(self.dim()).zip(v) {
             add_scaled(scale * by, column, out);
         }
@@ -116,7 +141,8 @@ impl Stroller for Gaussian {
     }
 }
 
-/// `U_i(x) = sum_j norm(x - y_j)^2 / 2` over the client's rows `y_j`: QLSD sec. 4, the toy Gaussian.
+/// `U_i(x) = sum_j norm(x - y_j)^2 / 2` over the client's rows `y_j`: QLSD sec. 4, the toy
+/// Gaussian.
 #[derive(Clone, Debug)]
 pub struct Isotropic {
     dim: usize,
@@ -146,7 +172,8 @@ wide! {
         for (block, out) in blocks.iter_mut().enumerate() {
             let mut sums = [0.0; LANES];
             for row in rows {
-                if let Some(eight) = cells[*row as usize * d + block * LANES..].first_chunk::<LANES>() {
+                let from = *row as usize * d + block * LANES;
+                if let Some(eight) = cells[from..].first_chunk::<LANES>() {
                     for lane in 0..LANES {
                         sums[lane] += eight[lane];
                     }
@@ -162,7 +189,8 @@ wide! {
 
 wide! {
     /// `out += scale (n (x - z))`.
-    fn add_scaled_difference<'a>(x: &'a [f64], z: &'a [f64], n: f64, scale: f64, out: &'a mut [f64]) -> () {
+    fn add_scaled_difference<'a>(x: &'a [f64], z: &'a [f64], n: f64, scale: f64,
+        out: &'a mut [f64]) -> () {
         for ((out, x), z) in out.iter_mut().zip(x).zip(z) {
             *out += scale * (n * (x - z));
         }
@@ -187,8 +215,16 @@ impl Potential for Isotropic {
         self.cells.chunks_exact(self.dim).map(squares).sum::<f64>() * 0.5
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        // sum_j (x - y_j) = n x - sum_j y_j: one subtraction for all rows, the sum known beforehand for all of them.
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
+        // sum_j (x - y_j) = n x - sum_j y_j: one subtraction for all rows, the sum known beforehand
+        // for all of them.
         let sum = match rows {
             Rows::Some(some) if some.len() < self.rows => {
                 let sum = &mut scratch[..self.dim];
@@ -203,15 +239,31 @@ impl Potential for Isotropic {
         }
     }
 
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
-        add_scaled_difference(x, z, rows.count(self.rows) as f64, scale, out); // whatever the rows are: they cancel
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
+        // whatever the rows are: they cancel
+        add_scaled_difference(x, z, rows.count(self.rows) as f64, scale, out);
     }
 
     fn differences_ignore_rows(&self) -> bool {
         true
     }
 
-    fn add_hessian_vector(&self, _x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        _x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         add_scaled(scale * self.rows as f64, v, out);
     }
 
@@ -277,10 +329,14 @@ mod tests {
 
     #[test]
     fn covariance_and_precision_are_two_ways_to_say_the_same() {
-        let by_covariance = Gaussian::from_covariance(vec![1.0, 2.0], &[2.0, 0.5, 0.5, 1.0]).unwrap();
+        let by_covariance =
+            Gaussian::from_covariance(vec![1.0, 2.0], &[2.0, 0.5, 0.5, 1.0]).unwrap();
         let determinant = 1.75;
-        let by_precision =
-            Gaussian::new(vec![1.0, 2.0], vec![1.0 / determinant, -0.5 / determinant, -0.5 / determinant, 2.0 / determinant]).unwrap();
+        let by_precision = Gaussian::new(
+            vec![1.0, 2.0],
+            vec![1.0 / determinant, -0.5 / determinant, -0.5 / determinant, 2.0 / determinant],
+        )
+        .unwrap();
         for (a, b) in by_covariance.precision.iter().zip(&by_precision.precision) {
             assert!((a - b).abs() < 1e-14);
         }
@@ -293,7 +349,8 @@ mod tests {
         assert!(refused(vec![1.0, 2.0, 2.0, 1.0]).contains("not positive semi-definite"));
         assert!(refused(vec![1.0, 2.0, 2.0]).contains("cut short"));
         assert!(refused(vec![f64::NAN, 0.0, 0.0, 1.0]).contains("NaN"));
-        let singular = Gaussian::from_covariance(vec![0.0, 0.0], &[1.0, 1.0, 1.0, 1.0]).unwrap_err();
+        let singular =
+            Gaussian::from_covariance(vec![0.0, 0.0], &[1.0, 1.0, 1.0, 1.0]).unwrap_err();
         assert!(singular.to_string().contains("not positive definite"));
     }
 }

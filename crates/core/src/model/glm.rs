@@ -1,4 +1,5 @@
-//! Model a response that depends on its features through one linear predictor: linear and logistic regression.
+//! Model a response that depends on its features through one linear predictor: linear and logistic
+//! regression.
 
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
@@ -82,18 +83,32 @@ impl Glm {
             }
             Family::Gaussian { .. } => {
                 if let Some(row) = response.iter().position(|y| !y.is_finite()) {
-                    return Err(DataError::Label { row, label: response[row], allowed: "finite numbers".into() });
+                    return Err(DataError::Label {
+                        row,
+                        label: response[row],
+                        allowed: "finite numbers".into(),
+                    });
                 }
             }
             Family::Bernoulli => {
                 if let Some(row) = response.iter().position(|y| *y != 0.0 && *y != 1.0) {
-                    return Err(DataError::Label { row, label: response[row], allowed: "0 or 1".into() });
+                    return Err(DataError::Label {
+                        row,
+                        label: response[row],
+                        allowed: "0 or 1".into(),
+                    });
                 }
             }
         }
         let coded = Coded::new(&design);
         let exact = family == Family::Bernoulli && coded.is_some();
-        Ok(Glm { indicators: if exact { Indicators::new(&design) } else { None }, coded, design, response, family })
+        Ok(Glm {
+            indicators: if exact { Indicators::new(&design) } else { None },
+            coded,
+            design,
+            response,
+            family,
+        })
     }
 
     /// The codes of the rows, if so many are read faster by codes.
@@ -130,18 +145,30 @@ impl Potential for Glm {
     }
 
     fn scratch(&self) -> usize {
-        self.coded.as_ref().map_or(0, |coded| 2 * coded.tables() * size_of::<Table<f64>>() / size_of::<f64>() + self.dim())
+        self.coded.as_ref().map_or(0, |coded| {
+            2 * coded.tables() * size_of::<Table<f64>>() / size_of::<f64>() + self.dim()
+        })
     }
 
     fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
         total_loss(self, x)
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        let Some(coded) = self.coded_for(rows) else { return add_gradient(self, x, rows, scale, out) };
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
+        let Some(coded) = self.coded_for(rows) else {
+            return add_gradient(self, x, rows, scale, out);
+        };
         match &self.indicators {
             Some(exact) if exact.reaches(x) => {
-                let (sums, tables) = pulp::bytemuck::cast_slice_mut(scratch).split_at_mut(self.dim());
+                let (sums, tables) =
+                    pulp::bytemuck::cast_slice_mut(scratch).split_at_mut(self.dim());
                 sum_slopes(self, (coded, exact), x, rows, sums, tables, &mut []);
                 exact.add_sums(sums, scale, out);
             }
@@ -153,7 +180,14 @@ impl Potential for Glm {
         self.coded_for(Rows::All).and(self.indicators.as_ref()).map(|exact| Box::new(exact.memo()))
     }
 
-    fn add_gradient_near(&self, memo: &mut Memo, x: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_near(
+        &self,
+        memo: &mut Memo,
+        x: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         let (Some(coded), Some(exact)) = (self.coded_for(Rows::All), &self.indicators) else {
             return self.add_gradient(x, Rows::All, scale, out, scratch);
         };
@@ -162,18 +196,41 @@ impl Potential for Glm {
             Renewal::Leave => self.add_gradient(x, Rows::All, scale, out, scratch),
             Renewal::Keep => {
                 let (rows, sums) = exact.room(memo);
-                sum_slopes(self, (coded, exact), x, Rows::All, sums, pulp::bytemuck::cast_slice_mut(scratch), rows);
+                sum_slopes(
+                    self,
+                    (coded, exact),
+                    x,
+                    Rows::All,
+                    sums,
+                    pulp::bytemuck::cast_slice_mut(scratch),
+                    rows,
+                );
                 exact.add_sums(sums, scale, out);
                 exact.close(memo);
             }
         }
     }
 
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         add_difference(self, x, z, rows, scale, out);
     }
 
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], _scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         for row in 0..self.rows() {
             let bend = self.family.bend(self.design.row_dot(row, x));
             self.design.add_row(row, scale * bend * self.design.row_dot(row, v), out);
@@ -191,7 +248,8 @@ impl Potential for Glm {
     fn quadratic(&self) -> Option<Quadratic> {
         let Family::Gaussian { variance } = self.family else { return None };
         let d = self.dim();
-        let mut form = Quadratic { precision: vec![0.0; d * d], shift: vec![0.0; d], spread: Spread::None };
+        let mut form =
+            Quadratic { precision: vec![0.0; d * d], shift: vec![0.0; d], spread: Spread::None };
         let mut rows = Vec::new();
         for row in 0..self.rows() {
             let mut a = vec![0.0; d];
@@ -229,7 +287,8 @@ wide! {
 }
 
 wide! {
-    fn add_gradient<'a>(model: &'a Glm, x: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
+    fn add_gradient<'a>(model: &'a Glm, x: &'a [f64], rows: Rows<'a>, scale: f64,
+        out: &'a mut [f64]) -> () {
         for block in rows.blocks(model.rows()) {
             let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
@@ -278,7 +337,8 @@ wide! {
 }
 
 wide! {
-    /// The sums of slopes for each column, into `sums`; what is found of each row is kept if there is room for it. The rows are read twice over, by their codes and as indicators.
+    /// The sums of slopes for each column, into `sums`; what is found of each row is kept if there
+    /// is room for it. The rows are read twice over, by their codes and as indicators.
     fn sum_slopes<'a>(
         model: &'a Glm,
         twice: (&'a Coded, &'a Indicators),
@@ -320,7 +380,8 @@ wide! {
 }
 
 wide! {
-    fn add_difference<'a>(model: &'a Glm, x: &'a [f64], z: &'a [f64], rows: Rows<'a>, scale: f64, out: &'a mut [f64]) -> () {
+    fn add_difference<'a>(model: &'a Glm, x: &'a [f64], z: &'a [f64], rows: Rows<'a>, scale: f64,
+        out: &'a mut [f64]) -> () {
         for block in rows.blocks(model.rows()) {
             let (mut at_x, mut at_z, mut y) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
@@ -329,7 +390,8 @@ wide! {
                 y[lane] = model.response[*row];
             }
             for lane in 0..LANES {
-                at_x[lane] = scale * (model.family.slope(at_x[lane], y[lane]) - model.family.slope(at_z[lane], y[lane]));
+                at_x[lane] = scale * (model.family.slope(at_x[lane], y[lane])
+                    - model.family.slope(at_z[lane], y[lane]));
             }
             for (lane, row) in block.iter().enumerate() {
                 model.design.add_row(*row, at_x[lane], out);
@@ -344,7 +406,9 @@ mod tests {
 
     #[test]
     fn one_logistic_row_by_hand() {
-        let model = Glm::new(Design::dense(vec![1.0, 2.0], 2).unwrap(), vec![1.0], Family::Bernoulli).unwrap();
+        let model =
+            Glm::new(Design::dense(vec![1.0, 2.0], 2).unwrap(), vec![1.0], Family::Bernoulli)
+                .unwrap();
         let x = [0.0, 0.0];
         assert!((model.value(&x, &mut []) - 2f64.ln()).abs() < 1e-15);
         let mut g = [0.0; 2];
@@ -356,15 +420,30 @@ mod tests {
     fn rows_by_codes_have_the_gradient_of_rows() {
         let rows = 1500;
         let row = |j: u32| {
-            vec![(j % 4, 1.0), (4 + j / 7 % 6, 1.0), (10 + j * j % 5, if j.is_multiple_of(3) { 0.5 } else { -1.0 }), (15 + j % 2, 2.0)]
+            vec![
+                (j % 4, 1.0),
+                (4 + j / 7 % 6, 1.0),
+                (10 + j * j % 5, if j.is_multiple_of(3) { 0.5 } else { -1.0 }),
+                (15 + j % 2, 2.0),
+            ]
         };
         let response = (0..rows).map(|j| f64::from(j % 3 / 2)).collect();
-        let model = Glm::new(Design::sparse((0..rows).map(row), 17).unwrap(), response, Family::Bernoulli).unwrap();
+        let model =
+            Glm::new(Design::sparse((0..rows).map(row), 17).unwrap(), response, Family::Bernoulli)
+                .unwrap();
         let x = super::super::tests::normals(1, 17);
-        for some in [(0..rows).collect::<Vec<u32>>(), (0..rows).filter(|row| row % 5 != 2).collect()] {
+        for some in
+            [(0..rows).collect::<Vec<u32>>(), (0..rows).filter(|row| row % 5 != 2).collect()]
+        {
             assert!(model.coded_for(Rows::Some(&some)).is_some());
             let (mut coded, mut plain) = (vec![1.0; 17], vec![1.0; 17]);
-            model.add_gradient(&x, Rows::Some(&some), 0.3, &mut coded, &mut vec![0.0; model.scratch()]);
+            model.add_gradient(
+                &x,
+                Rows::Some(&some),
+                0.3,
+                &mut coded,
+                &mut vec![0.0; model.scratch()],
+            );
             add_gradient(&model, &x, Rows::Some(&some), 0.3, &mut plain);
             for (a, b) in coded.iter().zip(&plain) {
                 assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()), "{a} is not {b}");
@@ -379,7 +458,9 @@ mod tests {
         let bad = Glm::new(design(), vec![0.0, 2.0], Family::Bernoulli).unwrap_err();
         assert_eq!(bad.to_string(), "row 1 has the label 2: labels must be 0 or 1");
         assert!(Glm::new(design(), vec![0.0], Family::Bernoulli).is_err());
-        assert!(Glm::new(design(), vec![0.0, f64::NAN], Family::Gaussian { variance: 1.0 }).is_err());
+        assert!(
+            Glm::new(design(), vec![0.0, f64::NAN], Family::Gaussian { variance: 1.0 }).is_err()
+        );
         assert!(Glm::new(design(), vec![0.0, 1.0], Family::Gaussian { variance: 0.0 }).is_err());
     }
 }

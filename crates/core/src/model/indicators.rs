@@ -1,11 +1,14 @@
 //! Renew the gradient of logistic regression where predictors of rows moved, and nowhere else.
 //!
-//! Rows of indicators say which levels of some attributes an observation has: all entries of a column are alike. Of such rows predictors, probabilities and sums of slopes are counted
-//! in units of 2^-40 (`fixed.rs`). Sums of integers depend neither on their order nor on their history, so what is kept from the last point, and renewed for the rows that have an entry
-//! where the point moved, is what a fresh sum would be, bit for bit.
+//! Rows of indicators say which levels of some attributes an observation has: all entries of a
+//! column are alike. Of such rows predictors, probabilities and sums of slopes are counted in units
+//! of 2^-40 (`fixed.rs`). Sums of integers depend neither on their order nor on their history, so
+//! what is kept from the last point, and renewed for the rows that have an entry where the point
+//! moved, is what a fresh sum would be, bit for bit.
 //!
-//! Every term of a predictor is rounded by 2^-41 at most, and every probability by 0.6 * 2^-40. So a coordinate to which `n` rows of `k` entries add is within `n (0.6 + k/8) 2^-40` of the
-//! exact sum, times what the column's entries are, and far nearer as a rule, since roundings cancel.
+//! Every term of a predictor is rounded by 2^-41 at most, and every probability by 0.6 * 2^-40. So
+//! a coordinate to which `n` rows of `k` entries add is within `n (0.6 + k/8) 2^-40` of the exact
+//! sum, times what the column's entries are, and far nearer as a rule, since roundings cancel.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -24,7 +27,8 @@ const MOST_ROWS: usize = 1 << 22;
 /// Rows that are renewed together.
 const CHUNK: usize = 256;
 
-/// Of the columns that a column's rows mark, the most frequent ones, whose sums are made in registers.
+/// Of the columns that a column's rows mark, the most frequent ones, whose sums are made in
+/// registers.
 const FREQUENT: usize = 3 * LANES;
 
 /// Marks of other columns that are read together.
@@ -59,13 +63,15 @@ struct Column {
     frequent: [u8; FREQUENT],
 }
 
-/// A row with an entry in a column. What it marks is said once for each column, since it is read there one row after the other.
+/// A row with an entry in a column. What it marks is said once for each column, since it is read
+/// there one row after the other.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     place: u32,
     /// One bit for each frequent column that its slope is added to.
     frequent: u32,
-    /// Other columns that it is added to, filled up with numbers of no column. The column itself is not among them, since all of its rows have it.
+    /// Other columns that it is added to, filled up with numbers of no column. The column itself is
+    /// not among them, since all of its rows have it.
     rare: [u8; MARKS],
 }
 
@@ -76,8 +82,9 @@ struct Other {
     mark: u8,
 }
 
-/// Neighbouring columns of which every row has exactly one: the levels of an attribute. The sum of the most frequent one is what the others leave of the sum of all slopes,
-/// so that column is no mark.
+/// Neighbouring columns of which every row has exactly one: the levels of an attribute. The sum of
+/// the most frequent one is what the others leave of the sum of all slopes, so that column is no
+/// mark.
 #[derive(Clone, Copy, Debug)]
 struct Partition {
     start: usize,
@@ -85,7 +92,8 @@ struct Partition {
     implied: usize,
 }
 
-/// What a model keeps of the last point. It is no part of a chain's state: without it the same numbers are found, later.
+/// What a model keeps of the last point. It is no part of a chain's state: without it the same
+/// numbers are found, later.
 #[derive(Clone, Debug)]
 pub struct Memo {
     /// The last point; not a number at first.
@@ -142,7 +150,8 @@ impl Indicators {
             longest = longest.max(entries.iter().map(|entry| entry.abs()).sum());
         }
         let partitions = partitions(&holders, rows);
-        let mut marking: Vec<usize> = (0..columns).filter(|k| partitions.iter().all(|levels| levels.implied != *k)).collect();
+        let mut marking: Vec<usize> =
+            (0..columns).filter(|k| partitions.iter().all(|levels| levels.implied != *k)).collect();
         marking.sort_by_key(|column| Reverse(holders[*column].len()));
         let (mut bits, mut marks) = (vec![0u32; rows], vec![Vec::new(); rows]);
         for (rank, column) in marking.iter().enumerate() {
@@ -178,7 +187,8 @@ impl Indicators {
         let columns = self.values.len();
         let mut counts = vec![0; columns];
         rows.iter().for_each(|row| marks[*row as usize].iter().for_each(|mark| counts[*mark] += 1));
-        let mut ranked: Vec<usize> = (0..columns).filter(|mark| *mark != column && counts[*mark] > 0).collect();
+        let mut ranked: Vec<usize> =
+            (0..columns).filter(|mark| *mark != column && counts[*mark] > 0).collect();
         ranked.sort_by_key(|mark| Reverse(counts[*mark]));
         let mut ranks = vec![None; columns];
         ranked.iter().enumerate().for_each(|(rank, mark)| ranks[*mark] = Some(rank));
@@ -192,25 +202,38 @@ impl Indicators {
                     None => {} // the column itself
                 }
             }
-            let nobody = |k| (columns + (MARKS * self.holders.len() + k) % (CODES - columns)) as u8; // a number that is not used again soon: sums there would wait for each other
+            // a number that is not used again soon: sums there would wait for each other
+            let nobody = |k| (columns + (MARKS * self.holders.len() + k) % (CODES - columns)) as u8;
             let filled = std::array::from_fn(|k| rare.get(k).copied().unwrap_or(nobody(k)));
             self.holders.push(Holder { place: self.places[*row as usize], frequent, rare: filled });
-            self.others.extend(rare.iter().skip(MARKS).map(|mark| Other { holder: holder as u32, mark: *mark }));
+            self.others.extend(
+                rare.iter().skip(MARKS).map(|mark| Other { holder: holder as u32, mark: *mark }),
+            );
         }
         self.columns.push(Column {
             holders: first..self.holders.len(),
             others: first_other..self.others.len(),
-            frequent: std::array::from_fn(|rank| ranked.get(rank).copied().unwrap_or(CODES - 1) as u8),
+            frequent: std::array::from_fn(|rank| {
+                ranked.get(rank).copied().unwrap_or(CODES - 1) as u8
+            }),
         });
     }
 
     /// A memo that knows nothing yet.
     pub(super) fn memo(&self) -> Memo {
         let (renewed, changes) = (vec![[0; LANES]; CHUNK / LANES], vec![[0; LANES]; CHUNK / LANES]);
-        Memo { at: vec![f64::NAN; self.values.len()], rows: Vec::new(), sums: Box::new([0; CODES]), total: 0, renewed, changes }
+        Memo {
+            at: vec![f64::NAN; self.values.len()],
+            rows: Vec::new(),
+            sums: Box::new([0; CODES]),
+            total: 0,
+            renewed,
+            changes,
+        }
     }
 
-    /// Whether predictors at `x` are small enough to be counted in units: beyond that a logistic model has nothing to say.
+    /// Whether predictors at `x` are small enough to be counted in units: beyond that a logistic
+    /// model has nothing to say.
     #[inline(always)]
     pub(super) fn reaches(&self, x: &[f64]) -> bool {
         let mut within = true;
@@ -230,7 +253,13 @@ impl Indicators {
     }
 
     /// Add the gradient at `x` if that is near the last point; else say what to do.
-    pub(super) fn add_renewed(&self, memo: &mut Memo, x: &[f64], scale: f64, out: &mut [f64]) -> Renewal {
+    pub(super) fn add_renewed(
+        &self,
+        memo: &mut Memo,
+        x: &[f64],
+        scale: f64,
+        out: &mut [f64],
+    ) -> Renewal {
         if !memo.rows.is_empty() && renew(self, memo, x, scale, out) {
             return Renewal::Done;
         }
@@ -255,7 +284,10 @@ impl Indicators {
 
     /// Finish a memo whose rows and sums are those of a fresh sum.
     pub(super) fn close(&self, memo: &mut Memo) {
-        memo.total = self.partitions.first().map_or(0, |levels| memo.sums[levels.start..levels.end].iter().sum());
+        memo.total = self
+            .partitions
+            .first()
+            .map_or(0, |levels| memo.sums[levels.start..levels.end].iter().sum());
     }
 
     /// The columns in which `x` is not the last point; `None` if they are many, or have many rows.
@@ -307,11 +339,16 @@ impl Indicators {
                 all += change;
                 for (part, sums) in often.iter_mut().enumerate() {
                     for lane in 0..LANES {
-                        sums[lane] += if holder.frequent & bit_of(part * LANES + lane) == 0 { 0 } else { *change };
+                        sums[lane] += if holder.frequent & bit_of(part * LANES + lane) == 0 {
+                            0
+                        } else {
+                            *change
+                        };
                     }
                 }
                 for mark in &holder.rare {
-                    sums[*mark as usize] = sums[*mark as usize].wrapping_add(*change); // what is no column's has no bound, and is never read
+                    // what is no column's has no bound, and is never read
+                    sums[*mark as usize] = sums[*mark as usize].wrapping_add(*change);
                 }
             }
             while let Some((Other { holder, mark }, rest)) = others.split_first()
@@ -322,7 +359,8 @@ impl Indicators {
             }
             first += CHUNK;
         }
-        let often = std::hint::black_box(often); // else the compiler keeps the sums in pieces all the way, as they are read here
+        // else the compiler keeps the sums in pieces all the way, as they are read here
+        let often = std::hint::black_box(often);
         for (column, sum) in frequent.iter().zip(often.as_flattened()) {
             sums[*column as usize] += sum;
         }
@@ -331,15 +369,24 @@ impl Indicators {
     }
 }
 
-/// The bit of a frequent column. Eight of them descend, else the compiler would take them out of the vector registers for masks.
+/// The bit of a frequent column. Eight of them descend, else the compiler would take them out of
+/// the vector registers for masks.
 const fn bit_of(rank: usize) -> u32 {
     1 << (rank / LANES * LANES + LANES - 1 - rank % LANES)
 }
 
 /// Move the predictors of some rows; find their probabilities, and by how much these change.
 #[inline(always)]
-fn renew_rows(holders: &[Holder], by: i64, rows: &mut [Kept], renewed: &mut [[i64; LANES]], changes: &mut [[i64; LANES]]) {
-    for ((holder, predictor), before) in holders.iter().zip(renewed.as_flattened_mut()).zip(changes.as_flattened_mut()) {
+fn renew_rows(
+    holders: &[Holder],
+    by: i64,
+    rows: &mut [Kept],
+    renewed: &mut [[i64; LANES]],
+    changes: &mut [[i64; LANES]],
+) {
+    for ((holder, predictor), before) in
+        holders.iter().zip(renewed.as_flattened_mut()).zip(changes.as_flattened_mut())
+    {
         let row = &mut rows[holder.place as usize];
         row.predictor += by;
         *predictor = row.predictor;
@@ -368,7 +415,8 @@ struct Moved {
 /// Runs of neighbouring columns of which every row has exactly one.
 fn partitions(holders: &[Vec<u32>], rows: usize) -> Vec<Partition> {
     let (mut found, mut start, mut covered) = (Vec::new(), 0, 0);
-    let mut group = vec![usize::MAX; rows]; // the first column of the run that has an entry of the row
+    // the first column of the run that has an entry of the row
+    let mut group = vec![usize::MAX; rows];
     for (column, holders_of) in holders.iter().enumerate() {
         if holders_of.iter().any(|row| group[*row as usize] == start) {
             (start, covered) = (column, 0); // a row with two of them: the run is over
@@ -376,7 +424,9 @@ fn partitions(holders: &[Vec<u32>], rows: usize) -> Vec<Partition> {
         holders_of.iter().for_each(|row| group[*row as usize] = start);
         covered += holders_of.len();
         if covered == rows {
-            let most = (start..=column).fold(start, |most, k| if holders[k].len() > holders[most].len() { k } else { most });
+            let most = (start..=column).fold(start, |most, k| {
+                if holders[k].len() > holders[most].len() { k } else { most }
+            });
             found.push(Partition { start, end: column + 1, implied: most });
             (start, covered) = (column + 1, 0);
         }
@@ -386,7 +436,8 @@ fn partitions(holders: &[Vec<u32>], rows: usize) -> Vec<Partition> {
 
 wide! {
     /// Move the memo to `x`, if that is near, and add the gradient there.
-    fn renew<'a>(index: &'a Indicators, memo: &'a mut Memo, x: &'a [f64], scale: f64, out: &'a mut [f64]) -> bool {
+    fn renew<'a>(index: &'a Indicators, memo: &'a mut Memo, x: &'a [f64], scale: f64,
+        out: &'a mut [f64]) -> bool {
         let Some(moved) = index.moved(memo, x) else { return false };
         let columns = &moved.columns[..moved.count];
         for column in columns {
@@ -396,11 +447,13 @@ wide! {
         }
         for column in columns {
             let value = index.values[*column];
-            let by = fixed::from_real(value * x[*column]) - fixed::from_real(value * memo.at[*column]);
+            let by = fixed::from_real(value * x[*column])
+                - fixed::from_real(value * memo.at[*column]);
             memo.at[*column] = x[*column];
             index.renew_column(*column, by, memo);
         }
-        let (sums, before) = (&mut memo.sums, memo.renewed.as_flattened_mut()); // the sums of all columns before each: there is room for them
+        // the sums of all columns before each: there is room for them
+        let (sums, before) = (&mut memo.sums, memo.renewed.as_flattened_mut());
         for levels in &index.partitions {
             sums[levels.implied] = 0;
         }
@@ -427,16 +480,22 @@ mod tests {
     const ROWS: u32 = 2000;
     const COLUMNS: usize = 58;
 
-    /// Three attributes of 5, 3 and 40 levels, a constant, and nine columns that rows have or not; with `scaled` entries other than 1.
+    /// Three attributes of 5, 3 and 40 levels, a constant, and nine columns that rows have or not;
+    /// with `scaled` entries other than 1.
     fn census(scaled: bool) -> Glm {
         let row = |j: u32| {
             let hash = (j + 1).wrapping_mul(2_654_435_761) >> 7;
             let mut columns = vec![hash % 7 % 5, 5 + hash / 5 % 3, 8 + hash / 64 % 40, 48];
-            columns.extend((0..9).filter(|k| hash >> (k + 8) & 3 == 0 || j % 50 == 7).map(|k| 49 + k));
-            columns.into_iter().map(|c| (c, if scaled { 0.25 + f64::from(c % 4) } else { 1.0 })).collect()
+            columns
+                .extend((0..9).filter(|k| hash >> (k + 8) & 3 == 0 || j % 50 == 7).map(|k| 49 + k));
+            columns
+                .into_iter()
+                .map(|c| (c, if scaled { 0.25 + f64::from(c % 4) } else { 1.0 }))
+                .collect()
         };
         let response = (0..ROWS).map(|j| f64::from(u8::from(j % 3 == 0 || j % 7 == 2))).collect();
-        Glm::new(Design::sparse((0..ROWS).map(row), COLUMNS).unwrap(), response, Family::Bernoulli).unwrap()
+        Glm::new(Design::sparse((0..ROWS).map(row), COLUMNS).unwrap(), response, Family::Bernoulli)
+            .unwrap()
     }
 
     fn fresh(model: &Glm, x: &[f64]) -> Vec<u64> {
@@ -460,11 +519,12 @@ mod tests {
             let mut renewed = 0;
             for (k, step) in steps.iter().enumerate() {
                 match k % 100 {
-                    40 => x = normals(3 + k as u64, COLUMNS),                             // far away
-                    60..65 => (0..k % 12).for_each(|c| x[(7 * c + k) % COLUMNS] += step), // several at once, and then too many
-                    80 => x[5] = 1e5,                                                     // beyond reach
-                    81 => x[5] = 0.1,                                                     // and back
-                    90 => {}                                                              // nowhere
+                    40 => x = normals(3 + k as u64, COLUMNS), // far away
+                    // several at once, and then too many
+                    60..65 => (0..k % 12).for_each(|c| x[(7 * c + k) % COLUMNS] += step),
+                    80 => x[5] = 1e5, // beyond reach
+                    81 => x[5] = 0.1, // and back
+                    90 => {}          // nowhere
                     _ => x[(k * k + 3 * k) % COLUMNS] += step,
                 }
                 renewed += usize::from(!memo.rows.is_empty());
@@ -485,13 +545,24 @@ mod tests {
             for at in 0..20 {
                 let x = normals(50 + at, COLUMNS);
                 let (mut exact, mut plain) = (vec![0.0; COLUMNS], vec![0.0; COLUMNS]);
-                model.add_gradient(&x, Rows::Some(&every), 1.0, &mut exact, &mut vec![0.0; model.scratch()]);
+                model.add_gradient(
+                    &x,
+                    Rows::Some(&every),
+                    1.0,
+                    &mut exact,
+                    &mut vec![0.0; model.scratch()],
+                );
                 let mut rest = vec![0.0; COLUMNS];
                 for part in every.chunks(2) {
-                    model.add_gradient(&x, Rows::Some(part), 1.0, &mut plain, &mut rest); // so few rows are summed plainly
+                    // so few rows are summed plainly
+                    model.add_gradient(&x, Rows::Some(part), 1.0, &mut plain, &mut rest);
                 }
-                let largest = exact.iter().zip(&plain).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-                let bound = f64::from(ROWS) * (0.6 + 13.0 / 8.0) * fixed::UNIT * if scaled { 3.25 } else { 1.0 };
+                let largest =
+                    exact.iter().zip(&plain).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                let bound = f64::from(ROWS)
+                    * (0.6 + 13.0 / 8.0)
+                    * fixed::UNIT
+                    * if scaled { 3.25 } else { 1.0 };
                 assert!(largest < bound / 10.0 && largest > 0.0, "{largest:e} against {bound:e}");
             }
         }
@@ -500,12 +571,18 @@ mod tests {
     #[test]
     fn a_large_parameter_is_summed_plainly() {
         let model = census(false);
-        let index = Indicators::new(&Design::sparse([vec![(0, 1.0), (2, -3.0)]], 4).unwrap()).unwrap();
-        assert!(index.reaches(&[0.0, 64.0, -64.0, 64.0]) && !index.reaches(&[0.0, 64.1, 0.0, 0.0]) && !index.reaches(&[f64::NAN; 4]));
+        let index =
+            Indicators::new(&Design::sparse([vec![(0, 1.0), (2, -3.0)]], 4).unwrap()).unwrap();
+        assert!(
+            index.reaches(&[0.0, 64.0, -64.0, 64.0])
+                && !index.reaches(&[0.0, 64.1, 0.0, 0.0])
+                && !index.reaches(&[f64::NAN; 4])
+        );
         let mut x = normals(1, COLUMNS);
         let mut memo = model.memo().unwrap();
         x[48] = 1e4; // every row has it
-        let gradient: Vec<f64> = remembered(&model, &mut memo, &x).into_iter().map(f64::from_bits).collect();
+        let gradient: Vec<f64> =
+            remembered(&model, &mut memo, &x).into_iter().map(f64::from_bits).collect();
         let zeros = (0..ROWS).filter(|j| !(j % 3 == 0 || j % 7 == 2)).count();
         assert!((gradient[48] - 0.5 - 1.3 * zeros as f64).abs() < 1e-9); // all probabilities are 1
         assert!(memo.rows.is_empty());
@@ -515,18 +592,30 @@ mod tests {
     fn levels_of_an_attribute_are_found() {
         let row = |j: u32| {
             let either = if j.is_multiple_of(2) { [6, 7] } else { [7, 8] };
-            [j % 4 / 3, 2, 3 + j % 3].into_iter().chain(either).map(|column| (column, 1.0)).collect()
+            [j % 4 / 3, 2, 3 + j % 3]
+                .into_iter()
+                .chain(either)
+                .map(|column| (column, 1.0))
+                .collect()
         };
         let index = Indicators::new(&Design::sparse((0..12).map(row), 9).unwrap()).unwrap();
-        let found: Vec<_> = index.partitions.iter().map(|levels| (levels.start, levels.end, levels.implied)).collect();
+        let found: Vec<_> = index
+            .partitions
+            .iter()
+            .map(|levels| (levels.start, levels.end, levels.implied))
+            .collect();
         assert_eq!(found, [(0, 2, 0), (2, 3, 2), (3, 6, 3), (7, 8, 7)]);
     }
 
     #[test]
     fn only_columns_of_equal_entries_are_indicators() {
-        let index = |entries: [f64; 2]| Indicators::new(&Design::sparse(entries.map(|entry| vec![(1, entry)]), 2).unwrap());
+        let index = |entries: [f64; 2]| {
+            Indicators::new(&Design::sparse(entries.map(|entry| vec![(1, entry)]), 2).unwrap())
+        };
         assert!(index([2.0, 2.0]).is_some() && index([2.0, 1.0]).is_none());
-        assert!(Indicators::new(&Design::sparse([vec![(3, 1.0)]], MOST_COLUMNS + 1).unwrap()).is_none());
+        assert!(
+            Indicators::new(&Design::sparse([vec![(3, 1.0)]], MOST_COLUMNS + 1).unwrap()).is_none()
+        );
         assert!(Indicators::new(&Design::dense(vec![1.0; 6], 3).unwrap()).is_none());
     }
 }

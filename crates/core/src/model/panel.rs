@@ -1,10 +1,14 @@
-//! Keep one number for each feature and class with the classes side by side, so that one instruction serves all of them.
+//! Keep one number for each feature and class with the classes side by side, so that one
+//! instruction serves all of them.
 //!
-//! Parameters lie class by class. A panel is the same the other way round: feature by feature, `W` classes in one array, padded with zeros. The products with a row's features
-//! then need none of the columns in which the row has nothing, and no sum across a register. More than `W` classes are several groups, one panel after the other.
+//! Parameters lie class by class. A panel is the same the other way round: feature by feature, `W`
+//! classes in one array, padded with zeros. The products with a row's features then need none of
+//! the columns in which the row has nothing, and no sum across a register. More than `W` classes
+//! are several groups, one panel after the other.
 //!
-//! The order of every sum is that of the arrays, so it is the same for any width of register. There are loops where closures would be shorter: a closure that is not inlined is
-//! compiled for the narrowest registers.
+//! The order of every sum is that of the arrays, so it is the same for any width of register. There
+//! are loops where closures would be shorter: a closure that is not inlined is compiled for the
+//! narrowest registers.
 
 use super::design::{Design, Entries};
 use super::real::Real;
@@ -52,7 +56,11 @@ pub(super) fn turn<T: Real, const W: usize>(shape: Shape, x: &[f64], panel: &mut
         for quad in 0..W / 4 {
             let of = |k: usize| {
                 let class = group * W + quad * 4 + k;
-                if class < shape.classes { &x[class * features..(class + 1) * features] } else { &[] }
+                if class < shape.classes {
+                    &x[class * features..(class + 1) * features]
+                } else {
+                    &[]
+                }
             };
             match [of(0), of(1), of(2), of(3)] {
                 [a, b, c, d] if d.len() == features => turn_four(quad, [a, b, c, d], panel),
@@ -80,14 +88,24 @@ fn turn_four<T: Real, const W: usize>(quad: usize, classes: [&[f64]; 4], panel: 
         }
     }
     for (at, slot) in rest.iter_mut().enumerate() {
-        let four = [T::narrow(a_rest[at]), T::narrow(b_rest[at]), T::narrow(c_rest[at]), T::narrow(d_rest[at])];
+        let four = [
+            T::narrow(a_rest[at]),
+            T::narrow(b_rest[at]),
+            T::narrow(c_rest[at]),
+            T::narrow(d_rest[at]),
+        ];
         slot[quad * 4..quad * 4 + 4].copy_from_slice(&four);
     }
 }
 
 /// `out += scale * panel`.
 #[inline(always)]
-pub(super) fn turn_back<T: Real, const W: usize>(shape: Shape, panel: &[[T; W]], scale: f64, out: &mut [f64]) {
+pub(super) fn turn_back<T: Real, const W: usize>(
+    shape: Shape,
+    panel: &[[T; W]],
+    scale: f64,
+    out: &mut [f64],
+) {
     let features = shape.features;
     for (group, panel) in panel.chunks_exact(features).enumerate() {
         let classes = shape.classes_of(group);
@@ -113,14 +131,21 @@ pub(super) fn turn_back<T: Real, const W: usize>(shape: Shape, panel: &[[T; W]],
     }
 }
 
-/// `out = row . panel`, group by group. Entries at even and odd places are summed apart, which halves the time that one sum waits for the last.
+/// `out = row . panel`, group by group. Entries at even and odd places are summed apart, which
+/// halves the time that one sum waits for the last.
 #[inline(always)]
-pub(super) fn product<T: Real, const W: usize>(design: &Design<T>, row: usize, panel: &[[T; W]], out: &mut [[T; W]]) {
+pub(super) fn product<T: Real, const W: usize>(
+    design: &Design<T>,
+    row: usize,
+    panel: &[[T; W]],
+    out: &mut [[T; W]],
+) {
     for (panel, out) in panel.chunks_exact(design.columns()).zip(out) {
         let (mut even, mut odd) = ([T::default(); W], [T::default(); W]);
         match design.row(row) {
             Entries::Dense(cells) => {
-                let ((pairs, rest), (slots, last)) = (cells.as_chunks::<2>(), panel.as_chunks::<2>());
+                let ((pairs, rest), (slots, last)) =
+                    (cells.as_chunks::<2>(), panel.as_chunks::<2>());
                 for (values, slots) in pairs.iter().zip(slots) {
                     add(&mut even, values[0], &slots[0]);
                     add(&mut odd, values[1], &slots[1]);
@@ -130,7 +155,8 @@ pub(super) fn product<T: Real, const W: usize>(design: &Design<T>, row: usize, p
                 }
             }
             Entries::Sparse(columns, values) => {
-                let ((twos, last), (pairs, rest)) = (columns.as_chunks::<2>(), values.as_chunks::<2>());
+                let ((twos, last), (pairs, rest)) =
+                    (columns.as_chunks::<2>(), values.as_chunks::<2>());
                 for (columns, values) in twos.iter().zip(pairs) {
                     add(&mut even, values[0], &panel[columns[0] as usize]);
                     add(&mut odd, values[1], &panel[columns[1] as usize]);
@@ -146,16 +172,29 @@ pub(super) fn product<T: Real, const W: usize>(design: &Design<T>, row: usize, p
     }
 }
 
-/// `panel += row' weights` for some rows, one after the other, group by group: row `k` has the arrays from `k * groups`.
+/// `panel += row' weights` for some rows, one after the other, group by group: row `k` has the
+/// arrays from `k * groups`.
 #[inline(always)]
-pub(super) fn add_outer<T: Real, const W: usize>(design: &Design<T>, rows: &[usize], weights: &[[T; W]], panel: &mut [[T; W]]) {
+pub(super) fn add_outer<T: Real, const W: usize>(
+    design: &Design<T>,
+    rows: &[usize],
+    weights: &[[T; W]],
+    panel: &mut [[T; W]],
+) {
     let groups = panel.len() / design.columns();
     for (group, panel) in panel.chunks_exact_mut(design.columns()).enumerate() {
         let (mut rows, mut weights) = (rows, &weights[group..]);
         while let [a, b, c, d, rest @ ..] = rows {
             let four = [design.row(*a), design.row(*b), design.row(*c), design.row(*d)];
-            let [Entries::Dense(a), Entries::Dense(b), Entries::Dense(c), Entries::Dense(d)] = four else { break };
-            add_four(panel, [a, b, c, d], &[weights[0], weights[groups], weights[2 * groups], weights[3 * groups]]);
+            let [Entries::Dense(a), Entries::Dense(b), Entries::Dense(c), Entries::Dense(d)] = four
+            else {
+                break;
+            };
+            add_four(
+                panel,
+                [a, b, c, d],
+                &[weights[0], weights[groups], weights[2 * groups], weights[3 * groups]],
+            );
             (rows, weights) = (rest, weights.get(4 * groups..).unwrap_or(&[]));
         }
         for (row, weights) in rows.iter().zip(weights.iter().step_by(groups)) {
@@ -165,7 +204,11 @@ pub(super) fn add_outer<T: Real, const W: usize>(design: &Design<T>, rows: &[usi
 }
 
 #[inline(always)]
-fn add_one<T: Real, const W: usize>(panel: &mut [[T; W]], entries: Entries<'_, T>, weights: &[T; W]) {
+fn add_one<T: Real, const W: usize>(
+    panel: &mut [[T; W]],
+    entries: Entries<'_, T>,
+    weights: &[T; W],
+) {
     let weights = *weights;
     match entries {
         Entries::Dense(cells) => {
@@ -183,7 +226,11 @@ fn add_one<T: Real, const W: usize>(panel: &mut [[T; W]], entries: Entries<'_, T
 
 /// Four dense rows in one walk over the panel, with the bits of four walks.
 #[inline(always)]
-fn add_four<T: Real, const W: usize>(panel: &mut [[T; W]], cells: [&[T]; 4], weights: &[[T; W]; 4]) {
+fn add_four<T: Real, const W: usize>(
+    panel: &mut [[T; W]],
+    cells: [&[T]; 4],
+    weights: &[[T; W]; 4],
+) {
     let n = panel.len();
     let [a, b, c, d] = [&cells[0][..n], &cells[1][..n], &cells[2][..n], &cells[3][..n]];
     for (j, slot) in panel.iter_mut().enumerate() {
@@ -204,9 +251,14 @@ fn add<T: Real, const W: usize>(to: &mut [T; W], scale: T, values: &[T; W]) {
     }
 }
 
-/// Make the logits of some rows probabilities, in place; the padding becomes 0. Exponentials of all rows are one loop, since each of them is a long chain of operations.
+/// Make the logits of some rows probabilities, in place; the padding becomes 0. Exponentials of all
+/// rows are one loop, since each of them is a long chain of operations.
 #[inline(always)]
-pub(super) fn normalise<T: Real, const W: usize>(shape: Shape, valid: &Valid<T, W>, logits: &mut [[T; W]]) {
+pub(super) fn normalise<T: Real, const W: usize>(
+    shape: Shape,
+    valid: &Valid<T, W>,
+    logits: &mut [[T; W]],
+) {
     for row in logits.chunks_exact_mut(shape.groups()) {
         valid.pad(row, &valid.plus);
         let most = largest(row);
@@ -258,7 +310,8 @@ fn largest<T: Real, const W: usize>(row: &[[T; W]]) -> T {
     if left > right { left } else { right }
 }
 
-/// Which lanes of the last array are no padding: 1 or 0, and nothing or less than any logit. They are numbers since choices would not be vectorised.
+/// Which lanes of the last array are no padding: 1 or 0, and nothing or less than any logit. They
+/// are numbers since choices would not be vectorised.
 pub(super) struct Valid<T, const W: usize> {
     times: [T; W],
     plus: [T; W],

@@ -1,8 +1,10 @@
-//! Take a model's shortcuts away: what they save is measured, and their answers are tested, against it.
+//! Take a model's shortcuts away: what they save is measured, and their answers are tested, against
+//! it.
 
 use super::{Potential, Rows};
 
-/// The same potential by its required methods alone: it remembers no point and takes no steps by itself, and draws have the same bits.
+/// The same potential by its required methods alone: it remembers no point and takes no steps by
+/// itself, and draws have the same bits.
 #[derive(Clone, Debug)]
 pub struct Plain<P>(pub P);
 
@@ -23,15 +25,37 @@ impl<P: Potential> Potential for Plain<P> {
         self.0.value(x, scratch)
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.0.add_gradient(x, rows, scale, out, scratch);
     }
 
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.0.add_gradient_difference(x, z, rows, scale, out, scratch);
     }
 
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.0.add_hessian_vector(x, v, scale, out, scratch);
     }
 

@@ -10,7 +10,8 @@ use crate::lanes::wide;
 pub enum Prior {
     /// No prior: the posterior is the normalised likelihood.
     Flat,
-    /// Independent normals with mean 0 and these precisions, one a coordinate. All clients read the same ones: so many copies would not stay in a cache.
+    /// Independent normals with mean 0 and these precisions, one a coordinate. All clients read the
+    /// same ones: so many copies would not stay in a cache.
     Gaussian(Arc<[f64]>),
     /// Independent Laplace laws with mean 0 and this scale: `U_0(x) = sum_k |x_k| / scale`.
     Laplace {
@@ -28,7 +29,9 @@ impl Prior {
     /// Independent normals with mean 0 and a variance for each coordinate.
     pub fn gaussian_per_coordinate(variances: &[f64]) -> Result<Self, DataError> {
         match variances.iter().find(|v| !(**v > 0.0 && v.is_finite())) {
-            Some(value) => Err(DataError::NotPositive { what: "the prior variance", value: *value }),
+            Some(value) => {
+                Err(DataError::NotPositive { what: "the prior variance", value: *value })
+            }
             None => Ok(Prior::Gaussian(variances.iter().map(|v| 1.0 / v).collect())),
         }
     }
@@ -46,7 +49,9 @@ impl Prior {
     pub fn value(&self, x: &[f64]) -> f64 {
         match self {
             Prior::Flat => 0.0,
-            Prior::Gaussian(precision) => x.iter().zip(precision.iter()).map(|(x, p)| p * x * x).sum::<f64>() * 0.5,
+            Prior::Gaussian(precision) => {
+                x.iter().zip(precision.iter()).map(|(x, p)| p * x * x).sum::<f64>() * 0.5
+            }
             Prior::Laplace { scale } => x.iter().map(|x| x.abs()).sum::<f64>() / scale,
         }
     }
@@ -100,7 +105,10 @@ impl Prior {
     pub fn curvature(&self) -> (f64, f64) {
         match self {
             Prior::Flat | Prior::Laplace { .. } => (0.0, 0.0),
-            Prior::Gaussian(p) => (p.iter().copied().fold(0.0, f64::max), p.iter().copied().fold(f64::INFINITY, f64::min)),
+            Prior::Gaussian(p) => (
+                p.iter().copied().fold(0.0, f64::max),
+                p.iter().copied().fold(f64::INFINITY, f64::min),
+            ),
         }
     }
 }
@@ -118,14 +126,16 @@ fn sign(x: f64) -> f64 {
 
 wide! {
     /// [`Prior::add_gradient`], for callers that are not compiled for wide registers themselves.
-    pub(crate) fn accumulate_gradient<'a>(prior: &'a Prior, x: &'a [f64], weight: f64, out: &'a mut [f64]) -> () {
+    pub(crate) fn accumulate_gradient<'a>(prior: &'a Prior, x: &'a [f64], weight: f64,
+        out: &'a mut [f64]) -> () {
         prior.add_gradient(x, weight, out);
     }
 }
 
 wide! {
     /// [`Prior::add_gradient_difference`], likewise.
-    pub(crate) fn accumulate_difference<'a>(prior: &'a Prior, x: &'a [f64], z: &'a [f64], weight: f64, out: &'a mut [f64]) -> () {
+    pub(crate) fn accumulate_difference<'a>(prior: &'a Prior, x: &'a [f64], z: &'a [f64],
+        weight: f64, out: &'a mut [f64]) -> () {
         prior.add_gradient_difference(x, z, weight, out);
     }
 }
@@ -137,7 +147,11 @@ mod tests {
     #[test]
     fn gradients_are_the_finite_differences_of_values() {
         let x = [0.7, -1.3, 2.0];
-        for prior in [Prior::Flat, Prior::gaussian_per_coordinate(&[0.5, 2.0, 4.0]).unwrap(), Prior::laplace(0.3).unwrap()] {
+        for prior in [
+            Prior::Flat,
+            Prior::gaussian_per_coordinate(&[0.5, 2.0, 4.0]).unwrap(),
+            Prior::laplace(0.3).unwrap(),
+        ] {
             let mut g = [0.0; 3];
             prior.add_gradient(&x, 2.0, &mut g);
             for k in 0..3 {
@@ -146,7 +160,10 @@ mod tests {
                     at[k] += by;
                     prior.value(&at)
                 };
-                assert!(((moved(1e-4) - moved(-1e-4)) / 2e-4 - g[k] / 2.0).abs() < 1e-8, "{prior:?}");
+                assert!(
+                    ((moved(1e-4) - moved(-1e-4)) / 2e-4 - g[k] / 2.0).abs() < 1e-8,
+                    "{prior:?}"
+                );
             }
             let (z, mut difference, mut at_z) = ([1.0, -1.0, -0.5], [0.0; 3], [0.0; 3]);
             prior.add_gradient_difference(&x, &z, 2.0, &mut difference);
@@ -159,6 +176,10 @@ mod tests {
 
     #[test]
     fn impossible_priors_are_refused() {
-        assert!(Prior::gaussian(0.0, 2).is_err() && Prior::gaussian(f64::NAN, 2).is_err() && Prior::laplace(-1.0).is_err());
+        assert!(
+            Prior::gaussian(0.0, 2).is_err()
+                && Prior::gaussian(f64::NAN, 2).is_err()
+                && Prior::laplace(-1.0).is_err()
+        );
     }
 }

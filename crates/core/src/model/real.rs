@@ -5,19 +5,29 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 use pulp::bytemuck::Pod;
 
-/// With how many bits a model computes its sums over rows. Parameters and gradients have 64 in any case.
+/// With how many bits a model computes its sums over rows. Parameters and gradients have 64 in any
+/// case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {
     /// 64 bits.
     #[default]
     F64,
-    /// 32 bits: faster, with two thirds of the memory, and gradients that are right to some 1e-6 of their size.
+    /// 32 bits: faster, with two thirds of the memory, and gradients that are right to some 1e-6 of
+    /// their size.
     F32,
 }
 
 /// A number that kernels compute with.
 pub trait Real:
-    Pod + Default + Debug + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + AddAssign
+    Pod
+    + Default
+    + Debug
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + AddAssign
 {
     /// Less than any logit.
     const LEAST: Self;
@@ -71,17 +81,23 @@ impl Real for f32 {
     /// As [`crate::lanes::exp`], with fewer terms.
     #[inline(always)]
     fn exp(self) -> Self {
-        const LN2_HI: f32 = 0.693_359_4; // few bits, so that its products with whole numbers are exact
+        // few bits, so that its products with whole numbers are exact
+        const LN2_HI: f32 = 0.693_359_4;
         const LN2_LO: f32 = -2.121_944_4e-4;
-        const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer held in the low bits
+        // 1.5 * 2^23: adding it rounds to an integer held in the low bits
+        const ROUND: f32 = 12_582_912.0;
         let x = if self > 88.0 { 88.0 } else { self };
         let x = if x < -87.0 { -87.0 } else { x };
         let shifted = x * std::f32::consts::LOG2_E + ROUND;
         let k = shifted - ROUND;
         let r = (x - k * LN2_HI) - k * LN2_LO;
         // Taylor on |r| <= ln(2)/2: the first term left out is below 2^-27.
-        let p =
-            1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0)))))));
+        let p = 1.0
+            + r * (1.0
+                + r * (0.5
+                    + r * (1.0 / 6.0
+                        + r * (1.0 / 24.0
+                            + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0)))))));
         f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
     }
 }
@@ -95,7 +111,10 @@ mod tests {
         for k in -86_900..88_000i32 {
             let x = k as f32 * 1e-3;
             let (ours, theirs) = (Real::exp(x), f64::from(x).exp());
-            assert!((f64::from(ours) - theirs).abs() <= 2.5 * f64::from(f32::EPSILON) * theirs, "exp({x}) is {ours}, not {theirs}");
+            assert!(
+                (f64::from(ours) - theirs).abs() <= 2.5 * f64::from(f32::EPSILON) * theirs,
+                "exp({x}) is {ours}, not {theirs}"
+            );
         }
         assert_eq!(Real::exp(0f32), 1.0);
         assert!(Real::exp(f32::MAX).is_finite() && Real::exp(f32::LEAST) >= f32::MIN_POSITIVE);

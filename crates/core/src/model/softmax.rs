@@ -6,7 +6,8 @@ use super::{Classifier, Design, Potential, Rows};
 use crate::error::DataError;
 use crate::lanes::{Kernel, LANES, exp, ln, run_in_256_bits};
 
-/// `U_ij(x) = logsumexp_k(a_j . x_k) - a_j . x_{y_j}`, with the parameters of class `k` at `x[k * features..(k + 1) * features]`.
+/// `U_ij(x) = logsumexp_k(a_j . x_k) - a_j . x_{y_j}`, with the parameters of class `k` at
+/// `x[k * features..(k + 1) * features]`.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     table: Table,
@@ -40,7 +41,12 @@ impl Softmax {
         }
         // diag(p) - pp' has no eigenvalue above 1/2
         let smoothness = (0..design.rows()).map(|row| 0.5 * design.row_norm_squared(row)).collect();
-        Ok(Softmax { shape: Shape::new(design.columns(), classes), table: Table::F64(design), labels, smoothness })
+        Ok(Softmax {
+            shape: Shape::new(design.columns(), classes),
+            table: Table::F64(design),
+            labels,
+            smoothness,
+        })
     }
 
     /// The same model with sums over rows in this arithmetic.
@@ -70,10 +76,15 @@ impl Softmax {
         }
     }
 
-    /// How many places are needed to remember probabilities at a reference point: the point, its number, the number at which each row was remembered, and what.
+    /// How many places are needed to remember probabilities at a reference point: the point, its
+    /// number, the number at which each row was remembered, and what.
     fn memory(&self) -> usize {
         let probabilities = self.labels.len() * self.shape.lanes();
-        if probabilities > MOST_REMEMBERED { 0 } else { self.dim() + 1 + self.labels.len() + probabilities }
+        if probabilities > MOST_REMEMBERED {
+            0
+        } else {
+            self.dim() + 1 + self.labels.len() + probabilities
+        }
     }
 }
 
@@ -112,16 +123,45 @@ impl Potential for Softmax {
         self.dispatch(Value { x, scratch: &mut scratch[self.memory()..] })
     }
 
-    fn add_gradient(&self, x: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.dispatch(Derivative { of: Of::Gradient, x, rows, scale, out, scratch });
     }
 
-    fn add_gradient_difference(&self, x: &[f64], z: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        x: &[f64],
+        z: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         self.dispatch(Derivative { of: Of::Difference { z }, x, rows, scale, out, scratch });
     }
 
-    fn add_hessian_vector(&self, x: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
-        self.dispatch(Derivative { of: Of::HessianVector { v }, x, rows: Rows::All, scale, out, scratch });
+    fn add_hessian_vector(
+        &self,
+        x: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
+        self.dispatch(Derivative {
+            of: Of::HessianVector { v },
+            x,
+            rows: Rows::All,
+            scale,
+            out,
+            scratch,
+        });
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {
@@ -129,7 +169,8 @@ impl Potential for Softmax {
     }
 }
 
-/// Work that is compiled once for every kind of number, width of a panel and width of vector registers.
+/// Work that is compiled once for every kind of number, width of a panel and width of vector
+/// registers.
 trait Job {
     type Output;
     fn run<T: Real, const W: usize>(self, model: &Softmax, design: &Design<T>) -> Self::Output;
@@ -170,8 +211,10 @@ impl<'a, T: Real, const W: usize> Workspace<'a, T, W> {
 
     #[inline(always)]
     fn new(shape: Shape, scratch: &'a mut [f64]) -> Self {
-        let from = scratch.as_ptr().align_offset(ALIGNED * size_of::<f64>()).min(ALIGNED - 1); // no bit depends on it
-        let arrays = pulp::bytemuck::cast_slice_mut::<f64, T>(&mut scratch[from..]).as_chunks_mut::<W>().0;
+        // no bit depends on it
+        let from = scratch.as_ptr().align_offset(ALIGNED * size_of::<f64>()).min(ALIGNED - 1);
+        let arrays =
+            pulp::bytemuck::cast_slice_mut::<f64, T>(&mut scratch[from..]).as_chunks_mut::<W>().0;
         let (x, rest) = arrays.split_at_mut(shape.features * shape.groups());
         let (other, rest) = rest.split_at_mut(shape.features * shape.groups());
         let (sum, rest) = rest.split_at_mut(shape.features * shape.groups());
@@ -207,8 +250,13 @@ impl Job for Derivative<'_> {
         let Derivative { of, x, rows, scale, out, scratch } = self;
         let (shape, groups) = (model.shape, model.shape.groups());
         let (memory, rest) = scratch.split_at_mut(model.memory());
-        let mut reference = if let Of::Difference { z } = of { Some(Reference::<T>::new(shape, z, memory, model.rows())) } else { None };
-        let Workspace { x: panel, other, sum, at_x, at_other } = Workspace::<T, W>::new(shape, rest);
+        let mut reference = if let Of::Difference { z } = of {
+            Some(Reference::<T>::new(shape, z, memory, model.rows()))
+        } else {
+            None
+        };
+        let Workspace { x: panel, other, sum, at_x, at_other } =
+            Workspace::<T, W>::new(shape, rest);
         let valid = Valid::new(shape);
         panel::turn(shape, x, panel);
         if let Of::HessianVector { v } = of {
@@ -227,7 +275,11 @@ impl Job for Derivative<'_> {
                 }
             }
             if let Some(reference) = &mut reference {
-                for ((row, weights), at_z) in block.iter().zip(at_x.chunks_exact_mut(groups)).zip(at_other.chunks_exact_mut(groups)) {
+                for ((row, weights), at_z) in block
+                    .iter()
+                    .zip(at_x.chunks_exact_mut(groups))
+                    .zip(at_other.chunks_exact_mut(groups))
+                {
                     let at_z = reference.probabilities(design, &valid, *row, other, at_z);
                     for (p, q) in weights.iter_mut().zip(at_z) {
                         for lane in 0..W {
@@ -237,7 +289,11 @@ impl Job for Derivative<'_> {
                 }
             }
             if let Of::HessianVector { .. } = of {
-                for ((row, weights), along) in block.iter().zip(at_x.chunks_exact_mut(groups)).zip(at_other.chunks_exact_mut(groups)) {
+                for ((row, weights), along) in block
+                    .iter()
+                    .zip(at_x.chunks_exact_mut(groups))
+                    .zip(at_other.chunks_exact_mut(groups))
+                {
                     panel::product(design, *row, other, along);
                     let mut mean = T::default();
                     for (p, t) in weights.as_flattened().iter().zip(along.as_flattened()) {
@@ -254,7 +310,8 @@ impl Job for Derivative<'_> {
     }
 }
 
-/// Class probabilities at a reference point. Such a point stays where it is for many calls, so they are remembered row by row; what is remembered is what would be computed.
+/// Class probabilities at a reference point. Such a point stays where it is for many calls, so they
+/// are remembered row by row; what is remembered is what would be computed.
 struct Reference<'a, T> {
     shape: Shape,
     z: &'a [f64],
@@ -285,10 +342,16 @@ impl<'a, T: Real> Reference<'a, T> {
             point[0] += 1.0;
         }
         let probabilities = pulp::bytemuck::cast_slice_mut(probabilities);
-        Reference { shape, z, turned: false, memory: Some(Memory { point: point[0], points, probabilities }) }
+        Reference {
+            shape,
+            z,
+            turned: false,
+            memory: Some(Memory { point: point[0], points, probabilities }),
+        }
     }
 
-    /// The probabilities of a row: `other` is where `z` is turned round, `room` where they are if they are not remembered.
+    /// The probabilities of a row: `other` is where `z` is turned round, `room` where they are if
+    /// they are not remembered.
     #[inline(always)]
     fn probabilities<'s, const W: usize>(
         &'s mut self,
@@ -303,7 +366,11 @@ impl<'a, T: Real> Reference<'a, T> {
             Some(memory) => {
                 let known = memory.points[row] == memory.point;
                 memory.points[row] = memory.point;
-                (&mut memory.probabilities.as_chunks_mut::<W>().0[row * groups..(row + 1) * groups], known)
+                (
+                    &mut memory.probabilities.as_chunks_mut::<W>().0
+                        [row * groups..(row + 1) * groups],
+                    known,
+                )
             }
             None => (room, false),
         };
@@ -319,7 +386,8 @@ impl<'a, T: Real> Reference<'a, T> {
     }
 }
 
-/// Whether these are the same numbers, bit for bit. Differences are gathered rather than met with an early exit: that is what vectorises.
+/// Whether these are the same numbers, bit for bit. Differences are gathered rather than met with
+/// an early exit: that is what vectorises.
 #[inline(always)]
 fn same_bits(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a.to_bits() ^ b.to_bits())) == 0
@@ -371,7 +439,10 @@ impl Job for Probabilities<'_> {
             let each = &mut work.at_x[..groups];
             panel::product(design, row, work.x, each);
             panel::normalise(shape, &valid, each);
-            slots.iter_mut().zip(each.as_flattened()).for_each(|(slot, p)| *slot += self.scale * p.widen());
+            slots
+                .iter_mut()
+                .zip(each.as_flattened())
+                .for_each(|(slot, p)| *slot += self.scale * p.widen());
         }
     }
 }
@@ -385,14 +456,22 @@ mod tests {
     fn models() -> Vec<(Softmax, Vec<Vec<f64>>)> {
         let mut all = Vec::new();
         for (at, (classes, features)) in
-            [(2, 1), (3, 5), (4, 8), (7, 13), (10, 16), (12, 9), (16, 4), (17, 3), (40, 7)].into_iter().enumerate()
+            [(2, 1), (3, 5), (4, 8), (7, 13), (10, 16), (12, 9), (16, 4), (17, 3), (40, 7)]
+                .into_iter()
+                .enumerate()
         {
             for keep in [1, 4] {
                 let rows = 21;
                 let mut cells = normals(100 + at as u64, rows * features);
-                cells.iter_mut().enumerate().filter(|(k, _)| k % keep != 0).for_each(|(_, cell)| *cell = 0.0);
+                cells
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(k, _)| k % keep != 0)
+                    .for_each(|(_, cell)| *cell = 0.0);
                 let labels = (0..rows as u32).map(|row| row * 7 % classes as u32).collect();
-                let model = Softmax::new(Design::dense(cells.clone(), features).unwrap(), labels, classes).unwrap();
+                let model =
+                    Softmax::new(Design::dense(cells.clone(), features).unwrap(), labels, classes)
+                        .unwrap();
                 all.push((model, cells.chunks(features).map(<[f64]>::to_vec).collect()));
             }
         }
@@ -401,7 +480,10 @@ mod tests {
 
     /// Probabilities of one row, as the formula has them.
     fn plain(row: &[f64], x: &[f64]) -> Vec<f64> {
-        let powers: Vec<f64> = x.chunks(row.len()).map(|x| x.iter().zip(row).map(|(x, a)| x * a).sum::<f64>().exp()).collect();
+        let powers: Vec<f64> = x
+            .chunks(row.len())
+            .map(|x| x.iter().zip(row).map(|(x, a)| x * a).sum::<f64>().exp())
+            .collect();
         powers.iter().map(|p| p / powers.iter().sum::<f64>()).collect()
     }
 
@@ -431,7 +513,10 @@ mod tests {
         for (model, cells) in models() {
             let (x, z) = (normals(1, model.dim()), normals(2, model.dim()));
             let some: Vec<u32> = (0..21).filter(|row| row % 3 != 1).collect();
-            let (at_x, at_z) = (plain_gradient(&model, &cells, &x, &some), plain_gradient(&model, &cells, &z, &some));
+            let (at_x, at_z) = (
+                plain_gradient(&model, &cells, &x, &some),
+                plain_gradient(&model, &cells, &z, &some),
+            );
             let difference: Vec<f64> = at_x.iter().zip(&at_z).map(|(a, b)| 2.0 * (a - b)).collect();
             for (arithmetic, tolerance) in [(Arithmetic::F64, 1e-13), (Arithmetic::F32, 2e-6)] {
                 let model = model.clone().with_arithmetic(arithmetic);
@@ -440,7 +525,14 @@ mod tests {
                 model.add_gradient(&x, Rows::Some(&some), 1.0, &mut out, &mut scratch);
                 close(&out, &at_x, tolerance);
                 out.fill(0.0);
-                model.add_gradient_difference(&x, &z, Rows::Some(&some), 2.0, &mut out, &mut scratch);
+                model.add_gradient_difference(
+                    &x,
+                    &z,
+                    Rows::Some(&some),
+                    2.0,
+                    &mut out,
+                    &mut scratch,
+                );
                 close(&out, &difference, 4.0 * tolerance);
             }
         }
@@ -452,15 +544,25 @@ mod tests {
             for arithmetic in [Arithmetic::F64, Arithmetic::F32] {
                 let model = model.clone().with_arithmetic(arithmetic);
                 let points: Vec<Vec<f64>> = (1..4).map(|at| normals(at, model.dim())).collect();
-                let batches: [&[u32]; 4] = [&[0, 3, 5], &[3, 4, 5, 6, 7, 8, 9, 10, 11, 20], &[0, 20], &[1, 2, 3]];
+                let batches: [&[u32]; 4] =
+                    [&[0, 3, 5], &[3, 4, 5, 6, 7, 8, 9, 10, 11, 20], &[0, 20], &[1, 2, 3]];
                 let mut kept = vec![0.0; model.scratch()];
                 for call in 0..24 {
-                    let (x, z, rows) = (&points[call % 3], &points[call / 7 % 3], Rows::Some(batches[call % 4]));
+                    let (x, z, rows) =
+                        (&points[call % 3], &points[call / 7 % 3], Rows::Some(batches[call % 4]));
                     let (mut with, mut without) = (vec![0.0; model.dim()], vec![0.0; model.dim()]);
                     model.add_gradient_difference(x, z, rows, 1.5, &mut with, &mut kept);
-                    model.add_gradient_difference(x, z, rows, 1.5, &mut without, &mut vec![0.0; model.scratch()]);
+                    model.add_gradient_difference(
+                        x,
+                        z,
+                        rows,
+                        1.5,
+                        &mut without,
+                        &mut vec![0.0; model.scratch()],
+                    );
                     assert_eq!(with, without);
-                    model.add_gradient(x, rows, 1.0, &mut with, &mut kept); // between the calls others are made
+                    // between the calls others are made
+                    model.add_gradient(x, rows, 1.0, &mut with, &mut kept);
                     assert!(call / 7 % 3 != call % 3 || without.iter().all(|v| *v == 0.0));
                 }
             }
@@ -474,7 +576,8 @@ mod tests {
             let job = |of: Of<'_>, narrow: bool| {
                 let mut out = vec![0.0; model.dim()];
                 let scratch = &mut vec![0.0; model.scratch()];
-                let job = Derivative { of, x: &x, rows: Rows::All, scale: 0.7, out: &mut out, scratch };
+                let job =
+                    Derivative { of, x: &x, rows: Rows::All, scale: 0.7, out: &mut out, scratch };
                 match (&model.table, model.shape.width) {
                     (Table::F64(design), 4) if narrow => job.run::<f64, 4>(&model, design),
                     (Table::F64(design), 8) if narrow => job.run::<f64, 8>(&model, design),
@@ -486,7 +589,10 @@ mod tests {
             };
             assert_eq!(job(Of::Gradient, true), job(Of::Gradient, false));
             assert_eq!(job(Of::Difference { z: &z }, true), job(Of::Difference { z: &z }, false));
-            assert_eq!(job(Of::HessianVector { v: &z }, true), job(Of::HessianVector { v: &z }, false));
+            assert_eq!(
+                job(Of::HessianVector { v: &z }, true),
+                job(Of::HessianVector { v: &z }, false)
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Take Langevin steps several in a row, where a potential has a faster way to than one gradient after the other.
+//! Take Langevin steps several in a row, where a potential has a faster way to than one gradient
+//! after the other.
 
 /// A walk of some steps on one potential, with nothing else in its drift:
 ///

@@ -1,7 +1,9 @@
 //! Look at a potential in coordinates in which the posterior is round.
 //!
-//! With `x = centre + C u` and `C C'` the inverse Hessian at the optimum, the posterior of `u` is close to a standard normal whatever the scales and correlations of `x`: the
-//! step can be as large in every direction, and chains mix in a few iterations. The map is affine, so draws of `u` become draws of `x` by applying it: nothing is approximated.
+//! With `x = centre + C u` and `C C'` the inverse Hessian at the optimum, the posterior of `u` is
+//! close to a standard normal whatever the scales and correlations of `x`: the step can be as large
+//! in every direction, and chains mix in a few iterations. The map is affine, so draws of `u`
+//! become draws of `x` by applying it: nothing is approximated.
 
 use std::sync::Arc;
 
@@ -24,7 +26,8 @@ pub struct Coordinates {
 }
 
 impl Coordinates {
-    /// The coordinates in which the Hessian (row-major) is the identity; `None` if it is not positive definite.
+    /// The coordinates in which the Hessian (row-major) is the identity; `None` if it is not
+    /// positive definite.
     pub fn whitening(centre: &[f64], hessian: &[f64]) -> Option<Self> {
         let d = centre.len();
         let lower = DMatrix::from_row_slice(d, d, hessian).cholesky()?.unpack();
@@ -39,17 +42,27 @@ impl Coordinates {
         })
     }
 
-    /// The coordinates that another party found: the centre and `C` (row-major); `None` if `C` is not upper triangular with finite numbers and an inverse.
+    /// The coordinates that another party found: the centre and `C` (row-major); `None` if `C` is
+    /// not upper triangular with finite numbers and an inverse.
     pub fn told(centre: Vec<f64>, matrix: Vec<f64>) -> Option<Self> {
         let d = centre.len();
         let upper = |(at, c): (usize, &f64)| c.is_finite() && (at % d >= at / d || *c == 0.0);
-        if d == 0 || matrix.len() != d * d || !centre.iter().all(|x| x.is_finite()) || !matrix.iter().enumerate().all(upper) {
+        if d == 0
+            || matrix.len() != d * d
+            || !centre.iter().all(|x| x.is_finite())
+            || !matrix.iter().enumerate().all(upper)
+        {
             return None;
         }
         let c = DMatrix::from_row_slice(d, d, &matrix);
         let inverse = c.solve_upper_triangular(&DMatrix::identity(d, d))?;
         let transposed = c.as_slice().to_vec(); // nalgebra is column-major
-        Some(Coordinates { centre, matrix, transposed, inverse: inverse.transpose().as_slice().to_vec() })
+        Some(Coordinates {
+            centre,
+            matrix,
+            transposed,
+            inverse: inverse.transpose().as_slice().to_vec(),
+        })
     }
 
     /// The centre and `C` (row-major): what another party must be told.
@@ -102,7 +115,8 @@ fn add_product(columns: &[f64], v: &[f64], scale: f64, out: &mut [f64]) {
     });
 }
 
-/// A client's potential with its share of the prior, as a function of `u`. The prior is spread evenly over the rows, so that any minibatch, scaled up, carries it exactly.
+/// A client's potential with its share of the prior, as a function of `u`. The prior is spread
+/// evenly over the rows, so that any minibatch, scaled up, carries it exactly.
 #[derive(Clone, Debug)]
 pub struct Whitened {
     inner: Arc<dyn Potential>,
@@ -113,7 +127,12 @@ pub struct Whitened {
 
 impl Whitened {
     /// The potential `inner + prior_weight * prior` in other coordinates.
-    pub fn new(inner: Arc<dyn Potential>, prior: Prior, prior_weight: f64, coordinates: Arc<Coordinates>) -> Self {
+    pub fn new(
+        inner: Arc<dyn Potential>,
+        prior: Prior,
+        prior_weight: f64,
+        coordinates: Arc<Coordinates>,
+    ) -> Self {
         Whitened { inner, prior, prior_weight, coordinates }
     }
 
@@ -141,7 +160,14 @@ impl Potential for Whitened {
         self.inner.value(x, rest) + self.prior_weight * self.prior.value(x)
     }
 
-    fn add_gradient(&self, u: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient(
+        &self,
+        u: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         let (x, rest) = scratch.split_at_mut(self.dim());
         let (gradient, rest) = rest.split_at_mut(self.dim());
         self.coordinates.outward(u, x);
@@ -151,7 +177,15 @@ impl Potential for Whitened {
         self.coordinates.add_pulled_back(gradient, scale, out);
     }
 
-    fn add_gradient_difference(&self, u: &[f64], w: &[f64], rows: Rows<'_>, scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_gradient_difference(
+        &self,
+        u: &[f64],
+        w: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         let (x, rest) = scratch.split_at_mut(self.dim());
         let (z, rest) = rest.split_at_mut(self.dim());
         let (gradient, rest) = rest.split_at_mut(self.dim());
@@ -163,7 +197,14 @@ impl Potential for Whitened {
         self.coordinates.add_pulled_back(gradient, scale, out);
     }
 
-    fn add_hessian_vector(&self, u: &[f64], v: &[f64], scale: f64, out: &mut [f64], scratch: &mut [f64]) {
+    fn add_hessian_vector(
+        &self,
+        u: &[f64],
+        v: &[f64],
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
         let (x, rest) = scratch.split_at_mut(self.dim());
         let (direction, rest) = rest.split_at_mut(self.dim());
         let (image, rest) = rest.split_at_mut(self.dim());
@@ -181,7 +222,9 @@ impl Potential for Whitened {
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {
-        let stretch = DMatrix::from_row_slice(self.dim(), self.dim(), &self.coordinates.matrix).singular_values().max();
+        let stretch = DMatrix::from_row_slice(self.dim(), self.dim(), &self.coordinates.matrix)
+            .singular_values()
+            .max();
         let prior = self.prior_weight * self.prior.curvature().0 / self.rows() as f64;
         (self.inner.row_smoothness(row) + prior) * stretch * stretch
     }
@@ -190,7 +233,9 @@ impl Potential for Whitened {
         let d = self.dim();
         let prior = match &self.prior {
             Prior::Flat => DMatrix::zeros(d, d),
-            Prior::Gaussian(precision) => DMatrix::from_diagonal(&DVector::from_column_slice(precision)) * self.prior_weight,
+            Prior::Gaussian(precision) => {
+                DMatrix::from_diagonal(&DVector::from_column_slice(precision)) * self.prior_weight
+            }
             Prior::Laplace { .. } => return None,
         };
         let form = self.inner.quadratic()?;
@@ -201,13 +246,20 @@ impl Potential for Whitened {
             let h = DMatrix::from_row_slice(d, d, h) + &prior * share;
             let r = DVector::from_column_slice(r) - &h * &centre;
             let precision = c.tr_mul(&h) * &c;
-            (((&precision + precision.transpose()) * 0.5).as_slice().to_vec(), c.tr_mul(&r).as_slice().to_vec())
+            (
+                ((&precision + precision.transpose()) * 0.5).as_slice().to_vec(),
+                c.tr_mul(&r).as_slice().to_vec(),
+            )
         };
         let (precision, shift) = whiten(&form.precision, &form.shift, 1.0);
         let spread = match form.spread {
             Spread::None => Spread::None,
-            Spread::Shifts(sum) => Spread::Shifts((c.tr_mul(&DMatrix::from_row_slice(d, d, &sum)) * &c).as_slice().to_vec()),
-            Spread::Rows(rows) => Spread::Rows(rows.iter().map(|(h, r)| whiten(h, r, 1.0 / self.rows() as f64)).collect()),
+            Spread::Shifts(sum) => Spread::Shifts(
+                (c.tr_mul(&DMatrix::from_row_slice(d, d, &sum)) * &c).as_slice().to_vec(),
+            ),
+            Spread::Rows(rows) => Spread::Rows(
+                rows.iter().map(|(h, r)| whiten(h, r, 1.0 / self.rows() as f64)).collect(),
+            ),
         };
         Some(Quadratic { precision, shift, spread })
     }
@@ -229,9 +281,15 @@ mod tests {
         assert!((white - DMatrix::identity(2, 2)).amax() < 1e-14);
         let (centre_told, matrix) = coordinates.parts();
         let told = Coordinates::told(centre_told.to_vec(), matrix.to_vec()).unwrap();
-        assert_eq!((&told.matrix, &told.transposed), (&coordinates.matrix, &coordinates.transposed));
+        assert_eq!(
+            (&told.matrix, &told.transposed),
+            (&coordinates.matrix, &coordinates.transposed)
+        );
         assert!(told.inverse.iter().zip(&coordinates.inverse).all(|(a, b)| (a - b).abs() < 1e-14));
-        assert!(Coordinates::told(vec![0.0], vec![f64::NAN]).is_none() && Coordinates::told(vec![0.0], vec![0.0]).is_none());
+        assert!(
+            Coordinates::told(vec![0.0], vec![f64::NAN]).is_none()
+                && Coordinates::told(vec![0.0], vec![0.0]).is_none()
+        );
         assert!(Coordinates::whitening(&centre, &[1.0, 2.0, 2.0, 1.0]).is_none());
     }
 }

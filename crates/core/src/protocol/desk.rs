@@ -3,8 +3,9 @@
 use super::message::Parcel;
 use crate::rng::SharedNoise;
 
-/// Vectors that a device writes on while it works on an order: room, not state. Devices that answer one after the other need only one between them, which then stays in
-/// the nearest cache; and a device that rests takes no more memory than what it must remember.
+/// Vectors that a device writes on while it works on an order: room, not state. Devices that answer
+/// one after the other need only one between them, which then stays in the nearest cache; and a
+/// device that rests takes no more memory than what it must remember.
 #[derive(Debug, Default)]
 pub struct Desk {
     /// A gradient, or a drift.

@@ -4,10 +4,12 @@ use super::{Device, Event, Exchange, Ledger, devices_of};
 use crate::ask::Ask;
 use crate::joint::{EvaluationError, Joint};
 
-/// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a question, what all of them ask is answered in one call. Clients that walk
-/// do so in lock-step. The chain is that of [`super::exchange`], bit for bit.
+/// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a
+/// question, what all of them ask is answered in one call. Clients that walk do so in lock-step.
+/// The chain is that of [`super::exchange`], bit for bit.
 ///
-/// What is kept here between exchanges is room, not state: snapshots are taken between exchanges, when nobody has an open question.
+/// What is kept here between exchanges is room, not state: snapshots are taken between exchanges,
+/// when nobody has an open question.
 #[derive(Debug)]
 pub struct Jointly<'j> {
     joint: &'j dyn Joint,
@@ -20,7 +22,8 @@ impl<'j> Jointly<'j> {
         Jointly { joint, room: Vec::new() }
     }
 
-    /// Carry one exchange. If the model fails, clients are left in the middle of it: the server still has its last draw, but the chain can only go on from a snapshot that was taken before.
+    /// Carry one exchange. If the model fails, clients are left in the middle of it: the server
+    /// still has its last draw, but the chain can only go on from a snapshot that was taken before.
     pub fn exchange<S: Exchange + ?Sized>(
         &mut self,
         server: &mut S,

@@ -24,7 +24,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Kind; 6] = [Kind::Gradient, Kind::Parameter, Kind::Reference, Kind::Control, Kind::Survey, Kind::Header];
+    pub const ALL: [Kind; 6] = [
+        Kind::Gradient,
+        Kind::Parameter,
+        Kind::Reference,
+        Kind::Control,
+        Kind::Survey,
+        Kind::Header,
+    ];
 
     /// The kind's name in reports.
     pub fn name(self) -> &'static str {
@@ -70,10 +77,20 @@ impl Ledger {
         self.messages[Direction::Down as usize] += 1;
         self.add(Direction::Down, to, Kind::Header, super::wire::order_header_bits(order));
         if let Some(position) = &order.position {
-            self.add(Direction::Down, to, if survey { Kind::Survey } else { Kind::Parameter }, position.bits());
+            self.add(
+                Direction::Down,
+                to,
+                if survey { Kind::Survey } else { Kind::Parameter },
+                position.bits(),
+            );
         }
         if let Reference::New(reference) = &order.reference {
-            self.add(Direction::Down, to, if survey { Kind::Survey } else { Kind::Reference }, reference.bits());
+            self.add(
+                Direction::Down,
+                to,
+                if survey { Kind::Survey } else { Kind::Reference },
+                reference.bits(),
+            );
         }
         if let Some((control, _)) = &order.control {
             self.add(Direction::Down, to, Kind::Control, control.bits());

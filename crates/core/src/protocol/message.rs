@@ -16,7 +16,8 @@ pub enum Task {
         /// How many steps.
         steps: u64,
     },
-    /// This many local Langevin steps, then the position reached, uncompressed, for the reference point to move there.
+    /// This many local Langevin steps, then the position reached, uncompressed, for the reference
+    /// point to move there.
     WalkAndShow {
         /// How many steps.
         steps: u64,
@@ -42,7 +43,11 @@ impl Task {
         match self {
             Task::Value => dim + 1,
             Task::Curvature => 1,
-            Task::Estimate | Task::Walk { .. } | Task::WalkAndShow { .. } | Task::Gradient | Task::HessianVector => dim,
+            Task::Estimate
+            | Task::Walk { .. }
+            | Task::WalkAndShow { .. }
+            | Task::Gradient
+            | Task::HessianVector => dim,
         }
     }
 }
@@ -54,17 +59,20 @@ pub struct Order<'a> {
     pub round: u64,
     /// What to do.
     pub task: Task,
-    /// Where the client shall stand; `None`: where it stands already. A coded position is an increment to where it stands.
+    /// Where the client shall stand; `None`: where it stands already. A coded position is an
+    /// increment to where it stands.
     pub position: Option<Payload<'a>>,
     /// What the client shall hold as its reference point.
     pub reference: Reference<'a>,
-    /// The sum of all clients' gradients at the reference point, and the first iteration that uses both.
+    /// The sum of all clients' gradients at the reference point, and the first iteration that uses
+    /// both.
     pub control: Option<(Payload<'a>, u64)>,
 }
 
 impl Order<'_> {
-    /// Where this order stands among all that one client gets in one exchange after another: every next one is greater. (In family B the gradient at a new reference point
-    /// and the walk that follows share a round.)
+    /// Where this order stands among all that one client gets in one exchange after another: every
+    /// next one is greater. (In family B the gradient at a new reference point and the walk that
+    /// follows share a round.)
     pub fn place(&self) -> (u64, u8) {
         (self.round, u8::from(self.task != Task::Gradient))
     }
@@ -126,7 +134,8 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// `out += scale * values`; coordinates that a message does not name are not visited, if they are many.
+    /// `out += scale * values`; coordinates that a message does not name are not visited, if they
+    /// are many.
     pub fn add_to(&self, scale: f64, out: &mut [f64]) {
         if let Payload::Coded { values, message, .. } = self
             && let Some(named) = message.named()
@@ -149,7 +158,8 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Room for one vector on its way into a channel: its symbols, and the numbers that the receiver will see.
+/// Room for one vector on its way into a channel: its symbols, and the numbers that the receiver
+/// will see.
 #[derive(Clone, Debug, Default)]
 pub struct Parcel {
     message: Message,
@@ -160,13 +170,22 @@ pub struct Parcel {
 impl Parcel {
     /// Compress `v` for a channel with the random numbers of `stream`.
     ///
-    /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it is, for the receiver to refuse by name.
-    pub fn pack<'a>(&'a mut self, channel: &'a Channel, v: &[f64], stream: &mut Stream) -> Payload<'a> {
+    /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it
+    /// is, for the receiver to refuse by name.
+    pub fn pack<'a>(
+        &'a mut self,
+        channel: &'a Channel,
+        v: &[f64],
+        stream: &mut Stream,
+    ) -> Payload<'a> {
         self.values.resize(channel.dimension(), 0.0);
         self.refused = self.compress(channel, v, stream).is_err();
         if self.refused {
             self.values.copy_from_slice(v);
-            self.values.iter_mut().filter(|x| x.abs() > f64::from(f32::MAX)).for_each(|x| *x = f64::INFINITY);
+            self.values
+                .iter_mut()
+                .filter(|x| x.abs() > f64::from(f32::MAX))
+                .for_each(|x| *x = f64::INFINITY);
         }
         self.payload(channel)
     }
@@ -180,11 +199,17 @@ impl Parcel {
         }
     }
 
-    fn compress(&mut self, channel: &Channel, v: &[f64], stream: &mut Stream) -> Result<(), CompressError> {
+    fn compress(
+        &mut self,
+        channel: &Channel,
+        v: &[f64],
+        stream: &mut Stream,
+    ) -> Result<(), CompressError> {
         if channel.compressor().needs_shared_stream() {
             channel.quantise(v, &mut stream.clone(), &mut self.message)?;
         } else {
-            channel.quantise(v, stream, &mut self.message)?; // the receiver draws nothing: no need to start again
+            // the receiver draws nothing: no need to start again
+            channel.quantise(v, stream, &mut self.message)?;
         }
         self.message.dequantise(stream, &mut self.values)
     }
@@ -200,7 +225,10 @@ pub struct Sender {
 impl Sender {
     /// The sender of a channel.
     pub fn new(channel: Channel) -> Self {
-        Sender { channel, parcel: Parcel { values: vec![0.0; channel.dimension()], ..Parcel::default() } }
+        Sender {
+            channel,
+            parcel: Parcel { values: vec![0.0; channel.dimension()], ..Parcel::default() },
+        }
     }
 
     /// Compress `v` with the random numbers of `stream`.
@@ -229,7 +257,10 @@ impl State for Sender {
         }
         visit.bytes("the last vector's symbols", &mut symbols)?;
         if visit.restores() && channel.decode(&symbols, &mut parcel.message).is_err() {
-            return Err(SnapshotError::Value { what: "the length of the last vector's symbols", found: symbols.len() as u64 });
+            return Err(SnapshotError::Value {
+                what: "the length of the last vector's symbols",
+                found: symbols.len() as u64,
+            });
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Exchange messages between one server and its clients, as state machines that neither send nor wait.
+//! Exchange messages between one server and its clients, as state machines that neither send nor
+//! wait.
 
 mod desk;
 mod jointly;
@@ -26,8 +27,9 @@ use crate::target::Site;
 
 /// The server's side of any exchange: a sampler, or a survey of the target before sampling.
 ///
-/// One exchange: ask everybody in [`Exchange::cohort`] with its [`Exchange::order`], fold every answer with [`Exchange::absorb`] *in the order of
-/// the cohort* (float addition is not associative), then [`Exchange::advance`].
+/// One exchange: ask everybody in [`Exchange::cohort`] with its [`Exchange::order`], fold every
+/// answer with [`Exchange::absorb`] *in the order of the cohort* (float addition is not
+/// associative), then [`Exchange::advance`].
 pub trait Exchange: State + Send {
     /// Whom this exchange asks, in ascending order.
     fn cohort(&self) -> &[ClientId];
@@ -54,18 +56,21 @@ pub enum Event {
     Nothing,
     /// A new draw stands at [`crate::sampler::Sampler::position`].
     Draw,
-    /// A parameter became infinite or NaN: the chain is lost. The step is too large for this target.
+    /// A parameter became infinite or NaN: the chain is lost. The step is too large for this
+    /// target.
     Diverged,
     /// A survey has its answer.
     Done,
 }
 
-/// The client's side of any exchange: a machine that stops wherever it must know something of its rows.
+/// The client's side of any exchange: a machine that stops wherever it must know something of its
+/// rows.
 ///
-/// One exchange: [`Device::begin`]; then, as long as there is a question, answer it and go on; then [`Device::reply`]. What happens in between is no state: snapshots are
-/// taken between exchanges.
+/// One exchange: [`Device::begin`]; then, as long as there is a question, answer it and go on; then
+/// [`Device::reply`]. What happens in between is no state: snapshots are taken between exchanges.
 pub trait Device: State + Send {
-    /// Whether this is an order for this device: a task of its own, with the vectors that it needs. [`Device::begin`] may panic on any other.
+    /// Whether this is an order for this device: a task of its own, with the vectors that it needs.
+    /// [`Device::begin`] may panic on any other.
     fn accepts(&self, order: &Order<'_>) -> bool;
 
     /// Take in an order.
@@ -83,7 +88,8 @@ pub trait Device: State + Send {
     /// How many row gradients were evaluated so far.
     fn rows_evaluated(&self) -> u64;
 
-    /// Where the device has its desk, if it needs one. Between orders it may be taken away or changed for another: the device makes one where it finds none.
+    /// Where the device has its desk, if it needs one. Between orders it may be taken away or
+    /// changed for another: the device makes one where it finds none.
     fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
         None
     }
@@ -112,8 +118,13 @@ pub trait Device: State + Send {
     }
 }
 
-/// Carry one exchange in this process: every client answers in turn, all at one desk, which the first client has between exchanges.
-pub fn exchange<S: Exchange + ?Sized>(server: &mut S, clients: &mut [Box<dyn Device>], ledger: &mut Ledger) -> Event {
+/// Carry one exchange in this process: every client answers in turn, all at one desk, which the
+/// first client has between exchanges.
+pub fn exchange<S: Exchange + ?Sized>(
+    server: &mut S,
+    clients: &mut [Box<dyn Device>],
+    ledger: &mut Ledger,
+) -> Event {
     let mut desk = clients.first_mut().and_then(|client| client.desk()).and_then(Option::take);
     for at in 0..server.cohort().len() {
         let id = server.cohort()[at];
@@ -139,10 +150,16 @@ fn change_desks(client: &mut Box<dyn Device>, other: &mut Option<Box<Desk>>) {
 }
 
 /// The devices of a cohort, which is in ascending order; nobody else is visited.
-pub fn devices_of<'a>(cohort: &'a [ClientId], clients: &'a mut [Box<dyn Device>]) -> impl Iterator<Item = &'a mut Box<dyn Device>> {
+pub fn devices_of<'a>(
+    cohort: &'a [ClientId],
+    clients: &'a mut [Box<dyn Device>],
+) -> impl Iterator<Item = &'a mut Box<dyn Device>> {
     let (mut rest, mut passed) = (clients, 0);
     cohort.iter().map_while(move |id| {
-        let (device, behind) = std::mem::take(&mut rest).split_at_mut_checked(id.index() - passed)?.1.split_first_mut()?;
+        let (device, behind) = std::mem::take(&mut rest)
+            .split_at_mut_checked(id.index() - passed)?
+            .1
+            .split_first_mut()?;
         (rest, passed) = (behind, id.index() + 1);
         Some(device)
     })

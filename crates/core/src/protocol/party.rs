@@ -1,10 +1,13 @@
 //! Speak bytes: the server and a client as state machines that eat messages and produce messages.
 //!
-//! Answers may come in any order; they are folded in the order of the cohort, so the chain does not depend on it. A refusal is a value and changes nothing.
+//! Answers may come in any order; they are folded in the order of the cohort, so the chain does not
+//! depend on it. A refusal is a value and changes nothing.
 //!
-//! Messages may be lost, doubled, reordered and replayed. The server gives an order again, in the same bytes, as often as it is asked to ([`Server::again`]); the client gives the
-//! answer to its last order again, in the same bytes, without computing anything. It never answers two different orders with the same random numbers: the same noise on
-//! another point would give away the difference of the gradients.
+//! Messages may be lost, doubled, reordered and replayed. The server gives an order again, in the
+//! same bytes, as often as it is asked to ([`Server::again`]); the client gives the answer to its
+//! last order again, in the same bytes, without computing anything. It never answers two different
+//! orders with the same random numbers: the same noise on another point would give away the
+//! difference of the gradients.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,7 +43,8 @@ enum Stage {
     Ended,
 }
 
-/// The server's side of the protocol around any exchange. Drain [`Server::poll`] after every input: a draw stands until the next call.
+/// The server's side of the protocol around any exchange. Drain [`Server::poll`] after every input:
+/// a draw stands until the next call.
 #[derive(Debug)]
 pub struct Server<E> {
     machine: E,
@@ -94,17 +98,24 @@ impl<E: Exchange> Server<E> {
         self.statement.check(theirs, who)
     }
 
-    /// Check that a client which comes (back) with so many answers given has forgotten nothing, and neither have we. Where either lost its last state unnoticed, the chain would
-    /// silently become another.
+    /// Check that a client which comes (back) with so many answers given has forgotten nothing, and
+    /// neither have we. Where either lost its last state unnoticed, the chain would silently become
+    /// another.
     pub fn welcome(&self, from: ClientId, answered: u64) -> Result<(), Refusal> {
-        let Some(needs) = self.answers.get(from.index()).copied() else { return Err(Refusal::NotAsked { from, round: self.round }) };
+        let Some(needs) = self.answers.get(from.index()).copied() else {
+            return Err(Refusal::NotAsked { from, round: self.round });
+        };
         // Orders that are still to be written may have been sent before a restart.
         let opening = self.stage == Stage::Opening && self.machine.cohort().contains(&from);
         let most = self.asked[from.index()] + u64::from(opening);
         if answered < needs {
             return Err(Refusal::ClientForgot { from, has: answered, needs });
         }
-        if answered > most { Err(Refusal::ServerForgot { from, has: answered, most }) } else { Ok(()) }
+        if answered > most {
+            Err(Refusal::ServerForgot { from, has: answered, most })
+        } else {
+            Ok(())
+        }
     }
 
     /// Take in the answer of a client.
@@ -113,7 +124,9 @@ impl<E: Exchange> Server<E> {
         if self.stage != Stage::Open {
             return Err(Refusal::NotAsked { from, round });
         }
-        let Ok(turn) = self.machine.cohort().binary_search(&from) else { return Err(Refusal::NotAsked { from, round }) };
+        let Ok(turn) = self.machine.cohort().binary_search(&from) else {
+            return Err(Refusal::NotAsked { from, round });
+        };
         if turn < self.folded || self.waiting.contains_key(&from) {
             return Err(Refusal::Twice { from, round });
         }
@@ -146,7 +159,8 @@ impl<E: Exchange> Server<E> {
         Ok(())
     }
 
-    /// Wait no longer in this round, and say who is absent: the chain goes on without them. Only where the recipe allows it ([`Exchange::is_elastic`]); elsewhere, or with no round open,
+    /// Wait no longer in this round, and say who is absent: the chain goes on without them. Only
+    /// where the recipe allows it ([`Exchange::is_elastic`]); elsewhere, or with no round open,
     /// nothing changes.
     pub fn close(&mut self) -> Option<Vec<ClientId>> {
         if self.stage != Stage::Open || !self.machine.is_elastic() {
@@ -179,17 +193,23 @@ impl<E: Exchange> Server<E> {
         }
         let event = self.machine.advance(); // everybody has answered, or nobody was asked
         self.folded = 0;
-        self.stage = if matches!(event, Event::Nothing | Event::Draw) { Stage::Opening } else { Stage::Ended };
+        self.stage = if matches!(event, Event::Nothing | Event::Draw) {
+            Stage::Opening
+        } else {
+            Stage::Ended
+        };
         Some(Output::Happened(event))
     }
 
     /// Whose answers are awaited.
     pub fn outstanding(&self) -> impl Iterator<Item = ClientId> {
-        let awaited = if self.stage == Stage::Open { &self.machine.cohort()[self.folded..] } else { &[] };
+        let awaited =
+            if self.stage == Stage::Open { &self.machine.cohort()[self.folded..] } else { &[] };
         awaited.iter().copied().filter(|id| !self.waiting.contains_key(id))
     }
 
-    /// The order that a client has not answered yet, in the same bytes as before. It is not counted again.
+    /// The order that a client has not answered yet, in the same bytes as before. It is not counted
+    /// again.
     pub fn again(&self, to: ClientId) -> Option<Vec<u8>> {
         self.outstanding().find(|id| *id == to)?;
         let mut bytes = Vec::new();
@@ -229,7 +249,8 @@ impl<E: Exchange> Server<E> {
     }
 }
 
-/// A server that is restored in the middle of an exchange sends all orders again that were not answered.
+/// A server that is restored in the middle of an exchange sends all orders again that were not
+/// answered.
 impl<E: Exchange> State for Server<E> {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         visit.subject("the server's side of the protocol")?;
@@ -246,7 +267,8 @@ impl<E: Exchange> State for Server<E> {
         visit.numbers("the answers of each client", &mut self.answers)?;
         visit.numbers("the orders to each client", &mut self.asked)?;
         self.ledger.state(visit)?;
-        let mut waiting: Vec<(ClientId, Vec<u8>)> = std::mem::take(&mut self.waiting).into_iter().collect();
+        let mut waiting: Vec<(ClientId, Vec<u8>)> =
+            std::mem::take(&mut self.waiting).into_iter().collect();
         let mut count = waiting.len();
         visit.below("the answers that wait", &mut count, self.machine.cohort().len())?;
         waiting.resize_with(count, || (ClientId(0), Vec::new()));
@@ -274,7 +296,10 @@ impl<E: Exchange> Server<E> {
         for (from, bytes) in &self.waiting {
             let asked = self.machine.cohort()[self.folded..].contains(from);
             if !asked || self.buffer.decode(bytes, self.task, &self.format, *from).is_err() {
-                return Err(SnapshotError::Value { what: "a client that waits", found: u64::from(from.0) });
+                return Err(SnapshotError::Value {
+                    what: "a client that waits",
+                    found: u64::from(from.0),
+                });
             }
         }
         self.repeat();
@@ -309,7 +334,16 @@ pub enum Answered {
 impl<D: Device> Client<D> {
     /// A client that reads and writes in this format.
     pub fn new(device: D, format: Format) -> Self {
-        Client { device, format, buffer: OrderBuffer::default(), last: None, order: Vec::new(), answer: Vec::new(), unused: 0, answered: 0 }
+        Client {
+            device,
+            format,
+            buffer: OrderBuffer::default(),
+            last: None,
+            order: Vec::new(),
+            answer: Vec::new(),
+            unused: 0,
+            answered: 0,
+        }
     }
 
     /// Do what an order asks; append the answer to `out`.
@@ -360,7 +394,8 @@ impl<D: Device> Client<D> {
         self.unused
     }
 
-    /// Take the random numbers of all rounds below this for used: a client that may have lost some of its answers must not give others with them.
+    /// Take the random numbers of all rounds below this for used: a client that may have lost some
+    /// of its answers must not give others with them.
     pub fn spend(&mut self, unused: u64) {
         self.unused = self.unused.max(unused);
     }
@@ -375,7 +410,8 @@ impl<D: Device> State for Client<D> {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         visit.subject("a client's side of the protocol")?;
         self.device.state(visit)?;
-        let (mut round, mut rank) = (self.last.map(|l| l.0), self.last.map_or(0, |l| usize::from(l.1)));
+        let (mut round, mut rank) =
+            (self.last.map(|l| l.0), self.last.map_or(0, |l| usize::from(l.1)));
         visit.option("the last round", &mut round)?;
         visit.below("the last order's rank", &mut rank, 1)?;
         self.last = round.map(|round| (round, rank as u8));

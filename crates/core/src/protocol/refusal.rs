@@ -47,7 +47,8 @@ pub enum Refusal {
     },
     /// The vector is longer than was agreed on.
     #[error(
-        "the answer of client {} in round {round} has the norm {norm:.3e}, above the limit {most:.3e}: its data or its model is not what was agreed on, or the limit is too low",
+        "the answer of client {} in round {round} has the norm {norm:.3e}, above the limit \
+         {most:.3e}: its data or its model is not what was agreed on, or the limit is too low",
         .from.0
     )]
     TooLarge {
@@ -62,7 +63,8 @@ pub enum Refusal {
     },
     /// A client comes back without having kept all of its answers.
     #[error(
-        "client {} remembers {has} answers, where {needs} have arrived here: it has lost what it wrote down. Give it back its state, or start the run anew",
+        "client {} remembers {has} answers, where {needs} have arrived here: it has lost what it \
+         wrote down. Give it back its state, or start the run anew",
         .from.0
     )]
     ClientForgot {
@@ -75,7 +77,9 @@ pub enum Refusal {
     },
     /// A client has answered more than was asked.
     #[error(
-        "client {} has given {has} answers, where {most} are possible: the server has lost what it wrote down, or the client is of another run. Give the server back its state, or start the run anew",
+        "client {} has given {has} answers, where {most} are possible: the server has lost what it \
+         wrote down, or the client is of another run. Give the server back its state, or start the \
+         run anew",
         .from.0
     )]
     ServerForgot {
@@ -95,7 +99,10 @@ pub enum OrderRefusal {
     #[error("the order is refused: {0}")]
     Malformed(#[from] WireError),
     /// The order is older than the last one that was answered.
-    #[error("the order is for round {found}, where round {last} is answered already: it is late, or replayed")]
+    #[error(
+        "the order is for round {found}, where round {last} is answered already: it is late, or \
+         replayed"
+    )]
     Old {
         /// The round of the order.
         found: u64,
@@ -104,7 +111,8 @@ pub enum OrderRefusal {
     },
     /// A second order stands in the place of the one that was answered.
     #[error(
-        "this is another order for round {round}, which is answered already: the same noise on another point would give away the difference of the gradients"
+        "this is another order for round {round}, which is answered already: the same noise on \
+         another point would give away the difference of the gradients"
     )]
     Changed {
         /// The round.
@@ -112,7 +120,8 @@ pub enum OrderRefusal {
     },
     /// The order would use random numbers a second time.
     #[error(
-        "the order is for round {found}, where the noise up to round {used} is used already: the same noise on another point would give away the difference of the gradients"
+        "the order is for round {found}, where the noise up to round {used} is used already: the \
+         same noise on another point would give away the difference of the gradients"
     )]
     Used {
         /// The round of the order.
@@ -127,7 +136,9 @@ pub enum OrderRefusal {
         end: u64,
     },
     /// A task that this client does not have, or a vector is missing.
-    #[error("the order asks for what this sampler's clients do not give ({task:?}), or lacks a vector")]
+    #[error(
+        "the order asks for what this sampler's clients do not give ({task:?}), or lacks a vector"
+    )]
     Unfit {
         /// The task.
         task: Task,

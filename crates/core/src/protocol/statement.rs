@@ -8,7 +8,9 @@ pub struct Statement(String);
 
 impl Statement {
     /// From its lines.
-    pub fn new<K: std::fmt::Display, V: std::fmt::Display>(lines: impl IntoIterator<Item = (K, V)>) -> Self {
+    pub fn new<K: std::fmt::Display, V: std::fmt::Display>(
+        lines: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
         let mut text = String::new();
         for (key, value) in lines {
             text.push_str(&format!("{key}: {value}\n"));
@@ -43,7 +45,10 @@ impl Statement {
 
 /// Two parties do not mean the same target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{who} works on another target; nothing was sampled.\n--- the server states\n{ours}--- {who} states\n{theirs}")]
+#[error(
+    "{who} works on another target; nothing was sampled.\n--- the server states\n\
+     {ours}--- {who} states\n{theirs}"
+)]
 pub struct Mismatch {
     who: String,
     ours: String,
@@ -60,6 +65,10 @@ mod tests {
         let theirs = Statement::new([("model", "logistic"), ("temperature", "2")]);
         assert!(ours.check(&ours.clone(), "site basel").is_ok());
         let message = ours.check(&theirs, "site basel").unwrap_err().to_string();
-        assert!(message.contains("site basel") && message.contains("temperature: 1") && message.contains("temperature: 2"));
+        assert!(
+            message.contains("site basel")
+                && message.contains("temperature: 1")
+                && message.contains("temperature: 2")
+        );
     }
 }

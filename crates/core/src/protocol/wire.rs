@@ -1,7 +1,10 @@
-//! Write messages as bytes, and read back exactly those bytes: each message has one encoding, and anything else is refused by name.
+//! Write messages as bytes, and read back exactly those bytes: each message has one encoding, and
+//! anything else is refused by name.
 //!
-//! A header (task, round, which vectors follow), then the vectors: numbers little-endian, or the code of a [`crate::compress::Channel`], which comes last and runs to the end. Dimension,
-//! precision and channels are part of what parties agree on ([`Format`]), never of a message, so a hostile length cannot make anybody allocate.
+//! A header (task, round, which vectors follow), then the vectors: numbers little-endian, or the
+//! code of a [`crate::compress::Channel`], which comes last and runs to the end. Dimension,
+//! precision and channels are part of what parties agree on ([`Format`]), never of a message, so a
+//! hostile length cannot make anybody allocate.
 
 use thiserror::Error;
 
@@ -80,7 +83,9 @@ pub enum WireError {
     #[error("the compressed vector is refused: {0}")]
     Code(#[from] CodeError),
     /// A compressed vector of a round beyond all that have random numbers.
-    #[error("the compressed vector is of round {round}: there are random numbers for those below 2^56")]
+    #[error(
+        "the compressed vector is of round {round}: there are random numbers for those below 2^56"
+    )]
     Round {
         /// Which one.
         round: u64,
@@ -160,7 +165,11 @@ pub fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
 
 /// The bits of an order that are not vectors.
 pub fn order_header_bits(order: &Order<'_>) -> u64 {
-    let walk = if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task { number_len(steps) } else { 0 };
+    let walk = if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
+        number_len(steps)
+    } else {
+        0
+    };
     let control = order.control.map_or(0, |(_, from)| number_len(from));
     8 * (1 + number_len(order.round) + walk + control)
 }
@@ -181,13 +190,18 @@ pub struct OrderBuffer {
 
 impl OrderBuffer {
     /// Read an order in a format (surveys always use 64 bits).
-    pub fn decode<'a>(&'a mut self, bytes: &[u8], format: &'a Format) -> Result<Order<'a>, WireError> {
+    pub fn decode<'a>(
+        &'a mut self,
+        bytes: &[u8],
+        format: &'a Format,
+    ) -> Result<Order<'a>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let first = reader.byte()?;
         let flags = first & !7;
         let unknown = |what| WireError::Unknown { what, at: 0, found: first };
         let both = |a: u8, b: u8| flags & a != 0 && flags & b != 0;
-        let without_position = flags & HAS_POSITION == 0 && flags & (REFERENCE_IS_POSITION | POSITION_IS_CODED) != 0;
+        let without_position =
+            flags & HAS_POSITION == 0 && flags & (REFERENCE_IS_POSITION | POSITION_IS_CODED) != 0;
         if both(REFERENCE_IS_POSITION, HAS_REFERENCE) || without_position {
             return Err(unknown("set of vectors"));
         }
@@ -212,7 +226,9 @@ impl OrderBuffer {
         }
         let coded = match &format.down {
             Some(channel) if flags & POSITION_IS_CODED != 0 => Some(channel),
-            None if flags & POSITION_IS_CODED != 0 => return Err(unknown("set of vectors: nothing is compressed on this way")),
+            None if flags & POSITION_IS_CODED != 0 => {
+                return Err(unknown("set of vectors: nothing is compressed on this way"));
+            }
             _ => None,
         };
         if let Some(channel) = coded {
@@ -225,8 +241,12 @@ impl OrderBuffer {
             round,
             task,
             position: match coded {
-                Some(channel) => Some(Payload::Coded { values: &self.position, message: &self.message, channel }),
-                None => (flags & HAS_POSITION != 0).then_some(Payload::Plain(&self.position, precision)),
+                Some(channel) => {
+                    Some(Payload::Coded { values: &self.position, message: &self.message, channel })
+                }
+                None => {
+                    (flags & HAS_POSITION != 0).then_some(Payload::Plain(&self.position, precision))
+                }
             },
             reference: if flags & HAS_REFERENCE != 0 {
                 Reference::New(Payload::Plain(&self.reference, precision))
@@ -235,7 +255,8 @@ impl OrderBuffer {
             } else {
                 Reference::Keep
             },
-            control: (flags & HAS_CONTROL != 0).then_some((Payload::Plain(&self.control, precision), from)),
+            control: (flags & HAS_CONTROL != 0)
+                .then_some((Payload::Plain(&self.control, precision), from)),
         })
     }
 }
@@ -249,14 +270,21 @@ pub struct ReplyBuffer {
 
 impl ReplyBuffer {
     /// Read a client's reply to an order with this task.
-    pub fn decode<'a>(&'a mut self, bytes: &[u8], task: Task, format: &'a Format, from: ClientId) -> Result<Reply<'a>, WireError> {
+    pub fn decode<'a>(
+        &'a mut self,
+        bytes: &[u8],
+        task: Task,
+        format: &'a Format,
+        from: ClientId,
+    ) -> Result<Reply<'a>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let code = reader.byte()?;
         let Some(kind) = Kind::ALL.into_iter().find(|k| *k as u8 == code) else {
             return Err(WireError::Unknown { what: "kind", at: 0, found: code });
         };
         let expected: &[Kind] = match task {
-            Task::Estimate => &[Kind::Gradient, Kind::Reference], // the latter starts a memory, uncompressed
+            // the latter starts a memory, uncompressed
+            Task::Estimate => &[Kind::Gradient, Kind::Reference],
             Task::Walk { .. } => &[Kind::Parameter],
             Task::WalkAndShow { .. } => &[Kind::Reference],
             Task::Gradient => &[Kind::Control],
@@ -267,7 +295,8 @@ impl ReplyBuffer {
         }
         let round = reader.number()?;
         let precision = if task.is_survey() { Precision::F64 } else { format.precision };
-        let channel = format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));
+        let channel =
+            format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));
         if let Some(channel) = channel {
             reader.coded(channel, format, from, round, &mut self.message, &mut self.values)?;
         } else {
@@ -275,7 +304,9 @@ impl ReplyBuffer {
         }
         reader.end()?;
         let payload = match channel {
-            Some(channel) => Payload::Coded { values: &self.values, message: &self.message, channel },
+            Some(channel) => {
+                Payload::Coded { values: &self.values, message: &self.message, channel }
+            }
             None => Payload::Plain(&self.values, precision),
         };
         Ok(Reply { round, kind, payload })
@@ -348,14 +379,23 @@ impl<'a> Reader<'a> {
         Err(WireError::NotCanonical { at: self.at })
     }
 
-    fn vector(&mut self, n: usize, precision: Precision, out: &mut Vec<f64>) -> Result<(), WireError> {
+    fn vector(
+        &mut self,
+        n: usize,
+        precision: Precision,
+        out: &mut Vec<f64>,
+    ) -> Result<(), WireError> {
         let bytes = self.take(n * precision.bits() as usize / 8)?;
         out.clear();
         match precision {
             Precision::F32 => {
-                out.extend(bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))));
+                out.extend(
+                    bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))),
+                );
             }
-            Precision::F64 => out.extend(bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b))),
+            Precision::F64 => {
+                out.extend(bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)))
+            }
         }
         match out.iter().position(|v| !v.is_finite()) {
             Some(coordinate) => Err(WireError::NotFinite { coordinate }),
@@ -400,14 +440,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn orders() -> impl Strategy<Value = (u64, u8, Vec<f64>, u8, u64, bool)> {
-        let values = proptest::collection::vec(-1e6f32..1e6, 3).prop_map(|v| v.into_iter().map(f64::from).collect());
+        let values = proptest::collection::vec(-1e6f32..1e6, 3)
+            .prop_map(|v| v.into_iter().map(f64::from).collect());
         (any::<u64>(), 0..7u8, values, 0..8u8, any::<u64>(), any::<bool>())
     }
 
     proptest! {
         #[test]
-        fn orders_and_replies_come_back_as_they_were((round, code, values, vectors, number, wide) in orders()) {
-            let task = [Task::Estimate, Task::Walk { steps: number }, Task::Gradient, Task::Value, Task::HessianVector, Task::Curvature, Task::WalkAndShow { steps: number }][code as usize];
+        fn orders_and_replies_come_back_as_they_were((round, code, values, vectors, number,
+            wide) in orders()) {
+            let task = [Task::Estimate, Task::Walk { steps: number }, Task::Gradient, Task::Value,
+                Task::HessianVector, Task::Curvature,
+                    Task::WalkAndShow { steps: number }][code as usize];
             let precision = if wide || task.is_survey() { Precision::F64 } else { Precision::F32 };
             let payload = Payload::Plain(&values, precision);
             let position = (vectors & 1 != 0).then_some(payload);
@@ -416,10 +460,14 @@ mod tests {
                 _ if position.is_some() => Reference::Position,
                 _ => Reference::New(payload),
             };
-            let order = Order { round, task, position, reference, control: (vectors & 4 != 0).then_some((payload, number)) };
+            let order = Order {
+                round, task, position, reference,
+                    control: (vectors & 4 != 0).then_some((payload, number)) };
             let mut bytes = Vec::new();
             encode_order(&order, &mut bytes);
-            let vectors_bits = [order.position, match reference { Reference::New(p) => Some(p), _ => None }, order.control.map(|c| c.0)]
+            let vectors_bits = [order.position,
+                match reference { Reference::New(p) => Some(p), _ => None },
+                    order.control.map(|c| c.0)]
                 .iter().flatten().map(Payload::bits).sum::<u64>();
             prop_assert_eq!(bytes.len() as u64 * 8, order_header_bits(&order) + vectors_bits);
             let mut buffer = OrderBuffer::default();
@@ -427,12 +475,15 @@ mod tests {
             let back = buffer.decode(&bytes, &format).unwrap();
             prop_assert_eq!(format!("{back:?}"), format!("{order:?}"));
 
-            let answer: Vec<f64> = values.iter().copied().cycle().take(task.answer_len(3)).collect();
-            let kind = [Kind::Gradient, Kind::Parameter, Kind::Control, Kind::Survey, Kind::Survey, Kind::Survey, Kind::Reference][code as usize];
+            let length = task.answer_len(3);
+            let answer: Vec<f64> = values.iter().copied().cycle().take(length).collect();
+            let kind = [Kind::Gradient, Kind::Parameter, Kind::Control, Kind::Survey, Kind::Survey,
+                Kind::Survey, Kind::Reference][code as usize];
             let reply = Reply { round, kind, payload: Payload::Plain(&answer, precision) };
             let mut bytes = Vec::new();
             encode_reply(&reply, &mut bytes);
-            prop_assert_eq!(bytes.len() as u64 * 8, reply_header_bits(&reply) + reply.payload.bits());
+            prop_assert_eq!(bytes.len() as u64 * 8,
+                reply_header_bits(&reply) + reply.payload.bits());
             let mut buffer = ReplyBuffer::default();
             let format = Format::plain(3, precision);
             let back = buffer.decode(&bytes, task, &format, ClientId(0)).unwrap();
@@ -440,7 +491,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_refused_or_are_the_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40), wide: bool) {
+        fn any_bytes_are_refused_or_are_the_one_encoding(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40), wide: bool
+        ) {
             let precision = if wide { Precision::F64 } else { Precision::F32 };
             let mut buffer = OrderBuffer::default();
             if let Ok(order) = buffer.decode(&bytes, &Format::plain(1, precision)) {
@@ -449,7 +502,8 @@ mod tests {
                 prop_assert_eq!(&again, &bytes);
             }
             let mut buffer = ReplyBuffer::default();
-            if let Ok(reply) = buffer.decode(&bytes, Task::Estimate, &Format::plain(1, precision), ClientId(0)) {
+            if let Ok(reply) = buffer.decode(&bytes, Task::Estimate, &Format::plain(1, precision),
+                ClientId(0)) {
                 let mut again = Vec::new();
                 encode_reply(&reply, &mut again);
                 prop_assert_eq!(&again, &bytes);
@@ -459,7 +513,8 @@ mod tests {
 
     #[test]
     fn a_compressed_vector_of_a_round_without_random_numbers_is_refused() {
-        let channel = Channel::new("layered(0.5)".parse().unwrap(), "elias".parse().unwrap(), 3).unwrap();
+        let channel =
+            Channel::new("layered(0.5)".parse().unwrap(), "elias".parse().unwrap(), 3).unwrap();
         let format = Format { up: vec![Some(channel)], ..Format::plain(3, Precision::F32) };
         let mut stream = format.public.stream(Purpose::Compress, ClientId(0), 0);
         let mut parcel = crate::protocol::Parcel::default();
@@ -467,7 +522,8 @@ mod tests {
         for (round, refused) in [(ROUNDS - 1, false), (ROUNDS, true), (u64::MAX, true)] {
             let mut bytes = Vec::new();
             encode_reply(&Reply { round, kind: Kind::Gradient, payload }, &mut bytes);
-            let found = ReplyBuffer::default().decode(&bytes, Task::Estimate, &format, ClientId(0)).err();
+            let found =
+                ReplyBuffer::default().decode(&bytes, Task::Estimate, &format, ClientId(0)).err();
             assert_eq!(found, refused.then_some(WireError::Round { round }));
         }
     }
@@ -478,10 +534,13 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..24),
             which in 0..5usize,
         ) {
-            let compressor = ["qsgd(3)", "natural", "rand_k(1)", "top_k(2)", "layered(0.5)"][which].parse().unwrap();
+            let compressor = ["qsgd(3)", "natural", "rand_k(1)", "top_k(2)",
+                "layered(0.5)"][which].parse().unwrap();
             for code in ["fixed", "elias", "huffman", "entropy"] {
                 let channel = Channel::new(compressor, code.parse().unwrap(), 3).unwrap();
-                let format = Format { up: vec![Some(channel)], down: Some(channel), ..Format::plain(3, Precision::F32) };
+                let format = Format {
+                    up: vec![Some(channel)], down: Some(channel),
+                        ..Format::plain(3, Precision::F32) };
                 let mut buffer = OrderBuffer::default();
                 if let Ok(order) = buffer.decode(&bytes, &format) {
                     let mut again = Vec::new();
@@ -503,13 +562,35 @@ mod tests {
     #[test]
     fn bad_messages_are_refused_by_name() {
         let mut bytes = Vec::new();
-        encode_reply(&Reply { round: 300, kind: Kind::Gradient, payload: Payload::Plain(&[1.0, 2.0], Precision::F32) }, &mut bytes);
-        let refused =
-            |bytes: &[u8], task| ReplyBuffer::default().decode(bytes, task, &Format::plain(2, Precision::F32), ClientId(0)).unwrap_err();
-        assert_eq!(refused(&bytes[..bytes.len() - 1], Task::Estimate), WireError::Truncated { at: 10, needed: 1 });
-        assert_eq!(refused(&[&bytes[..], &[0]].concat(), Task::Estimate), WireError::Overlong { surplus: 1 });
-        assert_eq!(refused(&bytes, Task::Gradient), WireError::WrongKind { found: "gradient", expected: "control" });
-        assert_eq!(refused(&[99], Task::Estimate), WireError::Unknown { what: "kind", at: 0, found: 99 });
+        encode_reply(
+            &Reply {
+                round: 300,
+                kind: Kind::Gradient,
+                payload: Payload::Plain(&[1.0, 2.0], Precision::F32),
+            },
+            &mut bytes,
+        );
+        let refused = |bytes: &[u8], task| {
+            ReplyBuffer::default()
+                .decode(bytes, task, &Format::plain(2, Precision::F32), ClientId(0))
+                .unwrap_err()
+        };
+        assert_eq!(
+            refused(&bytes[..bytes.len() - 1], Task::Estimate),
+            WireError::Truncated { at: 10, needed: 1 }
+        );
+        assert_eq!(
+            refused(&[&bytes[..], &[0]].concat(), Task::Estimate),
+            WireError::Overlong { surplus: 1 }
+        );
+        assert_eq!(
+            refused(&bytes, Task::Gradient),
+            WireError::WrongKind { found: "gradient", expected: "control" }
+        );
+        assert_eq!(
+            refused(&[99], Task::Estimate),
+            WireError::Unknown { what: "kind", at: 0, found: 99 }
+        );
         assert_eq!(refused(&[0, 0x80, 0x00], Task::Estimate), WireError::NotCanonical { at: 2 });
         let nan = bytes.len() - 4;
         bytes[nan..].copy_from_slice(&f32::NAN.to_le_bytes());

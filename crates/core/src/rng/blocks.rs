@@ -1,7 +1,9 @@
 //! Make many random words and normals at once.
 //!
-//! Four blocks of ChaCha8 are a *group* of 64 words: word 0 of all four, then word 1 of all four, and so on. The widest registers hold four groups, of one round or of four rounds in a row; a
-//! short vector takes one. In 16 lanes the four words that belong together lie side by side, so nothing is shuffled.
+//! Four blocks of ChaCha8 are a *group* of 64 words: word 0 of all four, then word 1 of all four,
+//! and so on. The widest registers hold four groups, of one round or of four rounds in a row; a
+//! short vector takes one. In 16 lanes the four words that belong together lie side by side, so
+//! nothing is shuffled.
 
 use super::normal::box_muller;
 use crate::lanes::wide;
@@ -58,13 +60,15 @@ wide! {
 }
 
 wide! {
-    /// The next `each` words, from `block` on, of as many rounds in a row as fill `out`, round by round.
+    /// The next `each` words, from `block` on, of as many rounds in a row as fill `out`, round by
+    /// round.
     pub(super) fn words<'a>(place: &'a Place, block: u32, each: usize, out: &'a mut [u32]) -> () {
         let mut cells = Cells::new(place, block, each, out.len());
         while cells.left > 0 {
             let lot = cells.next();
             if lot.len == 1 {
-                copy_words(&alone(place, lot.tags[0], lot.first_blocks[0]), 0, &mut out[lot.starts[0]..lot.ends[0]]);
+                copy_words(&alone(place, lot.tags[0], lot.first_blocks[0]), 0,
+                    &mut out[lot.starts[0]..lot.ends[0]]);
                 continue;
             }
             let words = together(place, &lot);
@@ -76,7 +80,8 @@ wide! {
 }
 
 wide! {
-    /// The next `each` normals, from `block` on, of as many rounds in a row as fill `out`, round by round.
+    /// The next `each` normals, from `block` on, of as many rounds in a row as fill `out`, round by
+    /// round.
     pub(super) fn normals<'a>(place: &'a Place, block: u32, each: usize, out: &'a mut [f64]) -> () {
         let mut cells = Cells::new(place, block, each, out.len());
         while cells.left > 0 {
@@ -85,7 +90,8 @@ wide! {
                 let words = alone(place, lot.tags[0], lot.first_blocks[0]);
                 let out = &mut out[lot.starts[0]..lot.ends[0]];
                 // Four pairs of rows at a time fill the registers that four groups would.
-                for (rows, out) in words.as_chunks::<{ 2 * AT_ONCE }>().0.iter().zip(out.chunks_mut(AT_ONCE * PAIR)) {
+                for (rows, out) in words.as_chunks::<{
+                    2 * AT_ONCE }>().0.iter().zip(out.chunks_mut(AT_ONCE * PAIR)) {
                     let (mut radius, mut angle) = ([0; WIDE], [0; WIDE]);
                     for pair in 0..AT_ONCE {
                         radius[pair * BLOCKS..][..BLOCKS].copy_from_slice(&rows[2 * pair]);
@@ -119,7 +125,8 @@ wide! {
 struct Cells {
     each: usize,
     first_block: u32,
-    /// Of the next group: its round's tag, where that round's numbers begin, and where the group's begin among them.
+    /// Of the next group: its round's tag, where that round's numbers begin, and where the group's
+    /// begin among them.
     tag: u64,
     origin: usize,
     start: usize,
@@ -148,7 +155,14 @@ impl Cells {
     fn next(&mut self) -> Lot {
         let (len, none) = (self.left.min(AT_ONCE), [0; AT_ONCE]);
         let longest = self.each.min(GROUP);
-        let mut lot = Lot { len, tags: [self.tag; AT_ONCE], first_blocks: [0; AT_ONCE], starts: none, ends: none, longest };
+        let mut lot = Lot {
+            len,
+            tags: [self.tag; AT_ONCE],
+            first_blocks: [0; AT_ONCE],
+            starts: none,
+            ends: none,
+            longest,
+        };
         for cell in 0..len {
             lot.tags[cell] = self.tag;
             lot.first_blocks[cell] = self.first_block.wrapping_add((self.start / 16) as u32);
@@ -206,7 +220,8 @@ fn copy_words<const N: usize>(words: &[[u32; N]; 16], cell: usize, out: &mut [u3
 /// Four cosines and four sines, or as many as there is room for.
 #[inline(always)]
 fn copy_normals(both: &[[f32; WIDE]; 2], cell: usize, out: &mut [f64]) {
-    let (cos, sin) = (&both[0].as_chunks::<BLOCKS>().0[cell], &both[1].as_chunks::<BLOCKS>().0[cell]);
+    let (cos, sin) =
+        (&both[0].as_chunks::<BLOCKS>().0[cell], &both[1].as_chunks::<BLOCKS>().0[cell]);
     if let Ok(whole) = <&mut [f64; PAIR]>::try_from(&mut *out) {
         for lane in 0..BLOCKS {
             whole[lane] = f64::from(cos[lane]);
@@ -219,15 +234,37 @@ fn copy_normals(both: &[[f32; WIDE]; 2], cell: usize, out: &mut [f64]) {
     }
 }
 
-/// `N` blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that is what vectorises. Nothing in it has 64 bits, or half as many lanes would go into a register.
+/// `N` blocks of ChaCha8 (Bernstein 2008), word by word. The loop over lanes is the outer one: that
+/// is what vectorises. Nothing in it has 64 bits, or half as many lanes would go into a register.
 #[inline(always)]
-fn chacha8<const N: usize>(place: &Place, low: &[u32; N], high: &[u32; N], blocks: &[u32; N]) -> [[u32; N]; 16] {
+fn chacha8<const N: usize>(
+    place: &Place,
+    low: &[u32; N],
+    high: &[u32; N],
+    blocks: &[u32; N],
+) -> [[u32; N]; 16] {
     const SIGMA: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
     let mut out = [[0; N]; 16];
     for lane in 0..N {
         let [k0, k1, k2, k3, k4, k5, k6, k7] = place.key;
-        let start =
-            [SIGMA[0], SIGMA[1], SIGMA[2], SIGMA[3], k0, k1, k2, k3, k4, k5, k6, k7, blocks[lane], place.client, low[lane], high[lane]];
+        let start = [
+            SIGMA[0],
+            SIGMA[1],
+            SIGMA[2],
+            SIGMA[3],
+            k0,
+            k1,
+            k2,
+            k3,
+            k4,
+            k5,
+            k6,
+            k7,
+            blocks[lane],
+            place.client,
+            low[lane],
+            high[lane],
+        ];
         let mut x = start;
         double_round(&mut x);
         double_round(&mut x);

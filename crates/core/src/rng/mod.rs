@@ -1,8 +1,9 @@
 //! Draw every random number from an address, never from a sequence.
 //!
-//! A [`Stream`] is a pure function of (seed, chain, purpose, client, round). Nobody's numbers move when a client drops out, a thread is
-//! added, or a new draw appears elsewhere. Underneath is ChaCha with eight rounds used as a counter-based generator: the seed is
-//! the key, the address is the counter and nonce, so there is nothing to set up and nothing to store. It is a cryptographic
+//! A [`Stream`] is a pure function of (seed, chain, purpose, client, round). Nobody's numbers move
+//! when a client drops out, a thread is added, or a new draw appears elsewhere. Underneath is
+//! ChaCha with eight rounds used as a counter-based generator: the seed is the key, the address is
+//! the counter and nonce, so there is nothing to set up and nothing to store. It is a cryptographic
 //! function: whoever lacks a client's key cannot compute that client's noise.
 
 mod blocks;
@@ -98,7 +99,12 @@ impl Seed {
 
     /// The stream at an address. Rounds are numbered below 2^56.
     pub fn stream(self, purpose: Purpose, client: ClientId, round: u64) -> Stream {
-        Stream { place: self.place(purpose, client, round), next_block: 0, buffer: [[0; BLOCKS]; 16], used: GROUP }
+        Stream {
+            place: self.place(purpose, client, round),
+            next_block: 0,
+            buffer: [[0; BLOCKS]; 16],
+            used: GROUP,
+        }
     }
 
     fn place(self, purpose: Purpose, client: ClientId, round: u64) -> Place {
@@ -112,7 +118,8 @@ impl Seed {
 pub struct Stream {
     place: Place,
     next_block: u32,
-    /// Word `i` of block `lane` of a group is at `buffer[i][lane]`; words are handed out row by row.
+    /// Word `i` of block `lane` of a group is at `buffer[i][lane]`; words are handed out row by
+    /// row.
     buffer: [[u32; BLOCKS]; 16],
     used: usize,
 }
@@ -154,7 +161,8 @@ impl Stream {
         }
     }
 
-    /// The next words, where they stand: `most` of them or, at the end of what was made together, fewer.
+    /// The next words, where they stand: `most` of them or, at the end of what was made together,
+    /// fewer.
     #[inline]
     pub fn at_most(&mut self, most: usize) -> &[u32] {
         if self.used == GROUP {
@@ -177,7 +185,8 @@ impl Stream {
         self.uniform() < probability
     }
 
-    /// A number uniform in `0..bound` (Lemire 2019: multiply, shift, reject the few words that would bias it).
+    /// A number uniform in `0..bound` (Lemire 2019: multiply, shift, reject the few words that
+    /// would bias it).
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         debug_assert!(bound > 0);
@@ -191,9 +200,13 @@ impl Stream {
         (product >> 32) as u32
     }
 
-    /// Fill `out` with standard normals. Normal `k` of a stream is a function of its address and `k` alone.
+    /// Fill `out` with standard normals. Normal `k` of a stream is a function of its address and
+    /// `k` alone.
     pub fn normals(&mut self, out: &mut [f64]) {
-        assert!(self.used == GROUP, "normals start at a fresh address or after a whole number of refills");
+        assert!(
+            self.used == GROUP,
+            "normals start at a fresh address or after a whole number of refills"
+        );
         blocks::normals(&self.place, self.next_block, out.len(), out);
         self.next_block = self.next_block.wrapping_add((out.len().div_ceil(GROUP) * BLOCKS) as u32);
     }
@@ -225,7 +238,9 @@ mod tests {
         for chunk in 0..3u128 {
             let mut blocks = [[0u32; 16]; BLOCKS];
             for (lane, block) in blocks.iter_mut().enumerate() {
-                theirs.set_word_pos(((u128::from(client.0) << 32) + chunk * BLOCKS as u128 + lane as u128) * 16);
+                theirs.set_word_pos(
+                    ((u128::from(client.0) << 32) + chunk * BLOCKS as u128 + lane as u128) * 16,
+                );
                 for word in block {
                     *word = theirs.next_u32();
                 }
@@ -270,7 +285,8 @@ mod tests {
         }
     }
 
-    /// First four moments and the tails of a million normals; each z-score fails by chance once in a million.
+    /// First four moments and the tails of a million normals; each z-score fails by chance once in
+    /// a million.
     #[test]
     fn normals_are_normal() {
         let n = 1_000_000;
@@ -279,17 +295,27 @@ mod tests {
         let moment = |power: i32| z.iter().map(|v| v.powi(power)).sum::<f64>() / n as f64;
         let root = (n as f64).sqrt();
         // Var of z^p is E z^2p - (E z^p)^2: 1, 2, 15, 96.
-        for (power, mean, variance) in [(1, 0.0, 1.0f64), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
+        for (power, mean, variance) in
+            [(1, 0.0, 1.0f64), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)]
+        {
             let score = (moment(power) - mean) * root / variance.sqrt();
             assert!(score.abs() < 4.9, "moment {power}: {score}");
         }
-        for (bound, mass) in [(1.0, 0.317_310_507_863), (2.0, 0.045_500_263_896), (3.0, 0.002_699_796_063), (4.0, 6.334_248_4e-5)] {
+        for (bound, mass) in [
+            (1.0, 0.317_310_507_863),
+            (2.0, 0.045_500_263_896),
+            (3.0, 0.002_699_796_063),
+            (4.0, 6.334_248_4e-5),
+        ] {
             let beyond = z.iter().filter(|v| v.abs() > bound).count() as f64 / n as f64;
             let score = (beyond - mass) * root / (mass * (1.0f64 - mass)).sqrt();
             assert!(score.abs() < 4.9, "beyond {bound}: {score}");
         }
         let product = z.windows(2).map(|w| w[0] * w[1]).sum::<f64>() / root;
         let paired = z.chunks_exact(8).map(|c| c[0] * c[4]).sum::<f64>() / (n as f64 / 8.0).sqrt();
-        assert!(product.abs() < 4.9 && paired.abs() < 4.9, "neighbours {product}, cosine and sine {paired}");
+        assert!(
+            product.abs() < 4.9 && paired.abs() < 4.9,
+            "neighbours {product}, cosine and sine {paired}"
+        );
     }
 }

@@ -5,14 +5,17 @@ use std::ops::Range;
 use super::blocks::{self, GROUP};
 use super::{ClientId, Purpose, SERVER, Seed};
 
-/// Coordinates whose noise is drawn and used together, while they are in the cache: a whole number of groups.
+/// Coordinates whose noise is drawn and used together, while they are in the cache: a whole number
+/// of groups.
 const STRETCH: usize = 1024;
 /// Lots that are drawn together where they will be used one after the other.
 const AHEAD: u64 = 4;
 
-/// Standard normals for every iteration of one party: a pure function of seed, party, dimension and iteration.
+/// Standard normals for every iteration of one party: a pure function of seed, party, dimension and
+/// iteration.
 ///
-/// Short vectors share what one address gives: a *lot* of so many iterations in a row. What is kept here was drawn already or is likely to be asked next; it is no state.
+/// Short vectors share what one address gives: a *lot* of so many iterations in a row. What is kept
+/// here was drawn already or is likely to be asked next; it is no state.
 #[derive(Clone, Debug)]
 pub struct Noise {
     seed: Seed,
@@ -44,7 +47,11 @@ impl Noise {
     pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
         let lot = iteration / self.per;
         if self.normals.is_empty() {
-            let room = if self.dim <= GROUP { AHEAD as usize * self.per as usize * self.dim } else { self.dim.min(STRETCH) };
+            let room = if self.dim <= GROUP {
+                AHEAD as usize * self.per as usize * self.dim
+            } else {
+                self.dim.min(STRETCH)
+            };
             self.normals = vec![0.0; room];
         }
         if self.dim > GROUP {
@@ -60,14 +67,16 @@ impl Noise {
         &self.normals[first..first + self.dim]
     }
 
-    /// The noise of an iteration, and behind it that of those which follow and are here, at most so many in all: for vectors that are a single stretch.
+    /// The noise of an iteration, and behind it that of those which follow and are here, at most so
+    /// many in all: for vectors that are a single stretch.
     #[inline]
     pub fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
         self.at(iteration, 0..self.dim);
         if self.dim > GROUP {
             return &self.normals[..self.dim];
         }
-        let (first, held) = (iteration - self.held.start * self.per, (self.held.end - self.held.start) * self.per);
+        let (first, held) =
+            (iteration - self.held.start * self.per, (self.held.end - self.held.start) * self.per);
         &self.normals[first as usize * self.dim..held.min(first + most) as usize * self.dim]
     }
 
@@ -80,7 +89,8 @@ impl Noise {
     }
 }
 
-/// The noise of all parties together, kept for the length of a walk: devices that walk the same iterations one after the other find it drawn.
+/// The noise of all parties together, kept for the length of a walk: devices that walk the same
+/// iterations one after the other find it drawn.
 #[derive(Clone, Debug)]
 pub struct SharedNoise {
     noise: Noise,
@@ -93,14 +103,24 @@ impl SharedNoise {
     /// More normals than this are not kept, but drawn for everybody.
     const MOST: usize = 1 << 17;
 
-    /// The noise of this seed, in a place where that of another may be; what is kept starts with this iteration, unless something is kept.
+    /// The noise of this seed, in a place where that of another may be; what is kept starts with
+    /// this iteration, unless something is kept.
     #[inline]
-    pub fn of(place: &mut Option<SharedNoise>, seed: Seed, dim: usize, iteration: u64) -> &mut SharedNoise {
+    pub fn of(
+        place: &mut Option<SharedNoise>,
+        seed: Seed,
+        dim: usize,
+        iteration: u64,
+    ) -> &mut SharedNoise {
         let fits = |shared: &mut SharedNoise| (shared.noise.seed, shared.noise.dim) == (seed, dim);
         if !place.as_mut().is_some_and(fits) {
             *place = None;
         }
-        place.get_or_insert_with(|| SharedNoise { noise: Noise::new(seed, SERVER, dim), kept: iteration..iteration, normals: Vec::new() })
+        place.get_or_insert_with(|| SharedNoise {
+            noise: Noise::new(seed, SERVER, dim),
+            kept: iteration..iteration,
+            normals: Vec::new(),
+        })
     }
 
     /// Make ready for a walk from this iteration on: what is kept of others is of no more use.
@@ -124,7 +144,8 @@ impl SharedNoise {
         &self.normals[first + stretch.start..first + stretch.end]
     }
 
-    /// The noise of an iteration, and behind it that of those which follow, at most so many in all: for vectors that are a single stretch.
+    /// The noise of an iteration, and behind it that of those which follow, at most so many in all:
+    /// for vectors that are a single stretch.
     #[inline]
     pub fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
         let dim = self.noise.dim;
@@ -145,7 +166,8 @@ impl SharedNoise {
             return false;
         }
         if self.normals.is_empty() {
-            self.normals = vec![0.0; Self::MOST / dim.max(1) * dim]; // once, and mapped to memory as far as it is used
+            // once, and mapped to memory as far as it is used
+            self.normals = vec![0.0; Self::MOST / dim.max(1) * dim];
         }
         for stretch in self.noise.stretches() {
             let drawn = self.noise.at(self.kept.end, stretch.clone());
@@ -191,16 +213,41 @@ mod tests {
     fn shared_noise_is_that_of_each_iteration() {
         for dim in [1, 20, 65, 1025, 70_000, 140_000] {
             let mut place = None;
-            // Two parties walk alike, then both go on, then somebody comes with another seed, or skips an iteration, or goes back.
-            for (seed, from, to) in [(1, 0, 4), (1, 0, 4), (1, 4, 7), (1, 4, 9), (2, 4, 6), (2, 5, 6), (1, 5, 7), (1, 3, 6)] {
+            // Two parties walk alike, then both go on, then somebody comes with another seed, or
+            // skips an iteration, or goes back.
+            for (seed, from, to) in [
+                (1, 0, 4),
+                (1, 0, 4),
+                (1, 4, 7),
+                (1, 4, 9),
+                (2, 4, 6),
+                (2, 5, 6),
+                (1, 5, 7),
+                (1, 3, 6),
+            ] {
                 SharedNoise::of(&mut place, Seed::new(seed), dim, from).start(from);
                 for iteration in (from..to).chain([to + 1]) {
                     let shared = SharedNoise::of(&mut place, Seed::new(seed), dim, iteration);
-                    let found: Vec<f64> = shared.noise.stretches().flat_map(|stretch| shared.at(iteration, stretch).to_vec()).collect();
-                    assert!(found == whole(&mut Noise::new(Seed::new(seed), SERVER, dim), iteration), "{dim}: {iteration}");
-                    let some = if dim <= STRETCH { shared.some_from(iteration, 4).to_vec() } else { Vec::new() };
+                    let found: Vec<f64> = shared
+                        .noise
+                        .stretches()
+                        .flat_map(|stretch| shared.at(iteration, stretch).to_vec())
+                        .collect();
+                    assert!(
+                        found == whole(&mut Noise::new(Seed::new(seed), SERVER, dim), iteration),
+                        "{dim}: {iteration}"
+                    );
+                    let some = if dim <= STRETCH {
+                        shared.some_from(iteration, 4).to_vec()
+                    } else {
+                        Vec::new()
+                    };
                     for (k, of_one) in (iteration..).zip(some.chunks_exact(dim)) {
-                        assert_eq!(of_one, whole(&mut Noise::new(Seed::new(seed), SERVER, dim), k), "{dim}: {k} behind {iteration}");
+                        assert_eq!(
+                            of_one,
+                            whole(&mut Noise::new(Seed::new(seed), SERVER, dim), k),
+                            "{dim}: {k} behind {iteration}"
+                        );
                     }
                 }
             }
@@ -208,7 +255,10 @@ mod tests {
         let mut place = None;
         let shared = SharedNoise::of(&mut place, Seed::new(1), 2, 0);
         let most = (SharedNoise::MOST / 2) as u64;
-        assert!((0..most + 3).all(|k| shared.at(k, 0..2) == Noise::new(Seed::new(1), SERVER, 2).at(k, 0..2)));
+        assert!(
+            (0..most + 3)
+                .all(|k| shared.at(k, 0..2) == Noise::new(Seed::new(1), SERVER, 2).at(k, 0..2))
+        );
         assert_eq!(shared.kept, 0..most);
     }
 
@@ -216,12 +266,18 @@ mod tests {
     fn no_normal_is_used_twice() {
         for dim in [1, 3, 20, 50, 64, 65, 1500] {
             let mut noise = Noise::new(Seed::new(4), ClientId(2), dim);
-            let mut all: Vec<u64> = (0..200).flat_map(|k| whole(&mut noise, k)).map(f64::to_bits).collect();
+            let mut all: Vec<u64> =
+                (0..200).flat_map(|k| whole(&mut noise, k)).map(f64::to_bits).collect();
             let drawn = all.len();
             all.sort_unstable();
             all.dedup();
-            // Of 32-bit numbers some are equal by chance: about n^2 / 2^26 of n where they are densest.
-            assert!(all.len() + 2 + drawn * drawn / (1 << 24) >= drawn, "{dim}: {} of {drawn}", all.len());
+            // Of 32-bit numbers some are equal by chance: about n^2 / 2^26 of n where they are
+            // densest.
+            assert!(
+                all.len() + 2 + drawn * drawn / (1 << 24) >= drawn,
+                "{dim}: {} of {drawn}",
+                all.len()
+            );
         }
     }
 

@@ -6,9 +6,11 @@ use super::{ClientId, Purpose, Seed, Stream};
 /// Rounds whose first words are made together.
 const AHEAD: usize = 4;
 
-/// Streams of which nearly every round's is used: where rounds follow each other, the first words of several are made together, which takes little longer than those of one.
+/// Streams of which nearly every round's is used: where rounds follow each other, the first words
+/// of several are made together, which takes little longer than those of one.
 ///
-/// A stream is the one of [`Seed::stream`], whatever was asked before. What is made ahead is no state.
+/// A stream is the one of [`Seed::stream`], whatever was asked before. What is made ahead is no
+/// state.
 #[derive(Clone)]
 pub struct Rounds {
     seed: Seed,
@@ -29,7 +31,14 @@ impl std::fmt::Debug for Rounds {
 impl Rounds {
     /// The streams of a client at a purpose.
     pub fn new(seed: Seed, purpose: Purpose, client: ClientId) -> Self {
-        Rounds { seed, purpose, client, streams: vec![seed.stream(purpose, client, 0)], fresh: 0, end: u64::MAX }
+        Rounds {
+            seed,
+            purpose,
+            client,
+            streams: vec![seed.stream(purpose, client, 0)],
+            fresh: 0,
+            end: u64::MAX,
+        }
     }
 
     /// The stream of a round, at its beginning.
@@ -58,7 +67,9 @@ impl Rounds {
         let words = &mut words[..count * GROUP];
         blocks::words(&first.place, 0, GROUP, words);
         let from = self.streams.len() - count;
-        for ((k, stream), words) in (0..).zip(&mut self.streams[from..]).zip(words.as_chunks::<GROUP>().0) {
+        for ((k, stream), words) in
+            (0..).zip(&mut self.streams[from..]).zip(words.as_chunks::<GROUP>().0)
+        {
             stream.place = first.place;
             stream.place.tag += k;
             stream.buffer.as_flattened_mut().copy_from_slice(words);
@@ -76,8 +87,10 @@ mod tests {
     fn a_stream_does_not_depend_on_what_was_asked_before() {
         let seed = Seed::new(3);
         let mut rounds = Rounds::new(seed, Purpose::Batch, ClientId(7));
-        for round in (0..20).chain([3, 3, 4, 5, 9, 8, 7, 100, 101, 102, 103, 104, 105, 106, 107, 0]) {
-            let (stream, mut alone) = (rounds.stream(round), seed.stream(Purpose::Batch, ClientId(7), round));
+        for round in (0..20).chain([3, 3, 4, 5, 9, 8, 7, 100, 101, 102, 103, 104, 105, 106, 107, 0])
+        {
+            let (stream, mut alone) =
+                (rounds.stream(round), seed.stream(Purpose::Batch, ClientId(7), round));
             for _ in 0..round * 13 {
                 assert_eq!(stream.word(), alone.word(), "round {round}");
             }

@@ -17,7 +17,8 @@ impl Subsets {
 
     /// Put a uniform subset of `0..population` of size `out.len()` into `out`, in ascending order.
     ///
-    /// Rows are drawn with replacement until enough different ones are there; of a subset with more than half of all rows, those that it lacks are drawn.
+    /// Rows are drawn with replacement until enough different ones are there; of a subset with more
+    /// than half of all rows, those that it lacks are drawn.
     pub fn draw(&mut self, population: u32, stream: &mut Stream, out: &mut [u32]) {
         let size = out.len() as u32;
         assert!(size <= population && self.taken.len() * 64 >= population as usize);
@@ -38,8 +39,8 @@ impl Subsets {
         }
     }
 
-    /// Mark as many different rows, and list them where there is a list. As many words are used at a time as rows are missing, so that the loop has no end that depends on
-    /// what is drawn.
+    /// Mark as many different rows, and list them where there is a list. As many words are used at
+    /// a time as rows are missing, so that the loop has no end that depends on what is drawn.
     fn take(&mut self, population: u32, size: u32, stream: &mut Stream, list: &mut [u32]) {
         if size == 0 {
             return;
@@ -81,7 +82,8 @@ impl Subsets {
             let count = bits.count_ones() as usize;
             if let (true, Some(slots)) = (count <= FEW, out[slot..].first_chunk_mut::<FEW>()) {
                 for slot in slots {
-                    *slot = first + bits.trailing_zeros(); // those too many are written over: a loop to the last would end at random
+                    // those too many are written over: a loop to the last would end at random
+                    *slot = first + bits.trailing_zeros();
                     bits &= bits.wrapping_sub(1);
                 }
             } else {
@@ -115,10 +117,26 @@ mod tests {
     fn every_size_is_drawn_and_leaves_no_mark() {
         for population in [1, 63, 64, 65, 130, 1000] {
             let mut subsets = Subsets::new(population as usize);
-            for size in [0, 1, population / 3, population / 2, population / 2 + 1, population - 1, population] {
+            for size in [
+                0,
+                1,
+                population / 3,
+                population / 2,
+                population / 2 + 1,
+                population - 1,
+                population,
+            ] {
                 let mut out = vec![0; size.min(population) as usize];
-                subsets.draw(population, &mut Seed::new(6).stream(Purpose::Batch, ClientId(0), u64::from(size)), &mut out);
-                assert!(out.windows(2).all(|w| w[0] < w[1]) && out.last().is_none_or(|last| *last < population), "{size} of {population}");
+                subsets.draw(
+                    population,
+                    &mut Seed::new(6).stream(Purpose::Batch, ClientId(0), u64::from(size)),
+                    &mut out,
+                );
+                assert!(
+                    out.windows(2).all(|w| w[0] < w[1])
+                        && out.last().is_none_or(|last| *last < population),
+                    "{size} of {population}"
+                );
                 assert!(subsets.taken.iter().all(|word| *word == 0));
             }
         }
@@ -130,7 +148,11 @@ mod tests {
         let mut pairs = vec![0u32; (population * population) as usize];
         let mut out = vec![0; size];
         for round in 0..rounds {
-            subsets.draw(population, &mut Seed::new(5).stream(Purpose::Batch, ClientId(0), round), &mut out);
+            subsets.draw(
+                population,
+                &mut Seed::new(5).stream(Purpose::Batch, ClientId(0), round),
+                &mut out,
+            );
             assert!(out.windows(2).all(|w| w[0] < w[1]) && out[size - 1] < population);
             for a in &out {
                 for b in &out {
@@ -155,7 +177,11 @@ mod tests {
         let mut out = vec![0; 10];
         let mut sum = 0.0;
         for round in 0..2000 {
-            subsets.draw(100_000, &mut Seed::new(5).stream(Purpose::Batch, ClientId(0), round), &mut out);
+            subsets.draw(
+                100_000,
+                &mut Seed::new(5).stream(Purpose::Batch, ClientId(0), round),
+                &mut out,
+            );
             assert!(out.windows(2).all(|w| w[0] < w[1]));
             sum += out.iter().map(|&r| f64::from(r)).sum::<f64>();
         }

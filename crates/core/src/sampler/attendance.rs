@@ -1,7 +1,9 @@
 //! Watch who stays away in elastic mode, and say what that does to the drift.
 //!
-//! An answer counts `1/p_i`, so the drift is right on average if client `i` is there with probability `p_i`, whatever the parameter. If it is there with frequency `f_i` instead, the drift is
-//! off by `sum_i (f_i/p_i - 1) g_i`: nothing where absent clients have no pull of their own, a bias where those who stay away differ from the rest.
+//! An answer counts `1/p_i`, so the drift is right on average if client `i` is there with
+//! probability `p_i`, whatever the parameter. If it is there with frequency `f_i` instead, the
+//! drift is off by `sum_i (f_i/p_i - 1) g_i`: nothing where absent clients have no pull of their
+//! own, a bias where those who stay away differ from the rest.
 
 use crate::linalg::{add_scaled, norm_squared};
 use crate::rng::ClientId;
@@ -28,13 +30,19 @@ pub struct Irregular {
     pub observed: f64,
     /// How many standard errors these are apart.
     pub z: f64,
-    /// How far the drift is off because of it, where 1 is the length of all clients' mean answers together.
+    /// How far the drift is off because of it, where 1 is the length of all clients' mean answers
+    /// together.
     pub pull: f64,
 }
 
 impl Attendance {
     pub(super) fn new(stated: &[f64], dim: usize) -> Self {
-        Attendance { stated: stated.to_vec(), rounds: 0, present: vec![0; stated.len()], sums: vec![vec![0.0; dim]; stated.len()] }
+        Attendance {
+            stated: stated.to_vec(),
+            rounds: 0,
+            present: vec![0; stated.len()],
+            sums: vec![vec![0.0; dim]; stated.len()],
+        }
     }
 
     pub(super) fn note(&mut self, client: ClientId, answer: &[f64]) {
@@ -46,18 +54,26 @@ impl Attendance {
         self.rounds += 1;
     }
 
-    /// The clients whose frequency is more than `most` standard errors from what was stated. At 4.9 a client that keeps its word is named once in a million looks. A client that
-    /// stays away for many rounds at a stretch is named sooner: its rounds are no independent coins.
+    /// The clients whose frequency is more than `most` standard errors from what was stated. At 4.9
+    /// a client that keeps its word is named once in a million looks. A client that stays away for
+    /// many rounds at a stretch is named sooner: its rounds are no independent coins.
     pub fn irregular(&self, most: f64) -> Vec<Irregular> {
         let n = self.rounds as f64;
-        let mean = |i: usize| norm_squared(&self.sums[i]).sqrt() / (self.present[i] as f64).max(1.0);
+        let mean =
+            |i: usize| norm_squared(&self.sums[i]).sqrt() / (self.present[i] as f64).max(1.0);
         let all: f64 = (0..self.stated.len()).map(mean).sum();
         let look = |i: usize| {
             let (stated, observed) = (self.stated[i], self.present[i] as f64 / n.max(1.0));
             let error = (stated * (1.0 - stated) / n.max(1.0)).sqrt();
             let off = observed - stated;
             let z = if off == 0.0 || self.rounds == 0 { 0.0 } else { off / error };
-            Irregular { client: ClientId(i as u32), stated, observed, z, pull: (off / stated).abs() * mean(i) / all.max(f64::MIN_POSITIVE) }
+            Irregular {
+                client: ClientId(i as u32),
+                stated,
+                observed,
+                z,
+                pull: (off / stated).abs() * mean(i) / all.max(f64::MIN_POSITIVE),
+            }
         };
         (0..self.stated.len()).map(look).filter(|found| found.z.abs() > most).collect()
     }

@@ -1,7 +1,8 @@
 //! Make a client when it is first needed.
 //!
-//! Where few of many clients take part, most have nothing to remember yet: until its first order a client is its number and no more. It is then made as it would have been at the
-//! start, so the chain is the same, bit for bit.
+//! Where few of many clients take part, most have nothing to remember yet: until its first order a
+//! client is its number and no more. It is then made as it would have been at the start, so the
+//! chain is the same, bit for bit.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -27,17 +28,27 @@ struct Maker {
 
 impl Maker {
     fn make(&self, id: ClientId) -> Box<dyn Device> {
-        let channel = if self.channels.len() == 1 { self.channels[0] } else { self.channels[id.index()] };
+        let channel =
+            if self.channels.len() == 1 { self.channels[0] } else { self.channels[id.index()] };
         match &self.recipe {
-            Recipe::Uplink(recipe) => Box::new(uplink::Client::over(recipe, &self.target, id, self.keys, channel)),
-            Recipe::Local(recipe) => Box::new(local::Client::over(recipe, &self.target, id, self.keys, channel)),
+            Recipe::Uplink(recipe) => {
+                Box::new(uplink::Client::over(recipe, &self.target, id, self.keys, channel))
+            }
+            Recipe::Local(recipe) => {
+                Box::new(local::Client::over(recipe, &self.target, id, self.keys, channel))
+            }
         }
     }
 }
 
 impl Recipe {
-    /// All clients of a chain, each made when it is first needed. The target must have passed [`Recipe::check`].
-    pub fn clients(&self, target: &Arc<Target>, keys: Keys) -> Result<Vec<Box<dyn Device>>, DataError> {
+    /// All clients of a chain, each made when it is first needed. The target must have passed
+    /// [`Recipe::check`].
+    pub fn clients(
+        &self,
+        target: &Arc<Target>,
+        keys: Keys,
+    ) -> Result<Vec<Box<dyn Device>>, DataError> {
         let channels = match self {
             Recipe::Uplink(recipe) => {
                 let different = if recipe.up.len() > 1 { target.clients.len() } else { 1 };
@@ -45,8 +56,11 @@ impl Recipe {
             }
             Recipe::Local(recipe) => vec![recipe.up_channel(target.dim())?],
         };
-        let maker = Arc::new(Maker { recipe: self.clone(), target: Arc::clone(target), keys, channels });
-        let asleep = |i| -> Box<dyn Device> { Box::new(Lazy { id: ClientId(i), maker: Arc::clone(&maker), made: OnceCell::new() }) };
+        let maker =
+            Arc::new(Maker { recipe: self.clone(), target: Arc::clone(target), keys, channels });
+        let asleep = |i| -> Box<dyn Device> {
+            Box::new(Lazy { id: ClientId(i), maker: Arc::clone(&maker), made: OnceCell::new() })
+        };
         Ok((0..target.clients.len() as u32).map(asleep).collect())
     }
 }
@@ -106,7 +120,8 @@ impl Device for Lazy {
     }
 }
 
-/// That of the client itself, so that snapshots do not depend on who has taken part; to be saved, all are made.
+/// That of the client itself, so that snapshots do not depend on who has taken part; to be saved,
+/// all are made.
 impl State for Lazy {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         self.awake_mut().state(visit)

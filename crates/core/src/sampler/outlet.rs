@@ -14,20 +14,37 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    pub(super) fn new(id: ClientId, precision: Precision, channel: Option<Channel>, keys: Keys) -> Self {
+    pub(super) fn new(
+        id: ClientId,
+        precision: Precision,
+        channel: Option<Channel>,
+        keys: Keys,
+    ) -> Self {
         let with_rounds = |channel: Channel| {
             // Both sides need the random numbers of some.
-            let seed = if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
+            let seed =
+                if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
             (channel, Rounds::new(seed, Purpose::Compress, id))
         };
         Outlet { precision, channel: channel.map(with_rounds) }
     }
 
-    /// Send `vector`, compressed where there is a channel, with the parcel for room; uncompressed it is rounded in place.
-    pub(super) fn send<'a>(&'a mut self, kind: Kind, vector: &'a mut [f64], round: u64, parcel: &'a mut Parcel) -> Reply<'a> {
+    /// Send `vector`, compressed where there is a channel, with the parcel for room; uncompressed
+    /// it is rounded in place.
+    pub(super) fn send<'a>(
+        &'a mut self,
+        kind: Kind,
+        vector: &'a mut [f64],
+        round: u64,
+        parcel: &'a mut Parcel,
+    ) -> Reply<'a> {
         let payload = match &mut self.channel {
             Some((channel, streams)) => {
-                let stream = if channel.compressor().draws() { streams.stream(round) } else { streams.idle() };
+                let stream = if channel.compressor().draws() {
+                    streams.stream(round)
+                } else {
+                    streams.idle()
+                };
                 parcel.pack(channel, vector, stream)
             }
             None => {
@@ -39,7 +56,12 @@ impl Outlet {
     }
 
     /// Send `vector` uncompressed; it is rounded in place.
-    pub(super) fn send_plain<'a>(&self, kind: Kind, vector: &'a mut [f64], round: u64) -> Reply<'a> {
+    pub(super) fn send_plain<'a>(
+        &self,
+        kind: Kind,
+        vector: &'a mut [f64],
+        round: u64,
+    ) -> Reply<'a> {
         self.precision.round(vector);
         Reply { round, kind, payload: Payload::Plain(vector, self.precision) }
     }

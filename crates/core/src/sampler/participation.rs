@@ -13,7 +13,8 @@ pub enum Participation {
     Bernoulli(Vec<f64>),
     /// A uniform subset of this size.
     Fixed(usize),
-    /// Everybody is asked, and whoever answers in time takes part: each client with this probability, as it is known or estimated. The chain is a function of the seed and of who
+    /// Everybody is asked, and whoever answers in time takes part: each client with this
+    /// probability, as it is known or estimated. The chain is a function of the seed and of who
     /// answered.
     Elastic(Vec<f64>),
 }
@@ -23,15 +24,18 @@ pub enum Participation {
 pub enum Weighting {
     /// `1 / p_i`: QLSD eq. S3.
     InverseProbability,
-    /// `b / |A|`: QLSD Alg. 1. The active set is then drawn conditioned on being non-empty, and all `p_i` must be equal (else it is biased).
+    /// `b / |A|`: QLSD Alg. 1. The active set is then drawn conditioned on being non-empty, and all
+    /// `p_i` must be equal (else it is biased).
     Ratio,
 }
 
-/// From so many clients on, if all have the same probability, nobody tosses a coin for each: the gaps between those who take part are drawn. (Below, coins cost nothing, and the
-/// draws are those of unequal probabilities.)
+/// From so many clients on, if all have the same probability, nobody tosses a coin for each: the
+/// gaps between those who take part are drawn. (Below, coins cost nothing, and the draws are those
+/// of unequal probabilities.)
 const MANY: usize = 4096;
 
-/// The clients that take part where each does with the same probability: the gaps between them are geometric.
+/// The clients that take part where each does with the same probability: the gaps between them are
+/// geometric.
 struct Gaps<'a> {
     coins: &'a mut Stream,
     /// `1 / ln(1 - p)`; 0 where everybody takes part.
@@ -62,7 +66,8 @@ impl Iterator for Gaps<'_> {
 /// `ln(1 - p)`, small `p` included.
 fn ln_of_rest(p: f64) -> f64 {
     let rest = 1.0 - p;
-    if rest == 1.0 { -p } else { lanes::ln(rest) * (p / (1.0 - rest)) } // the factor restores what 1 - p rounds away (Goldberg 1991, theorem 4)
+    // the factor restores what 1 - p rounds away (Goldberg 1991, theorem 4)
+    if rest == 1.0 { -p } else { lanes::ln(rest) * (p / (1.0 - rest)) }
 }
 
 /// Draws the active set of each round.
@@ -81,33 +86,59 @@ pub struct Roll {
 
 impl Roll {
     /// A checked rule for so many clients.
-    pub fn new(participation: Participation, weighting: Weighting, clients: usize) -> Result<Self, DataError> {
+    pub fn new(
+        participation: Participation,
+        weighting: Weighting,
+        clients: usize,
+    ) -> Result<Self, DataError> {
         let refuse = |problem: String| Err(DataError::Weights { what: "participation", problem });
         match &participation {
             Participation::All => {}
             Participation::Bernoulli(p) | Participation::Elastic(p) => {
                 if p.len() != clients {
-                    return refuse(format!("{} probabilities for {clients} clients: there must be one for each", p.len()));
+                    return refuse(format!(
+                        "{} probabilities for {clients} clients: there must be one for each",
+                        p.len()
+                    ));
                 }
-                if let Some((i, p)) = p.iter().enumerate().find(|(_, p)| !(**p > 0.0 && **p <= 1.0)) {
-                    return refuse(format!("client {i} takes part with probability {p}: it must be above 0 and at most 1"));
+                if let Some((i, p)) = p.iter().enumerate().find(|(_, p)| !(**p > 0.0 && **p <= 1.0))
+                {
+                    return refuse(format!(
+                        "client {i} takes part with probability {p}: it must be above 0 and at \
+                         most 1"
+                    ));
                 }
-                if weighting == Weighting::Ratio && matches!(participation, Participation::Elastic(_)) {
-                    return refuse("weights b/|A| are biased where clients drop out as they do: use weights 1/p".into());
+                if weighting == Weighting::Ratio
+                    && matches!(participation, Participation::Elastic(_))
+                {
+                    return refuse(
+                        "weights b/|A| are biased where clients drop out as they do: use \
+                        weights 1/p"
+                            .into(),
+                    );
                 }
                 if weighting == Weighting::Ratio && p.iter().any(|q| *q != p[0]) {
-                    return refuse("weights b/|A| are biased when probabilities differ between clients: use weights 1/p".into());
+                    return refuse(
+                        "weights b/|A| are biased when probabilities differ between \
+                        clients: use weights 1/p"
+                            .into(),
+                    );
                 }
             }
             Participation::Fixed(size) => {
                 if !(1..=clients).contains(size) {
-                    return refuse(format!("{size} of {clients} clients cannot take part: the number must be between 1 and {clients}"));
+                    return refuse(format!(
+                        "{size} of {clients} clients cannot take part: the number must be between \
+                         1 and {clients}"
+                    ));
                 }
             }
         }
         let size = if let Participation::Fixed(size) = participation { size } else { 0 };
         let alike = match &participation {
-            Participation::Bernoulli(p) => p.first().copied().filter(|first| p.iter().all(|q| q == first)),
+            Participation::Bernoulli(p) => {
+                p.first().copied().filter(|first| p.iter().all(|q| q == first))
+            }
             _ => None,
         };
         let most = if let Participation::Fixed(size) = participation { size } else { clients };
@@ -136,7 +167,9 @@ impl Roll {
                 loop {
                     self.active.clear();
                     match self.alike {
-                        Some(p) if self.clients >= MANY => self.active.extend(Gaps::new(p, self.clients, &mut coins)),
+                        Some(p) if self.clients >= MANY => {
+                            self.active.extend(Gaps::new(p, self.clients, &mut coins))
+                        }
                         _ => self.active.extend(everybody().filter(|i| coins.coin(p[i.index()]))),
                     }
                     if self.weighting == Weighting::InverseProbability || !self.active.is_empty() {
@@ -162,9 +195,16 @@ impl Roll {
     pub fn weight(&self, client: ClientId) -> f64 {
         match (&self.participation, self.weighting) {
             (Participation::All, _) => 1.0,
-            (Participation::Bernoulli(_) | Participation::Fixed(_), Weighting::Ratio) => self.clients as f64 / self.active.len() as f64,
-            (Participation::Elastic(p), _) | (Participation::Bernoulli(p), Weighting::InverseProbability) => 1.0 / p[client.index()],
-            (Participation::Fixed(size), Weighting::InverseProbability) => self.clients as f64 / *size as f64,
+            (Participation::Bernoulli(_) | Participation::Fixed(_), Weighting::Ratio) => {
+                self.clients as f64 / self.active.len() as f64
+            }
+            (Participation::Elastic(p), _)
+            | (Participation::Bernoulli(p), Weighting::InverseProbability) => {
+                1.0 / p[client.index()]
+            }
+            (Participation::Fixed(size), Weighting::InverseProbability) => {
+                self.clients as f64 / *size as f64
+            }
         }
     }
 }
@@ -173,7 +213,8 @@ impl Roll {
 mod tests {
     use super::*;
 
-    /// The weighted count of every client is 1 on average; each z-score fails by chance once in a million.
+    /// The weighted count of every client is 1 on average; each z-score fails by chance once in a
+    /// million.
     #[test]
     fn weights_are_unbiased() {
         let rounds = 200_000u64;
@@ -198,21 +239,33 @@ mod tests {
                 let mean = sum[i] / rounds as f64;
                 let variance = squares[i] / rounds as f64 - mean * mean;
                 let error = (variance / rounds as f64).sqrt();
-                assert!((mean - 1.0).abs() <= 4.9 * error + 1e-12, "{participation:?} {weighting:?} client {i}: {mean} +- {error}");
+                assert!(
+                    (mean - 1.0).abs() <= 4.9 * error + 1e-12,
+                    "{participation:?} {weighting:?} client {i}: {mean} +- {error}"
+                );
             }
         }
     }
 
-    /// Whether they are drawn by coins or by gaps, every client takes part with its probability, and so do neighbours together; each z-score fails by chance once in a million.
+    /// Whether they are drawn by coins or by gaps, every client takes part with its probability,
+    /// and so do neighbours together; each z-score fails by chance once in a million.
     #[test]
     fn many_clients_take_part_as_often_as_few() {
         let (clients, rounds) = (MANY, 4000u64);
         for p in [0.002, 0.3, 1.0] {
-            let mut roll = Roll::new(Participation::Bernoulli(vec![p; clients]), Weighting::InverseProbability, clients).unwrap();
+            let mut roll = Roll::new(
+                Participation::Bernoulli(vec![p; clients]),
+                Weighting::InverseProbability,
+                clients,
+            )
+            .unwrap();
             let (mut all, mut first, mut last, mut pairs) = (0usize, 0usize, 0usize, 0usize);
             for round in 0..rounds {
                 roll.call(Seed::new(5), round);
-                assert!(roll.active.is_sorted_by(|a, b| a < b) && roll.active.iter().all(|i| i.index() < clients));
+                assert!(
+                    roll.active.is_sorted_by(|a, b| a < b)
+                        && roll.active.iter().all(|i| i.index() < clients)
+                );
                 all += roll.active.len();
                 first += usize::from(roll.active.first() == Some(&ClientId(0)));
                 last += usize::from(roll.active.last() == Some(&ClientId(clients as u32 - 1)));
@@ -237,12 +290,24 @@ mod tests {
     #[test]
     fn biased_or_impossible_rules_are_refused() {
         let refused = |p, w| Roll::new(p, w, 3).unwrap_err().to_string();
-        assert!(refused(Participation::Bernoulli(vec![0.1, 0.2, 0.2]), Weighting::Ratio).contains("biased"));
-        assert!(refused(Participation::Bernoulli(vec![0.1, 0.0, 0.2]), Weighting::InverseProbability).contains("client 1"));
-        assert!(refused(Participation::Bernoulli(vec![0.1]), Weighting::InverseProbability).contains("one for each"));
+        assert!(
+            refused(Participation::Bernoulli(vec![0.1, 0.2, 0.2]), Weighting::Ratio)
+                .contains("biased")
+        );
+        assert!(
+            refused(Participation::Bernoulli(vec![0.1, 0.0, 0.2]), Weighting::InverseProbability)
+                .contains("client 1")
+        );
+        assert!(
+            refused(Participation::Bernoulli(vec![0.1]), Weighting::InverseProbability)
+                .contains("one for each")
+        );
         assert!(refused(Participation::Fixed(4), Weighting::Ratio).contains("4 of 3"));
         assert!(refused(Participation::Elastic(vec![0.5; 3]), Weighting::Ratio).contains("biased"));
-        assert!(refused(Participation::Elastic(vec![0.5, 0.0, 1.0]), Weighting::InverseProbability).contains("client 1"));
+        assert!(
+            refused(Participation::Elastic(vec![0.5, 0.0, 1.0]), Weighting::InverseProbability)
+                .contains("client 1")
+        );
     }
 
     #[test]

@@ -49,9 +49,11 @@ pub struct Uplink {
 pub enum MemoryRule {
     /// From 0: QLSD++ (QLSD Alg. 2), DIANA.
     FromZero,
-    /// From the first gradient, sent in full: EF21 (ELF Alg. 1 and 3). Where nothing is lost and everybody takes part it changes nothing, and is left out.
+    /// From the first gradient, sent in full: EF21 (ELF Alg. 1 and 3). Where nothing is lost and
+    /// everybody takes part it changes nothing, and is left out.
     FromGradient,
-    /// It is the last gradient; with this probability all start anew from a gradient sent in full: MARINA (Gorbunov et al. 2021).
+    /// It is the last gradient; with this probability all start anew from a gradient sent in full:
+    /// MARINA (Gorbunov et al. 2021).
     Marina {
         /// The probability.
         restart: f64,
@@ -63,7 +65,8 @@ pub enum MemoryRule {
 pub enum NoiseSource {
     /// The server draws it.
     Server,
-    /// It is the error of the clients' compression, which is exactly Gaussian (Hegazy et al. 2024): the server draws none.
+    /// It is the error of the clients' compression, which is exactly Gaussian (Hegazy et al. 2024):
+    /// the server draws none.
     Compression,
 }
 
@@ -74,7 +77,8 @@ pub enum Oracle {
     Plain,
     /// `(N/n) sum_{j in S} [grad U_ij(x) - grad U_ij(x*)]`.
     FixedPoint(Anchor),
-    /// `(N/n) sum_{j in S} [grad U_ij(x) - grad U_ij(z)] + grad U_i(z)`, with `z` the parameter at the last multiple of `every`.
+    /// `(N/n) sum_{j in S} [grad U_ij(x) - grad U_ij(z)] + grad U_i(z)`, with `z` the parameter at
+    /// the last multiple of `every`.
     Svrg {
         /// `l`: how many rounds a reference point lasts.
         every: u64,
@@ -86,7 +90,8 @@ pub enum Oracle {
 pub struct Anchor {
     /// `x*`, as the wire carries it.
     pub point: Vec<f64>,
-    /// `sum_i grad U_i(x*)`, with the clients' shares of the prior: zero, or minus the server's prior gradient, if `x*` were exact.
+    /// `sum_i grad U_i(x*)`, with the clients' shares of the prior: zero, or minus the server's
+    /// prior gradient, if `x*` were exact.
     pub residual: Vec<f64>,
 }
 
@@ -108,7 +113,9 @@ impl Batch {
             Batch::Full => rows,
             Batch::Rows(n) => n.clamp(1, rows),
             // A few roundings more than was written: 0.29 times 100 is 28.999999999999996.
-            Batch::Fraction(f) => ((f * rows as f64 * (1.0 + 4.0 * f64::EPSILON)) as usize).clamp(1, rows),
+            Batch::Fraction(f) => {
+                ((f * rows as f64 * (1.0 + 4.0 * f64::EPSILON)) as usize).clamp(1, rows)
+            }
         }
     }
 }
@@ -128,14 +135,17 @@ pub struct Local {
     pub average: Average,
     /// What the private noise is scaled for.
     pub noise: NoiseScale,
-    /// `q`: the probability that the reference point of the control variates moves; `None`: no control variates.
+    /// `q`: the probability that the reference point of the control variates moves; `None`: no
+    /// control variates.
     pub refresh: Option<f64>,
-    /// `rho_c` in units of the client's own step `eta / p_c`: how loosely clients are tied to the server's parameter, which is drawn given theirs in place of their mean
-    /// (DG-LMC); `None`: clients are averaged.
+    /// `rho_c` in units of the client's own step `eta / p_c`: how loosely clients are tied to the
+    /// server's parameter, which is drawn given theirs in place of their mean (DG-LMC); `None`:
+    /// clients are averaged.
     pub tether: Option<f64>,
     /// How many rows a local step uses.
     pub batch: Batch,
-    /// How clients compress the difference between their parameter and a memory of it, and how fast that memory follows; `None`: they send the parameter.
+    /// How clients compress the difference between their parameter and a memory of it, and how fast
+    /// that memory follows; `None`: they send the parameter.
     pub up: Option<(Compressor, f64)>,
     /// How compressed vectors are written.
     pub code: CodeChoice,
@@ -169,19 +179,28 @@ pub enum Average {
     All,
     /// Scheme I: so many draws with replacement, client `c` with probability `p_c`; their mean.
     WithReplacement(usize),
-    /// Scheme II: so many clients, uniformly without replacement; their mean. Only for equal weights.
+    /// Scheme II: so many clients, uniformly without replacement; their mean. Only for equal
+    /// weights.
     WithoutReplacement(usize),
 }
 
 /// A channel, or why there is none.
-pub(super) fn channel(compressor: Compressor, code: CodeChoice, dim: usize) -> Result<Channel, DataError> {
-    Channel::new(compressor, code, dim).map_err(|e| DataError::Compressor { compressor: compressor.to_string(), problem: e.to_string() })
+pub(super) fn channel(
+    compressor: Compressor,
+    code: CodeChoice,
+    dim: usize,
+) -> Result<Channel, DataError> {
+    Channel::new(compressor, code, dim).map_err(|e| DataError::Compressor {
+        compressor: compressor.to_string(),
+        problem: e.to_string(),
+    })
 }
 
 /// What the private noise of family B is scaled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoiseScale {
-    /// The mean of all clients, as published. The mean of `S` of `N` clients then carries about `N/S` times too much.
+    /// The mean of all clients, as published. The mean of `S` of `N` clients then carries about
+    /// `N/S` times too much.
     Everybody,
     /// The mean of those who are averaged, which then carries noise of variance `2 eta T`.
     Participants,
@@ -190,14 +209,17 @@ pub enum NoiseScale {
 impl NoiseScale {
     /// The factor on the private variance `(1 - rho^2) / p_c` that makes it so.
     ///
-    /// The mean's private variance is `sum_c E[w_c^2] / p_c` with `w` the random weights: `N/S` in scheme II, and `(N + S - 1)/S` in scheme I, where
-    /// a client drawn twice adds the same noise twice.
+    /// The mean's private variance is `sum_c E[w_c^2] / p_c` with `w` the random weights: `N/S` in
+    /// scheme II, and `(N + S - 1)/S` in scheme I, where a client drawn twice adds the same noise
+    /// twice.
     pub fn factor(self, average: Average, clients: usize) -> f64 {
         let n = clients as f64;
         match (self, average) {
             (NoiseScale::Everybody, _) | (_, Average::All) => 1.0,
             (NoiseScale::Participants, Average::WithoutReplacement(s)) => s as f64 / n,
-            (NoiseScale::Participants, Average::WithReplacement(s)) => s as f64 / (n + s as f64 - 1.0),
+            (NoiseScale::Participants, Average::WithReplacement(s)) => {
+                s as f64 / (n + s as f64 - 1.0)
+            }
         }
     }
 }
@@ -231,8 +253,14 @@ impl Uplink {
         Uplink { oracle: Oracle::FixedPoint(anchor), ..Uplink::sgld(step, batch) }
     }
 
-    /// LSD++: control variates at a point that moves every `every` rounds, and memory. QLSD Alg. S3.
-    pub fn lsd_plus_plus(step: Schedule, batch: Batch, every: u64, memory_rate: Option<f64>) -> Self {
+    /// LSD++: control variates at a point that moves every `every` rounds, and memory. QLSD Alg.
+    /// S3.
+    pub fn lsd_plus_plus(
+        step: Schedule,
+        batch: Batch,
+        every: u64,
+        memory_rate: Option<f64>,
+    ) -> Self {
         Uplink { oracle: Oracle::Svrg { every }, memory_rate, ..Uplink::sgld(step, batch) }
     }
 }
@@ -248,14 +276,26 @@ impl Uplink {
         Uplink { up: vec![up], ..Uplink::lsd_star(step, batch, anchor) }
     }
 
-    /// QLSD++: control variates that are renewed, and compressed differences to a memory. QLSD Alg. 2.
-    pub fn qlsd_plus_plus(step: Schedule, batch: Batch, every: u64, memory_rate: Option<f64>, up: Compressor) -> Self {
+    /// QLSD++: control variates that are renewed, and compressed differences to a memory. QLSD Alg.
+    /// 2.
+    pub fn qlsd_plus_plus(
+        step: Schedule,
+        batch: Batch,
+        every: u64,
+        memory_rate: Option<f64>,
+        up: Compressor,
+    ) -> Self {
         Uplink { up: vec![up], ..Uplink::lsd_plus_plus(step, batch, every, memory_rate) }
     }
 
     /// D-ELF: contractive compression of gradients with error feedback (EF21). ELF Alg. 1.
     pub fn d_elf(step: Schedule, up: Compressor) -> Self {
-        Uplink { up: vec![up], memory_rate: Some(1.0), memory_rule: MemoryRule::FromGradient, ..Uplink::lmc(step) }
+        Uplink {
+            up: vec![up],
+            memory_rate: Some(1.0),
+            memory_rule: MemoryRule::FromGradient,
+            ..Uplink::lmc(step)
+        }
     }
 
     /// P-ELF: contractive compression of the parameter's increments (EF21-P). ELF Alg. 2.
@@ -268,9 +308,15 @@ impl Uplink {
         Uplink { down: Some(down), ..Uplink::d_elf(step, up) }
     }
 
-    /// Langevin-MARINA: compressed differences of successive gradients, started anew with probability `restart`.
+    /// Langevin-MARINA: compressed differences of successive gradients, started anew with
+    /// probability `restart`.
     pub fn marina(step: Schedule, restart: f64, up: Compressor) -> Self {
-        Uplink { up: vec![up], memory_rate: Some(1.0), memory_rule: MemoryRule::Marina { restart }, ..Uplink::lmc(step) }
+        Uplink {
+            up: vec![up],
+            memory_rate: Some(1.0),
+            memory_rule: MemoryRule::Marina { restart },
+            ..Uplink::lmc(step)
+        }
     }
 
     /// QLSD* whose compression error is the Langevin noise: Hegazy et al. 2024.
@@ -279,9 +325,18 @@ impl Uplink {
     }
 
     /// The compressor of one client; `None`: it sends vectors as they are.
-    pub fn compressor(&self, client: usize, clients: usize, temperature: f64) -> Option<Compressor> {
+    pub fn compressor(
+        &self,
+        client: usize,
+        clients: usize,
+        temperature: f64,
+    ) -> Option<Compressor> {
         if self.noise == NoiseSource::Compression {
-            return Some(Compressor::layered(crate::step::error_for_noise(self.step.largest(), temperature, clients)));
+            return Some(Compressor::layered(crate::step::error_for_noise(
+                self.step.largest(),
+                temperature,
+                clients,
+            )));
         }
         let given = if self.up.len() == 1 { self.up.first() } else { self.up.get(client) };
         given.copied().filter(|c| crate::protocol::plain_precision(*c).is_none())
@@ -289,7 +344,9 @@ impl Uplink {
 
     /// How one client's answers are compressed and written.
     pub fn up_channel(&self, client: usize, target: &Target) -> Result<Option<Channel>, DataError> {
-        self.compressor(client, target.clients.len(), target.temperature).map(|c| channel(c, self.code, target.dim())).transpose()
+        self.compressor(client, target.clients.len(), target.temperature)
+            .map(|c| channel(c, self.code, target.dim()))
+            .transpose()
     }
 
     /// How the parameter's increments are compressed and written.
@@ -298,10 +355,13 @@ impl Uplink {
         lossy.map(|c| channel(c, self.code, dim)).transpose()
     }
 
-    /// The memory rate, unless the memory changes nothing: where it starts from the gradient, nothing is lost, and everybody takes part.
+    /// The memory rate, unless the memory changes nothing: where it starts from the gradient,
+    /// nothing is lost, and everybody takes part.
     pub fn effective_memory(&self) -> Option<f64> {
         let lossless = self.up.iter().all(|c| crate::protocol::plain_precision(*c).is_some());
-        let idle = self.memory_rule != MemoryRule::FromZero && lossless && self.participation == Participation::All;
+        let idle = self.memory_rule != MemoryRule::FromZero
+            && lossless
+            && self.participation == Participation::All;
         self.memory_rate.filter(|_| !idle)
     }
 
@@ -314,7 +374,9 @@ impl Uplink {
 impl Local {
     /// How fast the memory of the clients' parameters follows, where they are compressed.
     pub fn memory_rate(&self) -> Option<f64> {
-        self.up.filter(|(c, _)| crate::protocol::plain_precision(*c).is_none()).map(|(_, rate)| rate)
+        self.up
+            .filter(|(c, _)| crate::protocol::plain_precision(*c).is_none())
+            .map(|(_, rate)| rate)
     }
 
     /// How clients' parameters are compressed and written.
@@ -341,17 +403,31 @@ impl Local {
         }
     }
 
-    /// FALD in its own letters: `X^i - gamma grad U^i`, mean over `clients`, noise shared with weight `shared_fraction` (its tau), synchronised with
-    /// probability `p`. In ours `eta = gamma / b` and `rho^2 = tau`. Plassier et al. 2023.
-    pub fn fald(gamma: Schedule, clients: usize, shared_fraction: f64, p: f64, batch: Batch) -> Self {
+    /// FALD in its own letters: `X^i - gamma grad U^i`, mean over `clients`, noise shared with
+    /// weight `shared_fraction` (its tau), synchronised with probability `p`. In ours
+    /// `eta = gamma / b` and `rho^2 = tau`. Plassier et al. 2023.
+    pub fn fald(
+        gamma: Schedule,
+        clients: usize,
+        shared_fraction: f64,
+        p: f64,
+        batch: Batch,
+    ) -> Self {
         let b = clients as f64;
         Local {
             synchronise: Synchronise::Randomly(p),
-            ..Local::fa_ld(gamma.scaled(1.0 / b), vec![1.0 / b; clients], 1, shared_fraction.sqrt(), batch)
+            ..Local::fa_ld(
+                gamma.scaled(1.0 / b),
+                vec![1.0 / b; clients],
+                1,
+                shared_fraction.sqrt(),
+                batch,
+            )
         }
     }
 
-    /// DG-LMC, with minibatches DG-SGLD: `every` local steps tied to the server's parameter, which is then drawn given the clients'. Plassier et al. 2021, Alg. 1. A client's step is
+    /// DG-LMC, with minibatches DG-SGLD: `every` local steps tied to the server's parameter, which
+    /// is then drawn given the clients'. Plassier et al. 2021, Alg. 1. A client's step is
     /// `eta / p_c`, and `rho_c` is `tether` times that.
     pub fn dg_lmc(eta: Schedule, weights: Vec<f64>, every: u64, tether: f64, batch: Batch) -> Self {
         Local { tether: Some(tether), ..Local::fa_ld(eta, weights, every, 0.0, batch) }
@@ -362,14 +438,25 @@ impl Local {
         self.tether.map(|tether| self.weights[client] / (tether * self.step.largest()))
     }
 
-    /// FSGLD: one chain that visits client `c` with probability `p_c` for `every` steps; its conducive gradients are those of [`Target::conducive`] at the same weights. El Mekkaoui et al. 2021,
-    /// Alg. 1. It is FA-LD's scheme I with one client and one noise for all.
+    /// FSGLD: one chain that visits client `c` with probability `p_c` for `every` steps; its
+    /// conducive gradients are those of [`Target::conducive`] at the same weights. El Mekkaoui et
+    /// al. 2021, Alg. 1. It is FA-LD's scheme I with one client and one noise for all.
     pub fn fsgld(eta: Schedule, weights: Vec<f64>, every: u64, batch: Batch) -> Self {
-        Local { average: Average::WithReplacement(1), ..Local::fa_ld(eta, weights, every, 1.0, batch) }
+        Local {
+            average: Average::WithReplacement(1),
+            ..Local::fa_ld(eta, weights, every, 1.0, batch)
+        }
     }
 
     /// VR-FALD*: FALD with control variates at a reference point that moves with probability `q`.
-    pub fn vr_fald_star(gamma: Schedule, clients: usize, shared_fraction: f64, p: f64, q: f64, batch: Batch) -> Self {
+    pub fn vr_fald_star(
+        gamma: Schedule,
+        clients: usize,
+        shared_fraction: f64,
+        p: f64,
+        q: f64,
+        batch: Batch,
+    ) -> Self {
         Local { refresh: Some(q), ..Local::fald(gamma, clients, shared_fraction, p, batch) }
     }
 }
@@ -384,7 +471,11 @@ mod tests {
         for rows in 1..=400 {
             for thousandths in 1..=1000 {
                 let found = Batch::Fraction(thousandths as f64 / 1000.0).of(rows);
-                assert_eq!(found, (thousandths * rows / 1000).max(1), "{thousandths}/1000 of {rows}");
+                assert_eq!(
+                    found,
+                    (thousandths * rows / 1000).max(1),
+                    "{thousandths}/1000 of {rows}"
+                );
             }
         }
     }

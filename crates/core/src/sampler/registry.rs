@@ -1,7 +1,10 @@
 //! List every sampler: one row a name.
 
 use super::participation::{Participation, Weighting};
-use super::recipe::{Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe, Synchronise, Uplink};
+use super::recipe::{
+    Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe,
+    Synchronise, Uplink,
+};
 use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;
 
@@ -50,7 +53,8 @@ pub enum Feedback {
     None,
     /// A memory from 0, if a rate is set.
     Optional,
-    /// A memory from 0, at the largest rate that the compressor allows unless another is set: DIANA.
+    /// A memory from 0, at the largest rate that the compressor allows unless another is set:
+    /// DIANA.
     Diana,
     /// A memory from the first gradient, at rate 1: EF21.
     ErrorFeedback,
@@ -121,7 +125,8 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "lsd++",
         paper: "Vono et al. 2022, Alg. S3",
-        says: "minibatch gradients with control variates that are renewed every so many rounds, and a memory",
+        says: "minibatch gradients with control variates that are renewed every so many rounds, \
+            and a memory",
         axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Participation],
         feedback: Feedback::Optional,
         ..PLAIN
@@ -151,7 +156,8 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "qlsd++",
         paper: "Vono et al. 2022, Alg. 2",
-        says: "compressed differences to a memory, with control variates that are renewed every so many rounds",
+        says: "compressed differences to a memory, with control variates that are renewed every so \
+            many rounds",
         axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Compress, Axis::Participation],
         feedback: Feedback::Diana,
         ..PLAIN
@@ -159,7 +165,8 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "d-elf",
         paper: "Karagulyan and Richtarik 2025, Alg. 1",
-        says: "contractive compression of gradients with error feedback (with a batch: beyond the paper)",
+        says: "contractive compression of gradients with error feedback (with a batch: beyond the \
+            paper)",
         axes: &[Axis::Batch, Axis::Compress],
         feedback: Feedback::ErrorFeedback,
         ..PLAIN
@@ -191,7 +198,8 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "marina-ld",
         paper: "after Gorbunov et al. 2021",
-        says: "compressed differences of successive gradients, sent in full now and then (Langevin-MARINA)",
+        says: "compressed differences of successive gradients, sent in full now and then \
+            (Langevin-MARINA)",
         axes: &[Axis::Compress, Axis::Restart],
         feedback: Feedback::Differences,
         beyond: true,
@@ -219,7 +227,8 @@ pub const REGISTRY: &[Row] = &[
         name: "vr-fald*",
         family: Family::Local,
         paper: "Plassier et al. 2023, Alg. 3",
-        says: "FALD with control variates: local drift corrected by the global gradient at a reference point",
+        says: "FALD with control variates: local drift corrected by the global gradient at a \
+            reference point",
         axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Refresh, Axis::Compress],
         ..PLAIN
     },
@@ -227,22 +236,32 @@ pub const REGISTRY: &[Row] = &[
         name: "fa-ld",
         family: Family::Local,
         paper: "Deng et al. 2021, Alg. 1",
-        says: "local Langevin steps, averaged every K of them, with weights and partial participation",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Weights, Axis::Average, Axis::Compress],
+        says: "local Langevin steps, averaged every K of them, with weights and partial \
+            participation",
+        axes: &[
+            Axis::Batch,
+            Axis::Synchronise,
+            Axis::Correlation,
+            Axis::Weights,
+            Axis::Average,
+            Axis::Compress,
+        ],
         ..PLAIN
     },
     Row {
         name: "dg-lmc",
         family: Family::Local,
         paper: "Plassier et al. 2021, Alg. 1",
-        says: "local Langevin steps tied to the server's parameter, which is drawn given the clients' (with a batch: DG-SGLD)",
+        says: "local Langevin steps tied to the server's parameter, which is drawn given the \
+            clients' (with a batch: DG-SGLD)",
         axes: &[Axis::Batch, Axis::Synchronise, Axis::Weights, Axis::Tether],
         ..PLAIN
     },
 ];
 
-/// What clients compress by where nothing is said: 16 levels, scaled down where error feedback asks for a contraction. One
-/// coordinate of many (`top_k(1)`) would need steps that are smaller by their number, and squared if both ways lose so much.
+/// What clients compress by where nothing is said: 16 levels, scaled down where error feedback asks
+/// for a contraction. One coordinate of many (`top_k(1)`) would need steps that are smaller by
+/// their number, and squared if both ways lose so much.
 const DEFAULT_UNBIASED: Compressor = Compressor::qsgd(16);
 const DEFAULT_CONTRACTIVE: Compressor = Compressor::qsgd(16).scaled();
 
@@ -258,7 +277,8 @@ pub struct Settings {
     pub batch: Option<Batch>,
     /// Every how many rounds the reference point moves (family A); default 100.
     pub refresh_every: Option<u64>,
-    /// With which probability the reference point moves (family B); default that of synchronisation.
+    /// With which probability the reference point moves (family B); default that of
+    /// synchronisation.
     pub refresh_probability: Option<f64>,
     /// The memory rate; default none.
     pub memory_rate: Option<f64>,
@@ -266,7 +286,8 @@ pub struct Settings {
     pub participation: Option<Participation>,
     /// What an answer counts for; default `1/p`.
     pub weighting: Option<Weighting>,
-    /// When clients synchronise; default with probability 1/10, `fa-ld` and `dg-lmc`: every 10 iterations.
+    /// When clients synchronise; default with probability 1/10, `fa-ld` and `dg-lmc`: every 10
+    /// iterations.
     pub synchronise: Option<Synchronise>,
     /// The correlation `rho` of the clients' noise; default 0.
     pub correlation: Option<f64>,
@@ -276,11 +297,13 @@ pub struct Settings {
     pub average: Option<Average>,
     /// What the private noise is scaled for; default as published.
     pub noise: Option<NoiseScale>,
-    /// How loosely clients are tied to the server's parameter, in units of their own step; default as many as they take between synchronisations.
+    /// How loosely clients are tied to the server's parameter, in units of their own step; default
+    /// as many as they take between synchronisations.
     pub tether: Option<f64>,
     /// How vectors cross the wire; default 32 bits.
     pub precision: Option<Precision>,
-    /// How clients compress, all alike or each in its own way; default `qsgd(16)`, with error feedback `scaled(qsgd(16))`, in family B not at all.
+    /// How clients compress, all alike or each in its own way; default `qsgd(16)`, with error
+    /// feedback `scaled(qsgd(16))`, in family B not at all.
     pub compress: Option<Vec<Compressor>>,
     /// How the server compresses; default `scaled(qsgd(16))`.
     pub compress_down: Option<Compressor>,
@@ -319,8 +342,16 @@ impl Settings {
 }
 
 impl Row {
-    /// The recipe of this sampler with a step (on the scale of `U`) and settings. A sampler that needs the optimum gets it as `anchor`.
-    pub fn recipe(&self, step: Schedule, settings: &Settings, clients: usize, dim: usize, anchor: Option<Anchor>) -> Recipe {
+    /// The recipe of this sampler with a step (on the scale of `U`) and settings. A sampler that
+    /// needs the optimum gets it as `anchor`.
+    pub fn recipe(
+        &self,
+        step: Schedule,
+        settings: &Settings,
+        clients: usize,
+        dim: usize,
+        anchor: Option<Anchor>,
+    ) -> Recipe {
         let has = |axis| self.axes.contains(&axis);
         let batch = settings.batch.clone().unwrap_or(Batch::Full);
         let precision = settings.precision.unwrap_or(Precision::F32);
@@ -330,18 +361,31 @@ impl Row {
             Family::Uplink => {
                 let oracle = match anchor {
                     Some(anchor) if self.needs_optimum => Oracle::FixedPoint(anchor),
-                    _ if has(Axis::Refresh) => Oracle::Svrg { every: settings.refresh_every.unwrap_or(100) },
+                    _ if has(Axis::Refresh) => {
+                        Oracle::Svrg { every: settings.refresh_every.unwrap_or(100) }
+                    }
                     _ => Oracle::Plain,
                 };
-                let default = if self.feedback == Feedback::ErrorFeedback { DEFAULT_CONTRACTIVE } else { DEFAULT_UNBIASED };
-                let up = if has(Axis::Compress) { settings.compress.clone().unwrap_or_else(|| vec![default]) } else { Vec::new() };
-                let down = has(Axis::CompressDown).then(|| settings.compress_down.unwrap_or(DEFAULT_CONTRACTIVE));
+                let default = if self.feedback == Feedback::ErrorFeedback {
+                    DEFAULT_CONTRACTIVE
+                } else {
+                    DEFAULT_UNBIASED
+                };
+                let up = if has(Axis::Compress) {
+                    settings.compress.clone().unwrap_or_else(|| vec![default])
+                } else {
+                    Vec::new()
+                };
+                let down = has(Axis::CompressDown)
+                    .then(|| settings.compress_down.unwrap_or(DEFAULT_CONTRACTIVE));
                 // Clients compress at the precision of the wire where they send numbers.
                 let up: Vec<Compressor> = up.into_iter().map(|c| c.at(precision)).collect();
                 let memory_rate = match self.feedback {
                     Feedback::None => None,
                     Feedback::Optional => settings.memory_rate,
-                    Feedback::Diana => settings.memory_rate.or(up.iter().map(largest_rate).reduce(f64::min)),
+                    Feedback::Diana => {
+                        settings.memory_rate.or(up.iter().map(largest_rate).reduce(f64::min))
+                    }
                     Feedback::ErrorFeedback | Feedback::Differences => Some(1.0),
                 };
                 Recipe::Uplink(Uplink {
@@ -351,8 +395,12 @@ impl Row {
                     memory_rate,
                     memory_rule: match self.feedback {
                         Feedback::ErrorFeedback => MemoryRule::FromGradient,
-                        Feedback::Differences => MemoryRule::Marina { restart: settings.restart.unwrap_or(0.1) },
-                        Feedback::None | Feedback::Optional | Feedback::Diana => MemoryRule::FromZero,
+                        Feedback::Differences => {
+                            MemoryRule::Marina { restart: settings.restart.unwrap_or(0.1) }
+                        }
+                        Feedback::None | Feedback::Optional | Feedback::Diana => {
+                            MemoryRule::FromZero
+                        }
                     },
                     up,
                     down: down.map(|c| c.at(precision)),
@@ -364,20 +412,32 @@ impl Row {
                 })
             }
             Family::Local => {
-                let default = if has(Axis::Average) || has(Axis::Tether) { Synchronise::Every(10) } else { Synchronise::Randomly(0.1) };
+                let default = if has(Axis::Average) || has(Axis::Tether) {
+                    Synchronise::Every(10)
+                } else {
+                    Synchronise::Randomly(0.1)
+                };
                 let synchronise = settings.synchronise.unwrap_or(default);
                 let rate = synchronise.rate();
                 Recipe::Local(Local {
                     step,
-                    weights: settings.weights.clone().unwrap_or_else(|| vec![1.0 / clients as f64; clients]),
+                    weights: settings
+                        .weights
+                        .clone()
+                        .unwrap_or_else(|| vec![1.0 / clients as f64; clients]),
                     correlation: settings.correlation.unwrap_or(0.0),
                     synchronise,
                     average: settings.average.unwrap_or(Average::All),
                     noise: settings.noise.unwrap_or(NoiseScale::Everybody),
-                    refresh: has(Axis::Refresh).then(|| settings.refresh_probability.unwrap_or(rate)),
+                    refresh: has(Axis::Refresh)
+                        .then(|| settings.refresh_probability.unwrap_or(rate)),
                     tether: has(Axis::Tether).then(|| settings.tether.unwrap_or(1.0 / rate)),
                     batch,
-                    up: settings.compress.as_ref().and_then(|list| list.first()).map(|c| (c.at(precision), largest_rate(c))),
+                    up: settings
+                        .compress
+                        .as_ref()
+                        .and_then(|list| list.first())
+                        .map(|c| (c.at(precision), largest_rate(c))),
                     code,
                     precision,
                 })

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! server   v = Q_down(x - w);  w <- w + v;  send v             (uncompressed: w = x, send x)
-//! clients  i in A, at w:  H_i = oracle_i(w);  g_i = C_i(H_i - eta_i);  send g_i;  eta_i <- eta_i + alpha g_i
+//! clients  i in A, at w:  H_i = oracle_i(w);  g_i = C_i(H_i - eta_i);  send g_i;
+//!          eta_i <- eta_i + alpha g_i
 //! server   g = eta + sum_{i in A} omega_i g_i;   eta <- eta + alpha sum_{i in A} g_i
 //!          x <- x - gamma (g + grad U_0(x)) + sqrt(2 gamma T) Z
 //! ```
 //!
-//! It targets `exp(-U/T)` up to the bias of the step. Departures from the papers: the parameter goes to active clients only (the others would not use it); a client that was
-//! away when the reference point moved is sent that point when it comes back; with the fixed point oracle the server adds the gradient at `x*`
-//! that is left, so that the drift is unbiased however well `x*` was found, and wherever the prior is applied.
+//! It targets `exp(-U/T)` up to the bias of the step. Departures from the papers: the parameter
+//! goes to active clients only (the others would not use it); a client that was away when the
+//! reference point moved is sent that point when it comes back; with the fixed point oracle the
+//! server adds the gradient at `x*` that is left, so that the drift is unbiased however well `x*`
+//! was found, and wherever the prior is applied.
 
 use super::attendance::Attendance;
 use super::outlet::Outlet;
@@ -21,7 +24,9 @@ use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
-use crate::protocol::{Desk, Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task};
+use crate::protocol::{
+    Desk, Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task,
+};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin};
@@ -51,7 +56,8 @@ pub struct Server {
     increment: Vec<f64>,
     /// `eta = sum_i eta_i`.
     memory: Vec<f64>,
-    /// The reference point `z` (or `x*`), how often it was set, and which setting each client has seen.
+    /// The reference point `z` (or `x*`), how often it was set, and which setting each client has
+    /// seen.
     reference: Vec<f64>,
     version: u64,
     seen: Vec<u64>,
@@ -65,7 +71,12 @@ pub struct Server {
 
 impl Server {
     /// A server that starts at `start`.
-    pub fn new(recipe: &Uplink, target: &Target, start: &[f64], public: Seed) -> Result<Self, DataError> {
+    pub fn new(
+        recipe: &Uplink,
+        target: &Target,
+        start: &[f64],
+        public: Seed,
+    ) -> Result<Self, DataError> {
         let (d, b) = (target.dim(), target.clients.len());
         let roll = Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
         let mut server = Server {
@@ -76,7 +87,11 @@ impl Server {
             restarting: false,
             precision: recipe.plain(),
             temperature: if recipe.noise == NoiseSource::Server { target.temperature } else { 0.0 },
-            prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
+            prior: if target.placement == Placement::Server {
+                target.prior.clone()
+            } else {
+                Prior::Flat
+            },
             roll,
             public,
             round: 0,
@@ -91,7 +106,11 @@ impl Server {
             weighted: vec![0.0; d],
             absorbed: vec![0.0; d],
             noise: Noise::new(public, SERVER, d),
-            attendance: if let Participation::Elastic(p) = &recipe.participation { Some(Attendance::new(p, d)) } else { None },
+            attendance: if let Participation::Elastic(p) = &recipe.participation {
+                Some(Attendance::new(p, d))
+            } else {
+                None
+            },
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
             server.reference.copy_from_slice(&anchor.point);
@@ -107,7 +126,10 @@ impl Server {
         match &mut self.down {
             Some(sender) if self.round > 0 => {
                 difference(&self.x, &self.sent, &mut self.increment);
-                let v = sender.send(&self.increment, &mut self.public.stream(Purpose::Compress, SERVER, self.round));
+                let v = sender.send(
+                    &self.increment,
+                    &mut self.public.stream(Purpose::Compress, SERVER, self.round),
+                );
                 v.add_to(1.0, &mut self.sent); // ELF Alg. 2: w <- w + Q(x - w)
             }
             _ => {
@@ -121,7 +143,8 @@ impl Server {
         }
         self.restarting = match self.memory_rule {
             MemoryRule::Marina { restart } if self.memory_rate.is_some() => {
-                self.round == 0 || self.public.stream(Purpose::Reference, SERVER, self.round).coin(restart)
+                self.round == 0
+                    || self.public.stream(Purpose::Reference, SERVER, self.round).coin(restart)
             }
             _ => false,
         };
@@ -167,7 +190,8 @@ impl Exchange for Server {
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
         reply.payload.add_to(self.roll.weight(from), &mut self.weighted);
         if let Some(alpha) = self.memory_rate {
-            let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha }; // what starts a memory is taken over whole
+            // what starts a memory is taken over whole
+            let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha };
             reply.payload.add_to(rate, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
@@ -286,12 +310,23 @@ enum Stage {
 
 impl Client {
     /// Client `id` of the target.
-    pub fn new(recipe: &Uplink, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
+    pub fn new(
+        recipe: &Uplink,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+    ) -> Result<Self, DataError> {
         Ok(Client::over(recipe, target, id, keys, recipe.up_channel(id.index(), target)?))
     }
 
     /// The same where its channel is known already.
-    pub fn over(recipe: &Uplink, target: &Target, id: ClientId, keys: Keys, channel: Option<Channel>) -> Self {
+    pub fn over(
+        recipe: &Uplink,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+        channel: Option<Channel>,
+    ) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
         Client {
@@ -355,7 +390,8 @@ impl Device for Client {
             Reference::Position => self.reference.copy_from_slice(&self.position),
             Reference::New(z) => self.reference.copy_from_slice(z.values()),
         }
-        if matches!(self.oracle, Oracle::Svrg { .. }) && !matches!(order.reference, Reference::Keep) {
+        if matches!(self.oracle, Oracle::Svrg { .. }) && !matches!(order.reference, Reference::Keep)
+        {
             self.anchor.fill(0.0);
             self.stage = Stage::Anchor;
         } else {
@@ -368,11 +404,24 @@ impl Device for Client {
         let (x, z) = (&self.position, &self.reference);
         let gradient = &mut Desk::at(&mut self.desk, x.len()).gradient;
         let question = match (self.stage, &self.oracle) {
-            (Stage::Anchor, _) => Question { sum: Sum::Gradient { x: z }, extent: Extent::All, scale: 1.0, out: &mut self.anchor },
-            (Stage::Estimate, Oracle::Plain) => Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out: gradient },
-            (Stage::Estimate, Oracle::FixedPoint(_) | Oracle::Svrg { .. }) => {
-                Question { sum: Sum::Difference { x, z }, extent: Extent::Minibatch, scale: 1.0, out: gradient }
-            }
+            (Stage::Anchor, _) => Question {
+                sum: Sum::Gradient { x: z },
+                extent: Extent::All,
+                scale: 1.0,
+                out: &mut self.anchor,
+            },
+            (Stage::Estimate, Oracle::Plain) => Question {
+                sum: Sum::Gradient { x },
+                extent: Extent::Minibatch,
+                scale: 1.0,
+                out: gradient,
+            },
+            (Stage::Estimate, Oracle::FixedPoint(_) | Oracle::Svrg { .. }) => Question {
+                sum: Sum::Difference { x, z },
+                extent: Extent::Minibatch,
+                scale: 1.0,
+                out: gradient,
+            },
             (Stage::Ready, _) => return None,
         };
         Some((&mut self.site, question))
@@ -390,7 +439,9 @@ impl Device for Client {
     fn reply(&mut self) -> Reply<'_> {
         let round = self.round;
         let Desk { gradient, outgoing, parcel, .. } = Desk::at(&mut self.desk, self.position.len());
-        let Some(alpha) = self.memory_rate else { return self.outlet.send(Kind::Gradient, gradient, round, parcel) };
+        let Some(alpha) = self.memory_rate else {
+            return self.outlet.send(Kind::Gradient, gradient, round, parcel);
+        };
         let starts = match self.memory_rule {
             MemoryRule::FromZero => false,
             MemoryRule::FromGradient => !std::mem::replace(&mut self.started, true),
@@ -405,7 +456,9 @@ impl Device for Client {
         let reply = self.outlet.send(Kind::Gradient, outgoing, round, parcel);
         match self.memory_rule {
             MemoryRule::Marina { .. } => self.memory.copy_from_slice(gradient),
-            MemoryRule::FromZero | MemoryRule::FromGradient => reply.payload.add_to(alpha, &mut self.memory), // with what is *sent*
+            MemoryRule::FromZero | MemoryRule::FromGradient => {
+                reply.payload.add_to(alpha, &mut self.memory)
+            } // with what is *sent*
         }
         reply
     }

@@ -1,4 +1,5 @@
-//! Measure how curved `U` is, by products of its Hessian with vectors: power iteration in the form of Lanczos, which finds both ends of the spectrum.
+//! Measure how curved `U` is, by products of its Hessian with vectors: power iteration in the form
+//! of Lanczos, which finds both ends of the spectrum.
 
 use nalgebra::DMatrix;
 
@@ -32,7 +33,13 @@ impl Lanczos {
         stream.normals(&mut v);
         let norm = norm_squared(&v).sqrt();
         v.iter_mut().for_each(|v| *v /= norm);
-        Lanczos { basis: vec![v], diagonal: Vec::new(), beside: Vec::new(), extremes: (0.0, 0.0), done: false }
+        Lanczos {
+            basis: vec![v],
+            diagonal: Vec::new(),
+            beside: Vec::new(),
+            extremes: (0.0, 0.0),
+            done: false,
+        }
     }
 
     /// The vector whose image is needed next; `None` when both ends are known.
@@ -63,7 +70,10 @@ impl Lanczos {
         let still = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * b.abs();
         let norm = norm_squared(&rest).sqrt();
         let settled = k > 8 && still(before.0, now.0) && still(before.1, now.1);
-        self.done = settled || k == MOST_PRODUCTS.min(rest.len()) || norm <= 1e-12 * now.1.abs() || !norm.is_finite();
+        self.done = settled
+            || k == MOST_PRODUCTS.min(rest.len())
+            || norm <= 1e-12 * now.1.abs()
+            || !norm.is_finite();
         if !self.done {
             rest.iter_mut().for_each(|v| *v /= norm);
             self.beside.push(norm);
@@ -93,7 +103,11 @@ impl Curvature {
     pub fn new(target: &Target, point: &[f64], seed: Seed) -> Self {
         Curvature {
             everybody: everybody(target),
-            prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
+            prior: if target.placement == Placement::Server {
+                target.prior.clone()
+            } else {
+                Prior::Flat
+            },
             point: point.to_vec(),
             lanczos: Lanczos::new(point.len(), &mut seed.stream(Purpose::Curvature, SERVER, 0)),
             round: 0,
@@ -123,7 +137,11 @@ impl Exchange for Curvature {
             round: self.round,
             task: Task::HessianVector,
             position: self.lanczos.ask().map(plain),
-            reference: if self.round == 0 { Reference::New(plain(&self.point)) } else { Reference::Keep },
+            reference: if self.round == 0 {
+                Reference::New(plain(&self.point))
+            } else {
+                Reference::Keep
+            },
             control: None,
         }
     }
@@ -151,7 +169,8 @@ pub struct Hessian {
     point: Vec<f64>,
     unit: Vec<f64>,
     columns: Vec<f64>,
-    /// The columns of each client, where they are wanted: its own answers, with its share of the prior.
+    /// The columns of each client, where they are wanted: its own answers, with its share of the
+    /// prior.
     each: Vec<Vec<f64>>,
     column: usize,
 }
@@ -160,7 +179,10 @@ impl Hessian {
     /// Ask for the Hessian at `point`, and keep each client's part of it.
     pub fn of_each(target: &Target, point: &[f64]) -> Self {
         let d = point.len();
-        Hessian { each: vec![vec![0.0; d * d]; target.clients.len()], ..Hessian::new(target, point) }
+        Hessian {
+            each: vec![vec![0.0; d * d]; target.clients.len()],
+            ..Hessian::new(target, point)
+        }
     }
 
     /// Ask for the Hessian at `point`.
@@ -170,7 +192,11 @@ impl Hessian {
         unit[0] = 1.0;
         Hessian {
             everybody: everybody(target),
-            prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
+            prior: if target.placement == Placement::Server {
+                target.prior.clone()
+            } else {
+                Prior::Flat
+            },
             point: point.to_vec(),
             unit,
             columns: vec![0.0; d * d],
@@ -201,7 +227,11 @@ impl Exchange for Hessian {
             round: self.column as u64,
             task: Task::HessianVector,
             position: Some(plain(&self.unit)),
-            reference: if self.column == 0 { Reference::New(plain(&self.point)) } else { Reference::Keep },
+            reference: if self.column == 0 {
+                Reference::New(plain(&self.point))
+            } else {
+                Reference::Keep
+            },
             control: None,
         }
     }
@@ -217,7 +247,11 @@ impl Exchange for Hessian {
 
     fn advance(&mut self) -> Event {
         let d = self.point.len();
-        self.prior.add_hessian_vector(&self.unit, 1.0, &mut self.columns[self.column * d..(self.column + 1) * d]);
+        self.prior.add_hessian_vector(
+            &self.unit,
+            1.0,
+            &mut self.columns[self.column * d..(self.column + 1) * d],
+        );
         self.unit[self.column] = 0.0;
         self.column += 1;
         if self.column == d {
@@ -243,7 +277,11 @@ pub struct LocalCurvature {
 impl LocalCurvature {
     /// Ask at `point`.
     pub fn new(target: &Target, point: &[f64]) -> Self {
-        LocalCurvature { everybody: everybody(target), point: point.to_vec(), largest: vec![0.0; target.clients.len()] }
+        LocalCurvature {
+            everybody: everybody(target),
+            point: point.to_vec(),
+            largest: vec![0.0; target.clients.len()],
+        }
     }
 
     /// `L_i`, client by client.
@@ -259,7 +297,13 @@ impl Exchange for LocalCurvature {
 
     fn order(&self, _to: ClientId) -> Order<'_> {
         let position = Some(Payload::Plain(&self.point, Precision::F64));
-        Order { round: 0, task: Task::Curvature, position, reference: Reference::Keep, control: None }
+        Order {
+            round: 0,
+            task: Task::Curvature,
+            position,
+            reference: Reference::Keep,
+            control: None,
+        }
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
@@ -275,7 +319,9 @@ impl State for Lanczos {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         let dim = self.basis.first().map_or(0, Vec::len);
         visit.growing("the basis", &mut self.basis, dim, MOST_PRODUCTS)?;
-        for (what, list) in [("the diagonal", &mut self.diagonal), ("the entries beside it", &mut self.beside)] {
+        for (what, list) in
+            [("the diagonal", &mut self.diagonal), ("the entries beside it", &mut self.beside)]
+        {
             let mut count = list.len();
             visit.below(what, &mut count, MOST_PRODUCTS)?;
             list.resize(count, 0.0);
@@ -285,8 +331,13 @@ impl State for Lanczos {
         visit.float("the largest eigenvalue", &mut self.extremes.1)?;
         visit.flag("whether both ends are known", &mut self.done)?;
         let products = self.diagonal.len();
-        if self.basis.len() != products + usize::from(!self.done) || self.beside.len() + 1 != self.basis.len() {
-            return Err(SnapshotError::Value { what: "the length of the diagonal", found: products as u64 });
+        if self.basis.len() != products + usize::from(!self.done)
+            || self.beside.len() + 1 != self.basis.len()
+        {
+            return Err(SnapshotError::Value {
+                what: "the length of the diagonal",
+                found: products as u64,
+            });
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Get to know the target before sampling it: its optimum and its curvature, by messages like any other, counted like any other.
+//! Get to know the target before sampling it: its optimum and its curvature, by messages like any
+//! other, counted like any other.
 
 mod curvature;
 mod optimum;
@@ -9,7 +10,10 @@ pub use optimum::{Evaluate, Optimum};
 pub use skewness::Skewness;
 
 use crate::ask::{Extent, Question, Sum};
-use crate::protocol::{Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task, exchange};
+use crate::protocol::{
+    Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task,
+    exchange,
+};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
@@ -20,7 +24,8 @@ pub struct Client {
     site: Site,
     reference: Vec<f64>,
     answer: Vec<f64>,
-    /// The order that is being worked on: its task, round and point, and whether something is still to be asked.
+    /// The order that is being worked on: its task, round and point, and whether something is still
+    /// to be asked.
     task: Task,
     round: u64,
     point: Vec<f64>,
@@ -48,7 +53,9 @@ impl Client {
 
     /// All clients of a target.
     pub fn all(target: &Target) -> Vec<Box<dyn Device>> {
-        (0..target.clients.len() as u32).map(|i| Box::new(Client::new(target, ClientId(i))) as Box<dyn Device>).collect()
+        (0..target.clients.len() as u32)
+            .map(|i| Box::new(Client::new(target, ClientId(i))) as Box<dyn Device>)
+            .collect()
     }
 }
 
@@ -74,7 +81,12 @@ impl Device for Client {
             self.reference.copy_from_slice(point.values());
         }
         self.answer.fill(0.0);
-        let start = || Lanczos::new(self.point.len(), &mut Seed::new(0).stream(Purpose::Curvature, self.site.id(), 0));
+        let start = || {
+            Lanczos::new(
+                self.point.len(),
+                &mut Seed::new(0).stream(Purpose::Curvature, self.site.id(), 0),
+            )
+        };
         self.lanczos = (order.task == Task::Curvature).then(start);
     }
 
@@ -88,7 +100,10 @@ impl Device for Client {
             (Task::Curvature, Some(lanczos)) => (Sum::HessianVector { x, v: lanczos.ask()? }, d),
             _ => (Sum::HessianVector { x: &self.reference, v: x }, d),
         };
-        Some((&mut self.site, Question { sum, extent: Extent::All, scale: 1.0, out: &mut self.answer[..length] }))
+        Some((
+            &mut self.site,
+            Question { sum, extent: Extent::All, scale: 1.0, out: &mut self.answer[..length] },
+        ))
     }
 
     fn proceed(&mut self) {
@@ -106,7 +121,11 @@ impl Device for Client {
 
     fn reply(&mut self) -> Reply<'_> {
         let length = self.task.answer_len(self.point.len());
-        Reply { round: self.round, kind: Kind::Survey, payload: Payload::Plain(&self.answer[..length], Precision::F64) }
+        Reply {
+            round: self.round,
+            kind: Kind::Survey,
+            payload: Payload::Plain(&self.answer[..length], Precision::F64),
+        }
     }
 
     fn rows_evaluated(&self) -> u64 {
@@ -115,7 +134,11 @@ impl Device for Client {
 }
 
 /// Carry a survey to its end in this process.
-pub fn conduct<S: Exchange>(mut survey: S, clients: &mut [Box<dyn Device>], ledger: &mut Ledger) -> S {
+pub fn conduct<S: Exchange>(
+    mut survey: S,
+    clients: &mut [Box<dyn Device>],
+    ledger: &mut Ledger,
+) -> S {
     while exchange(&mut survey, clients, ledger) == Event::Nothing {}
     survey
 }

@@ -1,4 +1,5 @@
-//! Find the minimiser of `U` by exchanging gradients: limited-memory BFGS at the server (Nocedal 1980), exact gradients from the clients.
+//! Find the minimiser of `U` by exchanging gradients: limited-memory BFGS at the server (Nocedal
+//! 1980), exact gradients from the clients.
 
 use super::everybody;
 use crate::linalg::{add_scaled, dot, norm_squared};
@@ -26,12 +27,21 @@ impl Evaluate {
     /// Ask for the sum at `point`.
     pub fn new(target: &Target, point: &[f64]) -> Self {
         let sum = vec![0.0; point.len() + 1];
-        Evaluate { everybody: everybody(target), round: 0, point: point.to_vec(), sum, each: Vec::new() }
+        Evaluate {
+            everybody: everybody(target),
+            round: 0,
+            point: point.to_vec(),
+            sum,
+            each: Vec::new(),
+        }
     }
 
     /// Ask for the sum at `point`, and keep each client's part of it.
     pub fn of_each(target: &Target, point: &[f64]) -> Self {
-        Evaluate { each: vec![vec![0.0; point.len() + 1]; target.clients.len()], ..Evaluate::new(target, point) }
+        Evaluate {
+            each: vec![vec![0.0; point.len() + 1]; target.clients.len()],
+            ..Evaluate::new(target, point)
+        }
     }
 
     /// The gradients of the clients, with their shares of the prior, where they were kept.
@@ -57,7 +67,13 @@ impl Exchange for Evaluate {
 
     fn order(&self, _to: ClientId) -> Order<'_> {
         let position = Some(Payload::Plain(&self.point, Precision::F64));
-        Order { round: self.round, task: Task::Value, position, reference: Reference::Keep, control: None }
+        Order {
+            round: self.round,
+            task: Task::Value,
+            position,
+            reference: Reference::Keep,
+            control: None,
+        }
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
@@ -92,11 +108,16 @@ pub struct Optimum {
 }
 
 impl Optimum {
-    /// Start at `start`; stop when no coordinate of the gradient exceeds `tolerance` times the largest at the start (or 1, if that is more), or after so many exchanges.
+    /// Start at `start`; stop when no coordinate of the gradient exceeds `tolerance` times the
+    /// largest at the start (or 1, if that is more), or after so many exchanges.
     pub fn new(target: &Target, start: &[f64], tolerance: f64, most_exchanges: u64) -> Self {
         Optimum {
             ask: Evaluate::new(target, start),
-            prior: if target.placement == Placement::Server { target.prior.clone() } else { Prior::Flat },
+            prior: if target.placement == Placement::Server {
+                target.prior.clone()
+            } else {
+                Prior::Flat
+            },
             tolerance,
             most_exchanges,
             point: start.to_vec(),
@@ -190,13 +211,16 @@ impl Exchange for Optimum {
         let value = match self.ask.value() + self.prior.value(&self.ask.point) {
             // Nobody knows it: its change along the stride follows from the slopes at both ends.
             unknown if unknown.is_nan() && first => 0.0,
-            unknown if unknown.is_nan() => self.value + 0.5 * self.stride * (slope + dot(&gradient, &self.direction)),
+            unknown if unknown.is_nan() => {
+                self.value + 0.5 * self.stride * (slope + dot(&gradient, &self.direction))
+            }
             value => value,
         };
         if first {
             self.tolerance *= largest(&gradient).max(1.0);
         }
-        // Armijo's rule; close to the optimum values no longer differ, and a smaller gradient decides.
+        // Armijo's rule; close to the optimum values no longer differ, and a smaller gradient
+        // decides.
         let noise = 1e-13 * (1.0 + value.abs());
         let better = value <= self.value + 1e-4 * self.stride * slope
             || (value <= self.value + noise && largest(&gradient) < largest(&self.gradient));

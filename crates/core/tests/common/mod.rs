@@ -15,7 +15,8 @@ pub fn normals(address: u64, n: usize) -> Vec<f64> {
     z
 }
 
-/// Three clients in two dimensions with full, unequal precisions and means far apart: nothing about it is symmetric.
+/// Three clients in two dimensions with full, unequal precisions and means far apart: nothing about
+/// it is symmetric.
 pub fn gaussian(prior: Prior, placement: Placement, temperature: f64) -> Target {
     let clients: Vec<Arc<dyn Potential>> = vec![
         Arc::new(Gaussian::new(vec![1.0, -2.0], vec![1.0, 0.4, 0.4, 0.6]).unwrap()),
@@ -25,14 +26,24 @@ pub fn gaussian(prior: Prior, placement: Placement, temperature: f64) -> Target 
     Target::new(clients, prior, placement, temperature).unwrap()
 }
 
-/// Three clients with 5, 9 and 14 rows of linear regression: row gradients differ in slope and in shift.
+/// Three clients with 5, 9 and 14 rows of linear regression: row gradients differ in slope and in
+/// shift.
 pub fn linear(prior: Prior, placement: Placement, temperature: f64) -> Target {
     let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
     for (i, rows) in [5usize, 9, 14].into_iter().enumerate() {
-        let design =
-            Design::dense(normals(i as u64, rows * 2).iter().enumerate().map(|(k, z)| z + (k % 2) as f64 * 0.7).collect(), 2).unwrap();
+        let design = Design::dense(
+            normals(i as u64, rows * 2)
+                .iter()
+                .enumerate()
+                .map(|(k, z)| z + (k % 2) as f64 * 0.7)
+                .collect(),
+            2,
+        )
+        .unwrap();
         let response = normals(10 + i as u64, rows).iter().map(|z| 2.0 * z + i as f64).collect();
-        clients.push(Arc::new(Glm::new(design, response, Family::Gaussian { variance: 1.5 }).unwrap()));
+        clients.push(Arc::new(
+            Glm::new(design, response, Family::Gaussian { variance: 1.5 }).unwrap(),
+        ));
     }
     Target::new(clients, prior, placement, temperature).unwrap()
 }
@@ -42,7 +53,11 @@ pub fn toy(prior: Prior, placement: Placement) -> Target {
     let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
     for (i, rows) in [4usize, 10, 25].into_iter().enumerate() {
         let centre = [3.0 * i as f64 - 2.0, 1.0 - i as f64];
-        let cells = normals(20 + i as u64, rows * 2).iter().enumerate().map(|(k, z)| z + centre[k % 2]).collect();
+        let cells = normals(20 + i as u64, rows * 2)
+            .iter()
+            .enumerate()
+            .map(|(k, z)| z + centre[k % 2])
+            .collect();
         clients.push(Arc::new(Isotropic::new(cells, 2).unwrap()));
     }
     Target::new(clients, prior, placement, 1.0).unwrap()
@@ -72,7 +87,9 @@ pub fn start(recipe: &Recipe, target: &Target, from: &[f64], seed: u64, chain: u
     let b = target.clients.len();
     Chain {
         server: recipe.server(&target, from, keys).unwrap(),
-        clients: (0..b as u32).map(|i| recipe.client(&target, ClientId(i), keys).unwrap()).collect(),
+        clients: (0..b as u32)
+            .map(|i| recipe.client(&target, ClientId(i), keys).unwrap())
+            .collect(),
         ledger: Ledger::new(b),
     }
 }

@@ -47,7 +47,10 @@ def cases():
     yield "odd", ar1(rng, 3, 101, 0.5)
     yield "odd_single", 1e4 + ar1(rng, 1, 51, 0.4)
     yield "tied", np.round(2 * ar1(rng, 4, 120, 0.6)) / 2
-    yield "sticky", np.repeat(rng.normal(size=(2, 67)), 3, axis=1)  # a Metropolis chain that stays put
+    yield (
+        "sticky",
+        np.repeat(rng.normal(size=(2, 67)), 3, axis=1),
+    )  # a Metropolis chain that stays put
     yield "trend", ar1(rng, 2, 80, 0.1) + np.linspace(0, 3, 80)
     for draws in (4, 5, 6, 9, 10, 11):
         yield f"tiny{draws}", rng.normal(size=(2, draws))
@@ -81,7 +84,24 @@ def numbers(values):
 
 def scipy_rows():
     rng = np.random.default_rng(7)
-    for p in [1e-300, 1e-30, 1e-12, 1e-5, 0.01, 0.07, 0.074, 0.076, 0.2, 0.4999, 0.51, 0.7, 0.924, 0.926, 0.99, 1 - 1e-9]:
+    for p in [
+        1e-300,
+        1e-30,
+        1e-12,
+        1e-5,
+        0.01,
+        0.07,
+        0.074,
+        0.076,
+        0.2,
+        0.4999,
+        0.51,
+        0.7,
+        0.924,
+        0.926,
+        0.99,
+        1 - 1e-9,
+    ]:
         yield "normal_quantile", [p], stats.norm.ppf(p)
     for n, d in [(1, 3), (40, 1), (60, 2), (80, 5)]:
         x, y = short(rng.normal(size=(n, d))), short(rng.normal(size=(n, d)) * 1.5 + 0.3)
@@ -97,11 +117,23 @@ def scipy_rows():
         yield "gaussian_w2", m, a, k, b, np.sqrt(((m - k) ** 2).sum() + np.trace(a + b - 2 * cross))
         inverse = np.linalg.inv(b)
         log_ratio = np.linalg.slogdet(b)[1] - np.linalg.slogdet(a)[1]
-        yield "gaussian_kl", m, a, k, b, 0.5 * (np.trace(inverse @ a) + (m - k) @ inverse @ (m - k) - d + log_ratio)
+        yield (
+            "gaussian_kl",
+            m,
+            a,
+            k,
+            b,
+            0.5 * (np.trace(inverse @ a) + (m - k) @ inverse @ (m - k) - d + log_ratio),
+        )
     draws = short(rng.normal(size=(50, 3)) @ rng.normal(size=(3, 3)))
     yield "covariance", [3], draws, np.cov(draws.T)
     negatives, positives = rng.integers(0, 12, size=40), rng.integers(3, 15, size=25)
-    yield "auc", negatives, positives, stats.mannwhitneyu(positives, negatives).statistic / (40 * 25)
+    yield (
+        "auc",
+        negatives,
+        positives,
+        stats.mannwhitneyu(positives, negatives).statistic / (40 * 25),
+    )
 
 
 def main():

@@ -36,8 +36,14 @@ D, B = 3, 3
 ROWS = [
     [(0.9, -0.4, 1.1, 0.7), (-0.3, 1.6, 0.2, -1.9), (1.2, 0.5, -0.8, 2.4)],
     [(0.1, 0.8, -1.3, 1.0), (1.5, -0.2, 0.4, -0.6), (-0.7, 0.3, 0.9, 3.1), (0.6, 1.1, 0.5, 0.2)],
-    [(0.4, -1.2, 0.3, -2.2), (1.1, 0.9, 1.4, 1.3), (-0.5, 0.2, -0.6, 0.8), (0.3, 1.7, 0.1, 4.0),
-     (0.8, -0.1, 0.7, -0.3), (-1.0, 0.6, 1.2, 1.7)],
+    [
+        (0.4, -1.2, 0.3, -2.2),
+        (1.1, 0.9, 1.4, 1.3),
+        (-0.5, 0.2, -0.6, 0.8),
+        (0.3, 1.7, 0.1, 4.0),
+        (0.8, -0.1, 0.7, -0.3),
+        (-1.0, 0.6, 1.2, 1.7),
+    ],
 ]
 FORMS = [
     ([1.0, -2.0, 0.5], [[1.0, 0.4, 0.1], [0.4, 0.6, -0.2], [0.1, -0.2, 0.9]]),
@@ -66,8 +72,10 @@ class Target:
         total = self.rows(i)
         subset = range(total) if subset is None else subset
         scale = total / len(subset)
-        likelihood = sum(scale * (self.clients[i][j][0] @ at - constant(self.clients[i][j][1], at))
-                         for j in subset)
+        likelihood = sum(
+            scale * (self.clients[i][j][0] @ at - constant(self.clients[i][j][1], at))
+            for j in subset
+        )
         return likelihood + self.shares[i] * self.prior @ at
 
     def precision(self):
@@ -80,8 +88,10 @@ class Target:
 
 def linear():
     """Linear regression with noise of variance 1.5."""
-    return [[(np.outer(row[:D], row[:D]) / 1.5, np.array(row[:D]) * row[D] / 1.5) for row in client]
-            for client in ROWS]
+    return [
+        [(np.outer(row[:D], row[:D]) / 1.5, np.array(row[:D]) * row[D] / 1.5) for row in client]
+        for client in ROWS
+    ]
 
 
 def isotropic():
@@ -95,6 +105,7 @@ def gaussian():
 
 
 # Affine forms, and how they move second moments.
+
 
 def constant(vector, like):
     """A constant vector as an affine form: column 0 belongs to the number 1."""
@@ -119,16 +130,16 @@ class System:
         state = {}
         for k, name in enumerate(self.names):
             state[name] = np.zeros((D, columns))
-            state[name][:, 1 + D * k:1 + D * (k + 1)] = np.eye(D)
+            state[name][:, 1 + D * k : 1 + D * (k + 1)] = np.eye(D)
         fresh = []
         for k in range(normals):
             start = self.size + D * k
             fresh.append(np.zeros((D, columns)))
-            fresh[k][:, start:start + D] = np.eye(D)
+            fresh[k][:, start : start + D] = np.eye(D)
         function(state, *fresh)
         one = np.eye(1, columns)
         matrix = np.vstack([one] + [state[name] for name in self.names])
-        old, noise = matrix[:, :self.size], matrix[:, self.size:]
+        old, noise = matrix[:, : self.size], matrix[:, self.size :]
         square = np.kron(old, old)
         square[:, 0] += (noise @ noise.T).ravel()
         return square
@@ -140,8 +151,8 @@ class System:
     def law(self, moment, name):
         moment = moment.reshape(self.size, self.size)
         at = 1 + D * self.names.index(name)
-        mean = moment[0, at:at + D]
-        return mean, moment[at:at + D, at:at + D] - np.outer(mean, mean)
+        mean = moment[0, at : at + D]
+        return mean, moment[at : at + D, at : at + D] - np.outer(mean, mean)
 
 
 def then(*ops):
@@ -157,6 +168,7 @@ def mix(cases):
 
 
 # What is random.
+
 
 def minibatches(total, size):
     """Every subset of so many rows, alike; all rows where no size is given."""
@@ -210,8 +222,19 @@ def sizes_of(target, batch):
 
 # Family A.
 
-def qlsd(target, gamma, batch=None, every=None, fixed=None, alpha=None, up=None, down=None,
-         active=None, noise="server"):
+
+def qlsd(
+    target,
+    gamma,
+    batch=None,
+    every=None,
+    fixed=None,
+    alpha=None,
+    up=None,
+    down=None,
+    active=None,
+    noise="server",
+):
     """QLSD Alg. 1, 2, S1, S2 and S3: every is l, fixed is theta*, alpha None is no memory, up a
     list of masks for each client. The way down is ELF Alg. 2's. The prior at the server is part of
     its own step."""
@@ -224,6 +247,7 @@ def qlsd(target, gamma, batch=None, every=None, fixed=None, alpha=None, up=None,
     def send(mask):
         def function(v):
             v["w"] = v["w"] + mask * (v["theta"] - v["w"]) if down else v["theta"]
+
         return function
 
     def move(v):
@@ -248,6 +272,7 @@ def qlsd(target, gamma, batch=None, every=None, fixed=None, alpha=None, up=None,
             if alpha:
                 v[f"eta{i}"] = v[f"eta{i}"] + alpha * g
             v["g"] = v["g"] + weight * g
+
         return function
 
     def step(v, z):
@@ -262,15 +287,22 @@ def qlsd(target, gamma, batch=None, every=None, fixed=None, alpha=None, up=None,
 
     def client(i, weight):
         if (i, weight) not in known:
-            outcomes = [(p * q, answer(i, weight, subset, mask))
-                        for p, subset in minibatches(target.rows(i), sizes[i]) for q, mask in up[i]]
+            outcomes = [
+                (p * q, answer(i, weight, subset, mask))
+                for p, subset in minibatches(target.rows(i), sizes[i])
+                for q, mask in up[i]
+            ]
             known[i, weight] = s.op(outcomes, normals=0 if noise == "server" else 1)
         return known[i, weight]
 
     sent = s.op([(p, send(mask)) for p, mask in (down or masks(None))])
     started = s.op([(1.0, begin)])
-    answered = mix([(p, then(started, *[client(i, weight) for i, weight in weights.items()]))
-                    for p, weights in active])
+    answered = mix(
+        [
+            (p, then(started, *[client(i, weight) for i, weight in weights.items()]))
+            for p, weights in active
+        ]
+    )
     stepped = s.op([(1.0, step)], normals=1)
     first = then(sent, s.op([(1.0, move)]), answered, stepped)
     later = then(sent, answered, stepped)
@@ -291,23 +323,35 @@ def elf(target, gamma, up=None, down=None, batch=None):
 
     def step(v, z):
         g = sum(v[f"g{i}"] for i in range(n)) / n  # as g_0, and both move by the same h
-        v["x"] = (v["x"] - gamma * (g + target.server_prior @ v["x"])
-                  + sqrt(2 * gamma * target.temperature) * z)
+        v["x"] = (
+            v["x"]
+            - gamma * (g + target.server_prior @ v["x"])
+            + sqrt(2 * gamma * target.temperature) * z
+        )
 
     def send(mask):
         def function(v):
             v["w"] = v["w"] + mask * (v["x"] - v["w"]) if down else v["x"]
+
         return function
 
     def answer(i, subset, mask):
         def function(v):
             h = mask * (n * target.gradient(i, subset, v["w"]) - v[f"g{i}"])
             v[f"g{i}"] = v[f"g{i}"] + h
+
         return function
 
-    answers = [s.op([(p * q, answer(i, subset, mask))
-                     for p, subset in minibatches(target.rows(i), sizes[i])
-                     for q, mask in (up or masks(None))]) for i in range(n)]
+    answers = [
+        s.op(
+            [
+                (p * q, answer(i, subset, mask))
+                for p, subset in minibatches(target.rows(i), sizes[i])
+                for q, mask in (up or masks(None))
+            ]
+        )
+        for i in range(n)
+    ]
     sent = s.op([(p, send(mask)) for p, mask in (down or masks(None))])
     round_ = then(s.op([(1.0, step)], normals=1), sent, *answers)
     return s.law(s.stationary(round_), "x")
@@ -321,6 +365,7 @@ def marina(target, gamma, restart, up):
     def start(in_full):
         def function(v):
             v["g"] = constant(np.zeros(D), v["g"]) if in_full else v["g"]
+
         return function
 
     def answer(i, in_full, mask):
@@ -328,12 +373,16 @@ def marina(target, gamma, restart, up):
             new = target.gradient(i, None, v["x"])
             change = new - target.gradient(i, None, v["last"])
             v["g"] = v["g"] + (new if in_full else mask * change)
+
         return function
 
     def step(v, z):
         v["last"] = v["x"]
-        v["x"] = (v["x"] - gamma * (v["g"] + target.server_prior @ v["x"])
-                  + sqrt(2 * gamma * target.temperature) * z)
+        v["x"] = (
+            v["x"]
+            - gamma * (v["g"] + target.server_prior @ v["x"])
+            + sqrt(2 * gamma * target.temperature) * z
+        )
 
     def answers(in_full):
         clients = [s.op([(p, answer(i, in_full, mask)) for p, mask in up]) for i in range(B)]
@@ -357,34 +406,52 @@ def preconditioned(target, gamma, batch=None):
     def answer(i, subset):
         def function(v):
             v["g"] = v["g"] + target.gradient(i, subset, v["x"])
+
         return function
 
     def step(v, z):
         v["x"] = v["x"] - gamma * inverse @ v["g"] + sqrt(2 * gamma * target.temperature) * root @ z
 
-    answers = [s.op([(p, answer(i, subset)) for p, subset in minibatches(target.rows(i), sizes[i])])
-               for i in range(B)]
+    answers = [
+        s.op([(p, answer(i, subset)) for p, subset in minibatches(target.rows(i), sizes[i])])
+        for i in range(B)
+    ]
     round_ = then(s.op([(1.0, begin)]), *answers, s.op([(1.0, step)], normals=1))
     return s.law(s.stationary(round_), "x")
 
 
 # Family B.
 
+
 def averages(scheme, size, weights):
     """What each client counts for: all by their weights, scheme I, scheme II."""
     if scheme is None:
         return [(1.0, weights)]
     if scheme == "I":
-        drawn = [(prod(weights[c] for c in draws), draws)
-                 for draws in product(range(B), repeat=size)]
+        drawn = [
+            (prod(weights[c] for c in draws), draws) for draws in product(range(B), repeat=size)
+        ]
     else:
         sets = list(combinations(range(B), size))
         drawn = [(1 / len(sets), chosen) for chosen in sets]
     return [(p, [draws.count(c) / size for c in range(B)]) for p, draws in drawn]
 
 
-def fa_ld(target, eta, weights, rho, every=None, p=None, batch=None, scheme=None, size=None,
-          noise="published", q=None, up=None, alpha=None):
+def fa_ld(
+    target,
+    eta,
+    weights,
+    rho,
+    every=None,
+    p=None,
+    batch=None,
+    scheme=None,
+    size=None,
+    noise="published",
+    q=None,
+    up=None,
+    alpha=None,
+):
     """FA-LD Alg. 4: f^c = U_c / p_c. Beyond it: p, synchronisation at random times; q, a reference
     point (FALD Alg. 3 with weights); noise "participants", such that the mean has variance 2 eta T;
     up and alpha, parameters sent as compressed differences to a memory h_c."""
@@ -393,7 +460,7 @@ def fa_ld(target, eta, weights, rho, every=None, p=None, batch=None, scheme=None
     sizes = sizes_of(target, batch)
     schemes = averages(scheme, size, weights)
     # The private noise of the mean is sum_c w_c xi_c / sqrt(p_c), of variance sum_c w_c^2 / p_c.
-    carried = sum(chance * sum(w[c]**2 / weights[c] for c in range(B)) for chance, w in schemes)
+    carried = sum(chance * sum(w[c] ** 2 / weights[c] for c in range(B)) for chance, w in schemes)
     private = 1 / carried if noise == "participants" else 1.0
 
     def share(v, xi):
@@ -402,6 +469,7 @@ def fa_ld(target, eta, weights, rho, every=None, p=None, batch=None, scheme=None
     def refer(moves):
         def function(v):
             v["next"] = sum(weights[c] * v[theta[c]] for c in range(B)) if moves else v["y"]
+
         return function
 
     def walk(c, subset):
@@ -413,6 +481,7 @@ def fa_ld(target, eta, weights, rho, every=None, p=None, batch=None, scheme=None
             own = sqrt((1 - rho**2) / weights[c] * private) * xi
             noise = sqrt(2 * eta * target.temperature) * (rho * v["xi"] + own)
             v[theta[c]] = v[theta[c]] - eta * drift + noise
+
         return function
 
     def replace(v):
@@ -421,6 +490,7 @@ def fa_ld(target, eta, weights, rho, every=None, p=None, batch=None, scheme=None
     def average(w):
         def function(v):
             v["mean"] = sum(w[c] * v[theta[c]] for c in range(B))
+
         return function
 
     def broadcast(v):
@@ -435,11 +505,16 @@ def fa_ld(target, eta, weights, rho, every=None, p=None, batch=None, scheme=None
             sent = mask * (v[theta[c]] - v[h[c]])
             v["mean"] = v["mean"] + weights[c] * (v[h[c]] + sent)
             v[h[c]] = v[h[c]] + alpha * sent
+
         return function
 
-    steps = [s.op([(chance, walk(c, subset))
-                   for chance, subset in minibatches(target.rows(c), sizes[c])], normals=1)
-             for c in range(B)]
+    steps = [
+        s.op(
+            [(chance, walk(c, subset)) for chance, subset in minibatches(target.rows(c), sizes[c])],
+            normals=1,
+        )
+        for c in range(B)
+    ]
     iteration = [s.op([(1.0, share)], normals=1), *steps]
     if q is not None:
         coin = s.op([(q, refer(True)), (1 - q, refer(False))])
@@ -480,11 +555,13 @@ def fald(target, gamma, tau, p_c, q_c=None, batch=None):
                 g = g - target.gradient(i, subset, v["y"]) + v["c"]
             noise = sqrt(tau / B) * v["z"] + sqrt(1 - tau) * z
             v[x[i]] = v[x[i]] - gamma * g + sqrt(2 * gamma * target.temperature) * noise
+
         return function
 
     def refer(moves):
         def function(v):
             v["next"] = sum(v[name] for name in x) / B if moves else v["y"]
+
         return function
 
     def renew(v):
@@ -519,16 +596,28 @@ def dg_lmc(target, eta, weights, tether, every=None, p=None, batch=None):
         def function(v, xi):
             drift = target.gradient(i, subset, v[z[i]]) + (v[z[i]] - v["theta"]) / rho[i]
             v[z[i]] = v[z[i]] - gamma[i] * drift + sqrt(2 * gamma[i] * target.temperature) * xi
+
         return function
 
     def draw(v, xi):
         covariance = np.linalg.inv(target.server_prior + sum(np.eye(D) / r for r in rho))
-        v["theta"] = (covariance @ sum(v[z[i]] / rho[i] for i in range(B))
-                      + sqrt(target.temperature) * np.linalg.cholesky(covariance) @ xi)
+        v["theta"] = (
+            covariance @ sum(v[z[i]] / rho[i] for i in range(B))
+            + sqrt(target.temperature) * np.linalg.cholesky(covariance) @ xi
+        )
 
-    iteration = then(*[s.op([(chance, local(i, subset))
-                             for chance, subset in minibatches(target.rows(i), sizes[i])],
-                            normals=1) for i in range(B)])
+    iteration = then(
+        *[
+            s.op(
+                [
+                    (chance, local(i, subset))
+                    for chance, subset in minibatches(target.rows(i), sizes[i])
+                ],
+                normals=1,
+            )
+            for i in range(B)
+        ]
+    )
     return synchronised(s, iteration, s.op([(1.0, draw)], normals=1), every, p, "theta")
 
 
@@ -547,6 +636,7 @@ def fsgld(target, h, f, every, surrogates, batch=None):
             conducive = whole[0] @ x - constant(whole[1], x) - own / f[c]
             drift = likelihood / f[c] + conducive + target.server_prior @ x
             v["x"] = x - h * drift + sqrt(2 * h * target.temperature) * z
+
         return function
 
     visits = []
@@ -556,8 +646,11 @@ def fsgld(target, h, f, every, surrogates, batch=None):
     return s.law(s.stationary(mix(visits)), "x")
 
 
-SURROGATES = [([0.8, 0.5, 0.3], [0.4, -0.6, 0.2]), ([0.6, 0.9, 0.7], [-0.9, 0.7, 1.1]),
-              ([1.0, 0.4, 1.2], [2.5, 0.8, -0.5])]
+SURROGATES = [
+    ([0.8, 0.5, 0.3], [0.4, -0.6, 0.2]),
+    ([0.6, 0.9, 0.7], [-0.9, 0.7, 1.1]),
+    ([1.0, 0.4, 1.2], [2.5, 0.8, -0.5]),
+]
 
 
 def cases():
@@ -585,23 +678,33 @@ def cases():
     yield "lsd* off", qlsd(rows(), 0.03, batch=2, fixed=off)
     yield "lsd* coins", qlsd(rows(shares=SPLIT), 0.02, batch=2, fixed=off, active=coins(unequal))
     yield "lsd++", qlsd(rows(), 0.03, batch=2, every=4)
-    yield "lsd++ memory coins", qlsd(rows(), 0.012, batch=3, every=3, alpha=0.4,
-                                     active=coins(unequal))
-    yield "lsd++ memory two of three", qlsd(rows(), 0.012, batch=3, every=3, alpha=0.7,
-                                            active=some(2))
+    yield (
+        "lsd++ memory coins",
+        qlsd(rows(), 0.012, batch=3, every=3, alpha=0.4, active=coins(unequal)),
+    )
+    yield (
+        "lsd++ memory two of three",
+        qlsd(rows(), 0.012, batch=3, every=3, alpha=0.7, active=some(2)),
+    )
 
     # Family A: compression.
     yield "qlsd", qlsd(rows(), 0.02, up=[two] * B)
     yield "qlsd coins", qlsd(rows(), 0.012, batch=2, up=[two] * B, active=coins(unequal))
     yield "qlsd client by client", qlsd(rows(), 0.02, up=[one, masks(None), two])
-    yield "qlsd* coins", qlsd(rows(), 0.012, batch=2, fixed=off, up=[one] * B,
-                              active=coins(unequal))
+    yield (
+        "qlsd* coins",
+        qlsd(rows(), 0.012, batch=2, fixed=off, up=[one] * B, active=coins(unequal)),
+    )
     yield "qlsd++", qlsd(rows(), 0.012, batch=2, every=3, alpha=0.2, up=[two] * B)
-    yield "qlsd++ coins", qlsd(rows(), 0.008, batch=2, every=3, alpha=0.2, up=[one] * B,
-                               active=coins(unequal))
+    yield (
+        "qlsd++ coins",
+        qlsd(rows(), 0.008, batch=2, every=3, alpha=0.2, up=[one] * B, active=coins(unequal)),
+    )
     yield "bi-qlsd++", qlsd(rows(), 0.01, batch=2, every=3, alpha=0.2, up=[two] * B, down=shrunk)
-    yield "qlsd* exact error", qlsd(rows(temperature=0.6), 0.03, batch=2, fixed=off,
-                                    noise="clients")
+    yield (
+        "qlsd* exact error",
+        qlsd(rows(temperature=0.6), 0.03, batch=2, fixed=off, noise="clients"),
+    )
     yield "d-elf", elf(form(), 0.05, up=shrunk)
     yield "p-elf", elf(form(), 0.05, down=shrunk)
     yield "b-elf", elf(form(), 0.05, up=shrunk, down=masks(2, factor=1.0))
@@ -625,10 +728,14 @@ def cases():
         yield f"fa-ld scheme I {noise}", first
         second = fa_ld(form(**third), 0.05, equal, 0.3, scheme="II", **scheme)
         yield f"fa-ld scheme II {noise}", second
-    yield "fa-ld compressed", fa_ld(form(**weighted), 0.06, WEIGHTS, 0.6, every=4, up=two,
-                                    alpha=0.5)
-    yield "vr-fald* compressed", fa_ld(form(**third), 0.08, equal, sqrt(0.2), p=0.3, q=0.3, up=one,
-                                       alpha=0.25)
+    yield (
+        "fa-ld compressed",
+        fa_ld(form(**weighted), 0.06, WEIGHTS, 0.6, every=4, up=two, alpha=0.5),
+    )
+    yield (
+        "vr-fald* compressed",
+        fa_ld(form(**third), 0.08, equal, sqrt(0.2), p=0.3, q=0.3, up=one, alpha=0.25),
+    )
     yield "dg-lmc", dg_lmc(form(temperature=0.7), 0.05, WEIGHTS, 3.0, every=4)
     yield "dg-lmc split prior", dg_lmc(form(shares=SPLIT), 0.05, WEIGHTS, 3.0, every=4)
     yield "dg-lmc random", dg_lmc(form(), 0.05, WEIGHTS, 3.0, p=0.4)
@@ -646,14 +753,18 @@ def cases():
     # 10 iterations; a tether is as long as a walk; weights are equal.
     yield "default lsd++", qlsd(rows(), 0.03, batch=2, every=100)
     yield "default qlsd++", qlsd(rows(), 0.01, batch=2, every=5, alpha=1 / 3, up=[one] * B)
-    yield "default bi-qlsd++", qlsd(rows(), 0.008, batch=2, every=5, alpha=1 / 3, up=[one] * B,
-                                    down=shrunk)
+    yield (
+        "default bi-qlsd++",
+        qlsd(rows(), 0.008, batch=2, every=5, alpha=1 / 3, up=[one] * B, down=shrunk),
+    )
     yield "default marina-ld", marina(form(), 0.04, 0.1, one)
     yield "default fald", fald(form(**third), B * 0.03, 0.0, 0.1)
     yield "default vr-fald*", fald(form(**third), B * 0.03, 0.0, 0.1, q_c=0.1)
     yield "default fa-ld", fa_ld(form(**third), 0.03, equal, 0.0, every=10)
-    yield "default fa-ld compressed", fa_ld(form(**third), 0.03, equal, 0.0, every=10, up=one,
-                                            alpha=1 / 3)
+    yield (
+        "default fa-ld compressed",
+        fa_ld(form(**third), 0.03, equal, 0.0, every=10, up=one, alpha=1 / 3),
+    )
     yield "default dg-lmc", dg_lmc(form(), 0.03, equal, 10.0, every=10)
     yield "default dg-lmc weights", dg_lmc(form(), 0.03, WEIGHTS, 4.0, every=4)
 

@@ -15,7 +15,13 @@ pub struct Field {
     pub says: &'static str,
 }
 
-const fn field(section: &'static str, key: &'static str, values: &'static str, default: &'static str, says: &'static str) -> Field {
+const fn field(
+    section: &'static str,
+    key: &'static str,
+    values: &'static str,
+    default: &'static str,
+    says: &'static str,
+) -> Field {
     Field { section, key, values, default, says }
 }
 
@@ -27,7 +33,8 @@ pub const FIELDS: &[Field] = &[
         "seeds",
         "\"private\", \"simulation\"",
         "private",
-        "where clients that `join` take their noise from: their own system, or (for tests) the seed; `run` always uses the seed",
+        "where clients that `join` take their noise from: their own system, or (for tests) the \
+         seed; `run` always uses the seed",
     ),
     field("", "target", "table", "", "what is sampled"),
     field(
@@ -35,7 +42,8 @@ pub const FIELDS: &[Field] = &[
         "data",
         "table",
         "",
-        "where rows come from: built in, known by name, a file of your own, generated; or how the clients' files are read",
+        "where rows come from: built in, known by name, a file of your own, generated; or how the \
+         clients' files are read",
     ),
     field("", "client", "list of tables, [[client]]", "", "the clients and what each knows"),
     field("", "sampler", "table", "", "how it is sampled"),
@@ -53,7 +61,8 @@ pub const FIELDS: &[Field] = &[
         "formula",
         "response ~ terms, e.g. num > 0 ~ age + sex + C(cp) + site",
         "",
-        "which columns of CSV or Parquet files explain what: numbers standardised, words coded, missing values imputed, all by sums that sites exchange",
+        "which columns of CSV or Parquet files explain what: numbers standardised, words coded, \
+         missing values imputed, all by sums that sites exchange",
     ),
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
     field(
@@ -61,22 +70,54 @@ pub const FIELDS: &[Field] = &[
         "noise_variance",
         "positive number",
         "",
-        "linear: the variance of the noise around the line; the residual variance of a least-squares fit at one site is an estimate, the variance of the response an upper bound",
+        "linear: the variance of the noise around the line; the residual variance of a \
+         least-squares fit at one site is an estimate, the variance of the response an upper bound",
     ),
-    field("target", "classes", "whole number", "", "softmax: how many labels there are, 0 to classes - 1"),
+    field(
+        "target",
+        "classes",
+        "whole number",
+        "",
+        "softmax: how many labels there are, 0 to classes - 1",
+    ),
     field(
         "target",
         "arithmetic",
         "\"f64\", \"f32\"",
         "f64",
-        "softmax: with how many bits sums over rows are computed; f32 is faster, and gradients are right to some 1e-6 of their size",
+        "softmax: with how many bits sums over rows are computed; f32 is faster, and gradients are \
+         right to some 1e-6 of their size",
     ),
-    field("target", "intercept", "true or false", "true", "linear, logistic, softmax: put a column of ones first"),
-    field("target", "prior", "table", "flat; with [data] or a formula gaussian of variance 6.25", "one prior for the whole federation"),
+    field(
+        "target",
+        "intercept",
+        "true or false",
+        "true",
+        "linear, logistic, softmax: put a column of ones first",
+    ),
+    field(
+        "target",
+        "prior",
+        "table",
+        "flat; with [data] or a formula gaussian of variance 6.25",
+        "one prior for the whole federation",
+    ),
     field("target.prior", "law", "\"flat\", \"gaussian\", \"laplace\"", "", "the law of the prior"),
-    field("target.prior", "variance", "positive number or a list, one a parameter", "", "gaussian: its variance"),
+    field(
+        "target.prior",
+        "variance",
+        "positive number or a list, one a parameter",
+        "",
+        "gaussian: its variance",
+    ),
     field("target.prior", "scale", "positive number", "", "laplace: its scale"),
-    field("target.prior", "at", "\"server\", \"split\"", "server; split in family B", "who applies it"),
+    field(
+        "target.prior",
+        "at",
+        "\"server\", \"split\"",
+        "server; split in family B",
+        "who applies it",
+    ),
     field(
         "target.prior",
         "split",
@@ -84,12 +125,25 @@ pub const FIELDS: &[Field] = &[
         "equal; the client weights in family B",
         "with at = \"split\": each client's share",
     ),
-    field("data", "builtin", "a name from `consilience list`", "", "a data set that comes with the program"),
-    field("data", "name", "a name from `consilience data list`", "", "a data set to be dealt to clients; logistic (2 classes) or softmax"),
+    field(
+        "data",
+        "builtin",
+        "a name from `consilience list`",
+        "",
+        "a data set that comes with the program",
+    ),
+    field(
+        "data",
+        "name",
+        "a name from `consilience data list`",
+        "",
+        "a data set to be dealt to clients; logistic (2 classes) or softmax",
+    ),
     field(
         "data",
         "file",
-        "a file ending in .csv, .parquet, .svm, .npy, .npz, .bin, .cols or -idx3-ubyte; .gz or .xz may follow",
+        "a file ending in .csv, .parquet, .svm, .npy, .npz, .bin, .cols or -idx3-ubyte; .gz or .xz \
+         may follow",
         "",
         "a data set of your own, to be dealt to clients",
     ),
@@ -101,8 +155,20 @@ pub const FIELDS: &[Field] = &[
         "by the ending",
         "how files are written",
     ),
-    field("data", "header", "list of names", "the first line", "the columns of CSV files that have no header line"),
-    field("data", "response", "the name of a column", "the last column; y of an npz", "without a formula: which column is the response"),
+    field(
+        "data",
+        "header",
+        "list of names",
+        "the first line",
+        "the columns of CSV files that have no header line",
+    ),
+    field(
+        "data",
+        "response",
+        "the name of a column",
+        "the last column; y of an npz",
+        "without a formula: which column is the response",
+    ),
     field(
         "data",
         "labels",
@@ -129,9 +195,16 @@ pub const FIELDS: &[Field] = &[
         "test",
         "a share above 0, below 1",
         "none",
-        "with file, generate or clients' files: hold out these rows, and score the prediction of them",
+        "with file, generate or clients' files: hold out these rows, and score the prediction of \
+         them",
     ),
-    field("data", "seed", "whole number", "that of the config", "with file or generate: the seed of everything random about the data"),
+    field(
+        "data",
+        "seed",
+        "whole number",
+        "that of the config",
+        "with file or generate: the seed of everything random about the data",
+    ),
     field(
         "data",
         "clients",
@@ -142,7 +215,8 @@ pub const FIELDS: &[Field] = &[
     field(
         "data",
         "scheme",
-        "iid, contiguous, natural, natural(COLUMN), dirichlet(0.5), two-clients, dominant, power-law(1)",
+        "iid, contiguous, natural, natural(COLUMN), dirichlet(0.5), two-clients, dominant, \
+         power-law(1)",
         "iid",
         "with name or file: how it is dealt",
     ),
@@ -153,28 +227,60 @@ pub const FIELDS: &[Field] = &[
         "the environment variable CONSILIENCE_DATA",
         "with name: where the data sets lie, relative to the config",
     ),
-    field("data", "rows", "whole number", "all", "with name or file: use a random subset of so many rows"),
+    field(
+        "data",
+        "rows",
+        "whole number",
+        "all",
+        "with name or file: use a random subset of so many rows",
+    ),
     field(
         "data",
         "scale",
         "\"max\", \"none\"",
         "max",
-        "with name, file or clients' files, without a formula: divide every column by its greatest absolute value, or leave it (pixels are in [0, 1] already)",
+        "with name, file or clients' files, without a formula: divide every column by its greatest \
+         absolute value, or leave it (pixels are in [0, 1] already)",
     ),
     field("client", "name", "text", "client 1, 2, ...", "what the client is called in reports"),
     field("client", "mean", "list of numbers", "", "gaussian: the mean"),
-    field("client", "precision", "list of rows, or a CSV file", "", "gaussian: the precision matrix"),
-    field("client", "covariance", "list of rows, or a CSV file", "", "gaussian: the covariance matrix, in place of a precision"),
+    field(
+        "client",
+        "precision",
+        "list of rows, or a CSV file",
+        "",
+        "gaussian: the precision matrix",
+    ),
+    field(
+        "client",
+        "covariance",
+        "list of rows, or a CSV file",
+        "",
+        "gaussian: the covariance matrix, in place of a precision",
+    ),
     field(
         "client",
         "file",
         "a file, as data.file",
         "",
-        "other models: the client's rows; of a CSV file without a formula or [data] one a line, numbers only, a header line if you like",
+        "other models: the client's rows; of a CSV file without a formula or [data] one a line, \
+         numbers only, a header line if you like",
     ),
     field("client", "label_file", "a file", "", "with an idx file: the file of its labels"),
-    field("client", "rows", "list of rows", "", "other models: the rows themselves, in place of a file"),
-    field("client", "response", "the name of a column", "the last column", "linear, logistic, softmax: which column is the response"),
+    field(
+        "client",
+        "rows",
+        "list of rows",
+        "",
+        "other models: the rows themselves, in place of a file",
+    ),
+    field(
+        "client",
+        "response",
+        "the name of a column",
+        "the last column",
+        "linear, logistic, softmax: which column is the response",
+    ),
     field("sampler", "name", "a name from `consilience list`", "", "which sampler"),
     field(
         "sampler",
@@ -183,7 +289,13 @@ pub const FIELDS: &[Field] = &[
         "auto",
         "the step on the scale of U (FALD's gamma is this times the number of clients)",
     ),
-    field("sampler", "batch", "\"all\", a whole number of rows, or a fraction", "all", "how many rows a gradient uses"),
+    field(
+        "sampler",
+        "batch",
+        "\"all\", a whole number of rows, or a fraction",
+        "all",
+        "how many rows a gradient uses",
+    ),
     field(
         "sampler",
         "refresh",
@@ -191,15 +303,28 @@ pub const FIELDS: &[Field] = &[
         "100; as synchronise",
         "how often the reference point moves",
     ),
-    field("sampler", "memory", "number above 0, at most 1", "none", "lsd++: how fast the memory follows"),
+    field(
+        "sampler",
+        "memory",
+        "number above 0, at most 1",
+        "none",
+        "lsd++: how fast the memory follows",
+    ),
     field(
         "sampler",
         "participation",
-        "\"all\", a probability, a list of them, { clients = 3 }, or { elastic = 0.7, deadline = 2.0 }",
+        "\"all\", a probability, a list of them, { clients = 3 }, or \
+         { elastic = 0.7, deadline = 2.0 }",
         "all",
         "who takes part in a round",
     ),
-    field("sampler", "weighting", "\"1/p\", \"b/|A|\"", "1/p", "what an answer counts for under partial participation"),
+    field(
+        "sampler",
+        "weighting",
+        "\"1/p\", \"b/|A|\"",
+        "1/p",
+        "what an answer counts for under partial participation",
+    ),
     field(
         "sampler",
         "synchronise",
@@ -207,13 +332,20 @@ pub const FIELDS: &[Field] = &[
         "probability 0.1; fa-ld, dg-lmc: every 10",
         "when clients are averaged",
     ),
-    field("sampler", "correlation", "number from 0 to 1", "0", "rho, the correlation of the clients' noise (FALD's tau is its square)"),
+    field(
+        "sampler",
+        "correlation",
+        "number from 0 to 1",
+        "0",
+        "rho, the correlation of the clients' noise (FALD's tau is its square)",
+    ),
     field(
         "sampler",
         "weights",
         "\"equal\", \"rows\", or a list that sums to 1",
         "equal",
-        "fa-ld, dg-lmc: the clients' weights in the mean; a client's own step is the step over its weight",
+        "fa-ld, dg-lmc: the clients' weights in the mean; a client's own step is the step over its \
+         weight",
     ),
     field(
         "sampler",
@@ -234,15 +366,23 @@ pub const FIELDS: &[Field] = &[
         "tether",
         "positive number",
         "as many steps as clients take between two draws",
-        "dg-lmc: rho, how loosely clients are tied to the server's parameter, in units of their own step",
+        "dg-lmc: rho, how loosely clients are tied to the server's parameter, in units of their \
+         own step",
     ),
-    field("sampler", "wire", "\"f32\", \"f64\"", "f32", "how an uncompressed number crosses the network"),
+    field(
+        "sampler",
+        "wire",
+        "\"f32\", \"f64\"",
+        "f32",
+        "how an uncompressed number crosses the network",
+    ),
     field(
         "sampler",
         "compress",
         "a compressor, or a list with one for each client",
         "qsgd(16); with error feedback scaled(qsgd(16)); local steps: none",
-        "how clients compress: qsgd(s), natural, rand_k(k), top_k(k), scaled(...), block(..., size), identity",
+        "how clients compress: qsgd(s), natural, rand_k(k), top_k(k), scaled(...), block(..., \
+         size), identity",
     ),
     field(
         "sampler",
@@ -258,17 +398,36 @@ pub const FIELDS: &[Field] = &[
         "auto",
         "how compressed vectors are written; auto takes the shortest",
     ),
-    field("sampler", "restart", "number above 0, at most 1", "0.1", "marina-ld: the probability that gradients are sent in full"),
+    field(
+        "sampler",
+        "restart",
+        "number above 0, at most 1",
+        "0.1",
+        "marina-ld: the probability that gradients are sent in full",
+    ),
     field(
         "sampler",
         "precondition",
         "true or false",
         "true where the step is left open and there are at most 500 parameters",
-        "move in coordinates in which the posterior is round: a survey of the Hessian first, far fewer iterations then",
+        "move in coordinates in which the posterior is round: a survey of the Hessian first, far \
+         fewer iterations then",
     ),
-    field("sampler.step", "smoothness", "positive number", "", "L in the decreasing step 1/(2 L + m k/12)"),
+    field(
+        "sampler.step",
+        "smoothness",
+        "positive number",
+        "",
+        "L in the decreasing step 1/(2 L + m k/12)",
+    ),
     field("sampler.step", "convexity", "positive number", "", "m in it"),
-    field("sampler.step", "first", "positive number", "", "the first step of first (1 + k/delay)^-power"),
+    field(
+        "sampler.step",
+        "first",
+        "positive number",
+        "",
+        "the first step of first (1 + k/delay)^-power",
+    ),
     field("sampler.step", "delay", "positive number", "", "when it starts to decay"),
     field("sampler.step", "power", "positive number", "", "how fast"),
     field(
@@ -276,13 +435,44 @@ pub const FIELDS: &[Field] = &[
         "elastic",
         "a probability, or a list of them",
         "",
-        "how often clients answer in time, as they do: `serve` asks all, and closes a round without the others",
+        "how often clients answer in time, as they do: `serve` asks all, and closes a round \
+         without the others",
     ),
-    field("sampler.participation", "deadline", "positive number", "", "after how many seconds an elastic round is closed"),
-    field("sampler.participation", "clients", "whole number", "", "how many clients take part, drawn uniformly"),
-    field("sampler.synchronise", "every", "whole number", "", "average after every so many iterations"),
-    field("sampler.synchronise", "probability", "number above 0, at most 1", "", "average after an iteration with this probability"),
-    field("sampler.average", "scheme", "\"I\", \"II\"", "", "I: with replacement by weight; II: without, equal weights only"),
+    field(
+        "sampler.participation",
+        "deadline",
+        "positive number",
+        "",
+        "after how many seconds an elastic round is closed",
+    ),
+    field(
+        "sampler.participation",
+        "clients",
+        "whole number",
+        "",
+        "how many clients take part, drawn uniformly",
+    ),
+    field(
+        "sampler.synchronise",
+        "every",
+        "whole number",
+        "",
+        "average after every so many iterations",
+    ),
+    field(
+        "sampler.synchronise",
+        "probability",
+        "number above 0, at most 1",
+        "",
+        "average after an iteration with this probability",
+    ),
+    field(
+        "sampler.average",
+        "scheme",
+        "\"I\", \"II\"",
+        "",
+        "I: with replacement by weight; II: without, equal weights only",
+    ),
     field("sampler.average", "clients", "whole number", "", "how many are averaged"),
     field("run", "chains", "whole number", "4", "independent chains"),
     field(
@@ -290,11 +480,30 @@ pub const FIELDS: &[Field] = &[
         "effective_draws",
         "whole number",
         "4000",
-        "how many effective draws of every parameter all chains together are to give: decides the iterations",
+        "how many effective draws of every parameter all chains together are to give: decides the \
+         iterations",
     ),
-    field("run", "iterations", "whole number", "as many as effective_draws need", "Langevin iterations of each chain, burn-in included"),
-    field("run", "burn_in", "whole number", "a tenth of the iterations", "iterations whose draws are not kept"),
-    field("run", "thin", "whole number", "1; with automatic iterations so that a chain keeps about 5000 draws", "keep every so many draws"),
+    field(
+        "run",
+        "iterations",
+        "whole number",
+        "as many as effective_draws need",
+        "Langevin iterations of each chain, burn-in included",
+    ),
+    field(
+        "run",
+        "burn_in",
+        "whole number",
+        "a tenth of the iterations",
+        "iterations whose draws are not kept",
+    ),
+    field(
+        "run",
+        "thin",
+        "whole number",
+        "1; with automatic iterations so that a chain keeps about 5000 draws",
+        "keep every so many draws",
+    ),
     field("run", "threads", "whole number", "0", "how many cores; 0: all. No number depends on it"),
     field(
         "run",
@@ -303,13 +512,20 @@ pub const FIELDS: &[Field] = &[
         "\"optimum\"; \"zero\" where the step is stated and nothing else needs a survey",
         "where the chains start; with precondition, \"optimum\" scatters them around it",
     ),
-    field("output", "draws", "a file ending in .csv or .npy", "none", "stream the draws there instead of holding them in memory"),
+    field(
+        "output",
+        "draws",
+        "a file ending in .csv or .npy",
+        "none",
+        "stream the draws there instead of holding them in memory",
+    ),
     field(
         "output",
         "lp",
         "true or false",
         "true; over a network false",
-        "record the log-density of every draw (lp) in the run's folder; over a network all draws are sent to the sites once more, and each tells the server its potential there",
+        "record the log-density of every draw (lp) in the run's folder; over a network all draws \
+         are sent to the sites once more, and each tells the server its potential there",
     ),
 ];
 

@@ -24,8 +24,8 @@ use reader::{Document, Section, Value};
 use crate::data::Table;
 use crate::data::memory::Tables;
 
-/// How many effective draws of every parameter a run gives unless it says otherwise: means are then known to
-/// about 0.02 posterior standard deviations, standard deviations to about 1%.
+/// How many effective draws of every parameter a run gives unless it says otherwise: means are then
+/// known to about 0.02 posterior standard deviations, standard deviations to about 1%.
 pub const EFFECTIVE_DRAWS: u64 = 4000;
 
 /// Everything that a config says, checked as far as that is possible without its data.
@@ -217,15 +217,18 @@ pub struct SamplerConfig {
     pub weights_by_rows: bool,
     /// One participation probability for all, until the number of clients is known.
     pub participation_probability: Option<f64>,
-    /// How many seconds a round may take before it is closed without those who have not answered, where participation is elastic.
+    /// How many seconds a round may take before it is closed without those who have not answered,
+    /// where participation is elastic.
     pub round_deadline: Option<f64>,
-    /// Whether chains move in coordinates in which the posterior is round; `None`: wherever that can be had.
+    /// Whether chains move in coordinates in which the posterior is round; `None`: wherever that
+    /// can be had.
     pub precondition: Option<bool>,
     /// Where the table stands.
     pub place: Place,
 }
 
-/// How long a run is to be. What is `None` follows from what the surveys find: see [`crate::plan::Plan`].
+/// How long a run is to be. What is `None` follows from what the surveys find: see
+/// [`crate::plan::Plan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunConfig {
     /// How many chains.
@@ -283,13 +286,20 @@ impl Config {
         let parsed = DeTable::parse(&source.text).map_err(|error| {
             let document = Document { file: &source.file, text: &source.text };
             let span = error.span().unwrap_or(0..0);
-            document.error(&span, "TOML", error.message(), "see toml.io for the syntax; `consilience new` prints a config to start from")
+            document.error(
+                &span,
+                "TOML",
+                error.message(),
+                "see toml.io for the syntax; `consilience new` prints a config to start from",
+            )
         })?;
         let document = Document { file: &source.file, text: &source.text };
         let top = Section::new(document, "", parsed.span(), parsed.get_ref());
         let seed = optional(top.get("seed"), |v| v.whole(0))?.unwrap_or(1);
-        let seeds = optional(top.get("seeds"), |v| v.choice(&[("private", Seeds::Private), ("simulation", Seeds::Simulation)]))?
-            .unwrap_or_default();
+        let seeds = optional(top.get("seeds"), |v| {
+            v.choice(&[("private", Seeds::Private), ("simulation", Seeds::Simulation)])
+        })?
+        .unwrap_or_default();
         let target = target::read_target(&top, &source, tables)?;
         let clients = match &target.model {
             ModelConfig::Builtin(_) | ModelConfig::External(_) => None,
@@ -310,12 +320,26 @@ impl Config {
 
 impl Source {
     /// A complaint that only the data could bring to light.
-    pub fn complain(&self, place: &Place, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
-        ConfigError { file: self.file.clone(), line: place.line, field: place.field.clone(), problem: problem.into(), fix: fix.into() }
+    pub fn complain(
+        &self,
+        place: &Place,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> ConfigError {
+        ConfigError {
+            file: self.file.clone(),
+            line: place.line,
+            field: place.field.clone(),
+            problem: problem.into(),
+            fix: fix.into(),
+        }
     }
 }
 
-fn optional<'a, T>(value: Option<Value<'a>>, read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>) -> Result<Option<T>, ConfigError> {
+fn optional<'a, T>(
+    value: Option<Value<'a>>,
+    read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+) -> Result<Option<T>, ConfigError> {
     value.map(|v| read(&v)).transpose()
 }
 
@@ -325,12 +349,24 @@ fn place(section: &Section<'_>) -> Place {
 }
 
 fn boolean(value: &Value<'_>) -> Result<bool, ConfigError> {
-    value.value.as_bool().ok_or_else(|| value.error(format!("{} is neither true nor false", value.written()), "true or false is expected"))
+    value.value.as_bool().ok_or_else(|| {
+        value.error(
+            format!("{} is neither true nor false", value.written()),
+            "true or false is expected",
+        )
+    })
 }
 
 fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
-    let default =
-        RunConfig { chains: 4, iterations: None, effective_draws: EFFECTIVE_DRAWS, burn_in: None, thin: None, threads: 0, start: None };
+    let default = RunConfig {
+        chains: 4,
+        iterations: None,
+        effective_draws: EFFECTIVE_DRAWS,
+        burn_in: None,
+        thin: None,
+        threads: 0,
+        start: None,
+    };
     let Some(value) = top.get("run") else { return Ok(default) };
     let section = value.section()?;
     let chains = optional(section.get("chains"), |v| v.whole(1))?.unwrap_or(4) as usize;
@@ -358,14 +394,21 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     let start = match section.get("start") {
         None => None,
         Some(v) if v.value.is_array() => Some(Start::Point(v.numbers()?)),
-        Some(v) => Some(if v.choice(&[("zero", false), ("optimum", true)])? { Start::Optimum } else { Start::Zero }),
+        Some(v) => Some(if v.choice(&[("zero", false), ("optimum", true)])? {
+            Start::Optimum
+        } else {
+            Start::Zero
+        }),
     };
     section.finish()?;
     let effective_draws = effective_draws.unwrap_or(EFFECTIVE_DRAWS);
     Ok(RunConfig { chains, iterations, effective_draws, burn_in, thin, threads, start })
 }
 
-fn read_output(top: &Section<'_>, source: &Source) -> Result<(Option<PathBuf>, Option<bool>), ConfigError> {
+fn read_output(
+    top: &Section<'_>,
+    source: &Source,
+) -> Result<(Option<PathBuf>, Option<bool>), ConfigError> {
     let Some(value) = top.get("output") else { return Ok((None, None)) };
     let section = value.section()?;
     let draws = optional(section.get("draws"), |v| {
@@ -373,7 +416,10 @@ fn read_output(top: &Section<'_>, source: &Source) -> Result<(Option<PathBuf>, O
         if file.ends_with(".csv") || file.ends_with(".npy") {
             Ok(source.folder.join(file))
         } else {
-            Err(v.error(format!("\"{file}\" is of no known kind"), "use a name that ends in .csv or .npy"))
+            Err(v.error(
+                format!("\"{file}\" is of no known kind"),
+                "use a name that ends in .csv or .npy",
+            ))
         }
     })?;
     let lp = optional(section.get("lp"), boolean)?;

@@ -6,7 +6,8 @@ use consilience_core::model::Arithmetic;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place,
+    ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean,
+    optional, place,
     target::{ModelName, read_arithmetic, read_prior},
 };
 use crate::data::catalogue;
@@ -37,30 +38,46 @@ pub struct NamedData {
 }
 
 /// The target of a config whose `[data]` has a name.
-pub(super) fn read_target(top: &Section<'_>, section: &Section<'_>, source: &Source) -> Result<TargetConfig, ConfigError> {
+pub(super) fn read_target(
+    top: &Section<'_>,
+    section: &Section<'_>,
+    source: &Source,
+) -> Result<TargetConfig, ConfigError> {
     if top.get("client").is_some() {
-        return Err(top.error("client", "there are clients and a data set", "remove either [data] or the [[client]] tables"));
+        return Err(top.error(
+            "client",
+            "there are clients and a data set",
+            "remove either [data] or the [[client]] tables",
+        ));
     }
     let name = section.need("name", "name a data set, e.g. name = \"a9a\"")?;
     let word = name.text("the name of a data set")?;
     let known = || catalogue::ENTRIES.iter().map(|entry| entry.name);
     let entry = catalogue::ENTRIES.iter().find(|entry| entry.name == word);
-    let entry = entry.ok_or_else(|| name.error(format!("there is no data set \"{word}\""), suggest(word, known())))?;
+    let entry = entry.ok_or_else(|| {
+        name.error(format!("there is no data set \"{word}\""), suggest(word, known()))
+    })?;
     if section.get("builtin").is_some() {
         return Err(section.error("builtin", "a name is given too", "give one of the two"));
     }
     let clients = optional(section.get("clients"), |v| v.whole(1))?.map(|n| n as usize);
     let scheme = optional(section.get("scheme"), |v| {
         let text = v.text("a scheme, such as \"iid\"")?;
-        text.parse::<Scheme>().map_err(|e| v.error(e.to_string(), "see `consilience data split --help`"))
+        text.parse::<Scheme>()
+            .map_err(|e| v.error(e.to_string(), "see `consilience data split --help`"))
     })?;
     let scheme = scheme.unwrap_or(Scheme::Iid);
     if clients.is_none() && !matches!(scheme, Scheme::Natural(_)) {
-        return Err(section.error("clients", "it is not set", "say how many clients there are, e.g. clients = 20"));
+        return Err(section.error(
+            "clients",
+            "it is not set",
+            "say how many clients there are, e.g. clients = 20",
+        ));
     }
     let folder = optional(section.get("folder"), |v| Ok(source.folder.join(v.text("a folder")?)))?;
     let rows = optional(section.get("rows"), |v| v.whole(1))?.map(|n| n as usize);
-    let scale = optional(section.get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?.unwrap_or(true);
+    let scale = optional(section.get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?
+        .unwrap_or(true);
     section.finish()?;
     let prior = || (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default);
     let mut prior_place = place(section);
@@ -70,15 +87,32 @@ pub(super) fn read_target(top: &Section<'_>, section: &Section<'_>, source: &Sou
             let target = value.section()?;
             let temperature = optional(target.get("temperature"), Value::positive)?.unwrap_or(1.0);
             prior_place = target.get("prior").as_ref().map_or(prior_place, Value::place);
-            let prior = target.get("prior").map_or_else(|| Ok(prior()), |p| read_prior(&p.section()?))?;
+            let prior =
+                target.get("prior").map_or_else(|| Ok(prior()), |p| read_prior(&p.section()?))?;
             let kind = model(&name, entry, target.get("model"), Some(&target))?;
             let intercept = optional(target.get("intercept"), boolean)?.unwrap_or(true);
             target.finish()?;
             (temperature, prior, kind, intercept)
         }
     };
-    let named = NamedData { name: word.into(), clients, scheme, folder, rows, scale, kind, intercept, place: place(section) };
-    Ok(TargetConfig { model: ModelConfig::Named(named), temperature, prior, placement, prior_place })
+    let named = NamedData {
+        name: word.into(),
+        clients,
+        scheme,
+        folder,
+        rows,
+        scale,
+        kind,
+        intercept,
+        place: place(section),
+    };
+    Ok(TargetConfig {
+        model: ModelConfig::Named(named),
+        temperature,
+        prior,
+        placement,
+        prior_place,
+    })
 }
 
 /// The model that fits the classes: as stated, else logistic for two and softmax for more.
@@ -90,14 +124,25 @@ fn model(
 ) -> Result<RowsModel, ConfigError> {
     let classes = entry.classes.len();
     if classes < 2 {
-        return Err(name.error(format!("\"{}\" has no classes", entry.name), "use a data set with classes: see `consilience data list`"));
+        return Err(name.error(
+            format!("\"{}\" has no classes", entry.name),
+            "use a data set with classes: see `consilience data list`",
+        ));
     }
-    let softmax = || Ok(RowsModel::Softmax { classes, arithmetic: target.map_or(Ok(Arithmetic::default()), read_arithmetic)? });
-    let Some(value) = stated else { return if classes == 2 { Ok(RowsModel::Logistic) } else { softmax() } };
+    let softmax = || {
+        Ok(RowsModel::Softmax {
+            classes,
+            arithmetic: target.map_or(Ok(Arithmetic::default()), read_arithmetic)?,
+        })
+    };
+    let Some(value) = stated else {
+        return if classes == 2 { Ok(RowsModel::Logistic) } else { softmax() };
+    };
     match value.choice(&[("logistic", ModelName::Logistic), ("softmax", ModelName::Softmax)])? {
-        ModelName::Logistic if classes > 2 => {
-            Err(value.error(format!("\"{}\" has {classes} classes, and logistic regression two", entry.name), "use model = \"softmax\""))
-        }
+        ModelName::Logistic if classes > 2 => Err(value.error(
+            format!("\"{}\" has {classes} classes, and logistic regression two", entry.name),
+            "use model = \"softmax\"",
+        )),
         ModelName::Logistic => Ok(RowsModel::Logistic),
         _ => softmax(),
     }

@@ -1,4 +1,5 @@
-//! Read targets on data of your own: files in any format, one a site or one to be dealt, with or without a formula; and generated data.
+//! Read targets on data of your own: files in any format, one a site or one to be dealt, with or
+//! without a formula; and generated data.
 
 use std::path::Path;
 
@@ -6,7 +7,10 @@ use consilience_core::model::Arithmetic;
 
 use super::reader::{ConfigError, Section, Value};
 use super::target::{MODELS, ModelName, read_arithmetic, read_kind, read_prior, same_name};
-use super::{ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean, optional, place};
+use super::{
+    ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean,
+    optional, place,
+};
 use crate::data::formats::{DataFile, FORMATS, Format};
 use crate::data::hazards::{ask_for_model, two_values};
 use crate::data::memory::Tables;
@@ -88,12 +92,15 @@ pub struct Generated {
     pub place: Place,
 }
 
-/// Whether a config means data of its own: it says so in `[data]`, has a formula, or has clients' files that are not plain numbers.
+/// Whether a config means data of its own: it says so in `[data]`, has a formula, or has clients'
+/// files that are not plain numbers.
 pub(super) fn is_meant(top: &Section<'_>, data: Option<&Section<'_>>) -> Result<bool, ConfigError> {
     let clients = top.get("client").filter(|v| v.value.is_array());
     if let Some(data) = data {
         let named = data.get("builtin").is_some() || data.get("name").is_some();
-        return Ok(data.get("file").is_some() || data.get("generate").is_some() || (clients.is_some() && !named));
+        return Ok(data.get("file").is_some()
+            || data.get("generate").is_some()
+            || (clients.is_some() && !named));
     }
     if let Some(target) = top.get("target").filter(|v| v.value.is_table())
         && target.section()?.get("formula").is_some()
@@ -107,13 +114,19 @@ pub(super) fn is_meant(top: &Section<'_>, data: Option<&Section<'_>>) -> Result<
         let section = v.section()?;
         let numbers = |file: Value<'_>| {
             file.value.as_str().is_none_or(|name| {
-                DataFile::new(name).format().is_ok_and(|f| f != Format::Csv) || name.ends_with(".gz") || name.ends_with(".xz")
+                DataFile::new(name).format().is_ok_and(|f| f != Format::Csv)
+                    || name.ends_with(".gz")
+                    || name.ends_with(".xz")
             })
         };
         Ok(section.get("file").is_some_and(|file| file.value.as_str().is_some() && numbers(file)))
     };
-    clients
-        .map_or(Ok(false), |clients| clients.list("a list of [[client]] tables")?.iter().try_fold(false, |any, v| Ok(any || unusual(v)?)))
+    clients.map_or(Ok(false), |clients| {
+        clients
+            .list("a list of [[client]] tables")?
+            .iter()
+            .try_fold(false, |any, v| Ok(any || unusual(v)?))
+    })
 }
 
 /// The target of such a config.
@@ -129,7 +142,11 @@ pub(super) fn read_target(
     if let (Some(data), Some(_)) = (data, &clients)
         && (data.get("file").is_some() || data.get("generate").is_some())
     {
-        return Err(top.error("client", "there are clients and a data set", "remove either the [[client]] tables or file in [data]"));
+        return Err(top.error(
+            "client",
+            "there are clients and a data set",
+            "remove either the [[client]] tables or file in [data]",
+        ));
     }
     let get = |key: &'static str| data.and_then(|data| data.get(key));
     let here = data.or(target).map_or(Place { line: 1, field: "target".into() }, place);
@@ -138,65 +155,133 @@ pub(super) fn read_target(
         let text = v.text("what is generated, such as \"synthetic(1, 1)\"")?;
         text.parse::<Generator>().map_err(|e| v.error(e.to_string(), "see `consilience fields`"))
     })?;
-    let whole = |key: &'static str| Ok::<_, ConfigError>(optional(get(key), |v| v.whole(1))?.map(|n| n as usize));
+    let whole = |key: &'static str| {
+        Ok::<_, ConfigError>(optional(get(key), |v| v.whole(1))?.map(|n| n as usize))
+    };
     let (model, usual_prior) = match generator {
         Some(what @ (Generator::QlsdToy | Generator::FaldToy | Generator::FaLdToy(_))) => {
             let (clients, dim) = what.usual_size();
-            let dim = if matches!(what, Generator::FaLdToy(_)) { dim } else { whole("columns")?.unwrap_or(dim) };
-            let toy = Generated { what, clients: whole("clients")?.unwrap_or(clients), dim, seed, place: here.clone() };
+            let dim = if matches!(what, Generator::FaLdToy(_)) {
+                dim
+            } else {
+                whole("columns")?.unwrap_or(dim)
+            };
+            let toy = Generated {
+                what,
+                clients: whole("clients")?.unwrap_or(clients),
+                dim,
+                seed,
+                place: here.clone(),
+            };
             (ModelConfig::Generated(toy), PriorConfig::Flat)
         }
         generator => {
-            let scale = optional(get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?.unwrap_or(true);
+            let scale = optional(get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?
+                .unwrap_or(true);
             let test = optional(get("test"), |v| {
                 let share = v.fraction(false)?;
-                if share < 1.0 { Ok(share) } else { Err(v.error("nothing is left to learn from", "use a share below 1, such as 0.2")) }
+                if share < 1.0 {
+                    Ok(share)
+                } else {
+                    Err(v
+                        .error("nothing is left to learn from", "use a share below 1, such as 0.2"))
+                }
             })?;
             let labels = optional(get("labels"), Value::numbers)?;
             let formula = target.and_then(|target| target.get("formula"));
             let formula_place = formula.as_ref().map(Value::place);
-            let formula = optional(formula, |v| Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned()))?;
+            let formula = optional(formula, |v| {
+                Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned())
+            })?;
             let (kind, intercept) = match (&generator, target) {
                 (Some(Generator::Synthetic(..)), target) => {
                     let classes = target.and_then(|target| target.get("classes"));
                     let classes = optional(classes, |v| v.whole(2))?.unwrap_or(10) as usize;
-                    optional(target.and_then(|target| target.get("model")), |v| v.choice(&[("softmax", ())]))?;
+                    optional(target.and_then(|target| target.get("model")), |v| {
+                        v.choice(&[("softmax", ())])
+                    })?;
                     let arithmetic = target.map_or(Ok(Arithmetic::default()), read_arithmetic)?;
                     (RowsModel::Softmax { classes, arithmetic }, read_intercept(target)?)
                 }
                 (_, Some(target)) => {
-                    let model = read_model(target, formula.as_deref()).map_err(|error| match &formula {
-                        Some(formula) if error.field == "target.noise_variance" && target.get("noise_variance").is_none() => {
-                            let files = read_files(data, clients.clone(), source, tables, true).ok();
-                            let asked = files.and_then(|(files, _)| two_classes(&files, formula, &formula_place));
-                            asked.map_or(error, |(place, (problem, fix))| source.complain(&place, problem, fix))
-                        }
-                        _ => error,
-                    })?;
+                    let model =
+                        read_model(target, formula.as_deref()).map_err(|error| match &formula {
+                            Some(formula)
+                                if error.field == "target.noise_variance"
+                                    && target.get("noise_variance").is_none() =>
+                            {
+                                let files =
+                                    read_files(data, clients.clone(), source, tables, true).ok();
+                                let asked = files.and_then(|(files, _)| {
+                                    two_classes(&files, formula, &formula_place)
+                                });
+                                asked.map_or(error, |(place, (problem, fix))| {
+                                    source.complain(&place, problem, fix)
+                                })
+                            }
+                            _ => error,
+                        })?;
                     (model, if formula.is_some() { true } else { read_intercept(Some(target))? })
                 }
                 (_, None) => {
-                    return Err(top.error("target", "it is not set", "add a table [target] with a model, e.g. model = \"logistic\""));
+                    return Err(top.error(
+                        "target",
+                        "it is not set",
+                        "add a table [target] with a model, e.g. model = \"logistic\"",
+                    ));
                 }
             };
             let (source, file_places) = match generator {
                 Some(Generator::Synthetic(alpha, beta)) => {
-                    let RowsModel::Softmax { classes, .. } = kind else { unreachable!("it was made softmax") };
+                    let RowsModel::Softmax { classes, .. } = kind else {
+                        unreachable!("it was made softmax")
+                    };
                     let usual = synthetic::Settings::new(alpha, beta);
-                    let (clients, dim) = (whole("clients")?.unwrap_or(usual.clients), whole("columns")?.unwrap_or(usual.dim));
-                    (OwnSource::Synthetic(synthetic::Settings { clients, dim, classes, ..usual }), Vec::new())
+                    let (clients, dim) = (
+                        whole("clients")?.unwrap_or(usual.clients),
+                        whole("columns")?.unwrap_or(usual.dim),
+                    );
+                    (
+                        OwnSource::Synthetic(synthetic::Settings {
+                            clients,
+                            dim,
+                            classes,
+                            ..usual
+                        }),
+                        Vec::new(),
+                    )
                 }
                 _ => read_files(data, clients, source, tables, formula.is_some())?,
             };
-            let stated = target.is_some_and(|target| target.get("model").is_some()) || formula.as_deref().is_none_or(compares);
+            let stated = target.is_some_and(|target| target.get("model").is_some())
+                || formula.as_deref().is_none_or(compares);
             let place = here.clone();
-            let own = OwnData { source, formula, kind, intercept, labels, scale, test, seed, stated, place, formula_place, file_places };
+            let own = OwnData {
+                source,
+                formula,
+                kind,
+                intercept,
+                labels,
+                scale,
+                test,
+                seed,
+                stated,
+                place,
+                formula_place,
+                file_places,
+            };
             (ModelConfig::Own(Box::new(own)), PriorConfig::Gaussian(vec![6.25]))
         }
     };
     let usual_prior =
-        if data.is_none() && !matches!(&model, ModelConfig::Own(own) if own.formula.is_some()) { PriorConfig::Flat } else { usual_prior };
-    let temperature = optional(target.and_then(|target| target.get("temperature")), Value::positive)?.unwrap_or(1.0);
+        if data.is_none() && !matches!(&model, ModelConfig::Own(own) if own.formula.is_some()) {
+            PriorConfig::Flat
+        } else {
+            usual_prior
+        };
+    let temperature =
+        optional(target.and_then(|target| target.get("temperature")), Value::positive)?
+            .unwrap_or(1.0);
     let prior = target.and_then(|target| target.get("prior"));
     let prior_place = prior.as_ref().map_or(here, Value::place);
     let (prior, placement) = match prior {
@@ -218,7 +303,11 @@ fn compares(formula: &str) -> bool {
 }
 
 /// What is said of a formula whose response has two values and is compared with neither, and where.
-fn two_classes(files: &OwnSource, formula: &str, at: &Option<Place>) -> Option<(Place, (String, String))> {
+fn two_classes(
+    files: &OwnSource,
+    formula: &str,
+    at: &Option<Place>,
+) -> Option<(Place, (String, String))> {
     let files: Vec<&DataFile> = match files {
         OwnSource::File { file, .. } => vec![file],
         OwnSource::Sites(sites) => sites.iter().map(|(_, file)| file).collect(),
@@ -226,7 +315,10 @@ fn two_classes(files: &OwnSource, formula: &str, at: &Option<Place>) -> Option<(
     };
     let response = *crate::data::formula::written(formula).first()?;
     let tables = files.into_iter().map(|file| file.table(None).ok()).collect::<Option<Vec<_>>>()?;
-    let columns = tables.iter().map(|table| table.column(response).map(|(_, column)| column)).collect::<Option<Vec<_>>>()?;
+    let columns = tables
+        .iter()
+        .map(|table| table.column(response).map(|(_, column)| column))
+        .collect::<Option<Vec<_>>>()?;
     Some((at.clone()?, ask_for_model(formula, two_values(columns.into_iter())?)))
 }
 
@@ -235,10 +327,13 @@ fn read_model(target: &Section<'_>, formula: Option<&str>) -> Result<RowsModel, 
     let model = match (target.get("model"), formula.map(compares)) {
         (None, Some(true)) => ModelName::Logistic,
         (None, Some(false)) => ModelName::Linear,
-        (None, None) => target.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?,
+        (None, None) => target
+            .need("model", "name the likelihood, e.g. model = \"logistic\"")?
+            .choice(MODELS)?,
         (Some(value), _) => {
             let model = value.choice(MODELS)?;
-            let fits = matches!(model, ModelName::Linear | ModelName::Logistic) || (model == ModelName::Softmax && formula.is_none());
+            let fits = matches!(model, ModelName::Linear | ModelName::Logistic)
+                || (model == ModelName::Softmax && formula.is_none());
             if !fits {
                 return Err(value.error(
                     "this model does not go with files of your own, or not with a formula",
@@ -260,30 +355,53 @@ fn read_files(
     formula: bool,
 ) -> Result<(OwnSource, Vec<Place>), ConfigError> {
     let get = |key: &'static str| data.and_then(|data| data.get(key));
-    let words: Vec<(&'static str, Format)> = FORMATS.iter().map(|(word, format, _)| (*word, *format)).collect();
+    let words: Vec<(&'static str, Format)> =
+        FORMATS.iter().map(|(word, format, _)| (*word, *format)).collect();
     let format = optional(get("format"), |v| v.choice(&words))?;
     let columns = optional(get("columns"), |v| v.whole(1))?.map(|n| n as usize);
-    let header = optional(get("header"), |v| v.list("a list of names")?.iter().map(|name| Ok(name.text("a name")?.to_owned())).collect())?;
+    let header = optional(get("header"), |v| {
+        v.list("a list of names")?.iter().map(|name| Ok(name.text("a name")?.to_owned())).collect()
+    })?;
     let read = |section: &Section<'_>, response: Option<String>| -> Result<DataFile, ConfigError> {
-        let join = |v: &Value<'_>| Ok::<_, ConfigError>(source.folder.join(v.text("the name of a file")?));
+        let join =
+            |v: &Value<'_>| Ok::<_, ConfigError>(source.folder.join(v.text("the name of a file")?));
         let own = section.get("response");
         if let (Some(response), true) = (&own, formula) {
             return Err(response.error("the formula names the response already", "remove it"));
         }
-        let response = optional(own, |v| Ok(v.text("the name of a column")?.to_owned()))?.or(response);
+        let response =
+            optional(own, |v| Ok(v.text("the name of a column")?.to_owned()))?.or(response);
         let client = section.get("name").and_then(|v| v.value.as_str()).unwrap_or_default();
         if let (Some(table), None) = (tables.get(client), section.get("file")) {
             return Ok(DataFile { memory: Some(table.clone()), response, ..DataFile::new(client) });
         }
-        let name = section.need("file", "give the file with the rows, e.g. file = \"basel.csv\"")?;
+        let name =
+            section.need("file", "give the file with the rows, e.g. file = \"basel.csv\"")?;
         let label_file = optional(section.get("label_file"), join)?;
-        let file = DataFile { path: join(&name)?, label_file, format, response, columns, header: header.clone(), memory: None };
-        let known = file.format().map_err(|e| name.error(e.to_string(), "rename the file, or state format = \"csv\" in [data]"))?;
+        let file = DataFile {
+            path: join(&name)?,
+            label_file,
+            format,
+            response,
+            columns,
+            header: header.clone(),
+            memory: None,
+        };
+        let known = file.format().map_err(|e| {
+            name.error(e.to_string(), "rename the file, or state format = \"csv\" in [data]")
+        })?;
         if formula && !matches!(known, Format::Csv | Format::Parquet) {
-            return Err(name.error("a formula needs columns with names, which this format has not", "use a CSV or Parquet file"));
+            return Err(name.error(
+                "a formula needs columns with names, which this format has not",
+                "use a CSV or Parquet file",
+            ));
         }
         if known == Format::Idx && file.label_file.is_none() {
-            return Err(section.error("label_file", "it is not set", "idx files have their labels in a file of their own: name it"));
+            return Err(section.error(
+                "label_file",
+                "it is not set",
+                "idx files have their labels in a file of their own: name it",
+            ));
         }
         Ok(file)
     };
@@ -299,17 +417,21 @@ fn read_files(
                 fix: fix.into(),
             });
         };
-        let (mut sites, mut places): (Vec<(String, DataFile)>, Vec<Place>) = (Vec::new(), Vec::new());
+        let (mut sites, mut places): (Vec<(String, DataFile)>, Vec<Place>) =
+            (Vec::new(), Vec::new());
         for (k, value) in list.list("a list of [[client]] tables")?.iter().enumerate() {
             let section = value.section()?;
             let stem = |path: &Path| {
-                path.file_name().map_or_else(String::new, |name| name.to_string_lossy().split('.').next().unwrap_or("").to_owned())
+                path.file_name().map_or_else(String::new, |name| {
+                    name.to_string_lossy().split('.').next().unwrap_or("").to_owned()
+                })
             };
             let name = optional(section.get("name"), |v| v.text("a name"))?.map(str::to_owned);
             let file = read(&section, shared.clone())?;
             section.finish()?;
             places.push(section.get("file").as_ref().map_or_else(|| place(&section), Value::place));
-            let usual = Some(stem(&file.path)).filter(|stem| !stem.is_empty() && sites.iter().all(|(known, _)| known != stem));
+            let usual = Some(stem(&file.path))
+                .filter(|stem| !stem.is_empty() && sites.iter().all(|(known, _)| known != stem));
             let name = name.or(usual).unwrap_or_else(|| format!("client {}", k + 1));
             if let Some(first) = sites.iter().position(|(known, _)| *known == name) {
                 return Err(same_name(&section, &name, first));
@@ -323,11 +445,16 @@ fn read_files(
     let clients = optional(data.get("clients"), |v| v.whole(1))?.map(|n| n as usize);
     let scheme = optional(data.get("scheme"), |v| {
         let text = v.text("a scheme, such as \"iid\"")?;
-        text.parse::<Scheme>().map_err(|e| v.error(e.to_string(), "see `consilience data split --help`"))
+        text.parse::<Scheme>()
+            .map_err(|e| v.error(e.to_string(), "see `consilience data split --help`"))
     })?;
     let scheme = scheme.unwrap_or(Scheme::Iid);
     if clients.is_none() && !matches!(scheme, Scheme::Natural(_)) {
-        return Err(data.error("clients", "it is not set", "say how many clients there are, e.g. clients = 20"));
+        return Err(data.error(
+            "clients",
+            "it is not set",
+            "say how many clients there are, e.g. clients = 20",
+        ));
     }
     let rows = optional(data.get("rows"), |v| v.whole(1))?.map(|n| n as usize);
     Ok((OwnSource::File { file, clients, scheme, rows }, places))

@@ -37,10 +37,22 @@ pub(super) struct Document<'a> {
 }
 
 impl Document<'_> {
-    pub(super) fn error(&self, span: &Range<usize>, field: &str, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+    pub(super) fn error(
+        &self,
+        span: &Range<usize>,
+        field: &str,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> ConfigError {
         let end = span.start.min(self.text.len());
         let line = 1 + self.text.as_bytes()[..end].iter().filter(|byte| **byte == b'\n').count();
-        ConfigError { file: self.file.into(), line, field: field.into(), problem: problem.into(), fix: fix.into() }
+        ConfigError {
+            file: self.file.into(),
+            line,
+            field: field.into(),
+            problem: problem.into(),
+            fix: fix.into(),
+        }
     }
 }
 
@@ -54,26 +66,50 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(document: Document<'a>, path: &str, span: Range<usize>, table: &'a DeTable<'a>) -> Self {
+    pub(super) fn new(
+        document: Document<'a>,
+        path: &str,
+        span: Range<usize>,
+        table: &'a DeTable<'a>,
+    ) -> Self {
         Section { document, path: path.into(), span, table, asked: RefCell::new(Vec::new()) }
     }
 
     /// The value of a key, if it is set.
     pub(super) fn get(&self, key: &'static str) -> Option<Value<'a>> {
-        debug_assert!(fields::is_documented(&self.path, key), "{}.{key} is not documented", self.path);
+        debug_assert!(
+            fields::is_documented(&self.path, key),
+            "{}.{key} is not documented",
+            self.path
+        );
         self.asked.borrow_mut().push(key);
         let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
-        Some(Value { document: self.document, field: self.field(key), span: value.span(), value: value.get_ref() })
+        Some(Value {
+            document: self.document,
+            field: self.field(key),
+            span: value.span(),
+            value: value.get_ref(),
+        })
     }
 
     /// The value of a key that must be set.
     pub(super) fn need(&self, key: &'static str, fix: &str) -> Result<Value<'a>, ConfigError> {
-        self.get(key).ok_or_else(|| self.document.error(&self.span, &self.field(key), "it is not set", fix))
+        self.get(key)
+            .ok_or_else(|| self.document.error(&self.span, &self.field(key), "it is not set", fix))
     }
 
     /// A complaint about a key, at its place if it is set.
-    pub(super) fn error(&self, key: &str, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
-        let place = self.table.iter().find(|(name, _)| name.get_ref() == key).map_or(self.span.clone(), |(name, _)| name.span());
+    pub(super) fn error(
+        &self,
+        key: &str,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> ConfigError {
+        let place = self
+            .table
+            .iter()
+            .find(|(name, _)| name.get_ref() == key)
+            .map_or(self.span.clone(), |(name, _)| name.span());
         self.document.error(&place, &self.field(key), problem, fix)
     }
 
@@ -83,16 +119,28 @@ impl<'a> Section<'a> {
         for (name, _) in self.table.iter() {
             if !asked.contains(&name.get_ref().as_ref()) {
                 let known = fields::keys(&self.path);
-                let place = if self.path.is_empty() { "the config".into() } else { format!("[{}]", self.path) };
+                let place = if self.path.is_empty() {
+                    "the config".into()
+                } else {
+                    format!("[{}]", self.path)
+                };
                 let (problem, fix) = if known.iter().any(|k| *k == name.get_ref()) {
                     (
                         "it does not belong here with the other settings".to_owned(),
                         "remove it, or see `consilience fields` for what it goes with".into(),
                     )
                 } else {
-                    (format!("{place} has no such field"), suggest(name.get_ref(), known.iter().copied()))
+                    (
+                        format!("{place} has no such field"),
+                        suggest(name.get_ref(), known.iter().copied()),
+                    )
                 };
-                return Err(self.document.error(&name.span(), &self.field(name.get_ref()), problem, fix));
+                return Err(self.document.error(
+                    &name.span(),
+                    &self.field(name.get_ref()),
+                    problem,
+                    fix,
+                ));
             }
         }
         Ok(())
@@ -134,7 +182,10 @@ impl<'a> Value<'a> {
     }
 
     fn wrong_type(&self, expected: &str) -> ConfigError {
-        self.error(format!("{} is {}", self.written(), self.kind()), format!("{expected} is expected"))
+        self.error(
+            format!("{} is {}", self.written(), self.kind()),
+            format!("{expected} is expected"),
+        )
     }
 
     pub(super) fn text(&self, expected: &str) -> Result<&'a str, ConfigError> {
@@ -154,10 +205,12 @@ impl<'a> Value<'a> {
     pub(super) fn number(&self) -> Result<f64, ConfigError> {
         match self.as_number() {
             Some(number) if number.is_finite() => Ok(number),
-            Some(_) if self.written().contains(|c: char| c.is_ascii_digit()) => {
-                Err(self.error(format!("{} is too large", self.written()), "a finite number is expected: they go up to 1.8e308"))
-            }
-            Some(_) => Err(self.error(format!("{} is not finite", self.written()), "a finite number is expected")),
+            Some(_) if self.written().contains(|c: char| c.is_ascii_digit()) => Err(self.error(
+                format!("{} is too large", self.written()),
+                "a finite number is expected: they go up to 1.8e308",
+            )),
+            Some(_) => Err(self
+                .error(format!("{} is not finite", self.written()), "a finite number is expected")),
             None => Err(self.wrong_type("a number")),
         }
     }
@@ -168,7 +221,10 @@ impl<'a> Value<'a> {
         if number > 0.0 {
             Ok(number)
         } else {
-            Err(self.error(format!("{} is not above 0", self.written()), "a positive number is expected"))
+            Err(self.error(
+                format!("{} is not above 0", self.written()),
+                "a positive number is expected",
+            ))
         }
     }
 
@@ -180,7 +236,10 @@ impl<'a> Value<'a> {
             return Ok(number);
         }
         let range = if zero { "between 0 and 1" } else { "above 0 and at most 1" };
-        Err(self.error(format!("{} is out of range", self.written()), format!("a number {range} is expected")))
+        Err(self.error(
+            format!("{} is out of range", self.written()),
+            format!("a number {range} is expected"),
+        ))
     }
 
     pub(super) fn is_integer(&self) -> bool {
@@ -189,17 +248,27 @@ impl<'a> Value<'a> {
 
     /// A whole number, at least `least`.
     pub(super) fn whole(&self, least: u64) -> Result<u64, ConfigError> {
-        let DeValue::Integer(whole) = self.value else { return Err(self.wrong_type("a whole number")) };
+        let DeValue::Integer(whole) = self.value else {
+            return Err(self.wrong_type("a whole number"));
+        };
         match u64::from_str_radix(&whole.as_str().replace('_', ""), whole.radix()) {
             Ok(number) if number >= least && number < 1 << 53 => Ok(number),
             Ok(number) if number < least => Err(self.too_small(least)),
-            Err(error) if *error.kind() != std::num::IntErrorKind::PosOverflow => Err(self.too_small(least)),
-            _ => Err(self.error(format!("{} is too large", self.written()), "a whole number below 2^53, about 9.0e15, is expected")),
+            Err(error) if *error.kind() != std::num::IntErrorKind::PosOverflow => {
+                Err(self.too_small(least))
+            }
+            _ => Err(self.error(
+                format!("{} is too large", self.written()),
+                "a whole number below 2^53, about 9.0e15, is expected",
+            )),
         }
     }
 
     fn too_small(&self, least: u64) -> ConfigError {
-        self.error(format!("{} is out of range", self.written()), format!("a whole number of at least {least} is expected"))
+        self.error(
+            format!("{} is out of range", self.written()),
+            format!("a whole number of at least {least} is expected"),
+        )
     }
 
     pub(super) fn list(&self, expected: &str) -> Result<Vec<Value<'a>>, ConfigError> {
@@ -226,9 +295,10 @@ impl<'a> Value<'a> {
             let numbers = row.numbers()?;
             let expected = *columns.get_or_insert(numbers.len());
             if numbers.len() != expected {
-                return Err(
-                    row.error(format!("this row has {} numbers, the first has {expected}", numbers.len()), "all rows must be equally long")
-                );
+                return Err(row.error(
+                    format!("this row has {} numbers, the first has {expected}", numbers.len()),
+                    "all rows must be equally long",
+                ));
             }
             cells.extend(numbers);
         }
@@ -243,13 +313,20 @@ impl<'a> Value<'a> {
     /// One of some words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Result<T, ConfigError> {
         let words = || choices.iter().map(|(word, _)| *word);
-        let expected = format!("one of {} is expected", words().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "));
+        let expected = format!(
+            "one of {} is expected",
+            words().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
+        );
         let Some(word) = self.value.as_str() else {
             return Err(self.error(format!("{} is {}", self.written(), self.kind()), expected));
         };
         choices.iter().find(|(known, _)| *known == word).map(|(_, value)| *value).ok_or_else(|| {
             let suggestion = suggest(word, words());
-            let fix = if suggestion.starts_with("did") { format!("{suggestion} ({expected})") } else { expected };
+            let fix = if suggestion.starts_with("did") {
+                format!("{suggestion} ({expected})")
+            } else {
+                expected
+            };
             self.error(format!("\"{word}\" is not known"), fix)
         })
     }

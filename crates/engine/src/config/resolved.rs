@@ -1,4 +1,5 @@
-//! Write a config down as it was resolved: what the command line and the surveys decided is in it, and it can be run from any folder.
+//! Write a config down as it was resolved: what the command line and the surveys decided is in it,
+//! and it can be run from any folder.
 
 use consilience_core::step::Schedule;
 use toml::{Table, Value};
@@ -10,9 +11,9 @@ use crate::plan::Plan;
 const FILES: [&str; 5] = ["file", "label_file", "rows", "precision", "covariance"];
 
 impl Config {
-    /// This config as TOML, with all that the plan decided, and files by their full names: it says what
-    /// was run, and runs the same again. A whole number beyond TOML's range becomes a text, which
-    /// [`Config::parse`] refuses.
+    /// This config as TOML, with all that the plan decided, and files by their full names: it says
+    /// what was run, and runs the same again. A whole number beyond TOML's range becomes a text,
+    /// which [`Config::parse`] refuses.
     pub fn resolved(&self, plan: &Plan) -> String {
         let mut top = self.pinned_table();
         let sampler = table(&mut top, "sampler");
@@ -29,8 +30,8 @@ impl Config {
         top.to_string()
     }
 
-    /// The same with nothing decided that the config left open: whoever runs it finds the step and the
-    /// length as this run did, and spends the same on it.
+    /// The same with nothing decided that the config left open: whoever runs it finds the step and
+    /// the length as this run did, and spends the same on it.
     pub fn pinned(&self) -> String {
         self.pinned_table().to_string()
     }
@@ -41,7 +42,11 @@ impl Config {
         let run = table(&mut top, "run");
         run.insert("chains".into(), whole(self.run.chains as u64));
         run.insert("threads".into(), whole(self.run.threads as u64));
-        let stated = [("iterations", self.run.iterations), ("burn_in", self.run.burn_in), ("thin", self.run.thin)];
+        let stated = [
+            ("iterations", self.run.iterations),
+            ("burn_in", self.run.burn_in),
+            ("thin", self.run.thin),
+        ];
         for (key, number) in stated {
             if let Some(number) = number {
                 run.insert(key.into(), whole(number));
@@ -83,12 +88,14 @@ impl Config {
 }
 
 impl Config {
-    /// This config as one client may see it: all that is common, nobody else's rows, and no file of the server.
+    /// This config as one client may see it: all that is common, nobody else's rows, and no file of
+    /// the server.
     pub fn shown_to(&self, client: usize) -> String {
         let mut top: Table = self.pinned_table(); // what is still to be found is told later
         top.remove("output");
         if let Some(lp) = self.lp {
-            table(&mut top, "output").insert("lp".into(), Value::Boolean(lp)); // a site must know what it will be asked
+            // a site must know what it will be asked
+            table(&mut top, "output").insert("lp".into(), Value::Boolean(lp));
         }
         if let Some(Value::Table(data)) = top.get_mut("data") {
             data.remove("folder");
@@ -144,58 +151,95 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Config {
-        Config::parse(Source { file: "run.toml".into(), folder: "somewhere".into(), text: text.into() }).unwrap()
+        Config::parse(Source {
+            file: "run.toml".into(),
+            folder: "somewhere".into(),
+            text: text.into(),
+        })
+        .unwrap()
     }
 
     #[test]
     fn a_resolved_config_says_what_was_decided_and_parses_again() {
         let mut config = parse(
-            "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n[[client]]\nrows = [[-0.2, 0]]\n\
-             [[client]]\nrows = [[0.5, 1]]\n[sampler]\nname = \"lmc\"\nstep = \"auto\"\n[output]\ndraws = \"d.npy\"",
+            "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
+             [[client]]\nrows = [[-0.2, 0]]\n\
+             [[client]]\nrows = [[0.5, 1]]\n[sampler]\nname = \"lmc\"\nstep = \"auto\"\n[output]\n\
+             draws = \"d.npy\"",
         );
         config.seed = 12;
-        let decide = |config: &Config| Plan::new(config, &crate::problem::Problem::new(config).unwrap()).unwrap();
+        let decide = |config: &Config| {
+            Plan::new(config, &crate::problem::Problem::new(config).unwrap()).unwrap()
+        };
         let plan = decide(&config);
         let text = config.resolved(&plan);
         let again = parse(&text);
         assert_eq!((again.seed, again.run.iterations), (12, Some(plan.length.iterations)));
         assert_eq!(again.sampler.step, Some(plan.step()));
-        assert_eq!((again.sampler.precondition, &again.run.start), (Some(true), &Some(Start::Optimum)));
+        assert_eq!(
+            (again.sampler.precondition, &again.run.start),
+            (Some(true), &Some(Start::Optimum))
+        );
         let here = std::env::current_dir().unwrap().join("somewhere");
         assert_eq!(again.draws, Some(here.join("d.npy")));
         let second = decide(&again);
-        assert_eq!((&second.length, second.step(), &second.start), (&plan.length, plan.step(), &plan.start));
+        assert_eq!(
+            (&second.length, second.step(), &second.start),
+            (&plan.length, plan.step(), &plan.start)
+        );
         assert_eq!(again.resolved(&second), text, "nothing is left to resolve");
     }
 
     #[test]
     fn files_are_named_in_full_and_what_is_open_stays_open() {
-        let config = parse("[target]\nmodel = \"logistic\"\n[[client]]\nfile = \"a.csv\"\n[sampler]\nname = \"lmc\"\n");
+        let config = parse(
+            "[target]\nmodel = \"logistic\"\n[[client]]\nfile = \"a.csv\"\n[sampler]\n\
+             name = \"lmc\"\n",
+        );
         let text = config.pinned();
         let here = std::env::current_dir().unwrap().join("somewhere");
         assert!(text.contains(&here.join("a.csv").display().to_string()), "{text}");
-        assert!(!text.contains("step") && text.contains("effective_draws = 4000") && !text.contains("\niterations"), "{text}");
+        assert!(
+            !text.contains("step")
+                && text.contains("effective_draws = 4000")
+                && !text.contains("\niterations"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_client_is_shown_nobody_elses_rows() {
         let config = parse(
-            "[target]\nmodel = \"logistic\"\n[[client]]\nname = \"basel\"\nrows = [[0.5, 1]]\n[[client]]\nrows = [[0.25, 0]]\n[[client]]\nfile = \"secret.csv\"\nresponse = \"ill\"\n\
+            "[target]\nmodel = \"logistic\"\n[[client]]\nname = \"basel\"\nrows = [[0.5, 1]]\n\
+             [[client]]\nrows = [[0.25, 0]]\n[[client]]\nfile = \"secret.csv\"\n\
+             response = \"ill\"\n\
              [sampler]\nname = \"lmc\"\n[output]\ndraws = \"d.npy\"",
         );
         let shown = config.shown_to(0);
-        assert!(shown.contains("0.5") && !shown.contains("0.25") && !shown.contains("secret") && !shown.contains("d.npy"), "{shown}");
+        assert!(
+            shown.contains("0.5")
+                && !shown.contains("0.25")
+                && !shown.contains("secret")
+                && !shown.contains("d.npy"),
+            "{shown}"
+        );
         let again = parse(&shown);
-        let super::super::ModelConfig::Rows { clients, .. } = &again.target.model else { panic!("rows") };
+        let super::super::ModelConfig::Rows { clients, .. } = &again.target.model else {
+            panic!("rows")
+        };
         let names: Vec<&str> = clients.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!((names, clients[2].response.as_deref()), (vec!["basel", "client 2", "client 3"], Some("ill")));
+        assert_eq!(
+            (names, clients[2].response.as_deref()),
+            (vec!["basel", "client 2", "client 3"], Some("ill"))
+        );
         assert_eq!(again.sampler.step, None, "the step is found by a survey, and told later");
         assert!(!config.shown_to(2).contains("0.5"));
     }
 
     #[test]
     fn a_stated_step_and_start_stay() {
-        let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\nprecision = [[2.0]]\n[sampler]\nname = \"lmc\"\n\
+        let text = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0]\nprecision = [[2.0]]\n\
+            [sampler]\nname = \"lmc\"\n\
                     step = { first = 0.1, delay = 10.0, power = 0.6 }\n[run]\nstart = [0.25]";
         let config = parse(text);
         let again = parse(&config.pinned());

@@ -2,7 +2,9 @@
 
 use consilience_core::compress::{Compressor, Precision, SpecError};
 use consilience_core::sampler::registry::{self, Row, Settings};
-use consilience_core::sampler::{Anchor, Average, Batch, NoiseScale, Participation, Recipe, Synchronise, Weighting};
+use consilience_core::sampler::{
+    Anchor, Average, Batch, NoiseScale, Participation, Recipe, Synchronise, Weighting,
+};
 use consilience_core::step::Schedule;
 
 use super::reader::{ConfigError, Section, Value};
@@ -12,16 +14,24 @@ use crate::suggest::suggest;
 /// No round takes longer than a day.
 const MOST_SECONDS: f64 = 86_400.0;
 
-pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<SamplerConfig, ConfigError> {
+pub(super) fn read_sampler(
+    top: &Section<'_>,
+    clients: Option<usize>,
+) -> Result<SamplerConfig, ConfigError> {
     let value = top.need("sampler", "add a table [sampler] with a name, e.g. name = \"lmc\"")?;
     let section = value.section()?;
-    let name = section.need("name", "name a sampler, e.g. name = \"lmc\"; `consilience list` shows all")?;
+    let name = section
+        .need("name", "name a sampler, e.g. name = \"lmc\"; `consilience list` shows all")?;
     let word = name.text("the name of a sampler")?;
     let Some(row) = registry::find(word) else {
-        return Err(name.error(format!("there is no sampler \"{word}\""), suggest(word, registry::REGISTRY.iter().map(|r| r.name))));
+        return Err(name.error(
+            format!("there is no sampler \"{word}\""),
+            suggest(word, registry::REGISTRY.iter().map(|r| r.name)),
+        ));
     };
     let step = read_step(&section)?;
-    let mut settings = Settings { batch: optional(section.get("batch"), read_batch)?, ..Settings::default() };
+    let mut settings =
+        Settings { batch: optional(section.get("batch"), read_batch)?, ..Settings::default() };
     if let Some(refresh) = section.get("refresh") {
         match row.family {
             registry::Family::Uplink => settings.refresh_every = Some(refresh.whole(1)?),
@@ -32,10 +42,12 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
     let (mut participation_probability, mut round_deadline) = (None, None);
     if let Some(value) = section.get("participation") {
         let (participation, p, deadline) = read_participation(&value, clients)?;
-        (settings.participation, participation_probability, round_deadline) = (Some(participation), p, deadline);
+        (settings.participation, participation_probability, round_deadline) =
+            (Some(participation), p, deadline);
     }
-    settings.weighting =
-        optional(section.get("weighting"), |v| v.choice(&[("1/p", Weighting::InverseProbability), ("b/|A|", Weighting::Ratio)]))?;
+    settings.weighting = optional(section.get("weighting"), |v| {
+        v.choice(&[("1/p", Weighting::InverseProbability), ("b/|A|", Weighting::Ratio)])
+    })?;
     settings.synchronise = optional(section.get("synchronise"), read_synchronise)?;
     settings.correlation = optional(section.get("correlation"), |v| v.fraction(true))?;
     let mut weights_by_rows = false;
@@ -43,22 +55,36 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
         settings.weights = read_weights(&value, clients, &mut weights_by_rows)?;
     }
     settings.average = optional(section.get("average"), |v| read_average(v, clients))?;
-    settings.noise =
-        optional(section.get("noise"), |v| v.choice(&[("published", NoiseScale::Everybody), ("participants", NoiseScale::Participants)]))?;
+    settings.noise = optional(section.get("noise"), |v| {
+        v.choice(&[
+            ("published", NoiseScale::Everybody),
+            ("participants", NoiseScale::Participants),
+        ])
+    })?;
     settings.tether = optional(section.get("tether"), Value::positive)?;
-    settings.precision = optional(section.get("wire"), |v| v.choice(&[("f32", Precision::F32), ("f64", Precision::F64)]))?;
+    settings.precision = optional(section.get("wire"), |v| {
+        v.choice(&[("f32", Precision::F32), ("f64", Precision::F64)])
+    })?;
     settings.compress = optional(section.get("compress"), |v| read_compressors(v, clients))?;
     settings.compress_down = optional(section.get("compress_down"), read_compressor)?;
     settings.code = optional(section.get("code"), |v| {
         let text = v.text("the name of a code")?;
-        text.parse()
-            .map_err(|_| v.error(format!("\"{text}\" is no code"), "use \"auto\", \"fixed\", \"elias\", \"huffman\" or \"entropy\""))
+        text.parse().map_err(|_| {
+            v.error(
+                format!("\"{text}\" is no code"),
+                "use \"auto\", \"fixed\", \"elias\", \"huffman\" or \"entropy\"",
+            )
+        })
     })?;
     settings.restart = optional(section.get("restart"), |v| v.fraction(false))?;
     let precondition = optional(section.get("precondition"), boolean)?;
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {
-            let having: Vec<_> = registry::REGISTRY.iter().filter(|r| r.axes.contains(&axis)).map(|r| r.name).collect();
+            let having: Vec<_> = registry::REGISTRY
+                .iter()
+                .filter(|r| r.axes.contains(&axis))
+                .map(|r| r.name)
+                .collect();
             return Err(section.error(
                 key,
                 format!("the sampler \"{}\" has no such setting", row.name),
@@ -78,7 +104,16 @@ pub(super) fn read_sampler(top: &Section<'_>, clients: Option<usize>) -> Result<
     }
     section.finish()?;
     let place = place(&section);
-    Ok(SamplerConfig { row, step, settings, weights_by_rows, participation_probability, round_deadline, precondition, place })
+    Ok(SamplerConfig {
+        row,
+        step,
+        settings,
+        weights_by_rows,
+        participation_probability,
+        round_deadline,
+        precondition,
+        place,
+    })
 }
 
 fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {
@@ -92,11 +127,16 @@ fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {
             },
             (None, Some(first)) => Schedule::Polynomial {
                 first: first.positive()?,
-                delay: table.need("delay", "add when it starts to decay, e.g. delay = 1000")?.positive()?,
-                power: table.need("power", "add how fast it decays, e.g. power = 0.5")?.positive()?,
+                delay: table
+                    .need("delay", "add when it starts to decay, e.g. delay = 1000")?
+                    .positive()?,
+                power: table
+                    .need("power", "add how fast it decays, e.g. power = 0.5")?
+                    .positive()?,
             },
             _ => {
-                let fix = "use { smoothness = 5.0, convexity = 1.0 } or { first = 0.01, delay = 1000, power = 0.5 }";
+                let fix = "use { smoothness = 5.0, convexity = 1.0 } or \
+                    { first = 0.01, delay = 1000, power = 0.5 }";
                 return Err(value.error("it is neither of the two schedules", fix));
             }
         };
@@ -105,7 +145,10 @@ fn read_step(section: &Section<'_>) -> Result<Option<Schedule>, ConfigError> {
     }
     match value.value.as_str() {
         Some("auto") => Ok(None),
-        Some(word) => Err(value.error(format!("\"{word}\" is not a step"), "use step = \"auto\", or a positive number such as 0.01")),
+        Some(word) => Err(value.error(
+            format!("\"{word}\" is not a step"),
+            "use step = \"auto\", or a positive number such as 0.01",
+        )),
         None => value.positive().map(|step| Some(Schedule::Constant(step))),
     }
 }
@@ -115,16 +158,24 @@ fn read_compressor(value: &Value<'_>) -> Result<Compressor, ConfigError> {
     text.parse().map_err(|e: SpecError| {
         value.error(
             e.to_string(),
-            "use e.g. \"qsgd(16)\", \"natural\", \"rand_k(10)\", \"top_k(1)\", \"scaled(qsgd(4))\", \"block(qsgd(2), 128)\"",
+            "use e.g. \"qsgd(16)\", \"natural\", \"rand_k(10)\", \"top_k(1)\", \
+             \"scaled(qsgd(4))\", \"block(qsgd(2), 128)\"",
         )
     })
 }
 
-fn read_compressors(value: &Value<'_>, clients: Option<usize>) -> Result<Vec<Compressor>, ConfigError> {
+fn read_compressors(
+    value: &Value<'_>,
+    clients: Option<usize>,
+) -> Result<Vec<Compressor>, ConfigError> {
     if !value.value.is_array() {
         return read_compressor(value).map(|c| vec![c]);
     }
-    let list = value.list("a list of compressors")?.iter().map(read_compressor).collect::<Result<Vec<_>, _>>()?;
+    let list = value
+        .list("a list of compressors")?
+        .iter()
+        .map(read_compressor)
+        .collect::<Result<Vec<_>, _>>()?;
     if clients.is_some_and(|b| b != list.len()) {
         return Err(value.error(
             format!("{} compressors for {} clients", list.len(), clients.unwrap_or(0)),
@@ -139,29 +190,52 @@ fn read_batch(value: &Value<'_>) -> Result<Batch, ConfigError> {
         return if word == "all" {
             Ok(Batch::Full)
         } else {
-            Err(value.error(format!("\"{word}\" is not a batch"), "use \"all\", a number of rows such as 20, or a fraction such as 0.1"))
+            Err(value.error(
+                format!("\"{word}\" is not a batch"),
+                "use \"all\", a number of rows such as 20, or a fraction such as 0.1",
+            ))
         };
     }
-    if value.is_integer() { value.whole(1).map(|n| Batch::Rows(n as usize)) } else { value.fraction(false).map(Batch::Fraction) }
+    if value.is_integer() {
+        value.whole(1).map(|n| Batch::Rows(n as usize))
+    } else {
+        value.fraction(false).map(Batch::Fraction)
+    }
 }
 
 /// After how many seconds a round is closed.
 fn read_deadline(table: &Section<'_>) -> Result<f64, ConfigError> {
-    let deadline = table.need("deadline", "say how many seconds a round may take, e.g. { elastic = 0.7, deadline = 2.0 }")?;
+    let deadline = table.need(
+        "deadline",
+        "say how many seconds a round may take, e.g. { elastic = 0.7, deadline = 2.0 }",
+    )?;
     let seconds = deadline.positive()?;
     if seconds > MOST_SECONDS {
-        return Err(deadline.error(format!("{seconds} seconds are more than a day"), "wait for all: participation = \"all\""));
+        return Err(deadline.error(
+            format!("{seconds} seconds are more than a day"),
+            "wait for all: participation = \"all\"",
+        ));
     }
     Ok(seconds)
 }
 
 /// Refuse samplers that a client which answers too late would put out of step.
-fn check_elastic(section: &Section<'_>, row: &Row, settings: &Settings, clients: Option<usize>) -> Result<(), ConfigError> {
+fn check_elastic(
+    section: &Section<'_>,
+    row: &Row,
+    settings: &Settings,
+    clients: Option<usize>,
+) -> Result<(), ConfigError> {
     let anchor = row.needs_optimum.then(|| Anchor { residual: vec![0.0], point: vec![0.0] });
     let recipe = row.recipe(Schedule::Constant(1.0), settings, clients.unwrap_or(1), 1, anchor);
-    if matches!(recipe, Recipe::Uplink(recipe) if recipe.memory_rate.is_some() || recipe.down.is_some()) {
-        let problem =
-            format!("\"{}\" cannot do without a client's answer: its memory here would no longer be that of the client", row.name);
+    if matches!(recipe,
+        Recipe::Uplink(recipe) if recipe.memory_rate.is_some() || recipe.down.is_some())
+    {
+        let problem = format!(
+            "\"{}\" cannot do without a client's answer: its memory here would no longer be that \
+             of the client",
+            row.name
+        );
         return Err(section.error(
             "participation",
             problem,
@@ -175,10 +249,15 @@ fn check_elastic(section: &Section<'_>, row: &Row, settings: &Settings, clients:
     Ok(())
 }
 
-/// Who takes part; the one probability of all, if it is one; how long a round may take, if it is elastic.
-fn read_participation(value: &Value<'_>, clients: Option<usize>) -> Result<(Participation, Option<f64>, Option<f64>), ConfigError> {
+/// Who takes part; the one probability of all, if it is one; how long a round may take, if it is
+/// elastic.
+fn read_participation(
+    value: &Value<'_>,
+    clients: Option<usize>,
+) -> Result<(Participation, Option<f64>, Option<f64>), ConfigError> {
     if let Some(word) = value.value.as_str() {
-        let fix = "use \"all\", a probability such as 0.5, a list of them, { clients = 3 }, or { elastic = 0.7, deadline = 2.0 }";
+        let fix = "use \"all\", a probability such as 0.5, a list of them, { clients = 3 }, or \
+            { elastic = 0.7, deadline = 2.0 }";
         return if word == "all" {
             Ok((Participation::All, None, None))
         } else {
@@ -196,26 +275,40 @@ fn read_participation(value: &Value<'_>, clients: Option<usize>) -> Result<(Part
         table.finish()?;
         return Ok((Participation::Elastic(list), one, Some(deadline)));
     }
-    let count = table.need("clients", "say how many, e.g. { clients = 3 }; or use { elastic = 0.7, deadline = 2.0 }")?;
+    let count = table.need(
+        "clients",
+        "say how many, e.g. { clients = 3 }; or use { elastic = 0.7, deadline = 2.0 }",
+    )?;
     let size = count.whole(1)? as usize;
     if clients.is_some_and(|b| size > b) {
-        return Err(
-            count.error(format!("{size} of {} clients cannot take part", clients.unwrap_or(0)), "use at most the number of clients")
-        );
+        return Err(count.error(
+            format!("{size} of {} clients cannot take part", clients.unwrap_or(0)),
+            "use at most the number of clients",
+        ));
     }
     table.finish()?;
     Ok((Participation::Fixed(size), None, None))
 }
 
 /// A probability for each client, and the one of all if it is one.
-fn read_probabilities(value: &Value<'_>, clients: Option<usize>) -> Result<(Vec<f64>, Option<f64>), ConfigError> {
+fn read_probabilities(
+    value: &Value<'_>,
+    clients: Option<usize>,
+) -> Result<(Vec<f64>, Option<f64>), ConfigError> {
     if !value.value.is_array() {
         let p = value.fraction(false)?;
         return Ok((vec![p; clients.unwrap_or(0)], Some(p)));
     }
-    let list = value.list("a list of probabilities")?.iter().map(|v| v.fraction(false)).collect::<Result<Vec<_>, _>>()?;
+    let list = value
+        .list("a list of probabilities")?
+        .iter()
+        .map(|v| v.fraction(false))
+        .collect::<Result<Vec<_>, _>>()?;
     if clients.is_some_and(|b| b != list.len()) {
-        return Err(value.error(format!("{} probabilities for {} clients", list.len(), clients.unwrap_or(0)), "give one for each client"));
+        return Err(value.error(
+            format!("{} probabilities for {} clients", list.len(), clients.unwrap_or(0)),
+            "give one for each client",
+        ));
     }
     Ok((list, None))
 }
@@ -223,7 +316,9 @@ fn read_probabilities(value: &Value<'_>, clients: Option<usize>) -> Result<(Vec<
 fn read_synchronise(value: &Value<'_>) -> Result<Synchronise, ConfigError> {
     let fix = "use { every = 10 } or { probability = 0.1 }";
     if !value.value.is_table() {
-        return Err(value.error(format!("{} says neither how often nor how likely", value.written()), fix));
+        return Err(
+            value.error(format!("{} says neither how often nor how likely", value.written()), fix)
+        );
     }
     let table = value.section()?;
     let read = match (table.get("every"), table.get("probability")) {
@@ -235,19 +330,33 @@ fn read_synchronise(value: &Value<'_>) -> Result<Synchronise, ConfigError> {
     Ok(read)
 }
 
-fn read_weights(value: &Value<'_>, clients: Option<usize>, by_rows: &mut bool) -> Result<Option<Vec<f64>>, ConfigError> {
+fn read_weights(
+    value: &Value<'_>,
+    clients: Option<usize>,
+    by_rows: &mut bool,
+) -> Result<Option<Vec<f64>>, ConfigError> {
     match value.value.as_str() {
         Some("equal") => Ok(None),
         Some("rows") => {
             *by_rows = true;
             Ok(None)
         }
-        Some(word) => Err(value.error(format!("\"{word}\" is not known"), "use \"equal\", \"rows\", or a list of weights that sums to 1")),
+        Some(word) => Err(value.error(
+            format!("\"{word}\" is not known"),
+            "use \"equal\", \"rows\", or a list of weights that sums to 1",
+        )),
         None => {
-            let list = value.list("a list of weights")?.iter().map(Value::positive).collect::<Result<Vec<_>, _>>()?;
+            let list = value
+                .list("a list of weights")?
+                .iter()
+                .map(Value::positive)
+                .collect::<Result<Vec<_>, _>>()?;
             let sum: f64 = list.iter().sum();
             if clients.is_some_and(|b| b != list.len()) {
-                return Err(value.error(format!("{} weights for {} clients", list.len(), clients.unwrap_or(0)), "give one for each client"));
+                return Err(value.error(
+                    format!("{} weights for {} clients", list.len(), clients.unwrap_or(0)),
+                    "give one for each client",
+                ));
             }
             if (sum - 1.0).abs() > 1e-9 {
                 return Err(value.error(format!("the weights sum to {sum}"), "make them sum to 1"));
@@ -260,16 +369,23 @@ fn read_weights(value: &Value<'_>, clients: Option<usize>, by_rows: &mut bool) -
 fn read_average(value: &Value<'_>, clients: Option<usize>) -> Result<Average, ConfigError> {
     if let Some(word) = value.value.as_str() {
         let fix = "use \"all\" or { scheme = \"I\", clients = 3 }";
-        return if word == "all" { Ok(Average::All) } else { Err(value.error(format!("\"{word}\" is not known"), fix)) };
+        return if word == "all" {
+            Ok(Average::All)
+        } else {
+            Err(value.error(format!("\"{word}\" is not known"), fix))
+        };
     }
     let table = value.section()?;
-    let second = table.need("scheme", "add scheme = \"I\" or \"II\"")?.choice(&[("I", false), ("II", true)])?;
+    let second = table
+        .need("scheme", "add scheme = \"I\" or \"II\"")?
+        .choice(&[("I", false), ("II", true)])?;
     let count = table.need("clients", "say how many are averaged, e.g. clients = 3")?;
     let size = count.whole(1)? as usize;
     if second && clients.is_some_and(|b| size > b) {
-        return Err(
-            count.error(format!("{size} of {} clients cannot be averaged", clients.unwrap_or(0)), "use at most the number of clients")
-        );
+        return Err(count.error(
+            format!("{size} of {} clients cannot be averaged", clients.unwrap_or(0)),
+            "use at most the number of clients",
+        ));
     }
     table.finish()?;
     Ok(if second { Average::WithoutReplacement(size) } else { Average::WithReplacement(size) })

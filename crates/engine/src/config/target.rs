@@ -4,8 +4,8 @@ use consilience_core::model::Arithmetic;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, RowsModel, Source, TargetConfig, boolean, named,
-    optional, own, place,
+    Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, RowsModel,
+    Source, TargetConfig, boolean, named, optional, own, place,
 };
 use crate::data::memory::Tables;
 use crate::suggest::suggest;
@@ -21,8 +21,10 @@ pub(super) enum ModelName {
 }
 
 /// What is said where linear regression lacks its variance.
-const NOISE: &str = "linear regression needs the variance of the noise around the line, e.g. noise_variance = 2.5: take the residual variance of a \
-                     least-squares fit at one site; the variance of the response is an upper bound. For two classes use logistic regression: \
+const NOISE: &str = "linear regression needs the variance of the noise around the line, e.g. \
+    noise_variance = 2.5: take the residual variance of a \
+                     least-squares fit at one site; the variance of the response is an upper \
+                     bound. For two classes use logistic regression: \
                      model = \"logistic\", or a formula that compares, e.g. ill == 1 ~ age";
 
 pub(super) const MODELS: &[(&str, ModelName)] = &[
@@ -34,7 +36,11 @@ pub(super) const MODELS: &[(&str, ModelName)] = &[
     ("external", ModelName::External),
 ];
 
-pub(super) fn read_target(top: &Section<'_>, source: &Source, tables: &Tables) -> Result<TargetConfig, ConfigError> {
+pub(super) fn read_target(
+    top: &Section<'_>,
+    source: &Source,
+    tables: &Tables,
+) -> Result<TargetConfig, ConfigError> {
     let data = top.get("data").map(|value| value.section()).transpose()?;
     if let Some(section) = data.as_ref().filter(|section| section.get("name").is_some()) {
         return named::read_target(top, section, source);
@@ -45,65 +51,103 @@ pub(super) fn read_target(top: &Section<'_>, source: &Source, tables: &Tables) -
     let builtin = match data {
         None => None,
         Some(section) => {
-            let fix =
-                "say where the data is: builtin = \"heart-disease\", name = \"a9a\", file = \"all.csv\" or generate = \"synthetic(1, 1)\"";
+            let fix = "say where the data is: builtin = \"heart-disease\", name = \"a9a\", file = \
+                \"all.csv\" or generate = \"synthetic(1, 1)\"";
             let name = section.need("builtin", fix)?;
             let known = crate::data::builtin::names();
             let word = name.text("the name of a built-in data set")?;
             if !known.contains(&word) {
-                return Err(name.error(format!("there is no built-in data set \"{word}\""), suggest(word, known.iter().copied())));
+                return Err(name.error(
+                    format!("there is no built-in data set \"{word}\""),
+                    suggest(word, known.iter().copied()),
+                ));
             }
             section.finish()?;
             Some(word.to_owned())
         }
     };
     let clients = top.get("client");
-    let mut prior_place = top.get("data").or(top.get("target")).as_ref().map_or(Place { line: 1, field: "target".into() }, Value::place);
+    let mut prior_place = top
+        .get("data")
+        .or(top.get("target"))
+        .as_ref()
+        .map_or(Place { line: 1, field: "target".into() }, Value::place);
     let (temperature, prior, placement, model) = match top.get("target") {
-        None if builtin.is_some() => (1.0, PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default, None),
-        None => return Err(top.error("target", "it is not set", "add a table [target] with a model, or [data] with a built-in data set")),
+        None if builtin.is_some() => {
+            (1.0, PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default, None)
+        }
+        None => {
+            return Err(top.error(
+                "target",
+                "it is not set",
+                "add a table [target] with a model, or [data] with a built-in data set",
+            ));
+        }
         Some(value) => {
             let section = value.section()?;
             let temperature = optional(section.get("temperature"), Value::positive)?.unwrap_or(1.0);
             prior_place = section.get("prior").as_ref().map_or(prior_place, Value::place);
             let (prior, placement) = match section.get("prior") {
                 Some(prior) => read_prior(&prior.section()?)?,
-                None if builtin.is_some() => (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default),
+                None if builtin.is_some() => {
+                    (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default)
+                }
                 None => (PriorConfig::Flat, PlacementConfig::Default),
             };
-            let model = if builtin.is_some() { None } else { Some(read_model(&section, clients.clone(), source, tables)?) };
+            let model = if builtin.is_some() {
+                None
+            } else {
+                Some(read_model(&section, clients.clone(), source, tables)?)
+            };
             section.finish()?;
             (temperature, prior, placement, model)
         }
     };
     let model = match (builtin, model) {
         (Some(_), _) if clients.is_some() => {
-            return Err(top.error("client", "there are clients and a built-in data set", "remove either [data] or the [[client]] tables"));
+            return Err(top.error(
+                "client",
+                "there are clients and a built-in data set",
+                "remove either [data] or the [[client]] tables",
+            ));
         }
         (Some(name), _) => ModelConfig::Builtin(name),
         (None, Some(model)) => model,
-        (None, None) => return Err(top.error("target", "no model is stated", "add model = \"gaussian\" to [target]")),
+        (None, None) => {
+            return Err(top.error(
+                "target",
+                "no model is stated",
+                "add model = \"gaussian\" to [target]",
+            ));
+        }
     };
     Ok(TargetConfig { model, temperature, prior, placement, prior_place })
 }
 
-pub(super) fn read_prior(section: &Section<'_>) -> Result<(PriorConfig, PlacementConfig), ConfigError> {
-    let law = section.need("law", "add law = \"gaussian\" (or \"flat\", \"laplace\")")?.choice(&[
-        ("flat", 0),
-        ("gaussian", 1),
-        ("laplace", 2),
-    ])?;
+pub(super) fn read_prior(
+    section: &Section<'_>,
+) -> Result<(PriorConfig, PlacementConfig), ConfigError> {
+    let law = section
+        .need("law", "add law = \"gaussian\" (or \"flat\", \"laplace\")")?
+        .choice(&[("flat", 0), ("gaussian", 1), ("laplace", 2)])?;
     let prior = match law {
         1 => {
-            let variance = section.need("variance", "a gaussian prior needs a variance, e.g. variance = 1.0")?;
+            let variance = section
+                .need("variance", "a gaussian prior needs a variance, e.g. variance = 1.0")?;
             let list = if variance.value.is_array() {
-                variance.list("a list of variances")?.iter().map(Value::positive).collect::<Result<Vec<_>, _>>()?
+                variance.list("a list of variances")?.iter().map(Value::positive).collect::<Result<
+                    Vec<_>,
+                    _,
+                >>(
+                )?
             } else {
                 vec![variance.positive()?]
             };
             PriorConfig::Gaussian(list)
         }
-        2 => PriorConfig::Laplace(section.need("scale", "a laplace prior needs a scale, e.g. scale = 1.0")?.positive()?),
+        2 => PriorConfig::Laplace(
+            section.need("scale", "a laplace prior needs a scale, e.g. scale = 1.0")?.positive()?,
+        ),
         _ => PriorConfig::Flat,
     };
     let at = optional(section.get("at"), |v| v.choice(&[("server", false), ("split", true)]))?;
@@ -116,37 +160,53 @@ pub(super) fn read_prior(section: &Section<'_>) -> Result<(PriorConfig, Placemen
     Ok((prior, placement))
 }
 
-fn read_model(section: &Section<'_>, clients: Option<Value<'_>>, source: &Source, tables: &Tables) -> Result<ModelConfig, ConfigError> {
-    let model = section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
+fn read_model(
+    section: &Section<'_>,
+    clients: Option<Value<'_>>,
+    source: &Source,
+    tables: &Tables,
+) -> Result<ModelConfig, ConfigError> {
+    let model =
+        section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
     if model == ModelName::External {
         let fix = "remove the [[client]] tables";
         return match clients {
-            Some(clients) => Err(clients.error("the program that brings the model brings its clients, too", fix)),
+            Some(clients) => {
+                Err(clients.error("the program that brings the model brings its clients, too", fix))
+            }
             None => Ok(ModelConfig::External(place(section))),
         };
     }
     let fix = "add one [[client]] table for each client";
-    let Some(clients) = clients else { return Err(section.error("client", "there are no clients", fix)) };
+    let Some(clients) = clients else {
+        return Err(section.error("client", "there are no clients", fix));
+    };
     let list = clients.list("a list of [[client]] tables")?;
     if list.is_empty() {
         return Err(clients.error("there are no clients", fix));
     }
     if model == ModelName::Gaussian {
         let read = |(i, v): (usize, &Value<'_>)| read_gaussian_client(i, &v.section()?, source);
-        let clients: Vec<GaussianClient> = list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        let clients: Vec<GaussianClient> =
+            list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
         check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
         return Ok(ModelConfig::Gaussian(clients));
     }
     let kind = read_kind(section, model)?;
-    let intercept = kind != RowsModel::Isotropic && optional(section.get("intercept"), boolean)?.unwrap_or(true);
-    let read = |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, kind);
+    let intercept = kind != RowsModel::Isotropic
+        && optional(section.get("intercept"), boolean)?.unwrap_or(true);
+    let read =
+        |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, kind);
     let clients: Vec<RowsClient> = list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
     Ok(ModelConfig::Rows { kind, intercept, clients })
 }
 
 /// Refuse two clients of one name.
-fn check_names<'n>(list: &[Value<'_>], names: impl Iterator<Item = &'n str> + Clone) -> Result<(), ConfigError> {
+fn check_names<'n>(
+    list: &[Value<'_>],
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> Result<(), ConfigError> {
     for (k, (value, name)) in list.iter().zip(names.clone()).enumerate() {
         if let Some(first) = names.clone().take(k).position(|known| known == name) {
             return Err(same_name(&value.section()?, name, first));
@@ -157,29 +217,42 @@ fn check_names<'n>(list: &[Value<'_>], names: impl Iterator<Item = &'n str> + Cl
 
 /// The complaint about a client that has the name of an earlier one.
 pub(super) fn same_name(section: &Section<'_>, name: &str, first: usize) -> ConfigError {
-    section.error("name", format!("client[{first}] is called \"{name}\", too"), "give each client a name of its own")
+    section.error(
+        "name",
+        format!("client[{first}] is called \"{name}\", too"),
+        "give each client a name of its own",
+    )
 }
 
 /// With how many bits a softmax model sums over rows.
 pub(super) fn read_arithmetic(target: &Section<'_>) -> Result<Arithmetic, ConfigError> {
-    Ok(optional(target.get("arithmetic"), |v| v.choice(&[("f64", Arithmetic::F64), ("f32", Arithmetic::F32)]))?.unwrap_or_default())
+    Ok(optional(target.get("arithmetic"), |v| {
+        v.choice(&[("f64", Arithmetic::F64), ("f32", Arithmetic::F32)])
+    })?
+    .unwrap_or_default())
 }
 
 /// A model of rows with its settings.
 pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsModel, ConfigError> {
     Ok(match model {
-        ModelName::Linear => RowsModel::Linear { noise_variance: section.need("noise_variance", NOISE)?.positive()? },
+        ModelName::Linear => {
+            RowsModel::Linear { noise_variance: section.need("noise_variance", NOISE)?.positive()? }
+        }
         ModelName::Logistic => RowsModel::Logistic,
         ModelName::Softmax => {
-            let classes = section.need("classes", "softmax needs the number of labels, e.g. classes = 10")?.whole(2)?;
+            let classes = section
+                .need("classes", "softmax needs the number of labels, e.g. classes = 10")?
+                .whole(2)?;
             RowsModel::Softmax { classes: classes as usize, arithmetic: read_arithmetic(section)? }
         }
-        ModelName::Gaussian | ModelName::Isotropic | ModelName::External => RowsModel::Isotropic, // the others have no rows here
+        // the others have no rows here
+        ModelName::Gaussian | ModelName::Isotropic | ModelName::External => RowsModel::Isotropic,
     })
 }
 
 fn client_name(i: usize, section: &Section<'_>) -> Result<String, ConfigError> {
-    Ok(optional(section.get("name"), |v| v.text("a name"))?.map_or_else(|| format!("client {}", i + 1), str::to_owned))
+    Ok(optional(section.get("name"), |v| v.text("a name"))?
+        .map_or_else(|| format!("client {}", i + 1), str::to_owned))
 }
 
 fn cells(value: &Value<'_>, source: &Source) -> Result<Cells, ConfigError> {
@@ -189,29 +262,60 @@ fn cells(value: &Value<'_>, source: &Source) -> Result<Cells, ConfigError> {
     }
 }
 
-fn read_gaussian_client(i: usize, section: &Section<'_>, source: &Source) -> Result<GaussianClient, ConfigError> {
+fn read_gaussian_client(
+    i: usize,
+    section: &Section<'_>,
+    source: &Source,
+) -> Result<GaussianClient, ConfigError> {
     let name = client_name(i, section)?;
     if ["mean", "precision", "covariance"].iter().all(|key| section.get(key).is_none()) {
         section.finish()?;
-        return Ok(GaussianClient { name, mean: Vec::new(), matrix: Cells::Elsewhere, is_covariance: false, place: place(section) });
+        return Ok(GaussianClient {
+            name,
+            mean: Vec::new(),
+            matrix: Cells::Elsewhere,
+            is_covariance: false,
+            place: place(section),
+        });
     }
-    let mean = section.need("mean", "a gaussian client needs a mean, e.g. mean = [0.0, 1.0]")?.numbers()?;
+    let mean = section
+        .need("mean", "a gaussian client needs a mean, e.g. mean = [0.0, 1.0]")?
+        .numbers()?;
     let (precision, covariance) = (section.get("precision"), section.get("covariance"));
     let (matrix, is_covariance) = match (precision, covariance) {
         (Some(matrix), None) => (matrix, false),
         (None, Some(matrix)) => (matrix, true),
         (None, None) => {
-            return Err(section.error("precision", "it is not set", "give a precision or a covariance, e.g. precision = [[1.0]]"));
+            return Err(section.error(
+                "precision",
+                "it is not set",
+                "give a precision or a covariance, e.g. precision = [[1.0]]",
+            ));
         }
-        (Some(_), Some(_)) => return Err(section.error("covariance", "a precision is given too", "give one of the two")),
+        (Some(_), Some(_)) => {
+            return Err(section.error(
+                "covariance",
+                "a precision is given too",
+                "give one of the two",
+            ));
+        }
     };
-    let client = GaussianClient { name, mean, matrix: cells(&matrix, source)?, is_covariance, place: place(section) };
+    let client = GaussianClient {
+        name,
+        mean,
+        matrix: cells(&matrix, source)?,
+        is_covariance,
+        place: place(section),
+    };
     if let Cells::Inline(cells, columns) = &client.matrix
         && (*columns != client.mean.len() || cells.len() != columns * columns)
     {
         let d = client.mean.len();
         return Err(matrix.error(
-            format!("it is {} x {columns}, the mean has {d} numbers", cells.len().checked_div(*columns).unwrap_or(0)),
+            format!(
+                "it is {} x {columns}, the mean has {d} numbers",
+                cells.len().checked_div(*columns).unwrap_or(0)
+            ),
             format!("give {d} rows of {d} numbers"),
         ));
     }
@@ -219,24 +323,47 @@ fn read_gaussian_client(i: usize, section: &Section<'_>, source: &Source) -> Res
     Ok(client)
 }
 
-fn read_rows_client(i: usize, section: &Section<'_>, source: &Source, tables: &Tables, kind: RowsModel) -> Result<RowsClient, ConfigError> {
+fn read_rows_client(
+    i: usize,
+    section: &Section<'_>,
+    source: &Source,
+    tables: &Tables,
+    kind: RowsModel,
+) -> Result<RowsClient, ConfigError> {
     let name = client_name(i, section)?;
     let cells = match (section.get("file"), section.get("rows")) {
         (Some(file), None) => Cells::File(source.folder.join(file.text("the name of a CSV file")?)),
         (None, Some(rows)) => {
             let (numbers, columns) = rows.matrix()?;
             if numbers.is_empty() {
-                return Err(rows.error("there are no rows", "a client needs at least one row: leave empty clients out"));
+                return Err(rows.error(
+                    "there are no rows",
+                    "a client needs at least one row: leave empty clients out",
+                ));
             }
             Cells::Inline(numbers, columns)
         }
-        (None, None) if ["mean", "precision", "covariance"].iter().any(|key| section.get(key).is_some()) => {
-            return Err(section.error("file", "it is not set", "give the client's rows, e.g. file = \"basel.csv\""));
+        (None, None)
+            if ["mean", "precision", "covariance"].iter().any(|key| section.get(key).is_some()) =>
+        {
+            return Err(section.error(
+                "file",
+                "it is not set",
+                "give the client's rows, e.g. file = \"basel.csv\"",
+            ));
         }
-        (None, None) => tables.get(&name).map_or(Cells::Elsewhere, |table| Cells::Table(table.clone())),
-        (Some(_), Some(_)) => return Err(section.error("rows", "a file is given too", "give one of the two")),
+        (None, None) => {
+            tables.get(&name).map_or(Cells::Elsewhere, |table| Cells::Table(table.clone()))
+        }
+        (Some(_), Some(_)) => {
+            return Err(section.error("rows", "a file is given too", "give one of the two"));
+        }
     };
-    let response = if kind == RowsModel::Isotropic { None } else { optional(section.get("response"), |v| v.text("the name of a column"))? };
+    let response = if kind == RowsModel::Isotropic {
+        None
+    } else {
+        optional(section.get("response"), |v| v.text("the name of a column"))?
+    };
     section.finish()?;
     Ok(RowsClient { name, cells, response: response.map(str::to_owned), place: place(section) })
 }

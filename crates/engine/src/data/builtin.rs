@@ -1,4 +1,5 @@
-//! Ship three small data sets, so that everything can be tried without a download. `data/README.md` has their sources and licences.
+//! Ship three small data sets, so that everything can be tried without a download. `data/README.md`
+//! has their sources and licences.
 
 use thiserror::Error;
 
@@ -35,7 +36,8 @@ pub fn names() -> &'static [&'static str] {
     &["heart-disease", "titanic", "breast-cancer"]
 }
 
-/// Built-in data by name. Hospitals differ, so `heart-disease` has site effects; the other two are parts of one table and have none.
+/// Built-in data by name. Hospitals differ, so `heart-disease` has site effects; the other two are
+/// parts of one table and have none.
 pub fn load(name: &str) -> Result<Federation, BuiltinError> {
     load_with(name, name == "heart-disease")
 }
@@ -63,16 +65,30 @@ pub fn tables(name: &str) -> Result<Vec<Table>, BuiltinError> {
 pub(super) fn study_with(name: &str, site_effects: bool) -> Result<Study, BuiltinError> {
     match name {
         "heart-disease" => heart_disease(site_effects),
-        "titanic" => contiguous(name, "survived == Yes ~ class + age + sex", site_effects, titanic_schema(), &[]),
-        "breast-cancer" => {
-            contiguous(name, "benign == 0 ~ .", site_effects, wdbc_schema(), &["The response is 1 where the tumour is malignant."])
-        }
+        "titanic" => contiguous(
+            name,
+            "survived == Yes ~ class + age + sex",
+            site_effects,
+            titanic_schema(),
+            &[],
+        ),
+        "breast-cancer" => contiguous(
+            name,
+            "benign == 0 ~ .",
+            site_effects,
+            wdbc_schema(),
+            &["The response is 1 where the tumour is malignant."],
+        ),
         _ => Err(unknown(name)),
     }
 }
 
 fn unknown(name: &str) -> BuiltinError {
-    BuiltinError::Unknown { name: name.into(), hint: did_you_mean(name, names().iter().copied()), known: names().join(", ") }
+    BuiltinError::Unknown {
+        name: name.into(),
+        hint: did_you_mean(name, names().iter().copied()),
+        known: names().join(", "),
+    }
 }
 
 /// Into how many sites a single table is cut.
@@ -80,9 +96,21 @@ const PARTS: usize = 4;
 
 /// Four hospitals, as they are.
 const HOSPITALS: [(&str, &str, &str); 4] = [
-    ("cleveland", "processed.cleveland.data", include_str!("../../../../data/heart-disease/processed.cleveland.data")),
-    ("hungarian", "processed.hungarian.data", include_str!("../../../../data/heart-disease/processed.hungarian.data")),
-    ("switzerland", "processed.switzerland.data", include_str!("../../../../data/heart-disease/processed.switzerland.data")),
+    (
+        "cleveland",
+        "processed.cleveland.data",
+        include_str!("../../../../data/heart-disease/processed.cleveland.data"),
+    ),
+    (
+        "hungarian",
+        "processed.hungarian.data",
+        include_str!("../../../../data/heart-disease/processed.hungarian.data"),
+    ),
+    (
+        "switzerland",
+        "processed.switzerland.data",
+        include_str!("../../../../data/heart-disease/processed.switzerland.data"),
+    ),
     ("va", "processed.va.data", include_str!("../../../../data/heart-disease/processed.va.data")),
 ];
 
@@ -95,14 +123,21 @@ pub fn file(path: &str) -> Option<&'static str> {
     match (folder, name) {
         ("titanic", "titanic.csv") => Some(TITANIC),
         ("breast-cancer", "wdbc.csv") => Some(WDBC),
-        ("heart-disease", _) => HOSPITALS.iter().find(|(_, file, _)| *file == name).map(|(_, _, text)| *text),
+        ("heart-disease", _) => {
+            HOSPITALS.iter().find(|(_, file, _)| *file == name).map(|(_, _, text)| *text)
+        }
         _ => None,
     }
 }
 
 /// The columns of the heart-disease files.
 fn heart_schema() -> Schema {
-    let pain = [("4", "asymptomatic"), ("1", "typical angina"), ("2", "atypical angina"), ("3", "non-anginal pain")];
+    let pain = [
+        ("4", "asymptomatic"),
+        ("1", "typical angina"),
+        ("2", "atypical angina"),
+        ("3", "non-anginal pain"),
+    ];
     let ecg = [("0", "normal"), ("1", "ST-T abnormality"), ("2", "ventricular hypertrophy")];
     Schema::new(vec![
         ColumnSpec::number("age"),
@@ -110,7 +145,8 @@ fn heart_schema() -> Schema {
         ColumnSpec::codes("cp", &pain).titled("chest pain"),
         ColumnSpec::number("trestbps").titled("resting blood pressure").missing_if(0.0),
         ColumnSpec::number("chol").titled("cholesterol").missing_if(0.0),
-        ColumnSpec::codes("fbs", &[("0", "up to 120 mg/dl"), ("1", "above 120 mg/dl")]).titled("fasting blood sugar"),
+        ColumnSpec::codes("fbs", &[("0", "up to 120 mg/dl"), ("1", "above 120 mg/dl")])
+            .titled("fasting blood sugar"),
         ColumnSpec::codes("restecg", &ecg).titled("resting ECG"),
         ColumnSpec::number("thalach").titled("maximum heart rate"),
         ColumnSpec::codes("exang", &[("0", "no"), ("1", "yes")]).titled("exercise angina"),
@@ -131,12 +167,17 @@ fn heart_disease(site_effects: bool) -> Result<Study, BuiltinError> {
     let terms = "age + sex + cp + trestbps + chol + fbs + restecg + thalach + exang + oldpeak";
     let remarks = [
         "A resting blood pressure or cholesterol of 0 counts as missing.",
-        "Values are imputed once, so the posterior does not carry the uncertainty about what is missing.",
-        "Data: A. Janosi, W. Steinbrunn, M. Pfisterer and R. Detrano, whom publications should name (UCI Heart Disease, CC BY 4.0).",
+        "Values are imputed once, so the posterior does not carry the uncertainty about what is \
+         missing.",
+        "Data: A. Janosi, W. Steinbrunn, M. Pfisterer and R. Detrano, whom publications should \
+         name (UCI Heart Disease, CC BY 4.0).",
     ];
     Ok(Study {
         name: "heart-disease".into(),
-        plan: formula::parse(&with_sites(&format!("num > 0 ~ {terms}"), site_effects), &heart_schema())?,
+        plan: formula::parse(
+            &with_sites(&format!("num > 0 ~ {terms}"), site_effects),
+            &heart_schema(),
+        )?,
         schema: heart_schema(),
         sites: HOSPITALS.iter().map(|(site, _, _)| (*site).to_owned()).collect(),
         left_out: vec!["slope", "ca", "thal"],
@@ -158,8 +199,17 @@ fn wdbc_schema() -> Schema {
 }
 
 /// Sites of neighbouring rows.
-fn contiguous(name: &str, formula: &str, site_effects: bool, schema: Schema, remarks: &[&str]) -> Result<Study, BuiltinError> {
-    let remarks = ["One table, cut into four sites of neighbouring rows."].iter().chain(remarks).map(|text| (*text).to_owned());
+fn contiguous(
+    name: &str,
+    formula: &str,
+    site_effects: bool,
+    schema: Schema,
+    remarks: &[&str],
+) -> Result<Study, BuiltinError> {
+    let remarks = ["One table, cut into four sites of neighbouring rows."]
+        .iter()
+        .chain(remarks)
+        .map(|text| (*text).to_owned());
     Ok(Study {
         name: name.into(),
         plan: formula::parse(&with_sites(formula, site_effects), &schema)?,

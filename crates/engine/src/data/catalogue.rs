@@ -77,7 +77,10 @@ pub enum CatalogueError {
         known: String,
     },
     /// A data set that is not built in, and no folder.
-    #[error("{name} does not come with the program: name the folder that holds {file} with --data DIR or {FOLDER}")]
+    #[error(
+        "{name} does not come with the program: name the folder that holds {file} with --data DIR \
+         or {FOLDER}"
+    )]
     NoFolder {
         /// The data set.
         name: String,
@@ -94,7 +97,9 @@ pub enum CatalogueError {
     #[error(transparent)]
     Format(#[from] FormatError),
     /// A file whose content differs.
-    #[error("{file}: its sha256 is {found}, expected {expected}: it is another version, or damaged")]
+    #[error(
+        "{file}: its sha256 is {found}, expected {expected}: it is another version, or damaged"
+    )]
     Checksum {
         /// The file.
         file: String,
@@ -125,13 +130,19 @@ pub fn find(name: &str) -> Result<&'static Entry, CatalogueError> {
     ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names = || ENTRIES.iter().map(|entry| entry.name);
         let hint = did_you_mean(name, names());
-        CatalogueError::Unknown { name: name.into(), hint, known: names().collect::<Vec<_>>().join(", ") }
+        CatalogueError::Unknown {
+            name: name.into(),
+            hint,
+            known: names().collect::<Vec<_>>().join(", "),
+        }
     })
 }
 
 /// The data folder: as given, else as the environment says.
 pub fn folder(given: Option<&Path>) -> Option<PathBuf> {
-    given.map(Path::to_path_buf).or_else(|| std::env::var_os(FOLDER).filter(|value| !value.is_empty()).map(PathBuf::from))
+    given
+        .map(Path::to_path_buf)
+        .or_else(|| std::env::var_os(FOLDER).filter(|value| !value.is_empty()).map(PathBuf::from))
 }
 
 /// The rows to learn from.
@@ -148,7 +159,11 @@ pub fn load_test(name: &str, folder: Option<&Path>) -> Result<Dataset, Catalogue
 }
 
 /// How the raw columns of a data set become the features that are loaded, without an intercept.
-pub(crate) fn encoding(name: &str, data: &Dataset, outcome: Outcome) -> Result<Encoding, CatalogueError> {
+pub(crate) fn encoding(
+    name: &str,
+    data: &Dataset,
+    outcome: Outcome,
+) -> Result<Encoding, CatalogueError> {
     let entry = find(name)?;
     let words = || Some(entry.classes.iter().map(|class| (*class).to_owned()).collect());
     Ok(match entry.format {
@@ -158,11 +173,15 @@ pub(crate) fn encoding(name: &str, data: &Dataset, outcome: Outcome) -> Result<E
         }
         Format::Csv(response) => {
             let classes = (!entry.classes.is_empty()).then(|| vec!["0".into(), "1".into()]);
-            Encoding::by_columns(&data.columns, None, None, outcome).with_response(ColumnSpec::number(response)).with_classes(classes)
+            Encoding::by_columns(&data.columns, None, None, outcome)
+                .with_response(ColumnSpec::number(response))
+                .with_classes(classes)
         }
         Format::German => {
             let classes = Some(vec!["1".into(), "2".into()]);
-            Encoding::by_columns(&data.columns, None, None, outcome).with_response(ColumnSpec::number("class")).with_classes(classes)
+            Encoding::by_columns(&data.columns, None, None, outcome)
+                .with_response(ColumnSpec::number("class"))
+                .with_classes(classes)
         }
         Format::Libsvm(_) | Format::Idx | Format::Cifar | Format::Covtype => {
             Encoding::by_columns(&data.columns, None, None, outcome).with_classes(words())
@@ -188,21 +207,37 @@ pub struct Checked {
 /// Compare checksums, shape and class counts of all parts with what is known.
 pub fn check(name: &str, folder: Option<&Path>) -> Result<Vec<Checked>, CatalogueError> {
     let entry = find(name)?;
-    let parts = std::iter::once(("train", &entry.train)).chain(entry.test.iter().map(|part| ("test", part)));
+    let parts = std::iter::once(("train", &entry.train))
+        .chain(entry.test.iter().map(|part| ("test", part)));
     parts.map(|(word, part)| entry.check(word, part, folder)).collect()
 }
 
 impl Entry {
-    fn check(&self, word: &'static str, part: &Part, folder: Option<&Path>) -> Result<Checked, CatalogueError> {
+    fn check(
+        &self,
+        word: &'static str,
+        part: &Part,
+        folder: Option<&Path>,
+    ) -> Result<Checked, CatalogueError> {
         for (file, expected) in part.files {
             let bytes = self.stored(file, folder)?;
-            let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let found: String =
+                Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
             if found != *expected {
-                return Err(CatalogueError::Checksum { file: file.to_string(), found, expected: expected.to_string() });
+                return Err(CatalogueError::Checksum {
+                    file: file.to_string(),
+                    found,
+                    expected: expected.to_string(),
+                });
             }
         }
         let data = self.read(part, folder)?;
-        let differs = |what, found: String, expected: String| CatalogueError::Differs { name: self.name.into(), what, found, expected };
+        let differs = |what, found: String, expected: String| CatalogueError::Differs {
+            name: self.name.into(),
+            what,
+            found,
+            expected,
+        };
         let found = format!("{} x {}", data.rows(), data.columns.len());
         let expected = format!("{} x {}", part.rows, self.columns);
         if found != expected {
@@ -210,9 +245,19 @@ impl Entry {
         }
         let counts = data.class_counts();
         if counts != part.counts {
-            return Err(differs("the class counts are", format!("{counts:?}"), format!("{:?}", part.counts)));
+            return Err(differs(
+                "the class counts are",
+                format!("{counts:?}"),
+                format!("{:?}", part.counts),
+            ));
         }
-        Ok(Checked { part: word, files: part.files.len(), rows: data.rows(), columns: data.columns.len(), counts })
+        Ok(Checked {
+            part: word,
+            files: part.files.len(),
+            rows: data.rows(),
+            columns: data.columns.len(),
+            counts,
+        })
     }
 
     /// The bytes of a file as stored: in the program, or in the folder.
@@ -221,12 +266,17 @@ impl Entry {
             return Ok(text.as_bytes().to_vec());
         }
         let path = self.path(file, folder)?;
-        Ok(std::fs::read(&path)
-            .map_err(|error| FormatError::Unreadable { file: path.display().to_string(), problem: error.to_string() })?)
+        Ok(std::fs::read(&path).map_err(|error| FormatError::Unreadable {
+            file: path.display().to_string(),
+            problem: error.to_string(),
+        })?)
     }
 
     fn path(&self, file: &str, folder: Option<&Path>) -> Result<PathBuf, CatalogueError> {
-        let folder = self::folder(folder).ok_or_else(|| CatalogueError::NoFolder { name: self.name.into(), file: file.into() })?;
+        let folder = self::folder(folder).ok_or_else(|| CatalogueError::NoFolder {
+            name: self.name.into(),
+            file: file.into(),
+        })?;
         Ok(folder.join(file))
     }
 
@@ -240,13 +290,22 @@ impl Entry {
         };
         let (bytes, file) = open(0)?;
         let text = || {
-            let problem = |error: std::str::Utf8Error| FormatError::Unreadable { file: file.clone(), problem: error.to_string() };
+            let problem = |error: std::str::Utf8Error| FormatError::Unreadable {
+                file: file.clone(),
+                problem: error.to_string(),
+            };
             std::str::from_utf8(&bytes).map_err(problem)
         };
-        let numbered = |values: &[f64]| Labels::Classes(values.iter().copied().zip(self.classes.iter().map(|c| c.to_string())).collect());
+        let numbered = |values: &[f64]| {
+            Labels::Classes(
+                values.iter().copied().zip(self.classes.iter().map(|c| c.to_string())).collect(),
+            )
+        };
         Ok(match self.format {
             Format::Builtin => return from_builtin(self.name, self.classes),
-            Format::Libsvm(values) => formats::libsvm::parse(&bytes, &file, Some(self.columns), &numbered(values))?,
+            Format::Libsvm(values) => {
+                formats::libsvm::parse(&bytes, &file, Some(self.columns), &numbered(values))?
+            }
             Format::Idx => {
                 let (labels, label_file) = open(1)?;
                 formats::idx::parse((bytes, &file), (&labels, &label_file), self.classes)?
@@ -254,15 +313,20 @@ impl Entry {
             Format::Cifar => formats::cifar::parse(&bytes, &file, self.classes)?,
             Format::Covtype => formats::covtype::parse(&bytes, &file, self.classes)?,
             Format::Csv(response) => {
-                let rule = if self.classes.is_empty() { Labels::Numbers } else { numbered(&[0.0, 1.0]) };
+                let rule =
+                    if self.classes.is_empty() { Labels::Numbers } else { numbered(&[0.0, 1.0]) };
                 let schema = numbers_only(&formats::csv::infer(text()?, &file)?);
                 let table = Table::parse(text()?, &file, &schema).map_err(FormatError::from)?;
                 formats::csv::dataset(&table, response, &rule)?
             }
             Format::German => {
-                let names: Vec<String> = (1..=24).map(|k| format!("x{k}")).chain(["class".into()]).collect();
-                let schema = Schema::new(names.iter().map(|name| ColumnSpec::number(name)).collect()).without_header();
-                let table = Table::parse(&formats::csv::from_spaces(text()?), &file, &schema).map_err(FormatError::from)?;
+                let names: Vec<String> =
+                    (1..=24).map(|k| format!("x{k}")).chain(["class".into()]).collect();
+                let schema =
+                    Schema::new(names.iter().map(|name| ColumnSpec::number(name)).collect())
+                        .without_header();
+                let table = Table::parse(&formats::csv::from_spaces(text()?), &file, &schema)
+                    .map_err(FormatError::from)?;
                 formats::csv::dataset(&table, "class", &numbered(&[1.0, 2.0]))?
             }
         })
@@ -271,13 +335,18 @@ impl Entry {
 
 /// The same schema, where zeros and ones are numbers like others.
 fn numbers_only(schema: &Schema) -> Schema {
-    Schema { columns: schema.columns.iter().map(|column| ColumnSpec::number(&column.name)).collect(), ..schema.clone() }
+    Schema {
+        columns: schema.columns.iter().map(|column| ColumnSpec::number(&column.name)).collect(),
+        ..schema.clone()
+    }
 }
 
-/// A built-in data set: standardised, imputed and coded as [`builtin`] does it, without the intercept and without site effects.
+/// A built-in data set: standardised, imputed and coded as [`builtin`] does it, without the
+/// intercept and without site effects.
 fn from_builtin(name: &str, classes: &[&str]) -> Result<Dataset, CatalogueError> {
     let federation = builtin::load_with(name, false)?;
-    let keep: Vec<usize> = (0..federation.dim()).filter(|k| federation.parameters[*k] != "intercept").collect();
+    let keep: Vec<usize> =
+        (0..federation.dim()).filter(|k| federation.parameters[*k] != "intercept").collect();
     let mut cells = Vec::new();
     let (mut labels, mut rows) = (Vec::new(), Vec::new());
     for (k, site) in federation.sites.iter().enumerate() {

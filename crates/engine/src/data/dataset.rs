@@ -76,8 +76,12 @@ impl Dataset {
     pub fn entries(&self, row: usize) -> Vec<(u32, f64)> {
         let d = self.columns.len();
         match &self.features {
-            Features::Dense(cells) => (0u32..).zip(cells[row * d..(row + 1) * d].iter().copied()).collect(),
-            Features::Bytes { cells, scale } => (0u32..).zip(cells[row * d..(row + 1) * d].iter().map(|v| f64::from(*v) * scale)).collect(),
+            Features::Dense(cells) => {
+                (0u32..).zip(cells[row * d..(row + 1) * d].iter().copied()).collect()
+            }
+            Features::Bytes { cells, scale } => (0u32..)
+                .zip(cells[row * d..(row + 1) * d].iter().map(|v| f64::from(*v) * scale))
+                .collect(),
             Features::Sparse { starts, columns, values } => {
                 let range = starts[row]..starts[row + 1];
                 columns[range.clone()].iter().copied().zip(values[range].iter().copied()).collect()
@@ -93,7 +97,9 @@ impl Dataset {
             Features::Bytes { cells, scale } => f64::from(cells[row * d + column]) * scale,
             Features::Sparse { starts, columns, values } => {
                 let range = starts[row]..starts[row + 1];
-                columns[range.clone()].binary_search(&(column as u32)).map_or(0.0, |at| values[range][at])
+                columns[range.clone()]
+                    .binary_search(&(column as u32))
+                    .map_or(0.0, |at| values[range][at])
             }
         }
     }
@@ -103,7 +109,8 @@ impl Dataset {
         matches!(self.features, Features::Sparse { .. })
     }
 
-    /// The greatest absolute value of every column, and 1 where that is 0 or where the features are bytes with a scale of their own.
+    /// The greatest absolute value of every column, and 1 where that is 0 or where the features are
+    /// bytes with a scale of their own.
     pub fn greatest(&self) -> Vec<f64> {
         let mut greatest = vec![0.0f64; self.columns.len()];
         match &self.features {
@@ -123,21 +130,32 @@ impl Dataset {
         greatest.iter().map(|g| if *g > 0.0 { *g } else { 1.0 }).collect()
     }
 
-    /// By what raw values are divided in all, where the columns are divided by these: bytes have a scale of their own.
+    /// By what raw values are divided in all, where the columns are divided by these: bytes have a
+    /// scale of their own.
     pub fn divisors(&self, divisors: &[f64]) -> Vec<f64> {
         let scale = if let Features::Bytes { scale, .. } = self.features { scale } else { 1.0 };
         divisors.iter().map(|divisor| divisor / scale).collect()
     }
 
-    /// The design of some rows, each column divided by its entry in `divisors`, with a column of ones first if asked for.
-    pub fn design(&self, rows: &[u32], intercept: bool, divisors: &[f64]) -> Result<Design, DataError> {
+    /// The design of some rows, each column divided by its entry in `divisors`, with a column of
+    /// ones first if asked for.
+    pub fn design(
+        &self,
+        rows: &[u32],
+        intercept: bool,
+        divisors: &[f64],
+    ) -> Result<Design, DataError> {
         let first = u32::from(intercept);
         let columns = self.columns.len() + first as usize;
-        let scaled = |row: &u32| self.entries(*row as usize).into_iter().map(|(c, v)| (c, v / divisors[c as usize]));
+        let scaled = |row: &u32| {
+            self.entries(*row as usize).into_iter().map(|(c, v)| (c, v / divisors[c as usize]))
+        };
         if self.is_sparse() {
             let ones = intercept.then_some((0, 1.0));
             return Design::sparse(
-                rows.iter().map(|row| ones.into_iter().chain(scaled(row).map(|(c, v)| (c + first, v))).collect()),
+                rows.iter().map(|row| {
+                    ones.into_iter().chain(scaled(row).map(|(c, v)| (c + first, v))).collect()
+                }),
                 columns,
             );
         }
@@ -161,10 +179,13 @@ impl Dataset {
         let d = self.columns.len();
         let ranges = || rows.iter().map(|row| *row as usize * d..(*row as usize + 1) * d);
         let features = match &self.features {
-            Features::Dense(cells) => Features::Dense(ranges().flat_map(|r| &cells[r]).copied().collect()),
-            Features::Bytes { cells, scale } => {
-                Features::Bytes { cells: ranges().flat_map(|r| &cells[r]).copied().collect(), scale: *scale }
+            Features::Dense(cells) => {
+                Features::Dense(ranges().flat_map(|r| &cells[r]).copied().collect())
             }
+            Features::Bytes { cells, scale } => Features::Bytes {
+                cells: ranges().flat_map(|r| &cells[r]).copied().collect(),
+                scale: *scale,
+            },
             Features::Sparse { starts, columns, values } => {
                 let (mut to, mut c, mut v) = (vec![0], Vec::new(), Vec::new());
                 for row in rows {
@@ -176,9 +197,17 @@ impl Dataset {
                 Features::Sparse { starts: to, columns: c, values: v }
             }
         };
-        let groups =
-            self.groups.as_ref().map(|g| Groups { names: g.names.clone(), rows: rows.iter().map(|r| g.rows[*r as usize]).collect() });
-        Dataset { features, labels: self.labels_of(rows), classes: self.classes.clone(), columns: self.columns.clone(), groups }
+        let groups = self.groups.as_ref().map(|g| Groups {
+            names: g.names.clone(),
+            rows: rows.iter().map(|r| g.rows[*r as usize]).collect(),
+        });
+        Dataset {
+            features,
+            labels: self.labels_of(rows),
+            classes: self.classes.clone(),
+            columns: self.columns.clone(),
+            groups,
+        }
     }
 }
 
@@ -194,7 +223,11 @@ mod tests {
             columns: vec!["a".into(), "b".into()],
             groups: None,
         };
-        let sparse = Features::Sparse { starts: vec![0, 1, 2, 4], columns: vec![0, 1, 0, 1], values: vec![1.0, -4.0, 2.0, 2.0] };
+        let sparse = Features::Sparse {
+            starts: vec![0, 1, 2, 4],
+            columns: vec![0, 1, 0, 1],
+            values: vec![1.0, -4.0, 2.0, 2.0],
+        };
         [dense.clone(), Dataset { features: sparse, ..dense }]
     }
 
@@ -209,7 +242,10 @@ mod tests {
             assert_eq!(design.row_dot(0, &[100.0, 10.0, 1.0]), 99.0);
             assert_eq!(design.row_dot(1, &[100.0, 10.0, 1.0]), 110.5);
             let two = data.select(&[2, 0]);
-            assert_eq!((two.rows(), two.cell(0, 1), two.cell(1, 1), two.labels.clone()), (2, 2.0, 0.0, vec![1.0, 0.0]));
+            assert_eq!(
+                (two.rows(), two.cell(0, 1), two.cell(1, 1), two.labels.clone()),
+                (2, 2.0, 0.0, vec![1.0, 0.0])
+            );
         }
     }
 }

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use super::formats::At;
-use super::{Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, Kind, Missing, Moments, Plan, Response, SiteData, Table, Term};
+use super::{
+    Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, Kind, Missing, Moments, Plan,
+    Response, SiteData, Table, Term,
+};
 use crate::suggest::did_you_mean;
 
 /// So many levels are listed in a complaint.
@@ -83,7 +86,8 @@ pub enum EncodeError {
     },
     /// A response that is the same in every row of every site.
     #[error(
-        "`{response}` holds in {positive} of {rows} rows: it must hold in some and fail in others, so check its spelling (case counts)"
+        "`{response}` holds in {positive} of {rows} rows: it must hold in some and fail in others, \
+         so check its spelling (case counts)"
     )]
     OneClass {
         /// The response.
@@ -97,7 +101,10 @@ pub enum EncodeError {
     #[error("the design has no columns: keep the intercept or name a term that varies")]
     NoColumns,
     /// Moments that do not belong to the plan.
-    #[error("the moments were made for another plan than this one of {terms} terms: send the server this plan's summary")]
+    #[error(
+        "the moments were made for another plan than this one of {terms} terms: send the server \
+         this plan's summary"
+    )]
     OtherPlan {
         /// How many terms this plan has.
         terms: usize,
@@ -112,21 +119,37 @@ pub enum EncodeError {
     },
 }
 
-/// Encode a site's rows: every number that is used, but for the rows themselves, is the federation's.
-pub fn encode(site: &str, table: &Table, plan: &Plan, moments: &Moments) -> Result<SiteData, EncodeError> {
+/// Encode a site's rows: every number that is used, but for the rows themselves, is the
+/// federation's.
+pub fn encode(
+    site: &str,
+    table: &Table,
+    plan: &Plan,
+    moments: &Moments,
+) -> Result<SiteData, EncodeError> {
     if !moments.sites.iter().any(|known| known == site) {
-        return Err(EncodeError::UnknownSite { site: site.into(), known: moments.sites.join(", ") });
+        return Err(EncodeError::UnknownSite {
+            site: site.into(),
+            known: moments.sites.join(", "),
+        });
     }
     let known = |rule: &CellRule| rule.term().is_none_or(|term| term < plan.terms.len());
-    if moments.levels.len() != plan.terms.len() || !moments.columns.iter().all(|column| known(&column.rule)) {
+    if moments.levels.len() != plan.terms.len()
+        || !moments.columns.iter().all(|column| known(&column.rule))
+    {
         return Err(EncodeError::OtherPlan { terms: plan.terms.len() });
     }
     let cells = design(table, &plan.terms, &moments.columns, &moments.levels, &|_| site)?;
-    Ok(SiteData { name: site.into(), cells, columns: moments.columns.len(), response: response(table, &plan.response)? })
+    Ok(SiteData {
+        name: site.into(),
+        cells,
+        columns: moments.columns.len(),
+        response: response(table, &plan.response)?,
+    })
 }
 
-/// The cells of the design, row by row. `levels` has those that each term may have, and `site` tells
-/// each row's site.
+/// The cells of the design, row by row. `levels` has those that each term may have, and `site`
+/// tells each row's site.
 pub(crate) fn design<'a>(
     table: &Table,
     terms: &[Term],
@@ -137,7 +160,9 @@ pub(crate) fn design<'a>(
     let width = columns.len();
     let mut cells = vec![0.0; table.rows() * width];
     for (at, column) in columns.iter().enumerate() {
-        let mut fill = |value: &dyn Fn(usize) -> f64| (0..table.rows()).for_each(|row| cells[row * width + at] = value(row));
+        let mut fill = |value: &dyn Fn(usize) -> f64| {
+            (0..table.rows()).for_each(|row| cells[row * width + at] = value(row))
+        };
         match &column.rule {
             CellRule::Intercept => fill(&|_| 1.0),
             CellRule::Site { site: named } => fill(&|row| f64::from(u8::from(named == site(row)))),
@@ -157,7 +182,11 @@ pub(crate) fn design<'a>(
                 let category = self::levels(table, &terms[*term])?;
                 check_levels(table, &terms[*term], &category, &levels[*term])?;
                 let here = category.levels.iter().position(|known| known == level);
-                fill(&|row| f64::from(u8::from(category.cells[row].map_or(*imputed, |cell| Some(cell) == here))));
+                fill(&|row| {
+                    f64::from(u8::from(
+                        category.cells[row].map_or(*imputed, |cell| Some(cell) == here),
+                    ))
+                });
             }
         }
     }
@@ -165,9 +194,18 @@ pub(crate) fn design<'a>(
 }
 
 /// Refuse a row whose level is none of those that are known.
-fn check_levels(table: &Table, term: &Term, category: &Category, known: &[String]) -> Result<(), EncodeError> {
+fn check_levels(
+    table: &Table,
+    term: &Term,
+    category: &Category,
+    known: &[String],
+) -> Result<(), EncodeError> {
     let strange: Vec<bool> = category.levels.iter().map(|level| !known.contains(level)).collect();
-    let Some((row, level)) = category.cells.iter().enumerate().find_map(|(row, cell)| cell.filter(|k| strange[*k]).map(|k| (row, k)))
+    let Some((row, level)) = category
+        .cells
+        .iter()
+        .enumerate()
+        .find_map(|(row, cell)| cell.filter(|k| strange[*k]).map(|k| (row, k)))
     else {
         return Ok(());
     };
@@ -184,9 +222,14 @@ fn check_levels(table: &Table, term: &Term, category: &Category, known: &[String
 /// "did you mean `x`? the levels are ...". One number, or one letter, is as near to another as any.
 pub(crate) fn known_levels(level: &str, known: &[String]) -> String {
     let tells = level.chars().count() > 2 && level.parse::<f64>().is_err();
-    let hint = if tells { did_you_mean(level, known.iter().map(String::as_str)) } else { String::new() };
+    let hint =
+        if tells { did_you_mean(level, known.iter().map(String::as_str)) } else { String::new() };
     let most = known.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
-    let more = if known.len() > MOST_LISTED { format!(" and {} more", known.len() - MOST_LISTED) } else { String::new() };
+    let more = if known.len() > MOST_LISTED {
+        format!(" and {} more", known.len() - MOST_LISTED)
+    } else {
+        String::new()
+    };
     format!("{hint}the levels are {most}{more}")
 }
 
@@ -194,15 +237,31 @@ pub(crate) fn known_levels(level: &str, known: &[String]) -> String {
 pub(crate) fn response(table: &Table, response: &Response) -> Result<Vec<f64>, EncodeError> {
     let (spec, column) = lookup(table, response.column())?;
     if let Some(row) = (0..table.rows()).find(|row| column.is_missing(*row)) {
-        return Err(missing(table, row, &spec.name, "leave out the rows whose response is unknown"));
+        return Err(missing(
+            table,
+            row,
+            &spec.name,
+            "leave out the rows whose response is unknown",
+        ));
     }
-    let wrong = |wanted, fix| EncodeError::WrongKind { file: table.file().into(), column: spec.name.clone(), wanted, fix };
+    let wrong = |wanted, fix| EncodeError::WrongKind {
+        file: table.file().into(),
+        column: spec.name.clone(),
+        wanted,
+        fix,
+    };
     let holds = |truth: bool| f64::from(u8::from(truth));
     Ok(match (response, column) {
-        (Response::Value { .. }, Column::Number(cells)) => cells.iter().flatten().copied().collect(),
-        (Response::Above { threshold, .. }, Column::Number(cells)) => cells.iter().flatten().map(|v| holds(v > threshold)).collect(),
+        (Response::Value { .. }, Column::Number(cells)) => {
+            cells.iter().flatten().copied().collect()
+        }
+        (Response::Above { threshold, .. }, Column::Number(cells)) => {
+            cells.iter().flatten().map(|v| holds(v > threshold)).collect()
+        }
         (Response::Equals { value, .. }, Column::Number(cells)) => {
-            let value: f64 = value.parse().map_err(|_| wrong("compared with a word", "compare it with a number"))?;
+            let value: f64 = value
+                .parse()
+                .map_err(|_| wrong("compared with a word", "compare it with a number"))?;
             cells.iter().flatten().map(|v| holds(*v == value)).collect()
         }
         (Response::Value { .. }, Column::Category(category)) if spec.kind == Kind::Binary => {
@@ -212,7 +271,9 @@ pub(crate) fn response(table: &Table, response: &Response) -> Result<Vec<f64>, E
             let level = category.levels.iter().position(|level| level == value);
             category.cells.iter().flatten().map(|cell| holds(Some(*cell) == level)).collect()
         }
-        (_, Column::Category(_)) => return Err(wrong("a number", "write `column == level` as the response")),
+        (_, Column::Category(_)) => {
+            return Err(wrong("a number", "write `column == level` as the response"));
+        }
     })
 }
 
@@ -247,13 +308,18 @@ pub(crate) fn levels<'a>(table: &'a Table, term: &Term) -> Result<Cow<'a, Catego
 fn present<'a>(table: &'a Table, term: &Term) -> Result<&'a Column, EncodeError> {
     let (_, column) = lookup(table, &term.column)?;
     match (0..table.rows()).find(|row| term.missing == Missing::Refuse && column.is_missing(*row)) {
-        Some(row) => Err(missing(table, row, &term.column, "fill it in, or choose a rule that imputes it")),
+        Some(row) => {
+            Err(missing(table, row, &term.column, "fill it in, or choose a rule that imputes it"))
+        }
         None => Ok(column),
     }
 }
 
 /// A column by its name.
-pub(crate) fn lookup<'a>(table: &'a Table, column: &str) -> Result<(&'a ColumnSpec, &'a Column), EncodeError> {
+pub(crate) fn lookup<'a>(
+    table: &'a Table,
+    column: &str,
+) -> Result<(&'a ColumnSpec, &'a Column), EncodeError> {
     let names = || table.specs().iter().map(|spec| spec.name.as_str());
     table.column(column).ok_or_else(|| EncodeError::NoColumn {
         file: table.file().into(),
@@ -264,7 +330,12 @@ pub(crate) fn lookup<'a>(table: &'a Table, column: &str) -> Result<(&'a ColumnSp
 }
 
 fn missing(table: &Table, row: usize, column: &str, fix: &'static str) -> EncodeError {
-    EncodeError::MissingValue { file: table.file().into(), at: table.place(row), column: column.into(), fix }
+    EncodeError::MissingValue {
+        file: table.file().into(),
+        at: table.place(row),
+        column: column.into(),
+        fix,
+    }
 }
 
 #[cfg(test)]

@@ -54,15 +54,22 @@ pub struct Federation {
 }
 
 impl Federation {
-    /// Encode named tables by a plan. Only summaries and moments pass between a site and the server.
+    /// Encode named tables by a plan. Only summaries and moments pass between a site and the
+    /// server.
     pub fn new(name: &str, sites: &[(String, Table)], plan: &Plan) -> Result<Self, EncodeError> {
-        let summaries = sites.iter().map(|(site, table)| summarise(site, table, plan)).collect::<Result<Vec<_>, _>>()?;
+        let summaries = sites
+            .iter()
+            .map(|(site, table)| summarise(site, table, plan))
+            .collect::<Result<Vec<_>, _>>()?;
         let moments = combine(&summaries, plan)?;
         let ledger = MomentLedger::count(&summaries, &moments);
         Ok(Federation {
             name: name.into(),
             parameters: moments.columns.iter().map(|column| column.name.clone()).collect(),
-            sites: sites.iter().map(|(site, table)| encode(site, table, plan, &moments)).collect::<Result<_, _>>()?,
+            sites: sites
+                .iter()
+                .map(|(site, table)| encode(site, table, plan, &moments))
+                .collect::<Result<_, _>>()?,
             notes: moments.notes.clone(),
             moments: moments.clone(),
             exchanged_bits_up: ledger.up,
@@ -71,8 +78,17 @@ impl Federation {
     }
 
     /// Encode more rows of the same sites by the moments that are agreed on, as rows of one table.
-    pub fn encode_more(&self, sites: &[(String, Table)], plan: &Plan) -> Result<SiteData, EncodeError> {
-        let mut all = SiteData { name: self.name.clone(), cells: Vec::new(), columns: self.dim(), response: Vec::new() };
+    pub fn encode_more(
+        &self,
+        sites: &[(String, Table)],
+        plan: &Plan,
+    ) -> Result<SiteData, EncodeError> {
+        let mut all = SiteData {
+            name: self.name.clone(),
+            cells: Vec::new(),
+            columns: self.dim(),
+            response: Vec::new(),
+        };
         for (site, table) in sites {
             let more = encode(site, table, plan, &self.moments)?;
             all.cells.extend(more.cells);

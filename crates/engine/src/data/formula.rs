@@ -11,7 +11,8 @@
 //! | `- 1`, `0` | no intercept |
 //! | `` `age + 1` `` | a column whose name has signs or spaces in it |
 //!
-//! Missing values are imputed by the federated mean or the most common level, and marked where they exceed [`MARK_ABOVE`].
+//! Missing values are imputed by the federated mean or the most common level, and marked where they
+//! exceed [`MARK_ABOVE`].
 
 use thiserror::Error;
 
@@ -41,7 +42,10 @@ pub enum FormulaError {
         columns: String,
     },
     /// A column that some sites have not.
-    #[error("site {site:?} has no column `{column}`, which the formula uses and site {elsewhere:?} has: {hint}its columns are {columns}")]
+    #[error(
+        "site {site:?} has no column `{column}`, which the formula uses and site {elsewhere:?} \
+         has: {hint}its columns are {columns}"
+    )]
     Absent {
         /// The site.
         site: String,
@@ -90,7 +94,12 @@ pub enum FormulaError {
 pub fn parse(formula: &str, schema: &Schema) -> Result<Plan, FormulaError> {
     let shape = || FormulaError::Shape { formula: formula.into() };
     let (left, right) = halves(formula).ok_or_else(shape)?;
-    let mut plan = Plan { response: response(left.trim(), schema)?, intercept: true, terms: Vec::new(), site_effects: false };
+    let mut plan = Plan {
+        response: response(left.trim(), schema)?,
+        intercept: true,
+        terms: Vec::new(),
+        site_effects: false,
+    };
     for (added, term) in signed(right) {
         let (name, as_levels) = bare(term);
         match (added, term) {
@@ -98,14 +107,17 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<Plan, FormulaError> {
             (true, "1") => plan.intercept = true,
             (false, "1") | (true, "0") => plan.intercept = false,
             (true, ".") => {
-                for spec in schema.columns.iter().filter(|spec| spec.name != plan.response.column()) {
+                for spec in schema.columns.iter().filter(|spec| spec.name != plan.response.column())
+                {
                     if !plan.terms.iter().any(|term| term.column == spec.name) {
                         plan.terms.push(default_term(spec, false));
                     }
                 }
             }
             (true, "site") if schema.column("site").is_none() => plan.site_effects = true,
-            (false, "site") if schema.column("site").is_none() && plan.site_effects => plan.site_effects = false,
+            (false, "site") if schema.column("site").is_none() && plan.site_effects => {
+                plan.site_effects = false
+            }
             (false, _) => {
                 let spec = column(name, schema)?;
                 let there = plan.terms.iter().position(|term| term.column == spec.name);
@@ -113,7 +125,9 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<Plan, FormulaError> {
             }
             (true, _) => {
                 let spec = column(name, schema)?;
-                if spec.name == plan.response.column() || plan.terms.iter().any(|term| term.column == spec.name) {
+                if spec.name == plan.response.column()
+                    || plan.terms.iter().any(|term| term.column == spec.name)
+                {
                     return Err(FormulaError::Twice { term: term.into() });
                 }
                 plan.terms.push(default_term(spec, as_levels));
@@ -128,10 +142,13 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<Plan, FormulaError> {
 pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String>, FormulaError> {
     let shape = || FormulaError::Shape { formula: formula.into() };
     let (left, right) = halves(formula).ok_or_else(shape)?;
-    let specs: Vec<Vec<ColumnSpec>> =
-        sites.iter().map(|(_, columns)| columns.iter().map(|name| ColumnSpec::number(name)).collect()).collect();
+    let specs: Vec<Vec<ColumnSpec>> = sites
+        .iter()
+        .map(|(_, columns)| columns.iter().map(|name| ColumnSpec::number(name)).collect())
+        .collect();
     let schema = Schema::union(specs.iter().map(Vec::as_slice));
-    let response = column(bare(left.split(['=', '>', '<', '!']).next().unwrap_or(left)).0, &schema)?;
+    let response =
+        column(bare(left.split(['=', '>', '<', '!']).next().unwrap_or(left)).0, &schema)?;
     let mut found: Vec<String> = vec![response.name.clone()];
     for (added, term) in signed(right) {
         match (added, term) {
@@ -154,7 +171,9 @@ pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String
     }
     for column in &found {
         let has = |site: &&(String, Vec<String>)| site.1.contains(column);
-        if let (Some((elsewhere, _)), Some((site, columns))) = (sites.iter().find(has), sites.iter().find(|site| !has(site))) {
+        if let (Some((elsewhere, _)), Some((site, columns))) =
+            (sites.iter().find(has), sites.iter().find(|site| !has(site)))
+        {
             return Err(absent(site, column, elsewhere, columns.iter().map(String::as_str)));
         }
     }
@@ -162,7 +181,12 @@ pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String
 }
 
 /// A site has not a column that another one has.
-pub(crate) fn absent<'a>(site: &str, column: &str, elsewhere: &str, columns: impl Iterator<Item = &'a str> + Clone) -> FormulaError {
+pub(crate) fn absent<'a>(
+    site: &str,
+    column: &str,
+    elsewhere: &str,
+    columns: impl Iterator<Item = &'a str> + Clone,
+) -> FormulaError {
     FormulaError::Absent {
         site: site.into(),
         column: column.into(),
@@ -183,7 +207,12 @@ pub(crate) fn written(formula: &str) -> Vec<&str> {
 /// Which columns a formula declares to be levels, by `C(column)`.
 pub(crate) fn levels(formula: &str) -> Vec<&str> {
     let terms = halves(formula).map(|(_, right)| signed(right)).unwrap_or_default();
-    terms.into_iter().map(|(_, term)| bare(term)).filter(|(_, as_levels)| *as_levels).map(|(name, _)| name).collect()
+    terms
+        .into_iter()
+        .map(|(_, term)| bare(term))
+        .filter(|(_, as_levels)| *as_levels)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// The two sides.
@@ -196,7 +225,10 @@ fn bare(term: &str) -> (&str, bool) {
     let term = term.trim();
     let inner = term.strip_prefix("C(").and_then(|rest| rest.strip_suffix(')')).map(str::trim);
     let name = inner.unwrap_or(term);
-    (name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name), inner.is_some())
+    (
+        name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name),
+        inner.is_some(),
+    )
 }
 
 /// The terms of a sum and whether each is added. A minus counts only after a space, so that names
@@ -230,10 +262,26 @@ fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
     let wrong = |fix: &str| FormulaError::Response { response: text.into(), fix: fix.into() };
     let later = |what, fix| Err(FormulaError::Unsupported { part: text.into(), what, fix });
     for (sign, what, fix) in [
-        (">=", "a comparison by >=", "write `column > number` with a number that lies between two values"),
-        ("<=", "a comparison by <=", "write `column > number`, whose coefficients have the opposite signs"),
-        ("!=", "a comparison by !=", "write `column == level`, whose coefficients have the opposite signs"),
-        ("<", "a comparison by <", "write `column > number`, whose coefficients have the opposite signs"),
+        (
+            ">=",
+            "a comparison by >=",
+            "write `column > number` with a number that lies between two values",
+        ),
+        (
+            "<=",
+            "a comparison by <=",
+            "write `column > number`, whose coefficients have the opposite signs",
+        ),
+        (
+            "!=",
+            "a comparison by !=",
+            "write `column == level`, whose coefficients have the opposite signs",
+        ),
+        (
+            "<",
+            "a comparison by <",
+            "write `column > number`, whose coefficients have the opposite signs",
+        ),
     ] {
         if text.contains(sign) && !text.contains("==") && schema.column(text).is_none() {
             return later(what, fix);
@@ -242,9 +290,15 @@ fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
     if let Some((name, value)) = text.split_once("==") {
         let (spec, value) = (column(bare(name).0, schema)?, value.trim().trim_matches(['"', '\'']));
         match &spec.kind {
-            Kind::Number if value.parse::<f64>().is_err() => return Err(wrong("compare numbers with a number")),
-            Kind::Binary if value != "0" && value != "1" => return Err(wrong("a binary column is 0 or 1")),
-            Kind::Category { levels } if !levels.is_empty() && !levels.iter().any(|(_, level)| level == value) => {
+            Kind::Number if value.parse::<f64>().is_err() => {
+                return Err(wrong("compare numbers with a number"));
+            }
+            Kind::Binary if value != "0" && value != "1" => {
+                return Err(wrong("a binary column is 0 or 1"));
+            }
+            Kind::Category { levels }
+                if !levels.is_empty() && !levels.iter().any(|(_, level)| level == value) =>
+            {
                 let levels: Vec<&str> = levels.iter().map(|(_, level)| level.as_str()).collect();
                 return Err(wrong(&format!("its levels are {}", levels.join(", "))));
             }
@@ -255,7 +309,9 @@ fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
         let spec = column(bare(name).0, schema)?;
         let threshold = threshold.trim().parse().ok().filter(|value: &f64| value.is_finite());
         return match (&spec.kind, threshold) {
-            (Kind::Number, Some(threshold)) => Ok(Response::Above { column: spec.name.clone(), threshold }),
+            (Kind::Number, Some(threshold)) => {
+                Ok(Response::Above { column: spec.name.clone(), threshold })
+            }
             (Kind::Number, None) => Err(wrong("write `column > number`")),
             _ => Err(wrong("only numbers can be compared by >, so write `column == level`")),
         };
@@ -286,13 +342,19 @@ fn unsupported(part: &str) -> Option<(&'static str, &'static str)> {
     const ADD: &str = "add a column with these values to every site's file, and name it";
     let call = part.find('(').filter(|_| part.ends_with(')')).map(|at| part[..at].trim());
     Some(match call {
-        _ if part.contains('|') => ("group-level effects", "use `site` for an effect of each site, or C(column) for one of each level"),
+        _ if part.contains('|') => (
+            "group-level effects",
+            "use `site` for an effect of each site, or C(column) for one of each level",
+        ),
         Some("") => ("terms in parentheses", "write the terms out"),
         Some("offset") => ("an offset", "subtract it from the response in every site's file"),
         Some("I") => ("arithmetic", ADD),
         Some(_) => ("a function of a column", ADD),
         None if part.contains(['^', '/', '%']) => ("powers and nesting", ADD),
-        None if part.contains('*') => ("interactions", "write both columns, and add one with their product to every site's file"),
+        None if part.contains('*') => (
+            "interactions",
+            "write both columns, and add one with their product to every site's file",
+        ),
         None if part.contains(':') => ("interactions", ADD),
         None => return None,
     })
@@ -307,7 +369,12 @@ fn default_term(spec: &ColumnSpec, as_category: bool) -> Term {
         Kind::Category { levels } if levels.is_empty() => Coding::Dummy(Reference::MostCommon),
         Kind::Category { .. } => Coding::Dummy(Reference::First),
     };
-    Term { column: spec.name.clone(), title: spec.title.clone(), coding, missing: Missing::Indicate { above: MARK_ABOVE } }
+    Term {
+        column: spec.name.clone(),
+        title: spec.title.clone(),
+        coding,
+        missing: Missing::Indicate { above: MARK_ABOVE },
+    }
 }
 
 #[cfg(test)]
@@ -332,9 +399,11 @@ mod tests {
 
     #[test]
     fn column_kinds_choose_the_coding() {
-        let plan = parse("num > 0 ~ age + cp + smokes + sex + C(heart-rate) + site", &schema()).unwrap();
+        let plan =
+            parse("num > 0 ~ age + cp + smokes + sex + C(heart-rate) + site", &schema()).unwrap();
         let codings: Vec<Coding> = plan.terms.iter().map(|term| term.coding).collect();
-        let (first, common) = (Coding::Dummy(Reference::First), Coding::Dummy(Reference::MostCommon));
+        let (first, common) =
+            (Coding::Dummy(Reference::First), Coding::Dummy(Reference::MostCommon));
         assert_eq!(codings, [Coding::Standardised, first, Coding::Binary, common, common]);
         assert_eq!(plan.terms[1].title, "chest pain");
         assert!(plan.intercept && plan.site_effects);
@@ -361,20 +430,33 @@ mod tests {
     #[test]
     fn refusals_name_the_term() {
         let columns = "the columns are age, heart-rate, cp, smokes, sex, num";
-        assert_eq!(refusal("num ~ agee"), format!("`agee` in the formula is not a column: did you mean `age`? {columns}"));
+        assert_eq!(
+            refusal("num ~ agee"),
+            format!("`agee` in the formula is not a column: did you mean `age`? {columns}")
+        );
         assert_eq!(refusal("y ~ age"), format!("`y` in the formula is not a column: {columns}"));
         assert!(refusal("num + age").contains("is not `response ~ terms`"));
         assert!(refusal("num ~ age + ").contains("is not `response ~ terms`"));
         assert!(refusal("num ~ ").contains("is not `response ~ terms`"));
         assert!(refusal("num ~ age + C(age)").contains("the term `C(age)` stands there twice"));
         assert!(refusal("num ~ num").contains("or is the response"));
-        assert!(refusal("num ~ age - sex").contains("`- sex` in the formula: there is no such term before it"));
+        assert!(
+            refusal("num ~ age - sex")
+                .contains("`- sex` in the formula: there is no such term before it")
+        );
         assert!(refusal("num ~ . - agee").contains("did you mean `age`?"));
     }
 
     #[test]
     fn columns_are_taken_away_from_all() {
-        let columns = |formula: &str| parse(formula, &schema()).unwrap().terms.iter().map(|t| t.column.clone()).collect::<Vec<_>>();
+        let columns = |formula: &str| {
+            parse(formula, &schema())
+                .unwrap()
+                .terms
+                .iter()
+                .map(|t| t.column.clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(columns("num ~ . - age - `heart-rate`"), ["cp", "smokes", "sex"]);
         assert_eq!(columns("num ~ age + . - age"), ["heart-rate", "cp", "smokes", "sex"]);
         let plan = parse("num ~ . + site - site - 1", &schema()).unwrap();
@@ -383,9 +465,16 @@ mod tests {
 
     #[test]
     fn names_may_hold_signs() {
-        let schema = Schema::new(vec![ColumnSpec::number("y"), ColumnSpec::number("dose (mg) + salt"), ColumnSpec::number("a:b")]);
+        let schema = Schema::new(vec![
+            ColumnSpec::number("y"),
+            ColumnSpec::number("dose (mg) + salt"),
+            ColumnSpec::number("a:b"),
+        ]);
         let plan = parse("y ~ `dose (mg) + salt` + a:b", &schema).unwrap();
-        assert_eq!(plan.terms.iter().map(|term| term.column.as_str()).collect::<Vec<_>>(), ["dose (mg) + salt", "a:b"]);
+        assert_eq!(
+            plan.terms.iter().map(|term| term.column.as_str()).collect::<Vec<_>>(),
+            ["dose (mg) + salt", "a:b"]
+        );
     }
 
     #[test]
@@ -406,7 +495,10 @@ mod tests {
             ("sex != f ~ age", "`sex != f`", "a comparison by !="),
         ] {
             let said = refusal(formula);
-            assert!(said.contains(part) && said.contains("not supported yet") && said.contains(what), "{formula}: {said}");
+            assert!(
+                said.contains(part) && said.contains("not supported yet") && said.contains(what),
+                "{formula}: {said}"
+            );
             assert!(!said.contains("not a column"), "{said}");
         }
     }
@@ -420,20 +512,32 @@ mod tests {
     #[test]
     fn what_a_formula_uses_is_known_before_rows_are_read() {
         let sites = |all: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
-            all.iter().map(|(site, columns)| ((*site).into(), columns.iter().map(|c| (*c).into()).collect())).collect()
+            all.iter()
+                .map(|(site, columns)| {
+                    ((*site).into(), columns.iter().map(|c| (*c).into()).collect())
+                })
+                .collect()
         };
         let names = |formula: &str, all: &[(&str, &[&str])]| -> Result<Vec<String>, String> {
             used(formula, &sites(all)).map_err(|e| e.to_string())
         };
-        let both: &[(&str, &[&str])] = &[("a", &["age", "ill", "when", "cp"]), ("b", &["ill", "age", "cp", "more"])];
+        let both: &[(&str, &[&str])] =
+            &[("a", &["age", "ill", "when", "cp"]), ("b", &["ill", "age", "cp", "more"])];
         assert_eq!(names("ill == 1 ~ age + C(cp) + site - 1", both).unwrap(), ["ill", "age", "cp"]);
         assert_eq!(names("ill > 0 ~ 0 + . - when - more", both).unwrap(), ["ill", "age", "cp"]);
-        assert!(names("ill > 0 ~ .", both).unwrap_err().starts_with("site \"b\" has no column `when`"));
+        assert!(
+            names("ill > 0 ~ .", both).unwrap_err().starts_with("site \"b\" has no column `when`")
+        );
         assert!(names("ill > 0 ~ log(age)", both).unwrap_err().contains("not supported yet"));
         assert_eq!(names("ill ~ site", &[("a", &["site", "ill"])]).unwrap(), ["ill", "site"]);
         assert!(names("ill", both).unwrap_err().contains("is not `response ~ terms`"));
-        assert!(names("ill ~ agee", both).unwrap_err().contains("did you mean `age`? the columns are age, ill, when, cp, more"));
-        let absent = "site \"b\" has no column `when`, which the formula uses and site \"a\" has: its columns are ill, age, cp, more";
+        assert!(
+            names("ill ~ agee", both)
+                .unwrap_err()
+                .contains("did you mean `age`? the columns are age, ill, when, cp, more")
+        );
+        let absent = "site \"b\" has no column `when`, which the formula uses and site \"a\" has: \
+            its columns are ill, age, cp, more";
         assert_eq!(names("ill ~ when", both).unwrap_err(), absent);
     }
 

@@ -20,18 +20,40 @@ const MOST_CODES: usize = 10;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub(crate) enum Hazard {
     #[error(
-        "the column `{column}` has {different} different words in {rows} rows{example}: it is an identifier, a date or free text, and no category"
+        "the column `{column}` has {different} different words in {rows} rows{example}: it is an \
+         identifier, a date or free text, and no category"
     )]
     Identifier { column: String, different: usize, rows: usize, example: String, origin: Origin },
-    #[error("the column `{column}` has a whole number of its own in each of {rows} rows: it looks like an identifier, and no measurement")]
+    #[error(
+        "the column `{column}` has a whole number of its own in each of {rows} rows: it looks like \
+         an identifier, and no measurement"
+    )]
     Numbered { column: String, rows: usize, origin: Origin },
-    #[error("{file}, {at}, column `{column}`: `{found}` is no number, where {numbers} of {rows} values of this column are numbers")]
-    Word { file: String, at: At, column: String, found: String, numbers: usize, rows: usize, overflow: bool },
-    #[error("{file}, {at}, column `{column}`: `{found}` has a decimal comma or a thousands separator")]
+    #[error(
+        "{file}, {at}, column `{column}`: `{found}` is no number, where {numbers} of {rows} values \
+         of this column are numbers"
+    )]
+    Word {
+        file: String,
+        at: At,
+        column: String,
+        found: String,
+        numbers: usize,
+        rows: usize,
+        overflow: bool,
+    },
+    #[error(
+        "{file}, {at}, column `{column}`: `{found}` has a decimal comma or a thousands separator"
+    )]
     Comma { file: String, at: At, column: String, found: String },
-    #[error("{file}: the column `{column}` has numbers that are written as words, such as `{found}`")]
+    #[error(
+        "{file}: the column `{column}` has numbers that are written as words, such as `{found}`"
+    )]
     Quoted { file: String, column: String, found: String },
-    #[error("the column `{column}` is written in different codes: {here} at site `{site}`, {there} at site `{other}`")]
+    #[error(
+        "the column `{column}` is written in different codes: {here} at site `{site}`, {there} at \
+         site `{other}`"
+    )]
     Codes { column: String, site: String, here: String, other: String, there: String },
 }
 
@@ -46,28 +68,41 @@ impl Hazard {
         match self {
             Hazard::Identifier { column, origin: Origin::Dot, .. } => {
                 format!(
-                    "write `. - {column}`, or name the columns that explain the response instead of `.`; write dates as numbers, such as days"
+                    "write `. - {column}`, or name the columns that explain the response instead \
+                     of `.`; write dates as numbers, such as days"
                 )
             }
             Hazard::Identifier { column, origin: Origin::Written, .. } => {
                 format!(
-                    "leave it out, or write C({column}) if each word is to have an effect of its own; write dates as numbers, such as days"
+                    "leave it out, or write C({column}) if each word is to have an effect of its \
+                     own; write dates as numbers, such as days"
                 )
             }
             Hazard::Numbered { column, origin: Origin::Dot, .. } => {
-                format!("write `. - {column}`; if it is a measurement after all, name it: `{column} + .`")
+                format!(
+                    "write `. - {column}`; if it is a measurement after all, name it: \
+                    `{column} + .`"
+                )
             }
             Hazard::Identifier { .. } | Hazard::Numbered { .. } => {
-                "remove it from the file, or name the columns that explain the response in target.formula, e.g. ill == 1 ~ age".into()
+                "remove it from the file, or name the columns that explain the response in \
+                 target.formula, e.g. ill == 1 ~ age"
+                    .into()
             }
             Hazard::Word { overflow: true, .. } => "numbers go up to 1.8e308: correct it".into(),
             Hazard::Word { column, .. } => {
                 format!(
-                    "correct it; write a missing value as NA, or leave it empty; if the column has levels, write C({column}) in target.formula"
+                    "correct it; write a missing value as NA, or leave it empty; if the column has \
+                     levels, write C({column}) in target.formula"
                 )
             }
-            Hazard::Comma { .. } => "write numbers with a decimal point and nothing between thousands, as in 1234.5".into(),
-            Hazard::Quoted { column, .. } => format!("give them as numbers; if they are levels, write C({column}) in a formula"),
+            Hazard::Comma { .. } => "write numbers with a decimal point and nothing between \
+                thousands, as in 1234.5"
+                .into(),
+            Hazard::Quoted { column, .. } => format!(
+                "give them as numbers; if they are levels, \
+                write C({column}) in a formula"
+            ),
             Hazard::Codes { .. } => "write the column alike at all sites".into(),
         }
     }
@@ -112,7 +147,8 @@ pub(crate) fn check(used: Used<'_>, sites: &[(&str, &Table)]) -> Result<Option<S
             numbers_among_words(used.column, table, column)?;
         }
     }
-    let seen: Vec<Seen<'_>> = sites.iter().filter_map(|(site, table)| Seen::of(site, table, used.column)).collect();
+    let seen: Vec<Seen<'_>> =
+        sites.iter().filter_map(|(site, table)| Seen::of(site, table, used.column)).collect();
     let note = codes(used, &seen)?;
     if !used.response && !used.levels {
         identifier(used, &seen)?;
@@ -149,9 +185,13 @@ pub(crate) fn two_values<'a>(columns: impl Iterator<Item = &'a Column>) -> Optio
 pub(crate) fn ask_for_model(formula: &str, [low, high]: [f64; 2]) -> (String, String) {
     let (left, right) = formula::halves(formula).unwrap_or((formula, ""));
     let (left, right) = (left.trim(), right.trim());
-    let problem = format!("`{left}` has the two values {low} and {high} alone, and nothing says whether they are classes or measurements");
+    let problem = format!(
+        "`{left}` has the two values {low} and {high} alone, and nothing says whether they are \
+         classes or measurements"
+    );
     let fix = format!(
-        "write {left} == {high} ~ {right} for logistic regression, or set model = \"linear\" and noise_variance for linear regression"
+        "write {left} == {high} ~ {right} for logistic regression, or set model = \"linear\" and \
+         noise_variance for linear regression"
     );
     (problem, fix)
 }
@@ -175,8 +215,14 @@ impl<'a> Seen<'a> {
         let mut values = BTreeMap::new();
         let mut count = |value: String| *values.entry(value).or_insert(0) += 1;
         match self.column {
-            Column::Number(cells) => cells.iter().flatten().for_each(|value| count(value.to_string())),
-            Column::Category(category) => category.cells.iter().flatten().for_each(|level| count(category.levels[*level].clone())),
+            Column::Number(cells) => {
+                cells.iter().flatten().for_each(|value| count(value.to_string()))
+            }
+            Column::Category(category) => category
+                .cells
+                .iter()
+                .flatten()
+                .for_each(|level| count(category.levels[*level].clone())),
         }
         values
     }
@@ -190,8 +236,11 @@ impl<'a> Seen<'a> {
 fn numbers_among_words(name: &str, table: &Table, column: &Column) -> Result<(), Hazard> {
     let Column::Category(category) = column else { return Ok(()) };
     let number = |word: &str| word.parse::<f64>().is_ok_and(f64::is_finite);
-    let kinds: Vec<(bool, bool)> = category.levels.iter().map(|word| (number(word), has_comma(word))).collect();
-    let rows = || category.cells.iter().enumerate().filter_map(|(row, level)| level.map(|level| (row, level)));
+    let kinds: Vec<(bool, bool)> =
+        category.levels.iter().map(|word| (number(word), has_comma(word))).collect();
+    let rows = || {
+        category.cells.iter().enumerate().filter_map(|(row, level)| level.map(|level| (row, level)))
+    };
     let numbers = rows().filter(|(_, level)| kinds[*level].0).count();
     let commas = rows().filter(|(_, level)| kinds[*level].1).count();
     let all = rows().count();
@@ -199,12 +248,22 @@ fn numbers_among_words(name: &str, table: &Table, column: &Column) -> Result<(),
         return Ok(());
     }
     let (file, column) = (table.file().to_owned(), name.to_owned());
-    let first = |wanted: fn(&(bool, bool)) -> bool| rows().find(|(_, level)| wanted(&kinds[*level]));
+    let first =
+        |wanted: fn(&(bool, bool)) -> bool| rows().find(|(_, level)| wanted(&kinds[*level]));
     if let Some((row, level)) = first(|(_, comma)| *comma) {
-        return Err(Hazard::Comma { file, at: table.place(row), column, found: category.levels[level].clone() });
+        return Err(Hazard::Comma {
+            file,
+            at: table.place(row),
+            column,
+            found: category.levels[level].clone(),
+        });
     }
     let Some((row, level)) = first(|(number, _)| !number) else {
-        return Err(Hazard::Quoted { file, column, found: category.levels.first().cloned().unwrap_or_default() });
+        return Err(Hazard::Quoted {
+            file,
+            column,
+            found: category.levels.first().cloned().unwrap_or_default(),
+        });
     };
     let found = category.levels[level].clone();
     let overflow = found.parse::<f64>().is_ok_and(f64::is_infinite);
@@ -214,17 +273,27 @@ fn numbers_among_words(name: &str, table: &Table, column: &Column) -> Result<(),
 /// Whether a word is a number but for its commas.
 fn has_comma(word: &str) -> bool {
     let digits = word.trim_start_matches(['+', '-']);
-    let bounded = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.ends_with(|c: char| c.is_ascii_digit());
-    bounded && digits.contains(',') && digits.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '.')
+    let bounded = digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.ends_with(|c: char| c.is_ascii_digit());
+    bounded
+        && digits.contains(',')
+        && digits.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '.')
 }
 
 /// Refuse columns that sites write in different codes.
 fn codes(used: Used<'_>, seen: &[Seen<'_>]) -> Result<Option<String>, Hazard> {
-    let values: Vec<BTreeSet<String>> = seen.iter().map(|seen| seen.values().into_keys().collect()).collect();
+    let values: Vec<BTreeSet<String>> =
+        seen.iter().map(|seen| seen.values().into_keys().collect()).collect();
     let refuse = |a: usize, b: usize| {
         let column = used.column.to_owned();
         let (site, other) = (seen[a].site.to_owned(), seen[b].site.to_owned());
-        Err(Hazard::Codes { column, site, here: shown(&values[a]), other, there: shown(&values[b]) })
+        Err(Hazard::Codes {
+            column,
+            site,
+            here: shown(&values[a]),
+            other,
+            there: shown(&values[b]),
+        })
     };
     let words = seen.iter().position(|seen| seen.words);
     let numbers = seen.iter().position(|seen| !seen.words);
@@ -245,7 +314,11 @@ fn codes(used: Used<'_>, seen: &[Seen<'_>]) -> Result<Option<String>, Hazard> {
     for b in 1..seen.len() {
         for a in 0..b {
             let spelt = |word: &String| {
-                values[a].iter().any(|other| other != word && other.to_lowercase() == word.to_lowercase() && !values[b].contains(other))
+                values[a].iter().any(|other| {
+                    other != word
+                        && other.to_lowercase() == word.to_lowercase()
+                        && !values[b].contains(other)
+                })
             };
             if values[b].iter().any(|word| !values[a].contains(word) && spelt(word)) {
                 return refuse(a, b);
@@ -255,16 +328,20 @@ fn codes(used: Used<'_>, seen: &[Seen<'_>]) -> Result<Option<String>, Hazard> {
     let many = |k: &usize| (2..=MOST_CODES).contains(&values[*k].len());
     for k in (0..seen.len()).rev().filter(many) {
         let others = || (0..seen.len()).filter(|other| *other != k);
-        if others().next().is_none() || others().any(|other| !values[k].is_disjoint(&values[other])) {
+        if others().next().is_none() || others().any(|other| !values[k].is_disjoint(&values[other]))
+        {
             continue;
         }
         let alike = others().find(|other| values[*other].len() == values[k].len());
         match alike {
-            Some(other) if !used.levels || values[k].len() == 2 => return if other < k { refuse(other, k) } else { refuse(k, other) },
+            Some(other) if !used.levels || values[k].len() == 2 => {
+                return if other < k { refuse(other, k) } else { refuse(k, other) };
+            }
             _ => {
                 let other = others().next().unwrap_or(k);
                 return Ok(Some(format!(
-                    "`{}` has {} at site `{}` and {} at site `{}`: no level is at both, so check that the codes are the same.",
+                    "`{}` has {} at site `{}` and {} at site `{}`: no level is at both, so check \
+                     that the codes are the same.",
                     used.column,
                     shown(&values[other]),
                     seen[other].site,
@@ -288,10 +365,14 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
     let (column, origin) = (used.column.to_owned(), used.origin);
     let rows: usize = seen.iter().map(Seen::observed).sum();
     if seen.iter().any(|seen| seen.words) {
-        let values: BTreeSet<String> = seen.iter().flat_map(|seen| seen.values().into_keys()).collect();
+        let values: BTreeSet<String> =
+            seen.iter().flat_map(|seen| seen.values().into_keys()).collect();
         let different = values.len();
-        if (different == rows && rows >= FEWEST_WORDS / 2) || (different >= FEWEST_WORDS && 2 * different > rows) {
-            let example = values.first().map_or_else(String::new, |word| format!(" (such as `{word}`)"));
+        if (different == rows && rows >= FEWEST_WORDS / 2)
+            || (different >= FEWEST_WORDS && 2 * different > rows)
+        {
+            let example =
+                values.first().map_or_else(String::new, |word| format!(" (such as `{word}`)"));
             return Err(Hazard::Identifier { column, different, rows, example, origin });
         }
         return Ok(());
@@ -304,7 +385,8 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
         let Column::Number(cells) = seen.column else { return Ok(()) };
         let mut values: Vec<f64> = cells.iter().flatten().copied().collect();
         values.sort_by(f64::total_cmp);
-        let own = cells.iter().all(Option::is_some) && values.windows(2).all(|pair| pair[0] != pair[1]);
+        let own =
+            cells.iter().all(Option::is_some) && values.windows(2).all(|pair| pair[0] != pair[1]);
         if !own || values.iter().any(|value| value.fract() != 0.0) {
             return Ok(());
         }
@@ -315,7 +397,10 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
     together.sort_by(f64::total_cmp);
     let in_a_row = consecutive(&together) || all.iter().all(|values| consecutive(values));
     let (fewest, fewest_otherwise) = FEWEST_NUMBERS;
-    if rows >= fewest_otherwise || (rows >= fewest && in_a_row) || (rows > 2 && is_called_identifier(used.column)) {
+    if rows >= fewest_otherwise
+        || (rows >= fewest && in_a_row)
+        || (rows > 2 && is_called_identifier(used.column))
+    {
         return Err(Hazard::Numbered { column, rows, origin });
     }
     Ok(())
@@ -326,7 +411,10 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
 fn is_called_identifier(name: &str) -> bool {
     let lower = name.to_lowercase();
     let ends = ["_id", "-id", ".id", " id"].iter().any(|end| lower.ends_with(end));
-    let camel = name.strip_suffix("Id").or(name.strip_suffix("ID")).is_some_and(|rest| rest.ends_with(|c: char| c.is_ascii_lowercase()));
+    let camel = name
+        .strip_suffix("Id")
+        .or(name.strip_suffix("ID"))
+        .is_some_and(|rest| rest.ends_with(|c: char| c.is_ascii_lowercase()));
     ends || camel || ["", "id", "index", "rownames", "unnamed: 0"].contains(&lower.as_str())
 }
 
@@ -358,63 +446,124 @@ mod tests {
 
     #[test]
     fn identifiers_are_told_from_measurements_and_categories() {
-        let refused = |cells: &dyn Fn(usize) -> String, rows: usize, formula: &str| says(formula, &[&column((0..rows).map(cells))]);
+        let refused = |cells: &dyn Fn(usize) -> String, rows: usize, formula: &str| {
+            says(formula, &[&column((0..rows).map(cells))])
+        };
         let word = |k: usize| format!("patient {k}");
-        assert!(refused(&word, 40, "y ~ .").contains("`x` has 40 different words in 40 rows (such as `patient 0`)"));
+        assert!(
+            refused(&word, 40, "y ~ .")
+                .contains("`x` has 40 different words in 40 rows (such as `patient 0`)")
+        );
         assert!(refused(&word, 40, "y ~ .").contains("write `. - x`"));
         assert!(refused(&word, 40, "y ~ x").contains("leave it out, or write C(x)"));
         assert_eq!(refused(&word, 40, "y ~ C(x)"), "");
-        assert!(refused(&|k| format!("ticket {}", k * 2 / 3), 60, "y ~ .").contains("40 different words in 60 rows"));
+        assert!(
+            refused(&|k| format!("ticket {}", k * 2 / 3), 60, "y ~ .")
+                .contains("40 different words in 60 rows")
+        );
         assert_eq!(refused(&|k| format!("ward {}", k % 12), 60, "y ~ ."), "");
-        assert!(refused(&|k| (k + 100).to_string(), 12, "y ~ .").contains("a whole number of its own in each of 12 rows"));
+        assert!(
+            refused(&|k| (k + 100).to_string(), 12, "y ~ .")
+                .contains("a whole number of its own in each of 12 rows")
+        );
         assert!(refused(&|k| (k + 100).to_string(), 12, "y ~ .").contains("`x + .`"));
         assert_eq!(refused(&|k| (k + 100).to_string(), 12, "y ~ x + ."), "");
-        assert_eq!(refused(&|k| (k * k).to_string(), 12, "y ~ ."), "", "few numbers may differ by chance");
-        assert!(refused(&|k| (k * k).to_string(), 60, "y ~ .").contains("of its own in each of 60 rows"));
+        assert_eq!(
+            refused(&|k| (k * k).to_string(), 12, "y ~ ."),
+            "",
+            "few numbers may differ by chance"
+        );
+        assert!(
+            refused(&|k| (k * k).to_string(), 60, "y ~ .")
+                .contains("of its own in each of 60 rows")
+        );
         assert_eq!(refused(&|k| format!("{}.5", k * k), 60, "y ~ ."), "", "a measurement");
         assert_eq!(refused(&|k| (k % 50).to_string(), 60, "y ~ ."), "");
-        assert!(is_called_identifier("patient_id") && is_called_identifier("PatientId") && is_called_identifier("ID"));
-        assert!(!is_called_identifier("paid") && !is_called_identifier("fluid") && !is_called_identifier("acid"));
+        assert!(
+            is_called_identifier("patient_id")
+                && is_called_identifier("PatientId")
+                && is_called_identifier("ID")
+        );
+        assert!(
+            !is_called_identifier("paid")
+                && !is_called_identifier("fluid")
+                && !is_called_identifier("acid")
+        );
     }
 
     #[test]
     fn numbers_among_words_are_named_by_line() {
         let said = says("y ~ x", &[&words("1.5 2 3 1O 4")]);
-        assert!(said.contains("a.csv, line 5, column `x`: `1O` is no number, where 4 of 5") && said.contains("C(x)"), "{said}");
+        assert!(
+            said.contains("a.csv, line 5, column `x`: `1O` is no number, where 4 of 5")
+                && said.contains("C(x)"),
+            "{said}"
+        );
         let said = says("y ~ x", &[&words("1.5 2 1e400 4")]);
         assert!(said.contains("`1e400`") && said.contains("up to 1.8e308"), "{said}");
         let said = says("y ~ x", &[&words("3,5 4,25 4 -1,5")]);
-        assert!(said.contains("line 2, column `x`: `3,5` has a decimal comma") && said.contains("1234.5"), "{said}");
+        assert!(
+            said.contains("line 2, column `x`: `3,5` has a decimal comma")
+                && said.contains("1234.5"),
+            "{said}"
+        );
         assert_eq!(says("y ~ C(x)", &[&words("1 2 3 K 1 2 3")]), "");
         assert_eq!(says("y ~ x", &[&words("a b 1 a b a b 1 a b a b a")]), "", "mostly words");
-        assert_eq!(says("y ~ x", &[&words("1 NaN nan NA NULL . 2 3.5 null N/A")]), "", "missing values");
+        assert_eq!(
+            says("y ~ x", &[&words("1 NaN nan NA NULL . 2 3.5 null N/A")]),
+            "",
+            "missing values"
+        );
     }
 
     #[test]
     fn codes_that_differ_between_sites_are_shown() {
         let said = says("y ~ x", &[&words("0 1 1 0"), &words("No Yes No Yes")]);
         assert!(said.contains("0, 1 at site `north`, No, Yes at site `south`"), "{said}");
-        assert_eq!(says("y ~ C(x)", &[&words("0 1 1 0"), &words("No Yes No Yes")]), said, "levels that have nothing in common");
+        assert_eq!(
+            says("y ~ C(x)", &[&words("0 1 1 0"), &words("No Yes No Yes")]),
+            said,
+            "levels that have nothing in common"
+        );
         let said = says("y ~ x", &[&words("no yes no yes"), &words("no Yes no no")]);
         assert!(said.contains("no, yes at site `north`, Yes, no at site `south`"), "{said}");
-        let said = says("y ~ C(x)", &[&words("f m m f"), &words("m f m f"), &words("female male male male")]);
+        let said = says(
+            "y ~ C(x)",
+            &[&words("f m m f"), &words("m f m f"), &words("female male male male")],
+        );
         assert!(said.contains("at site `north`, female, male at site `west`"), "{said}");
         let said = says("y ~ x", &[&words("0 1 1 0"), &words("1 2 1 2")]);
         assert!(said.contains("0, 1 at site `north`, 1, 2 at site `south`"), "{said}");
         assert_eq!(says("y ~ x", &[&words("0 1 1 0"), &words("1 2 3 2")]), "", "counts");
-        assert_eq!(says("y ~ x", &[&words("a a a"), &words("b b b")]), "", "what a site has but one of");
+        assert_eq!(
+            says("y ~ x", &[&words("a a a"), &words("b b b")]),
+            "",
+            "what a site has but one of"
+        );
         let wards = [&words("a b c a b c a b c"), &words("d e d e d e d e d")];
         assert!(says("y ~ x", &wards).contains("no level is at both"));
-        assert_eq!(says("y ~ C(x)", &[&words("1 2 3 1 2"), &words("1 2 K 1 2")]), "", "levels that are numbers at one site");
+        assert_eq!(
+            says("y ~ C(x)", &[&words("1 2 3 1 2"), &words("1 2 K 1 2")]),
+            "",
+            "levels that are numbers at one site"
+        );
     }
 
     #[test]
     fn two_values_are_found_over_all_sites() {
-        let of = |sites: &[&Table]| two_values(sites.iter().map(|table| table.column("x").unwrap().1));
+        let of =
+            |sites: &[&Table]| two_values(sites.iter().map(|table| table.column("x").unwrap().1));
         assert_eq!(of(&[&words("1 2 1"), &words("2 2 2")]), Some([1.0, 2.0]));
         assert_eq!(of(&[&words("0 1 1"), &words("1 ? 0")]), Some([0.0, 1.0]));
-        assert_eq!((of(&[&words("1 2 1"), &words("3 2 2")]), of(&[&words("a b")]), of(&[&words("5 5")])), (None, None, None));
+        assert_eq!(
+            (of(&[&words("1 2 1"), &words("3 2 2")]), of(&[&words("a b")]), of(&[&words("5 5")])),
+            (None, None, None)
+        );
         let (problem, fix) = ask_for_model("class ~ age", [1.0, 2.0]);
-        assert!(problem.contains("the two values 1 and 2") && fix.contains("write class == 2 ~ age for logistic"), "{problem} {fix}");
+        assert!(
+            problem.contains("the two values 1 and 2")
+                && fix.contains("write class == 2 ~ age for logistic"),
+            "{problem} {fix}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Take rows that are in memory already as tables: what their columns are is told from their values, as it is of a text file.
+//! Take rows that are in memory already as tables: what their columns are is told from their
+//! values, as it is of a text file.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,7 +34,12 @@ pub fn table(client: &str, columns: Vec<(String, Values<'_>)>) -> Result<Table, 
     let (mut specs, mut all) = (Vec::new(), Vec::new());
     for (name, values) in columns {
         if values.rows() != rows {
-            return Err(TableError::Length { file: client.into(), column: name, found: values.rows(), expected: rows });
+            return Err(TableError::Length {
+                file: client.into(),
+                column: name,
+                found: values.rows(),
+                expected: rows,
+            });
         }
         let (spec, column) = match values {
             Values::Numbers(cells) => numbers(client, &name, &cells)?,
@@ -48,13 +54,25 @@ pub fn table(client: &str, columns: Vec<(String, Values<'_>)>) -> Result<Table, 
 fn numbers(client: &str, name: &str, cells: &[f64]) -> Result<(ColumnSpec, Column), TableError> {
     if let Some(row) = cells.iter().position(|v| v.is_infinite()) {
         let (file, column, found) = (client.into(), name.into(), cells[row].to_string());
-        return Err(TableError::Field { file, line: row as u64 + 1, column, found, expected: "a finite number (NaN is missing)".into() });
+        return Err(TableError::Field {
+            file,
+            line: row as u64 + 1,
+            column,
+            found,
+            expected: "a finite number (NaN is missing)".into(),
+        });
     }
     if cells.iter().all(|v| v.is_nan() || *v == 0.0 || *v == 1.0) {
         let cells = cells.iter().map(|v| (!v.is_nan()).then_some(*v as usize)).collect();
-        return Ok((ColumnSpec::binary(name), Column::Category(Category { levels: vec!["0".into(), "1".into()], cells })));
+        return Ok((
+            ColumnSpec::binary(name),
+            Column::Category(Category { levels: vec!["0".into(), "1".into()], cells }),
+        ));
     }
-    Ok((ColumnSpec::number(name), Column::Number(cells.iter().map(|v| Some(*v).filter(|v| !v.is_nan())).collect())))
+    Ok((
+        ColumnSpec::number(name),
+        Column::Number(cells.iter().map(|v| Some(*v).filter(|v| !v.is_nan())).collect()),
+    ))
 }
 
 fn words(cells: Vec<Option<String>>) -> Category {
@@ -104,9 +122,14 @@ mod tests {
             let error = table("north", columns).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         };
-        let numbers = |name: &str, cells: &[f64]| (name.to_owned(), Values::Numbers(Cow::Owned(cells.to_vec())));
+        let numbers = |name: &str, cells: &[f64]| {
+            (name.to_owned(), Values::Numbers(Cow::Owned(cells.to_vec())))
+        };
         says(vec![], "there are no rows");
-        says(vec![numbers("a", &[1.0, 2.0]), numbers("b", &[1.0])], "column `b` has 1 rows where the first has 2");
+        says(
+            vec![numbers("a", &[1.0, 2.0]), numbers("b", &[1.0])],
+            "column `b` has 1 rows where the first has 2",
+        );
         says(vec![numbers("a", &[1.0, f64::INFINITY])], "`inf` is not a finite number");
         says(vec![numbers("a", &[1.0]), numbers("a", &[1.0])], "stands there twice");
     }

@@ -3,12 +3,18 @@
 //! ```
 //! use consilience_engine::data::{ColumnSpec, Federation, Schema, Table, formula};
 //!
-//! let schema = Schema::new(vec![ColumnSpec::number("age"), ColumnSpec::category("sex"), ColumnSpec::binary("ill")]);
+//! let schema = Schema::new(vec![
+//!     ColumnSpec::number("age"),
+//!     ColumnSpec::category("sex"),
+//!     ColumnSpec::binary("ill"),
+//! ]);
 //! let plan = formula::parse("ill ~ age + sex + site", &schema)?;
 //! let north = Table::parse("age,sex,ill\n41,f,0\n63,m,1\n57,m,0\n", "north.csv", &schema)?;
 //! let south = Table::parse("age,sex,ill\n39,m,0\n70,f,1\n?,f,1\n", "south.csv", &schema)?;
-//! let federation = Federation::new("two clinics", &[("north".into(), north), ("south".into(), south)], &plan)?;
-//! assert_eq!(federation.parameters, ["intercept", "age", "age: missing", "sex: m", "site: south"]);
+//! let sites = [("north".into(), north), ("south".into(), south)];
+//! let federation = Federation::new("two clinics", &sites, &plan)?;
+//! let names = ["intercept", "age", "age: missing", "sex: m", "site: south"];
+//! assert_eq!(federation.parameters, names);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -32,7 +38,9 @@ pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
 pub(crate) use encode::{design, known_levels, lookup, response};
 pub use federation::{Federation, SiteData};
-pub use moments::{CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise};
+pub use moments::{
+    CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise,
+};
 pub use plan::{Coding, Missing, Plan, Reference, Response, Term};
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
 pub use study::{Design, SiteReport, Study};

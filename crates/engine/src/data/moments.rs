@@ -1,8 +1,10 @@
 //! Agree on means, deviations, levels and columns by exchanging sums, never rows.
 //!
-//! A site says how many values it has of each number, their sum, and their squared deviations from its own mean; how many rows have
-//! each level; and in how many rows two columns are missing at once. The server merges these exactly (Chan, Golub and LeVeque 1983:
-//! `S = sum_i S_i + sum_i n_i (m_i - m)^2`), which stays accurate far from zero, and answers with the layout of the design.
+//! A site says how many values it has of each number, their sum, and their squared deviations from
+//! its own mean; how many rows have each level; and in how many rows two columns are missing at
+//! once. The server merges these exactly (Chan, Golub and LeVeque 1983:
+//! `S = sum_i S_i + sum_i n_i (m_i - m)^2`), which stays accurate far from zero, and answers with
+//! the layout of the design.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +27,8 @@ pub struct SiteSummary {
     pub response_sum: f64,
     /// One summary for every term of the plan, in order.
     pub terms: Vec<TermSummary>,
-    /// Pairs of terms, of those that may be marked as missing, and in how many rows both are, where there are any.
+    /// Pairs of terms, of those that may be marked as missing, and in how many rows both are, where
+    /// there are any.
     pub both_missing: Vec<(usize, usize, u64)>,
 }
 
@@ -62,7 +65,10 @@ impl SiteSummary {
             TermSummary::Numbers { .. } => 3 * 64,
             TermSummary::Levels(counts) => counts.iter().map(|(level, _)| 64 + text(level)).sum(),
         };
-        text(&self.site) + 2 * 64 + self.terms.iter().map(term).sum::<u64>() + 3 * 64 * self.both_missing.len() as u64
+        text(&self.site)
+            + 2 * 64
+            + self.terms.iter().map(term).sum::<u64>()
+            + 3 * 64 * self.both_missing.len() as u64
     }
 }
 
@@ -110,9 +116,10 @@ impl CellRule {
     /// The term that it reads, if it reads one.
     pub fn term(&self) -> Option<usize> {
         match self {
-            CellRule::Standardised { term, .. } | CellRule::Level { term, .. } | CellRule::Missing { term } | CellRule::Value { term } => {
-                Some(*term)
-            }
+            CellRule::Standardised { term, .. }
+            | CellRule::Level { term, .. }
+            | CellRule::Missing { term }
+            | CellRule::Value { term } => Some(*term),
             CellRule::Intercept | CellRule::Site { .. } => None,
         }
     }
@@ -161,7 +168,8 @@ impl Moments {
                 }
         };
         let names = self.sites.iter().chain(self.levels.iter().flatten());
-        64 + names.map(|name| text(name)).sum::<u64>() + self.columns.iter().map(column).sum::<u64>()
+        64 + names.map(|name| text(name)).sum::<u64>()
+            + self.columns.iter().map(column).sum::<u64>()
     }
 }
 
@@ -193,20 +201,31 @@ pub fn summarise(site: &str, table: &Table, plan: &Plan) -> Result<SiteSummary, 
         site: site.into(),
         rows: table.rows() as u64,
         response_sum: response(table, &plan.response)?.iter().sum(),
-        terms: plan.terms.iter().map(|term| summarise_term(table, term)).collect::<Result<_, _>>()?,
+        terms: plan
+            .terms
+            .iter()
+            .map(|term| summarise_term(table, term))
+            .collect::<Result<_, _>>()?,
         both_missing: both_missing(table, plan)?,
     })
 }
 
 fn both_missing(table: &Table, plan: &Plan) -> Result<Vec<(usize, usize, u64)>, EncodeError> {
     let mut marked: Vec<(usize, BTreeSet<usize>)> = Vec::new();
-    for (at, term) in plan.terms.iter().enumerate().filter(|(_, term)| matches!(term.missing, Missing::Indicate { .. })) {
+    for (at, term) in plan
+        .terms
+        .iter()
+        .enumerate()
+        .filter(|(_, term)| matches!(term.missing, Missing::Indicate { .. }))
+    {
         let (_, column) = lookup(table, &term.column)?;
         marked.push((at, (0..table.rows()).filter(|row| column.is_missing(*row)).collect()));
     }
     marked.retain(|(_, rows)| !rows.is_empty());
-    let pairs = marked.iter().enumerate().flat_map(|(k, a)| marked[k + 1..].iter().map(move |b| (a, b)));
-    let counted = pairs.map(|((a, of_a), (b, of_b))| (*a, *b, of_a.intersection(of_b).count() as u64));
+    let pairs =
+        marked.iter().enumerate().flat_map(|(k, a)| marked[k + 1..].iter().map(move |b| (a, b)));
+    let counted =
+        pairs.map(|((a, of_a), (b, of_b))| (*a, *b, of_a.intersection(of_b).count() as u64));
     Ok(counted.filter(|(_, _, rows)| *rows > 0).collect())
 }
 
@@ -219,11 +238,15 @@ fn summarise_term(table: &Table, term: &Term) -> Result<TermSummary, EncodeError
         return Ok(TermSummary::Numbers { observed: values.len() as u64, sum, squares });
     }
     let category = levels(table, term)?;
-    let count = |level: usize| category.cells.iter().filter(|cell| **cell == Some(level)).count() as u64;
-    Ok(TermSummary::Levels(category.levels.iter().enumerate().map(|(k, level)| (level.clone(), count(k))).collect()))
+    let count =
+        |level: usize| category.cells.iter().filter(|cell| **cell == Some(level)).count() as u64;
+    Ok(TermSummary::Levels(
+        category.levels.iter().enumerate().map(|(k, level)| (level.clone(), count(k))).collect(),
+    ))
 }
 
-/// Merge what the sites said into the layout of the design. Columns that others already determine are left out, and named.
+/// Merge what the sites said into the layout of the design. Columns that others already determine
+/// are left out, and named.
 pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, EncodeError> {
     check(summaries, plan)?;
     let rows: u64 = summaries.iter().map(|summary| summary.rows).sum();
@@ -247,9 +270,16 @@ pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, Encode
         ));
     } else {
         if positive == 0.0 || positive == rows as f64 {
-            return Err(EncodeError::OneClass { response: plan.response.to_string(), positive: positive as u64, rows });
+            return Err(EncodeError::OneClass {
+                response: plan.response.to_string(),
+                positive: positive as u64,
+                rows,
+            });
         }
-        let each: Vec<String> = summaries.iter().map(|s| format!("{} {} of {}", s.site, s.response_sum, s.rows)).collect();
+        let each: Vec<String> = summaries
+            .iter()
+            .map(|s| format!("{} {} of {}", s.site, s.response_sum, s.rows))
+            .collect();
         layout.notes.push(format!(
             "{rows} rows at {} sites; {} holds in {positive} of them ({}).",
             summaries.len(),
@@ -270,7 +300,14 @@ pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, Encode
         return Err(EncodeError::NoColumns);
     }
     let sites = summaries.iter().map(|summary| summary.site.clone()).collect();
-    Ok(Moments { rows, sites, levels: layout.levels, columns: layout.columns, notes: layout.notes, seen: layout.seen })
+    Ok(Moments {
+        rows,
+        sites,
+        levels: layout.levels,
+        columns: layout.columns,
+        notes: layout.notes,
+        seen: layout.seen,
+    })
 }
 
 /// Refuse summaries that do not belong to the plan.
@@ -280,7 +317,8 @@ fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
     }
     let mut names = BTreeSet::new();
     for summary in summaries {
-        let refuse = |problem: String| Err(EncodeError::Summary { site: summary.site.clone(), problem });
+        let refuse =
+            |problem: String| Err(EncodeError::Summary { site: summary.site.clone(), problem });
         if !names.insert(&summary.site) {
             return Err(EncodeError::SameName { site: summary.site.clone() });
         }
@@ -288,34 +326,61 @@ fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
             return refuse("it has no rows: leave the site out".into());
         }
         if summary.rows > MOST_ROWS {
-            return refuse(format!("it claims {} rows, where {MOST_ROWS} is the most", summary.rows));
+            return refuse(format!(
+                "it claims {} rows, where {MOST_ROWS} is the most",
+                summary.rows
+            ));
         }
         if summary.terms.len() != plan.terms.len() {
-            return refuse(format!("it has {} terms where the plan has {}", summary.terms.len(), plan.terms.len()));
+            return refuse(format!(
+                "it has {} terms where the plan has {}",
+                summary.terms.len(),
+                plan.terms.len()
+            ));
         }
         if !summary.response_sum.is_finite() {
-            return refuse(format!("its responses sum to {}: they are too large, so divide them by a power of ten", summary.response_sum));
+            return refuse(format!(
+                "its responses sum to {}: they are too large, so divide them by a power of ten",
+                summary.response_sum
+            ));
         }
-        if let Some(pair) = summary.both_missing.iter().find(|(a, b, rows)| a >= b || *b >= plan.terms.len() || *rows > summary.rows) {
-            return refuse(format!("its count of values that are missing at once is not one: {pair:?}"));
+        if let Some(pair) = summary
+            .both_missing
+            .iter()
+            .find(|(a, b, rows)| a >= b || *b >= plan.terms.len() || *rows > summary.rows)
+        {
+            return refuse(format!(
+                "its count of values that are missing at once is not one: {pair:?}"
+            ));
         }
         for (term, said) in plan.terms.iter().zip(&summary.terms) {
             if let TermSummary::Levels(counts) = said {
                 let distinct: BTreeSet<&String> = counts.iter().map(|(level, _)| level).collect();
                 let total = counts.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
                 if distinct.len() < counts.len() || total.is_none() {
-                    return refuse(format!("its levels of `{}` are not counts of different levels", term.column));
+                    return refuse(format!(
+                        "its levels of `{}` are not counts of different levels",
+                        term.column
+                    ));
                 }
             }
             let numbers = matches!(said, TermSummary::Numbers { .. });
             if let TermSummary::Numbers { sum, squares, .. } = said
                 && (sum.is_infinite() || squares.is_infinite())
             {
-                let fix = "its values are too large to be squared and added, so divide them by a power of ten at every site";
-                return refuse(format!("the sums of `{}` are {sum} and {squares}: {fix}", term.column));
+                let fix = "its values are too large to be squared and added, so divide them by a \
+                    power of ten at every site";
+                return refuse(format!(
+                    "the sums of `{}` are {sum} and {squares}: {fix}",
+                    term.column
+                ));
             }
-            let real = !matches!(said, TermSummary::Numbers { sum, squares, .. } if sum.is_nan() || squares.is_nan() || *squares < 0.0);
-            if numbers != (term.coding == Coding::Standardised) || !real || said.observed() > summary.rows {
+            let real = !matches!(said, TermSummary::Numbers { sum, squares, .. }
+                if sum.is_nan() || squares.is_nan() || *squares < 0.0);
+            if numbers != (term.coding == Coding::Standardised)
+                || !real
+                || said.observed() > summary.rows
+            {
                 return refuse(format!("its summary of `{}` is not one: {said:?}", term.column));
             }
         }
@@ -340,6 +405,7 @@ mod layout;
 
 /// Four significant digits.
 fn show(value: f64) -> String {
-    let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 12) };
+    let digits =
+        if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 12) };
     format!("{value:.0$}", digits as usize)
 }

@@ -31,7 +31,8 @@ pub enum Missing {
     Refuse,
     /// The federated mean of a number, or the most common level of the federation, takes its place.
     Impute,
-    /// As `Impute`; and where more than this share of all rows is missing, a further column marks them.
+    /// As `Impute`; and where more than this share of all rows is missing, a further column marks
+    /// them.
     Indicate {
         /// The share, from 0 to 1.
         above: f64,
@@ -81,7 +82,9 @@ impl Response {
     /// The column that it is made of.
     pub fn column(&self) -> &str {
         match self {
-            Response::Value { column } | Response::Above { column, .. } | Response::Equals { column, .. } => column,
+            Response::Value { column }
+            | Response::Above { column, .. }
+            | Response::Equals { column, .. } => column,
         }
     }
 }
@@ -101,7 +104,8 @@ impl fmt::Display for Response {
 pub struct Plan {
     /// What the model explains.
     pub response: Response,
-    /// Whether the design opens with a column of ones. Without it, the first dummy-coded term (else the site effects) keeps every level.
+    /// Whether the design opens with a column of ones. Without it, the first dummy-coded term (else
+    /// the site effects) keeps every level.
     pub intercept: bool,
     /// The columns that enter, in order.
     pub terms: Vec<Term>,

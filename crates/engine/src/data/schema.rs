@@ -11,8 +11,8 @@ pub enum Kind {
     Binary,
     /// Words, or numbers that stand for words.
     Category {
-        /// Pairs of a code in the file and the level that it means, the reference level first. Other codes are refused. Empty: any
-        /// word is its own level.
+        /// Pairs of a code in the file and the level that it means, the reference level first.
+        /// Other codes are refused. Empty: any word is its own level.
         levels: Vec<(String, String)>,
     },
 }
@@ -35,7 +35,13 @@ pub struct ColumnSpec {
 impl ColumnSpec {
     /// A column of numbers.
     pub fn number(name: &str) -> Self {
-        ColumnSpec { name: name.into(), title: name.into(), kind: Kind::Number, missing: Vec::new(), range: None }
+        ColumnSpec {
+            name: name.into(),
+            title: name.into(),
+            kind: Kind::Number,
+            missing: Vec::new(),
+            range: None,
+        }
     }
 
     /// A column of zeros and ones.
@@ -50,7 +56,8 @@ impl ColumnSpec {
 
     /// A column of codes: pairs of a code and the level that it means, the reference level first.
     pub fn codes(name: &str, levels: &[(&str, &str)]) -> Self {
-        let levels = levels.iter().map(|(code, level)| (code.to_string(), level.to_string())).collect();
+        let levels =
+            levels.iter().map(|(code, level)| (code.to_string(), level.to_string())).collect();
         ColumnSpec { kind: Kind::Category { levels }, ..Self::number(name) }
     }
 
@@ -73,12 +80,14 @@ impl ColumnSpec {
 
 /// What means "missing" in a text file: marks of R, Python, SQL, SAS and spreadsheets, and an empty
 /// field.
-pub const MISSING: [&str; 12] = ["?", "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "null", "."];
+pub const MISSING: [&str; 12] =
+    ["?", "", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "null", "."];
 
 /// How a file is written: its columns, its separator and its marks for missing values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
-    /// The columns. Without a header they are in the file's order; with one, a file may hold them in any order, and more.
+    /// The columns. Without a header they are in the file's order; with one, a file may hold them
+    /// in any order, and more.
     pub columns: Vec<ColumnSpec>,
     /// Whether the first line names the columns.
     pub header: bool,
@@ -91,7 +100,12 @@ pub struct Schema {
 impl Schema {
     /// Comma-separated columns under a header, where one of [`MISSING`] means "missing".
     pub fn new(columns: Vec<ColumnSpec>) -> Self {
-        Schema { columns, header: true, separator: b',', missing: MISSING.map(String::from).to_vec() }
+        Schema {
+            columns,
+            header: true,
+            separator: b',',
+            missing: MISSING.map(String::from).to_vec(),
+        }
     }
 
     /// The same columns in a file without a header.

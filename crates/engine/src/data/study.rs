@@ -1,4 +1,5 @@
-//! Agree on one design where every site has its own table: each says a summary, all are told the moments, and each encodes its own rows.
+//! Agree on one design where every site has its own table: each says a summary, all are told the
+//! moments, and each encodes its own rows.
 
 use std::sync::Arc;
 
@@ -6,7 +7,10 @@ use consilience_core::error::DataError;
 use consilience_core::model::Potential;
 use serde::{Deserialize, Serialize};
 
-use super::{EncodeError, Federation, MomentLedger, Moments, Plan, Schema, SiteSummary, Table, combine, encode, summarise};
+use super::{
+    EncodeError, Federation, MomentLedger, Moments, Plan, Schema, SiteSummary, Table, combine,
+    encode, summarise,
+};
 
 /// What all sites know beforehand: how their files are written, and how rows become a design.
 #[derive(Clone, Debug)]
@@ -19,7 +23,8 @@ pub struct Study {
     pub plan: Plan,
     /// The sites, in order.
     pub sites: Vec<String>,
-    /// Columns that are left out since most values of them are missing: all sites but the first say how many.
+    /// Columns that are left out since most values of them are missing: all sites but the first say
+    /// how many.
     pub left_out: Vec<&'static str>,
     /// What else people should know, in sentences.
     pub remarks: Vec<String>,
@@ -48,24 +53,33 @@ pub struct Design {
 impl Study {
     /// What the site at this place in the list says about its table.
     pub fn report(&self, site: usize, table: &Table) -> Result<SiteReport, EncodeError> {
-        let count = |column: &&str| table.column(column).map_or(0, |(_, column)| column.missing() as u64);
-        let missing = if site == 0 { Vec::new() } else { self.left_out.iter().map(count).collect() };
+        let count =
+            |column: &&str| table.column(column).map_or(0, |(_, column)| column.missing() as u64);
+        let missing =
+            if site == 0 { Vec::new() } else { self.left_out.iter().map(count).collect() };
         Ok(SiteReport { summary: summarise(&self.sites[site], table, &self.plan)?, missing })
     }
 
     /// Merge the reports of all sites, in order.
     pub fn design(&self, reports: &[SiteReport]) -> Result<Design, EncodeError> {
         for (at, (site, report)) in self.sites.iter().zip(reports).enumerate() {
-            let refuse = |problem: String| Err(EncodeError::Summary { site: site.clone(), problem });
+            let refuse =
+                |problem: String| Err(EncodeError::Summary { site: site.clone(), problem });
             if report.summary.site != *site {
                 return refuse(format!("it calls itself `{}`", report.summary.site));
             }
             let expected = if at == 0 { 0 } else { self.left_out.len() };
-            if report.missing.len() != expected || report.missing.iter().any(|count| *count > report.summary.rows) {
-                return refuse(format!("it counts missing values as {:?}, where {expected} counts are due", report.missing));
+            if report.missing.len() != expected
+                || report.missing.iter().any(|count| *count > report.summary.rows)
+            {
+                return refuse(format!(
+                    "it counts missing values as {:?}, where {expected} counts are due",
+                    report.missing
+                ));
             }
         }
-        let summaries: Vec<SiteSummary> = reports.iter().map(|report| report.summary.clone()).collect();
+        let summaries: Vec<SiteSummary> =
+            reports.iter().map(|report| report.summary.clone()).collect();
         let moments = combine(&summaries, &self.plan)?;
         let mut exchanged = MomentLedger::count(&summaries, &moments);
         let mut notes = moments.notes.clone();
@@ -89,16 +103,29 @@ impl Study {
     }
 
     /// Logistic regression on a site's rows, as the moments encode them.
-    pub fn logistic(&self, site: usize, table: &Table, moments: &Moments) -> Result<Result<Arc<dyn Potential>, DataError>, EncodeError> {
+    pub fn logistic(
+        &self,
+        site: usize,
+        table: &Table,
+        moments: &Moments,
+    ) -> Result<Result<Arc<dyn Potential>, DataError>, EncodeError> {
         let rows = encode(&self.sites[site], table, &self.plan, moments)?;
         Ok(rows.logistic().map(|model| Arc::new(model) as Arc<dyn Potential>))
     }
 
     /// All sites in this process.
     pub fn federation(&self, tables: &[Table]) -> Result<Federation, EncodeError> {
-        let reports = tables.iter().enumerate().map(|(site, table)| self.report(site, table)).collect::<Result<Vec<_>, _>>()?;
+        let reports = tables
+            .iter()
+            .enumerate()
+            .map(|(site, table)| self.report(site, table))
+            .collect::<Result<Vec<_>, _>>()?;
         let design = self.design(&reports)?;
-        let encoded = self.sites.iter().zip(tables).map(|(site, table)| encode(site, table, &self.plan, &design.moments));
+        let encoded = self
+            .sites
+            .iter()
+            .zip(tables)
+            .map(|(site, table)| encode(site, table, &self.plan, &design.moments));
         Ok(Federation {
             name: self.name.clone(),
             parameters: design.moments.columns.iter().map(|column| column.name.clone()).collect(),

@@ -22,7 +22,10 @@ pub enum TableError {
         problem: String,
     },
     /// No rows.
-    #[error("{file}: there are no rows: a site needs at least one, so leave the site out or check the file")]
+    #[error(
+        "{file}: there are no rows: a site needs at least one, so leave the site out or check the \
+         file"
+    )]
     Empty {
         /// The file.
         file: String,
@@ -62,7 +65,10 @@ pub enum TableError {
         column: String,
     },
     /// A line that is too short or too long.
-    #[error("{file}, line {line}: {found} fields where {expected} are expected: check the separator, decimal commas and the line's end")]
+    #[error(
+        "{file}, line {line}: {found} fields where {expected} are expected: check the separator, \
+         decimal commas and the line's end"
+    )]
     Fields {
         /// The file.
         file: String,
@@ -74,7 +80,10 @@ pub enum TableError {
         expected: usize,
     },
     /// Columns in memory that are not equally long.
-    #[error("{file}: the column `{column}` has {found} rows where the first has {expected}: give every column the same length")]
+    #[error(
+        "{file}: the column `{column}` has {found} rows where the first has {expected}: give every \
+         column the same length"
+    )]
     Length {
         /// The client.
         file: String,
@@ -150,7 +159,9 @@ impl Column {
     pub fn missing(&self) -> usize {
         match self {
             Column::Number(cells) => cells.iter().filter(|cell| cell.is_none()).count(),
-            Column::Category(category) => category.cells.iter().filter(|cell| cell.is_none()).count(),
+            Column::Category(category) => {
+                category.cells.iter().filter(|cell| cell.is_none()).count()
+            }
         }
     }
 
@@ -189,7 +200,8 @@ impl Table {
             .trim(csv::Trim::All)
             .delimiter(schema.separator)
             .from_reader(text.as_bytes());
-        let mut places: Option<Vec<usize>> = (!schema.header).then(|| (0..schema.columns.len()).collect());
+        let mut places: Option<Vec<usize>> =
+            (!schema.header).then(|| (0..schema.columns.len()).collect());
         let mut width = schema.columns.len();
         let mut columns: Vec<Column> = schema.columns.iter().map(empty).collect();
         let mut lines = Vec::new();
@@ -215,15 +227,22 @@ impl Table {
                 continue;
             };
             if record.len() != width {
-                return Err(TableError::Fields { file: file.into(), line, found: record.len(), expected: width });
-            }
-            for ((column, spec), place) in columns.iter_mut().zip(&schema.columns).zip(places) {
-                push(column, spec, &record[*place], schema).map_err(|expected| TableError::Field {
+                return Err(TableError::Fields {
                     file: file.into(),
                     line,
-                    column: spec.name.clone(),
-                    found: record[*place].into(),
-                    expected: format!("{expected}; write a missing value as {}", marks(schema)),
+                    found: record.len(),
+                    expected: width,
+                });
+            }
+            for ((column, spec), place) in columns.iter_mut().zip(&schema.columns).zip(places) {
+                push(column, spec, &record[*place], schema).map_err(|expected| {
+                    TableError::Field {
+                        file: file.into(),
+                        line,
+                        column: spec.name.clone(),
+                        found: record[*place].into(),
+                        expected: format!("{expected}; write a missing value as {}", marks(schema)),
+                    }
                 })?;
             }
             lines.push(At::Line(line));
@@ -235,18 +254,37 @@ impl Table {
     }
 
     /// A table from its columns, all equally long, of a file that has rows and no lines.
-    pub(crate) fn from_columns(file: &str, specs: Vec<ColumnSpec>, columns: Vec<Column>) -> Result<Self, TableError> {
+    pub(crate) fn from_columns(
+        file: &str,
+        specs: Vec<ColumnSpec>,
+        columns: Vec<Column>,
+    ) -> Result<Self, TableError> {
         let rows = columns.first().map_or(0, Column::rows);
         if rows == 0 {
             return Err(TableError::Empty { file: file.into() });
         }
-        if let Some(spec) =
-            specs.iter().enumerate().find(|(k, spec)| specs[..*k].iter().any(|other| other.name == spec.name)).map(|(_, spec)| spec)
+        if let Some(spec) = specs
+            .iter()
+            .enumerate()
+            .find(|(k, spec)| specs[..*k].iter().any(|other| other.name == spec.name))
+            .map(|(_, spec)| spec)
         {
-            return Err(TableError::Twice { file: file.into(), line: 1, column: spec.name.clone() });
+            return Err(TableError::Twice {
+                file: file.into(),
+                line: 1,
+                column: spec.name.clone(),
+            });
         }
-        debug_assert!(columns.iter().all(|column| column.rows() == rows), "columns of one table are equally long");
-        Ok(Table { file: file.into(), specs, columns, lines: (1..=rows as u64).map(At::Row).collect() })
+        debug_assert!(
+            columns.iter().all(|column| column.rows() == rows),
+            "columns of one table are equally long"
+        );
+        Ok(Table {
+            file: file.into(),
+            specs,
+            columns,
+            lines: (1..=rows as u64).map(At::Row).collect(),
+        })
     }
 
     /// The name of the file that the rows came from.
@@ -277,7 +315,10 @@ impl Table {
     /// The table without a column.
     pub fn without(&self, column: &str) -> Table {
         let keep = |k: &usize| self.specs[*k].name != column;
-        let (specs, columns) = (0..self.specs.len()).filter(keep).map(|k| (self.specs[k].clone(), self.columns[k].clone())).unzip();
+        let (specs, columns) = (0..self.specs.len())
+            .filter(keep)
+            .map(|k| (self.specs[k].clone(), self.columns[k].clone()))
+            .unzip();
         Table { file: self.file.clone(), specs, columns, lines: self.lines.clone() }
     }
 
@@ -292,10 +333,14 @@ impl Table {
             columns.push(match (&wanted.kind, column) {
                 (_, column) if same || column.missing() == self.rows() => column.clone(),
                 (Kind::Number, Column::Category(category)) if spec.kind == Kind::Binary => {
-                    Column::Number(category.cells.iter().map(|cell| cell.map(|level| level as f64)).collect())
+                    Column::Number(
+                        category.cells.iter().map(|cell| cell.map(|level| level as f64)).collect(),
+                    )
                 }
                 (Kind::Category { .. }, Column::Category(_)) => column.clone(),
-                (Kind::Category { .. }, Column::Number(cells)) => Column::Category(Category::of_numbers(cells)),
+                (Kind::Category { .. }, Column::Number(cells)) => {
+                    Column::Category(Category::of_numbers(cells))
+                }
                 (_, column) => {
                     let row = (0..self.rows()).find(|row| !column.is_missing(*row)).unwrap_or(0);
                     let line = match self.lines[row] {
@@ -303,11 +348,20 @@ impl Table {
                     };
                     let found = match column {
                         Column::Number(cells) => cells[row].unwrap_or_default().to_string(),
-                        Column::Category(category) => category.cells[row].map_or_else(String::new, |level| category.levels[level].clone()),
+                        Column::Category(category) => category.cells[row]
+                            .map_or_else(String::new, |level| category.levels[level].clone()),
                     };
                     let expected = if wanted.kind == Kind::Binary { "0 or 1" } else { "a number" };
-                    let expected = format!("{expected}, as other rows have in this column: write it alike everywhere");
-                    return Err(TableError::Field { file: self.file.clone(), line, column: wanted.name.clone(), found, expected });
+                    let expected = format!(
+                        "{expected}, as other rows have in this column: write it alike everywhere"
+                    );
+                    return Err(TableError::Field {
+                        file: self.file.clone(),
+                        line,
+                        column: wanted.name.clone(),
+                        found,
+                        expected,
+                    });
                 }
             });
             specs.push(wanted.clone());
@@ -317,7 +371,11 @@ impl Table {
 
     /// The table of some declared columns, each read anew as the text of its values would be; those
     /// that are not there are left out. `missing` are the words that mean "missing".
-    pub(crate) fn reread(&self, specs: &[ColumnSpec], missing: &[String]) -> Result<Table, TableError> {
+    pub(crate) fn reread(
+        &self,
+        specs: &[ColumnSpec],
+        missing: &[String],
+    ) -> Result<Table, TableError> {
         let schema = Schema { missing: missing.to_vec(), ..Schema::new(specs.to_vec()) };
         let (mut kept, mut columns) = (Vec::new(), Vec::new());
         for spec in specs {
@@ -332,7 +390,9 @@ impl Table {
             for row in 0..self.rows() {
                 let field = match values {
                     Column::Number(cells) => cells[row].map(|value| value.to_string()),
-                    Column::Category(category) => category.cells[row].map(|level| category.levels[level].clone()),
+                    Column::Category(category) => {
+                        category.cells[row].map(|level| category.levels[level].clone())
+                    }
                 };
                 let Some(field) = field else {
                     match &mut column {
@@ -345,7 +405,13 @@ impl Table {
                     let line = match self.lines[row] {
                         At::Line(at) | At::Row(at) | At::Byte(at) => at,
                     };
-                    TableError::Field { file: self.file.clone(), line, column: spec.name.clone(), found: field.clone(), expected }
+                    TableError::Field {
+                        file: self.file.clone(),
+                        line,
+                        column: spec.name.clone(),
+                        found: field.clone(),
+                        expected,
+                    }
                 })?;
             }
             kept.push(spec.clone());
@@ -373,9 +439,10 @@ impl Table {
         let places = || rows.iter().map(|row| *row as usize);
         let pick = |column: &Column| match column {
             Column::Number(cells) => Column::Number(places().map(|row| cells[row]).collect()),
-            Column::Category(category) => {
-                Column::Category(Category { levels: category.levels.clone(), cells: places().map(|row| category.cells[row]).collect() })
-            }
+            Column::Category(category) => Column::Category(Category {
+                levels: category.levels.clone(),
+                cells: places().map(|row| category.cells[row]).collect(),
+            }),
         };
         Table {
             file: self.file.clone(),
@@ -388,9 +455,14 @@ impl Table {
 
 /// Bytes as text, or the line where they are none.
 pub(crate) fn utf8<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, TableError> {
-    let wrong = |line: u64, problem: &str| Err(TableError::Unreadable { file: file.into(), line, problem: problem.into() });
+    let wrong = |line: u64, problem: &str| {
+        Err(TableError::Unreadable { file: file.into(), line, problem: problem.into() })
+    };
     let zeros = bytes.iter().take(100).filter(|byte| **byte == 0).count();
-    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || (bytes.len() > 1 && 3 * zeros > bytes.len().min(100)) {
+    if bytes.starts_with(&[0xff, 0xfe])
+        || bytes.starts_with(&[0xfe, 0xff])
+        || (bytes.len() > 1 && 3 * zeros > bytes.len().min(100))
+    {
         return wrong(1, "it is UTF-16 text");
     }
     std::str::from_utf8(bytes).or_else(|error| {
@@ -411,9 +483,18 @@ fn empty(spec: &ColumnSpec) -> Column {
 }
 
 /// Where the header has each declared column.
-fn find(header: &csv::StringRecord, file: &str, line: u64, schema: &Schema) -> Result<Vec<usize>, TableError> {
+fn find(
+    header: &csv::StringRecord,
+    file: &str,
+    line: u64,
+    schema: &Schema,
+) -> Result<Vec<usize>, TableError> {
     let place = |spec: &ColumnSpec| {
-        let mut found = header.iter().enumerate().filter(|(_, name)| *name == spec.name).map(|(place, _)| place);
+        let mut found = header
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| *name == spec.name)
+            .map(|(place, _)| place);
         let place = found.next().ok_or_else(|| TableError::NoColumn {
             file: file.into(),
             line,
@@ -422,7 +503,9 @@ fn find(header: &csv::StringRecord, file: &str, line: u64, schema: &Schema) -> R
             header: header.iter().collect::<Vec<_>>().join(", "),
         })?;
         match found.next() {
-            Some(_) => Err(TableError::Twice { file: file.into(), line, column: spec.name.clone() }),
+            Some(_) => {
+                Err(TableError::Twice { file: file.into(), line, column: spec.name.clone() })
+            }
             None => Ok(place),
         }
     };
@@ -430,21 +513,30 @@ fn find(header: &csv::StringRecord, file: &str, line: u64, schema: &Schema) -> R
 }
 
 /// Append one field, or say what was expected.
-fn push(column: &mut Column, spec: &ColumnSpec, field: &str, schema: &Schema) -> Result<(), String> {
+fn push(
+    column: &mut Column,
+    spec: &ColumnSpec,
+    field: &str,
+    schema: &Schema,
+) -> Result<(), String> {
     let number = field.parse::<f64>().ok().filter(|value| value.is_finite());
-    let missing = schema.missing.iter().any(|mark| mark == field) || number.is_some_and(|value| spec.missing.contains(&value));
+    let missing = schema.missing.iter().any(|mark| mark == field)
+        || number.is_some_and(|value| spec.missing.contains(&value));
     match column {
         Column::Number(cells) if missing => cells.push(None),
         Column::Category(category) if missing => category.cells.push(None),
         Column::Number(cells) => {
             let value = number.ok_or("a finite number")?;
-            if let Some((low, high)) = spec.range.filter(|(low, high)| value < *low || value > *high) {
+            if let Some((low, high)) =
+                spec.range.filter(|(low, high)| value < *low || value > *high)
+            {
                 return Err(format!("within {low} to {high}"));
             }
             cells.push(Some(value));
         }
         Column::Category(category) => {
-            let is = |code: &str| code == field || (number.is_some() && code.parse().ok() == number);
+            let is =
+                |code: &str| code == field || (number.is_some() && code.parse().ok() == number);
             let level = match &spec.kind {
                 Kind::Category { levels } if levels.is_empty() => {
                     category.levels.iter().position(|level| level == field).unwrap_or_else(|| {
@@ -452,11 +544,18 @@ fn push(column: &mut Column, spec: &ColumnSpec, field: &str, schema: &Schema) ->
                         category.levels.len() - 1
                     })
                 }
-                Kind::Category { levels } => levels.iter().position(|(code, _)| is(code)).ok_or_else(|| {
-                    let known: Vec<String> = levels.iter().map(|(code, level)| format!("{code} ({level})")).collect();
-                    format!("one of {}", known.join(", "))
-                })?,
-                Kind::Binary | Kind::Number => category.levels.iter().position(|level| is(level)).ok_or("0 or 1")?,
+                Kind::Category { levels } => {
+                    levels.iter().position(|(code, _)| is(code)).ok_or_else(|| {
+                        let known: Vec<String> = levels
+                            .iter()
+                            .map(|(code, level)| format!("{code} ({level})"))
+                            .collect();
+                        format!("one of {}", known.join(", "))
+                    })?
+                }
+                Kind::Binary | Kind::Number => {
+                    category.levels.iter().position(|level| is(level)).ok_or("0 or 1")?
+                }
             };
             category.cells.push(Some(level));
         }
@@ -470,8 +569,12 @@ fn newlines(text: &str) -> u64 {
 
 /// The marks for missing values, for a message.
 fn marks(schema: &Schema) -> String {
-    let marks: Vec<&str> =
-        schema.missing.iter().take(3).map(|mark| if mark.is_empty() { "an empty field" } else { mark.as_str() }).collect();
+    let marks: Vec<&str> = schema
+        .missing
+        .iter()
+        .take(3)
+        .map(|mark| if mark.is_empty() { "an empty field" } else { mark.as_str() })
+        .collect();
     if marks.is_empty() { "(the schema allows none)".into() } else { marks.join(" or ") }
 }
 

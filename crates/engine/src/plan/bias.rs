@@ -7,18 +7,26 @@ use consilience_core::target::Target;
 
 use super::{Findings, with_step};
 
-/// What an automatic step may do: shift a mean by so many posterior standard deviations, and widen a standard deviation by
-/// this part. A reader who wants 0.1 and 5% then has room for Monte Carlo error, and for a posterior that is not Gaussian.
+/// What an automatic step may do: shift a mean by so many posterior standard deviations, and widen
+/// a standard deviation by this part. A reader who wants 0.1 and 5% then has room for Monte Carlo
+/// error, and for a posterior that is not Gaussian.
 const MEAN_GOAL: f64 = 0.03;
 const SD_GOAL: f64 = 0.015;
 /// Beyond this, a forecast becomes a warning: in trials it was right within a factor of 1.5.
 const MEAN_ALARM: f64 = 0.06;
 const SD_ALARM: f64 = 0.03;
 
-/// The largest step, up to `most`, whose bias is within the goals; `least` if there is none above it.
-pub(super) fn step_within_goals(model: &QuadraticModel, draft: &Recipe, least: f64, most: f64) -> Option<f64> {
+/// The largest step, up to `most`, whose bias is within the goals; `least` if there is none above
+/// it.
+pub(super) fn step_within_goals(
+    model: &QuadraticModel,
+    draft: &Recipe,
+    least: f64,
+    most: f64,
+) -> Option<f64> {
     let at = |step: f64| model.forecast(&with_step(draft.clone(), Schedule::Constant(step)));
-    let good = |step: f64| at(step).is_some_and(|forecast| is_within(&forecast, MEAN_GOAL, SD_GOAL));
+    let good =
+        |step: f64| at(step).is_some_and(|forecast| is_within(&forecast, MEAN_GOAL, SD_GOAL));
     if good(most) {
         return Some(most);
     }
@@ -67,7 +75,8 @@ impl Outlook<'_> {
             && local.noise == NoiseScale::Everybody
         {
             warnings.push(format!(
-                "only some of {} clients are averaged, with the private noise as published: the mean carries too much noise, \
+                "only some of {} clients are averaged, with the private noise as published: the \
+                 mean carries too much noise, \
                  and the posterior comes out too wide. Set noise = \"participants\" to mend that",
                 local.weights.len()
             ));
@@ -76,15 +85,21 @@ impl Outlook<'_> {
             Recipe::Uplink(recipe) => (recipe.step.largest(), recipe.step),
             Recipe::Local(recipe) => (recipe.step.largest(), recipe.step),
         };
-        if let Some(limit) = self.findings.map(|found| 2.0 / found.smoothness).filter(|limit| step >= *limit) {
+        if let Some(limit) =
+            self.findings.map(|found| 2.0 / found.smoothness).filter(|limit| step >= *limit)
+        {
             warnings.push(format!(
-                "the step {step:.3e} is beyond the stable limit 2/L = {limit:.3e}: the chain will diverge. Use step = \"auto\""
+                "the step {step:.3e} is beyond the stable limit 2/L = {limit:.3e}: the chain will \
+                 diverge. Use step = \"auto\""
             ));
         } else if let Some(forecast) = self.forecast {
-            warnings.extend((!is_within(forecast, MEAN_ALARM, SD_ALARM)).then(|| self.biased(step, forecast)));
+            warnings.extend(
+                (!is_within(forecast, MEAN_ALARM, SD_ALARM)).then(|| self.biased(step, forecast)),
+            );
         } else if matches!(constant, Schedule::Constant(_)) && self.is_biased_by_design() {
             warnings.push(format!(
-                "the draws of {} are biased by its design, by an amount that is not known before sampling. {}",
+                "the draws of {} are biased by its design, by an amount that is not known before \
+                 sampling. {}",
                 self.sampler,
                 self.remedy()
             ));
@@ -94,32 +109,52 @@ impl Outlook<'_> {
 
     /// The warning of a bias that is forecast.
     fn biased(&self, step: f64, forecast: &Forecast) -> String {
-        let name = |k: usize| self.parameters.get(k).map_or_else(|| format!("parameter {}", k + 1), String::clone);
-        let largest = |of: &dyn Fn(usize) -> f64| (0..forecast.sd.len()).max_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap_or(0);
+        let name = |k: usize| {
+            self.parameters.get(k).map_or_else(|| format!("parameter {}", k + 1), String::clone)
+        };
+        let largest = |of: &dyn Fn(usize) -> f64| {
+            (0..forecast.sd.len()).max_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap_or(0)
+        };
         let (mean, sd) = forecast.worst();
         let mut how = Vec::new();
         if sd > SD_ALARM {
             let k = largest(&|k| (forecast.sd[k] - 1.0).abs());
             let word = if forecast.sd[k] > 1.0 { "large" } else { "small" };
-            how.push(format!("standard deviations up to {:.0}% too {word} (`{}`)", 100.0 * sd, name(k)));
+            how.push(format!(
+                "standard deviations up to {:.0}% too {word} (`{}`)",
+                100.0 * sd,
+                name(k)
+            ));
         }
         if mean > MEAN_ALARM {
             let k = largest(&|k| forecast.mean[k].abs());
-            how.push(format!("means up to {mean:.2} posterior standard deviations off (`{}`)", name(k)));
+            how.push(format!(
+                "means up to {mean:.2} posterior standard deviations off (`{}`)",
+                name(k)
+            ));
         }
         let remedy = match self.better {
             Some(better) => format!("Use a step of at most {better:.1e}, or step = \"auto\""),
             None => self.remedy().into(),
         };
-        format!("the draws of {} at step {step:.1e} are biased: {} by forecast. {remedy}", self.sampler, how.join(", "))
+        format!(
+            "the draws of {} at step {step:.1e} are biased: {} by forecast. {remedy}",
+            self.sampler,
+            how.join(", ")
+        )
     }
 
     fn is_biased_by_design(&self) -> bool {
         match self.recipe {
             Recipe::Uplink(recipe) => {
-                recipe.oracle == Oracle::Plain && self.target.clients.iter().any(|c| recipe.batch.of(c.rows()) < c.rows())
+                recipe.oracle == Oracle::Plain
+                    && self.target.clients.iter().any(|c| recipe.batch.of(c.rows()) < c.rows())
             }
-            Recipe::Local(recipe) => recipe.refresh.is_none() && recipe.synchronise.rate() < 1.0 && self.target.clients.len() > 1,
+            Recipe::Local(recipe) => {
+                recipe.refresh.is_none()
+                    && recipe.synchronise.rate() < 1.0
+                    && self.target.clients.len() > 1
+            }
         }
     }
 
@@ -128,21 +163,26 @@ impl Outlook<'_> {
         match self.recipe {
             Recipe::Uplink(recipe) if self.is_biased_by_design() => {
                 if recipe.up.is_empty() {
-                    "Its minibatches have no control variates: use lsd++, which has, or batch = \"all\""
+                    "Its minibatches have no control variates: use lsd++, which has, or batch = \
+                     \"all\""
                 } else {
-                    "Its minibatches have no control variates: use qlsd++, which has, or batch = \"all\""
+                    "Its minibatches have no control variates: use qlsd++, which has, or batch = \
+                     \"all\""
                 }
             }
             Recipe::Uplink(recipe) if !recipe.up.is_empty() || recipe.down.is_some() => {
-                "Use a finer compressor, such as compress = \"qsgd(64)\", or qlsd++, which compresses differences"
+                "Use a finer compressor, such as compress = \"qsgd(64)\", or qlsd++, which \
+                 compresses differences"
             }
             Recipe::Uplink(_) => "Use a smaller step and more iterations",
             Recipe::Local(recipe) if recipe.refresh.is_none() => {
-                "Sites differ, and clients that walk alone drift apart: use vr-fald*, which corrects for it, or a sampler whose \
+                "Sites differ, and clients that walk alone drift apart: use vr-fald*, which \
+                 corrects for it, or a sampler whose \
                  clients send gradients, such as qlsd++ or lmc; synchronising more often helps, too"
             }
             Recipe::Local(_) => {
-                "Synchronise more often, such as synchronise = { probability = 0.5 }, or use a sampler whose clients send \
+                "Synchronise more often, such as synchronise = { probability = 0.5 }, or use a \
+                 sampler whose clients send \
                  gradients, such as qlsd++ or lmc"
             }
         }

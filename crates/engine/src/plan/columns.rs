@@ -11,29 +11,36 @@ use crate::conductor::Conductor;
 use crate::config::{Config, ModelConfig, RowsModel};
 use crate::problem::Problem;
 
-/// The most products of clients and parameters for which they are looked for where no survey is due otherwise.
+/// The most products of clients and parameters for which they are looked for where no survey is due
+/// otherwise.
 const MOST_PRODUCTS: usize = 100_000;
 
-/// Whether some columns may be collinear: by the Hessian at the optimum where that is known, else by how the target is stated.
+/// Whether some columns may be collinear: by the Hessian at the optimum where that is known, else
+/// by how the target is stated.
 pub(super) fn are_suspected(config: &Config, problem: &Problem, hessian: Option<&[f64]>) -> bool {
     let (d, prior) = (problem.target.dim(), &problem.target.prior);
     match hessian {
-        Some(hessian) => columns_of(config, d).is_some_and(|columns| !dependences(hessian, d, prior, columns).is_empty()),
+        Some(hessian) => columns_of(config, d)
+            .is_some_and(|columns| !dependences(hessian, d, prior, columns).is_empty()),
         None => {
             let ours = matches!(config.target.model, ModelConfig::Own(_));
-            (*prior == Prior::Flat || ours) && problem.target.clients.len().saturating_mul(d) <= MOST_PRODUCTS
+            (*prior == Prior::Flat || ours)
+                && problem.target.clients.len().saturating_mul(d) <= MOST_PRODUCTS
         }
     }
 }
 
-/// How many columns the linear predictors of a model have, in the order of the first parameters; `None`: it has no columns.
+/// How many columns the linear predictors of a model have, in the order of the first parameters;
+/// `None`: it has no columns.
 fn columns_of(config: &Config, d: usize) -> Option<usize> {
     let kind = match &config.target.model {
         ModelConfig::Builtin(_) => RowsModel::Logistic,
         ModelConfig::Named(named) => named.kind,
         ModelConfig::Own(own) => own.kind,
         ModelConfig::Rows { kind, .. } => *kind,
-        ModelConfig::Gaussian(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => return None,
+        ModelConfig::Gaussian(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => {
+            return None;
+        }
     };
     match kind {
         RowsModel::Isotropic => None,
@@ -42,8 +49,8 @@ fn columns_of(config: &Config, d: usize) -> Option<usize> {
     }
 }
 
-/// Name columns that others determine: the Hessian at 0, where all rows count alike, shows them. With a proper prior that is a warning; without one there is no
-/// posterior, and nothing to sample.
+/// Name columns that others determine: the Hessian at 0, where all rows count alike, shows them.
+/// With a proper prior that is a warning; without one there is no posterior, and nothing to sample.
 pub(super) fn check_columns(
     config: &Config,
     problem: &Problem,
@@ -59,17 +66,23 @@ pub(super) fn check_columns(
     if found.is_empty() {
         return Ok(());
     }
-    let plain = |name: &String| if columns < d { name.split('[').next().unwrap_or(name).to_owned() } else { name.clone() };
+    let plain = |name: &String| {
+        if columns < d { name.split('[').next().unwrap_or(name).to_owned() } else { name.clone() }
+    };
     let names: Vec<String> = problem.parameters.iter().take(columns).map(plain).collect();
     let said = describe(&found, &names);
     if target.prior == Prior::Flat {
-        let problem =
-            format!("{said} (perfect collinearity), and the prior is flat: the posterior is not proper, so there is nothing to sample");
-        let fix = "leave these columns out, or give the target a prior, e.g. [target.prior] with law = \"gaussian\" and variance = 6.25";
+        let problem = format!(
+            "{said} (perfect collinearity), and the prior is flat: the posterior is not proper, so \
+             there is nothing to sample"
+        );
+        let fix = "leave these columns out, or give the target a prior, e.g. [target.prior] with \
+            law = \"gaussian\" and variance = 6.25";
         return Err(config.source.complain(&config.target.prior_place, problem, fix).into());
     }
     warnings.push(format!(
-        "{said} (perfect collinearity): the rows cannot tell these columns apart, and the prior alone divides the effect among them. Leave them out, or read the columns together."
+        "{said} (perfect collinearity): the rows cannot tell these columns apart, and the prior \
+         alone divides the effect among them. Leave them out, or read the columns together."
     ));
     Ok(())
 }

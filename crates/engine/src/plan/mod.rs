@@ -1,4 +1,5 @@
-//! Decide what the config left open: the step, the optimum, the start, the length, by surveys that are counted.
+//! Decide what the config left open: the step, the optimum, the start, the length, by surveys that
+//! are counted.
 
 mod bias;
 mod columns;
@@ -26,7 +27,8 @@ use crate::problem::Problem;
 use crate::run::Length;
 pub use survey::Findings;
 
-/// Chains that start around the optimum start so many posterior standard deviations away from it: far enough for R-hat to notice if they do not come together.
+/// Chains that start around the optimum start so many posterior standard deviations away from it:
+/// far enough for R-hat to notice if they do not come together.
 const DISPERSION: f64 = 1.5;
 
 /// A sampler ready to run.
@@ -48,7 +50,8 @@ pub struct Plan {
     pub dispersion: f64,
     /// What the surveys found, if there were any.
     pub findings: Option<Findings>,
-    /// How the draws are forecast to differ from the posterior, where the clients' Hessians are known and the step is constant.
+    /// How the draws are forecast to differ from the posterior, where the clients' Hessians are
+    /// known and the step is constant.
     pub forecast: Option<Forecast>,
     /// What the surveys sent.
     pub survey: Ledger,
@@ -79,9 +82,12 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The sampler and the target of a client that was told so, in the coordinates that it was told.
+    /// The sampler and the target of a client that was told so, in the coordinates that it was
+    /// told.
     pub fn recipe(&self, config: &Config, target: Target) -> Result<(Recipe, Target), ConfigError> {
-        let complain = |problem: String| config.source.complain(&config.sampler.place, problem, "correct [sampler]");
+        let complain = |problem: String| {
+            config.source.complain(&config.sampler.place, problem, "correct [sampler]")
+        };
         let (d, b) = (target.dim(), target.clients.len());
         let step = match (config.sampler.step, self.step) {
             (Some(step), _) => step,
@@ -91,8 +97,15 @@ impl Decision {
         let mut settings = settings(config, b);
         settings.weights = self.weights.clone().or(settings.weights);
         // Clients are sent the reference point itself.
-        let anchor = config.sampler.row.needs_optimum.then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
-        let recipe = with_step(config.sampler.row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor), step);
+        let anchor = config
+            .sampler
+            .row
+            .needs_optimum
+            .then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
+        let recipe = with_step(
+            config.sampler.row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor),
+            step,
+        );
         let target = recipe.check(target).map_err(|e| complain(e.to_string()))?;
         Ok((recipe, target))
     }
@@ -113,8 +126,10 @@ impl Plan {
     /// Plan the run of a config, all of whose data is in this process.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
         if config.sampler.round_deadline.is_some() {
-            let place = Place { field: "sampler.participation".into(), ..config.sampler.place.clone() };
-            let problem = "it is elastic, and in one process nobody is ever late: everybody would count 1/p";
+            let place =
+                Place { field: "sampler.participation".into(), ..config.sampler.place.clone() };
+            let problem =
+                "it is elastic, and in one process nobody is ever late: everybody would count 1/p";
             return Err(config.source.complain(
                 &place,
                 problem,
@@ -124,14 +139,19 @@ impl Plan {
         Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
             PlanError::Config(error) => error,
             PlanError::Lost(lost) => {
-                let fix = if problem.target.joint.is_some() { "correct the model" } else { "try again" };
+                let fix =
+                    if problem.target.joint.is_some() { "correct the model" } else { "try again" };
                 config.source.complain(&config.sampler.place, lost.to_string(), fix)
             }
         })
     }
 
     /// Plan the run of a config by surveys that somebody carries.
-    pub fn conducted(config: &Config, problem: &Problem, conductor: &mut dyn Conductor) -> Result<Plan, PlanError> {
+    pub fn conducted(
+        config: &Config,
+        problem: &Problem,
+        conductor: &mut dyn Conductor,
+    ) -> Result<Plan, PlanError> {
         let original = &problem.target;
         let (d, b) = (original.dim(), original.clients.len());
         let place = &config.sampler.place;
@@ -150,10 +170,14 @@ impl Plan {
 
         // A step that is stated is meant for the parameters' own coordinates, and needs no survey.
         let open = config.sampler.step.is_none();
-        let precondition = config.sampler.precondition.unwrap_or(open && d <= survey::MOST_WHITENED);
+        let precondition =
+            config.sampler.precondition.unwrap_or(open && d <= survey::MOST_WHITENED);
         if precondition && d > survey::MOST_WHITENED {
             let most = survey::MOST_WHITENED;
-            let problem = format!("preconditioning needs a {d} x {d} matrix, which is too much beyond {most} parameters");
+            let problem = format!(
+                "preconditioning needs a {d} x {d} matrix, which is too much beyond {most} \
+                 parameters"
+            );
             return Err(complain(problem, "set precondition = false").into());
         }
         let surveyed = open || precondition || row.needs_optimum;
@@ -165,10 +189,16 @@ impl Plan {
             None
         };
         let curved = match &optimum {
-            Some(optimum) if d <= survey::MOST_WHITENED => Some(survey::curved(original, optimum, conductor, &mut survey)?),
+            Some(optimum) if d <= survey::MOST_WHITENED => {
+                Some(survey::curved(original, optimum, conductor, &mut survey)?)
+            }
             _ => None,
         };
-        if columns::are_suspected(config, problem, curved.as_ref().map(|curved| &curved.hessian[..])) {
+        if columns::are_suspected(
+            config,
+            problem,
+            curved.as_ref().map(|curved| &curved.hessian[..]),
+        ) {
             columns::check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
         }
         let mut coordinates = None;
@@ -181,7 +211,8 @@ impl Plan {
                     return Err(complain(problem.into(), fix).into());
                 }
                 warnings.push(format!(
-                    "{problem}, so that the chains are not preconditioned and may be slow: give the target a Gaussian prior"
+                    "{problem}, so that the chains are not preconditioned and may be slow: give \
+                     the target a Gaussian prior"
                 ));
             }
         }
@@ -191,7 +222,9 @@ impl Plan {
             Placement::Server => settings.weights.clone().unwrap_or(equal),
         };
         let target = match &coordinates {
-            Some(coordinates) => survey::whiten(original, coordinates, &shares, conductor, &mut survey)?,
+            Some(coordinates) => {
+                survey::whiten(original, coordinates, &shares, conductor, &mut survey)?
+            }
             None => original.clone(),
         };
         let inward = |x: &[f64]| coordinates.as_ref().map_or_else(|| x.to_vec(), |c| c.inward(x));
@@ -205,11 +238,20 @@ impl Plan {
             None => None,
             Some(optimum) => {
                 let there = inward(&optimum);
-                Some(Findings::survey(&target, optimum, &there, origin.as_deref(), config.seed, conductor, &mut survey)?)
+                Some(Findings::survey(
+                    &target,
+                    optimum,
+                    &there,
+                    origin.as_deref(),
+                    config.seed,
+                    conductor,
+                    &mut survey,
+                )?)
             }
         };
 
-        // A recipe with a step of 1 shows everything but the step, and is checked as far as it goes.
+        // A recipe with a step of 1 shows everything but the step, and is checked as far as it
+        // goes.
         let precision = settings.precision.unwrap_or(consilience_core::protocol::Precision::F32);
         let anchor = match findings.as_ref().filter(|_| row.needs_optimum) {
             None => None,
@@ -222,30 +264,45 @@ impl Plan {
             }
         };
         let draft = row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor);
-        let target = draft.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
+        let target =
+            draft.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
         if coordinates.is_none() {
             shares = match &target.placement {
                 Placement::Split(shares) => shares.clone(),
                 Placement::Server => vec![0.0; b],
             };
         }
-        let model = curved
-            .as_ref()
-            .filter(|curved| curved.parts.len() == b)
-            .and_then(|curved| QuadraticModel::new(&curved.parts, &curved.prior, &shares, coordinates.as_deref(), target.temperature));
+        let model = curved.as_ref().filter(|curved| curved.parts.len() == b).and_then(|curved| {
+            QuadraticModel::new(
+                &curved.parts,
+                &curved.prior,
+                &shares,
+                coordinates.as_deref(),
+                target.temperature,
+            )
+        });
         let automatic = findings.as_ref().map(|found| {
             let least = length::least_step(&config.run, found.convexity);
-            let chosen = |model| bias::step_within_goals(model, &draft, least, survey::CAUTION / found.smoothness);
+            let chosen = |model| {
+                bias::step_within_goals(model, &draft, least, survey::CAUTION / found.smoothness)
+            };
             model.as_ref().and_then(chosen).unwrap_or_else(|| found.step(&draft))
         });
         let step = match (config.sampler.step, automatic) {
             (Some(step), _) => step,
             (None, Some(step)) => Schedule::Constant(step),
-            (None, None) => return Err(complain("no step could be found".into(), "set sampler.step to a number").into()),
+            (None, None) => {
+                return Err(complain(
+                    "no step could be found".into(),
+                    "set sampler.step to a number",
+                )
+                .into());
+            }
         };
         if !(step.largest() > 0.0 && step.largest().is_finite()) {
             let largest = findings.as_ref().map_or(f64::NAN, |found| found.smoothness);
-            let problem = format!("no step could be found: the largest curvature seems to be {largest}");
+            let problem =
+                format!("no step could be found: the largest curvature seems to be {largest}");
             return Err(complain(problem, "set sampler.step to a number").into());
         }
         let recipe = with_step(draft, step);
@@ -253,9 +310,12 @@ impl Plan {
 
         let start = match &begins {
             Start::Zero => inward(&vec![0.0; d]),
-            Start::Optimum => findings.as_ref().map_or_else(|| vec![0.0; d], |f| inward(&f.optimum)),
+            Start::Optimum => {
+                findings.as_ref().map_or_else(|| vec![0.0; d], |f| inward(&f.optimum))
+            }
             Start::Point(point) if point.len() != d => {
-                let problem = format!("run.start has {} numbers, the model has {d} parameters", point.len());
+                let problem =
+                    format!("run.start has {} numbers, the model has {d} parameters", point.len());
                 return Err(complain(problem, "give one number for each parameter").into());
             }
             Start::Point(point) => inward(point),
@@ -270,11 +330,29 @@ impl Plan {
             better: automatic.filter(|better| !open && *better < step.largest()),
         };
         warnings.extend(outlook.warnings());
-        let dispersion = if coordinates.is_some() && begins == Start::Optimum { DISPERSION } else { 0.0 };
+        let dispersion =
+            if coordinates.is_some() && begins == Start::Optimum { DISPERSION } else { 0.0 };
         let length = length::length(&config.run, &recipe, findings.as_ref(), &mut warnings);
-        let found = if let (None, Schedule::Constant(step)) = (config.sampler.step, step) { Some(step) } else { None };
+        let found = if let (None, Schedule::Constant(step)) = (config.sampler.step, step) {
+            Some(step)
+        } else {
+            None
+        };
         let decision = Decision { step: found, weights };
-        Ok(Plan { recipe, target, coordinates, length, begins, start, dispersion, findings, forecast, survey, warnings, decision })
+        Ok(Plan {
+            recipe,
+            target,
+            coordinates,
+            length,
+            begins,
+            start,
+            dispersion,
+            findings,
+            forecast,
+            survey,
+            warnings,
+            decision,
+        })
     }
 
     /// Where one chain starts.

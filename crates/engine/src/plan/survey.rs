@@ -13,8 +13,8 @@ use consilience_core::target::{Placement, Target};
 
 use crate::conductor::{Conductor, Lost};
 
-/// An automatic step is at most this fraction of the inverse curvature: in the stiffest direction it widens the sampled
-/// standard deviation by an eightieth.
+/// An automatic step is at most this fraction of the inverse curvature: in the stiffest direction
+/// it widens the sampled standard deviation by an eightieth.
 pub(super) const CAUTION: f64 = 0.05;
 /// How small the gradient at the optimum must be, relative to the one at 0.
 const OPTIMUM_TOLERANCE: f64 = 1e-9;
@@ -51,8 +51,10 @@ pub(super) fn find_optimum(
     conductor.survey(target, &mut optimum, ledger)?;
     if !optimum.converged() {
         warnings.push(format!(
-            "the optimum was not reached in {} exchanges: the largest gradient left there is {:.2e}. Draws stay right, \
-             but the step and the bias are worked out at another point: give the target a proper prior, or scale its \
+            "the optimum was not reached in {} exchanges: the largest gradient left there is \
+             {:.2e}. Draws stay right, \
+             but the step and the bias are worked out at another point: give the target a proper \
+             prior, or scale its \
              columns",
             optimum.exchanges(),
             optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs()))
@@ -61,7 +63,8 @@ pub(super) fn find_optimum(
     Ok(optimum.point().to_vec())
 }
 
-/// The Hessian at the optimum, and what each client contributes to it where that is not too much to keep.
+/// The Hessian at the optimum, and what each client contributes to it where that is not too much to
+/// keep.
 pub(super) struct Curved {
     pub(super) hessian: Vec<f64>,
     /// What each client's rows contribute, without the prior.
@@ -71,27 +74,46 @@ pub(super) struct Curved {
 }
 
 /// Ask for the Hessian and the clients' gradients at the optimum.
-pub(super) fn curved(target: &Target, optimum: &[f64], conductor: &mut dyn Conductor, ledger: &mut Ledger) -> Result<Curved, Lost> {
+pub(super) fn curved(
+    target: &Target,
+    optimum: &[f64],
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<Curved, Lost> {
     let (d, b) = (target.dim(), target.clients.len());
     let apart = b.saturating_mul(d * d) <= MOST_NUMBERS;
-    let mut hessian = if apart { Hessian::of_each(target, optimum) } else { Hessian::new(target, optimum) };
+    let mut hessian =
+        if apart { Hessian::of_each(target, optimum) } else { Hessian::new(target, optimum) };
     conductor.survey(target, &mut hessian, ledger)?;
     let prior = prior_part(&target.prior, optimum);
     let mut parts = Vec::new();
     if apart {
         let mut gradients = Evaluate::of_each(target, optimum);
         conductor.survey(target, &mut gradients, ledger)?;
-        for (i, (hessian, gradient)) in hessian.parts().into_iter().zip(gradients.gradients()).enumerate() {
+        for (i, (hessian, gradient)) in
+            hessian.parts().into_iter().zip(gradients.gradients()).enumerate()
+        {
             // A client answers with its share of the prior.
-            let share = if let Placement::Split(shares) = &target.placement { shares[i] } else { 0.0 };
-            let without = |all: &[f64], prior: &[f64]| all.iter().zip(prior).map(|(a, p)| a - share * p).collect();
-            let (hessian, gradient) = (without(&hessian, &prior.hessian), without(gradient, &prior.gradient));
-            parts.push(Part { hessian, gradient, skewness: vec![0.0; d], rows: target.clients[i].rows() });
+            let share =
+                if let Placement::Split(shares) = &target.placement { shares[i] } else { 0.0 };
+            let without = |all: &[f64], prior: &[f64]| {
+                all.iter().zip(prior).map(|(a, p)| a - share * p).collect()
+            };
+            let (hessian, gradient) =
+                (without(&hessian, &prior.hessian), without(gradient, &prior.gradient));
+            parts.push(Part {
+                hessian,
+                gradient,
+                skewness: vec![0.0; d],
+                rows: target.clients[i].rows(),
+            });
         }
         let round = Coordinates::whitening(optimum, &hessian.matrix()).filter(|_| d <= MOST_SKEWED);
         if let Some(coordinates) = round {
             let scale = target.temperature.sqrt();
-            let axis = |k: usize| coordinates.parts().1.iter().skip(k).step_by(d).map(|c| c * scale).collect();
+            let axis = |k: usize| {
+                coordinates.parts().1.iter().skip(k).step_by(d).map(|c| c * scale).collect()
+            };
             let mut skewness = Skewness::new(target, optimum, (0..d).map(axis).collect());
             conductor.survey(target, &mut skewness, ledger)?;
             for (part, shift) in parts.iter_mut().zip(skewness.shifts(gradients.gradients())) {
@@ -114,8 +136,8 @@ fn prior_part(prior: &Prior, point: &[f64]) -> Part {
     Part { hessian, gradient, skewness: vec![0.0; d], rows: 1 }
 }
 
-/// Change to the coordinates in which the Hessian at the optimum is the identity, and split the prior by these shares.
-/// Every client is told the map, and that is counted.
+/// Change to the coordinates in which the Hessian at the optimum is the identity, and split the
+/// prior by these shares. Every client is told the map, and that is counted.
 pub(super) fn whiten(
     target: &Target,
     coordinates: &Arc<Coordinates>,
@@ -157,23 +179,32 @@ impl Findings {
         Ok(Findings { optimum, convexity, smoothness, local_smoothness })
     }
 
-    /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`,
-    /// about `2 / alpha` (Richtarik et al. 2021, EF21, Theorem 1), on each way.
+    /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD
+    /// Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`, about
+    /// `2 / alpha` (Richtarik et al. 2021, EF21, Theorem 1), on each way.
     fn loss(&self, recipe: &Uplink) -> f64 {
         let (d, b) = (self.optimum.len(), self.local_smoothness.len());
         let contraction = |alpha: f64| 1.0 + (1.0 - alpha).sqrt() / (1.0 - (1.0 - alpha).sqrt());
-        let of = |c: Compressor| c.omega(d).map_or_else(|| c.alpha(d).map_or(1.0, contraction), |omega| 1.0 + omega);
-        let up = (0..b).filter_map(|i| recipe.up.get(if recipe.up.len() == 1 { 0 } else { i })).map(|c| of(*c)).fold(1.0, f64::max);
+        let of = |c: Compressor| {
+            c.omega(d).map_or_else(|| c.alpha(d).map_or(1.0, contraction), |omega| 1.0 + omega)
+        };
+        let up = (0..b)
+            .filter_map(|i| recipe.up.get(if recipe.up.len() == 1 { 0 } else { i }))
+            .map(|c| of(*c))
+            .fold(1.0, f64::max);
         up * recipe.down.map_or(1.0, of)
     }
 
-    /// The automatic step of a recipe by theory alone, where nothing is known of the clients' Hessians.
+    /// The automatic step of a recipe by theory alone, where nothing is known of the clients'
+    /// Hessians.
     pub fn step(&self, recipe: &Recipe) -> f64 {
         match recipe {
             Recipe::Uplink(recipe) => {
                 let rarest = match &recipe.participation {
                     Participation::All => 1.0,
-                    Participation::Bernoulli(p) | Participation::Elastic(p) => p.iter().copied().fold(1.0, f64::min),
+                    Participation::Bernoulli(p) | Participation::Elastic(p) => {
+                        p.iter().copied().fold(1.0, f64::min)
+                    }
                     Participation::Fixed(size) => *size as f64 / self.local_smoothness.len() as f64,
                 };
                 CAUTION * rarest / (self.smoothness * self.loss(recipe))
@@ -181,8 +212,14 @@ impl Findings {
             Recipe::Local(recipe) => {
                 // A client that walks alone for 1/rate iterations is pulled by U_c / p_c.
                 let rate = recipe.synchronise.rate();
-                let rate = recipe.tether.map_or(rate, |tether| rate.min(1.0 / tether)); // a tie is as long as so many steps
-                let alone = self.local_smoothness.iter().zip(&recipe.weights).map(|(l, p)| l / p).fold(0.0, f64::max);
+                // a tie is as long as so many steps
+                let rate = recipe.tether.map_or(rate, |tether| rate.min(1.0 / tether));
+                let alone = self
+                    .local_smoothness
+                    .iter()
+                    .zip(&recipe.weights)
+                    .map(|(l, p)| l / p)
+                    .fold(0.0, f64::max);
                 (CAUTION / self.smoothness).min(CAUTION.sqrt() * rate / alone.max(self.smoothness))
             }
         }

@@ -12,7 +12,8 @@ use super::{Problem, read_prior, refuse, state};
 use crate::config::{Config, ConfigError, Place};
 
 impl Problem {
-    /// The problem of a model that is evaluated in one call for all clients. Family A applies the prior at the server, family B splits it over the clients.
+    /// The problem of a model that is evaluated in one call for all clients. Family A applies the
+    /// prior at the server, family B splits it over the clients.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -76,7 +77,12 @@ impl Problem {
     }
 
     /// The same with the prior and the temperature of a config that says `model = "external"`.
-    pub fn external(config: &Config, joint: Arc<dyn Joint>, parameters: Vec<String>, clients: Vec<String>) -> Result<Problem, ConfigError> {
+    pub fn external(
+        config: &Config,
+        joint: Arc<dyn Joint>,
+        parameters: Vec<String>,
+        clients: Vec<String>,
+    ) -> Result<Problem, ConfigError> {
         let (prior, placement) = read_prior(config, joint.clients(), joint.dim())?;
         let statement = state(config, &parameters, &clients);
         Target::of_joint(joint, prior, placement, config.target.temperature)
@@ -85,7 +91,12 @@ impl Problem {
     }
 }
 
-fn name(target: Target, parameters: Vec<String>, clients: Vec<String>, statement: Statement) -> Result<Problem, DataError> {
+fn name(
+    target: Target,
+    parameters: Vec<String>,
+    clients: Vec<String>,
+    statement: Statement,
+) -> Result<Problem, DataError> {
     for (what, found, expected) in [
         ("the list of the parameters' names", parameters.len(), target.dim()),
         ("the list of the clients' names", clients.len(), target.clients.len()),
@@ -94,11 +105,24 @@ fn name(target: Target, parameters: Vec<String>, clients: Vec<String>, statement
             return Err(DataError::Dimension { what: what.into(), found, expected });
         }
     }
-    Ok(Problem { target, parameters, clients, statement, notes: Vec::new(), moments_bits: (0, 0), held_out: None, encoding: None })
+    Ok(Problem {
+        target,
+        parameters,
+        clients,
+        statement,
+        notes: Vec::new(),
+        moments_bits: (0, 0),
+        held_out: None,
+        encoding: None,
+    })
 }
 
 /// What is said where only a config is at hand.
 pub(crate) fn missing(config: &Config, place: &Place) -> ConfigError {
     let problem = "the model is external: a program must bring it";
-    config.source.complain(place, problem, "run the program that has the model, or name a model that is built in")
+    config.source.complain(
+        place,
+        problem,
+        "run the program that has the model, or name a model that is built in",
+    )
 }

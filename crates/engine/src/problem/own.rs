@@ -12,7 +12,9 @@ use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource, RowsMode
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
 use crate::data::hazards::{self, Hazard, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
-use crate::data::{Column, Dataset, Features, Federation, Kind, Plan, Response, Schema, Table, formula};
+use crate::data::{
+    Column, Dataset, Features, Federation, Kind, Plan, Response, Schema, Table, formula,
+};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
 use crate::predict::Response as Outcome;
@@ -64,14 +66,28 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
     let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
     for (name, design, labels) in sites.clients {
         let model = model(design, labels, own.kind);
-        clients.push(model.map_err(|e| complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN)))?);
+        clients.push(model.map_err(|e| {
+            complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN))
+        })?);
     }
     let encoding = sites.encoding.map(|encoding| encoding.with_classes(sites.classes.clone()));
     let parameters = match own.kind {
         RowsModel::Softmax { classes, .. } => {
-            let class = |k: usize| sites.classes.as_ref().and_then(|names| names.get(k).cloned()).unwrap_or_else(|| k.to_string());
+            let class = |k: usize| {
+                sites
+                    .classes
+                    .as_ref()
+                    .and_then(|names| names.get(k).cloned())
+                    .unwrap_or_else(|| k.to_string())
+            };
             (0..classes)
-                .flat_map(|k| sites.columns.iter().map(move |column| format!("{column}[{}]", class(k))).collect::<Vec<_>>())
+                .flat_map(|k| {
+                    sites
+                        .columns
+                        .iter()
+                        .map(move |column| format!("{column}[{}]", class(k)))
+                        .collect::<Vec<_>>()
+                })
                 .collect()
         }
         _ => sites.columns,
@@ -90,7 +106,8 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
 
 /// The problem of a toy that is generated.
 pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, ConfigError> {
-    let complain = |e: DataError| config.source.complain(&toy.place, e.to_string(), "use other sizes");
+    let complain =
+        |e: DataError| config.source.complain(&toy.place, e.to_string(), "use other sizes");
     let seed = Seed::new(toy.seed.unwrap_or(config.seed));
     let gaussian = |mean: Vec<f64>, covariance: &[f64]| -> Result<Arc<dyn Potential>, DataError> {
         Ok(Arc::new(Gaussian::from_covariance(mean, covariance)?))
@@ -98,14 +115,17 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
     let clients: Result<Vec<Arc<dyn Potential>>, DataError> = match toy.what {
         Generator::QlsdToy => {
             let rows = toy_qlsd::make(toy.clients, toy.dim, seed).into_iter();
-            rows.map(|cells| Ok(Arc::new(Isotropic::new(cells, toy.dim)?) as Arc<dyn Potential>)).collect()
+            rows.map(|cells| Ok(Arc::new(Isotropic::new(cells, toy.dim)?) as Arc<dyn Potential>))
+                .collect()
         }
-        Generator::FaLdToy(alpha) => {
-            toy_fa_ld::make(toy.clients, alpha, seed).into_iter().map(|mean| gaussian(mean.to_vec(), &toy_fa_ld::COVARIANCE)).collect()
-        }
-        Generator::FaldToy | Generator::Synthetic(..) => {
-            toy_fald::make(toy.clients, toy.dim, seed).into_iter().map(|(mean, covariance)| gaussian(mean, &covariance)).collect()
-        }
+        Generator::FaLdToy(alpha) => toy_fa_ld::make(toy.clients, alpha, seed)
+            .into_iter()
+            .map(|mean| gaussian(mean.to_vec(), &toy_fa_ld::COVARIANCE))
+            .collect(),
+        Generator::FaldToy | Generator::Synthetic(..) => toy_fald::make(toy.clients, toy.dim, seed)
+            .into_iter()
+            .map(|(mean, covariance)| gaussian(mean, &covariance))
+            .collect(),
     };
     let clients = clients.map_err(complain)?;
     Ok(Problem {
@@ -134,19 +154,29 @@ struct Sites {
 }
 
 /// The model of some rows.
-pub(crate) fn model(design: Design, labels: Vec<f64>, kind: RowsModel) -> Result<Arc<dyn Potential>, DataError> {
+pub(crate) fn model(
+    design: Design,
+    labels: Vec<f64>,
+    kind: RowsModel,
+) -> Result<Arc<dyn Potential>, DataError> {
     Ok(match kind {
-        RowsModel::Softmax { classes, arithmetic } => {
-            Arc::new(Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?.with_arithmetic(arithmetic))
+        RowsModel::Softmax { classes, arithmetic } => Arc::new(
+            Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?
+                .with_arithmetic(arithmetic),
+        ),
+        RowsModel::Linear { noise_variance } => {
+            Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance })?)
         }
-        RowsModel::Linear { noise_variance } => Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance })?),
-        RowsModel::Logistic | RowsModel::Isotropic => Arc::new(Glm::new(design, labels, Family::Bernoulli)?),
+        RowsModel::Logistic | RowsModel::Isotropic => {
+            Arc::new(Glm::new(design, labels, Family::Bernoulli)?)
+        }
     })
 }
 
 /// Which rows of `rows` are learnt from and which are held out; at least one is learnt from.
 fn hold_out(rows: usize, share: Option<f64>, seed: Seed, place: u64) -> (Vec<u32>, Vec<u32>) {
-    let held = share.map_or(0, |share| ((share * rows as f64).round() as usize).min(rows.saturating_sub(1)));
+    let held = share
+        .map_or(0, |share| ((share * rows as f64).round() as usize).min(rows.saturating_sub(1)));
     let test = partition::held_out(rows, held, seed, place);
     let learn = (0..rows as u32).filter(|row| test.binary_search(row).is_err()).collect();
     (learn, test)
@@ -155,9 +185,10 @@ fn hold_out(rows: usize, share: Option<f64>, seed: Seed, place: u64) -> (Vec<u32
 /// Rows that were to be held out must be there.
 fn check_held_out(own: &OwnData, tests: usize) -> Result<(), Complaint> {
     match own.test {
-        Some(share) if tests == 0 => {
-            Err(About::Data.complain(format!("{share} of every site's rows is less than one row to test on"), DEAL))
-        }
+        Some(share) if tests == 0 => Err(About::Data.complain(
+            format!("{share} of every site's rows is less than one row to test on"),
+            DEAL,
+        )),
         _ => Ok(()),
     }
 }
@@ -172,8 +203,12 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
         OwnSource::Sites(sites) => {
             let (mut all, mut tables) = (Vec::new(), Vec::new());
             for (k, (name, file)) in sites.iter().enumerate() {
-                let (data, table) = read(file, None).map_err(|e| About::File(k).complain(e, READ))?;
-                match (&mut raw, table.as_ref().and_then(|table| RawTable::of(table, file.response_of(table)))) {
+                let (data, table) =
+                    read(file, None).map_err(|e| About::File(k).complain(e, READ))?;
+                match (
+                    &mut raw,
+                    table.as_ref().and_then(|table| RawTable::of(table, file.response_of(table))),
+                ) {
                     (Some(raw), Some(columns)) => raw.join(&columns),
                     (raw, columns) => *raw = raw.take().or(columns),
                 }
@@ -184,7 +219,11 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             check_columns(&sites[0].1, &tables, None, &mut notes)?;
             drop(tables);
             agree_on_columns(&mut all)?;
-            let classes = agree_on_labels(own, all.iter_mut().map(|(_, data, file)| (data, file.path.display().to_string())), &mut notes)?;
+            let classes = agree_on_labels(
+                own,
+                all.iter_mut().map(|(_, data, file)| (data, file.path.display().to_string())),
+                &mut notes,
+            )?;
             for (k, (name, mut data, _)) in all.into_iter().enumerate() {
                 data.classes.clone_from(&classes);
                 let (learn, test) = hold_out(data.rows(), own.test, seed, k as u64);
@@ -195,7 +234,11 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
         OwnSource::File { file, clients, scheme, rows } => {
             let (mut data, columns, scheme) = read_to_deal(file, scheme, &mut notes)?;
             (raw, header) = (columns, file.header.clone());
-            data.classes = agree_on_labels(own, std::iter::once((&mut data, file.path.display().to_string())), &mut notes)?;
+            data.classes = agree_on_labels(
+                own,
+                std::iter::once((&mut data, file.path.display().to_string())),
+                &mut notes,
+            )?;
             if let Some(rows) = rows.filter(|rows| *rows < data.rows()) {
                 notes.push(format!("A random subset of {rows} of {} rows.", data.rows()));
                 data = data.select(&partition::subset(data.rows(), rows, seed));
@@ -204,16 +247,30 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
         }
         OwnSource::Synthetic(settings) => {
             let data = synthetic::make(*settings, seed);
-            deal(own, data, &Scheme::Natural(None), None, seed, &mut parts, &mut tests, &mut notes)?;
+            deal(
+                own,
+                data,
+                &Scheme::Natural(None),
+                None,
+                seed,
+                &mut parts,
+                &mut tests,
+                &mut notes,
+            )?;
         }
     }
     check_held_out(own, tests.len())?;
-    let Some((_, first, _)) = parts.first() else { return Err(About::Data.complain("there are no clients", DEAL)) };
+    let Some((_, first, _)) = parts.first() else {
+        return Err(About::Data.complain("there are no clients", DEAL));
+    };
     let (columns, classes) = (first.columns.clone(), first.classes.clone());
     let mut divisors = vec![1.0f64; columns.len()];
     if own.scale {
-        let greatest: Vec<Vec<f64>> = parts.iter().map(|(_, data, rows)| data.select(rows).greatest()).collect();
-        divisors = (0..columns.len()).map(|k| greatest.iter().map(|of_site| of_site[k]).fold(0.0, f64::max)).collect();
+        let greatest: Vec<Vec<f64>> =
+            parts.iter().map(|(_, data, rows)| data.select(rows).greatest()).collect();
+        divisors = (0..columns.len())
+            .map(|k| greatest.iter().map(|of_site| of_site[k]).fold(0.0, f64::max))
+            .collect();
     }
     let scaled = divisors.iter().filter(|divisor| **divisor != 1.0).count();
     if scaled > 0 {
@@ -221,17 +278,25 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     }
     let bits = if scaled > 0 { 64 * (parts.len() * columns.len()) as u64 } else { 0 };
     let design = |data: &Dataset, rows: &[u32], who: &str| {
-        data.design(rows, own.intercept, &divisors).map_err(|e| About::Data.complain(format!("{who}: {e}"), DESIGN))
+        data.design(rows, own.intercept, &divisors)
+            .map_err(|e| About::Data.complain(format!("{who}: {e}"), DESIGN))
     };
     let raw_divisors = first.divisors(&divisors);
-    let made = |outcome| Encoding::by_columns(&columns, raw.as_ref(), header, outcome).scaled(&raw_divisors, own.intercept);
+    let made = |outcome| {
+        Encoding::by_columns(&columns, raw.as_ref(), header, outcome)
+            .scaled(&raw_divisors, own.intercept)
+    };
     let encoding = Outcome::of(own.kind).map(made);
     let held_out = match hold_together(&tests) {
         None => None,
         Some(test) => {
             notes.push(format!("{} rows are held out, to test on.", test.rows()));
             let all: Vec<u32> = (0..test.rows() as u32).collect();
-            Some(HeldOut { design: design(&test, &all, "the rows held out")?, labels: test.labels, kind: own.kind })
+            Some(HeldOut {
+                design: design(&test, &all, "the rows held out")?,
+                labels: test.labels,
+                kind: own.kind,
+            })
         }
     };
     let mut clients = Vec::new();
@@ -239,7 +304,8 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
         clients.push((name.clone(), design(data, rows, name)?, data.labels_of(rows)));
     }
     let names = parts.into_iter().map(|(name, _, _)| name).collect();
-    let columns = own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
+    let columns =
+        own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
     Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out, encoding })
 }
 
@@ -253,31 +319,63 @@ fn read(file: &DataFile, leave_out: Option<&str>) -> Result<(Dataset, Option<Tab
 }
 
 /// Refuse columns that cannot be what they are taken for, where all columns are used.
-fn check_columns(file: &DataFile, tables: &[(&str, Table)], leave_out: Option<&str>, notes: &mut Vec<String>) -> Result<(), Complaint> {
+fn check_columns(
+    file: &DataFile,
+    tables: &[(&str, Table)],
+    leave_out: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<(), Complaint> {
     let Some((_, first)) = tables.first() else { return Ok(()) };
     let sites: Vec<(&str, &Table)> = tables.iter().map(|(site, table)| (*site, table)).collect();
     let response = file.response_of(first);
     for spec in first.specs().iter().filter(|spec| leave_out != Some(spec.name.as_str())) {
-        let used = Used { column: &spec.name, origin: Origin::Every, levels: false, response: spec.name == response };
-        notes.extend(hazards::check(used, &sites).map_err(|hazard| About::Data.complain(&hazard, hazard.fix()))?);
+        let used = Used {
+            column: &spec.name,
+            origin: Origin::Every,
+            levels: false,
+            response: spec.name == response,
+        };
+        notes.extend(
+            hazards::check(used, &sites)
+                .map_err(|hazard| About::Data.complain(&hazard, hazard.fix()))?,
+        );
     }
     Ok(())
 }
 
 /// The rows of one file, and the scheme that deals them. A column of names or numbers that deals
 /// the rows of a table is no feature.
-fn read_to_deal(file: &DataFile, scheme: &Scheme, notes: &mut Vec<String>) -> Result<(Dataset, Option<RawTable>, Scheme), Complaint> {
+fn read_to_deal(
+    file: &DataFile,
+    scheme: &Scheme,
+    notes: &mut Vec<String>,
+) -> Result<(Dataset, Option<RawTable>, Scheme), Complaint> {
     let wrong = |e: FormatError| About::File(0).complain(e, READ);
     let by = match scheme {
-        Scheme::Natural(Some(column)) if matches!(file.format().map_err(wrong)?, Format::Csv | Format::Parquet) => Some(column.as_str()),
+        Scheme::Natural(Some(column))
+            if matches!(file.format().map_err(wrong)?, Format::Csv | Format::Parquet) =>
+        {
+            Some(column.as_str())
+        }
         _ => None,
     };
     let (data, table) = read(file, by).map_err(wrong)?;
-    let features = table.as_ref().map(|table| by.map_or_else(|| table.clone(), |column| table.without(column)));
+    let features = table
+        .as_ref()
+        .map(|table| by.map_or_else(|| table.clone(), |column| table.without(column)));
     let raw = features.and_then(|table| RawTable::of(&table, file.response_of(&table)));
-    check_columns(file, &table.map(|table| ("the file", table)).into_iter().collect::<Vec<_>>(), by, notes)?;
+    check_columns(
+        file,
+        &table.map(|table| ("the file", table)).into_iter().collect::<Vec<_>>(),
+        by,
+        notes,
+    )?;
     Ok(match by {
-        Some(column) => (Dataset { groups: Some(file.groups(column).map_err(wrong)?), ..data }, raw, Scheme::Natural(None)),
+        Some(column) => (
+            Dataset { groups: Some(file.groups(column).map_err(wrong)?), ..data },
+            raw,
+            Scheme::Natural(None),
+        ),
         None => (data, raw, scheme.clone()),
     })
 }
@@ -297,7 +395,8 @@ fn deal(
     let (learn, test) = hold_out(data.rows(), own.test, seed, 0);
     tests.extend((!test.is_empty()).then(|| data.select(&test)));
     let data = if test.is_empty() { data } else { data.select(&learn) };
-    let dealt = partition::split(&data, scheme, clients, seed).map_err(|e| About::Data.complain(e, DEAL))?;
+    let dealt = partition::split(&data, scheme, clients, seed)
+        .map_err(|e| About::Data.complain(e, DEAL))?;
     notes.push(format!("{} rows dealt to {} clients by {scheme}.", data.rows(), dealt.rows.len()));
     for (name, rows) in dealt.names.into_iter().zip(dealt.rows) {
         let mine = data.select(&rows);
@@ -309,24 +408,37 @@ fn deal(
 
 /// All sites must have the same columns; sparse files may differ in the greatest one that they use.
 fn agree_on_columns(all: &mut [(String, Dataset, &DataFile)]) -> Result<(), Complaint> {
-    let widest = all.iter().filter(|(_, data, _)| data.is_sparse()).map(|(_, data, _)| data.columns.clone()).max_by_key(Vec::len);
+    let widest = all
+        .iter()
+        .filter(|(_, data, _)| data.is_sparse())
+        .map(|(_, data, _)| data.columns.clone())
+        .max_by_key(Vec::len);
     for (_, data, file) in all.iter_mut() {
-        if let Some(widest) = widest.as_ref().filter(|_| data.is_sparse() && file.columns.is_none()) {
+        if let Some(widest) = widest.as_ref().filter(|_| data.is_sparse() && file.columns.is_none())
+        {
             data.columns.clone_from(widest);
         }
     }
     let Some((first, rest)) = all.split_first() else { return Ok(()) };
     let listed = |columns: &[String]| {
-        let more = if columns.len() > 12 { format!(" and {} more", columns.len() - 12) } else { String::new() };
+        let more = if columns.len() > 12 {
+            format!(" and {} more", columns.len() - 12)
+        } else {
+            String::new()
+        };
         format!("{}{more}", columns.iter().take(12).cloned().collect::<Vec<_>>().join(", "))
     };
     for (k, (name, data, _)) in rest.iter().enumerate() {
         if data.columns != first.1.columns {
             let (found, expected) = (listed(&data.columns), listed(&first.1.columns));
-            let problem = format!("client \"{name}\": its columns are {found}, those of client \"{}\" {expected}", first.0);
-            return Err(
-                About::File(k + 1).complain(problem, "all clients must have the same columns; a formula agrees on the levels of words")
+            let problem = format!(
+                "client \"{name}\": its columns are {found}, those of client \"{}\" {expected}",
+                first.0
             );
+            return Err(About::File(k + 1).complain(
+                problem,
+                "all clients must have the same columns; a formula agrees on the levels of words",
+            ));
         }
     }
     Ok(())
@@ -346,7 +458,8 @@ fn agree_on_labels<'a>(
             if let Some((data, file)) = all.iter().find(|(data, _)| data.classes.is_some()) {
                 let word = data.classes.iter().flatten().next().cloned().unwrap_or_default();
                 let problem = format!("{file}: the response `{word}` is no number");
-                return Err(About::Data.complain(problem, "name another response, or use model = \"logistic\""));
+                return Err(About::Data
+                    .complain(problem, "name another response, or use model = \"logistic\""));
             }
             return Ok(None);
         }
@@ -355,12 +468,15 @@ fn agree_on_labels<'a>(
         return agree_on_words(&mut all, classes, notes).map(Some);
     }
     let plain: Vec<f64> = (0..classes).map(|k| k as f64).collect();
-    let mut found: Vec<f64> = all.iter().flat_map(|(data, _)| data.labels.iter().copied()).collect();
+    let mut found: Vec<f64> =
+        all.iter().flat_map(|(data, _)| data.labels.iter().copied()).collect();
     found.sort_by(f64::total_cmp);
     found.dedup();
     let values = match &own.labels {
         Some(stated) => stated.clone(),
-        None if found.iter().all(|label| plain.contains(label)) || found.len() > classes => plain.clone(),
+        None if found.iter().all(|label| plain.contains(label)) || found.len() > classes => {
+            plain.clone()
+        }
         None => found,
     };
     if values.len() != classes {
@@ -370,27 +486,49 @@ fn agree_on_labels<'a>(
     for (data, file) in &mut all {
         for row in 0..data.labels.len() {
             let label = data.labels[row];
-            data.labels[row] = values.iter().position(|value| *value == label).map(|k| k as f64).ok_or_else(|| {
-                let allowed = format!("use one of {}", values.iter().map(f64::to_string).collect::<Vec<_>>().join(", "));
-                let error = FormatError::Label { file: file.clone(), at: At::Row(row as u64 + 1), found: label, allowed };
-                About::Data.complain(error, "correct the row, or state data.labels or target.classes")
-            })?;
+            data.labels[row] = values
+                .iter()
+                .position(|value| *value == label)
+                .map(|k| k as f64)
+                .ok_or_else(|| {
+                    let allowed = format!(
+                        "use one of {}",
+                        values.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
+                    );
+                    let error = FormatError::Label {
+                        file: file.clone(),
+                        at: At::Row(row as u64 + 1),
+                        found: label,
+                        allowed,
+                    };
+                    About::Data
+                        .complain(error, "correct the row, or state data.labels or target.classes")
+                })?;
         }
     }
     if values != plain {
-        let pairs: Vec<String> = values.iter().enumerate().map(|(k, value)| format!("{value} is class {k}")).collect();
+        let pairs: Vec<String> =
+            values.iter().enumerate().map(|(k, value)| format!("{value} is class {k}")).collect();
         notes.push(format!("Labels: {}.", pairs.join(", ")));
     }
     Ok(Some(values.iter().map(f64::to_string).collect()))
 }
 
 /// Words as labels: the classes are the words of all sites in the order of the alphabet.
-fn agree_on_words(all: &mut [(&mut Dataset, String)], classes: usize, notes: &mut Vec<String>) -> Result<Vec<String>, Complaint> {
-    let mut words: Vec<String> = all.iter().flat_map(|(data, _)| data.classes.iter().flatten().cloned()).collect();
+fn agree_on_words(
+    all: &mut [(&mut Dataset, String)],
+    classes: usize,
+    notes: &mut Vec<String>,
+) -> Result<Vec<String>, Complaint> {
+    let mut words: Vec<String> =
+        all.iter().flat_map(|(data, _)| data.classes.iter().flatten().cloned()).collect();
     words.sort();
     words.dedup();
     if let Some((_, file)) = all.iter().find(|(data, _)| data.classes.is_none()) {
-        return Err(About::Data.complain(format!("{file}: its labels are numbers, those of other clients words"), "write all labels alike"));
+        return Err(About::Data.complain(
+            format!("{file}: its labels are numbers, those of other clients words"),
+            "write all labels alike",
+        ));
     }
     if words.len() != classes {
         let problem = format!(
@@ -398,14 +536,21 @@ fn agree_on_words(all: &mut [(&mut Dataset, String)], classes: usize, notes: &mu
             words.len(),
             words.iter().take(8).cloned().collect::<Vec<_>>().join(", ")
         );
-        let fix = "name the right response, set target.classes, or write a formula such as ill == yes ~ age";
+        let fix = "name the right response, set target.classes, or write a formula such as ill == \
+            yes ~ age";
         return Err(About::Data.complain(problem, fix));
     }
     for (data, _) in all.iter_mut() {
-        let places: Vec<f64> = data.classes.iter().flatten().map(|word| words.binary_search(word).unwrap_or_default() as f64).collect();
+        let places: Vec<f64> = data
+            .classes
+            .iter()
+            .flatten()
+            .map(|word| words.binary_search(word).unwrap_or_default() as f64)
+            .collect();
         data.labels.iter_mut().for_each(|label| *label = places[*label as usize]);
     }
-    let pairs: Vec<String> = words.iter().enumerate().map(|(k, word)| format!("{word} is class {k}")).collect();
+    let pairs: Vec<String> =
+        words.iter().enumerate().map(|(k, word)| format!("{word} is class {k}")).collect();
     notes.push(format!("Labels: {}.", pairs.join(", ")));
     Ok(words)
 }
@@ -416,8 +561,13 @@ fn hold_together(tests: &[Dataset]) -> Option<Dataset> {
     for more in &tests[1..] {
         match (&mut all.features, &more.features) {
             (Features::Dense(cells), Features::Dense(more)) => cells.extend_from_slice(more),
-            (Features::Bytes { cells, .. }, Features::Bytes { cells: more, .. }) => cells.extend_from_slice(more),
-            (Features::Sparse { starts, columns, values }, Features::Sparse { starts: s, columns: c, values: v }) => {
+            (Features::Bytes { cells, .. }, Features::Bytes { cells: more, .. }) => {
+                cells.extend_from_slice(more)
+            }
+            (
+                Features::Sparse { starts, columns, values },
+                Features::Sparse { starts: s, columns: c, values: v },
+            ) => {
                 let before = columns.len();
                 starts.extend(s.iter().skip(1).map(|start| start + before));
                 columns.extend_from_slice(c);
@@ -441,17 +591,29 @@ struct Tables {
 
 /// Read the formula over the columns of all sites, and check that every site has what it names, and
 /// means the same by it.
-fn agree_on_kinds(own: &OwnData, formula: &str, tables: Vec<(String, Table)>, dealt: bool) -> Result<Tables, Complaint> {
+fn agree_on_kinds(
+    own: &OwnData,
+    formula: &str,
+    tables: Vec<(String, Table)>,
+    dealt: bool,
+) -> Result<Tables, Complaint> {
     let all = Schema::union(tables.iter().map(|(_, table)| table.specs()));
-    let sites: Vec<(&str, &Table)> = tables.iter().map(|(site, table)| (site.as_str(), table)).collect();
+    let sites: Vec<(&str, &Table)> =
+        tables.iter().map(|(site, table)| (site.as_str(), table)).collect();
     let hazard = |hazard: Hazard| About::Formula.complain(&hazard, hazard.fix());
     let plan = formula::parse(formula, &all).map_err(|error| {
         // A typing error among numbers makes words of them, and should be named first.
-        let suspects = formula::written(formula).into_iter().map(|column| hazards::by_formula(formula, column, false));
-        let found = suspects.filter_map(|used| hazards::check(used, &sites).err()).find(Hazard::is_of_numbers);
+        let suspects = formula::written(formula)
+            .into_iter()
+            .map(|column| hazards::by_formula(formula, column, false));
+        let found = suspects
+            .filter_map(|used| hazards::check(used, &sites).err())
+            .find(Hazard::is_of_numbers);
         found.map_or_else(|| About::Formula.complain(error, FORMULA), hazard)
     })?;
-    let columns: Vec<&str> = std::iter::once(plan.response.column()).chain(plan.terms.iter().map(|term| term.column.as_str())).collect();
+    let columns: Vec<&str> = std::iter::once(plan.response.column())
+        .chain(plan.terms.iter().map(|term| term.column.as_str()))
+        .collect();
     for (k, (site, table)) in sites.iter().enumerate() {
         if let Some(column) = columns.iter().find(|column| table.column(column).is_none()) {
             return Err(missing_column(k, site, table, column, &sites));
@@ -461,16 +623,29 @@ fn agree_on_kinds(own: &OwnData, formula: &str, tables: Vec<(String, Table)>, de
     let kinds = 8 * (all.columns.len() * sites.len()) as u64;
     let (mut notes, mut codes) = (Vec::new(), 0);
     for (k, column) in columns.iter().enumerate() {
-        notes.extend(hazards::check(hazards::by_formula(formula, column, k == 0), &sites).map_err(hazard)?);
+        notes.extend(
+            hazards::check(hazards::by_formula(formula, column, k == 0), &sites).map_err(hazard)?,
+        );
         if !dealt {
             // A site that has but two numbers in a column tells them.
-            let values = sites.iter().filter_map(|(_, table)| table.column(column)).filter(|(spec, _)| spec.kind == Kind::Number);
-            codes += 2 * 64 * values.filter(|(_, values)| hazards::two_values(std::iter::once(*values)).is_some()).count() as u64;
+            let values = sites
+                .iter()
+                .filter_map(|(_, table)| table.column(column))
+                .filter(|(spec, _)| spec.kind == Kind::Number);
+            codes += 2
+                * 64
+                * values
+                    .filter(|(_, values)| hazards::two_values(std::iter::once(*values)).is_some())
+                    .count() as u64;
         }
     }
     check_response(own, formula, &plan.response, &sites)?;
     let used = Schema {
-        columns: all.columns.into_iter().filter(|spec| columns.contains(&spec.name.as_str())).collect(),
+        columns: all
+            .columns
+            .into_iter()
+            .filter(|spec| columns.contains(&spec.name.as_str()))
+            .collect(),
         ..Schema::new(Vec::new())
     };
     let alike = |(k, (site, table)): (usize, &(String, Table))| {
@@ -482,18 +657,41 @@ fn agree_on_kinds(own: &OwnData, formula: &str, tables: Vec<(String, Table)>, de
 }
 
 /// A site lacks a column that others have.
-fn missing_column(k: usize, site: &str, table: &Table, column: &str, sites: &[(&str, &Table)]) -> Complaint {
-    let elsewhere = sites.iter().find(|(_, table)| table.column(column).is_some()).map_or("", |(site, _)| site);
-    let problem = formula::absent(site, column, elsewhere, table.specs().iter().map(|spec| spec.name.as_str()));
-    About::File(k)
-        .complain(problem, format!("add the column there, or leave it out of the formula (`. - {column}` leaves it out of all columns)"))
+fn missing_column(
+    k: usize,
+    site: &str,
+    table: &Table,
+    column: &str,
+    sites: &[(&str, &Table)],
+) -> Complaint {
+    let elsewhere =
+        sites.iter().find(|(_, table)| table.column(column).is_some()).map_or("", |(site, _)| site);
+    let problem = formula::absent(
+        site,
+        column,
+        elsewhere,
+        table.specs().iter().map(|spec| spec.name.as_str()),
+    );
+    About::File(k).complain(
+        problem,
+        format!(
+            "add the column there, or leave it out of the formula (`. - \
+            {column}` leaves it out of all columns)"
+        ),
+    )
 }
 
 /// A response that is compared with nothing must fit the model, and two values are no measurement
 /// unless the config says so.
-fn check_response(own: &OwnData, formula: &str, response: &Response, sites: &[(&str, &Table)]) -> Result<(), Complaint> {
+fn check_response(
+    own: &OwnData,
+    formula: &str,
+    response: &Response,
+    sites: &[(&str, &Table)],
+) -> Result<(), Complaint> {
     let Response::Value { column } = response else { return Ok(()) };
-    let columns = || sites.iter().filter_map(|(_, table)| table.column(column)).map(|(_, column)| column);
+    let columns =
+        || sites.iter().filter_map(|(_, table)| table.column(column)).map(|(_, column)| column);
     if let (Some(values), false) = (hazards::two_values(columns()), own.stated) {
         let (problem, fix) = hazards::ask_for_model(formula, values);
         return Err(About::Formula.complain(problem, fix));
@@ -503,13 +701,21 @@ fn check_response(own: &OwnData, formula: &str, response: &Response, sites: &[(&
     }
     for (site, table) in sites {
         let Some((_, Column::Number(cells))) = table.column(column) else { continue };
-        if let Some((row, value)) =
-            cells.iter().enumerate().find_map(|(row, cell)| cell.filter(|v| *v != 0.0 && *v != 1.0).map(|v| (row, v)))
+        if let Some((row, value)) = cells
+            .iter()
+            .enumerate()
+            .find_map(|(row, cell)| cell.filter(|v| *v != 0.0 && *v != 1.0).map(|v| (row, v)))
         {
             let (file, at) = (table.file(), table.place(row));
-            let problem = format!("logistic regression explains 0 and 1, and `{column}` is {value} at site `{site}` ({file}, {at})");
+            let problem = format!(
+                "logistic regression explains 0 and 1, and `{column}` is {value} at site `{site}` \
+                 ({file}, {at})"
+            );
             let right = formula::halves(formula).map_or("", |(_, right)| right.trim());
-            return Err(About::Formula.complain(problem, format!("say what counts as 1, e.g. {column} == {value} ~ {right}")));
+            return Err(About::Formula.complain(
+                problem,
+                format!("say what counts as 1, e.g. {column} == {value} ~ {right}"),
+            ));
         }
     }
     Ok(())
@@ -520,26 +726,33 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     let encode = |e: crate::data::EncodeError| About::Formula.complain(e, FORMULA);
     let Tables { mut sites, plan, mut notes, bits } = match &own.source {
         OwnSource::Synthetic(_) => {
-            return Err(About::Formula.complain("generated data has no columns with names", "remove target.formula"));
+            return Err(About::Formula
+                .complain("generated data has no columns with names", "remove target.formula"));
         }
         OwnSource::Sites(files) => {
             let table = |(k, (name, file)): (usize, &(String, DataFile))| {
                 Ok((name.clone(), file.table(None).map_err(|e| About::File(k).complain(e, READ))?))
             };
-            let tables = files.iter().enumerate().map(table).collect::<Result<Vec<_>, Complaint>>()?;
+            let tables =
+                files.iter().enumerate().map(table).collect::<Result<Vec<_>, Complaint>>()?;
             agree_on_kinds(own, formula, tables, false)?
         }
         OwnSource::File { file, clients, scheme, rows } => {
             let read = |e: FormatError| About::File(0).complain(e, READ);
             let mut table = file.table(None).map_err(read)?;
-            let kept = rows.filter(|rows| *rows < table.rows()).map(|rows| partition::subset(table.rows(), rows, seed));
+            let kept = rows
+                .filter(|rows| *rows < table.rows())
+                .map(|rows| partition::subset(table.rows(), rows, seed));
             if let Some(kept) = &kept {
                 table = table.select(kept);
             }
             let mut whole = agree_on_kinds(own, formula, vec![("the file".into(), table)], true)?;
-            let Some((_, table)) = whole.sites.pop() else { return Err(About::Data.complain("there are no clients", DEAL)) };
+            let Some((_, table)) = whole.sites.pop() else {
+                return Err(About::Data.complain("there are no clients", DEAL));
+            };
             let labels = crate::data::response(&table, &whole.plan.response).map_err(encode)?;
-            let classes = (!matches!(whole.plan.response, Response::Value { .. })).then(|| vec!["0".into(), "1".into()]);
+            let classes = (!matches!(whole.plan.response, Response::Value { .. }))
+                .then(|| vec!["0".into(), "1".into()]);
             let (scheme, groups) = match scheme {
                 Scheme::Natural(Some(column)) => {
                     let mut groups = file.groups(column).map_err(read)?;
@@ -550,10 +763,26 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
                 }
                 other => (other.clone(), None),
             };
-            let labelled = Dataset { features: Features::Dense(Vec::new()), labels, classes, columns: Vec::new(), groups };
-            let dealt = partition::split(&labelled, &scheme, *clients, seed).map_err(|e| About::Data.complain(e, DEAL))?;
-            let bits = (whole.bits.0 * dealt.rows.len() as u64, whole.bits.1 * dealt.rows.len() as u64);
-            Tables { sites: dealt.names.into_iter().zip(dealt.rows.iter().map(|rows| table.select(rows))).collect(), bits, ..whole }
+            let labelled = Dataset {
+                features: Features::Dense(Vec::new()),
+                labels,
+                classes,
+                columns: Vec::new(),
+                groups,
+            };
+            let dealt = partition::split(&labelled, &scheme, *clients, seed)
+                .map_err(|e| About::Data.complain(e, DEAL))?;
+            let bits =
+                (whole.bits.0 * dealt.rows.len() as u64, whole.bits.1 * dealt.rows.len() as u64);
+            Tables {
+                sites: dealt
+                    .names
+                    .into_iter()
+                    .zip(dealt.rows.iter().map(|rows| table.select(rows)))
+                    .collect(),
+                bits,
+                ..whole
+            }
         }
     };
     let mut tests = Vec::new();
@@ -568,19 +797,29 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     let federation = Federation::new(formula, &sites, &plan).map_err(encode)?;
     let (header, site_column) = match &own.source {
         OwnSource::Sites(files) => (files.iter().find_map(|(_, file)| file.header.clone()), None),
-        OwnSource::File { file, scheme: Scheme::Natural(column), .. } => (file.header.clone(), column.as_deref()),
+        OwnSource::File { file, scheme: Scheme::Natural(column), .. } => {
+            (file.header.clone(), column.as_deref())
+        }
         OwnSource::File { file, .. } => (file.header.clone(), None),
         OwnSource::Synthetic(_) => (None, None),
     };
-    let schema = Schema::new(sites.first().map_or_else(Vec::new, |(_, table)| table.specs().to_vec()));
-    let made = |outcome| Encoding::by_formula(&schema, header, &plan, federation.moments(), outcome).with_site_column(site_column);
+    let schema =
+        Schema::new(sites.first().map_or_else(Vec::new, |(_, table)| table.specs().to_vec()));
+    let made = |outcome| {
+        Encoding::by_formula(&schema, header, &plan, federation.moments(), outcome)
+            .with_site_column(site_column)
+    };
     let encoding = Outcome::of(own.kind).map(made);
     let held_out = if tests.is_empty() {
         None
     } else {
         let rows = federation.encode_more(&tests, &plan).map_err(encode)?;
         let complain = |e: DataError| About::Data.complain(format!("the rows held out: {e}"), READ);
-        Some(HeldOut { design: Design::dense(rows.cells, rows.columns).map_err(complain)?, labels: rows.response, kind: own.kind })
+        Some(HeldOut {
+            design: Design::dense(rows.cells, rows.columns).map_err(complain)?,
+            labels: rows.response,
+            kind: own.kind,
+        })
     };
     notes.splice(0..0, federation.notes.iter().cloned());
     if let Some(held) = &held_out {
@@ -588,7 +827,8 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     }
     let mut clients = Vec::new();
     for site in federation.sites {
-        let complain = |e: DataError| About::Data.complain(format!("client \"{}\": {e}", site.name), READ);
+        let complain =
+            |e: DataError| About::Data.complain(format!("client \"{}\": {e}", site.name), READ);
         let design = Design::dense(site.cells, site.columns).map_err(complain)?;
         clients.push((site.name, design, site.response));
     }

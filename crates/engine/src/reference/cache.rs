@@ -1,7 +1,9 @@
-//! Keep references in a folder, one file each, named by the target's hash, the method, its settings and the version.
+//! Keep references in a folder, one file each, named by the target's hash, the method, its settings
+//! and the version.
 //!
-//! A file is `MAGIC`, one line of JSON, the draws as little-endian numbers, and the SHA-256 of all that. It is written beside its place and renamed, so that a crash leaves no
-//! half of it; a file that is damaged all the same is refused with a reason.
+//! A file is `MAGIC`, one line of JSON, the draws as little-endian numbers, and the SHA-256 of all
+//! that. It is written beside its place and renamed, so that a crash leaves no half of it; a file
+//! that is damaged all the same is refused with a reason.
 
 use std::path::{Path, PathBuf};
 
@@ -48,9 +50,12 @@ pub enum CacheError {
 }
 
 impl Cache {
-    /// The folder that is given, else the one that the environment names, else the platform's; none where there is no such.
+    /// The folder that is given, else the one that the environment names, else the platform's; none
+    /// where there is no such.
     pub fn open(given: Option<&Path>) -> Option<Cache> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = |name: &str| {
+            std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
         let home = || variable("HOME");
         let platform = || {
             let base = if cfg!(windows) {
@@ -78,7 +83,12 @@ impl Cache {
     }
 
     /// A reference with these settings, where it is kept.
-    pub fn load(&self, target: &str, method: Method, settings: Settings) -> Result<Option<Reference>, CacheError> {
+    pub fn load(
+        &self,
+        target: &str,
+        method: Method,
+        settings: Settings,
+    ) -> Result<Option<Reference>, CacheError> {
         let path = self.path(target, method, settings);
         if !path.exists() {
             return Ok(None);
@@ -87,17 +97,25 @@ impl Cache {
         if (reference.method, reference.settings) == (method, settings) {
             return Ok(Some(reference));
         }
-        Err(CacheError::Damaged { file: path.display().to_string(), problem: "it holds another reference than its name says".into() })
+        Err(CacheError::Damaged {
+            file: path.display().to_string(),
+            problem: "it holds another reference than its name says".into(),
+        })
     }
 
-    /// The best reference of a target that is kept: by NUTS, else by MALA; of several by one method the longest. Damaged files are told, and not used.
+    /// The best reference of a target that is kept: by NUTS, else by MALA; of several by one method
+    /// the longest. Damaged files are told, and not used.
     pub fn find(&self, target: &str) -> (Option<Reference>, Vec<CacheError>) {
         let mut complaints = Vec::new();
         for method in [Method::Nuts, Method::Mala] {
             let mut found: Option<Reference> = None;
             for path in self.files(&format!("{target}-{method}-")) {
                 match read(&path, target) {
-                    Ok(reference) if found.as_ref().is_none_or(|best| length(&reference) > length(best)) => found = Some(reference),
+                    Ok(reference)
+                        if found.as_ref().is_none_or(|best| length(&reference) > length(best)) =>
+                    {
+                        found = Some(reference)
+                    }
                     Ok(_) => {}
                     Err(error) => complaints.push(error),
                 }
@@ -113,7 +131,9 @@ impl Cache {
     fn files(&self, beginning: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let fits = |path: &PathBuf| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(beginning) && name.ends_with(&ending()))
+            path.file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| name.starts_with(beginning) && name.ends_with(&ending()))
         };
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(fits).collect();
         files.sort();
@@ -123,11 +143,15 @@ impl Cache {
     /// Keep a reference, in place of one of the same name.
     pub fn store(&self, target: &str, reference: &Reference) -> Result<PathBuf, CacheError> {
         let path = self.path(target, reference.method, reference.settings);
-        let cannot = |error: std::io::Error| CacheError::Unwritable { file: path.display().to_string(), problem: error.to_string() };
+        let cannot = |error: std::io::Error| CacheError::Unwritable {
+            file: path.display().to_string(),
+            problem: error.to_string(),
+        };
         std::fs::create_dir_all(&self.folder).map_err(cannot)?;
         // Two processes may do this at once: each has a file of its own until the rename.
         let beside = path.with_extension(format!("{}.part", std::process::id()));
-        let written = std::fs::write(&beside, bytes_of(target, reference)).and_then(|()| std::fs::rename(&beside, &path));
+        let written = std::fs::write(&beside, bytes_of(target, reference))
+            .and_then(|()| std::fs::rename(&beside, &path));
         written.map_err(|error| {
             let _ = std::fs::remove_file(&beside);
             cannot(error)
@@ -164,7 +188,9 @@ fn bytes_of(target: &str, reference: &Reference) -> Vec<u8> {
 }
 
 fn read(path: &Path, target: &str) -> Result<Reference, CacheError> {
-    let parsed = std::fs::read(path).map_err(|error| error.to_string()).and_then(|bytes| parse(&bytes, target));
+    let parsed = std::fs::read(path)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| parse(&bytes, target));
     parsed.map_err(|problem| CacheError::Damaged { file: path.display().to_string(), problem })
 }
 
@@ -184,15 +210,28 @@ fn parse(bytes: &[u8], target: &str) -> Result<Reference, String> {
         return Err("it is of another target".into());
     }
     let word = header["method"].as_str().unwrap_or_default();
-    let method = Method::ALL.into_iter().find(|method| method.word() == word).ok_or_else(|| format!("there is no method {word}"))?;
-    let (chains, draws, d) = (whole("chains")? as usize, whole("draws")? as usize, whole("parameters")? as usize);
+    let method = Method::ALL
+        .into_iter()
+        .find(|method| method.word() == word)
+        .ok_or_else(|| format!("there is no method {word}"))?;
+    let (chains, draws, d) =
+        (whole("chains")? as usize, whole("draws")? as usize, whole("parameters")? as usize);
     let each = draws.checked_mul(d).filter(|each| *each > 0).ok_or("it has no draws")?;
     if each.checked_mul(chains).and_then(|all| all.checked_mul(8)) != Some(numbers.len()) {
-        return Err(format!("{} bytes of draws where {chains} chains of {draws} draws of {d} parameters were announced", numbers.len()));
+        return Err(format!(
+            "{} bytes of draws where {chains} chains of {draws} draws of {d} parameters were \
+             announced",
+            numbers.len()
+        ));
     }
     let number = |eight: &[u8]| f64::from_le_bytes(eight.try_into().unwrap_or_default());
     let all: Vec<f64> = numbers.chunks_exact(8).map(number).collect();
     let settings = Settings { chains, draws, seed: whole("seed")? };
     let chains = all.chunks_exact(each).map(<[f64]>::to_vec).collect();
-    Ok(Reference { method, settings, draws: Draws::from_chains(chains, d), acceptance: header["acceptance"].as_f64() })
+    Ok(Reference {
+        method,
+        settings,
+        draws: Draws::from_chains(chains, d),
+        acceptance: header["acceptance"].as_f64(),
+    })
 }

@@ -4,13 +4,16 @@ use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_core::target::Target;
 use sha2::{Digest, Sha256};
 
-/// How far from 0 the points lie: near it every row has its say, farther out the rows' shapes differ.
+/// How far from 0 the points lie: near it every row has its say, farther out the rows' shapes
+/// differ.
 const SCALES: [f64; 4] = [0.0, 0.01, 0.1, 1.0];
 
-/// The hash of a target, in 64 hexadecimal digits: SHA-256 of its dimension, its temperature, and the bits of `U` and `grad U` at four points that are the same for all targets.
+/// The hash of a target, in 64 hexadecimal digits: SHA-256 of its dimension, its temperature, and
+/// the bits of `U` and `grad U` at four points that are the same for all targets.
 ///
-/// Rows, prior and model are in these numbers, names and the way to the posterior are not. The same rows dealt to other clients are summed in another order, and so may have another hash;
-/// a change of a row that is lost in the rounding of these sums has the same, as it has the same posterior.
+/// Rows, prior and model are in these numbers, names and the way to the posterior are not. The same
+/// rows dealt to other clients are summed in another order, and so may have another hash; a change
+/// of a row that is lost in the rounding of these sums has the same, as it has the same posterior.
 pub fn digest(target: &Target) -> String {
     let d = target.dim();
     let mut hash = Sha256::new();

@@ -1,7 +1,9 @@
-//! Say what the posterior is from pooled rows, as a federation may not: by several methods, kept under the hash of the target.
+//! Say what the posterior is from pooled rows, as a federation may not: by several methods, kept
+//! under the hash of the target.
 //!
-//! MALA is at hand everywhere ([`mala`]), a long run of LMC goes through the same machinery as any sampler (`lmc`), and NUTS lives in a crate of its own,
-//! which makes the same [`Reference`]. [`Cache`] keeps them, [`agree`] tells how far two of them differ.
+//! MALA is at hand everywhere ([`mala`]), a long run of LMC goes through the same machinery as any
+//! sampler (`lmc`), and NUTS lives in a crate of its own, which makes the same [`Reference`].
+//! [`Cache`] keeps them, [`agree`] tells how far two of them differ.
 
 mod agree;
 mod cache;
@@ -28,7 +30,8 @@ pub use digest::digest;
 /// The most parameters: every method needs the Hessian, which has as many numbers squared.
 pub const MOST_PARAMETERS: usize = 2000;
 
-/// The step of the long LMC run, in coordinates in which the Hessian is the identity: it widens standard deviations by half a per cent.
+/// The step of the long LMC run, in coordinates in which the Hessian is the identity: it widens
+/// standard deviations by half a per cent.
 pub const LMC_STEP: f64 = 0.02;
 
 /// The long LMC run keeps every so many draws.
@@ -67,7 +70,8 @@ impl Method {
         }
     }
 
-    /// How many posterior standard deviations of difference are its bias, and no error: none without bias.
+    /// How many posterior standard deviations of difference are its bias, and no error: none
+    /// without bias.
     pub fn bias(self) -> f64 {
         if self == Method::Lmc { LMC_STEP } else { 0.0 }
     }
@@ -111,7 +115,9 @@ pub struct Reference {
 impl Reference {
     /// How it was made, in a few words.
     pub fn describe(&self) -> String {
-        let accepted = self.acceptance.map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
+        let accepted = self
+            .acceptance
+            .map_or_else(String::new, |share| format!(", {:.0}% accepted", 100.0 * share));
         format!("{}{accepted}", self.method.says())
     }
 }
@@ -120,10 +126,16 @@ impl Reference {
 #[derive(Debug, Error)]
 pub enum ReferenceError {
     /// The posterior has no finite covariance at its optimum.
-    #[error("the Hessian of the pooled posterior is not positive definite: give the target a Gaussian prior")]
+    #[error(
+        "the Hessian of the pooled posterior is not positive definite: give the target a Gaussian \
+         prior"
+    )]
     NotPositive,
     /// Too many parameters.
-    #[error("{found} parameters are too many for a reference, which needs their Hessian: use at most {MOST_PARAMETERS}")]
+    #[error(
+        "{found} parameters are too many for a reference, which needs their Hessian: use at most \
+         {MOST_PARAMETERS}"
+    )]
     TooLarge {
         /// How many there are.
         found: usize,
@@ -143,14 +155,25 @@ pub fn check(problem: &Problem) -> Result<(), ReferenceError> {
 }
 
 /// The reference by MALA, from around the optimum.
-pub fn mala(problem: &Problem, optimum: &[f64], settings: Settings) -> Result<Reference, ReferenceError> {
+pub fn mala(
+    problem: &Problem,
+    optimum: &[f64],
+    settings: Settings,
+) -> Result<Reference, ReferenceError> {
     check(problem)?;
     let found =
-        pooled::mala(&problem.target, optimum, settings.chains, settings.draws, settings.seed).ok_or(ReferenceError::NotPositive)?;
-    Ok(Reference { method: Method::Mala, settings, draws: found.draws, acceptance: Some(found.acceptance) })
+        pooled::mala(&problem.target, optimum, settings.chains, settings.draws, settings.seed)
+            .ok_or(ReferenceError::NotPositive)?;
+    Ok(Reference {
+        method: Method::Mala,
+        settings,
+        draws: found.draws,
+        acceptance: Some(found.acceptance),
+    })
 }
 
-/// The reference by a long run of LMC at a small step, through the samplers' own machinery; and the optimum that its survey found.
+/// The reference by a long run of LMC at a small step, through the samplers' own machinery; and the
+/// optimum that its survey found.
 #[derive(Debug)]
 pub struct LongLmc {
     plan: Plan,
@@ -159,7 +182,11 @@ pub struct LongLmc {
 
 impl LongLmc {
     /// Survey the target of a config.
-    pub fn new(config: &Config, problem: &Problem, settings: Settings) -> Result<LongLmc, ReferenceError> {
+    pub fn new(
+        config: &Config,
+        problem: &Problem,
+        settings: Settings,
+    ) -> Result<LongLmc, ReferenceError> {
         check(problem)?;
         let kept = settings.draws as u64 * LMC_THIN;
         let run = RunConfig {
@@ -170,11 +197,16 @@ impl LongLmc {
             start: Some(Start::Optimum),
             ..config.run.clone()
         };
-        let Some(row) = registry::REGISTRY.iter().find(|row| row.name == "lmc") else { unreachable!("the registry has lmc") };
+        let Some(row) = registry::REGISTRY.iter().find(|row| row.name == "lmc") else {
+            unreachable!("the registry has lmc")
+        };
         let sampler = SamplerConfig {
             row,
             step: Some(Schedule::Constant(LMC_STEP)),
-            settings: SamplerSettings { precision: Some(Precision::F64), ..SamplerSettings::default() },
+            settings: SamplerSettings {
+                precision: Some(Precision::F64),
+                ..SamplerSettings::default()
+            },
             weights_by_rows: false,
             participation_probability: None,
             round_deadline: None,
@@ -197,7 +229,9 @@ impl LongLmc {
 
     /// Run it.
     pub fn run(&self, progress: &Progress) -> Result<Reference, ReferenceError> {
-        let draws = sample(&self.plan, &self.plan.length, self.settings.seed, Sinks::Memory, progress)?.draws;
+        let draws =
+            sample(&self.plan, &self.plan.length, self.settings.seed, Sinks::Memory, progress)?
+                .draws;
         Ok(Reference { method: Method::Lmc, settings: self.settings, draws, acceptance: None })
     }
 }

@@ -126,7 +126,12 @@ impl RunFile {
 
     /// A record that lacks its config, draws, statistics and reference.
     pub(super) fn into_record(self, ledger: LedgerFile) -> Record {
-        let sent = |s: Sent| SentRecord { direction: s.direction, kind: s.kind, bits: s.bits, vectors: s.vectors };
+        let sent = |s: Sent| SentRecord {
+            direction: s.direction,
+            kind: s.kind,
+            bits: s.bits,
+            vectors: s.vectors,
+        };
         let site = |s: Site| SiteRecord { name: s.name, rows: s.rows, bits: s.bits.into() };
         Record {
             version: self.version,
@@ -153,7 +158,11 @@ impl RunFile {
             warnings: self.warnings,
             reference: None,
             reference_by: self.reference_by,
-            streamed: self.streamed.map(|s| Streamed { file: s.file.into(), chains: s.chains, length: s.length }),
+            streamed: self.streamed.map(|s| Streamed {
+                file: s.file.into(),
+                chains: s.chains,
+                length: s.length,
+            }),
             encoding: None,
             calibration: None,
             influence: None,
@@ -163,8 +172,14 @@ impl RunFile {
 
 impl LedgerFile {
     pub(super) fn of(record: &Record) -> Self {
-        let sent = |s: &SentRecord| Sent { direction: s.direction.clone(), kind: s.kind.clone(), bits: s.bits, vectors: s.vectors };
-        let site = |s: &SiteRecord| Site { name: s.name.clone(), rows: s.rows, bits: s.bits.into() };
+        let sent = |s: &SentRecord| Sent {
+            direction: s.direction.clone(),
+            kind: s.kind.clone(),
+            bits: s.bits,
+            vectors: s.vectors,
+        };
+        let site =
+            |s: &SiteRecord| Site { name: s.name.clone(), rows: s.rows, bits: s.bits.into() };
         LedgerFile {
             sent: record.sent.iter().map(sent).collect(),
             sites: record.sites.iter().map(site).collect(),
@@ -179,13 +194,22 @@ impl LedgerFile {
 pub(super) fn log(record: &Record) -> String {
     let mut lines = vec![
         format!("{} finished; consilience {}", record.created, record.version),
-        format!("sampler {} ({}), seed {}, step {:e}", record.sampler.0, record.sampler.1, record.seed, record.step),
+        format!(
+            "sampler {} ({}), seed {}, step {:e}",
+            record.sampler.0, record.sampler.1, record.seed, record.step
+        ),
     ];
-    lines.extend(record.sites.iter().map(|s| format!("site {}: {} rows, sent {} bits, received {}", s.name, s.rows, s.bits.0, s.bits.1)));
+    lines.extend(record.sites.iter().map(|s| {
+        format!("site {}: {} rows, sent {} bits, received {}", s.name, s.rows, s.bits.0, s.bits.1)
+    }));
     lines.extend(record.notes.iter().map(|note| format!("data: {note}")));
-    lines.push(format!("before sampling: {} bits up, {} down", record.before_sampling.0, record.before_sampling.1));
     lines.push(format!(
-        "{} iterations a chain ({} not kept, then one draw in {}): {} chains of {} draws in {:.3} s{}",
+        "before sampling: {} bits up, {} down",
+        record.before_sampling.0, record.before_sampling.1
+    ));
+    lines.push(format!(
+        "{} iterations a chain ({} not kept, then one draw in {}): {} chains of {} draws in {:.3} \
+         s{}",
         record.iterations,
         record.burn_in,
         record.thin,
@@ -194,7 +218,9 @@ pub(super) fn log(record: &Record) -> String {
         record.seconds,
         if record.interrupted { ", stopped before the end" } else { "" }
     ));
-    lines.extend(record.sent.iter().map(|s| format!("sent {} {}: {} bits in {} vectors", s.direction, s.kind, s.bits, s.vectors)));
+    lines.extend(record.sent.iter().map(|s| {
+        format!("sent {} {}: {} bits in {} vectors", s.direction, s.kind, s.bits, s.vectors)
+    }));
     lines.extend(record.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.join("\n") + "\n"
 }

@@ -1,4 +1,5 @@
-//! Turn calibration and influence into JSON, and back: `judged.json`, where there is something to say.
+//! Turn calibration and influence into JSON, and back: `judged.json`, where there is something to
+//! say.
 
 use consilience_core::measure::{Count, Tally};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -60,8 +61,12 @@ impl JudgedFile {
             most: s.most,
             error: Real(s.error),
         };
-        let influence = record.influence.as_ref().map(|i| InfluenceFile { draws: i.draws, sites: i.sites.iter().map(site).collect() });
-        (calibration.is_some() || influence.is_some()).then_some(JudgedFile { calibration, influence })
+        let influence = record
+            .influence
+            .as_ref()
+            .map(|i| InfluenceFile { draws: i.draws, sites: i.sites.iter().map(site).collect() });
+        (calibration.is_some() || influence.is_some())
+            .then_some(JudgedFile { calibration, influence })
     }
 
     /// Give it back to a record.
@@ -72,9 +77,14 @@ impl JudgedFile {
             draws: c.draws,
             sites: c.sites.into_iter().map(TallyFile::back).collect(),
         });
-        let site =
-            |s: SiteInfluenceFile| SiteInfluence { shift: s.shift.into_iter().map(|x| x.0).collect(), most: s.most, error: s.error.0 };
-        record.influence = self.influence.map(|i| Influence { draws: i.draws, sites: i.sites.into_iter().map(site).collect() });
+        let site = |s: SiteInfluenceFile| SiteInfluence {
+            shift: s.shift.into_iter().map(|x| x.0).collect(),
+            most: s.most,
+            error: s.error.0,
+        };
+        record.influence = self
+            .influence
+            .map(|i| Influence { draws: i.draws, sites: i.sites.into_iter().map(site).collect() });
     }
 }
 
@@ -82,8 +92,16 @@ impl TallyFile {
     fn of(tally: &Tally) -> Self {
         let pair = |count: Count| (count.all, count.right);
         TallyFile {
-            bins: tally.bins.iter().map(|(count, confidence)| (pair(*count), Real(*confidence))).collect(),
-            at_least: tally.at_least.iter().map(|(threshold, count)| (Real(*threshold), pair(*count))).collect(),
+            bins: tally
+                .bins
+                .iter()
+                .map(|(count, confidence)| (pair(*count), Real(*confidence)))
+                .collect(),
+            at_least: tally
+                .at_least
+                .iter()
+                .map(|(threshold, count)| (Real(*threshold), pair(*count)))
+                .collect(),
             total: pair(tally.total),
             brier: Real(tally.brier),
             minus_log_likelihood: Real(tally.minus_log_likelihood),
@@ -93,8 +111,16 @@ impl TallyFile {
     fn back(self) -> Tally {
         let count = |(all, right): (u64, u64)| Count { all, right };
         Tally {
-            bins: self.bins.into_iter().map(|(pair, confidence)| (count(pair), confidence.0)).collect(),
-            at_least: self.at_least.into_iter().map(|(threshold, pair)| (threshold.0, count(pair))).collect(),
+            bins: self
+                .bins
+                .into_iter()
+                .map(|(pair, confidence)| (count(pair), confidence.0))
+                .collect(),
+            at_least: self
+                .at_least
+                .into_iter()
+                .map(|(threshold, pair)| (threshold.0, count(pair)))
+                .collect(),
             total: count(self.total),
             brier: self.brier.0,
             minus_log_likelihood: self.minus_log_likelihood.0,
@@ -108,7 +134,11 @@ struct Real(f64);
 
 impl Serialize for Real {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_finite() { serializer.serialize_f64(self.0) } else { serializer.serialize_str(&self.0.to_string()) }
+        if self.0.is_finite() {
+            serializer.serialize_f64(self.0)
+        } else {
+            serializer.serialize_str(&self.0.to_string())
+        }
     }
 }
 
@@ -122,7 +152,10 @@ impl<'de> Deserialize<'de> for Real {
         }
         match Written::deserialize(deserializer)? {
             Written::Number(x) => Ok(Real(x)),
-            Written::Word(word) => word.parse().map(Real).map_err(|_| serde::de::Error::custom(format!("\"{word}\" is no number"))),
+            Written::Word(word) => word
+                .parse()
+                .map(Real)
+                .map_err(|_| serde::de::Error::custom(format!("\"{word}\" is no number"))),
         }
     }
 }

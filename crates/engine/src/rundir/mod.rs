@@ -12,10 +12,12 @@
 //! | `log.txt` | what happened, in sentences |
 //! | `checkpoint/` | what an unfinished run goes on from ([`crate::checkpoint`]) |
 //!
-//! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is called `age`, and not `parameters[age]`. (A slash in
-//! a name becomes an underscore, since names are paths; the attribute `long_name` has the parameter's own.) Beyond 256
-//! parameters that would be thousands of small files, and they become one variable `parameters` with their names as a coordinate. The reference has a store of
-//! its own, since ArviZ warns of groups that it does not know.
+//! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is
+//! called `age`, and not `parameters[age]`. (A slash in a name becomes an underscore, since names
+//! are paths; the attribute `long_name` has the parameter's own.) Beyond 256 parameters that would
+//! be thousands of small files, and they become one variable `parameters` with their names as a
+//! coordinate. The reference has a store of its own, since ArviZ warns of groups that it does not
+//! know.
 
 mod files;
 mod judged;
@@ -53,19 +55,22 @@ const MOST_VARIABLES: usize = 256;
 #[derive(Debug, Error)]
 pub enum RunDirError {
     /// Something is there already.
-    #[error("{} exists and is not an empty folder: nothing was overwritten. Choose another name, or remove it first", path.display())]
+    #[error("{} exists and is not an empty folder: nothing was overwritten. Choose another name, \
+        or remove it first", path.display())]
     Exists {
         /// Where.
         path: PathBuf,
     },
     /// An unfinished run is there.
-    #[error("{0} holds an unfinished run. `consilience run --resume {0}` continues it; remove the folder to begin anew", path.display())]
+    #[error("{0} holds an unfinished run. `consilience run --resume {0}` continues it; remove the \
+        folder to begin anew", path.display())]
     Unfinished {
         /// Where.
         path: PathBuf,
     },
     /// There is no run.
-    #[error("{} is no run directory: it has no run.json. `consilience run run.toml --out DIR` makes one", path.display())]
+    #[error("{} is no run directory: it has no run.json. `consilience run run.toml --out DIR` \
+        makes one", path.display())]
     NotARun {
         /// Where.
         path: PathBuf,
@@ -108,18 +113,23 @@ pub fn check(path: &Path) -> Result<(), RunDirError> {
         Ok(true) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Ok(false) => Err(RunDirError::Exists { path: path.to_path_buf() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Err(RunDirError::Exists { path: path.to_path_buf() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(RunDirError::Exists { path: path.to_path_buf() })
+        }
         Err(error) => Err(RunDirError::at(path)(error)),
     }
 }
 
-/// Write a run. It is made under another name beside its place and then renamed: whoever stops it half way leaves no half run.
+/// Write a run. It is made under another name beside its place and then renamed: whoever stops it
+/// half way leaves no half run.
 pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
     if checkpoint::is_unfinished(path) {
         return finish(path, record);
     }
     check(path)?;
-    let Some(name) = path.file_name() else { return Err(RunDirError::Exists { path: path.to_path_buf() }) };
+    let Some(name) = path.file_name() else {
+        return Err(RunDirError::Exists { path: path.to_path_buf() });
+    };
     let temporary = path.with_file_name(format!(".{}.{}.tmp", name.display(), std::process::id()));
     // What is left of a process that had the same number.
     let _ = std::fs::remove_dir_all(&temporary);
@@ -135,8 +145,9 @@ pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
     written
 }
 
-/// Write a run beside its checkpoint. `run.json` comes last, and only when all is durable does the checkpoint go (if the run was stopped before its end, it stays): whoever is stopped half way still
-/// has the checkpoint.
+/// Write a run beside its checkpoint. `run.json` comes last, and only when all is durable does the
+/// checkpoint go (if the run was stopped before its end, it stays): whoever is stopped half way
+/// still has the checkpoint.
 fn finish(path: &Path, record: &Record) -> Result<(), RunDirError> {
     let checkpoint = path.join(checkpoint::FOLDER);
     let temporary = checkpoint.join("finished");
@@ -165,7 +176,9 @@ fn sync(folder: &Path) -> Result<(), RunDirError> {
         if entry.is_dir() {
             sync(&entry)?;
         } else {
-            std::fs::File::open(&entry).and_then(|file| file.sync_all()).map_err(RunDirError::at(&entry))?;
+            std::fs::File::open(&entry)
+                .and_then(|file| file.sync_all())
+                .map_err(RunDirError::at(&entry))?;
         }
     }
     sync_folder(folder).map_err(RunDirError::at(folder))
@@ -173,19 +186,25 @@ fn sync(folder: &Path) -> Result<(), RunDirError> {
 
 /// Remove a file or a folder, if it is there.
 fn remove(path: &Path) -> Result<(), RunDirError> {
-    let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    let removed =
+        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(RunDirError::at(path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(RunDirError::at(path)(error))
+        }
         _ => Ok(()),
     }
 }
 
 fn fill(folder: &Path, record: &Record) -> Result<(), RunDirError> {
-    let posterior = Group { name: "posterior", variables: parameters(&record.parameters, &record.draws) };
-    let statistics = Group { name: "sample_stats", variables: statistics(&record.statistics, &record.draws) };
+    let posterior =
+        Group { name: "posterior", variables: parameters(&record.parameters, &record.draws) };
+    let statistics =
+        Group { name: "sample_stats", variables: statistics(&record.statistics, &record.draws) };
     zarr::write(&folder.join("draws.zarr"), &attributes(record, true), &[posterior, statistics])?;
     if let Some(draws) = &record.reference {
-        let posterior = Group { name: "posterior", variables: parameters(&record.parameters, draws) };
+        let posterior =
+            Group { name: "posterior", variables: parameters(&record.parameters, draws) };
         zarr::write(&folder.join("reference.zarr"), &attributes(record, false), &[posterior])?;
     }
     texts(record).iter().try_for_each(|(name, text)| zarr::put(&folder.join(name), text.as_bytes()))
@@ -204,7 +223,8 @@ pub fn texts(record: &Record) -> BTreeMap<String, String> {
     all.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
 }
 
-/// The run of [`texts`], as yet without its draws, its statistics and its reference. `place` is what complaints call it.
+/// The run of [`texts`], as yet without its draws, its statistics and its reference. `place` is
+/// what complaints call it.
 pub fn from_texts(texts: &BTreeMap<String, String>, place: &Path) -> Result<Record, RunDirError> {
     Ok(without_arrays(&|name| Ok(texts.get(name).cloned()), place)?.0)
 }
@@ -222,7 +242,10 @@ fn without_arrays(
     let file = place.join(RUN);
     let Format { format } = parse(&file, &run)?;
     if format != FORMAT {
-        return Err(RunDirError::malformed(&file, format!("it has layout {format}; this program knows layout {FORMAT}")));
+        return Err(RunDirError::malformed(
+            &file,
+            format!("it has layout {format}; this program knows layout {FORMAT}"),
+        ));
     }
     let run: RunFile = parse(&file, &run)?;
     let (names, reference) = (run.statistics.clone(), run.reference);
@@ -237,7 +260,8 @@ fn without_arrays(
     Ok((record, names, reference))
 }
 
-/// What ArviZ shows of where draws come from. The config is a text, since netCDF has no nested attributes.
+/// What ArviZ shows of where draws come from. The config is a text, since netCDF has no nested
+/// attributes.
 fn attributes(record: &Record, federated: bool) -> Value {
     let mut all = json!({
         "inference_library": "consilience",
@@ -245,7 +269,10 @@ fn attributes(record: &Record, federated: bool) -> Value {
         "created_at": record.created,
     });
     if federated {
-        let config = record.config.parse::<toml::Table>().map_or_else(|_| json!(record.config), |table| json!(table));
+        let config = record
+            .config
+            .parse::<toml::Table>()
+            .map_or_else(|_| json!(record.config), |table| json!(table));
         all["sampling_time"] = json!(record.seconds);
         all["tuning_steps"] = json!(record.burn_in);
         all["sampler"] = json!(record.sampler.0);
@@ -270,9 +297,19 @@ fn parameters(parameters: &[String], draws: &Draws) -> Vec<Variable> {
     if parameters.len() > MOST_VARIABLES {
         let names = names::variables(parameters);
         let dims = vec![("parameter", names.len())];
-        all.push(Variable { name: "parameter".into(), dims: dims.clone(), cells: Cells::Words(names), title: None });
+        all.push(Variable {
+            name: "parameter".into(),
+            dims: dims.clone(),
+            cells: Cells::Words(names),
+            title: None,
+        });
         let cells = Cells::Floats(draws.rows().flatten().copied().collect());
-        all.push(Variable { name: "parameters".into(), dims: [grid(draws), dims].concat(), cells, title: None });
+        all.push(Variable {
+            name: "parameters".into(),
+            dims: [grid(draws), dims].concat(),
+            cells,
+            title: None,
+        });
         return all;
     }
     for (k, (name, title)) in names::variables(parameters).into_iter().zip(parameters).enumerate() {
@@ -285,8 +322,16 @@ fn parameters(parameters: &[String], draws: &Draws) -> Vec<Variable> {
 fn statistics(statistics: &[Statistic], draws: &Draws) -> Vec<Variable> {
     let mut all = coordinates(draws);
     for statistic in statistics {
-        let dims = vec![("chain", statistic.values.len()), ("draw", statistic.values.first().map_or(0, Vec::len))];
-        all.push(Variable { name: statistic.name.clone(), dims, cells: Cells::Floats(statistic.values.concat()), title: None });
+        let dims = vec![
+            ("chain", statistic.values.len()),
+            ("draw", statistic.values.first().map_or(0, Vec::len)),
+        ];
+        all.push(Variable {
+            name: statistic.name.clone(),
+            dims,
+            cells: Cells::Floats(statistic.values.concat()),
+            title: None,
+        });
     }
     all
 }
@@ -318,7 +363,8 @@ pub fn read(path: &Path) -> Result<Record, RunDirError> {
         record.statistics.push(Statistic { name, values });
     }
     if reference {
-        record.reference = Some(read_draws(&path.join("reference.zarr/posterior"), &record.parameters)?);
+        record.reference =
+            Some(read_draws(&path.join("reference.zarr/posterior"), &record.parameters)?);
     }
     Ok(record)
 }
@@ -326,7 +372,8 @@ pub fn read(path: &Path) -> Result<Record, RunDirError> {
 fn read_encoding(file: &Path, text: &str) -> Result<Encoding, RunDirError> {
     let Format { format } = parse(file, text)?;
     if format != encoding::FORMAT {
-        let problem = format!("it has layout {format}; this program knows layout {}", encoding::FORMAT);
+        let problem =
+            format!("it has layout {format}; this program knows layout {}", encoding::FORMAT);
         return Err(RunDirError::malformed(file, problem));
     }
     let encoding: Encoding = parse(file, text)?;
@@ -350,20 +397,35 @@ fn read_draws(group: &Path, parameters: &[String]) -> Result<Draws, RunDirError>
         let folder = group.join("parameters");
         let ([chains, length, found], cells) = zarr::read::<3>(&folder)?;
         if found != d {
-            return Err(RunDirError::malformed(&folder, format!("it has {found} parameters where run.json has {d}")));
+            return Err(RunDirError::malformed(
+                &folder,
+                format!("it has {found} parameters where run.json has {d}"),
+            ));
         }
-        return Ok(Draws::from_chains((0..chains).map(|c| cells[c * length * d..(c + 1) * length * d].to_vec()).collect(), d));
+        return Ok(Draws::from_chains(
+            (0..chains).map(|c| cells[c * length * d..(c + 1) * length * d].to_vec()).collect(),
+            d,
+        ));
     }
     let mut all: Option<([usize; 2], Vec<Vec<f64>>)> = None;
     for (k, name) in names::variables(parameters).iter().enumerate() {
         let folder = group.join(name);
         let (shape, cells) = zarr::read::<2>(&folder)?;
-        let (first, chains) = all.get_or_insert_with(|| (shape, vec![vec![0.0; shape[1] * d]; shape[0]]));
+        let (first, chains) =
+            all.get_or_insert_with(|| (shape, vec![vec![0.0; shape[1] * d]; shape[0]]));
         if shape != *first {
-            return Err(RunDirError::malformed(&folder, format!("it has the shape {shape:?}, another parameter {first:?}")));
+            return Err(RunDirError::malformed(
+                &folder,
+                format!("it has the shape {shape:?}, another parameter {first:?}"),
+            ));
         }
         for (chain, values) in chains.iter_mut().zip(cells.chunks_exact(shape[1].max(1))) {
-            chain.iter_mut().skip(k).step_by(d).zip(values).for_each(|(place, value)| *place = *value);
+            chain
+                .iter_mut()
+                .skip(k)
+                .step_by(d)
+                .zip(values)
+                .for_each(|(place, value)| *place = *value);
         }
     }
     Ok(Draws::from_chains(all.map_or_else(Vec::new, |(_, chains)| chains), d))

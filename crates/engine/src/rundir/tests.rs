@@ -12,7 +12,8 @@ use crate::record::{SentRecord, SiteRecord};
 
 /// A record with something in every field.
 pub(crate) fn record() -> Record {
-    let parameters: Vec<String> = ["intercept", "sex: male", "a/b", "chain"].map(str::to_owned).to_vec();
+    let parameters: Vec<String> =
+        ["intercept", "sex: male", "a/b", "chain"].map(str::to_owned).to_vec();
     let cells = |shift: f64| (0..12).map(|k| shift + f64::from(k) / 3.0).collect::<Vec<f64>>();
     Record {
         version: "0.1.0".into(),
@@ -31,11 +32,25 @@ pub(crate) fn record() -> Record {
         parameters,
         streamed: None,
         statistics: vec![
-            Statistic { name: "lp".into(), values: vec![vec![-1.0, f64::NEG_INFINITY, -3.0], vec![0.1, 0.2, 0.3]] },
-            Statistic { name: "bits_up".into(), values: vec![vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]] },
+            Statistic {
+                name: "lp".into(),
+                values: vec![vec![-1.0, f64::NEG_INFINITY, -3.0], vec![0.1, 0.2, 0.3]],
+            },
+            Statistic {
+                name: "bits_up".into(),
+                values: vec![vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]],
+            },
         ],
-        sites: vec![SiteRecord { name: "north".into(), rows: 12, bits: (5, 6) }, SiteRecord { name: "süd".into(), rows: 1, bits: (7, 8) }],
-        sent: vec![SentRecord { direction: "up".into(), kind: "gradient".into(), bits: (1 << 60) + 1, vectors: 3 }],
+        sites: vec![
+            SiteRecord { name: "north".into(), rows: 12, bits: (5, 6) },
+            SiteRecord { name: "süd".into(), rows: 1, bits: (7, 8) },
+        ],
+        sent: vec![SentRecord {
+            direction: "up".into(),
+            kind: "gradient".into(),
+            bits: (1 << 60) + 1,
+            vectors: 3,
+        }],
         uncompressed: (9, 10),
         before_sampling: (11, 12),
         rows_evaluated: 13,
@@ -44,12 +59,25 @@ pub(crate) fn record() -> Record {
         reference: Some(Draws::from_chains(vec![vec![1.0, 2.0, 3.0, 4.0]; 3], 4)),
         reference_by: Some("NUTS".into()),
         encoding: Some(encoding()),
-        calibration: Some(Calibration { judged: Judged::HeldOut, classes: 3, draws: 6, sites: vec![tally(2), tally(0)] }),
+        calibration: Some(Calibration {
+            judged: Judged::HeldOut,
+            classes: 3,
+            draws: 6,
+            sites: vec![tally(2), tally(0)],
+        }),
         influence: Some(Influence {
             draws: 6,
             sites: vec![
-                SiteInfluence { shift: vec![0.1, -0.2, 1.0 / 3.0, f64::INFINITY], most: 3, error: 0.01 },
-                SiteInfluence { shift: vec![0.0, -0.0, 4.0, -1e-300], most: 2, error: f64::INFINITY },
+                SiteInfluence {
+                    shift: vec![0.1, -0.2, 1.0 / 3.0, f64::INFINITY],
+                    most: 3,
+                    error: 0.01,
+                },
+                SiteInfluence {
+                    shift: vec![0.0, -0.0, 4.0, -1e-300],
+                    most: 2,
+                    error: f64::INFINITY,
+                },
             ],
         }),
     }
@@ -64,10 +92,16 @@ fn encoding() -> Encoding {
     ]);
     let plan = formula::parse("ill == 1 ~ age + sex + site", &schema).unwrap();
     let table = |text: &str| Table::parse(text, "t.csv", &schema).unwrap();
-    let sites =
-        [("a", "age,sex,ill\n30.1,0,0\n41,1,1\n"), ("b", "age,sex,ill\n50,1,0\n,0,1\n")].map(|(site, text)| (site.to_owned(), table(text)));
+    let sites = [("a", "age,sex,ill\n30.1,0,0\n41,1,1\n"), ("b", "age,sex,ill\n50,1,0\n,0,1\n")]
+        .map(|(site, text)| (site.to_owned(), table(text)));
     let federation = Federation::new("two", &sites, &plan).unwrap();
-    Encoding::by_formula(&schema, Some(vec!["age".into(), "sex".into(), "ill".into()]), &plan, federation.moments(), Outcome::Probability)
+    Encoding::by_formula(
+        &schema,
+        Some(vec!["age".into(), "sex".into(), "ill".into()]),
+        &plan,
+        federation.moments(),
+        Outcome::Probability,
+    )
 }
 
 fn tally(n: u64) -> Tally {
@@ -83,14 +117,18 @@ fn tally(n: u64) -> Tally {
 
 /// A place of this test's own, with nothing there.
 fn place(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("consilience-rundir-{}-{name}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("consilience-rundir-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|f| f.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -99,9 +137,11 @@ fn names(folder: &Path) -> Vec<String> {
 fn what_is_written_is_read_again() {
     let folder = place("again");
     let many: Vec<String> = (0..300).map(|k| format!("p{k}")).collect();
-    let wide = |chains: usize| Draws::from_chains(vec![(0..600).map(f64::from).collect(); chains], 300);
+    let wide =
+        |chains: usize| Draws::from_chains(vec![(0..600).map(f64::from).collect(); chains], 300);
     let mut large = record();
-    (large.parameters, large.draws, large.statistics, large.reference) = (many, wide(2), Vec::new(), Some(wide(1)));
+    (large.parameters, large.draws, large.statistics, large.reference) =
+        (many, wide(2), Vec::new(), Some(wide(1)));
     let mut empty = record();
     (empty.draws, empty.statistics, empty.reference) = (Draws::new(4), Vec::new(), None);
     (empty.calibration, empty.influence) = (None, None);
@@ -114,7 +154,16 @@ fn what_is_written_is_read_again() {
     assert_eq!(names(&folder), ["deep", "empty", "small"], "nothing else is left");
     assert_eq!(
         names(&folder.join("small")),
-        ["config.toml", "draws.zarr", "encoding.json", "judged.json", "ledger.json", "log.txt", "reference.zarr", "run.json"]
+        [
+            "config.toml",
+            "draws.zarr",
+            "encoding.json",
+            "judged.json",
+            "ledger.json",
+            "log.txt",
+            "reference.zarr",
+            "run.json"
+        ]
     );
     assert_eq!(
         names(&folder.join("small/draws.zarr/posterior")),
@@ -123,7 +172,12 @@ fn what_is_written_is_read_again() {
     let log = std::fs::read_to_string(folder.join("empty/log.txt")).unwrap();
     assert!(log.contains("3 chains of 1000000 draws"), "{log}");
     let log = std::fs::read_to_string(folder.join("small/log.txt")).unwrap();
-    assert!(log.contains("warning: beware") && log.contains("2 chains of 3 draws") && log.contains("stopped before the end"), "{log}");
+    assert!(
+        log.contains("warning: beware")
+            && log.contains("2 chains of 3 draws")
+            && log.contains("stopped before the end"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -140,8 +194,11 @@ fn the_root_repeats_all_metadata_by_depth_and_name() {
     assert_eq!(order[..4], ["posterior", "sample_stats", "posterior/a_b", "posterior/chain"]);
     assert_eq!(order.len(), 2 + 6 + 4);
     for key in order {
-        let own: Value =
-            serde_json::from_str(&std::fs::read_to_string(folder.join("run/draws.zarr").join(key).join("zarr.json")).unwrap()).unwrap();
+        let own: Value = serde_json::from_str(
+            &std::fs::read_to_string(folder.join("run/draws.zarr").join(key).join("zarr.json"))
+                .unwrap(),
+        )
+        .unwrap();
         let mut repeated = block[key].clone();
         if repeated["node_type"] == "group" {
             let empty = repeated.as_object_mut().unwrap().remove("consolidated_metadata").unwrap();
@@ -164,7 +221,10 @@ fn nothing_is_overwritten() {
         assert!(matches!(&error, RunDirError::Exists { path } if path == taken), "{error}");
         assert!(error.to_string().contains("nothing was overwritten"));
     }
-    assert_eq!((read(&run).unwrap(), std::fs::read_to_string(&file).unwrap()), (record(), "mine".into()));
+    assert_eq!(
+        (read(&run).unwrap(), std::fs::read_to_string(&file).unwrap()),
+        (record(), "mine".into())
+    );
     write(&empty, &other).unwrap();
     assert_eq!(read(&empty).unwrap(), other);
 }
@@ -174,7 +234,8 @@ fn a_failure_leaves_nothing_behind() {
     let folder = place("fails");
     // There is a file of that name already where this statistic's folder should be.
     let broken = Statistic { name: "zarr.json".into(), values: vec![vec![1.0; 3]; 2] };
-    let error = write(&folder.join("run"), &Record { statistics: vec![broken], ..record() }).unwrap_err();
+    let error =
+        write(&folder.join("run"), &Record { statistics: vec![broken], ..record() }).unwrap_err();
     assert!(error.to_string().contains("zarr.json"), "{error}");
     assert_eq!(names(&folder), Vec::<String>::new());
 }
@@ -188,8 +249,16 @@ fn what_is_damaged_is_named() {
         ("run.json", |t| t.replace("\"format\": 1", "\"format\": 2"), ["run.json", "layout 2"]),
         ("run.json", |t| t.replace("\"seed\"", "\"sead\""), ["run.json", "seed"]),
         ("ledger.json", |t| t[..t.len() / 2].to_owned(), ["ledger.json", "EOF"]),
-        ("draws.zarr/posterior/intercept/zarr.json", |t| t.replace("float64", "float32"), ["intercept", "data_type"]),
-        ("draws.zarr/posterior/sex: male/zarr.json", |t| t.replace(" 3,", " 3,\n").replace("    3\n", "    4\n"), ["sex: male", "[2, 4]"]),
+        (
+            "draws.zarr/posterior/intercept/zarr.json",
+            |t| t.replace("float64", "float32"),
+            ["intercept", "data_type"],
+        ),
+        (
+            "draws.zarr/posterior/sex: male/zarr.json",
+            |t| t.replace(" 3,", " 3,\n").replace("    3\n", "    4\n"),
+            ["sex: male", "[2, 4]"],
+        ),
         ("draws.zarr/sample_stats/lp/zarr.json", |t| t.replace("gzip", "zstd"), ["lp", "codecs"]),
         ("draws.zarr/posterior/a_b/c/0/0", |_| "no gzip at all".into(), ["a_b", "gzip"]),
     ];

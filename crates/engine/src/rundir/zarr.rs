@@ -1,7 +1,9 @@
-//! Write and read the part of Zarr v3 that draws need: groups of named arrays, one compressed chunk each.
+//! Write and read the part of Zarr v3 that draws need: groups of named arrays, one compressed chunk
+//! each.
 //!
-//! The root repeats the metadata of everything below it ("consolidated"), so that ArviZ opens a store with one read and no warning. Readers in
-//! Python want that block sorted by depth and name, and every group in it with an empty block of its own.
+//! The root repeats the metadata of everything below it ("consolidated"), so that ArviZ opens a
+//! store with one read and no warning. Readers in Python want that block sorted by depth and name,
+//! and every group in it with an empty block of its own.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -46,7 +48,12 @@ pub(super) struct Group {
 impl Variable {
     /// `0, 1, ..., n - 1` along a dimension of the same name.
     pub(super) fn index(name: &'static str, n: usize) -> Self {
-        Variable { name: name.into(), dims: vec![(name, n)], cells: Cells::Integers((0..n as i64).collect()), title: None }
+        Variable {
+            name: name.into(),
+            dims: vec![(name, n)],
+            cells: Cells::Integers((0..n as i64).collect()),
+            title: None,
+        }
     }
 
     fn metadata(&self) -> Value {
@@ -65,7 +72,8 @@ impl Variable {
             "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
             "fill_value": fill,
             "codecs": [first, { "name": "gzip", "configuration": { "level": LEVEL } }],
-            "attributes": self.title.as_ref().map_or_else(|| json!({}), |title| json!({ "long_name": title })),
+            "attributes": self.title.as_ref().map_or_else(|| json!({}),
+            |title| json!({ "long_name": title })),
             "dimension_names": self.dims.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
         })
     }
@@ -89,7 +97,10 @@ impl Variable {
         }
         let file = chunk_file(folder, self.dims.len());
         let mut packer = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
-        let packed = packer.write_all(&bytes).and_then(|()| packer.finish()).map_err(RunDirError::at(&file))?;
+        let packed = packer
+            .write_all(&bytes)
+            .and_then(|()| packer.finish())
+            .map_err(RunDirError::at(&file))?;
         put(&file, &packed)
     }
 }
@@ -114,13 +125,16 @@ fn pretty(value: &Value) -> String {
 /// Write a file and the folders above it.
 pub(super) fn put(file: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    std::fs::create_dir_all(folder).and_then(|()| std::fs::write(file, bytes)).map_err(RunDirError::at(file))
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(file, bytes))
+        .map_err(RunDirError::at(file))
 }
 
 /// Write a store.
 pub(super) fn write(root: &Path, attributes: &Value, groups: &[Group]) -> Result<(), RunDirError> {
     let group = |consolidated: Option<Value>| {
-        let mut metadata = json!({ "zarr_format": 3, "node_type": "group", "attributes": attributes });
+        let mut metadata =
+            json!({ "zarr_format": 3, "node_type": "group", "attributes": attributes });
         if let Some(block) = consolidated {
             metadata["consolidated_metadata"] = block;
         }
@@ -139,9 +153,15 @@ pub(super) fn write(root: &Path, attributes: &Value, groups: &[Group]) -> Result
     }
     nodes.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     // By hand, since a JSON map would sort its keys by the alphabet alone.
-    let lines: Vec<String> = nodes.iter().map(|(_, path, metadata)| format!("{}: {metadata}", Value::from(path.as_str()))).collect();
+    let lines: Vec<String> = nodes
+        .iter()
+        .map(|(_, path, metadata)| format!("{}: {metadata}", Value::from(path.as_str())))
+        .collect();
     let text = format!(
-        "{{\n\"zarr_format\": 3,\n\"node_type\": \"group\",\n\"attributes\": {attributes},\n\"consolidated_metadata\": {{\n\"kind\": \"inline\",\n\"must_understand\": false,\n\"metadata\": {{\n{}\n}}}}}}\n",
+        "{{\n\"zarr_format\": 3,\n\"node_type\": \"group\",\n\
+         \"attributes\": {attributes},\n\
+         \"consolidated_metadata\": {{\n\"kind\": \"inline\",\n\
+         \"must_understand\": false,\n\"metadata\": {{\n{}\n}}}}}}\n",
         lines.join(",\n")
     );
     put(&root.join(METADATA), text.as_bytes())
@@ -151,31 +171,60 @@ pub(super) fn write(root: &Path, attributes: &Value, groups: &[Group]) -> Result
 pub(super) fn read<const N: usize>(folder: &Path) -> Result<([usize; N], Vec<f64>), RunDirError> {
     let file = folder.join(METADATA);
     let text = std::fs::read_to_string(&file).map_err(RunDirError::at(&file))?;
-    let metadata: Value = serde_json::from_str(&text).map_err(|e| RunDirError::malformed(&file, e.to_string()))?;
-    let wrong = |what: &str| RunDirError::malformed(&file, format!("{what} is {}, which this program does not write", metadata[what]));
-    let list = |value: &Value| value.as_array()?.iter().map(|n| usize::try_from(n.as_u64()?).ok()).collect::<Option<Vec<usize>>>();
-    let shape: [usize; N] = list(&metadata["shape"]).and_then(|shape| shape.try_into().ok()).ok_or_else(|| wrong("shape"))?;
+    let metadata: Value =
+        serde_json::from_str(&text).map_err(|e| RunDirError::malformed(&file, e.to_string()))?;
+    let wrong = |what: &str| {
+        RunDirError::malformed(
+            &file,
+            format!("{what} is {}, which this program does not write", metadata[what]),
+        )
+    };
+    let list = |value: &Value| {
+        value
+            .as_array()?
+            .iter()
+            .map(|n| usize::try_from(n.as_u64()?).ok())
+            .collect::<Option<Vec<usize>>>()
+    };
+    let shape: [usize; N] = list(&metadata["shape"])
+        .and_then(|shape| shape.try_into().ok())
+        .ok_or_else(|| wrong("shape"))?;
     if metadata["data_type"] != "float64" {
         return Err(wrong("data_type"));
     }
     if list(&metadata["chunk_grid"]["configuration"]["chunk_shape"]) != Some(chunk(&shape)) {
         return Err(wrong("chunk_grid"));
     }
-    if metadata["codecs"].as_array().is_none_or(|codecs| codecs.len() != 2 || codecs[0] != bytes_codec() || codecs[1]["name"] != "gzip") {
+    if metadata["codecs"].as_array().is_none_or(|codecs| {
+        codecs.len() != 2 || codecs[0] != bytes_codec() || codecs[1]["name"] != "gzip"
+    }) {
         return Err(wrong("codecs"));
     }
-    let size = shape.iter().try_fold(8usize, |size, n| size.checked_mul(*n)).ok_or_else(|| wrong("shape"))?;
+    let size = shape
+        .iter()
+        .try_fold(8usize, |size, n| size.checked_mul(*n))
+        .ok_or_else(|| wrong("shape"))?;
     if size == 0 {
         // Nothing on the disk vouches for such a shape.
-        return if shape.iter().all(|n| *n <= 1 << 20) { Ok((shape, Vec::new())) } else { Err(wrong("shape")) };
+        return if shape.iter().all(|n| *n <= 1 << 20) {
+            Ok((shape, Vec::new()))
+        } else {
+            Err(wrong("shape"))
+        };
     }
     let file = chunk_file(folder, N);
     let packed = std::fs::File::open(&file).map_err(RunDirError::at(&file))?;
     let mut bytes = Vec::new();
-    GzDecoder::new(packed).take(size as u64 + 1).read_to_end(&mut bytes).map_err(RunDirError::at(&file))?;
+    GzDecoder::new(packed)
+        .take(size as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(RunDirError::at(&file))?;
     if bytes.len() != size {
         let found = if bytes.len() > size { "more".into() } else { bytes.len().to_string() };
-        return Err(RunDirError::malformed(&file, format!("it holds {found} bytes where its shape {shape:?} has {size}")));
+        return Err(RunDirError::malformed(
+            &file,
+            format!("it holds {found} bytes where its shape {shape:?} has {size}"),
+        ));
     }
     Ok((shape, bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect()))
 }

@@ -5,7 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
-/// A flat folder of files. After a power cut a file holds what was synced; what was appended since may be there, in part, or not at all.
+/// A flat folder of files. After a power cut a file holds what was synced; what was appended since
+/// may be there, in part, or not at all.
 pub trait Disk: Send {
     /// Append to a file, which is made if it is not there. Durable only after [`Disk::sync`].
     fn append(&mut self, name: &str, bytes: &[u8]) -> Result<()>;
@@ -13,7 +14,8 @@ pub trait Disk: Send {
     /// Make durable what was appended, and the file's name.
     fn sync(&mut self, name: &str) -> Result<()>;
 
-    /// Give a file new contents, all or nothing, durable on return. Nobody but its owner may read it.
+    /// Give a file new contents, all or nothing, durable on return. Nobody but its owner may read
+    /// it.
     fn replace(&mut self, name: &str, bytes: &[u8]) -> Result<()>;
 
     /// Cut a file to a length, durable on return.
@@ -33,7 +35,8 @@ pub trait Disk: Send {
         Ok(None)
     }
 
-    /// A name that is another one whenever the power has failed in between, so that what was not synced may be lost; `None`: that cannot be told.
+    /// A name that is another one whenever the power has failed in between, so that what was not
+    /// synced may be lost; `None`: that cannot be told.
     fn session(&self) -> Option<String> {
         None
     }
@@ -95,7 +98,12 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path)?;
         let lock = private().create(true).truncate(false).write(true).open(path.join(LOCK))?;
-        lock.try_lock().map_err(|_| Error::new(ErrorKind::WouldBlock, format!("{} is in use by another process", path.display())))?;
+        lock.try_lock().map_err(|_| {
+            Error::new(
+                ErrorKind::WouldBlock,
+                format!("{} is in use by another process", path.display()),
+            )
+        })?;
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             sync_folder(parent)?;
         }
@@ -140,7 +148,8 @@ pub(crate) fn sync_folder(path: &Path) -> Result<()> {
 }
 
 impl Disk for Folder {
-    /// The name of this machine's start, where the system has one: what was written without a sync survives a process, not the machine.
+    /// The name of this machine's start, where the system has one: what was written without a sync
+    /// survives a process, not the machine.
     fn session(&self) -> Option<String> {
         let name = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -1,7 +1,9 @@
 //! Remember a party by its last snapshot and the log of what came after it.
 //!
-//! Generation `g` is the snapshot `NAME.g` and the log `NAME.log.g` of what happened since. The last two generations are kept, so that a damaged snapshot costs time and nothing else: the older one and
-//! both logs lead to the same state. Generation 0 has no snapshot: a party starts from what its recipe says.
+//! Generation `g` is the snapshot `NAME.g` and the log `NAME.log.g` of what happened since. The
+//! last two generations are kept, so that a damaged snapshot costs time and nothing else: the older
+//! one and both logs lead to the same state. Generation 0 has no snapshot: a party starts from what
+//! its recipe says.
 
 use super::snapshots::Snapshots;
 use super::{Disk, Log, StoreError};
@@ -15,7 +17,8 @@ pub trait Replay: State {
 
 /// A log is begun anew when it is this many times as long as the last snapshot.
 const GROWTH: u64 = 4;
-/// A log shorter than this is never worth a snapshot: synced record by record it is a small part of what was spent on it; else a snapshot's own syncs would be most of it.
+/// A log shorter than this is never worth a snapshot: synced record by record it is a small part of
+/// what was spent on it; else a snapshot's own syncs would be most of it.
 const LEAST: u64 = 1 << 20;
 const LEAST_UNSYNCED: u64 = 1 << 26;
 
@@ -35,8 +38,13 @@ pub struct Journal<D> {
 }
 
 impl<D: Disk> Journal<D> {
-    /// Bring a fresh party to where it was. The texts say what was damaged and could be done without.
-    pub fn open<P: Replay + ?Sized>(mut disk: D, name: &str, party: &mut P) -> Result<(Self, Vec<String>), StoreError> {
+    /// Bring a fresh party to where it was. The texts say what was damaged and could be done
+    /// without.
+    pub fn open<P: Replay + ?Sized>(
+        mut disk: D,
+        name: &str,
+        party: &mut P,
+    ) -> Result<(Self, Vec<String>), StoreError> {
         let snapshots = Snapshots::new(name);
         let newest = snapshots.numbers(&disk)?.last().copied().unwrap_or(0);
         let (found, warnings) = snapshots.newest(&disk)?;
@@ -46,8 +54,10 @@ impl<D: Disk> Journal<D> {
             let Some((count, state)) = found.payload.split_first_chunk::<8>() else {
                 return Err(StoreError::damaged(&file, 0, "it has no record count"));
             };
-            restore(party, state).map_err(|error| StoreError::Unfit { file, problem: error.to_string() })?;
-            (generation, first, snapshot_length) = (found.number, u64::from_le_bytes(*count), state.len() as u64);
+            restore(party, state)
+                .map_err(|error| StoreError::Unfit { file, problem: error.to_string() })?;
+            (generation, first, snapshot_length) =
+                (found.number, u64::from_le_bytes(*count), state.len() as u64);
         }
         if newest > generation + 1 {
             return Err(StoreError::Missing { file: snapshots.file(generation + 1) });
@@ -57,13 +67,23 @@ impl<D: Disk> Journal<D> {
             let (log, records) = Log::open(&mut disk, &file, first)?;
             for (k, record) in records.iter().enumerate() {
                 let number = first + k as u64;
-                party
-                    .replay(record)
-                    .map_err(|problem| StoreError::Unfit { file: file.clone(), problem: format!("record {number}: {problem}") })?;
+                party.replay(record).map_err(|problem| StoreError::Unfit {
+                    file: file.clone(),
+                    problem: format!("record {number}: {problem}"),
+                })?;
             }
             if generation == newest {
                 return Ok((
-                    Journal { disk, name: name.to_owned(), snapshots, generation, log, snapshot_length, broken: false, synced: true },
+                    Journal {
+                        disk,
+                        name: name.to_owned(),
+                        snapshots,
+                        generation,
+                        log,
+                        snapshot_length,
+                        broken: false,
+                        synced: true,
+                    },
                     warnings,
                 ));
             }
@@ -72,8 +92,9 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Leave records to the operating system: the party then survives its own end at any instruction, but not that of the machine. What a power cut takes is noticed (a damaged log, or
-    /// [`consilience_core::protocol::Server::welcome`]), and not replaced.
+    /// Leave records to the operating system: the party then survives its own end at any
+    /// instruction, but not that of the machine. What a power cut takes is noticed (a damaged log,
+    /// or [`consilience_core::protocol::Server::welcome`]), and not replaced.
     pub fn without_sync(self) -> Self {
         Journal { synced: false, ..self }
     }
@@ -110,7 +131,10 @@ impl<D: Disk> Journal<D> {
         self.log = Log::open(&mut self.disk, &log_file(&self.name, self.generation), next)?.0;
         let names = self.disk.list().map_err(StoreError::at(&self.name))?;
         let oldest = log_file(&self.name, self.generation - 1);
-        for file in names.iter().filter(|file| file.starts_with(&format!("{}.log.", self.name)) && **file < oldest) {
+        for file in names
+            .iter()
+            .filter(|file| file.starts_with(&format!("{}.log.", self.name)) && **file < oldest)
+        {
             self.disk.remove(file).map_err(StoreError::at(file))?;
         }
         self.broken = false;
@@ -122,7 +146,9 @@ impl<D: Disk> Journal<D> {
         if !self.broken {
             return Ok(());
         }
-        let error = std::io::Error::other("the disk has failed before: what it holds must be read again first");
+        let error = std::io::Error::other(
+            "the disk has failed before: what it holds must be read again first",
+        );
         Err(StoreError::Io { file: self.name.clone(), error })
     }
 

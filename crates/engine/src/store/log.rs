@@ -1,10 +1,13 @@
-//! Append records to a file, each durable before the next: after a power cut at most the last is torn, and is cut off.
+//! Append records to a file, each durable before the next: after a power cut at most the last is
+//! torn, and is cut off.
 //!
 //! ```text
-//! record   length u32 | sequence u64 | crc32 of the payload u32 | crc32 of these sixteen bytes u32 | payload | 0xED
+//! record   length u32 | sequence u64 | crc32 of the payload u32
+//!          | crc32 of these sixteen bytes u32 | payload | 0xED
 //! ```
 //!
-//! All little-endian. A torn record is shorter than it says, or ends in zeros where the disk had made room for what it did not get. Any other damage did not come from a power cut, and is
+//! All little-endian. A torn record is shorter than it says, or ends in zeros where the disk had
+//! made room for what it did not get. Any other damage did not come from a power cut, and is
 //! refused: cutting there would forget what others were told.
 
 use super::{Disk, StoreError};
@@ -26,17 +29,26 @@ pub struct Log {
 }
 
 impl Log {
-    /// Open a log whose first record has the number `first`, and read its records. A torn tail is cut off.
-    pub fn open(disk: &mut dyn Disk, name: &str, first: u64) -> Result<(Log, Vec<Vec<u8>>), StoreError> {
+    /// Open a log whose first record has the number `first`, and read its records. A torn tail is
+    /// cut off.
+    pub fn open(
+        disk: &mut dyn Disk,
+        name: &str,
+        first: u64,
+    ) -> Result<(Log, Vec<Vec<u8>>), StoreError> {
         let bytes = disk.read(name).map_err(StoreError::at(name))?.unwrap_or_default();
         let (records, whole) = read(name, &bytes, first)?;
         if whole < bytes.len() {
             disk.cut(name, whole as u64).map_err(StoreError::at(name))?;
         }
-        Ok((Log { name: name.to_owned(), next: first + records.len() as u64, length: whole as u64 }, records))
+        Ok((
+            Log { name: name.to_owned(), next: first + records.len() as u64, length: whole as u64 },
+            records,
+        ))
     }
 
-    /// Write a record down. It is durable on return; if that fails, nothing may be said that depends on it.
+    /// Write a record down. It is durable on return; if that fails, nothing may be said that
+    /// depends on it.
     pub fn commit(&mut self, disk: &mut dyn Disk, payload: &[u8]) -> Result<(), StoreError> {
         self.append(disk, payload)?;
         self.sync(disk)
@@ -47,10 +59,14 @@ impl Log {
         disk.sync(&self.name).map_err(StoreError::at(&self.name))
     }
 
-    /// Hand a record to the operating system: it survives the end of this process, but not a power cut.
+    /// Hand a record to the operating system: it survives the end of this process, but not a power
+    /// cut.
     pub fn append(&mut self, disk: &mut dyn Disk, payload: &[u8]) -> Result<(), StoreError> {
         if payload.len() > MOST {
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("a record of {} bytes is too long", payload.len()));
+            let error = std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                format!("a record of {} bytes is too long", payload.len()),
+            );
             return Err(StoreError::Io { file: self.name.clone(), error });
         }
         let mut record = Vec::with_capacity(HEADER + payload.len() + 1);
@@ -85,7 +101,8 @@ fn read(name: &str, bytes: &[u8], first: u64) -> Result<(Vec<Vec<u8>>, usize), S
         let rest = &bytes[at..];
         let damaged = |problem: &str| Err(StoreError::damaged(name, at, problem));
         let expected = first + records.len() as u64;
-        // A record that is not whole is torn if it is the last, and the disk had made room for what it did not get.
+        // A record that is not whole is torn if it is the last, and the disk had made room for what
+        // it did not get.
         let torn = || rest.last() == Some(&0) && !another_follows(&rest[1..], expected);
         if rest.len() < HEADER {
             break; // torn
@@ -104,7 +121,10 @@ fn read(name: &str, bytes: &[u8], first: u64) -> Result<(Vec<Vec<u8>>, usize), S
         }
         let sequence = u64::from(word(4)) | u64::from(word(8)) << 32;
         if sequence != expected {
-            return damaged(&format!("record {sequence} stands where record {expected} should: another log's, or one is missing"));
+            return damaged(&format!(
+                "record {sequence} stands where record {expected} should: another log's, or one is \
+                 missing"
+            ));
         }
         if rest.len() < end {
             break; // torn: the header is whole, and what it announces is not there

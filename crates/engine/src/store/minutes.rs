@@ -3,7 +3,8 @@
 use consilience_core::protocol::{Exchange, Refusal, Server};
 use consilience_core::rng::ClientId;
 
-/// What the record of a round that was closed without some answers ends with, where a client's number would be.
+/// What the record of a round that was closed without some answers ends with, where a client's
+/// number would be.
 const CLOSED: u32 = u32::MAX;
 
 /// The open round, as it will be written.
@@ -15,7 +16,13 @@ pub struct Minutes {
 
 impl Minutes {
     /// Have the server take in an answer, and take it down with a number that came beside it.
-    pub fn handle<E: Exchange>(&mut self, server: &mut Server<E>, from: ClientId, bytes: &[u8], aside: u64) -> Result<(), Refusal> {
+    pub fn handle<E: Exchange>(
+        &mut self,
+        server: &mut Server<E>,
+        from: ClientId,
+        bytes: &[u8],
+        aside: u64,
+    ) -> Result<(), Refusal> {
         server.handle(from, bytes)?;
         self.round.extend_from_slice(&from.0.to_le_bytes());
         self.round.extend_from_slice(&aside.to_le_bytes());
@@ -31,7 +38,8 @@ impl Minutes {
         Some(absent)
     }
 
-    /// The record of the round, once nobody's answer is awaited and if there is anything to write. It must be durable before the next round is opened, and then [`Minutes::clear`]ed.
+    /// The record of the round, once nobody's answer is awaited and if there is anything to write.
+    /// It must be durable before the next round is opened, and then [`Minutes::clear`]ed.
     pub fn record<E: Exchange>(&self, server: &Server<E>) -> Option<Vec<u8>> {
         let complete = !self.is_empty() && server.outstanding().next().is_none();
         let end = if self.closed { &CLOSED.to_le_bytes()[..] } else { &[] };
@@ -49,8 +57,13 @@ impl Minutes {
         self.closed = false;
     }
 
-    /// Have a server that waits for answers take in those of a record; `answered` is told of each, with the number beside it.
-    pub fn replay<E: Exchange>(server: &mut Server<E>, record: &[u8], mut answered: impl FnMut(ClientId, u64)) -> Result<(), String> {
+    /// Have a server that waits for answers take in those of a record; `answered` is told of each,
+    /// with the number beside it.
+    pub fn replay<E: Exchange>(
+        server: &mut Server<E>,
+        record: &[u8],
+        mut answered: impl FnMut(ClientId, u64),
+    ) -> Result<(), String> {
         let mut rest = record;
         while let Some((from, more)) = rest.split_first_chunk::<4>() {
             let from = ClientId(u32::from_le_bytes(*from));
@@ -59,14 +72,20 @@ impl Minutes {
                 rest = more;
                 break;
             }
-            let Some((aside, (bytes, more))) = more.split_first_chunk::<8>().and_then(|(aside, more)| Some((aside, split(more)?))) else {
+            let Some((aside, (bytes, more))) =
+                more.split_first_chunk::<8>().and_then(|(aside, more)| Some((aside, split(more)?)))
+            else {
                 return Err("it is too short".into());
             };
             server.handle(from, bytes).map_err(|refusal| refusal.to_string())?;
             answered(from, u64::from_le_bytes(*aside));
             rest = more;
         }
-        if !rest.is_empty() || server.outstanding().next().is_some() { Err("it lacks an answer".into()) } else { Ok(()) }
+        if !rest.is_empty() || server.outstanding().next().is_some() {
+            Err("it lacks an answer".into())
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -9,14 +9,22 @@
 //! | [`Minutes`] | the open round at the server, as it will be written |
 //! | [`DurableServer`], [`DurableClient`] | the parties of the protocol, who write down what they say before they say it |
 //!
-//! **What is written down, and why that.** A client's answer is a function of its state, the order and its private seed, so the seed (once) and the orders (each before its answer
-//! leaves) would be enough to compute every answer again. The answers are logged beside the orders all the same: computed on another kind of processor they could differ in the last bit, and
-//! a second answer that differs, however little, is a second answer. The log is what makes it safe to be asked twice. A reservation of rounds ahead ([`DurableClient::reserving`])
-//! is cheaper, and keeps noise from being used twice; but a client that lost the orders behind it can neither go on with the chain nor tell a repeated order from a changed one, and refuses both. The server logs the answers of a round before it opens the next,
-//! since an order for the next round tells clients that they may forget the last. That is one sync a round on either side: where walks are long, nothing; where rounds take
-//! microseconds, most of the time. [`DurableClient::without_sync`] trades it away: a party that is killed still goes on as if nothing had happened, one that loses its power is told so.
+//! **What is written down, and why that.** A client's answer is a function of its state, the order
+//! and its private seed, so the seed (once) and the orders (each before its answer leaves) would be
+//! enough to compute every answer again. The answers are logged beside the orders all the same:
+//! computed on another kind of processor they could differ in the last bit, and a second answer
+//! that differs, however little, is a second answer. The log is what makes it safe to be asked
+//! twice. A reservation of rounds ahead ([`DurableClient::reserving`]) is cheaper, and keeps noise
+//! from being used twice; but a client that lost the orders behind it can neither go on with the
+//! chain nor tell a repeated order from a changed one, and refuses both. The server logs the
+//! answers of a round before it opens the next, since an order for the next round tells clients
+//! that they may forget the last. That is one sync a round on either side: where walks are long,
+//! nothing; where rounds take microseconds, most of the time. [`DurableClient::without_sync`]
+//! trades it away: a party that is killed still goes on as if nothing had happened, one that loses
+//! its power is told so.
 //!
-//! A simulation needs none of this: what is lost is computed again. It takes snapshots now and then.
+//! A simulation needs none of this: what is lost is computed again. It takes snapshots now and
+//! then.
 
 mod disk;
 mod journal;
@@ -42,7 +50,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The disk does not do what is asked.
-    #[error("{file}: {error}. Free some space or mend the disk, and start again: what was written down before is safe")]
+    #[error(
+        "{file}: {error}. Free some space or mend the disk, and start again: what was written down \
+         before is safe"
+    )]
     Io {
         /// The file.
         file: String,
@@ -51,7 +62,8 @@ pub enum StoreError {
     },
     /// A file is not as it was written.
     #[error(
-        "{file} is damaged at byte {at}: {problem}. It was complete once, so this is no power cut: restore it from a copy, or start the run anew"
+        "{file} is damaged at byte {at}: {problem}. It was complete once, so this is no power cut: \
+         restore it from a copy, or start the run anew"
     )]
     Damaged {
         /// The file.
@@ -77,7 +89,8 @@ pub enum StoreError {
     },
     /// A secret that others can read.
     #[error(
-        "{file} can be read by others (mode {mode:o}): whoever has it can compute this client's noise. Make a new one, or chmod 600 it if nobody has looked"
+        "{file} can be read by others (mode {mode:o}): whoever has it can compute this client's \
+         noise. Make a new one, or chmod 600 it if nobody has looked"
     )]
     Exposed {
         /// The file.

@@ -1,6 +1,8 @@
 //! Write down what a party says before it says it: a server and a client that survive.
 
-use consilience_core::protocol::{Answered, Client, Device, Event, Exchange, OrderRefusal, Output, Refusal, Server};
+use consilience_core::protocol::{
+    Answered, Client, Device, Event, Exchange, OrderRefusal, Output, Refusal, Server,
+};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::snapshot::{SnapshotError, State, Visit};
 use thiserror::Error;
@@ -16,7 +18,8 @@ pub enum Silence {
     /// The order is refused; nothing changed.
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
-    /// The answer could not be written down, so it was not given. Nothing more is, before the state is read again from disk.
+    /// The answer could not be written down, so it was not given. Nothing more is, before the state
+    /// is read again from disk.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -33,14 +36,29 @@ pub struct DurableClient<D, V> {
 }
 
 impl<D: Disk, V: Device> DurableClient<D, V> {
-    /// Bring a fresh client to where it was. The texts say what was damaged and could be done without.
+    /// Bring a fresh client to where it was. The texts say what was damaged and could be done
+    /// without.
     pub fn open(disk: D, mut client: Client<V>) -> Result<(Self, Vec<String>), StoreError> {
         let (journal, warnings) = Journal::open(disk, "client", &mut client)?;
-        Ok((DurableClient { client, journal, answer: Vec::new(), record: Vec::new(), reservation: None }, warnings))
+        Ok((
+            DurableClient {
+                client,
+                journal,
+                answer: Vec::new(),
+                record: Vec::new(),
+                reservation: None,
+            },
+            warnings,
+        ))
     }
 
-    /// Bring a fresh client to where it was, and let it reserve so many rounds ahead instead of syncing every answer (the module `reserve` says what that is worth).
-    pub fn reserving(disk: D, client: Client<V>, ahead: u64) -> Result<(Self, Vec<String>), StoreError> {
+    /// Bring a fresh client to where it was, and let it reserve so many rounds ahead instead of
+    /// syncing every answer (the module `reserve` says what that is worth).
+    pub fn reserving(
+        disk: D,
+        client: Client<V>,
+        ahead: u64,
+    ) -> Result<(Self, Vec<String>), StoreError> {
         let reservation = Reservation::open(&disk, ahead)?;
         let (mut opened, warnings) = DurableClient::open(disk, client)?;
         opened.client.spend(reservation.floor());
@@ -48,17 +66,21 @@ impl<D: Disk, V: Device> DurableClient<D, V> {
         Ok((opened.without_sync(), warnings))
     }
 
-    /// Make all answers durable, and give back what was reserved and not used: for a client that is stopped in good order.
+    /// Make all answers durable, and give back what was reserved and not used: for a client that is
+    /// stopped in good order.
     pub fn rest(&mut self) -> Result<(), StoreError> {
         self.journal.sync()?;
         let unused = self.client.unused();
         match &mut self.reservation {
             None => Ok(()),
-            Some(reservation) => reservation.release(self.journal.disk_mut(), unused).inspect_err(|_| self.journal.has_failed()),
+            Some(reservation) => reservation
+                .release(self.journal.disk_mut(), unused)
+                .inspect_err(|_| self.journal.has_failed()),
         }
     }
 
-    /// The same client that survives its own end, but not that of the machine ([`Journal::without_sync`]): a sync costs up to milliseconds, a thousand times an answer.
+    /// The same client that survives its own end, but not that of the machine
+    /// ([`Journal::without_sync`]): a sync costs up to milliseconds, a thousand times an answer.
     pub fn without_sync(self) -> Self {
         DurableClient { journal: self.journal.without_sync(), ..self }
     }
@@ -71,7 +93,9 @@ impl<D: Disk, V: Device> DurableClient<D, V> {
             self.journal.whole()?;
             if let Some(reservation) = &mut self.reservation {
                 let unused = self.client.unused();
-                reservation.cover(self.journal.disk_mut(), unused).inspect_err(|_| self.journal.has_failed())?;
+                reservation
+                    .cover(self.journal.disk_mut(), unused)
+                    .inspect_err(|_| self.journal.has_failed())?;
             }
             self.record.clear();
             self.record.extend_from_slice(&(order.len() as u32).to_le_bytes());
@@ -106,7 +130,9 @@ impl<V: Device> Replay for Client<V> {
         match self.handle(order, &mut again) {
             Ok(Answered::Anew) if again == answer => Ok(()),
             Ok(Answered::Anew) => {
-                Err("the answer comes out differently than it was given: use the data, the config and the kind of processor that it was given with".into())
+                Err("the answer comes out differently than it was given: use the data, the config \
+                    and the kind of processor that it was given with"
+                    .into())
             }
             Ok(Answered::Again) => Err("it stands there twice".into()),
             Err(refusal) => Err(refusal.to_string()),
@@ -124,8 +150,14 @@ pub struct DurableServer<D, E> {
 }
 
 impl<D: Disk, E: Exchange> DurableServer<D, E> {
-    /// Bring a fresh server to where it was. `on_draw` is told the number (from 0) and the state of every draw since the last checkpoint once more: whoever keeps draws must have kept those before.
-    pub fn open(disk: D, mut server: Server<E>, mut on_draw: impl FnMut(u64, &E)) -> Result<(Self, Vec<String>), StoreError> {
+    /// Bring a fresh server to where it was. `on_draw` is told the number (from 0) and the state of
+    /// every draw since the last checkpoint once more: whoever keeps draws must have kept those
+    /// before.
+    pub fn open(
+        disk: D,
+        mut server: Server<E>,
+        mut on_draw: impl FnMut(u64, &E),
+    ) -> Result<(Self, Vec<String>), StoreError> {
         let mut draws = 0;
         let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
         let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
@@ -133,7 +165,8 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         Ok((DurableServer { server, journal, draws, minutes: Minutes::default() }, warnings))
     }
 
-    /// The same server that survives its own end, but not that of the machine ([`Journal::without_sync`]).
+    /// The same server that survives its own end, but not that of the machine
+    /// ([`Journal::without_sync`]).
     pub fn without_sync(self) -> Self {
         DurableServer { journal: self.journal.without_sync(), ..self }
     }
@@ -154,12 +187,14 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         Ok(output)
     }
 
-    /// Wait no longer in this round, and say who is absent ([`Server::close`]). Who answered is written down: the chain is a function of the seed and of that.
+    /// Wait no longer in this round, and say who is absent ([`Server::close`]). Who answered is
+    /// written down: the chain is a function of the seed and of that.
     pub fn close(&mut self) -> Option<Vec<ClientId>> {
         self.minutes.close(&mut self.server)
     }
 
-    /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this number, less one.
+    /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this
+    /// number, less one.
     pub fn draws(&self) -> u64 {
         self.draws
     }
@@ -174,9 +209,14 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         self.journal.is_long()
     }
 
-    /// Save the state and begin the log anew: between rounds or within one. Whoever keeps the draws must have made them durable.
+    /// Save the state and begin the log anew: between rounds or within one. Whoever keeps the draws
+    /// must have made them durable.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
-        self.journal.checkpoint(&mut Host { server: &mut self.server, draws: &mut self.draws, on_draw: &mut |_, _| {} })?;
+        self.journal.checkpoint(&mut Host {
+            server: &mut self.server,
+            draws: &mut self.draws,
+            on_draw: &mut |_, _| {},
+        })?;
         self.minutes.clear(); // the snapshot has these answers
         Ok(())
     }
@@ -217,8 +257,12 @@ impl<E: Exchange> Replay for Host<'_, E> {
     }
 }
 
-/// The seed of a client's own noise: made from the operating system's entropy where there is none, and durable before anybody uses it.
-pub fn private_seed(disk: &mut dyn Disk, entropy: impl FnOnce(&mut [u8; 32]) -> std::io::Result<()>) -> Result<Seed, StoreError> {
+/// The seed of a client's own noise: made from the operating system's entropy where there is none,
+/// and durable before anybody uses it.
+pub fn private_seed(
+    disk: &mut dyn Disk,
+    entropy: impl FnOnce(&mut [u8; 32]) -> std::io::Result<()>,
+) -> Result<Seed, StoreError> {
     const FILE: &str = "private.seed";
     if let Some(bytes) = disk.read(FILE).map_err(StoreError::at(FILE))? {
         let mode = disk.mode(FILE).map_err(StoreError::at(FILE))?.unwrap_or(0o600);
@@ -226,15 +270,19 @@ pub fn private_seed(disk: &mut dyn Disk, entropy: impl FnOnce(&mut [u8; 32]) -> 
             return Err(StoreError::Exposed { file: FILE.into(), mode });
         }
         return match bytes.split_first_chunk::<32>() {
-            Some((seed, checksum)) if checksum == crc32fast::hash(seed).to_le_bytes() => Ok(Seed::from_bytes(*seed)),
+            Some((seed, checksum)) if checksum == crc32fast::hash(seed).to_le_bytes() => {
+                Ok(Seed::from_bytes(*seed))
+            }
             _ => Err(StoreError::damaged(FILE, 0, "its checksum is not that of its contents")),
         };
     }
     if !disk.list().map_err(StoreError::at(FILE))?.is_empty() {
-        return Err(StoreError::Missing { file: FILE.into() }); // a new seed would be new noise for old rounds
+        // a new seed would be new noise for old rounds
+        return Err(StoreError::Missing { file: FILE.into() });
     }
     let mut seed = [0; 32];
     entropy(&mut seed).map_err(StoreError::at(FILE))?;
-    disk.replace(FILE, &[&seed[..], &crc32fast::hash(&seed).to_le_bytes()].concat()).map_err(StoreError::at(FILE))?;
+    disk.replace(FILE, &[&seed[..], &crc32fast::hash(&seed).to_le_bytes()].concat())
+        .map_err(StoreError::at(FILE))?;
     Ok(Seed::from_bytes(seed))
 }

@@ -21,7 +21,8 @@ impl Default for Faults {
     }
 }
 
-/// A disk in memory. Clones share it: the one who crashes drops its clone, and whoever starts again takes another.
+/// A disk in memory. Clones share it: the one who crashes drops its clone, and whoever starts again
+/// takes another.
 #[derive(Clone, Debug)]
 pub struct Simulated(Arc<Mutex<Platter>>);
 

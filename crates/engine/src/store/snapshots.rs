@@ -56,14 +56,17 @@ impl Snapshots {
     /// The numbers of the snapshots that are there, ascending.
     pub fn numbers(&self, disk: &dyn Disk) -> Result<Vec<u64>, StoreError> {
         let names = disk.list().map_err(StoreError::at(&self.prefix))?;
-        let number = |name: &String| name.strip_prefix(&self.prefix)?.strip_prefix('.')?.parse::<u64>().ok();
+        let number =
+            |name: &String| name.strip_prefix(&self.prefix)?.strip_prefix('.')?.parse::<u64>().ok();
         Ok(names.iter().filter_map(number).collect())
     }
 
     /// One snapshot.
     pub fn load(&self, disk: &dyn Disk, number: u64) -> Result<Vec<u8>, StoreError> {
         let file = self.file(number);
-        let Some(bytes) = disk.read(&file).map_err(StoreError::at(&file))? else { return Err(StoreError::Missing { file }) };
+        let Some(bytes) = disk.read(&file).map_err(StoreError::at(&file))? else {
+            return Err(StoreError::Missing { file });
+        };
         let damaged = |problem: &str| Err(StoreError::damaged(&file, 0, problem));
         if bytes.len() < AROUND {
             return damaged("it is too short for a snapshot");
@@ -72,14 +75,16 @@ impl Snapshots {
         if crc32fast::hash(body).to_le_bytes() != checksum {
             return damaged("its checksum is not that of its contents");
         }
-        let word = |at: usize| body[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let word =
+            |at: usize| body[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         if &body[..4] != MAGIC || word(4) != number || word(12) != (bytes.len() - AROUND) as u64 {
             return damaged("it is another snapshot than its name says");
         }
         Ok(body[20..].to_vec())
     }
 
-    /// The newest snapshot that is whole, and what was wrong with those that are newer. `None` if there never was one.
+    /// The newest snapshot that is whole, and what was wrong with those that are newer. `None` if
+    /// there never was one.
     pub fn newest(&self, disk: &dyn Disk) -> Result<(Option<Found>, Vec<String>), StoreError> {
         let mut warnings = Vec::new();
         for number in self.numbers(disk)?.into_iter().rev() {

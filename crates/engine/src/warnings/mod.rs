@@ -1,4 +1,5 @@
-//! Judge the draws of a run: what a reader must know before relying on them, by how much, and the one thing to do.
+//! Judge the draws of a run: what a reader must know before relying on them, by how much, and the
+//! one thing to do.
 
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
 
@@ -9,8 +10,8 @@ use crate::record::Record;
 pub const MOST_RHAT: f64 = 1.01;
 /// Below so many effective draws a chain, quantiles are not to be trusted.
 pub const LEAST_ESS: f64 = 100.0;
-/// A pooled reference and the draws disagree beyond this: means by so many posterior standard deviations, standard deviations by
-/// this part.
+/// A pooled reference and the draws disagree beyond this: means by so many posterior standard
+/// deviations, standard deviations by this part.
 const MOST_SHIFT: f64 = 0.1;
 const MOST_SPREAD: f64 = 0.05;
 /// So many standard errors are no accident.
@@ -32,7 +33,8 @@ pub fn summaries(draws: &Draws) -> Vec<Option<Summary>> {
 pub fn of_draws(record: &Record) -> Vec<String> {
     if let Some(streamed) = &record.streamed {
         return vec![format!(
-            "the draws are too many to be held at once, and nothing here is computed from them: `consilience summary {}` \
+            "the draws are too many to be held at once, and nothing here is computed from them: \
+             `consilience summary {}` \
              computes the table",
             streamed.file.display()
         )];
@@ -40,11 +42,20 @@ pub fn of_draws(record: &Record) -> Vec<String> {
     if record.draws.dim() == 0 || record.draws.length() == 0 {
         return vec!["there are no draws here to be summarised".into()];
     }
-    let judge = Judge { record, summaries: summaries(&record.draws), iterations: record.iterations };
-    [judge.stopped(), judge.broken(), judge.few(), judge.alone(), judge.still(), judge.apart(), judge.reference()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let judge =
+        Judge { record, summaries: summaries(&record.draws), iterations: record.iterations };
+    [
+        judge.stopped(),
+        judge.broken(),
+        judge.few(),
+        judge.alone(),
+        judge.still(),
+        judge.apart(),
+        judge.reference(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 struct Judge<'a> {
@@ -63,13 +74,18 @@ impl Judge<'_> {
     }
 
     fn stopped(&self) -> Option<String> {
-        let says = "the run was stopped before its end: what follows is what it had drawn until then";
+        let says =
+            "the run was stopped before its end: what follows is what it had drawn until then";
         self.record.interrupted.then(|| says.into())
     }
 
     fn broken(&self) -> Option<String> {
-        let broken = self.record.draws.rows().filter(|row| !row.iter().all(|x| x.is_finite())).count();
-        let says = format!("{broken} draws are not finite: the chains left every reasonable place. Use step = \"auto\"");
+        let broken =
+            self.record.draws.rows().filter(|row| !row.iter().all(|x| x.is_finite())).count();
+        let says = format!(
+            "{broken} draws are not finite: the chains left every reasonable place. Use step = \
+             \"auto\""
+        );
         (broken > 0).then_some(says)
     }
 
@@ -79,33 +95,56 @@ impl Judge<'_> {
     }
 
     fn alone(&self) -> Option<String> {
-        (self.record.draws.chains() < 2).then(|| "one chain cannot show whether chains agree: run at least 4".into())
+        (self.record.draws.chains() < 2)
+            .then(|| "one chain cannot show whether chains agree: run at least 4".into())
     }
 
     fn still(&self) -> Option<String> {
         let still = self.known().filter(|(_, s)| s.rhat.is_nan()).count();
         let all = self.summaries.len();
-        let says = format!("R-hat is not known for {still} of {all} parameters: their draws hardly vary. Use step = \"auto\"");
+        let says = format!(
+            "R-hat is not known for {still} of {all} parameters: their draws hardly vary. Use step \
+             = \"auto\""
+        );
         (still > 0).then_some(says)
     }
 
-    /// Chains that disagree, or have too few effective draws: one warning, since one thing helps against both.
+    /// Chains that disagree, or have too few effective draws: one warning, since one thing helps
+    /// against both.
     fn apart(&self) -> Option<String> {
         let finite = |value: f64| Some(value).filter(|v| !v.is_nan());
-        let rhat = self.known().filter_map(|(k, s)| Some((k, finite(s.rhat)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+        let rhat = self
+            .known()
+            .filter_map(|(k, s)| Some((k, finite(s.rhat)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
         let effective = |s: &Summary| finite(s.ess_bulk.min(s.ess_tail));
-        let ess = self.known().filter_map(|(k, s)| Some((k, effective(s)?))).min_by(|a, b| a.1.total_cmp(&b.1));
+        let ess = self
+            .known()
+            .filter_map(|(k, s)| Some((k, effective(s)?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
         let least = LEAST_ESS * self.record.draws.chains() as f64;
         // Where so many were asked for, half of them is a promise that was not kept.
-        let wanted = self.record.effective_draws.map_or(least, |wanted| least.max(0.5 * wanted as f64));
+        let wanted =
+            self.record.effective_draws.map_or(least, |wanted| least.max(0.5 * wanted as f64));
         let mut says = Vec::new();
         if let Some((k, worst)) = rhat.filter(|(_, worst)| *worst > MOST_RHAT) {
-            says.push(format!("the chains disagree: R-hat is up to {worst:.3} (`{}`), and should be below {MOST_RHAT}", self.name(k)));
+            says.push(format!(
+                "the chains disagree: R-hat is up to {worst:.3} (`{}`), and should \
+                be below {MOST_RHAT}",
+                self.name(k)
+            ));
         }
         if let Some((k, worst)) = ess.filter(|(_, worst)| *worst < wanted) {
-            says.push(format!("only {worst:.0} effective draws (`{}`) where {wanted:.0} are wanted", self.name(k)));
+            says.push(format!(
+                "only {worst:.0} effective draws (`{}`) where {wanted:.0} are wanted",
+                self.name(k)
+            ));
         }
-        let longer = ess.map_or(2.0, |(_, ess)| 1.2 * self.record.effective_draws.map_or(wanted, |w| w as f64) / ess.max(1.0)).max(2.0);
+        let longer = ess
+            .map_or(2.0, |(_, ess)| {
+                1.2 * self.record.effective_draws.map_or(wanted, |w| w as f64) / ess.max(1.0)
+            })
+            .max(2.0);
         (!says.is_empty()).then(|| format!("{}. {}", says.join("; "), self.advice(longer)))
     }
 
@@ -120,13 +159,20 @@ impl Judge<'_> {
         if self.record.interrupted {
             "Let the run come to its end".into()
         } else if preconditioned == Some(false) && self.summaries.len() <= 500 {
-            "Set precondition = true, and leave the step out: chains then move alike in all directions".into()
+            "Set precondition = true, and leave the step out: chains then move alike in all \
+             directions"
+                .into()
         } else if longer <= MOST_LONGER {
             format!("Run {} iterations (--iterations)", rounded(longer * self.iterations as f64))
         } else if sampler == "lmc" || sampler == "qlsd++" {
-            "More iterations alone would take too long: give the target a proper prior, or scale its columns".into()
+            "More iterations alone would take too long: give the target a proper prior, or scale \
+             its columns"
+                .into()
         } else {
-            format!("More iterations alone would take too long: use another sampler than {sampler}, such as qlsd++ or lmc")
+            format!(
+                "More iterations alone would take too long: use another sampler than {sampler}, \
+                 such as qlsd++ or lmc"
+            )
         }
     }
 
@@ -150,24 +196,42 @@ impl Judge<'_> {
         }
         let mut says = Vec::new();
         if mean.0 > MOST_SHIFT {
-            says.push(format!("means differ by up to {:.2} posterior standard deviations (`{}`)", mean.0, self.name(mean.2)));
+            says.push(format!(
+                "means differ by up to {:.2} posterior standard deviations (`{}`)",
+                mean.0,
+                self.name(mean.2)
+            ));
         }
         if sd.0 > MOST_SPREAD {
-            says.push(format!("standard deviations by up to {:.0}% (`{}`)", 100.0 * sd.0, self.name(sd.2)));
+            says.push(format!(
+                "standard deviations by up to {:.0}% (`{}`)",
+                100.0 * sd.0,
+                self.name(sd.2)
+            ));
         }
-        let errors = [mean, sd].into_iter().zip([MOST_SHIFT, MOST_SPREAD]).filter(|(off, most)| off.0 > *most).map(|(off, _)| off.1);
+        let errors = [mean, sd]
+            .into_iter()
+            .zip([MOST_SHIFT, MOST_SPREAD])
+            .filter(|(off, most)| off.0 > *most)
+            .map(|(off, _)| off.1);
         let biased = errors.fold(0.0, f64::max) > BEYOND_ERROR;
         let sampler = &self.record.sampler.0;
         let remedy = if biased {
             format!(
-                "That is beyond Monte Carlo error, so that more iterations do not help: {sampler} is biased at step {:.1e}. Leave \
+                "That is beyond Monte Carlo error, so that more iterations do not help: {sampler} \
+                 is biased at step {:.1e}. Leave \
                  the step out, halve it, or use another sampler, such as qlsd++ or lmc",
                 self.record.step
             )
         } else {
             format!("Monte Carlo error may explain it: {}", self.advice(4.0))
         };
-        (!says.is_empty()).then(|| format!("these draws and the same posterior from pooled rows disagree: {}. {remedy}", says.join(", ")))
+        (!says.is_empty()).then(|| {
+            format!(
+                "these draws and the same posterior from pooled rows disagree: {}. {remedy}",
+                says.join(", ")
+            )
+        })
     }
 }
 

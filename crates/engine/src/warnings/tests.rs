@@ -4,7 +4,12 @@ use super::*;
 use crate::record::Record;
 
 /// Draws of `parameters` columns: chain, draw and parameter decide each number.
-fn record(chains: usize, length: usize, parameters: usize, value: impl Fn(usize, usize, usize) -> f64) -> Record {
+fn record(
+    chains: usize,
+    length: usize,
+    parameters: usize,
+    value: impl Fn(usize, usize, usize) -> f64,
+) -> Record {
     let mut record = crate::rundir::tests::record();
     record.parameters = (0..parameters).map(|k| format!("beta{k}")).collect();
     record.draws = draws(chains, length, parameters, value);
@@ -15,8 +20,15 @@ fn record(chains: usize, length: usize, parameters: usize, value: impl Fn(usize,
     record
 }
 
-fn draws(chains: usize, length: usize, parameters: usize, value: impl Fn(usize, usize, usize) -> f64) -> Draws {
-    let chain = |c: usize| (0..length * parameters).map(|at| value(c, at / parameters, at % parameters)).collect();
+fn draws(
+    chains: usize,
+    length: usize,
+    parameters: usize,
+    value: impl Fn(usize, usize, usize) -> f64,
+) -> Draws {
+    let chain = |c: usize| {
+        (0..length * parameters).map(|at| value(c, at / parameters, at % parameters)).collect()
+    };
     Draws::from_chains((0..chains).map(chain).collect(), parameters)
 }
 
@@ -33,10 +45,16 @@ fn good_draws_are_not_warned_of() {
     assert_eq!(of_draws(&record(4, 1000, 2, normal)), Vec::<String>::new());
 }
 
-/// One parameter whose draws never vary has no R-hat; the other's chains disagree, and that is still said.
+/// One parameter whose draws never vary has no R-hat; the other's chains disagree, and that is
+/// still said.
 #[test]
 fn an_unknown_rhat_does_not_hide_a_bad_one() {
-    let said = of_draws(&record(4, 1000, 2, |c, i, k| if k == 0 { 1.0 } else { normal(c, i, k) + c as f64 }));
+    let said = of_draws(&record(
+        4,
+        1000,
+        2,
+        |c, i, k| if k == 0 { 1.0 } else { normal(c, i, k) + c as f64 },
+    ));
     assert!(said.iter().any(|w| w.contains("not known for 1 of 2")), "{said:?}");
     assert!(said.iter().any(|w| w.contains("R-hat is up to") && w.contains("beta1")), "{said:?}");
 }
@@ -46,18 +64,27 @@ fn an_unknown_rhat_does_not_hide_a_bad_one() {
 fn advice_is_what_helps() {
     let slow = |c: usize, i: usize, k: usize| normal(c, i / 20, k);
     let longer = of_draws(&record(4, 4000, 1, slow)).concat();
-    assert!(longer.is_empty(), "800 effective draws are enough unless more were asked for: {longer}");
+    assert!(
+        longer.is_empty(),
+        "800 effective draws are enough unless more were asked for: {longer}"
+    );
     let mut asked = record(4, 4000, 1, slow);
     asked.effective_draws = Some(4000);
     let longer = of_draws(&asked).concat();
-    assert!(longer.contains("where 2000 are wanted") && longer.contains("(--iterations)"), "{longer}");
+    assert!(
+        longer.contains("where 2000 are wanted") && longer.contains("(--iterations)"),
+        "{longer}"
+    );
     let mut unscaled = asked.clone();
     unscaled.config = "[sampler]\nprecondition = false\n".into();
     assert!(of_draws(&unscaled).concat().contains("precondition = true"));
     let stuck = of_draws(&record(4, 4000, 1, |c, _, k| normal(c, 0, k))).concat();
     assert!(!stuck.contains("--iterations"), "{stuck}");
     let crawling = of_draws(&record(4, 4000, 1, |c, i, _| c as f64 + i as f64 * 1e-4)).concat();
-    assert!(crawling.contains("another sampler than fald") && !crawling.contains("--iterations"), "{crawling}");
+    assert!(
+        crawling.contains("another sampler than fald") && !crawling.contains("--iterations"),
+        "{crawling}"
+    );
 }
 
 #[test]
@@ -65,7 +92,12 @@ fn a_reference_that_disagrees_is_a_warning() {
     let mut wide = record(4, 5000, 2, |c, i, k| normal(c, i, k) * if k == 1 { 1.57 } else { 1.0 });
     wide.reference = Some(draws(4, 5000, 2, |c, i, k| normal(c + 10, i, k)));
     let said = of_draws(&wide).concat();
-    assert!(said.contains("standard deviations by up to") && said.contains("beta1") && said.contains("biased"), "{said}");
+    assert!(
+        said.contains("standard deviations by up to")
+            && said.contains("beta1")
+            && said.contains("biased"),
+        "{said}"
+    );
     assert!(!said.contains("means differ"), "{said}");
     let mut few = record(4, 120, 1, |c, i, k| normal(c, i, k) + 0.12);
     few.reference = Some(draws(4, 5000, 1, |c, i, k| normal(c + 10, i, k)));

@@ -23,8 +23,9 @@ impl FairDay {
         let b = setup.target.clients.len();
         let keys = |i: usize| Keys { public, private: secret(i) };
         let text = |e: consilience_core::error::DataError| e.to_string();
-        let clients =
-            (0..b).map(|i| setup.recipe.client(&setup.target, ClientId(i as u32), keys(i)).map_err(text)).collect::<Result<_, _>>()?;
+        let clients = (0..b)
+            .map(|i| setup.recipe.client(&setup.target, ClientId(i as u32), keys(i)).map_err(text))
+            .collect::<Result<_, _>>()?;
         let server = setup.recipe.server(&setup.target, &setup.start, keys(0)).map_err(text)?;
         Ok(FairDay { server, clients, ledger: Ledger::new(b), draws: BTreeMap::new(), drawn: 0 })
     }
@@ -52,7 +53,8 @@ fn bits(x: &[f64]) -> Vec<u64> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 
-/// A client's own seed: in this world its entropy is known, so that there is a chain to compare with.
+/// A client's own seed: in this world its entropy is known, so that there is a chain to compare
+/// with.
 fn secret(client: usize) -> Seed {
     Seed::from_bytes([client as u8 + 1; 32])
 }

@@ -1,19 +1,26 @@
-//! Run a server and its clients in a simulated world: messages are lost, doubled and reordered, the power fails anywhere, and the chain must be the one of a fair day.
+//! Run a server and its clients in a simulated world: messages are lost, doubled and reordered, the
+//! power fails anywhere, and the chain must be the one of a fair day.
 //!
-//! Everything follows from one number, so whatever goes wrong can be seen again. Time is virtual. The parties are those of a deployment, [`DurableServer`] and [`DurableClient`], on
-//! [`Simulated`] disks; only the transport is this module's, and stands for any: a client says hello when it (re)connects, the server gives orders again that are not answered.
+//! Everything follows from one number, so whatever goes wrong can be seen again. Time is virtual.
+//! The parties are those of a deployment, [`DurableServer`] and [`DurableClient`], on [`Simulated`]
+//! disks; only the transport is this module's, and stands for any: a client says hello when it
+//! (re)connects, the server gives orders again that are not answered.
 
 mod fair;
 mod network;
 
 pub use network::Weather;
 
-use consilience_core::protocol::{Client, Device, Event, OrderRefusal, Output, Refusal, Server, Statement};
+use consilience_core::protocol::{
+    Client, Device, Event, OrderRefusal, Output, Refusal, Server, Statement,
+};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe, Sampler};
 use consilience_core::target::Target;
 
-use crate::store::{DurableClient, DurableServer, Faults, Silence, Simulated, StoreError, private_seed};
+use crate::store::{
+    DurableClient, DurableServer, Faults, Silence, Simulated, StoreError, private_seed,
+};
 use fair::FairDay;
 use network::{Agenda, Dice};
 
@@ -101,7 +108,9 @@ struct World<'a> {
 
 /// Let a world run. `Err` says what should not have happened, and the seed to see it again.
 pub fn run(setup: &Setup, weather: Weather, seed: u64, until: Until) -> Result<Chronicle, String> {
-    World::new(setup, weather, seed).and_then(|world| world.run(until)).map_err(|problem| format!("seed {seed}: {problem}"))
+    World::new(setup, weather, seed)
+        .and_then(|world| world.run(until))
+        .map_err(|problem| format!("seed {seed}: {problem}"))
 }
 
 impl<'a> World<'a> {
@@ -110,7 +119,8 @@ impl<'a> World<'a> {
         let public = Seed::new(seed).chain(7);
         let mut disk = || Simulated::new(u64::from(dice.below(u32::MAX)), Faults::default());
         let server_disk = disk();
-        let site = |disk| Site { disk, party: None, connection: 0, welcome: false, cut_off_until: 0 };
+        let site =
+            |disk| Site { disk, party: None, connection: 0, welcome: false, cut_off_until: 0 };
         let sites: Vec<Site> = setup.target.clients.iter().map(|_| site(disk())).collect();
         let mut agenda = Agenda::new();
         agenda.add(0, Item::ServerStarts);
@@ -120,7 +130,19 @@ impl<'a> World<'a> {
         }
         let fair = FairDay::new(setup, public)?;
         let chronicle = Chronicle::default();
-        Ok(World { setup, weather, public, dice, agenda, disk: server_disk, server: None, life: 0, sites, fair, chronicle })
+        Ok(World {
+            setup,
+            weather,
+            public,
+            dice,
+            agenda,
+            disk: server_disk,
+            server: None,
+            life: 0,
+            sites,
+            fair,
+            chronicle,
+        })
     }
 }
 
@@ -135,7 +157,9 @@ impl World<'_> {
                 self.chronicle.time = self.agenda.now();
                 return Ok(self.chronicle);
             }
-            let Some(item) = self.agenda.next() else { return Err("nobody does anything any more".into()) };
+            let Some(item) = self.agenda.next() else {
+                return Err("nobody does anything any more".into());
+            };
             let at = self.agenda.now();
             self.happen(item).map_err(|problem| format!("tick {at}: {problem}"))?;
         }
@@ -170,7 +194,9 @@ impl World<'_> {
     /// Send a letter, if the network lets it.
     fn post(&mut self, client: usize, letter: &Letter, item: impl Fn(usize, Letter) -> Item) {
         self.chronicle.sent += 1;
-        if self.dice.chance(self.weather.loss) || self.agenda.now() < self.sites[client].cut_off_until {
+        if self.dice.chance(self.weather.loss)
+            || self.agenda.now() < self.sites[client].cut_off_until
+        {
             self.chronicle.lost += 1;
             return;
         }
@@ -210,11 +236,22 @@ impl World<'_> {
     fn start_server(&mut self) -> Result<(), String> {
         let disk = self.disk.clone();
         self.light_fuse(&disk);
-        let keys = Keys { public: self.public, private: Seed::new(0) }; // it has no use for the second
+        // it has no use for the second
+        let keys = Keys { public: self.public, private: Seed::new(0) };
         let Setup { recipe, target, start } = self.setup;
-        let made = || Ok::<_, consilience_core::error::DataError>((recipe.server(target, start, keys)?, recipe.format(target, keys)?));
+        let made = || {
+            Ok::<_, consilience_core::error::DataError>((
+                recipe.server(target, start, keys)?,
+                recipe.format(target, keys)?,
+            ))
+        };
         let (machine, format) = made().map_err(|e| e.to_string())?;
-        let fresh = Server::new(machine, Statement::new([("world", "simulated")]), target.clients.len(), format);
+        let fresh = Server::new(
+            machine,
+            Statement::new([("world", "simulated")]),
+            target.clients.len(),
+            format,
+        );
         let (mut draws, mut wrong) = (self.chronicle.draws, None);
         let fair = &mut self.fair;
         let opened = DurableServer::open(disk.clone(), fresh, |number, machine| {
@@ -242,7 +279,8 @@ impl World<'_> {
             }
             Err(error) => {
                 self.power_or_problem(&disk, &error)?;
-                self.agenda.add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
+                self.agenda
+                    .add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
                 Ok(())
             }
         }
@@ -264,7 +302,10 @@ impl World<'_> {
                     recipe.format(target, keys)?,
                 ))
             };
-            let (device, format) = made().map_err(|e| StoreError::Unfit { file: "the recipe".into(), problem: e.to_string() })?;
+            let (device, format) = made().map_err(|e| StoreError::Unfit {
+                file: "the recipe".into(),
+                problem: e.to_string(),
+            })?;
             DurableClient::open(disk.clone(), Client::new(device, format))
         });
         match opened {
@@ -277,7 +318,10 @@ impl World<'_> {
             }
             Err(error) => {
                 self.power_or_problem(&disk, &error)?;
-                self.agenda.add(1 + u64::from(self.dice.below(self.weather.away)), Item::ClientStarts(client));
+                self.agenda.add(
+                    1 + u64::from(self.dice.below(self.weather.away)),
+                    Item::ClientStarts(client),
+                );
             }
         }
         Ok(())
@@ -286,13 +330,20 @@ impl World<'_> {
     fn connect(&mut self, client: usize) {
         self.sites[client].connection += 1;
         let connection = self.sites[client].connection;
-        self.agenda.add(1 + u64::from(self.dice.below(self.weather.delay)), Item::SayHello { client, connection });
+        self.agenda.add(
+            1 + u64::from(self.dice.below(self.weather.delay)),
+            Item::SayHello { client, connection },
+        );
     }
 
     /// Say hello until there is a welcome.
     fn say_hello(&mut self, client: usize, connection: u64) {
         let site = &self.sites[client];
-        let Some(party) = site.party.as_ref().filter(|_| !site.welcome && site.connection == connection) else { return };
+        let Some(party) =
+            site.party.as_ref().filter(|_| !site.welcome && site.connection == connection)
+        else {
+            return;
+        };
         let answered = party.client().answered();
         self.send_up(client, &Letter::Hello { connection, answered });
         self.agenda.add(PATIENCE, Item::SayHello { client, connection });
@@ -319,7 +370,12 @@ impl World<'_> {
                 match server.handle(id, &bytes) {
                     Ok(()) => {}
                     // Of another round; the kind of answer differs where two orders share a round.
-                    Err(Refusal::Twice { .. } | Refusal::WrongRound { .. } | Refusal::NotAsked { .. } | Refusal::Malformed { .. }) => {
+                    Err(
+                        Refusal::Twice { .. }
+                        | Refusal::WrongRound { .. }
+                        | Refusal::NotAsked { .. }
+                        | Refusal::Malformed { .. },
+                    ) => {
                         self.chronicle.refused += 1;
                     }
                     Err(other) => return Err(other.to_string()),
@@ -337,19 +393,24 @@ impl World<'_> {
             let saved = if self.dice.chance(5) { server.checkpoint() } else { Ok(()) };
             match saved.and_then(|()| server.poll()) {
                 Ok(None) => return Ok(()),
-                Ok(Some(Output::Send { to, bytes })) => self.send_down(to.index(), &Letter::Message(bytes)),
+                Ok(Some(Output::Send { to, bytes })) => {
+                    self.send_down(to.index(), &Letter::Message(bytes))
+                }
                 Ok(Some(Output::Happened(Event::Draw))) => {
                     let number = server.draws() - 1;
                     self.fair.compare(number, server.server().machine().position())?;
                     self.chronicle.draws = self.chronicle.draws.max(number + 1);
                 }
                 Ok(Some(Output::Happened(Event::Nothing))) => {}
-                Ok(Some(Output::Happened(event))) => return Err(format!("the chain ended: {event:?}")),
+                Ok(Some(Output::Happened(event))) => {
+                    return Err(format!("the chain ended: {event:?}"));
+                }
                 Err(error) => {
                     self.server = None;
                     let disk = self.disk.clone();
                     self.power_or_problem(&disk, &error)?;
-                    self.agenda.add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
+                    self.agenda
+                        .add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
                     return Ok(());
                 }
             }
@@ -360,8 +421,11 @@ impl World<'_> {
     fn ask_again(&mut self, only: Option<ClientId>) {
         let Some(server) = &self.server else { return };
         let server = server.server();
-        let orders: Vec<(ClientId, Vec<u8>)> =
-            server.outstanding().filter(|id| only.is_none_or(|o| o == *id)).filter_map(|id| Some((id, server.again(id)?))).collect();
+        let orders: Vec<(ClientId, Vec<u8>)> = server
+            .outstanding()
+            .filter(|id| only.is_none_or(|o| o == *id))
+            .filter_map(|id| Some((id, server.again(id)?)))
+            .collect();
         for (to, bytes) in orders {
             self.send_down(to.index(), &Letter::Message(bytes));
         }
@@ -379,15 +443,21 @@ impl World<'_> {
             Letter::Message(order) if site.welcome => {
                 let mut answer = Vec::new();
                 let saved = if forgetful { party.checkpoint() } else { Ok(()) };
-                match saved.map_err(Silence::Store).and_then(|()| party.handle(&order, &mut answer)) {
+                match saved.map_err(Silence::Store).and_then(|()| party.handle(&order, &mut answer))
+                {
                     Ok(_) => self.send_up(to, &Letter::Message(answer)),
-                    Err(Silence::Refused(OrderRefusal::Old { .. } | OrderRefusal::Used { .. })) => self.chronicle.refused += 1,
+                    Err(Silence::Refused(OrderRefusal::Old { .. } | OrderRefusal::Used { .. })) => {
+                        self.chronicle.refused += 1
+                    }
                     Err(Silence::Refused(other)) => return Err(format!("client {to}: {other}")),
                     Err(Silence::Store(error)) => {
                         let disk = site.disk.clone();
                         (site.party, site.welcome) = (None, false);
                         self.power_or_problem(&disk, &error)?;
-                        self.agenda.add(1 + u64::from(self.dice.below(self.weather.away)), Item::ClientStarts(to));
+                        self.agenda.add(
+                            1 + u64::from(self.dice.below(self.weather.away)),
+                            Item::ClientStarts(to),
+                        );
                     }
                 }
             }

@@ -25,11 +25,27 @@ pub struct Weather {
 
 impl Weather {
     /// Nothing goes wrong.
-    pub const FAIR: Weather = Weather { loss: 0, doubling: 0, delay: 1, partition_every: 0, partition_lasts: 1, power: 0, away: 1 };
+    pub const FAIR: Weather = Weather {
+        loss: 0,
+        doubling: 0,
+        delay: 1,
+        partition_every: 0,
+        partition_lasts: 1,
+        power: 0,
+        away: 1,
+    };
 
-    /// A tenth of all messages is lost, a tenth comes twice, order is chance, and clients are cut off; the power stays.
-    pub const ROUGH: Weather =
-        Weather { loss: 100, doubling: 100, delay: 10, partition_every: 2000, partition_lasts: 200, power: 0, away: 1 };
+    /// A tenth of all messages is lost, a tenth comes twice, order is chance, and clients are cut
+    /// off; the power stays.
+    pub const ROUGH: Weather = Weather {
+        loss: 100,
+        doubling: 100,
+        delay: 10,
+        partition_every: 2000,
+        partition_lasts: 200,
+        power: 0,
+        away: 1,
+    };
 
     /// All that, and everybody loses power again and again.
     pub const FOUL: Weather = Weather { power: 60, away: 30, ..Weather::ROUGH };
@@ -54,7 +70,8 @@ impl Dice {
     }
 }
 
-/// What is to happen when, in order; what is to happen at one time happens in the order in which it was decided.
+/// What is to happen when, in order; what is to happen at one time happens in the order in which it
+/// was decided.
 pub(super) struct Agenda<T> {
     now: u64,
     decided: u64,

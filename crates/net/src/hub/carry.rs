@@ -1,4 +1,5 @@
-//! Carry exchanges: give orders, take answers, close rounds whose time is over, and bring sites that come back to where the others are.
+//! Carry exchanges: give orders, take answers, close rounds whose time is over, and bring sites
+//! that come back to where the others are.
 
 use std::time::Instant;
 
@@ -33,31 +34,47 @@ impl Hub {
                 measured = Instant::now();
             }
             self.close_what_is_due(phase, parties, &mut running)?;
-            self.closes = parties.iter().zip(&self.opened).filter_map(|(party, opened)| Some(*opened + party.patience()?)).min();
+            self.closes = parties
+                .iter()
+                .zip(&self.opened)
+                .filter_map(|(party, opened)| Some(*opened + party.patience()?))
+                .min();
             match self.turn()? {
                 Turn::Nothing => {}
-                Turn::At(client, counts) => self.resume(phase, survey, client, &counts, parties, &running)?,
+                Turn::At(client, counts) => {
+                    self.resume(phase, survey, client, &counts, parties, &running)?
+                }
                 Turn::Message(client, frame) => {
                     let chain = frame.chain as usize;
-                    let ended =
-                        frame.phase == phase && running.get(chain).is_some_and(|runs| !*runs) && parties[chain].patience().is_some();
+                    let ended = frame.phase == phase
+                        && running.get(chain).is_some_and(|runs| !*runs)
+                        && parties[chain].patience().is_some();
                     if ended && self.places[client].busy.remove(&chain) {
                         self.status.late(client); // the chain came to its end without it
                         continue;
                     }
-                    if frame.phase != phase || !self.places[client].ready || !running.get(chain).is_some_and(|runs| *runs) {
+                    if frame.phase != phase
+                        || !self.places[client].ready
+                        || !running.get(chain).is_some_and(|runs| *runs)
+                    {
                         let (found, chains) = (frame.phase, parties.len());
                         self.refuse(
                             client,
-                            &format!("an answer in phase {found}, chain {chain}: phase {phase} with {chains} chains is open"),
+                            &format!(
+                                "an answer in phase {found}, chain {chain}: phase {phase} \
+                                with {chains} chains is open"
+                            ),
                         );
                         continue;
                     }
                     match parties[chain].handle(ClientId(client as u32), &frame.body, frame.rows) {
                         Err(Refusal::WrongRound { found, round, .. })
-                            if found < round && parties[chain].patience().is_some() && self.places[client].busy.remove(&chain) =>
+                            if found < round
+                                && parties[chain].patience().is_some()
+                                && self.places[client].busy.remove(&chain) =>
                         {
-                            debug!(site = %self.sites[client], chain = chain + 1, answered = found, open = round, "late");
+                            debug!(site = %self.sites[client], chain = chain + 1, answered = found,
+                                open = round, "late");
                             self.status.late(client);
                             self.give_again(phase, chain, client, &parties[chain]);
                         }
@@ -76,16 +93,24 @@ impl Hub {
         Ok(())
     }
 
-    /// Close the rounds whose time is over. While nobody is connected at all they wait: that is no drop-out, but an outage, and a chain without any site would wander off.
-    fn close_what_is_due<P: Party>(&mut self, phase: u32, parties: &mut [P], running: &mut [bool]) -> Result<(), Broken> {
+    /// Close the rounds whose time is over. While nobody is connected at all they wait: that is no
+    /// drop-out, but an outage, and a chain without any site would wander off.
+    fn close_what_is_due<P: Party>(
+        &mut self,
+        phase: u32,
+        parties: &mut [P],
+        running: &mut [bool],
+    ) -> Result<(), Broken> {
         for (chain, party) in parties.iter_mut().enumerate() {
-            let due = running[chain] && party.patience().is_some_and(|most| self.opened[chain].elapsed() >= most);
+            let due = running[chain]
+                && party.patience().is_some_and(|most| self.opened[chain].elapsed() >= most);
             if !due || self.places.iter().all(|place| !place.ready) {
                 continue;
             }
             if let Some(absent) = party.close() {
                 for client in absent {
-                    debug!(site = %self.sites[client.index()], chain = chain + 1, "a round is closed without it");
+                    debug!(site = %self.sites[client.index()], chain = chain + 1, "a round is \
+                        closed without it");
                     self.status.absent(client.index());
                 }
                 running[chain] = self.drain(phase, chain, party)?;
@@ -127,7 +152,10 @@ impl Hub {
         running: &[bool],
     ) -> Result<(), Broken> {
         if counts.len() != parties.len() {
-            self.refuse(client, &format!("it counts {} chains, where there are {}", counts.len(), parties.len()));
+            self.refuse(
+                client,
+                &format!("it counts {} chains, where there are {}", counts.len(), parties.len()),
+            );
             return Ok(());
         }
         for ((party, count), runs) in parties.iter().zip(counts).zip(running) {

@@ -1,4 +1,5 @@
-//! Conduct exchanges with sites that come, go and come back: keep the script of what all were told, and give open orders again.
+//! Conduct exchanges with sites that come, go and come back: keep the script of what all were told,
+//! and give open orders again.
 
 mod carry;
 
@@ -68,7 +69,8 @@ struct Place {
     caught_up: usize,
     /// Whether it takes orders of the open phase.
     ready: bool,
-    /// The chains whose last order it has not answered: it gets the next when it has, so that a slow site never works off what nobody waits for.
+    /// The chains whose last order it has not answered: it gets the next when it has, so that a
+    /// slow site never works off what nobody waits for.
     busy: BTreeSet<usize>,
     refusals: u32,
 }
@@ -147,30 +149,43 @@ impl Hub {
     }
 
     /// Ask every site something, and wait so long for answers.
-    pub fn ask_within(&mut self, asks: &[Ask], most: Option<Duration>) -> Result<Vec<Option<Tell>>, Broken> {
+    pub fn ask_within(
+        &mut self,
+        asks: &[Ask],
+        most: Option<Duration>,
+    ) -> Result<Vec<Option<Tell>>, Broken> {
         let step = self.script.len() as u32;
         self.asked(asks.iter().map(|ask| Frame::words(step, ask)).collect(), most)
     }
 
-    fn asked(&mut self, asks: Vec<Frame>, most: Option<Duration>) -> Result<Vec<Option<Tell>>, Broken> {
+    fn asked(
+        &mut self,
+        asks: Vec<Frame>,
+        most: Option<Duration>,
+    ) -> Result<Vec<Option<Tell>>, Broken> {
         let (since, step) = (Instant::now(), self.script.len());
         self.script.push(Step { answers: vec![None; asks.len()], asks });
         for client in 0..self.places.len() {
-            // Whoever is still catching up was sent all earlier steps when it came, and answers in order.
+            // Whoever is still catching up was sent all earlier steps when it came, and answers in
+            // order.
             self.send(client, self.script[step].asks[client].clone(), true);
         }
-        while self.script[step].answers.iter().any(Option::is_none) && most.is_none_or(|most| since.elapsed() < most) {
+        while self.script[step].answers.iter().any(Option::is_none)
+            && most.is_none_or(|most| since.elapsed() < most)
+        {
             self.turn()?;
         }
         Ok(self.script[step].answers.clone())
     }
 
-    /// Tell everybody that it is over. Whoever was cut off comes back for these words, so wait a moment: a site that misses them would look for the server for long.
+    /// Tell everybody that it is over. Whoever was cut off comes back for these words, so wait a
+    /// moment: a site that misses them would look for the server for long.
     pub fn farewell(&mut self, finished: bool) {
         let bye = Frame::words(ASIDE, &Ask::Bye { finished });
         self.script.clear();
         self.open = None;
-        let mut knows: Vec<bool> = self.places.iter().map(|place| place.link.is_none() && !finished).collect();
+        let mut knows: Vec<bool> =
+            self.places.iter().map(|place| place.link.is_none() && !finished).collect();
         for client in 0..self.places.len() {
             self.send(client, bye.clone(), true);
         }
@@ -183,7 +198,8 @@ impl Hub {
                     self.send(client, bye.clone(), true);
                 }
                 Some(Event::Heard { client, frame, .. })
-                    if matches!(frame.read(), Ok(Tell::Done | Tell::Refused(_))) && frame.phase == ASIDE =>
+                    if matches!(frame.read(), Ok(Tell::Done | Tell::Refused(_)))
+                        && frame.phase == ASIDE =>
                 {
                     knows[client] = true;
                     self.places[client] = Place::default();
@@ -200,8 +216,11 @@ impl Hub {
             return Some(event);
         }
         let events = &mut self.events;
-        let wait = self.closes.map_or(TICK, |closes| closes.saturating_duration_since(Instant::now()).clamp(SHORTEST, TICK));
-        self.handle.block_on(async { tokio::time::timeout(wait, events.recv()).await.ok().flatten() })
+        let wait = self.closes.map_or(TICK, |closes| {
+            closes.saturating_duration_since(Instant::now()).clamp(SHORTEST, TICK)
+        });
+        self.handle
+            .block_on(async { tokio::time::timeout(wait, events.recv()).await.ok().flatten() })
     }
 
     /// The most bytes that a message may have from now on.
@@ -229,7 +248,11 @@ impl Hub {
                 self.ask_where(client);
             }
             Some(Event::Left { client, generation, why }) => {
-                if self.places[client].link.as_ref().is_some_and(|link| link.generation == generation) {
+                if self.places[client]
+                    .link
+                    .as_ref()
+                    .is_some_and(|link| link.generation == generation)
+                {
                     warn!(site = %self.sites[client], reason = %why, "left");
                     self.status.connected(client, false);
                     self.places[client] = Place::default();
@@ -240,7 +263,11 @@ impl Hub {
                 None => self.status.refused(None, &why),
             },
             Some(Event::Heard { client, generation, frame }) => {
-                if self.places[client].link.as_ref().is_some_and(|link| link.generation == generation) {
+                if self.places[client]
+                    .link
+                    .as_ref()
+                    .is_some_and(|link| link.generation == generation)
+                {
                     return self.heard(client, frame);
                 }
             }
@@ -261,22 +288,40 @@ impl Hub {
         };
         debug_assert_eq!(frame.kind, WORDS, "the door refuses other kinds");
         match told {
-            Tell::Refused(why) => return Err(Lost(format!("site \"{}\" does not take part: {why}", self.sites[client])).into()),
-            Tell::At(counts) if self.open.is_some_and(|(phase, _)| phase == frame.phase) && self.is_caught_up(client) => {
+            Tell::Refused(why) => {
+                return Err(Lost(format!(
+                    "site \"{}\" does not take part: {why}",
+                    self.sites[client]
+                ))
+                .into());
+            }
+            Tell::At(counts)
+                if self.open.is_some_and(|(phase, _)| phase == frame.phase)
+                    && self.is_caught_up(client) =>
+            {
                 return Ok(Turn::At(client, counts));
             }
             Tell::At(_) => {} // of a phase that is over
             told => {
                 let step = frame.phase as usize;
                 if step != self.places[client].caught_up || step >= self.script.len() {
-                    self.refuse(client, &format!("words about step {step}, where step {} is due", self.places[client].caught_up));
+                    self.refuse(
+                        client,
+                        &format!(
+                            "words about step {step}, where step {} is due",
+                            self.places[client].caught_up
+                        ),
+                    );
                     return Ok(Turn::Nothing);
                 }
                 let slot = &mut self.script[step].answers[client];
                 match slot {
                     Some(before) if *before != told && !matches!(told, Tell::Finished(_)) => {
-                        let why =
-                            format!("site \"{}\" answers step {step} otherwise than before: has its data changed?", self.sites[client]);
+                        let why = format!(
+                            "site \"{}\" answers step {step} otherwise than before: has its data \
+                             changed?",
+                            self.sites[client]
+                        );
                         self.cut(client, &why);
                         return Ok(Turn::Nothing);
                     }
@@ -305,7 +350,8 @@ impl Hub {
     fn send(&mut self, client: usize, frame: Frame, awaits_answer: bool) {
         let Some(link) = &self.places[client].link else { return };
         if !link.send(frame, awaits_answer) {
-            warn!(site = %self.sites[client], "does not read, or is gone: its connection is closed");
+            warn!(site = %self.sites[client], "does not read, or is gone: its connection is \
+                closed");
             self.status.connected(client, false);
             self.places[client] = Place::default();
         }
@@ -317,7 +363,10 @@ impl Hub {
         self.status.refused(Some(client), why);
         self.places[client].refusals += 1;
         if self.places[client].refusals == MOST_REFUSALS {
-            self.cut(client, &format!("{MOST_REFUSALS} messages were refused, the last one since: {why}"));
+            self.cut(
+                client,
+                &format!("{MOST_REFUSALS} messages were refused, the last one since: {why}"),
+            );
         }
     }
 
@@ -331,9 +380,16 @@ impl Hub {
 
     fn look_at_the_clock(&mut self) -> Result<(), Broken> {
         let still = self.moved.elapsed();
-        let awaited: Vec<String> = (0..self.sites.len()).filter(|c| self.is_awaited(*c)).map(|c| self.describe(c)).collect();
+        let awaited: Vec<String> = (0..self.sites.len())
+            .filter(|c| self.is_awaited(*c))
+            .map(|c| self.describe(c))
+            .collect();
         if let Some(deadline) = self.deadline.filter(|deadline| still > *deadline) {
-            let text = format!("nothing went forward for {} seconds. Awaited: {}", deadline.as_secs(), awaited.join(", "));
+            let text = format!(
+                "nothing went forward for {} seconds. Awaited: {}",
+                deadline.as_secs(),
+                awaited.join(", ")
+            );
             return Err(Lost(text).into());
         }
         if still > REMINDER && self.reminded.elapsed() > REMINDER {
@@ -349,18 +405,28 @@ impl Hub {
     }
 
     fn describe(&self, client: usize) -> String {
-        let how = if self.places[client].link.is_some() { "has not answered" } else { "is not connected" };
+        let how = if self.places[client].link.is_some() {
+            "has not answered"
+        } else {
+            "is not connected"
+        };
         format!("{} ({how})", self.sites[client])
     }
 }
 
 impl Conductor for Hub {
-    fn survey(&mut self, target: &Target, survey: &mut dyn Exchange, ledger: &mut Ledger) -> Result<(), Lost> {
+    fn survey(
+        &mut self,
+        target: &Target,
+        survey: &mut dyn Exchange,
+        ledger: &mut Ledger,
+    ) -> Result<(), Lost> {
         let format = Format::plain(target.dim(), Precision::F64);
         let before = snapshot::save(survey);
         loop {
             let nothing = Statement::new::<&str, &str>([]);
-            let mut parties = [Server::new(&mut *survey, nothing, target.clients.len(), format.clone())];
+            let mut parties =
+                [Server::new(&mut *survey, nothing, target.clients.len(), format.clone())];
             match self.carry(true, &mut parties) {
                 Ok(()) => {
                     ledger.merge(parties[0].ledger());
@@ -377,7 +443,11 @@ impl Conductor for Hub {
 
     fn move_to(&mut self, coordinates: &Coordinates, shares: &[f64]) -> Result<(), Lost> {
         let (centre, matrix) = coordinates.parts();
-        let ask = |share: &f64| Ask::MoveTo { centre: centre.to_vec(), matrix: matrix.to_vec(), share: *share };
+        let ask = |share: &f64| Ask::MoveTo {
+            centre: centre.to_vec(),
+            matrix: matrix.to_vec(),
+            share: *share,
+        };
         let asks: Vec<Ask> = shares.iter().map(ask).collect();
         self.ask(&asks).map(|_| ()).map_err(|broken| Lost(broken.to_string()))
     }

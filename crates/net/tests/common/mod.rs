@@ -19,38 +19,48 @@ use consilience_net::status::Status;
 use consilience_net::worker::Brings;
 
 pub fn config(text: &str) -> Config {
-    Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: text.into() }).unwrap()
+    Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: text.into() })
+        .unwrap()
 }
 
 /// Three lopsided clients in two parameters, and a sampler.
 pub fn gaussians(sampler: &str, iterations: u64) -> String {
     format!(
-        "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"gaussian\"\nprior = {{ law = \"gaussian\", variance = 4.0 }}\n\
+        "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"gaussian\"\n\
+         prior = {{ law = \"gaussian\", variance = 4.0 }}\n\
          [[client]]\nname = \"north\"\nmean = [1.0, -2.0]\nprecision = [[2.0, 0.3], [0.3, 1.0]]\n\
          [[client]]\nname = \"east\"\nmean = [0.5, 0.25]\nprecision = [[1.0, -0.2], [-0.2, 3.0]]\n\
-         [[client]]\nname = \"the south\"\nmean = [-1.0, 4.0]\nprecision = [[0.5, 0.0], [0.0, 0.7]]\n\
-         [sampler]\n{sampler}\n[run]\nchains = 2\niterations = {iterations}\nburn_in = 5\nthin = 2\n"
+         [[client]]\nname = \"the south\"\nmean = [-1.0, 4.0]\n\
+         precision = [[0.5, 0.0], [0.0, 0.7]]\n\
+         [sampler]\n{sampler}\n[run]\nchains = 2\niterations = {iterations}\nburn_in = 5\n\
+         thin = 2\n"
     )
 }
 
 /// The four hospitals, surveyed for their curvature.
 pub fn hospitals(iterations: u64) -> String {
     format!(
-        "seed = 3\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n[sampler]\nname = \"qlsd++\"\nbatch = 0.2\nrefresh = 7\n\
-         compress = \"qsgd(16)\"\nprecondition = true\n[run]\nchains = 2\niterations = {iterations}\nburn_in = 10\nstart = \"optimum\"\n"
+        "seed = 3\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n[sampler]\n\
+         name = \"qlsd++\"\nbatch = 0.2\nrefresh = 7\n\
+         compress = \"qsgd(16)\"\nprecondition = true\n[run]\nchains = 2\n\
+         iterations = {iterations}\nburn_in = 10\nstart = \"optimum\"\n"
     )
 }
 
 /// The rows of one of them.
 pub fn hospital(site: &str) -> Own {
-    Own::File(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../data/heart-disease/processed.{site}.data")))
+    Own::File(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../../data/heart-disease/processed.{site}.data")),
+    )
 }
 
 /// The same run in one process.
 pub fn in_process(config: &Config) -> (Problem, Plan, Outcome) {
     let problem = Problem::new(config).unwrap();
     let plan = Plan::new(config, &problem).unwrap();
-    let outcome = sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
+    let outcome =
+        sample(&plan, &plan.length, config.seed, Sinks::Memory, &Progress::default()).unwrap();
     (problem, plan, outcome)
 }
 
@@ -75,14 +85,22 @@ pub fn options() -> ServeOptions {
 pub fn start(config: &Config, options: ServeOptions) -> Serving {
     let status = Arc::new(Status::new(&names(config).unwrap(), Arc::new(Progress::default())));
     let (tell, told) = mpsc::channel();
-    let (config, shared, wants_http) = (config.clone(), Arc::clone(&status), options.http.is_some());
+    let (config, shared, wants_http) =
+        (config.clone(), Arc::clone(&status), options.http.is_some());
     let thread = std::thread::spawn(move || {
         let tell = |stage: Stage<'_>| {
             if let Stage::Listening(address) | Stage::Showing(address) = stage {
                 let _ = tell.send(address);
             }
         };
-        serve(bind("127.0.0.1:0".parse().unwrap()).unwrap(), &config, &options, &shared, tell, |served| served)
+        serve(
+            bind("127.0.0.1:0".parse().unwrap()).unwrap(),
+            &config,
+            &options,
+            &shared,
+            tell,
+            |served| served,
+        )
     });
     let address = told.recv().unwrap();
     Serving { address, http: wants_http.then(|| told.recv().unwrap()), status, thread }
@@ -93,7 +111,12 @@ pub fn brings(site: &str) -> Brings {
 }
 
 pub fn joining(address: SocketAddr) -> JoinOptions {
-    JoinOptions { server: address.to_string(), server_name: None, credentials: Credentials::Word, patience: Some(Duration::from_secs(60)) }
+    JoinOptions {
+        server: address.to_string(),
+        server_name: None,
+        credentials: Credentials::Word,
+        patience: Some(Duration::from_secs(60)),
+    }
 }
 
 pub fn site(brings: Brings, options: JoinOptions) -> JoinHandle<Result<bool, JoinError>> {
@@ -103,7 +126,11 @@ pub fn site(brings: Brings, options: JoinOptions) -> JoinHandle<Result<bool, Joi
 /// The run with all its sites, over loopback.
 pub fn over_the_network(config: &Config, options: ServeOptions) -> Served {
     let serving = start(config, options);
-    let mut sites: Vec<_> = names(config).unwrap().iter().map(|name| site(brings(name), joining(serving.address))).collect();
+    let mut sites: Vec<_> = names(config)
+        .unwrap()
+        .iter()
+        .map(|name| site(brings(name), joining(serving.address)))
+        .collect();
     let served = serving.end().unwrap();
     for site in sites.drain(..) {
         assert!(site.join().unwrap().unwrap(), "a site did not see the end");
@@ -119,7 +146,11 @@ pub fn same(name: &str, served: &Served, (problem, plan, outcome): &(Problem, Pl
     assert_eq!(served.outcome.ledger, outcome.ledger, "{name}: the ledger");
     assert_eq!(served.outcome.statistics, outcome.statistics, "{name}");
     assert_eq!(served.outcome.rows_evaluated, outcome.rows_evaluated, "{name}");
-    assert_eq!((&served.problem.parameters, &served.problem.notes), (&problem.parameters, &problem.notes), "{name}");
+    assert_eq!(
+        (&served.problem.parameters, &served.problem.notes),
+        (&problem.parameters, &problem.notes),
+        "{name}"
+    );
     assert_eq!(served.problem.moments_bits, problem.moments_bits, "{name}");
     assert_eq!(served.problem.statement, problem.statement, "{name}");
 }

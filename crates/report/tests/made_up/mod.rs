@@ -1,4 +1,5 @@
-//! Make up a run: chains of correlated autoregressions around known means, the same on every machine.
+//! Make up a run: chains of correlated autoregressions around known means, the same on every
+//! machine.
 
 use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
 use consilience_core::rng::{Purpose, SERVER, Seed};
@@ -29,8 +30,11 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         "slope = flat",
         "slope_of_the_ST_segment_at_the_peak_of_exercise_is_down",
     ];
-    let parameters = (0..dim).map(|k| known.get(k).map_or_else(|| format!("x{k}"), |name| (*name).to_owned())).collect();
-    let sites = [("Cleveland", 303), ("Budapest", 294), ("Zurich and Basel", 123), ("Long Beach", 200)];
+    let parameters = (0..dim)
+        .map(|k| known.get(k).map_or_else(|| format!("x{k}"), |name| (*name).to_owned()))
+        .collect();
+    let sites =
+        [("Cleveland", 303), ("Budapest", 294), ("Zurich and Basel", 123), ("Long Beach", 200)];
     let sent = [
         ("up", "gradient", 41_000_000, 640_000),
         ("up", "control", 9_000_000, 12_800),
@@ -39,12 +43,21 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         ("down", "reference", 9_000_000, 12_800),
         ("down", "header", 6_100_000, 0),
     ];
-    let bits_up = (0..chains).map(|_| (0..length).map(|t| (2000.0 + 10.0 * t as f64) * 638.0).collect()).collect();
+    let bits_up = (0..chains)
+        .map(|_| (0..length).map(|t| (2000.0 + 10.0 * t as f64) * 638.0).collect())
+        .collect();
     Record {
         version: "0.1.0".into(),
         created: "2026-01-31T12:00:00Z".into(),
-        config: "seed = 1\n\n[data]\nbuiltin = \"heart-disease\"\n\n[sampler]\nname = \"qlsd++\" # <compressed> & corrected\n".into(),
-        sampler: ("qlsd++".into(), "minibatch gradients, corrected by the gradient at a reference point, compressed".into()),
+        config: "seed = 1\n\n[data]\nbuiltin = \"heart-disease\"\n\n[sampler]\n\
+            name = \"qlsd++\" # <compressed> & corrected\n"
+            .into(),
+        sampler: (
+            "qlsd++".into(),
+            "minibatch gradients, corrected by the gradient at a reference \
+            point, compressed"
+                .into(),
+        ),
         seed: 1,
         step: 3.2e-3,
         effective_draws: None,
@@ -56,15 +69,28 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         parameters,
         draws: draws(chains, length, dim, 1, 0.02),
         statistics: vec![Statistic { name: "bits_up".into(), values: bits_up }],
-        sites: sites.map(|(name, rows)| SiteRecord { name: name.into(), rows, bits: (rows * 61_000, rows * 138_000) }).into(),
+        sites: sites
+            .map(|(name, rows)| SiteRecord {
+                name: name.into(),
+                rows,
+                bits: (rows * 61_000, rows * 138_000),
+            })
+            .into(),
         sent: sent
-            .map(|(direction, kind, bits, vectors)| SentRecord { direction: direction.into(), kind: kind.into(), bits, vectors })
+            .map(|(direction, kind, bits, vectors)| SentRecord {
+                direction: direction.into(),
+                kind: kind.into(),
+                bits,
+                vectors,
+            })
             .into(),
         uncompressed: (460_000_000, 127_100_000),
         before_sampling: (180_000, 210_000),
         rows_evaluated: 73_600_000,
         notes: vec![
-            "Cholesterol of 0 is taken as missing; missing values are the mean of all sites.".into(),
+            "Cholesterol of 0 is taken as missing; missing values are the mean of all \
+             sites."
+                .into(),
             "Numbers are standardised by sums over the sites.".into(),
         ],
         warnings: Vec::new(),
@@ -109,30 +135,46 @@ pub fn comparison(runs: usize) -> Comparison {
         }
     };
     let reference = "pooled rows (Metropolis-adjusted)".into();
-    Comparison { reference, reference_error: Some(0.011), size: (22, 4), runs: (0..runs).map(run).collect() }
+    Comparison {
+        reference,
+        reference_error: Some(0.011),
+        size: (22, 4),
+        runs: (0..runs).map(run).collect(),
+    }
 }
 
 /// Predictions of two classes at sites of these sizes, a little too sure of themselves.
 fn calibration(rows: &[u64]) -> Calibration {
     let site = |(k, rows): (usize, &u64)| {
         let mut stream = Seed::new(3).stream(Purpose::Data, SERVER, k as u64);
-        let (mut tally, mut z) = (Tally::new(CALIBRATION_BINS, &std::array::from_fn::<f64, 20, _>(|k| k as f64 / 20.0)), [0.0; 2]);
+        let (mut tally, mut z) = (
+            Tally::new(CALIBRATION_BINS, &std::array::from_fn::<f64, 20, _>(|k| k as f64 / 20.0)),
+            [0.0; 2],
+        );
         for _ in 0..*rows {
             stream.normals(&mut z);
             let chance = |t: f64| 1.0 / (1.0 + (-t).exp());
             let sure = chance(2.2 * z[0]);
             let label = usize::from(chance(1.7 * z[1]) < chance(1.6 * z[0]));
-            let counted = Predictive::new(&[1.0 - sure, sure], 2).map(|table| tally.count(&table, &[label]));
+            let counted =
+                Predictive::new(&[1.0 - sure, sure], 2).map(|table| tally.count(&table, &[label]));
             assert!(matches!(counted, Ok(Ok(()))));
         }
         tally
     };
-    Calibration { judged: Judged::Fitted, classes: 2, draws: 1000, sites: rows.iter().enumerate().map(site).collect() }
+    Calibration {
+        judged: Judged::Fitted,
+        classes: 2,
+        draws: 1000,
+        sites: rows.iter().enumerate().map(site).collect(),
+    }
 }
 
 fn influence(sites: usize, dim: usize) -> Influence {
     let site = |i: usize| {
-        let shift: Vec<f64> = (0..dim).map(|k| 0.7 * ((k * k + 3 * i) as f64 * 1.3).sin() / (1.0 + i as f64)).collect();
+        let shift: Vec<f64> = (0..dim)
+            .map(|k| 0.7 * ((k * k + 3 * i) as f64 * 1.3).sin() / (1.0 + i as f64))
+            .collect();
         let most = (0..dim).max_by(|a, b| shift[*a].abs().total_cmp(&shift[*b].abs())).unwrap_or(0);
         SiteInfluence { shift, most, error: 0.031 }
     };
@@ -143,7 +185,8 @@ fn influence(sites: usize, dim: usize) -> Influence {
 fn draws(chains: usize, length: usize, dim: usize, seed: u64, bias: f64) -> Draws {
     let one = |chain: usize| {
         let mut stream = Seed::new(seed).chain(chain as u32).stream(Purpose::Data, SERVER, 0);
-        let (mut noise, mut at, mut all) = (vec![0.0; dim], vec![0.0; dim], Vec::with_capacity(length * dim));
+        let (mut noise, mut at, mut all) =
+            (vec![0.0; dim], vec![0.0; dim], Vec::with_capacity(length * dim));
         for _ in 0..length {
             stream.normals(&mut noise);
             for k in 0..dim {

@@ -1,11 +1,15 @@
-//! ELF, Figure 1: logistic regression on LIBSVM data, accuracy against bits; and what the paper does not show, the distance to the posterior.
+//! ELF, Figure 1: logistic regression on LIBSVM data, accuracy against bits; and what the paper
+//! does not show, the distance to the posterior.
 //!
-//! The paper's potential is a mean over rows, `F = (1/N) sum_j loss_j + lambda/2 norm(x)^2`, and it samples `exp(-F)`. In our notation that is the temperature
-//! `T = N` of `U = sum_j loss_j + N lambda/2 norm(x)^2`; the paper's step `gamma` is `gamma/N` on the scale of `U`. The other reading counts each row once, as
-//! Bayes' rule does: the same steps along the same gradients of the loss, a prior of precision `lambda`, and noise of temperature 1. Both compress in the
-//! paper's coordinates.
+//! The paper's potential is a mean over rows, `F = (1/N) sum_j loss_j + lambda/2 norm(x)^2`, and it
+//! samples `exp(-F)`. In our notation that is the temperature `T = N` of
+//! `U = sum_j loss_j + N lambda/2 norm(x)^2`; the paper's step `gamma` is `gamma/N` on the scale of
+//! `U`. The other reading counts each row once, as Bayes' rule does: the same steps along the same
+//! gradients of the loss, a prior of precision `lambda`, and noise of temperature 1. Both compress
+//! in the paper's coordinates.
 //!
-//! Accuracies of single runs scatter widely. A run of ELF therefore has the noise of a run of LMC and is held against that, round by round.
+//! Accuracies of single runs scatter widely. A run of ELF therefore has the noise of a run of LMC
+//! and is held against that, round by round.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +54,8 @@ pub struct ElfLogreg;
 struct Setting {
     /// The data sets.
     sets: Vec<String>,
-    /// A built-in data set that stands in for all of them, where the machinery is tested without them.
+    /// A built-in data set that stands in for all of them, where the machinery is tested without
+    /// them.
     stand_in: Option<String>,
     /// At most so many rows of each are used.
     most_rows: usize,
@@ -65,7 +70,8 @@ struct Setting {
     kept: Vec<usize>,
     /// Accuracies are compared over the second half of so many rounds.
     rounds: u64,
-    /// Runs of each ELF, for each number of kept coordinates: the fewer, the more accuracies scatter. LMC has the most of them.
+    /// Runs of each ELF, for each number of kept coordinates: the fewer, the more accuracies
+    /// scatter. LMC has the most of them.
     runs: BTreeMap<String, Vec<u32>>,
     /// Runs of all where each row counts once.
     once_runs: u32,
@@ -89,7 +95,8 @@ struct Posterior {
 
 /// The samplers: LMC, and each ELF with each Top-k.
 fn instances(kept: &[usize]) -> Vec<String> {
-    let elf = kept.iter().flat_map(|k| ["d-elf", "p-elf", "b-elf"].map(|name| format!("{name}/{k}")));
+    let elf =
+        kept.iter().flat_map(|k| ["d-elf", "p-elf", "b-elf"].map(|name| format!("{name}/{k}")));
     std::iter::once("lmc".to_owned()).chain(elf).collect()
 }
 
@@ -119,13 +126,17 @@ struct Problem {
 
 impl Problem {
     fn new(setting: &Setting, study: &Study, set: &str, reading: &str) -> Result<Self, Trouble> {
-        let data = catalogue::load(setting.stand_in.as_deref().unwrap_or(set), study.data.as_deref())?;
+        let data =
+            catalogue::load(setting.stand_in.as_deref().unwrap_or(set), study.data.as_deref())?;
         let seed = Seed::new(study.seed);
         let used = subset(data.rows(), setting.most_rows.min(data.rows()), seed);
         let test = (used.len() as f64 * setting.test) as usize;
-        let held: Vec<u32> = subset(used.len(), test, seed.chain(1)).iter().map(|at| used[*at as usize]).collect();
-        let mut train: Vec<u32> = used.into_iter().filter(|row| held.binary_search(row).is_err()).collect();
-        train.truncate(train.len() / setting.clients * setting.clients); // equal clients: then the mean of means is the mean
+        let held: Vec<u32> =
+            subset(used.len(), test, seed.chain(1)).iter().map(|at| used[*at as usize]).collect();
+        let mut train: Vec<u32> =
+            used.into_iter().filter(|row| held.binary_search(row).is_err()).collect();
+        // equal clients: then the mean of means is the mean
+        train.truncate(train.len() / setting.clients * setting.clients);
         let divisors = data.greatest();
         let design = |rows: &[u32]| data.design(rows, false, &divisors);
         let part = train.len() / setting.clients;
@@ -135,8 +146,10 @@ impl Problem {
         let clients = train.chunks_exact(part).map(client).collect::<Result<Vec<_>, _>>()?;
         let (n, d) = (train.len() as f64, data.columns.len());
         let mean = reading == "mean";
-        let (variance, temperature) = if mean { (1.0 / (n * setting.lambda), n) } else { (1.0 / setting.lambda, 1.0) };
-        let target = Target::new(clients, Prior::gaussian(variance, d)?, Placement::Server, temperature)?;
+        let (variance, temperature) =
+            if mean { (1.0 / (n * setting.lambda), n) } else { (1.0 / setting.lambda, 1.0) };
+        let target =
+            Target::new(clients, Prior::gaussian(variance, d)?, Placement::Server, temperature)?;
         let (test, labels) = (design(&held)?, zero_or_one(&data, &held));
         Ok(Problem { target, rows: train.len(), test, labels })
     }
@@ -162,20 +175,29 @@ impl Problem {
 
     /// The moments of NUTS on pooled rows.
     fn nuts(&self, setting: &Setting, seed: u64, chain: u32) -> Result<Gaussian, Trouble> {
-        let draws =
-            consilience_truth::nuts(&self.target, &optimum(&self.target), 4, setting.posterior.nuts, seed + 1000 * u64::from(chain));
+        let draws = consilience_truth::nuts(
+            &self.target,
+            &optimum(&self.target),
+            4,
+            setting.posterior.nuts,
+            seed + 1000 * u64::from(chain),
+        );
         let draws = draws.map_err(|error| Trouble::Other(error.to_string()))?;
-        Gaussian::new(&draws.mean(), &draws.covariance()).map_err(|error| Trouble::Other(error.to_string()))
+        Gaussian::new(&draws.mean(), &draws.covariance())
+            .map_err(|error| Trouble::Other(error.to_string()))
     }
 }
 
 /// The minimiser of the potential.
 fn optimum(target: &Target) -> Vec<f64> {
     let (mut clients, mut ledger) = (Client::all(target), Ledger::new(target.clients.len()));
-    conduct(Optimum::new(target, &vec![0.0; target.dim()], 1e-9, 1000), &mut clients, &mut ledger).point().to_vec()
+    conduct(Optimum::new(target, &vec![0.0; target.dim()], 1e-9, 1000), &mut clients, &mut ledger)
+        .point()
+        .to_vec()
 }
 
-/// W2 between Gaussians with these marginals and no correlation: its Monte Carlo error does not grow with the number of parameters.
+/// W2 between Gaussians with these marginals and no correlation: its Monte Carlo error does not
+/// grow with the number of parameters.
 fn marginal_w2(a: &Gaussian, b: &Gaussian) -> f64 {
     let means = a.mean().iter().zip(b.mean()).map(|(x, y)| (x - y) * (x - y));
     let spreads = a.sd().into_iter().zip(b.sd()).map(|(x, y)| (x - y) * (x - y));
@@ -242,7 +264,9 @@ impl Moments {
 
     fn covariance(&self) -> Vec<f64> {
         let (mean, d) = (self.mean(), self.sum.len());
-        let cell = |at: usize| (self.products[at] - self.count * mean[at / d] * mean[at % d]) / (self.count - 1.0);
+        let cell = |at: usize| {
+            (self.products[at] - self.count * mean[at / d] * mean[at % d]) / (self.count - 1.0)
+        };
         (0..d * d).map(|at| 0.5 * (cell(at) + cell(at % d * d + at / d))).collect()
     }
 }
@@ -252,21 +276,42 @@ impl Experiment for ElfLogreg {
         let setting: Setting = study.setting()?;
         let (mut cells, posterior) = (Vec::new(), &setting.posterior);
         for set in &setting.sets {
-            cells.extend((0..2).map(|half| Cell::new(format!("{set}|nuts|{half}"), setting.nuts_cost())));
+            cells.extend(
+                (0..2).map(|half| Cell::new(format!("{set}|nuts|{half}"), setting.nuts_cost())),
+            );
             for name in instances(&posterior.kept) {
-                cells.extend((0..posterior.runs).map(|run| Cell::new(format!("{set}|law|{name}|{run}"), posterior.iterations)));
+                cells.extend(
+                    (0..posterior.runs).map(|run| {
+                        Cell::new(format!("{set}|law|{name}|{run}"), posterior.iterations)
+                    }),
+                );
             }
-            for (reading, name) in
-                READINGS.into_iter().flat_map(|reading| instances(&setting.kept).into_iter().map(move |name| (reading, name)))
-            {
+            for (reading, name) in READINGS.into_iter().flat_map(|reading| {
+                instances(&setting.kept).into_iter().map(move |name| (reading, name))
+            }) {
                 let blocks = setting.runs(reading, &name).div_ceil(BLOCK);
-                let runs = |block: u32| u64::from(BLOCK.min(setting.runs(reading, &name) - block * BLOCK));
-                let cell = |step: &f64, block| Cell::new(format!("{set}|{reading}|{name}|{step}|{block}"), runs(block) * setting.rounds);
-                cells.extend(setting.steps.iter().flat_map(|step| (0..blocks).map(move |block| cell(step, block))));
+                let runs =
+                    |block: u32| u64::from(BLOCK.min(setting.runs(reading, &name) - block * BLOCK));
+                let cell = |step: &f64, block| {
+                    Cell::new(
+                        format!("{set}|{reading}|{name}|{step}|{block}"),
+                        runs(block) * setting.rounds,
+                    )
+                };
+                cells.extend(
+                    setting
+                        .steps
+                        .iter()
+                        .flat_map(|step| (0..blocks).map(move |block| cell(step, block))),
+                );
             }
         }
         if study.published {
-            let both = |set: &String| ["lmc", "d-elf"].map(|name| Cell::new(format!("{set}|accumulating|{name}"), setting.accumulated));
+            let both = |set: &String| {
+                ["lmc", "d-elf"].map(|name| {
+                    Cell::new(format!("{set}|accumulating|{name}"), setting.accumulated)
+                })
+            };
             cells.extend(setting.sets.iter().flat_map(both));
         }
         Ok(cells)
@@ -278,16 +323,29 @@ impl Experiment for ElfLogreg {
         let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());
         match cell.split('|').collect::<Vec<_>>()[..] {
             [set, "nuts", half] => {
-                let law = Problem::new(&setting, study, set, "mean")?.nuts(&setting, study.seed, number(half)?)?;
+                let law = Problem::new(&setting, study, set, "mean")?.nuts(
+                    &setting,
+                    study.seed,
+                    number(half)?,
+                )?;
                 progress.done.fetch_add(setting.nuts_cost(), Ordering::Relaxed);
-                Ok(Values::from([("mean".into(), law.mean().to_vec()), ("covariance".into(), law.covariance().to_vec())]))
+                Ok(Values::from([
+                    ("mean".into(), law.mean().to_vec()),
+                    ("covariance".into(), law.covariance().to_vec()),
+                ]))
             }
             [set, "law", name, run] => {
                 let problem = Problem::new(&setting, study, set, "mean")?;
                 let posterior = &setting.posterior;
                 let recipe = problem.recipe(name, posterior.step);
                 let start = vec![0.0; problem.target.dim()];
-                let chain = Chain { recipe: &recipe, target: &problem.target, start: &start, seed: study.seed, index: number(run)? };
+                let chain = Chain {
+                    recipe: &recipe,
+                    target: &problem.target,
+                    start: &start,
+                    seed: study.seed,
+                    index: number(run)?,
+                };
                 let mut moments = Moments::new(start.len());
                 let ledger = chain.walk(posterior.iterations, progress, |iteration, x, _| {
                     if iteration > posterior.burn_in {
@@ -314,7 +372,8 @@ impl Experiment for ElfLogreg {
                     return Err(unknown());
                 }
                 for index in first..(first + BLOCK).min(setting.runs(reading, name)) {
-                    let curve = curve(&setting, &problem, name, step, (study.seed, index), progress)?;
+                    let curve =
+                        curve(&setting, &problem, name, step, (study.seed, index), progress)?;
                     accuracy.extend(curve.iter().map(|(_, accuracy)| accuracy));
                     bits.extend(curve.iter().map(|(bits, _)| bits));
                 }
@@ -338,37 +397,60 @@ impl Experiment for ElfLogreg {
             Ok(numbers)
         };
         let once = "the potential is the sum over rows, as Bayes' rule has it, not their mean";
-        let mut readings = vec![Reading::ours(of("mean")?), Reading::other("each row counts once", once, of("sum")?)];
+        let mut readings = vec![
+            Reading::ours(of("mean")?),
+            Reading::other("each row counts once", once, of("sum")?),
+        ];
         if study.published {
             let mut published = Numbers::new();
             for set in &setting.sets {
                 let truth = found.list(&format!("{set}|nuts|0"), "mean")?;
-                published.push(Number::exact(format!("norm/posterior/{set}"), dot(truth, truth).sqrt()));
+                published
+                    .push(Number::exact(format!("norm/posterior/{set}"), dot(truth, truth).sqrt()));
                 for name in ["lmc", "d-elf"] {
                     let cell = format!("{set}|accumulating|{name}");
-                    published.push(Number::exact(format!("accuracy/{name}/{set}"), found.number(&cell, "accuracy")?));
-                    published.push(Number::exact(format!("norm/{name}/{set}"), found.number(&cell, "norm")?));
+                    published.push(Number::exact(
+                        format!("accuracy/{name}/{set}"),
+                        found.number(&cell, "accuracy")?,
+                    ));
+                    published.push(Number::exact(
+                        format!("norm/{name}/{set}"),
+                        found.number(&cell, "norm")?,
+                    ));
                 }
             }
-            let says = "the server adds the new mean gradient to the sum of all earlier ones, the prior is left out, and the step is twice the paper's, as in the authors' program";
+            let says = "the server adds the new mean gradient to the sum of all earlier ones, the \
+                prior is left out, and the step is twice the paper's, as in the authors' program";
             readings.push(Reading::published("accumulating server", says, published));
         }
         let mut notes = vec![
             format!(
-                "An accuracy is that of the mean of the last {AVERAGED} iterates on held-out rows, over the second half of {} rounds. `relative/..` is that of ELF over that of LMC after as many rounds and with the same noise, run by run. \
-                 As many rounds of ELF send fewer bits; with 100 of some 120 coordinates about as many.",
+                "An accuracy is that of the mean of the last {AVERAGED} iterates on held-out rows, \
+                 over the second half of {} rounds. `relative/..` is that of ELF over that of LMC \
+                 after as many rounds and with the same noise, run by run. \
+                 As many rounds of ELF send fewer bits; with 100 of some 120 coordinates about as \
+                 many.",
                 setting.rounds
             ),
-            "How much less accurate is still \"not worse\" is ours to say: the paper gives no number. The bound was 0.98 and \
-             became 0.95 after small trial runs, before the run that counts. A setting between the two is open here, and at 0.98 \
+            "How much less accurate is still \"not worse\" is ours to say: the paper gives no \
+             number. The bound was 0.98 and \
+             became 0.95 after small trial runs, before the run that counts. A setting between the \
+             two is open here, and at 0.98 \
              would be decided against the claim: look at both."
                 .to_owned(),
-            "The paper's potential is a mean over rows, so exp(-F) is the posterior at a temperature equal to the number of rows: a law so wide that its draws classify held-out rows poorly, \
-             for LMC as for ELF. The accuracies of the paper's figure, about 0.84, are those of another law: either each row counts once (the other reading), or the path runs away in the right direction \
+            "The paper's potential is a mean over rows, so exp(-F) is the posterior at a \
+             temperature equal to the number of rows: a law so wide that its draws classify \
+             held-out rows poorly, \
+             for LMC as for ELF. The accuracies of the paper's figure, about 0.84, are those of \
+             another law: either each row counts once (the other reading), or the path runs away \
+             in the right direction \
              (the authors' program, --as-published). The paper does not say lambda; here it is 0.1."
                 .to_owned(),
-            "w2 is the distance between Gaussians with the moments of the chain and of NUTS, over the root of the trace of the posterior covariance; w2-marginal is the same without correlations, \
-             and has far less Monte Carlo error. What is called nuts is the distance between two independent runs of NUTS: what Monte Carlo error alone makes."
+            "w2 is the distance between Gaussians with the moments of the chain and of NUTS, over \
+             the root of the trace of the posterior covariance; w2-marginal is the same without \
+             correlations, \
+             and has far less Monte Carlo error. What is called nuts is the distance between two \
+             independent runs of NUTS: what Monte Carlo error alone makes."
                 .to_owned(),
         ];
         if let Some(name) = &setting.stand_in {
@@ -388,7 +470,8 @@ fn both_ways(ledger: &Ledger) -> f64 {
     (ledger.total(Direction::Up) + ledger.total(Direction::Down)) as f64
 }
 
-/// The bits and the accuracy of one run, at every noted round. A run that leaves the numbers stays at its last accuracy.
+/// The bits and the accuracy of one run, at every noted round. A run that leaves the numbers stays
+/// at its last accuracy.
 fn curve(
     setting: &Setting,
     problem: &Problem,
@@ -410,7 +493,9 @@ fn curve(
     });
     match walked {
         Ok(_) => {}
-        Err(Trouble::Diverged { .. }) => curve.resize(rounds.len(), curve.last().copied().unwrap_or((0.0, 0.0))),
+        Err(Trouble::Diverged { .. }) => {
+            curve.resize(rounds.len(), curve.last().copied().unwrap_or((0.0, 0.0)))
+        }
         Err(trouble) => return Err(trouble),
     }
     Ok(curve)
@@ -420,7 +505,14 @@ fn curve(
 type Curve<'a> = (&'a [f64], &'a [f64]);
 
 /// The curves of all runs of one sampler.
-fn curves<'a>(setting: &Setting, found: &'a Found, set: &str, reading: &str, name: &str, step: f64) -> Result<Vec<Curve<'a>>, Trouble> {
+fn curves<'a>(
+    setting: &Setting,
+    found: &'a Found,
+    set: &str,
+    reading: &str,
+    name: &str,
+    step: f64,
+) -> Result<Vec<Curve<'a>>, Trouble> {
     let runs = setting.runs(reading, name);
     let mut all = Vec::new();
     for block in 0..runs.div_ceil(BLOCK) {
@@ -433,7 +525,13 @@ fn curves<'a>(setting: &Setting, found: &'a Found, set: &str, reading: &str, nam
 }
 
 /// The accuracies of all samplers on one data set, and the figure of those with the largest step.
-fn accuracies(setting: &Setting, found: &Found, set: &str, reading: &str, numbers: &mut Numbers) -> Result<Figure, Trouble> {
+fn accuracies(
+    setting: &Setting,
+    found: &Found,
+    set: &str,
+    reading: &str,
+    numbers: &mut Numbers,
+) -> Result<Figure, Trouble> {
     let mut series: Vec<Series> = Vec::new();
     let second_half = |accuracy: &[f64]| mean(&accuracy[accuracy.len() / 2..]);
     for (at, step) in setting.steps.iter().enumerate() {
@@ -442,22 +540,35 @@ fn accuracies(setting: &Setting, found: &Found, set: &str, reading: &str, number
         let usual = mean(&lmc);
         for name in instances(&setting.kept) {
             let runs = curves(setting, found, set, reading, &name, *step)?;
-            let reached: Vec<f64> = runs.iter().map(|(_, accuracy)| second_half(accuracy)).collect();
+            let reached: Vec<f64> =
+                runs.iter().map(|(_, accuracy)| second_half(accuracy)).collect();
             numbers.push(Number::mean(format!("accuracy/{name}/{step}/{set}"), &reached));
             if name != "lmc" {
-                let relative: Vec<f64> = reached.iter().zip(&lmc).map(|(elf, lmc)| 1.0 + (elf - lmc) / usual).collect();
+                let relative: Vec<f64> =
+                    reached.iter().zip(&lmc).map(|(elf, lmc)| 1.0 + (elf - lmc) / usual).collect();
                 numbers.push(Number::mean(format!("relative/{name}/{step}/{set}"), &relative));
             }
             if at + 1 < setting.steps.len() {
                 continue;
             }
             let bits = runs[0].0;
-            numbers.push(Number::exact(format!("bits/{name}/{set}"), bits[bits.len() - 1] / setting.rounds as f64));
+            numbers.push(Number::exact(
+                format!("bits/{name}/{set}"),
+                bits[bits.len() - 1] / setting.rounds as f64,
+            ));
             if instances(&setting.posterior.kept).contains(&name) {
-                let point =
-                    |k: usize| Point { x: bits[k], y: runs.iter().map(|run| run.1[k]).sum::<f64>() / runs.len() as f64, error: 0.0 };
+                let point = |k: usize| Point {
+                    x: bits[k],
+                    y: runs.iter().map(|run| run.1[k]).sum::<f64>() / runs.len() as f64,
+                    error: 0.0,
+                };
                 let points = (0..bits.len()).map(point).collect();
-                series.push(Series { name: label(&name), mark: Mark::Line, colour: series.len(), points });
+                series.push(Series {
+                    name: label(&name),
+                    mark: Mark::Line,
+                    colour: series.len(),
+                    points,
+                });
             }
         }
     }
@@ -465,7 +576,10 @@ fn accuracies(setting: &Setting, found: &Found, set: &str, reading: &str, number
     let step = setting.steps.last().copied().unwrap_or(f64::NAN);
     Ok(Figure {
         title: format!("Figure 1, {set} ({counted}): accuracy against bits"),
-        caption: format!("The mean of the last {AVERAGED} iterates on held-out rows, with the step {step}; a mean over runs."),
+        caption: format!(
+            "The mean of the last {AVERAGED} iterates on held-out rows, with the step {step}; a \
+             mean over runs."
+        ),
         x: Axis::logarithmic("bits sent, both ways, all clients"),
         y: Axis::straight("accuracy"),
         series,
@@ -473,17 +587,24 @@ fn accuracies(setting: &Setting, found: &Found, set: &str, reading: &str, number
 }
 
 /// How far chains end from the posterior, on one data set.
-fn distances(setting: &Setting, found: &Found, set: &str, numbers: &mut Numbers) -> Result<Figure, Trouble> {
+fn distances(
+    setting: &Setting,
+    found: &Found,
+    set: &str,
+    numbers: &mut Numbers,
+) -> Result<Figure, Trouble> {
     let law = |name: &str| -> Result<Gaussian, Trouble> {
         let cell = format!("{set}|{name}");
         let made = Gaussian::new(found.list(&cell, "mean")?, found.list(&cell, "covariance")?);
         made.map_err(|error| Trouble::Other(format!("{cell}: {error}")))
     };
-    let w2 = |a: &Gaussian, b: &Gaussian| a.w2(b).map_err(|error| Trouble::Other(error.to_string()));
+    let w2 =
+        |a: &Gaussian, b: &Gaussian| a.w2(b).map_err(|error| Trouble::Other(error.to_string()));
     let (truth, again) = (law("nuts|0")?, law("nuts|1")?);
     let size = truth.sd().iter().map(|sd| sd * sd).sum::<f64>().sqrt();
     numbers.push(Number::exact(format!("w2/nuts/{set}"), w2(&truth, &again)? / size));
-    numbers.push(Number::exact(format!("w2-marginal/nuts/{set}"), marginal_w2(&truth, &again) / size));
+    numbers
+        .push(Number::exact(format!("w2-marginal/nuts/{set}"), marginal_w2(&truth, &again) / size));
     let mut series = Vec::new();
     for (colour, name) in instances(&setting.posterior.kept).into_iter().enumerate() {
         let (mut distances, mut marginals) = (Vec::new(), Vec::new());
@@ -496,20 +617,34 @@ fn distances(setting: &Setting, found: &Found, set: &str, numbers: &mut Numbers)
         numbers.push(Number::mean(format!("w2-marginal/{name}/{set}"), &marginals));
         let distance = Number::mean("", &marginals);
         let error = if setting.posterior.runs > 1 { distance.error } else { 0.0 };
-        let points = vec![Point { x: found.number(&format!("{set}|law|{name}|0"), "bits")?, y: distance.value, error }];
+        let points = vec![Point {
+            x: found.number(&format!("{set}|law|{name}|0"), "bits")?,
+            y: distance.value,
+            error,
+        }];
         series.push(Series { name: label(&name), mark: Mark::Points, colour, points });
     }
     Ok(Figure {
         title: format!("{set} (mean over rows): distance to the posterior against bits"),
-        caption: "W2 of marginal moments to NUTS, over the posterior's size, after all iterations: what the paper does not show.".into(),
+        caption:
+            "W2 of marginal moments to NUTS, over the posterior's size, after all iterations: \
+            what the paper does not show."
+                .into(),
         x: Axis::logarithmic("bits sent, both ways, all clients"),
         y: Axis::logarithmic("relative W2 of marginals"),
         series,
     })
 }
 
-/// What the authors' program does: `grad += mean(g_i)` every round, without a prior, at twice the step; with `g_i` the gradient or its EF21 memory (Top-k).
-fn accumulate(setting: &Setting, problem: &Problem, compressed: bool, seed: u64, progress: &Progress) -> Values {
+/// What the authors' program does: `grad += mean(g_i)` every round, without a prior, at twice the
+/// step; with `g_i` the gradient or its EF21 memory (Top-k).
+fn accumulate(
+    setting: &Setting,
+    problem: &Problem,
+    compressed: bool,
+    seed: u64,
+    progress: &Progress,
+) -> Values {
     let (d, n) = (problem.target.dim(), problem.rows as f64);
     let kept = setting.posterior.kept.first().copied().unwrap_or(1).min(d);
     let (mut x, mut sum, mut noise) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
@@ -518,10 +653,18 @@ fn accumulate(setting: &Setting, problem: &Problem, compressed: bool, seed: u64,
     for round in 0..setting.accumulated {
         for (client, memory) in problem.target.clients.iter().zip(&mut memories) {
             let mut gradient = vec![0.0; d];
-            client.add_gradient(&x, Rows::All, 1.0 / n, &mut gradient, &mut vec![0.0; client.scratch()]);
+            client.add_gradient(
+                &x,
+                Rows::All,
+                1.0 / n,
+                &mut gradient,
+                &mut vec![0.0; client.scratch()],
+            );
             if compressed && round > 0 {
                 let mut order: Vec<usize> = (0..d).collect();
-                order.sort_by(|a, b| (gradient[*b] - memory[*b]).abs().total_cmp(&(gradient[*a] - memory[*a]).abs()));
+                order.sort_by(|a, b| {
+                    (gradient[*b] - memory[*b]).abs().total_cmp(&(gradient[*a] - memory[*a]).abs())
+                });
                 order[..kept].iter().for_each(|k| memory[*k] = gradient[*k]);
             } else {
                 memory.copy_from_slice(&gradient);
@@ -533,7 +676,10 @@ fn accumulate(setting: &Setting, problem: &Problem, compressed: bool, seed: u64,
         last.push(&x);
         progress.done.fetch_add(1, Ordering::Relaxed);
     }
-    Values::from([("accuracy".into(), vec![problem.accuracy(&last.mean())]), ("norm".into(), vec![dot(&x, &x).sqrt()])])
+    Values::from([
+        ("accuracy".into(), vec![problem.accuracy(&last.mean())]),
+        ("norm".into(), vec![dot(&x, &x).sqrt()]),
+    ])
 }
 
 fn label(name: &str) -> String {
@@ -554,14 +700,26 @@ mod tests {
         for size in Size::ALL {
             let study = entry.config().unwrap().study("elf", size);
             let setting: Setting = study.setting().unwrap();
-            assert_eq!((&setting.steps[..], &setting.kept[..]), (&[0.01, 0.1, 0.5][..], &[1, 5, 10, 50, 100][..]), "{size:?}");
+            assert_eq!(
+                (&setting.steps[..], &setting.kept[..]),
+                (&[0.01, 0.1, 0.5][..], &[1, 5, 10, 50, 100][..]),
+                "{size:?}"
+            );
             let lmc = setting.runs("mean", "lmc");
             for name in instances(&setting.kept) {
                 let runs = setting.runs("mean", &name);
-                assert!((3..=lmc).contains(&runs), "{size:?}: {runs} runs of {name}, {lmc} of LMC beside them");
+                assert!(
+                    (3..=lmc).contains(&runs),
+                    "{size:?}: {runs} runs of {name}, {lmc} of LMC beside them"
+                );
             }
             let cells = ElfLogreg.cells(&study).unwrap();
-            let of = |reading: &str| cells.iter().filter(|cell| cell.name.contains(reading) && cell.name.ends_with("|0")).count();
+            let of = |reading: &str| {
+                cells
+                    .iter()
+                    .filter(|cell| cell.name.contains(reading) && cell.name.ends_with("|0"))
+                    .count()
+            };
             assert_eq!((of("|mean|"), of("|sum|")), (3 * 3 * 16, 3 * 3 * 16));
         }
     }

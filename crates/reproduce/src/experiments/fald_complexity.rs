@@ -1,9 +1,12 @@
 //! FALD, Figure 1: how many communications and iterations its bounds ask for.
 //!
 //! ```text
-//! A, only communications count: min lambda rho   with I exp(-lambda m/8) + (H + d/b) / rho^2 <= eps^2          VR-FALD*: H = 0
-//! B, only iterations count:     min K over gamma with I exp(-K gamma m/8) + c1 gamma + c2 gamma^2 <= eps^2
-//!                               FALD: c1 = V_pi, c2 = J/b;   VR-FALD*: c1 = 0, c2 = (J + omega d)/b
+//! A, only communications count:
+//!     min lambda rho   with I exp(-lambda m/8) + (H + d/b) / rho^2 <= eps^2
+//!     VR-FALD*: H = 0
+//! B, only iterations count:
+//!     min K over gamma with I exp(-K gamma m/8) + c1 gamma + c2 gamma^2 <= eps^2
+//!     FALD: c1 = V_pi, c2 = J/b;   VR-FALD*: c1 = 0, c2 = (J + omega d)/b
 //! ```
 //! Both with shared noise and smooth Hessians; in B clients synchronise at every step.
 
@@ -67,21 +70,27 @@ impl Setting {
     fn fewest_communications(&self, drift: f64, eps: f64) -> Cost {
         let rate = self.convexity / 8.0;
         let rho = |time: f64| (drift / (eps * eps - self.initial * (-rate * time).exp())).sqrt();
-        let shortest = (self.initial / (eps * eps)).ln() / rate; // below it the start alone is farther than eps
-        let time = shortest + least(|extra| (shortest + extra) * rho(shortest + extra), 1e-9 / rate, 100.0 / rate);
+        // below it the start alone is farther than eps
+        let shortest = (self.initial / (eps * eps)).ln() / rate;
+        let time = shortest
+            + least(|extra| (shortest + extra) * rho(shortest + extra), 1e-9 / rate, 100.0 / rate);
         Cost { count: time * rho(time), time, between: 1.0 / rho(time) }
     }
 
     /// Scenario B: over `gamma`, since the constraint then gives `K`.
     fn fewest_iterations(&self, c1: f64, c2: f64, eps: f64) -> Cost {
-        let time = |gamma: f64| 8.0 / self.convexity * (self.initial / (eps * eps - c1 * gamma - c2 * gamma * gamma)).ln();
+        let time = |gamma: f64| {
+            8.0 / self.convexity
+                * (self.initial / (eps * eps - c1 * gamma - c2 * gamma * gamma)).ln()
+        };
         let largest = 2.0 * eps * eps / (c1 + (c1 * c1 + 4.0 * c2 * eps * eps).sqrt());
         let gamma = least(|gamma| time(gamma) / gamma, largest * 1e-9, largest * (1.0 - 1e-12));
         Cost { count: time(gamma) / gamma, time: time(gamma), between: gamma }
     }
 }
 
-/// Where a function with one valley is least, between two positive numbers: golden section on the logarithm.
+/// Where a function with one valley is least, between two positive numbers: golden section on the
+/// logarithm.
 fn least(f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     let golden = (5f64.sqrt() - 1.0) / 2.0;
     let (mut low, mut high) = (low.ln(), high.ln());
@@ -94,13 +103,20 @@ fn least(f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
 
 impl Experiment for FaldComplexity {
     fn cells(&self, _: &Study) -> Result<Vec<Cell>, Trouble> {
-        Ok(SCENARIOS.iter().flat_map(|scenario| SAMPLERS.map(|sampler| Cell::new(format!("{scenario}|{sampler}"), 1))).collect())
+        Ok(SCENARIOS
+            .iter()
+            .flat_map(|scenario| {
+                SAMPLERS.map(|sampler| Cell::new(format!("{scenario}|{sampler}"), 1))
+            })
+            .collect())
     }
 
     fn run(&self, study: &Study, cell: &str, progress: &Progress) -> Result<Values, Trouble> {
         let setting: Setting = study.setting()?;
-        let (scenario, sampler) = cell.split_once('|').ok_or_else(|| Trouble::Other(format!("no such cell: {cell}")))?;
-        let costs: Vec<Cost> = setting.precisions.iter().map(|eps| setting.cost(scenario, sampler, *eps)).collect();
+        let (scenario, sampler) =
+            cell.split_once('|').ok_or_else(|| Trouble::Other(format!("no such cell: {cell}")))?;
+        let costs: Vec<Cost> =
+            setting.precisions.iter().map(|eps| setting.cost(scenario, sampler, *eps)).collect();
         progress.done.fetch_add(1, Ordering::Relaxed);
         let list = |of: fn(&Cost) -> f64| costs.iter().map(of).collect();
         Ok(Values::from([
@@ -118,11 +134,15 @@ impl Experiment for FaldComplexity {
             for sampler in SAMPLERS {
                 let list = |what: &str| found.list(&format!("{scenario}|{sampler}"), what);
                 for ((eps, count), time) in eps.iter().zip(list("count")?).zip(list("time")?) {
-                    numbers.push(Number::exact(format!("count/{scenario}/{sampler}/{eps}"), *count));
+                    numbers
+                        .push(Number::exact(format!("count/{scenario}/{sampler}/{eps}"), *count));
                     numbers.push(Number::exact(format!("time/{scenario}/{sampler}/{eps}"), *time));
                 }
                 if let ([.., e1, e0], [.., n1, n0]) = (&eps[..], list("count")?) {
-                    numbers.push(Number::exact(format!("order/{scenario}/{sampler}"), (n0 / n1).ln() / (e1 / e0).ln()));
+                    numbers.push(Number::exact(
+                        format!("order/{scenario}/{sampler}"),
+                        (n0 / n1).ln() / (e1 / e0).ln(),
+                    ));
                     // Without the logarithm that the soft O hides, which is the diffusion's time.
                     let [.., t1, t0] = list("time")? else { continue };
                     numbers.push(Number::exact(
@@ -132,18 +152,39 @@ impl Experiment for FaldComplexity {
                 }
             }
             let counted = if scenario == "A" { "communications" } else { "iterations" };
-            for (what, label) in WHAT.into_iter().zip([counted, "time of the diffusion", "time between communications"]) {
+            for (what, label) in WHAT.into_iter().zip([
+                counted,
+                "time of the diffusion",
+                "time between communications",
+            ]) {
                 let series = |(colour, sampler): (usize, &str)| -> Result<Series, Trouble> {
                     let values = found.list(&format!("{scenario}|{sampler}"), what)?;
-                    let points = eps.iter().zip(values).map(|(x, y)| Point { x: *x, y: *y, error: 0.0 }).collect();
-                    Ok(Series { name: sampler.to_uppercase(), mark: Mark::LineAndPoints, colour, points })
+                    let points = eps
+                        .iter()
+                        .zip(values)
+                        .map(|(x, y)| Point { x: *x, y: *y, error: 0.0 })
+                        .collect();
+                    Ok(Series {
+                        name: sampler.to_uppercase(),
+                        mark: Mark::LineAndPoints,
+                        colour,
+                        points,
+                    })
                 };
                 figures.push(Figure {
                     title: format!("Figure 1, scenario {scenario}: {label}"),
                     caption: "Computed from the bounds of Theorems 1 and 3.".into(),
                     x: Axis::logarithmic("precision epsilon"),
-                    y: if what == "time" { Axis::straight(label) } else { Axis::logarithmic(label) },
-                    series: SAMPLERS.into_iter().enumerate().map(series).collect::<Result<_, _>>()?,
+                    y: if what == "time" {
+                        Axis::straight(label)
+                    } else {
+                        Axis::logarithmic(label)
+                    },
+                    series: SAMPLERS
+                        .into_iter()
+                        .enumerate()
+                        .map(series)
+                        .collect::<Result<_, _>>()?,
                 });
             }
         }
@@ -151,8 +192,12 @@ impl Experiment for FaldComplexity {
             readings: vec![Reading::ours(numbers)],
             figures,
             notes: vec![format!(
-                "These are the optima of the paper's upper bounds, with every constant that it hides set to 1: they say what the bounds ask for, not what the samplers need. Table 5 lacks the number of \
-                 clients and the distance of the start; ours are b = {} and I = {}. Section 9 writes exp(-8 k gamma / m) where Theorems 1 and 3, and its own next line, have exp(-k gamma m / 8).",
+                "These are the optima of the paper's upper bounds, with every constant that it \
+                 hides set to 1: they say what the bounds ask for, not what the samplers need. \
+                 Table 5 lacks the number of \
+                 clients and the distance of the start; ours are b = {} and I = {}. Section 9 \
+                 writes exp(-8 k gamma / m) where Theorems 1 and 3, and its own next line, have \
+                 exp(-k gamma m / 8).",
                 setting.clients, setting.initial
             )],
         })
@@ -186,7 +231,10 @@ mod tests {
             assert!(time * rho > a.count || rho.is_nan(), "A is least at {}", a.time);
         }
         let b = setting.cost("B", "vr-fald*", eps);
-        assert!((100.0 * (-b.time / 8.0).exp() + 12.0 * b.between * b.between - eps * eps).abs() < 1e-9 * eps * eps);
+        assert!(
+            (100.0 * (-b.time / 8.0).exp() + 12.0 * b.between * b.between - eps * eps).abs()
+                < 1e-9 * eps * eps
+        );
         assert!((b.count * b.between / b.time - 1.0).abs() < 1e-12);
     }
 }

@@ -1,4 +1,5 @@
-//! FA-LD, Figure 1(b) to (e): what heterogeneity and correlated noise do to convergence, and the density that comes out.
+//! FA-LD, Figure 1(b) to (e): what heterogeneity and correlated noise do to convergence, and the
+//! density that comes out.
 
 use std::sync::atomic::Ordering;
 
@@ -60,7 +61,10 @@ impl Setting {
 
     /// The rounds that the figures show: four in every doubling.
     fn noted(rounds: u64) -> Vec<u64> {
-        let mut all: Vec<u64> = (0..).map(|k| 2f64.powf(f64::from(k) / 4.0) as u64).take_while(|r| *r < rounds).collect();
+        let mut all: Vec<u64> = (0..)
+            .map(|k| 2f64.powf(f64::from(k) / 4.0) as u64)
+            .take_while(|r| *r < rounds)
+            .collect();
         all.push(rounds);
         all.dedup();
         all
@@ -68,7 +72,13 @@ impl Setting {
 }
 
 /// The distance of the law at these rounds, and how many rounds an accuracy takes.
-fn path(toy: &Toy, round: &Round, start: [f64; 2], noted: &[u64], accuracy: f64) -> Result<(Vec<f64>, u64), Trouble> {
+fn path(
+    toy: &Toy,
+    round: &Round,
+    start: [f64; 2],
+    noted: &[u64],
+    accuracy: f64,
+) -> Result<(Vec<f64>, u64), Trouble> {
     let (mut law, mut distances, mut needed, mut done) = (Law::at(start), Vec::new(), None, 0);
     let last = noted.last().copied().unwrap_or(0);
     while done < last || (needed.is_none() && done < 100 * last) {
@@ -88,12 +98,20 @@ impl Experiment for FaldHetero {
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble> {
         let setting: Setting = study.setting()?;
         let iterations = setting.rounds * setting.steps;
-        let laws = setting.alphas.iter().map(|alpha| Cell::new(format!("law|{alpha}"), iterations / 10));
-        let correlations = setting.correlations.iter().map(|rho| Cell::new(format!("rho|{rho}"), iterations / 10));
-        let repeats = |alpha: &f64| (0..setting.repeats).map(move |k| format!("estimate|{alpha}|{k}")).collect::<Vec<_>>();
-        let estimates = setting.alphas.iter().flat_map(repeats).map(|name| Cell::new(name, iterations));
-        let chains = |alpha: &f64| (0..setting.chains).map(move |k| format!("chain|{alpha}|{k}")).collect::<Vec<_>>();
-        let chains = setting.sampled.iter().flat_map(chains).map(|name| Cell::new(name, iterations));
+        let laws =
+            setting.alphas.iter().map(|alpha| Cell::new(format!("law|{alpha}"), iterations / 10));
+        let correlations =
+            setting.correlations.iter().map(|rho| Cell::new(format!("rho|{rho}"), iterations / 10));
+        let repeats = |alpha: &f64| {
+            (0..setting.repeats).map(move |k| format!("estimate|{alpha}|{k}")).collect::<Vec<_>>()
+        };
+        let estimates =
+            setting.alphas.iter().flat_map(repeats).map(|name| Cell::new(name, iterations));
+        let chains = |alpha: &f64| {
+            (0..setting.chains).map(move |k| format!("chain|{alpha}|{k}")).collect::<Vec<_>>()
+        };
+        let chains =
+            setting.sampled.iter().flat_map(chains).map(|name| Cell::new(name, iterations));
         Ok(laws.chain(correlations).chain(estimates).chain(chains).collect())
     }
 
@@ -123,10 +141,15 @@ impl Experiment for FaldHetero {
             }
             ["rho", rho] => {
                 let toy = setting.toy(0.0, study.seed)?;
-                let round = Round::new(&toy.recipe(setting.eta, setting.correlated_steps, number(rho)?), &toy.target)?;
+                let round = Round::new(
+                    &toy.recipe(setting.eta, setting.correlated_steps, number(rho)?),
+                    &toy.target,
+                )?;
                 let rounds = (iterations / setting.correlated_steps).max(1);
-                let (distances, needed) = path(&toy, &round, START, &Setting::noted(rounds), setting.accuracy)?;
-                let early = (0..setting.early_round).fold(Law::at(START), |law, _| round.apply(&law));
+                let (distances, needed) =
+                    path(&toy, &round, START, &Setting::noted(rounds), setting.accuracy)?;
+                let early =
+                    (0..setting.early_round).fold(Law::at(START), |law, _| round.apply(&law));
                 progress.done.fetch_add(iterations / 10, Ordering::Relaxed);
                 Ok(Values::from([
                     ("path".into(), distances),
@@ -162,17 +185,25 @@ impl Experiment for FaldHetero {
         let (mut numbers, mut same_start) = (Numbers::new(), Numbers::new());
         let (mut by_alpha, mut by_rho) = (Vec::new(), Vec::new());
         let points = |rounds: &[u64], values: &[f64]| -> Vec<Point> {
-            rounds.iter().zip(values).map(|(r, y)| Point { x: *r as f64, y: *y, error: 0.0 }).collect()
+            rounds
+                .iter()
+                .zip(values)
+                .map(|(r, y)| Point { x: *r as f64, y: *y, error: 0.0 })
+                .collect()
         };
         for (colour, alpha) in setting.alphas.iter().enumerate() {
             let law = format!("law|{alpha}");
-            let repeated: Vec<&[f64]> =
-                (0..setting.repeats).map(|k| found.list(&format!("estimate|{alpha}|{k}"), "path")).collect::<Result<_, _>>()?;
+            let repeated: Vec<&[f64]> = (0..setting.repeats)
+                .map(|k| found.list(&format!("estimate|{alpha}|{k}"), "path"))
+                .collect::<Result<_, _>>()?;
             let last: Vec<f64> = repeated.iter().filter_map(|list| list.last().copied()).collect();
             numbers.push(Number::exact(format!("rounds/{alpha}"), found.number(&law, "rounds")?));
             numbers.push(Number::mean(format!("level/{alpha}"), &last));
             numbers.push(Number::exact(format!("law/{alpha}"), found.number(&law, "level")?));
-            same_start.push(Number::exact(format!("rounds/{alpha}"), found.number(&law, "rounds, same start")?));
+            same_start.push(Number::exact(
+                format!("rounds/{alpha}"),
+                found.number(&law, "rounds, same start")?,
+            ));
             by_alpha.push(Series {
                 name: format!("alpha = {alpha}, the law"),
                 mark: Mark::Line,
@@ -188,7 +219,8 @@ impl Experiment for FaldHetero {
                 });
             }
         }
-        let rounds = Setting::noted((setting.rounds * setting.steps / setting.correlated_steps).max(1));
+        let rounds =
+            Setting::noted((setting.rounds * setting.steps / setting.correlated_steps).max(1));
         for (colour, rho) in setting.correlations.iter().enumerate() {
             let cell = format!("rho|{rho}");
             numbers.push(Number::exact(format!("early/{rho}"), found.number(&cell, "early")?));
@@ -202,13 +234,16 @@ impl Experiment for FaldHetero {
         for alpha in &setting.sampled {
             let cells = || (0..setting.chains).map(|k| format!("chain|{alpha}|{k}"));
             for what in ["mean 0", "mean 1", "square", "inside 50", "inside 90"] {
-                let list = cells().map(|cell| found.number(&cell, what)).collect::<Result<Vec<_>, _>>()?;
+                let list =
+                    cells().map(|cell| found.number(&cell, what)).collect::<Result<Vec<_>, _>>()?;
                 numbers.push(Number::mean(format!("{what}/{alpha}"), &list));
             }
         }
         let first = setting.sampled.first().copied().unwrap_or(0.0);
-        let shown =
-            (0..setting.chains).map(|k| found.list(&format!("chain|{first}|{k}"), "draws")).collect::<Result<Vec<_>, _>>()?.concat();
+        let shown = (0..setting.chains)
+            .map(|k| found.list(&format!("chain|{first}|{k}"), "draws"))
+            .collect::<Result<Vec<_>, _>>()?
+            .concat();
         let floor = numbers.get(&format!("level/{first}")).map_or(f64::NAN, |n| n.value);
         let law = numbers.get(&format!("law/{first}")).map_or(f64::NAN, |n| n.value);
         let toy = setting.toy(first, study.seed)?;
@@ -217,20 +252,29 @@ impl Experiment for FaldHetero {
                 Reading::ours(numbers),
                 Reading::other(
                     "same start",
-                    "every chain starts at the same distance from its posterior's mean, so that heterogeneity alone differs",
+                    "every chain starts at the same distance from its posterior's mean, so that \
+                     heterogeneity alone differs",
                     same_start,
                 ),
             ],
             figures: vec![
                 Figure {
                     title: format!("Figure 1(b): W2 against rounds, K = {}", setting.steps),
-                    caption: format!("Lines: the law itself, computed. Points: the Gaussian fitted to {} runs, as in the paper.", setting.runs),
+                    caption: format!(
+                        "Lines: the law itself, computed. Points: the Gaussian fitted \
+                        to {} runs, as in the paper.",
+                        setting.runs
+                    ),
                     x: Axis::logarithmic("rounds"),
                     y: Axis::logarithmic("W2"),
                     series: by_alpha,
                 },
                 Figure {
-                    title: format!("Figure 1(c): W2 against rounds for different correlations, K = {}", setting.correlated_steps),
+                    title: format!(
+                        "Figure 1(c): W2 against rounds for different correlations, K = \
+                        {}",
+                        setting.correlated_steps
+                    ),
                     caption: "The law itself, computed: all correlations coincide.".into(),
                     x: Axis::logarithmic("rounds"),
                     y: Axis::logarithmic("W2"),
@@ -240,22 +284,37 @@ impl Experiment for FaldHetero {
             ],
             notes: vec![
                 format!(
-                    "The level of about 1e-3 is not the sampler's: its law comes as near as {law:.1e}. It is what {} runs can resolve: a Gaussian fitted to {} perfect draws of the posterior is as far away ({floor:.1e} here).",
+                    "The level of about 1e-3 is not the sampler's: its law comes as near as \
+                     {law:.1e}. It is what {} runs can resolve: a Gaussian fitted to {} perfect \
+                     draws of the posterior is as far away ({floor:.1e} here).",
                     setting.runs, setting.runs
                 ),
-                "Heterogeneity slows convergence only in so far as it moves the posterior's mean away from 0, where chains start: all local potentials have the same Hessian, so the mean of the clients \
-                 does not depend on how far apart their means are. Started at equal distances (second reading) all need the same number of rounds."
+                "Heterogeneity slows convergence only in so far as it moves the posterior's mean \
+                 away from 0, where chains start: all local potentials have the same Hessian, so \
+                 the mean of the clients \
+                 does not depend on how far apart their means are. Started at equal distances \
+                 (second reading) all need the same number of rounds."
                     .into(),
-                "For the same reason the correlation has no effect at all: the mean of the clients' noise has variance 2 eta for every rho, and with equal Hessians nothing else of it reaches the mean. \
-                 That a larger correlation is slightly faster in the paper is then within the noise of its runs."
+                "For the same reason the correlation has no effect at all: the mean of the \
+                 clients' noise has variance 2 eta for every rho, and with equal Hessians nothing \
+                 else of it reaches the mean. \
+                 That a larger correlation is slightly faster in the paper is then within the \
+                 noise of its runs."
                     .into(),
             ],
         })
     }
 }
 
-/// A chain of the sampler itself: its second half in units of the stationary law, and how much of it lies in regions of the posterior.
-fn chain(setting: &Setting, toy: &Toy, seed: u64, index: u32, progress: &Progress) -> Result<Values, Trouble> {
+/// A chain of the sampler itself: its second half in units of the stationary law, and how much of
+/// it lies in regions of the posterior.
+fn chain(
+    setting: &Setting,
+    toy: &Toy,
+    seed: u64,
+    index: u32,
+    progress: &Progress,
+) -> Result<Values, Trouble> {
     let law = setting.round(toy)?.stationary(&Law::at(START));
     let posterior = as_law(&toy.posterior);
     let recipe = Toy::sampler(toy.recipe(setting.eta, setting.steps, 0.0));
@@ -285,13 +344,17 @@ fn chain(setting: &Setting, toy: &Toy, seed: u64, index: u32, progress: &Progres
         return Err(error);
     }
     let names = ["mean 0", "mean 1", "square", "inside 50", "inside 90"];
-    let mut values: Values = names.iter().zip(sums).map(|(name, sum)| ((*name).to_owned(), vec![sum / count])).collect();
+    let mut values: Values =
+        names.iter().zip(sums).map(|(name, sum)| ((*name).to_owned(), vec![sum / count])).collect();
     values.insert("draws".into(), draws);
     Ok(values)
 }
 
 fn as_law(normal: &Normal) -> Law {
-    Law { mean: Vector2::from_column_slice(normal.mean()), covariance: Matrix2::from_column_slice(normal.covariance()) }
+    Law {
+        mean: Vector2::from_column_slice(normal.mean()),
+        covariance: Matrix2::from_column_slice(normal.covariance()),
+    }
 }
 
 /// Draws over the regions that hold a half and nine tenths of the posterior.
@@ -305,17 +368,25 @@ fn density(toy: &Toy, draws: &[f64], alpha: f64) -> Figure {
         points: (0..=64)
             .map(|k| {
                 let angle = f64::from(k) / 64.0 * std::f64::consts::TAU;
-                let at = law.mean + root * Vector2::new(angle.cos(), angle.sin()) * (-2.0 * (1.0 - mass).ln()).sqrt();
+                let at = law.mean
+                    + root
+                        * Vector2::new(angle.cos(), angle.sin())
+                        * (-2.0 * (1.0 - mass).ln()).sqrt();
                 Point { x: at[0], y: at[1], error: 0.0 }
             })
             .collect(),
     };
-    let dots = draws.chunks_exact(2).take(400).map(|x| Point { x: x[0], y: x[1], error: 0.0 }).collect();
+    let dots =
+        draws.chunks_exact(2).take(400).map(|x| Point { x: x[0], y: x[1], error: 0.0 }).collect();
     Figure {
         title: format!("Figure 1(d) and (e): draws over the posterior, alpha = {alpha}"),
         caption: "Draws of the sampler itself from the second half of its chains.".into(),
         x: Axis::straight("first coordinate"),
         y: Axis::straight("second coordinate"),
-        series: vec![Series { name: "draws".into(), mark: Mark::Points, colour: 0, points: dots }, ellipse(0.5, 1), ellipse(0.9, 2)],
+        series: vec![
+            Series { name: "draws".into(), mark: Mark::Points, colour: 0, points: dots },
+            ellipse(0.5, 1),
+            ellipse(0.9, 2),
+        ],
     }
 }

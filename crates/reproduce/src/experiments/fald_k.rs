@@ -1,4 +1,5 @@
-//! FA-LD, Figure 1(a): how many rounds of communication an accuracy takes, against the number of local steps.
+//! FA-LD, Figure 1(a): how many rounds of communication an accuracy takes, against the number of
+//! local steps.
 
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_engine::run::Progress;
@@ -69,7 +70,8 @@ fn rounds_of_law(toy: &Toy, round: &Round, accuracy: f64) -> Result<u64, Trouble
     let (mut law, centre) = (Law::at([0.0; 2]), toy.posterior.mean());
     for done in 1..=MOST_ROUNDS {
         law = round.apply(&law);
-        let far = (law.mean[0] - centre[0]).hypot(law.mean[1] - centre[1]) > accuracy; // the means alone are farther apart
+        // the means alone are farther apart
+        let far = (law.mean[0] - centre[0]).hypot(law.mean[1] - centre[1]) > accuracy;
         if !far && toy.w2(&law)? <= accuracy {
             return Ok(done);
         }
@@ -78,7 +80,13 @@ fn rounds_of_law(toy: &Toy, round: &Round, accuracy: f64) -> Result<u64, Trouble
 }
 
 /// The rounds until the law that is fitted to so many runs is near: what the paper reports.
-fn rounds_of_estimate(toy: &Toy, round: &Round, accuracy: f64, runs: usize, seed: Seed) -> Result<u64, Trouble> {
+fn rounds_of_estimate(
+    toy: &Toy,
+    round: &Round,
+    accuracy: f64,
+    runs: usize,
+    seed: Seed,
+) -> Result<u64, Trouble> {
     let mut draws = vec![0.0; 2 * runs];
     for done in 1..=MOST_ROUNDS {
         round.draw(&mut draws, &mut seed.stream(Purpose::Noise, SERVER, done))?;
@@ -93,7 +101,9 @@ impl Experiment for FaldK {
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble> {
         let setting: Setting = study.setting()?;
         let laws = setting.alphas.iter().map(|alpha| Cell::new(format!("law|{alpha}"), 10));
-        let repeats = |alpha: &f64| (0..setting.repeats).map(move |k| format!("estimate|{alpha}|{k}")).collect::<Vec<_>>();
+        let repeats = |alpha: &f64| {
+            (0..setting.repeats).map(move |k| format!("estimate|{alpha}|{k}")).collect::<Vec<_>>()
+        };
         let estimates = setting.alphas.iter().flat_map(repeats).map(|name| Cell::new(name, 10));
         let checks = (0..setting.blocks()).map(|block| Cell::new(format!("check|{block}"), 10));
         Ok(laws.chain(estimates).chain(checks).collect())
@@ -112,7 +122,11 @@ impl Experiment for FaldK {
                     rounds.push(rounds_of_law(&toy, &round, setting.accuracy)? as f64);
                     levels.push(toy.w2(&round.stationary(&Law::at([0.0; 2])))?);
                 }
-                Values::from([("rounds".into(), rounds), ("level".into(), levels), ("gamma".into(), vec![toy.gamma])])
+                Values::from([
+                    ("rounds".into(), rounds),
+                    ("level".into(), levels),
+                    ("gamma".into(), vec![toy.gamma]),
+                ])
             }
             ["estimate", alpha, repeat] => {
                 let toy = setting.toy(alpha.parse().map_err(|_| unknown())?, study.seed)?;
@@ -120,7 +134,13 @@ impl Experiment for FaldK {
                 let mut rounds = Vec::new();
                 for steps in &setting.steps {
                     let round = setting.round(&toy, *steps)?;
-                    rounds.push(rounds_of_estimate(&toy, &round, setting.accuracy, setting.runs, seed)? as f64);
+                    rounds.push(rounds_of_estimate(
+                        &toy,
+                        &round,
+                        setting.accuracy,
+                        setting.runs,
+                        seed,
+                    )? as f64);
                 }
                 Values::from([("rounds".into(), rounds)])
             }
@@ -143,8 +163,9 @@ impl Experiment for FaldK {
             exact.push(Number::exact(format!("gamma/{alpha}"), found.number(&law, "gamma")?));
             let rounds = found.list(&law, "rounds")?;
             let levels = found.list(&law, "level")?;
-            let repeated: Vec<&[f64]> =
-                (0..setting.repeats).map(|k| found.list(&format!("estimate|{alpha}|{k}"), "rounds")).collect::<Result<_, _>>()?;
+            let repeated: Vec<&[f64]> = (0..setting.repeats)
+                .map(|k| found.list(&format!("estimate|{alpha}|{k}"), "rounds"))
+                .collect::<Result<_, _>>()?;
             let mut means = Vec::new();
             for (at, steps) in setting.steps.iter().enumerate() {
                 exact.push(Number::exact(format!("rounds/{alpha}/{steps}"), rounds[at]));
@@ -158,9 +179,20 @@ impl Experiment for FaldK {
             }
             push_best(&mut exact, &setting, *alpha, &[rounds]);
             push_best(&mut estimated, &setting, *alpha, &repeated);
-            let points =
-                |values: &[f64]| setting.steps.iter().zip(values).map(|(k, y)| Point { x: *k as f64, y: *y, error: 0.0 }).collect();
-            series.push(Series { name: format!("alpha = {alpha}"), mark: Mark::Line, colour, points: points(rounds) });
+            let points = |values: &[f64]| {
+                setting
+                    .steps
+                    .iter()
+                    .zip(values)
+                    .map(|(k, y)| Point { x: *k as f64, y: *y, error: 0.0 })
+                    .collect()
+            };
+            series.push(Series {
+                name: format!("alpha = {alpha}"),
+                mark: Mark::Line,
+                colour,
+                points: points(rounds),
+            });
             series.push(Series {
                 name: format!("alpha = {alpha}, {} runs", setting.runs),
                 mark: Mark::Points,
@@ -169,25 +201,34 @@ impl Experiment for FaldK {
             });
         }
         for what in ["mean 0", "mean 1", "square"] {
-            let cells = (0..setting.blocks()).map(|block| found.list(&format!("check|{block}"), what)).collect::<Result<Vec<_>, _>>()?;
+            let cells = (0..setting.blocks())
+                .map(|block| found.list(&format!("check|{block}"), what))
+                .collect::<Result<Vec<_>, _>>()?;
             exact.push(Number::mean(format!("check/{what}"), &cells.concat()));
         }
         let first = setting.alphas.first().copied().unwrap_or(0.0);
-        let rounds = |steps: u64| exact.get(&format!("rounds/{first}/{steps}")).map_or(f64::NAN, |n| n.value);
+        let rounds = |steps: u64| {
+            exact.get(&format!("rounds/{first}/{steps}")).map_or(f64::NAN, |n| n.value)
+        };
         let [one, hundred, many] = [1, 100, 3000].map(rounds);
         Ok(Findings {
             readings: vec![
                 Reading::ours(exact),
                 Reading::other(
                     "estimated law",
-                    format!("the distance is that of a Gaussian fitted to {} runs, as in the paper, in place of that of the law itself", setting.runs),
+                    format!(
+                        "the distance is that of a Gaussian fitted to {} runs, as in the \
+                        paper, in place of that of the law itself",
+                        setting.runs
+                    ),
                     estimated,
                 ),
             ],
             figures: vec![Figure {
                 title: "Figure 1(a): rounds until W2 is 1e-3, against local steps".into(),
                 caption: format!(
-                    "Lines: the law itself, computed. Points: the law fitted to {} runs, the mean of {} repetitions.",
+                    "Lines: the law itself, computed. Points: the law fitted to {} runs, the mean \
+                     of {} repetitions.",
                     setting.runs, setting.repeats
                 ),
                 x: Axis::logarithmic("local steps K"),
@@ -195,16 +236,24 @@ impl Experiment for FaldK {
                 series,
             }],
             notes: vec![
-                "All clients have the same covariance and the weights n_c/n, so every local potential f^c = l^c / p_c has the same Hessian, and the mean of the clients moves exactly as one chain of Langevin \
-                 Monte Carlo with step eta: after r rounds of K local steps it has the law of that chain after rK steps, whatever K, the correlation and the heterogeneity are. Local steps bring no bias here. \
+                "All clients have the same covariance and the weights n_c/n, so every local \
+                 potential f^c = l^c / p_c has the same Hessian, and the mean of the clients moves \
+                 exactly as one chain of Langevin \
+                 Monte Carlo with step eta: after r rounds of K local steps it has the law of that \
+                 chain after rK steps, whatever K, the correlation and the heterogeneity are. \
+                 Local steps bring no bias here. \
                  Rounds fall as 1/K until one round is enough, and never rise again."
                     .into(),
                 format!(
-                    "For alpha = {first} the law needs {one} rounds at K = 1, {hundred} at K = 100 and {many} at K = 3000, and one round is enough from K = {one} on. A factor of 30 is what K = 3000 saves against \
+                    "For alpha = {first} the law needs {one} rounds at K = 1, {hundred} at K = 100 \
+                     and {many} at K = 3000, and one round is enough from K = {one} on. A factor \
+                     of 30 is what K = 3000 saves against \
                      K = 100; against K = 1 it saves {:.0}.",
                     one / many
                 ),
-                "The paper does not say how many rows a client has, nor where chains start. With 1000 rows its values of gamma come out (if they are squared norms); chains start at 0. The distance of the start from \
+                "The paper does not say how many rows a client has, nor where chains start. With \
+                 1000 rows its values of gamma come out (if they are squared norms); chains start \
+                 at 0. The distance of the start from \
                  the posterior's mean is all that alpha changes."
                     .into(),
             ],
@@ -212,7 +261,8 @@ impl Experiment for FaldK {
     }
 }
 
-/// The number of local steps that needs the fewest rounds (the smallest of them), and what it saves; one list of rounds for each repetition.
+/// The number of local steps that needs the fewest rounds (the smallest of them), and what it
+/// saves; one list of rounds for each repetition.
 fn push_best(numbers: &mut Numbers, setting: &Setting, alpha: f64, repeated: &[&[f64]]) {
     let best = |list: &&[f64]| {
         let fewest = list.iter().copied().fold(f64::INFINITY, f64::min);
@@ -220,7 +270,9 @@ fn push_best(numbers: &mut Numbers, setting: &Setting, alpha: f64, repeated: &[&
         (setting.steps[at] as f64, list[0] / fewest)
     };
     let (steps, savings): (Vec<f64>, Vec<f64>) = repeated.iter().map(best).unzip();
-    let number = |name: String, list: &[f64]| if let [only] = list { Number::exact(name, *only) } else { Number::mean(name, list) };
+    let number = |name: String, list: &[f64]| {
+        if let [only] = list { Number::exact(name, *only) } else { Number::mean(name, list) }
+    };
     numbers.push(number(format!("best/{alpha}"), &steps));
     numbers.push(number(format!("savings/{alpha}"), &savings));
 }
@@ -237,7 +289,9 @@ fn check(setting: &Setting, seed: u64, block: u32) -> Result<Values, Trouble> {
     for index in block * BLOCK..((block + 1) * BLOCK).min(check.chains) {
         let mut last = [0.0; 2];
         let chain = Chain { recipe: &recipe, target: &toy.target, start: &[0.0; 2], seed, index };
-        chain.walk(check.rounds * check.steps, &Progress::default(), |_, x, _| last.copy_from_slice(x))?;
+        chain.walk(check.rounds * check.steps, &Progress::default(), |_, x, _| {
+            last.copy_from_slice(x)
+        })?;
         let [a, b] = law.standardise(&last)?;
         for (what, value) in [("mean 0", a), ("mean 1", b), ("square", 0.5 * (a * a + b * b))] {
             values.entry(what.into()).or_default().push(value);

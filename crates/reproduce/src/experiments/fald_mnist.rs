@@ -1,4 +1,5 @@
-//! FA-LD, Figures 3 and 4: softmax regression on images, scored against rounds of communication for different numbers of local steps.
+//! FA-LD, Figures 3 and 4: softmax regression on images, scored against rounds of communication for
+//! different numbers of local steps.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,8 @@ use crate::study::Study;
 
 /// FA-LD, Figures 3 and 4.
 pub struct FaldMnist {
-    /// Data sets as they were read last: every cell needs one, and reading takes longer than a small cell.
+    /// Data sets as they were read last: every cell needs one, and reading takes longer than a
+    /// small cell.
     read: Mutex<BTreeMap<String, Arc<Images>>>,
 }
 
@@ -42,7 +44,8 @@ struct Setting {
     batch: usize,
     /// The numbers of local steps.
     steps: Vec<u64>,
-    /// For each data set and each number of local steps the steps `eta`, times the number of rows, among which the best is taken.
+    /// For each data set and each number of local steps the steps `eta`, times the number of rows,
+    /// among which the best is taken.
     rates: BTreeMap<String, Vec<Vec<f64>>>,
     rounds: u64,
     /// A draw is taken every so many rounds.
@@ -73,10 +76,15 @@ impl Setting {
     /// Why the best number of local steps cannot be told at this size, if so.
     fn untold(&self) -> Option<String> {
         if self.rounds <= LEAST_ROUNDS {
-            return Some(format!("not tested at this size: {} rounds, where the paper has more than {LEAST_ROUNDS}", self.rounds));
+            return Some(format!(
+                "not tested at this size: {} rounds, where the paper has more than {LEAST_ROUNDS}",
+                self.rounds
+            ));
         }
         let untuned = self.rates.values().flatten().any(|rates| rates.len() < 2);
-        untuned.then(|| "not tested at this size: the step is not tuned for each K, as the paper's is".into())
+        untuned.then(|| {
+            "not tested at this size: the step is not tuned for each K, as the paper's is".into()
+        })
     }
 
     /// The numbers of local steps, each with its rates.
@@ -111,21 +119,32 @@ impl Images {
             let tested = subset(test.rows(), setting.test_rows, seed);
             (subset(train.rows(), setting.rows, seed), Some(test), tested)
         } else {
-            let mut parts = iid::assign(train.rows(), 5, seed).map_err(|e| Trouble::Other(e.to_string()))?.rows; // a fifth is for tests
+            let mut parts =
+                // a fifth is for tests
+                iid::assign(train.rows(), 5, seed).map_err(|e| Trouble::Other(e.to_string()))?.rows;
             let tested = parts.pop().unwrap_or_default();
             (parts.concat(), None, tested)
         };
         let divisors = train.greatest();
         let of = |data: &Dataset, rows: &[u32]| Table::of(data, rows, setting.pool, &divisors);
-        Ok(Images { test: of(test.as_ref().unwrap_or(&train), &tested)?, train: of(&train, &keep)?, classes })
+        Ok(Images {
+            test: of(test.as_ref().unwrap_or(&train), &tested)?,
+            train: of(&train, &keep)?,
+            classes,
+        })
     }
 
     /// The clients' share of the rows, dealt at random.
     fn target(&self, setting: &Setting, seed: Seed) -> Result<Target, Trouble> {
-        let dealt = iid::assign(self.train.labels.len(), setting.clients, seed).map_err(|e| Trouble::Other(e.to_string()))?;
+        let dealt = iid::assign(self.train.labels.len(), setting.clients, seed)
+            .map_err(|e| Trouble::Other(e.to_string()))?;
         let columns = self.train.columns;
         let client = |rows: &Vec<u32>| -> Result<Arc<dyn Potential>, Trouble> {
-            let row = |row: &u32| self.train.cells[*row as usize * columns..(*row as usize + 1) * columns].iter().copied();
+            let row = |row: &u32| {
+                self.train.cells[*row as usize * columns..(*row as usize + 1) * columns]
+                    .iter()
+                    .copied()
+            };
             let design = Design::dense(rows.iter().flat_map(row).collect(), columns)?;
             let labels = rows.iter().map(|row| self.train.labels[*row as usize]).collect();
             Ok(Arc::new(Softmax::new(design, labels, self.classes)?))
@@ -140,7 +159,9 @@ impl Table {
         let columns = data.columns.len();
         let side = columns.isqrt();
         if pool == 0 || (pool > 1 && (side * side != columns || !side.is_multiple_of(pool))) {
-            return Err(Trouble::Other(format!("{columns} columns are not a square image that can be pooled by {pool}")));
+            return Err(Trouble::Other(format!(
+                "{columns} columns are not a square image that can be pooled by {pool}"
+            )));
         }
         let pooled = if pool == 1 { columns } else { (side / pool) * (side / pool) };
         let mut cells = Vec::with_capacity(rows.len() * (pooled + 1));
@@ -149,7 +170,11 @@ impl Table {
             line.fill(0.0);
             for (column, value) in data.entries(*row as usize) {
                 let column = column as usize;
-                let at = if pool == 1 { column } else { column / side / pool * (side / pool) + column % side / pool };
+                let at = if pool == 1 {
+                    column
+                } else {
+                    column / side / pool * (side / pool) + column % side / pool
+                };
                 line[at] += value / divisors[column] / (pool * pool) as f64;
             }
             cells.push(1.0);
@@ -163,8 +188,14 @@ impl Table {
 
 impl FaldMnist {
     fn images(&self, setting: &Setting, name: &str, study: &Study) -> Result<Arc<Images>, Trouble> {
-        let key = format!("{name} {} {} {} {} {:?}", setting.rows, setting.test_rows, setting.pool, study.seed, study.data);
-        let mut read = self.read.lock().map_err(|_| Trouble::Other("a cell that read data has failed".into()))?;
+        let key = format!(
+            "{name} {} {} {} {} {:?}",
+            setting.rows, setting.test_rows, setting.pool, study.seed, study.data
+        );
+        let mut read = self
+            .read
+            .lock()
+            .map_err(|_| Trouble::Other("a cell that read data has failed".into()))?;
         if let Some(images) = read.get(&key) {
             return Ok(Arc::clone(images));
         }
@@ -186,7 +217,13 @@ struct Average<'a> {
 impl<'a> Average<'a> {
     fn new(images: &'a Images) -> Self {
         let labels: Vec<usize> = images.test.labels.iter().map(|label| *label as usize).collect();
-        Average { images, sums: vec![0.0; labels.len() * images.classes], labels, draws: 0.0, scores: Default::default() }
+        Average {
+            images,
+            sums: vec![0.0; labels.len() * images.classes],
+            labels,
+            draws: 0.0,
+            scores: Default::default(),
+        }
     }
 
     fn add(&mut self, probabilities: &[f64]) -> Result<(), Trouble> {
@@ -195,7 +232,11 @@ impl<'a> Average<'a> {
         let average: Vec<f64> = self.sums.iter().map(|sum| sum / self.draws).collect();
         let score = || -> Result<[f64; 3], consilience_core::measure::PredictiveError> {
             let predictive = Predictive::new(&average, self.images.classes)?;
-            Ok([predictive.accuracy(&self.labels)?, predictive.brier(&self.labels)?, predictive.calibration_error(&self.labels, BINS)?])
+            Ok([
+                predictive.accuracy(&self.labels)?,
+                predictive.brier(&self.labels)?,
+                predictive.calibration_error(&self.labels, BINS)?,
+            ])
         };
         let scores = score().map_err(|e| Trouble::Other(e.to_string()))?;
         self.scores.iter_mut().zip(scores).for_each(|(list, score)| list.push(score));
@@ -231,12 +272,26 @@ impl Experiment for FaldMnist {
         }
         let mut cells = Vec::new();
         for set in setting.sets.keys() {
-            if setting.rates(set).filter(|(_, rates)| !rates.is_empty()).count() != setting.steps.len() {
-                let problem = format!("{set} needs rates for each of {} numbers of local steps", setting.steps.len());
-                return Err(Trouble::Setting { paper: study.paper.clone(), id: study.id.clone(), problem });
+            if setting.rates(set).filter(|(_, rates)| !rates.is_empty()).count()
+                != setting.steps.len()
+            {
+                let problem = format!(
+                    "{set} needs rates for each of {} numbers of local steps",
+                    setting.steps.len()
+                );
+                return Err(Trouble::Setting {
+                    paper: study.paper.clone(),
+                    id: study.id.clone(),
+                    problem,
+                });
             }
-            for (steps, rate) in setting.rates(set).flat_map(|(steps, rates)| rates.iter().map(move |rate| (steps, rate))) {
-                cells.extend((0..setting.runs).map(|run| Cell::new(format!("{set}|{steps}|{rate}|{run}"), steps * setting.rounds)));
+            for (steps, rate) in setting
+                .rates(set)
+                .flat_map(|(steps, rates)| rates.iter().map(move |rate| (steps, rate)))
+            {
+                cells.extend((0..setting.runs).map(|run| {
+                    Cell::new(format!("{set}|{steps}|{rate}|{run}"), steps * setting.rounds)
+                }));
             }
         }
         Ok(cells)
@@ -248,17 +303,22 @@ impl Experiment for FaldMnist {
         let parts: Vec<&str> = cell.split('|').collect();
         let [set, steps, rate, run] = parts[..] else { return Err(unknown()) };
         let images = self.images(&setting, setting.sets.get(set).ok_or_else(unknown)?, study)?;
-        let (steps, run): (u64, u32) = (steps.parse().map_err(|_| unknown())?, run.parse().map_err(|_| unknown())?);
+        let (steps, run): (u64, u32) =
+            (steps.parse().map_err(|_| unknown())?, run.parse().map_err(|_| unknown())?);
         let rate: f64 = rate.parse().map_err(|_| unknown())?;
-        let target = images.target(&setting, Seed::new(study.seed).chain(run))?; // every run deals the rows anew
+        // every run deals the rows anew
+        let target = images.target(&setting, Seed::new(study.seed).chain(run))?;
         let eta = Schedule::Constant(rate / images.train.labels.len() as f64);
         let rows: Vec<f64> = target.clients.iter().map(|client| client.rows() as f64).collect();
         let all: f64 = rows.iter().sum();
         let weights = rows.iter().map(|rows| rows / all).collect();
-        let recipe = Recipe::Local(Local::fa_ld(eta, weights, steps, 0.0, Batch::Rows(setting.batch)));
+        let recipe =
+            Recipe::Local(Local::fa_ld(eta, weights, steps, 0.0, Batch::Rows(setting.batch)));
         let start = vec![0.0; target.dim()];
-        let chain = Chain { recipe: &recipe, target: &target, start: &start, seed: study.seed, index: run };
-        let (mut cold, mut warm, mut trouble) = (Average::new(&images), Average::new(&images), None);
+        let chain =
+            Chain { recipe: &recipe, target: &target, start: &start, seed: study.seed, index: run };
+        let (mut cold, mut warm, mut trouble) =
+            (Average::new(&images), Average::new(&images), None);
         chain.walk(steps * setting.rounds, progress, |iteration, x, _| {
             let round = iteration / steps;
             if !round.is_multiple_of(setting.every) || trouble.is_some() {
@@ -295,7 +355,9 @@ impl Experiment for FaldMnist {
                 for ((steps, rates), rate) in setting.rates(set).zip(&tuned) {
                     if rates.len() > 1 {
                         numbers.push(Number::exact(format!("rate/{set}/{figure}/{steps}"), *rate));
-                        if rates.iter().all(|other| other >= rate) || rates.iter().all(|other| other <= rate) {
+                        if rates.iter().all(|other| other >= rate)
+                            || rates.iter().all(|other| other <= rate)
+                        {
                             edges.push(format!("K = {steps} ({set}, {figure})"));
                         }
                     }
@@ -305,29 +367,49 @@ impl Experiment for FaldMnist {
                     let mut by_run: Vec<Vec<f64>> = vec![Vec::new(); setting.runs as usize];
                     for (colour, (steps, rate)) in setting.steps.iter().zip(&tuned).enumerate() {
                         let lists = lists(&setting, found, set, figure, score, *steps, *rate)?;
-                        let last: Vec<f64> = lists.iter().filter_map(|list| list.last().copied()).collect();
+                        let last: Vec<f64> =
+                            lists.iter().filter_map(|list| list.last().copied()).collect();
                         by_run.iter_mut().zip(&last).for_each(|(run, value)| run.push(*value));
-                        numbers.push(Number::mean(format!("{score}/{set}/{figure}/{steps}"), &last));
-                        let first = if figure == "warm" { setting.warm_up / setting.every + 1 } else { 1 };
+                        numbers
+                            .push(Number::mean(format!("{score}/{set}/{figure}/{steps}"), &last));
+                        let first =
+                            if figure == "warm" { setting.warm_up / setting.every + 1 } else { 1 };
                         let points = (0..lists[0].len()).map(|k| {
-                            let at = Number::mean("", &lists.iter().map(|list| list[k]).collect::<Vec<_>>());
+                            let at = Number::mean(
+                                "",
+                                &lists.iter().map(|list| list[k]).collect::<Vec<_>>(),
+                            );
                             let error = if at.error.is_finite() { at.error } else { 0.0 };
-                            Point { x: ((first + k as u64) * setting.every) as f64, y: at.value, error }
+                            Point {
+                                x: ((first + k as u64) * setting.every) as f64,
+                                y: at.value,
+                                error,
+                            }
                         });
-                        series.push(Series { name: format!("K = {steps}"), mark: Mark::Line, colour, points: points.collect() });
+                        series.push(Series {
+                            name: format!("K = {steps}"),
+                            mark: Mark::Line,
+                            colour,
+                            points: points.collect(),
+                        });
                     }
                     let best = |run: &Vec<f64>| {
                         let better = |a: f64, b: f64| if more { a > b } else { a < b };
-                        let at = (1..run.len()).fold(0, |at, k| if better(run[k], run[at]) { k } else { at });
+                        let at = (1..run.len())
+                            .fold(0, |at, k| if better(run[k], run[at]) { k } else { at });
                         setting.steps[at] as f64
                     };
                     if untold.is_none() {
                         let name = format!("best/{score}/{set}/{figure}");
-                        numbers.push(Number::mean(name, &by_run.iter().map(best).collect::<Vec<_>>()));
+                        numbers
+                            .push(Number::mean(name, &by_run.iter().map(best).collect::<Vec<_>>()));
                     }
                     figures.push(Figure {
                         title: format!("{place}: {set}, {score}"),
-                        caption: format!("The average over all draws so far; the mean of {} runs.", setting.runs),
+                        caption: format!(
+                            "The average over all draws so far; the mean of {} runs.",
+                            setting.runs
+                        ),
                         x: Axis::straight("rounds"),
                         y: Axis::straight(score),
                         series,
@@ -337,23 +419,35 @@ impl Experiment for FaldMnist {
         }
         let mut notes = vec![
             format!(
-                "{} rounds, {} rows to learn from, batches of {}, images pooled by {}. A step is rate/n with n the number of rows; for each K the rate is the one with the best final Brier score. The prior is flat: the paper names none.",
+                "{} rounds, {} rows to learn from, batches of {}, images pooled by {}. A step is \
+                 rate/n with n the number of rows; for each K the rate is the one with the best \
+                 final Brier score. The prior is flat: the paper names none.",
                 setting.rounds, setting.rows, setting.batch, setting.pool
             ),
-            "Which K is best depends on the budget. The data is dealt at random, so local steps hardly drift apart, and while chains are still on their way more local steps are simply more steps: with few rounds the largest K is best in \
+            "Which K is best depends on the budget. The data is dealt at random, so local steps \
+             hardly drift apart, and while chains are still on their way more local steps are \
+             simply more steps: with few rounds the largest K is best in \
              every score that is not yet at its end."
                 .into(),
         ];
         if !edges.is_empty() {
             notes.push(format!(
-                "The best rate is the least or the largest that was tried for {}: a better one may lie beyond.",
+                "The best rate is the least or the largest that was tried for {}: a better one may \
+                 lie beyond.",
                 edges.join(", ")
             ));
         }
-        let stands_in: Vec<String> =
-            setting.sets.iter().filter(|(set, name)| set != name).map(|(set, name)| format!("{name} stands in for {set}")).collect();
+        let stands_in: Vec<String> = setting
+            .sets
+            .iter()
+            .filter(|(set, name)| set != name)
+            .map(|(set, name)| format!("{name} stands in for {set}"))
+            .collect();
         if !stands_in.is_empty() {
-            notes.push(format!("{}: this size tests the program, not the paper.", stands_in.join(", ")));
+            notes.push(format!(
+                "{}: this size tests the program, not the paper.",
+                stands_in.join(", ")
+            ));
         }
         Ok(Findings { readings: vec![Reading::ours(numbers)], figures, notes })
     }
@@ -369,10 +463,13 @@ fn lists<'a>(
     steps: u64,
     rate: f64,
 ) -> Result<Vec<&'a [f64]>, Trouble> {
-    (0..setting.runs).map(|run| found.list(&format!("{set}|{steps}|{rate}|{run}"), &format!("{figure} {score}"))).collect()
+    (0..setting.runs)
+        .map(|run| found.list(&format!("{set}|{steps}|{rate}|{run}"), &format!("{figure} {score}")))
+        .collect()
 }
 
-/// For each number of local steps the rate with the best final Brier score, which rewards both accuracy and calibration.
+/// For each number of local steps the rate with the best final Brier score, which rewards both
+/// accuracy and calibration.
 fn tune(setting: &Setting, found: &Found, set: &str, figure: &str) -> Result<Vec<f64>, Trouble> {
     let one = |(steps, rates): (u64, &[f64])| -> Result<f64, Trouble> {
         let mut best = (f64::INFINITY, f64::NAN);
@@ -396,7 +493,8 @@ mod tests {
     #[test]
     fn the_best_number_of_local_steps_needs_tuned_steps_and_the_papers_rounds() {
         let entry = crate::find("fald-mnist").unwrap();
-        let setting = |size| entry.config().unwrap().study("fa-ld", size).setting::<Setting>().unwrap();
+        let setting =
+            |size| entry.config().unwrap().study("fa-ld", size).setting::<Setting>().unwrap();
         use crate::Size::{Full, Hour, Quick};
         assert!(setting(Quick).untold().unwrap().contains("rounds"));
         assert_eq!((setting(Hour).untold(), setting(Full).untold()), (None, None));
@@ -417,7 +515,10 @@ mod tests {
         };
         let table = Table::of(&data, &[0], 2, &[1.0; 16]).unwrap();
         // Squares of {0, 1, 4, 5}, {2, 3, 6, 7}, ... have means 2.5, 4.5, 10.5, 12.5.
-        assert_eq!((table.cells, table.columns, table.labels), (vec![1.0, 1.25, 2.25, 5.25, 6.25], 5, vec![1]));
+        assert_eq!(
+            (table.cells, table.columns, table.labels),
+            (vec![1.0, 1.25, 2.25, 5.25, 6.25], 5, vec![1])
+        );
         assert!(Table::of(&data, &[0], 3, &[1.0; 16]).is_err());
     }
 }

@@ -54,8 +54,15 @@ const READINGS: [&str; 3] = ["published", "participants", "heterogeneous"];
 impl Setting {
     /// Who is averaged, by the names that numbers have: `all`, `I-10`, `II-10`.
     fn averages(&self) -> Vec<(String, Average)> {
-        let one = |s: &usize| [(format!("I-{s}"), Average::WithReplacement(*s)), (format!("II-{s}"), Average::WithoutReplacement(*s))];
-        std::iter::once(("all".to_owned(), Average::All)).chain(self.devices.iter().flat_map(one)).collect()
+        let one = |s: &usize| {
+            [
+                (format!("I-{s}"), Average::WithReplacement(*s)),
+                (format!("II-{s}"), Average::WithoutReplacement(*s)),
+            ]
+        };
+        std::iter::once(("all".to_owned(), Average::All))
+            .chain(self.devices.iter().flat_map(one))
+            .collect()
     }
 
     fn toy(&self, reading: &str, seed: u64) -> Result<Toy, Trouble> {
@@ -64,14 +71,19 @@ impl Setting {
     }
 
     fn recipe(&self, toy: &Toy, reading: &str, average: Average, eta: f64) -> Local {
-        let noise = if reading == "participants" { NoiseScale::Participants } else { NoiseScale::Everybody };
+        let noise = if reading == "participants" {
+            NoiseScale::Participants
+        } else {
+            NoiseScale::Everybody
+        };
         Local { average, noise, ..toy.recipe(eta, self.steps, 0.0) }
     }
 
     /// The rounds that the figures show: four in every doubling.
     fn noted(&self) -> Vec<u64> {
         let last = (self.iterations / self.steps).max(1);
-        let mut all: Vec<u64> = (0..).map(|k| 2f64.powf(f64::from(k) / 4.0) as u64).take_while(|r| *r < last).collect();
+        let mut all: Vec<u64> =
+            (0..).map(|k| 2f64.powf(f64::from(k) / 4.0) as u64).take_while(|r| *r < last).collect();
         all.push(last);
         all.dedup();
         all
@@ -81,8 +93,10 @@ impl Setting {
     fn checked(&self) -> Vec<(String, Average, &'static str)> {
         let s = self.check.devices;
         let schemes = [("I", Average::WithReplacement(s)), ("II", Average::WithoutReplacement(s))];
-        let with =
-            |(name, average): (&str, Average)| ["published", "participants"].map(|reading| (format!("{name}/{reading}"), average, reading));
+        let with = |(name, average): (&str, Average)| {
+            ["published", "participants"]
+                .map(|reading| (format!("{name}/{reading}"), average, reading))
+        };
         schemes.into_iter().flat_map(with).collect()
     }
 }
@@ -91,12 +105,15 @@ impl Experiment for FaldPartial {
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble> {
         let setting: Setting = study.setting()?;
         let averages = setting.averages();
-        let laws =
-            READINGS.iter().flat_map(|reading| averages.iter().map(move |(name, _)| Cell::new(format!("law|{reading}|{name}"), 1000)));
+        let laws = READINGS.iter().flat_map(|reading| {
+            averages.iter().map(move |(name, _)| Cell::new(format!("law|{reading}|{name}"), 1000))
+        });
         let cost = setting.steps * (setting.check.burn_in + setting.check.rounds);
         let checked = setting.checked();
         let runs = |(name, _, _): &(String, Average, &str)| {
-            (0..setting.check.runs).map(|run| Cell::new(format!("check|{name}|{run}"), cost)).collect::<Vec<_>>()
+            (0..setting.check.runs)
+                .map(|run| Cell::new(format!("check|{name}|{run}"), cost))
+                .collect::<Vec<_>>()
         };
         Ok(laws.chain(checked.iter().flat_map(runs)).collect())
     }
@@ -108,11 +125,17 @@ impl Experiment for FaldPartial {
         match parts[..] {
             ["law", reading, name] => {
                 let toy = setting.toy(reading, study.seed)?;
-                let average = setting.averages().into_iter().find(|(known, _)| known == name).ok_or_else(unknown)?.1;
+                let average = setting
+                    .averages()
+                    .into_iter()
+                    .find(|(known, _)| known == name)
+                    .ok_or_else(unknown)?
+                    .1;
                 let noted = setting.noted();
                 let (mut values, mut levels, mut needed) = (Values::new(), Vec::new(), Vec::new());
                 for eta in &setting.etas {
-                    let round = Round::new(&setting.recipe(&toy, reading, average, *eta), &toy.target)?;
+                    let round =
+                        Round::new(&setting.recipe(&toy, reading, average, *eta), &toy.target)?;
                     let (mut law, mut path, mut first) = (Law::at([0.0; 2]), Vec::new(), None);
                     let last = noted.last().copied().unwrap_or(1);
                     for done in 1..=last {
@@ -134,8 +157,19 @@ impl Experiment for FaldPartial {
                 Ok(values)
             }
             ["check", name, run] => {
-                let (_, average, reading) = setting.checked().into_iter().find(|(known, _, _)| known == name).ok_or_else(unknown)?;
-                check(&setting, average, reading, study.seed, run.parse().map_err(|_| unknown())?, progress)
+                let (_, average, reading) = setting
+                    .checked()
+                    .into_iter()
+                    .find(|(known, _, _)| known == name)
+                    .ok_or_else(unknown)?;
+                check(
+                    &setting,
+                    average,
+                    reading,
+                    study.seed,
+                    run.parse().map_err(|_| unknown())?,
+                    progress,
+                )
             }
             _ => Err(unknown()),
         }
@@ -158,17 +192,32 @@ impl Experiment for FaldPartial {
             }
             Ok(numbers)
         };
-        let [mut ours, participants, heterogeneous] = [numbers(READINGS[0])?, numbers(READINGS[1])?, numbers(READINGS[2])?];
+        let [mut ours, participants, heterogeneous] =
+            [numbers(READINGS[0])?, numbers(READINGS[1])?, numbers(READINGS[2])?];
         for (name, _, _) in setting.checked() {
             for what in ["mean 0", "mean 1", "square"] {
-                let runs = (0..setting.check.runs).map(|run| found.number(&format!("check|{name}|{run}"), what));
-                ours.push(Number::mean(format!("check/{name}/{what}"), &runs.collect::<Result<Vec<_>, _>>()?));
+                let runs = (0..setting.check.runs)
+                    .map(|run| found.number(&format!("check|{name}|{run}"), what));
+                ours.push(Number::mean(
+                    format!("check/{name}/{what}"),
+                    &runs.collect::<Result<Vec<_>, _>>()?,
+                ));
             }
         }
         let noted = setting.noted();
-        let line = |reading: &str, who: &str, eta: f64, name: String, colour: usize, mark: Mark| -> Result<Series, Trouble> {
+        let line = |reading: &str,
+                    who: &str,
+                    eta: f64,
+                    name: String,
+                    colour: usize,
+                    mark: Mark|
+         -> Result<Series, Trouble> {
             let path = found.list(&format!("law|{reading}|{who}"), &format!("path {eta:e}"))?;
-            let points = noted.iter().zip(path).map(|(r, y)| Point { x: *r as f64, y: *y, error: 0.0 }).collect();
+            let points = noted
+                .iter()
+                .zip(path)
+                .map(|(r, y)| Point { x: *r as f64, y: *y, error: 0.0 })
+                .collect();
             Ok(Series { name, mark, colour, points })
         };
         let figure = |title: String, caption: &str, series: Vec<Series>| Figure {
@@ -179,22 +228,47 @@ impl Experiment for FaldPartial {
             series,
         };
         let by_eta = |reading: &str, who: &str| -> Result<Vec<Series>, Trouble> {
-            setting.etas.iter().enumerate().map(|(k, eta)| line(reading, who, *eta, format!("eta = {eta:e}"), k, Mark::Line)).collect()
+            setting
+                .etas
+                .iter()
+                .enumerate()
+                .map(|(k, eta)| line(reading, who, *eta, format!("eta = {eta:e}"), k, Mark::Line))
+                .collect()
         };
-        let middling = setting.etas.get(setting.etas.len() / 2).copied().unwrap_or(0.0); // a middling step
+        // a middling step
+        let middling = setting.etas.get(setting.etas.len() / 2).copied().unwrap_or(0.0);
         let by_devices = |scheme: &str| -> Result<Vec<Series>, Trouble> {
-            let mut series = vec![line(READINGS[0], "all", middling, "all clients".into(), 0, Mark::Line)?];
+            let mut series =
+                vec![line(READINGS[0], "all", middling, "all clients".into(), 0, Mark::Line)?];
             for (k, s) in setting.devices.iter().enumerate() {
                 let who = format!("{scheme}-{s}");
-                series.push(line(READINGS[0], &who, middling, format!("S = {s}"), k + 1, Mark::Line)?);
-                series.push(line(READINGS[1], &who, middling, format!("S = {s}, mended noise"), k + 1, Mark::Dashes)?);
+                series.push(line(
+                    READINGS[0],
+                    &who,
+                    middling,
+                    format!("S = {s}"),
+                    k + 1,
+                    Mark::Line,
+                )?);
+                series.push(line(
+                    READINGS[1],
+                    &who,
+                    middling,
+                    format!("S = {s}, mended noise"),
+                    k + 1,
+                    Mark::Dashes,
+                )?);
             }
             Ok(series)
         };
         let some = setting.devices.first().copied().unwrap_or(1);
         let steps = setting.steps;
         let figures = vec![
-            figure(format!("Figure 2(a): all clients, K = {steps}"), "The law itself, computed.", by_eta(READINGS[0], "all")?),
+            figure(
+                format!("Figure 2(a): all clients, K = {steps}"),
+                "The law itself, computed.",
+                by_eta(READINGS[0], "all")?,
+            ),
             figure(
                 format!("Figure 2(b): scheme I, S = {some}"),
                 "The law itself, computed: smaller steps do not help.",
@@ -218,17 +292,25 @@ impl Experiment for FaldPartial {
         ];
         let n = setting.clients;
         let smallest = setting.etas.iter().copied().fold(f64::INFINITY, f64::min);
-        let of = |numbers: &Numbers| numbers.get(&format!("bias/II-{some}/{smallest:e}")).map_or(f64::NAN, |n| n.value);
+        let of = |numbers: &Numbers| {
+            numbers.get(&format!("bias/II-{some}/{smallest:e}")).map_or(f64::NAN, |n| n.value)
+        };
         let notes = vec![
             format!(
-                "The bias that stays is the noise: every client's own noise has variance 2 eta N so that the mean of all N carries 2 eta, and the mean of S of them carries N/S times that. Scaled for those who are averaged \
-                 (second reading) the bias at S = {some} of {n}, eta = {smallest:e}, scheme II, falls from {:.1e} to {:.1e}, and vanishes with the step.",
+                "The bias that stays is the noise: every client's own noise has variance 2 eta N \
+                 so that the mean of all N carries 2 eta, and the mean of S of them carries N/S \
+                 times that. Scaled for those who are averaged \
+                 (second reading) the bias at S = {some} of {n}, eta = {smallest:e}, scheme II, \
+                 falls from {:.1e} to {:.1e}, and vanishes with the step.",
                 of(&ours),
                 of(&participants)
             ),
             format!(
-                "The paper does not say how heterogeneous the clients are here: alpha = {} as in its Figure 1(c), and alpha = {} under the third reading, where the clients' means differ by much more than the posterior's spread, so that \
-                 drawing them adds a variance of order eta K alpha: larger than that of the noise, and falling with the step.",
+                "The paper does not say how heterogeneous the clients are here: alpha = {} as in \
+                 its Figure 1(c), and alpha = {} under the third reading, where the clients' means \
+                 differ by much more than the posterior's spread, so that \
+                 drawing them adds a variance of order eta K alpha: larger than that of the noise, \
+                 and falling with the step.",
                 setting.alpha, setting.other_alpha
             ),
         ];
@@ -237,10 +319,15 @@ impl Experiment for FaldPartial {
                 Reading::ours(ours),
                 Reading::other(
                     "noise for participants",
-                    "each client's own noise is scaled for the S clients that are averaged, not for all N",
+                    "each client's own noise is scaled for the S clients that are averaged, not \
+                     for all N",
                     participants,
                 ),
-                Reading::other("heterogeneous", format!("the clients' means differ: alpha = {}", setting.other_alpha), heterogeneous),
+                Reading::other(
+                    "heterogeneous",
+                    format!("the clients' means differ: alpha = {}", setting.other_alpha),
+                    heterogeneous,
+                ),
             ],
             figures,
             notes,
@@ -249,7 +336,14 @@ impl Experiment for FaldPartial {
 }
 
 /// A long chain of the sampler itself, in units of the stationary law that was computed for it.
-fn check(setting: &Setting, average: Average, reading: &str, seed: u64, index: u32, progress: &Progress) -> Result<Values, Trouble> {
+fn check(
+    setting: &Setting,
+    average: Average,
+    reading: &str,
+    seed: u64,
+    index: u32,
+    progress: &Progress,
+) -> Result<Values, Trouble> {
     let check = &setting.check;
     let toy = setting.toy(reading, seed)?;
     let recipe = setting.recipe(&toy, reading, average, check.eta);
@@ -262,7 +356,10 @@ fn check(setting: &Setting, average: Average, reading: &str, seed: u64, index: u
             return;
         }
         match law.standardise(x) {
-            Ok([a, b]) => sums.iter_mut().zip([a, b, 0.5 * (a * a + b * b)]).for_each(|(sum, value)| *sum += value),
+            Ok([a, b]) => sums
+                .iter_mut()
+                .zip([a, b, 0.5 * (a * a + b * b)])
+                .for_each(|(sum, value)| *sum += value),
             Err(error) => trouble = Some(error),
         }
     })?;

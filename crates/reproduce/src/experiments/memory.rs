@@ -1,4 +1,5 @@
-//! QLSD, Figure S3: what the memory of QLSD++ does for the variance, on logistic regression with heterogeneous clients.
+//! QLSD, Figure S3: what the memory of QLSD++ does for the variance, on logistic regression with
+//! heterogeneous clients.
 
 use std::sync::Arc;
 
@@ -52,10 +53,17 @@ struct Setting {
 
 fn target(setting: &Setting, seed: u64) -> Result<Target, Trouble> {
     let Setting { clients, dim, alpha, beta, .. } = *setting;
-    let data = synthetic::make(synthetic::Settings { alpha, beta, clients, dim, classes: 2 }, Seed::new(seed));
+    let data = synthetic::make(
+        synthetic::Settings { alpha, beta, clients, dim, classes: 2 },
+        Seed::new(seed),
+    );
     let dealt = natural::assign(&data, None, None).map_err(|e| Trouble::Other(e.to_string()))?;
     let client = |rows: &Vec<u32>| -> Result<Arc<dyn Potential>, Trouble> {
-        Ok(Arc::new(Glm::new(data.design(rows, false, &vec![1.0; dim])?, data.labels_of(rows), Family::Bernoulli)?))
+        Ok(Arc::new(Glm::new(
+            data.design(rows, false, &vec![1.0; dim])?,
+            data.labels_of(rows),
+            Family::Bernoulli,
+        )?))
     };
     let all = dealt.rows.iter().map(client).collect::<Result<_, _>>()?;
     Ok(Target::new(all, Prior::gaussian(setting.prior_variance, dim)?, Placement::Server, 1.0)?)
@@ -63,7 +71,13 @@ fn target(setting: &Setting, seed: u64) -> Result<Target, Trouble> {
 
 fn optimum(target: &Target) -> Vec<f64> {
     let start = vec![0.0; target.dim()];
-    conduct(Optimum::new(target, &start, 1e-10, 1000), &mut Client::all(target), &mut Ledger::new(target.clients.len())).point().to_vec()
+    conduct(
+        Optimum::new(target, &start, 1e-10, 1000),
+        &mut Client::all(target),
+        &mut Ledger::new(target.clients.len()),
+    )
+    .point()
+    .to_vec()
 }
 
 impl Experiment for Memory {
@@ -72,7 +86,10 @@ impl Experiment for Memory {
         let mut cells = vec![Cell::new("reference", setting.draws as u64)];
         for way in WAYS {
             for levels in &setting.levels {
-                cells.extend((0..setting.runs).map(|run| Cell::new(format!("{way}/{levels}/{run}"), setting.iterations)));
+                cells.extend(
+                    (0..setting.runs)
+                        .map(|run| Cell::new(format!("{way}/{levels}/{run}"), setting.iterations)),
+                );
             }
         }
         Ok(cells)
@@ -85,7 +102,9 @@ impl Experiment for Memory {
         let d = setting.dim;
         if cell == "reference" {
             let Some(reference) = mala(&target, &start, 4, setting.draws / 4, study.seed) else {
-                return Err(Trouble::Other("the posterior's Hessian is not positive definite".into()));
+                return Err(Trouble::Other(
+                    "the posterior's Hessian is not positive definite".into(),
+                ));
             };
             let covariance = reference.draws.covariance();
             let curvature = conduct(
@@ -101,19 +120,36 @@ impl Experiment for Memory {
             ]));
         }
         let parts: Vec<&str> = cell.split('/').collect();
-        let number =
-            |at: usize| parts.get(at).and_then(|n| n.parse::<u32>().ok()).ok_or_else(|| Trouble::Other(format!("no such cell: {cell}")));
+        let number = |at: usize| {
+            parts
+                .get(at)
+                .and_then(|n| n.parse::<u32>().ok())
+                .ok_or_else(|| Trouble::Other(format!("no such cell: {cell}")))
+        };
         let up = Compressor::qsgd(number(1)?);
         let rate = 1.0 / (1.0 + up.omega(d).unwrap_or(0.0));
         let memory = (parts[0] == "with").then_some(rate);
         let step = Schedule::Constant(setting.step);
-        let recipe = Recipe::Uplink(Uplink::qlsd_plus_plus(step, Batch::Fraction(setting.batch), setting.every, memory, up));
-        let chain = Chain { recipe: &recipe, target: &target, start: &start, seed: study.seed, index: number(2)? };
+        let recipe = Recipe::Uplink(Uplink::qlsd_plus_plus(
+            step,
+            Batch::Fraction(setting.batch),
+            setting.every,
+            memory,
+            up,
+        ));
+        let chain = Chain {
+            recipe: &recipe,
+            target: &target,
+            start: &start,
+            seed: study.seed,
+            index: number(2)?,
+        };
         let (mut sums, mut squares, mut so_far) = (vec![0.0; d], vec![0.0; d], Vec::new());
         let all = setting.iterations;
         chain.walk(all, progress, |iteration, x, _| {
             for k in 0..d {
-                let v = x[k] - start[k]; // centred, so that the difference of squares keeps its digits
+                // centred, so that the difference of squares keeps its digits
+                let v = x[k] - start[k];
                 sums[k] += v;
                 squares[k] += v * v;
             }
@@ -129,10 +165,17 @@ impl Experiment for Memory {
         let setting: Setting = study.setting()?;
         let d = setting.dim;
         let truth = found.list("reference", "variance")?;
-        let error = |variance: &[f64]| variance.iter().zip(truth).map(|(v, t)| (v - t).powi(2)).sum::<f64>().sqrt();
+        let error = |variance: &[f64]| {
+            variance.iter().zip(truth).map(|(v, t)| (v - t).powi(2)).sum::<f64>().sqrt()
+        };
         let errors = |way: &str, levels: u32, at: usize| -> Result<Vec<f64>, Trouble> {
             (0..setting.runs)
-                .map(|run| Ok(error(&found.list(&format!("{way}/{levels}/{run}"), "variance")?[at * d..(at + 1) * d])))
+                .map(|run| {
+                    Ok(error(
+                        &found.list(&format!("{way}/{levels}/{run}"), "variance")?
+                            [at * d..(at + 1) * d],
+                    ))
+                })
                 .collect()
         };
         let (mut numbers, mut figures) = (Numbers::new(), Vec::new());
@@ -141,20 +184,39 @@ impl Experiment for Memory {
         for levels in &setting.levels {
             let mut series = Vec::new();
             for (colour, way) in WAYS.into_iter().enumerate() {
-                numbers.push(Number::mean(format!("error/{way}/{levels}"), &errors(way, *levels, NOTED as usize - 1)?));
+                numbers.push(Number::mean(
+                    format!("error/{way}/{levels}"),
+                    &errors(way, *levels, NOTED as usize - 1)?,
+                ));
                 let point = |at: usize| -> Result<Point, Trouble> {
                     let n = Number::mean("", &errors(way, *levels, at)?);
-                    Ok(Point { x: (at as f64 + 1.0) * setting.iterations as f64 / NOTED as f64, y: n.value, error: n.error })
+                    Ok(Point {
+                        x: (at as f64 + 1.0) * setting.iterations as f64 / NOTED as f64,
+                        y: n.value,
+                        error: n.error,
+                    })
                 };
                 let points = (0..NOTED as usize).map(point).collect::<Result<_, _>>()?;
-                series.push(Series { name: format!("QLSD++ {way} memory"), mark: Mark::LineAndPoints, colour, points });
+                series.push(Series {
+                    name: format!("QLSD++ {way} memory"),
+                    mark: Mark::LineAndPoints,
+                    colour,
+                    points,
+                });
             }
-            let (with, without) = (errors("with", *levels, NOTED as usize - 1)?, errors("without", *levels, NOTED as usize - 1)?);
-            numbers.push(Number::mean(format!("gap/{levels}"), &without.iter().zip(&with).map(|(a, b)| a - b).collect::<Vec<_>>()));
+            let (with, without) = (
+                errors("with", *levels, NOTED as usize - 1)?,
+                errors("without", *levels, NOTED as usize - 1)?,
+            );
+            numbers.push(Number::mean(
+                format!("gap/{levels}"),
+                &without.iter().zip(&with).map(|(a, b)| a - b).collect::<Vec<_>>(),
+            ));
             figures.push(Figure {
                 title: format!("Figure S3: error of the variance, s = {levels}"),
                 caption: format!(
-                    "{} runs of each; a bar is one standard error. The reference is a Metropolis-adjusted chain.",
+                    "{} runs of each; a bar is one standard error. The reference is a \
+                     Metropolis-adjusted chain.",
                     setting.runs
                 ),
                 x: Axis::straight("communication rounds"),
@@ -162,20 +224,25 @@ impl Experiment for Memory {
                 series,
             });
         }
-        let (rows, curvature) = (found.number("reference", "rows")?, found.number("reference", "largest curvature")?);
+        let (rows, curvature) =
+            (found.number("reference", "rows")?, found.number("reference", "largest curvature")?);
         Ok(Findings {
             readings: vec![Reading::ours(numbers)],
             figures,
             notes: vec![
                 format!(
-                    "SYNTHETIC({}, {}) with {} clients has {rows} rows here; the largest curvature times the step is {:.3}. d = 2 means two parameters, so labels are of two classes and there is no intercept.",
+                    "SYNTHETIC({}, {}) with {} clients has {rows} rows here; the largest curvature \
+                     times the step is {:.3}. d = 2 means two parameters, so labels are of two \
+                     classes and there is no intercept.",
                     setting.alpha,
                     setting.beta,
                     setting.clients,
                     curvature * setting.step
                 ),
                 format!(
-                    "The norm of the true variances is {truth_norm:.3e}. Chains start at the optimum, so that no burn-in is needed; the paper does not say where its chains start, nor how large its minibatches are (here {} of a client's rows).",
+                    "The norm of the true variances is {truth_norm:.3e}. Chains start at the \
+                     optimum, so that no burn-in is needed; the paper does not say where its \
+                     chains start, nor how large its minibatches are (here {} of a client's rows).",
                     setting.batch
                 ),
             ],

@@ -1,8 +1,11 @@
 //! QLSD, Figure S2: which step a compressor allows at a given error, on the toy Gaussian.
 //!
-//! On this target a client's control variate at `x*` is exactly `N_i (x - x*)`. With `E norm(C(v) - v)^2 = omega norm(v)^2` the stationary second moment of `x - x*` is
-//! therefore `(d/N) (1 + gamma c) / (1 - gamma a)` with `a = (N + omega sum_i N_i^2 / N) / 2` and `c = 0`. Where the client's gradient at `x*` is not subtracted
-//! before compression, `c = omega sum_i norm(grad U_i(x*))^2 / (2 d)`. The error of `norm(x)` depends on the second moment alone, so equal error means equal second moment.
+//! On this target a client's control variate at `x*` is exactly `N_i (x - x*)`. With
+//! `E norm(C(v) - v)^2 = omega norm(v)^2` the stationary second moment of `x - x*` is therefore
+//! `(d/N) (1 + gamma c) / (1 - gamma a)` with `a = (N + omega sum_i N_i^2 / N) / 2` and `c = 0`.
+//! Where the client's gradient at `x*` is not subtracted before compression,
+//! `c = omega sum_i norm(grad U_i(x*))^2 / (2 d)`. The error of `norm(x)` depends on the second
+//! moment alone, so equal error means equal second moment.
 
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::norm_squared;
@@ -30,7 +33,8 @@ pub struct ToyStepsize;
 struct Setting {
     clients: usize,
     dim: usize,
-    /// By which part the sampled variance exceeds that of the posterior: the error that is held equal.
+    /// By which part the sampled variance exceeds that of the posterior: the error that is held
+    /// equal.
     excess: f64,
     /// `qsgd` has 2^p levels.
     bits: Vec<u32>,
@@ -59,7 +63,13 @@ impl Moments {
         let d = toy.target.dim();
         let left = |i: usize| {
             let (mut gradient, client) = (vec![0.0; d], &toy.target.clients[i]);
-            client.add_gradient(&toy.optimum, Rows::All, 1.0, &mut gradient, &mut vec![0.0; client.scratch()]);
+            client.add_gradient(
+                &toy.optimum,
+                Rows::All,
+                1.0,
+                &mut gradient,
+                &mut vec![0.0; client.scratch()],
+            );
             norm_squared(&gradient)
         };
         let squares = toy.target.clients.iter().map(|c| (c.rows() as f64).powi(2)).sum();
@@ -103,14 +113,25 @@ impl Setting {
 impl Experiment for ToyStepsize {
     fn cells(&self, study: &Study) -> Result<Vec<Cell>, Trouble> {
         let setting: Setting = study.setting()?;
-        let mut cells: Vec<Cell> = setting.bits.iter().map(|p| Cell::new(format!("omega/{p}"), setting.directions)).collect();
+        let mut cells: Vec<Cell> = setting
+            .bits
+            .iter()
+            .map(|p| Cell::new(format!("omega/{p}"), setting.directions))
+            .collect();
         for keep in setting.exact_keeps() {
-            for kind in ["exact", "kept"].into_iter().filter(|kind| *kind == "exact" || study.published) {
-                cells.extend((0..EXACT_STEPS.len()).map(|at| Cell::new(format!("{kind}/{keep}/{at}"), 1000)));
+            for kind in
+                ["exact", "kept"].into_iter().filter(|kind| *kind == "exact" || study.published)
+            {
+                cells.extend(
+                    (0..EXACT_STEPS.len()).map(|at| Cell::new(format!("{kind}/{keep}/{at}"), 1000)),
+                );
             }
         }
         for p in &setting.sampled_bits {
-            cells.extend((0..setting.runs).map(|run| Cell::new(format!("chain/{p}/{run}"), setting.iterations)));
+            cells.extend(
+                (0..setting.runs)
+                    .map(|run| Cell::new(format!("chain/{p}/{run}"), setting.iterations)),
+            );
         }
         Ok(cells)
     }
@@ -119,41 +140,73 @@ impl Experiment for ToyStepsize {
         let setting: Setting = study.setting()?;
         let parts: Vec<&str> = cell.split('/').collect();
         let number = |at: usize| -> Result<u32, Trouble> {
-            parts.get(at).and_then(|n| n.parse().ok()).ok_or_else(|| Trouble::Other(format!("no such cell: {cell}")))
+            parts
+                .get(at)
+                .and_then(|n| n.parse().ok())
+                .ok_or_else(|| Trouble::Other(format!("no such cell: {cell}")))
         };
         match parts[0] {
-            "omega" => Ok(Values::from([("omega".into(), mean_error(number(1)?, setting.dim, setting.directions, study.seed))])),
+            "omega" => Ok(Values::from([(
+                "omega".into(),
+                mean_error(number(1)?, setting.dim, setting.directions, study.seed),
+            )])),
             "exact" | "kept" => {
                 let toy = Toy::new(setting.clients, setting.exact_dim, study.seed)?;
                 let kept = parts[0] == "kept";
                 let step = EXACT_STEPS[number(2)? as usize] / toy.rows;
                 let up = Compressor::rand_k(number(1)?);
                 let recipe = Recipe::Uplink(match kept {
-                    true => Uplink::qlsd(Schedule::Constant(step), Batch::Full, up), // the control variates leave no minibatch noise on this target
-                    false => Uplink::qlsd_star(Schedule::Constant(step), Batch::Fraction(0.1), toy.anchor(), up),
+                    // the control variates leave no minibatch noise on this target
+                    true => Uplink::qlsd(Schedule::Constant(step), Batch::Full, up),
+                    false => Uplink::qlsd_star(
+                        Schedule::Constant(step),
+                        Batch::Fraction(0.1),
+                        toy.anchor(),
+                        up,
+                    ),
                 });
                 let target = recipe.check(toy.target.clone())?;
-                let law = stationary(&recipe, &target).map_err(|e| Trouble::Other(e.to_string()))?;
+                let law =
+                    stationary(&recipe, &target).map_err(|e| Trouble::Other(e.to_string()))?;
                 let truth = posterior(&target).map_err(|e| Trouble::Other(e.to_string()))?;
-                let trace = |c: &[f64]| (0..setting.exact_dim).map(|k| c[k * (setting.exact_dim + 1)]).sum::<f64>();
+                let trace = |c: &[f64]| {
+                    (0..setting.exact_dim).map(|k| c[k * (setting.exact_dim + 1)]).sum::<f64>()
+                };
                 let excess = trace(&law.covariance) / trace(&truth.covariance) - 1.0;
                 let omega = up.omega(setting.exact_dim).unwrap_or(0.0);
                 let formula = Moments::new(&toy).excess(step, omega, kept);
-                Ok(Values::from([("excess".into(), vec![excess]), ("formula".into(), vec![formula])]))
+                Ok(Values::from([
+                    ("excess".into(), vec![excess]),
+                    ("formula".into(), vec![formula]),
+                ]))
             }
             _ => {
                 let (p, index) = (number(1)?, number(2)?);
                 let toy = Toy::new(setting.clients, setting.dim, study.seed)?;
-                let step = Schedule::Constant(sampled_step(&setting, &Moments::new(&toy), p, study.seed));
-                let recipe = Recipe::Uplink(Uplink::qlsd_star(step, Batch::Fraction(0.1), toy.anchor(), Compressor::qsgd(1 << p)));
-                let chain = Chain { recipe: &recipe, target: &toy.target, start: &toy.optimum, seed: study.seed, index };
+                let step =
+                    Schedule::Constant(sampled_step(&setting, &Moments::new(&toy), p, study.seed));
+                let recipe = Recipe::Uplink(Uplink::qlsd_star(
+                    step,
+                    Batch::Fraction(0.1),
+                    toy.anchor(),
+                    Compressor::qsgd(1 << p),
+                ));
+                let chain = Chain {
+                    recipe: &recipe,
+                    target: &toy.target,
+                    start: &toy.optimum,
+                    seed: study.seed,
+                    index,
+                };
                 let (mut sum, burn_in) = (0.0, setting.iterations / 10);
                 chain.walk(setting.iterations, progress, |iteration, x, _| {
                     if iteration > burn_in {
-                        sum += x.iter().zip(&toy.optimum).map(|(x, m)| (x - m).powi(2)).sum::<f64>();
+                        sum +=
+                            x.iter().zip(&toy.optimum).map(|(x, m)| (x - m).powi(2)).sum::<f64>();
                     }
                 })?;
-                let ratio = sum / (setting.iterations - burn_in) as f64 * toy.rows / setting.dim as f64;
+                let ratio =
+                    sum / (setting.iterations - burn_in) as f64 * toy.rows / setting.dim as f64;
                 Ok(Values::from([("ratio".into(), vec![ratio])]))
             }
         }
@@ -168,30 +221,45 @@ impl Experiment for ToyStepsize {
         let lossless = setting.exact_dim as u32;
         let mut over_omega = Vec::new();
         for keep in setting.exact_keeps().into_iter().filter(|keep| *keep < lossless) {
-            over_omega.push((setting.exact_dim as f64 / f64::from(keep) - 1.0, exact(keep, 0)? - exact(lossless, 0)?));
+            over_omega.push((
+                setting.exact_dim as f64 / f64::from(keep) - 1.0,
+                exact(keep, 0)? - exact(lossless, 0)?,
+            ));
         }
         let over_step: Vec<(f64, f64)> = EXACT_STEPS
             .iter()
             .enumerate()
             .map(|(at, step)| Ok((*step, exact(1, at)? - exact(lossless, at)?)))
             .collect::<Result<_, Trouble>>()?;
-        let growth = [Number::exact("growth/omega", exponent(&over_omega)), Number::exact("growth/step", exponent(&over_step))];
+        let growth = [
+            Number::exact("growth/omega", exponent(&over_omega)),
+            Number::exact("growth/step", exponent(&over_step)),
+        ];
         let omegas: Vec<(u32, f64, Number)> = setting
             .bits
             .iter()
             .map(|p| {
                 let bound = Compressor::qsgd(1 << p).omega(setting.dim).unwrap_or(f64::NAN);
-                Ok((*p, bound, Number::mean(format!("omega/{p}"), found.list(&format!("omega/{p}"), "omega")?)))
+                Ok((
+                    *p,
+                    bound,
+                    Number::mean(format!("omega/{p}"), found.list(&format!("omega/{p}"), "omega")?),
+                ))
             })
             .collect::<Result<_, Trouble>>()?;
         let reading = |kept: bool| -> Result<(Numbers, Vec<Point>, Vec<Point>), Trouble> {
             let mut numbers = Numbers::new();
             let step = |omega: f64| moments.step(setting.excess, omega, kept);
-            let qsgd: Vec<(f64, f64)> = omegas.iter().map(|(_, bound, mean)| (*bound, step(mean.value))).collect();
-            let rand_k: Vec<(f64, f64)> =
-                (1..setting.dim).map(|keep| setting.dim as f64 / keep as f64 - 1.0).map(|omega| (omega, step(omega))).collect();
-            let upper: Vec<(f64, f64)> = rand_k.iter().copied().filter(|(omega, _)| *omega >= 10.0).collect();
-            let lower: Vec<(f64, f64)> = qsgd.iter().copied().filter(|(omega, _)| *omega >= 1e-3).collect();
+            let qsgd: Vec<(f64, f64)> =
+                omegas.iter().map(|(_, bound, mean)| (*bound, step(mean.value))).collect();
+            let rand_k: Vec<(f64, f64)> = (1..setting.dim)
+                .map(|keep| setting.dim as f64 / keep as f64 - 1.0)
+                .map(|omega| (omega, step(omega)))
+                .collect();
+            let upper: Vec<(f64, f64)> =
+                rand_k.iter().copied().filter(|(omega, _)| *omega >= 10.0).collect();
+            let lower: Vec<(f64, f64)> =
+                qsgd.iter().copied().filter(|(omega, _)| *omega >= 1e-3).collect();
             numbers.push(Number::exact("slope", -exponent(&qsgd)));
             numbers.push(Number::exact("slope/qsgd above 0.001", -exponent(&lower)));
             numbers.push(Number::exact("slope/rand_k above 10", -exponent(&upper)));
@@ -204,19 +272,31 @@ impl Experiment for ToyStepsize {
             for keep in setting.exact_keeps() {
                 for at in 0..EXACT_STEPS.len() {
                     let cell = format!("{kind}/{keep}/{at}");
-                    worst = worst.max((found.number(&cell, "excess")? / found.number(&cell, "formula")? - 1.0).abs());
+                    worst = worst.max(
+                        (found.number(&cell, "excess")? / found.number(&cell, "formula")? - 1.0)
+                            .abs(),
+                    );
                 }
             }
             numbers.push(Number::exact("formula/error", worst));
             for p in setting.sampled_bits.iter().filter(|_| !kept) {
-                let ratios: Vec<f64> =
-                    (0..setting.runs).map(|run| found.number(&format!("chain/{p}/{run}"), "ratio")).collect::<Result<_, _>>()?;
+                let ratios: Vec<f64> = (0..setting.runs)
+                    .map(|run| found.number(&format!("chain/{p}/{run}"), "ratio"))
+                    .collect::<Result<_, _>>()?;
                 let step = sampled_step(&setting, &moments, *p, study.seed);
-                let omega = omegas.iter().find(|(known, ..)| known == p).map_or(f64::NAN, |(_, _, mean)| mean.value);
+                let omega = omegas
+                    .iter()
+                    .find(|(known, ..)| known == p)
+                    .map_or(f64::NAN, |(_, _, mean)| mean.value);
                 numbers.push(Number::mean(format!("sampled/{p}"), &ratios));
-                numbers.push(Number::exact(format!("computed/{p}"), 1.0 + moments.excess(step, omega, false)));
+                numbers.push(Number::exact(
+                    format!("computed/{p}"),
+                    1.0 + moments.excess(step, omega, false),
+                ));
             }
-            let points = |list: &[(f64, f64)]| list.iter().map(|(x, y)| Point { x: *x, y: *y, error: 0.0 }).collect();
+            let points = |list: &[(f64, f64)]| {
+                list.iter().map(|(x, y)| Point { x: *x, y: *y, error: 0.0 }).collect()
+            };
             let growth = growth.iter().filter(|_| !kept).cloned();
             Ok((growth.chain(numbers.iter().cloned()).collect(), points(&qsgd), points(&rand_k)))
         };
@@ -230,11 +310,22 @@ impl Experiment for ToyStepsize {
             let (kept, qsgd, rand_k) = reading(true)?;
             readings.push(Reading::published(
                 "gradient at x* kept",
-                "QLSD* does not subtract a client's gradient at x* before it compresses, as in the authors' notebook",
+                "QLSD* does not subtract a client's gradient at x* before it compresses, as in the \
+                 authors' notebook",
                 kept,
             ));
-            series.push(Series { name: "gradient at x* kept, qsgd".into(), mark: Mark::Points, colour: 1, points: qsgd });
-            series.push(Series { name: "gradient at x* kept, rand_k".into(), mark: Mark::Line, colour: 1, points: rand_k });
+            series.push(Series {
+                name: "gradient at x* kept, qsgd".into(),
+                mark: Mark::Points,
+                colour: 1,
+                points: qsgd,
+            });
+            series.push(Series {
+                name: "gradient at x* kept, rand_k".into(),
+                mark: Mark::Line,
+                colour: 1,
+                points: rand_k,
+            });
         }
         let weight = moments.squares / moments.rows.powi(2);
         Ok(Findings {
@@ -242,7 +333,8 @@ impl Experiment for ToyStepsize {
             figures: vec![Figure {
                 title: "Figure S2: the step that gives the same error, against omega".into(),
                 caption: format!(
-                    "Steps at which the sampled variance exceeds the posterior's by {} %. Across for qsgd: the paper's bound min(d/s^2, sqrt(d)/s), as in the paper.",
+                    "Steps at which the sampled variance exceeds the posterior's by {} %. Across \
+                     for qsgd: the paper's bound min(d/s^2, sqrt(d)/s), as in the paper.",
                     100.0 * setting.excess
                 ),
                 x: Axis::logarithmic("compression parameter omega"),
@@ -251,18 +343,28 @@ impl Experiment for ToyStepsize {
             }],
             notes: vec![
                 format!(
-                    "The variance of QLSD* is too large by the factor 1/(1 - step (N + omega sum N_i^2 / N) / 2), exactly for rand_k: N = {} rows, sum N_i^2 = {weight:.4} N^2. So omega acts as {weight:.3} omega \
-                     beside 1, and the step need not shrink until omega is about {:.0}: the bias that compression adds is of order omega times the step, but on the paper's range of omega, up to 10, it is small beside the bias of the step itself.",
+                    "The variance of QLSD* is too large by the factor 1/(1 - step (N + omega sum \
+                     N_i^2 / N) / 2), exactly for rand_k: N = {} rows, sum N_i^2 = {weight:.4} \
+                     N^2. So omega acts as {weight:.3} omega \
+                     beside 1, and the step need not shrink until omega is about {:.0}: the bias \
+                     that compression adds is of order omega times the step, but on the paper's \
+                     range of omega, up to 10, it is small beside the bias of the step itself.",
                     moments.rows,
                     1.0 / weight
                 ),
-                "Figure 1 (right) of the paper's first version prints the slope 1.09 +- 0.07 without saying of which line; a trade-off at equal error falls, so `slope` is minus the exponent of the step as a power of omega.".into(),
+                "Figure 1 (right) of the paper's first version prints the slope 1.09 +- 0.07 \
+                 without saying of which line; a trade-off at equal error falls, so `slope` is \
+                 minus the exponent of the step as a power of omega.".into(),
                 format!(
-                    "If the client's gradient at x* is not subtracted, sum_i norm(grad U_i(x*))^2 = {:.3e} enters, and the step falls as 1/omega from omega of about {:.0e} on: above 0.001 the points of qsgd lie along a line of slope about 1.1, which the printed 1.09 may be.",
+                    "If the client's gradient at x* is not subtracted, sum_i norm(grad U_i(x*))^2 \
+                     = {:.3e} enters, and the step falls as 1/omega from omega of about {:.0e} on: \
+                     above 0.001 the points of qsgd lie along a line of slope about 1.1, which the \
+                     printed 1.09 may be.",
                     moments.discrepancy,
                     (1.0 + setting.excess) * moments.rows * moments.dim / moments.discrepancy
                 ),
-                "Equal error is equal bias: the Monte Carlo error of a run of given length is left out.".into(),
+                "Equal error is equal bias: the Monte Carlo error of a run of given length is left \
+                 out.".into(),
             ],
         })
     }
@@ -274,7 +376,8 @@ fn sampled_step(setting: &Setting, moments: &Moments, p: u32, seed: u64) -> f64 
     moments.step(setting.excess, omegas.iter().sum::<f64>() / omegas.len() as f64, false)
 }
 
-/// `E norm(C(u) - u)^2` of `qsgd` with 2^p levels, over directions `u` uniform on the sphere, in ten parts. Given `u` it is known: a level's fraction `f` leaves `f (1 - f) / s^2`.
+/// `E norm(C(u) - u)^2` of `qsgd` with 2^p levels, over directions `u` uniform on the sphere, in
+/// ten parts. Given `u` it is known: a level's fraction `f` leaves `f (1 - f) / s^2`.
 fn mean_error(p: u32, dim: usize, directions: u64, seed: u64) -> Vec<f64> {
     const PARTS: u64 = 10;
     let levels = f64::from(1u32 << p);
@@ -283,7 +386,8 @@ fn mean_error(p: u32, dim: usize, directions: u64, seed: u64) -> Vec<f64> {
     for k in 0..PARTS * each {
         Seed::new(seed).stream(Purpose::Start, SERVER, k).normals(&mut u);
         let norm = norm_squared(&u).sqrt();
-        let error: f64 = u.iter().map(|v| (levels * v.abs() / norm).fract()).map(|f| f * (1.0 - f)).sum();
+        let error: f64 =
+            u.iter().map(|v| (levels * v.abs() / norm).fract()).map(|f| f * (1.0 - f)).sum();
         sums[(k % PARTS) as usize] += error / (levels * levels) / each as f64;
     }
     sums
@@ -295,10 +399,12 @@ mod tests {
 
     #[test]
     fn one_level_has_its_known_mean_error() {
-        // s = 1: norm(C(u) - u)^2 has the mean sum_j abs(u_j) (1 - abs(u_j)); E abs(u_1) on the circle is 2/pi.
+        // s = 1: norm(C(u) - u)^2 has the mean sum_j abs(u_j) (1 - abs(u_j)); E abs(u_1) on the
+        // circle is 2/pi.
         let omega = mean_error(0, 2, 40_000, 3).iter().sum::<f64>() / 10.0;
         let exact = 2.0 * 2.0 / std::f64::consts::PI - 1.0;
-        assert!((omega - exact).abs() < 4.9 * 0.125 / 200.0, "{omega} {exact}"); // the error lies in [0, 0.42] with sd below 0.125: 1e-6 false alarms
+        // the error lies in [0, 0.42] with sd below 0.125: 1e-6 false alarms
+        assert!((omega - exact).abs() < 4.9 * 0.125 / 200.0, "{omega} {exact}");
     }
 
     #[test]

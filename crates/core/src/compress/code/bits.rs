@@ -3,12 +3,14 @@
 use super::CodeError;
 use crate::lanes::wide;
 
-/// Where bits go: to memory, or only into a count. One function writes to both, so the count is what is written.
+/// Where bits go: to memory, or only into a count. One function writes to both, so the count is
+/// what is written.
 pub(super) trait BitSink {
     /// The low `count <= 57` bits of `value`, highest first; the others must be 0.
     fn put(&mut self, value: u64, count: u32);
 
-    /// The low bits of each word, as many as its length says, at least one: as [`put`](Self::put) does one by one.
+    /// The low bits of each word, as many as its length says, at least one: as [`put`](Self::put)
+    /// does one by one.
     fn put_all(&mut self, words: &[u64], lengths: &[u64]);
 
     /// One whole byte, while whole bytes alone have been put.
@@ -115,7 +117,8 @@ impl BitSink for BitWriter<'_> {
         debug_assert!(count <= 57 && value >> count == 0);
         let after = self.pending + count;
         if after < 64 {
-            self.held |= value << (63 - after) << 1; // in two steps, since nothing may be put where nothing is held
+            // in two steps, since nothing may be put where nothing is held
+            self.held |= value << (63 - after) << 1;
             self.pending = after;
             return;
         }
@@ -147,7 +150,11 @@ impl BitSink for BitWriter<'_> {
         while self.out.len() > least && self.out.last() == Some(&0) {
             self.out.pop();
         }
-        let spare = if self.out.len() > least { self.out.last().map_or(0, |byte| byte.trailing_zeros()) } else { 0 };
+        let spare = if self.out.len() > least {
+            self.out.last().map_or(0, |byte| byte.trailing_zeros())
+        } else {
+            0
+        };
         self.trimmed = Some((self.out.len() - self.start) as u64 * 8 - u64::from(spare));
     }
 
@@ -157,9 +164,11 @@ impl BitSink for BitWriter<'_> {
 }
 
 wide! {
-    /// Write the `pending` high bits of `held` and then the words to the beginning of `out`; how many bits that are. Eight bytes are written for each word, of which the next overwrites
-    /// what is not filled: whether a word fills the eight would be a branch taken at random.
-    fn pack<'a>(words: &'a [u64], lengths: &'a [u64], held: u64, pending: u32, out: &'a mut [u8]) -> u64 {
+    /// Write the `pending` high bits of `held` and then the words to the beginning of `out`; how
+    /// many bits that are. Eight bytes are written for each word, of which the next overwrites what
+    /// is not filled: whether a word fills the eight would be a branch taken at random.
+    fn pack<'a>(words: &'a [u64], lengths: &'a [u64], held: u64, pending: u32,
+        out: &'a mut [u8]) -> u64 {
         out[..8].copy_from_slice(&held.to_be_bytes());
         let mut bits = u64::from(pending);
         let mut last = if pending > 0 { held >> (64 - pending) } else { 0 }; // the last 64 bits
@@ -210,7 +219,11 @@ impl<'a> BitReader<'a> {
     #[inline]
     fn ahead(&self) -> u64 {
         let byte = self.at / 8;
-        let eight = match self.bytes.get(byte..byte + 8).and_then(|eight| <[u8; 8]>::try_from(eight).ok()) {
+        let eight = match self
+            .bytes
+            .get(byte..byte + 8)
+            .and_then(|eight| <[u8; 8]>::try_from(eight).ok())
+        {
             Some(eight) => eight,
             None => {
                 let mut last = [0; 8];
@@ -302,13 +315,22 @@ mod tests {
     #[test]
     fn the_end_is_the_end() {
         assert_eq!(BitReader::new(&[1]).get(9), Err(CodeError::Truncated));
-        assert_eq!(BitReader::new(&[0, 0]).zeros(99, CodeError::Integer), Err(CodeError::Truncated));
+        assert_eq!(
+            BitReader::new(&[0, 0]).zeros(99, CodeError::Integer),
+            Err(CodeError::Truncated)
+        );
         assert_eq!(BitReader::new(&[0; 20]).zeros(99, CodeError::Integer), Err(CodeError::Integer));
-        assert_eq!(BitReader::new(&[0; 20]).zeros(200, CodeError::Integer), Err(CodeError::Truncated));
+        assert_eq!(
+            BitReader::new(&[0; 20]).zeros(200, CodeError::Integer),
+            Err(CodeError::Truncated)
+        );
         assert_eq!(BitReader::new(&[1]).finish(), Err(CodeError::Surplus { bytes: 1 }));
         let mut source = BitReader::new(&[0b1000_0001, 0]);
         source.get(1).unwrap();
-        assert_eq!(BitReader { at: source.at, ..source }.finish(), Err(CodeError::Surplus { bytes: 1 }));
+        assert_eq!(
+            BitReader { at: source.at, ..source }.finish(),
+            Err(CodeError::Surplus { bytes: 1 })
+        );
         let mut source = BitReader::new(&[0b1000_0001]);
         source.get(1).unwrap();
         assert_eq!(source.finish(), Err(CodeError::Padding));
@@ -317,10 +339,12 @@ mod tests {
     #[test]
     fn all_at_once_are_one_by_one() {
         let lengths: Vec<u64> = (0..200).map(|k| 1 + k * 13 % 57).collect();
-        let words: Vec<u64> = lengths.iter().map(|length| 0x9E37_79B9_7F4A_7C15 >> (64 - length)).collect();
+        let words: Vec<u64> =
+            lengths.iter().map(|length| 0x9E37_79B9_7F4A_7C15 >> (64 - length)).collect();
         for before in 0..130 {
             let (mut together, mut apart) = (Vec::new(), Vec::new());
-            let (mut all, mut each, mut counter) = (BitWriter::new(&mut together), BitWriter::new(&mut apart), Counter::default());
+            let (mut all, mut each, mut counter) =
+                (BitWriter::new(&mut together), BitWriter::new(&mut apart), Counter::default());
             for sink in [&mut all as &mut dyn BitSink, &mut each, &mut counter] {
                 (0..before).for_each(|_| sink.put(1, 1));
             }

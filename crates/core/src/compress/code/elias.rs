@@ -1,7 +1,9 @@
-//! Write integers in Elias's codes, as QSGD does (`[alistarh17]` section 3.1 and appendix A.2, A.3).
+//! Write integers in Elias's codes, as QSGD does (`[alistarh17]` section 3.1 and appendix A.2,
+//! A.3).
 //!
-//! Dense layout: every coordinate as the integer `|l| + 1`, then a sign if `l != 0`. Sparse layout: for every non-zero level the distance from the
-//! last one, its sign, and `|l|`; at the end the distance to the place behind the last coordinate, unless the last coordinate is not zero.
+//! Dense layout: every coordinate as the integer `|l| + 1`, then a sign if `l != 0`. Sparse layout:
+//! for every non-zero level the distance from the last one, its sign, and `|l|`; at the end the
+//! distance to the place behind the last coordinate, unless the last coordinate is not zero.
 
 use super::super::spec::{SpecError, unknown};
 use super::bits::{BitReader, BitSink};
@@ -18,7 +20,8 @@ pub enum Integer {
     Gamma,
     /// The number of bits in gamma, then the bits after the first.
     Delta,
-    /// The number of bits, and its number of bits, and so on ("recursive Elias coding" in `[alistarh17]`).
+    /// The number of bits, and its number of bits, and so on ("recursive Elias coding" in
+    /// `[alistarh17]`).
     Omega,
 }
 
@@ -59,7 +62,8 @@ impl Integer {
             while bits < 31 {
                 let sign = (bits == 1) as i32;
                 let rise = Self::LENGTHS[code][bits] as i32 - Self::LENGTHS[code][bits - 1] as i32;
-                table[code].rise((1 << bits) - 1, rise + sign); // |l| + 1 has one bit more from here on
+                // |l| + 1 has one bit more from here on
+                table[code].rise((1 << bits) - 1, rise + sign);
                 bits += 1;
             }
             code += 1;
@@ -157,10 +161,15 @@ pub(super) fn write<S: BitSink>(integer: Integer, layout: Layout, levels: &[i32]
         Layout::Sparse => {
             let mut next = 0;
             for_each_nonzero(levels, |place, level| {
-                let (distance, sign, size) = ((place + 1 - next) as u64, u64::from(level < 0), u64::from(level.unsigned_abs()));
+                let (distance, sign, size) = (
+                    (place + 1 - next) as u64,
+                    u64::from(level < 0),
+                    u64::from(level.unsigned_abs()),
+                );
                 next = place + 1;
                 if integer == Integer::Gamma && distance | size < 1 << 14 {
-                    let (first, last) = (2 * distance.ilog2() + 1, 2 * size.ilog2() + 1); // 27 bits at most
+                    // 27 bits at most
+                    let (first, last) = (2 * distance.ilog2() + 1, 2 * size.ilog2() + 1);
                     sink.put((distance << 1 | sign) << last | size, first + 1 + last);
                 } else {
                     integer.put(distance, sink);
@@ -192,15 +201,27 @@ pub(super) fn length(integer: Integer, layout: Layout, levels: &[i32]) -> u64 {
         Layout::Sparse => {
             let (mut bits, mut next) = (0, 0);
             for_each_nonzero(levels, |place, level| {
-                bits += integer.length((place + 1 - next) as u64) + 1 + integer.length(u64::from(level.unsigned_abs()));
+                bits += integer.length((place + 1 - next) as u64)
+                    + 1
+                    + integer.length(u64::from(level.unsigned_abs()));
                 next = place + 1;
             });
-            bits + if next < levels.len() { integer.length((levels.len() + 1 - next) as u64) } else { 0 }
+            bits + if next < levels.len() {
+                integer.length((levels.len() + 1 - next) as u64)
+            } else {
+                0
+            }
         }
     }
 }
 
-pub(super) fn read(integer: Integer, layout: Layout, max: u32, source: &mut BitReader<'_>, levels: &mut [i32]) -> Result<(), CodeError> {
+pub(super) fn read(
+    integer: Integer,
+    layout: Layout,
+    max: u32,
+    source: &mut BitReader<'_>,
+    levels: &mut [i32],
+) -> Result<(), CodeError> {
     let dimension = levels.len();
     let many = (integer, layout) == (Integer::Gamma, Layout::Dense) && max >= small::SMALL;
     let (mut place, mut try_many_from) = (0, 0);
@@ -211,7 +232,8 @@ pub(super) fn read(integer: Integer, layout: Layout, max: u32, source: &mut BitR
             if place == dimension {
                 break;
             }
-            try_many_from = place + if found > 0 { 1 } else { 16 }; // where one is large, others may be
+            // where one is large, others may be
+            try_many_from = place + if found > 0 { 1 } else { 16 };
         }
         let (size, negative) = match layout {
             Layout::Dense => {
@@ -251,7 +273,12 @@ pub(super) fn write_indices<S: BitSink>(integer: Integer, indices: &[u32], sink:
     }
 }
 
-pub(super) fn read_indices(integer: Integer, length: usize, source: &mut BitReader<'_>, indices: &mut [u32]) -> Result<(), CodeError> {
+pub(super) fn read_indices(
+    integer: Integer,
+    length: usize,
+    source: &mut BitReader<'_>,
+    indices: &mut [u32],
+) -> Result<(), CodeError> {
     let mut next = 0;
     for (place, index) in indices.iter_mut().enumerate() {
         let value = next + integer.get(source)? - 1;
@@ -355,7 +382,11 @@ mod tests {
             let mut sink = BitWriter::new(&mut bytes);
             integer.put(1 << 63, &mut sink);
             sink.finish();
-            assert_eq!(integer.get(&mut BitReader::new(&bytes)), Err(CodeError::Integer), "{integer}");
+            assert_eq!(
+                integer.get(&mut BitReader::new(&bytes)),
+                Err(CodeError::Integer),
+                "{integer}"
+            );
         }
     }
 

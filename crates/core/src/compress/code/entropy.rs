@@ -1,11 +1,14 @@
 //! Write levels at nearly their entropy with an adaptive range coder.
 //!
-//! A level is a few decisions: is it zero; its sign; how many bits `|l|` has, in unary, up or down from the number it is expected to have; the two
-//! bits behind the first. These learn as the message goes on. The bits behind those are as likely as not and are not modelled. What `s` and the length rule out is not written.
+//! A level is a few decisions: is it zero; its sign; how many bits `|l|` has, in unary, up or down
+//! from the number it is expected to have; the two bits behind the first. These learn as the
+//! message goes on. The bits behind those are as likely as not and are not modelled. What `s` and
+//! the length rule out is not written.
 //!
-//! For `qsgd` the estimates start where a Gaussian vector would have them: since the norm is sent, such levels have standard deviation
-//! `s/sqrt(d)`. That costs another vector a few bits and saves the Gaussian one a few, which is what counts at d = 784 and s = 1
-//! (about 170 bits in all). For `natural` the exponents are the leaves of a tree of decisions.
+//! For `qsgd` the estimates start where a Gaussian vector would have them: since the norm is sent,
+//! such levels have standard deviation `s/sqrt(d)`. That costs another vector a few bits and saves
+//! the Gaussian one a few, which is what counts at d = 784 and s = 1 (about 170 bits in all). For
+//! `natural` the exponents are the leaves of a tree of decisions.
 
 use super::super::{Compressor, Operator};
 use super::CodeError;
@@ -14,14 +17,20 @@ use super::range::{Bit, Coder, Decoder, Encoder, Pricer};
 use crate::compress::message::Symbols;
 use crate::lanes::wide;
 
-pub(super) fn write<S: BitSink>(compressor: Compressor, dimension: usize, levels: &[i32], sink: &mut S) {
+pub(super) fn write<S: BitSink>(
+    compressor: Compressor,
+    dimension: usize,
+    levels: &[i32],
+    sink: &mut S,
+) {
     let mut encoder = Encoder::new(sink);
     code(compressor, dimension, &mut encoder, levels.len(), |place| levels[place], |_, _| {});
     encoder.finish();
 }
 
 wide! {
-    /// The number of bits that [`write`] writes. (It has no use for vectors, but for the other instructions that newer machines have.)
+    /// The number of bits that [`write`] writes. (It has no use for vectors, but for the other
+    /// instructions that newer machines have.)
     pub(super) fn length<'a>(compressor: Compressor, dimension: usize, levels: &'a [i32]) -> u64 {
         let mut pricer = Pricer::new();
         code(compressor, dimension, &mut pricer, levels.len(), |place| levels[place], |_, _| {});
@@ -40,12 +49,27 @@ fn count(compressor: Compressor, dimension: usize, levels: &[i32]) -> u64 {
     counter.finish()
 }
 
-pub(super) fn read(compressor: Compressor, dimension: usize, bytes: &[u8], levels: &mut [i32]) -> Result<(), CodeError> {
+pub(super) fn read(
+    compressor: Compressor,
+    dimension: usize,
+    bytes: &[u8],
+    levels: &mut [i32],
+) -> Result<(), CodeError> {
     let mut decoder = Decoder::new(bytes);
     let mut beyond = None;
-    code(compressor, dimension, &mut decoder, levels.len(), |_| 0, |place, level| levels[place] = level);
+    code(
+        compressor,
+        dimension,
+        &mut decoder,
+        levels.len(),
+        |_| 0,
+        |place, level| levels[place] = level,
+    );
     if let Symbols::Levels { max, .. } = compressor.operator.symbols() {
-        beyond = levels.iter().position(|level| level.unsigned_abs() > max).map(|place| CodeError::Level { place, max });
+        beyond = levels
+            .iter()
+            .position(|level| level.unsigned_abs() > max)
+            .map(|place| CodeError::Level { place, max });
     }
     match beyond {
         Some(error) => Err(error),
@@ -89,7 +113,8 @@ struct Sizes {
     longer: [Bit; 32],
     /// Whether `|l|` has fewer than `k + 1` bits, given that it has no more.
     shorter: [Bit; 32],
-    /// The first two bits behind the leading one, by the number of bits: the first, then the second after 0 and after 1.
+    /// The first two bits behind the leading one, by the number of bits: the first, then the second
+    /// after 0 and after 1.
     finer: [[Bit; 3]; 32],
 }
 
@@ -105,7 +130,15 @@ impl Sizes {
             other => {
                 let max = if let Symbols::Levels { max, .. } = other.symbols() { max } else { 0 };
                 let (longer, finer) = ([Bit::UNKNOWN; 32], [[Bit::UNKNOWN; 3]; 32]);
-                Sizes { max, nonzero: Bit::UNKNOWN, middle: 0, reaches: Bit::UNKNOWN, longer, shorter: longer, finer }
+                Sizes {
+                    max,
+                    nonzero: Bit::UNKNOWN,
+                    middle: 0,
+                    reaches: Bit::UNKNOWN,
+                    longer,
+                    shorter: longer,
+                    finer,
+                }
             }
         }
     }
@@ -113,14 +146,16 @@ impl Sizes {
     /// Estimates for the levels of a Gaussian vector, with the weight of a few decisions.
     fn gaussian(max: u32, length: u64) -> Self {
         // The standard deviation s/sqrt(d), in units of 2^-16, and E|l|, which is sqrt(2/pi) of it.
-        let deviation = ((u128::from(max).pow(2) << 32) / u128::from(length.max(1))).isqrt().max(1) as u64;
+        let deviation =
+            ((u128::from(max).pow(2) << 32) / u128::from(length.max(1))).isqrt().max(1) as u64;
         let mean = (deviation * 4) / 5;
         let nonzero = ((u128::from(mean) << 32) / u128::from(mean + (1 << 16))) as u64;
         let rarer = nonzero.min((1 << 32) - nonzero).max(1);
         let mut longer = [Bit::UNKNOWN; 32];
         let mut finer = [[Bit::UNKNOWN; 3]; 32];
         for k in 0..32 {
-            // Where the sizes of k + 1 bits begin, in thousandths of a standard deviation; what follows is the normal table, coarsely.
+            // Where the sizes of k + 1 bits begin, in thousandths of a standard deviation; what
+            // follows is the normal table, coarsely.
             let begin = ((1000u128 << (k + 16)) / u128::from(deviation)).min(100_000) as u64;
             let (stop, first, second) = match begin {
                 0..400 => (begin * 9 / 10, 490, 495),
@@ -128,8 +163,15 @@ impl Sizes {
                 750..1500 => (850, 330, 410),
                 _ => (980, 100, 250),
             };
-            longer[k] = Bit::expected(per_mille(1000 - stop.max(1)), 4000 / (1000 - stop).min(stop).clamp(40, 500));
-            finer[k] = [Bit::expected(per_mille(first), 8), Bit::expected(per_mille(second), 16), Bit::expected(per_mille(second), 16)];
+            longer[k] = Bit::expected(
+                per_mille(1000 - stop.max(1)),
+                4000 / (1000 - stop).min(stop).clamp(40, 500),
+            );
+            finer[k] = [
+                Bit::expected(per_mille(first), 8),
+                Bit::expected(per_mille(second), 16),
+                Bit::expected(per_mille(second), 16),
+            ];
         }
         let nonzero = Bit::expected(nonzero, (4 << 32) / rarer);
         let middle = (deviation >> 16).max(1).ilog2() as usize;
@@ -159,8 +201,10 @@ impl Sizes {
         let (mut value, mut left) = (1, behind as u32);
         for known in 0..2 {
             if left > 0 {
-                let model = &mut self.finer[behind][if known == 0 { 0 } else { 1 + (value & 1) as usize }];
-                let may = (2 * value + 1) << (left - 1) <= self.max; // else a 1 here would be beyond the largest level
+                let model =
+                    &mut self.finer[behind][if known == 0 { 0 } else { 1 + (value & 1) as usize }];
+                // else a 1 here would be beyond the largest level
+                let may = (2 * value + 1) << (left - 1) <= self.max;
                 let one = may && coder.bit(model, size >> (left - 1) & 1 == 1);
                 (value, left) = (2 * value + u32::from(one), left - 1);
             }

@@ -21,7 +21,11 @@ pub(super) fn length(max: u32, levels: &[i32]) -> u64 {
     u64::from(width(2 * u64::from(max) + 1)) * levels.len() as u64
 }
 
-pub(super) fn read(max: u32, source: &mut BitReader<'_>, levels: &mut [i32]) -> Result<(), CodeError> {
+pub(super) fn read(
+    max: u32,
+    source: &mut BitReader<'_>,
+    levels: &mut [i32],
+) -> Result<(), CodeError> {
     let bits = width(2 * u64::from(max) + 1);
     for (place, level) in levels.iter_mut().enumerate() {
         let value = source.get(bits)? as i64 - i64::from(max);
@@ -40,7 +44,11 @@ pub(super) fn write_indices<S: BitSink>(length: usize, indices: &[u32], sink: &m
     }
 }
 
-pub(super) fn read_indices(length: usize, source: &mut BitReader<'_>, indices: &mut [u32]) -> Result<(), CodeError> {
+pub(super) fn read_indices(
+    length: usize,
+    source: &mut BitReader<'_>,
+    indices: &mut [u32],
+) -> Result<(), CodeError> {
     let mut least = 0;
     for (place, index) in indices.iter_mut().enumerate() {
         let value = source.get(width(length as u64))?;
@@ -59,7 +67,9 @@ mod tests {
 
     #[test]
     fn widths() {
-        for (count, bits) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (33, 6), (131_073, 18), (1 << 32, 32)] {
+        for (count, bits) in
+            [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (33, 6), (131_073, 18), (1 << 32, 32)]
+        {
             assert_eq!(width(count), bits);
         }
     }

@@ -1,9 +1,12 @@
-//! Write levels in Huffman's code (1952) for the law that the levels of Gaussian vectors have: no code that gives each level its own whole bits is shorter on them.
+//! Write levels in Huffman's code (1952) for the law that the levels of Gaussian vectors have: no
+//! code that gives each level its own whole bits is shorter on them.
 //!
-//! Both ends know `s` and the length, so the standard deviation `s/sqrt(d)` and the code follow, and nothing is learnt on the way: that is shorter than
-//! `entropy` where a message is too short to learn from, and its length is a sum of table entries. Sizes `|l|` that share their upper bits share a symbol,
-//! behind which the lower bits stand as they are; then the sign, unless `l = 0`. Sizes beyond six standard deviations are one symbol together, followed by
-//! the excess in Elias's gamma code, so that a vector that is far from Gaussian costs a few bits more and not many.
+//! Both ends know `s` and the length, so the standard deviation `s/sqrt(d)` and the code follow,
+//! and nothing is learnt on the way: that is shorter than `entropy` where a message is too short to
+//! learn from, and its length is a sum of table entries. Sizes `|l|` that share their upper bits
+//! share a symbol, behind which the lower bits stand as they are; then the sign, unless `l = 0`.
+//! Sizes beyond six standard deviations are one symbol together, followed by the excess in Elias's
+//! gamma code, so that a vector that is far from Gaussian costs a few bits more and not many.
 
 use super::super::{Compressor, Operator};
 use super::CodeError;
@@ -13,11 +16,13 @@ use super::stairs::Stairs;
 use crate::compress::message::Symbols;
 use crate::lanes::exp;
 
-/// More symbols than any table has: six standard deviations of at most 16 steps, zero, and what lies beyond.
+/// More symbols than any table has: six standard deviations of at most 16 steps, zero, and what
+/// lies beyond.
 const SYMBOLS: usize = 128;
 /// A standard deviation has at least half as many steps, where it has at least as many levels.
 const STEPS: f64 = 16.0;
-/// More bits than any symbol has: weights lie between 2^19 and 2^34, and a depth of 32 would need weights that differ by 2^22.
+/// More bits than any symbol has: weights lie between 2^19 and 2^34, and a depth of 32 would need
+/// weights that differ by 2^22.
 const LONGEST: usize = 40;
 
 /// The lengths of all symbols' words: all that both ends must agree on.
@@ -26,7 +31,8 @@ pub(in crate::compress) struct Book {
     lengths: [u8; SYMBOLS],
     /// How many symbols there are.
     count: u8,
-    /// How many of them stand for sizes of their own; what lies beyond shares the last one, where it is one more.
+    /// How many of them stand for sizes of their own; what lies beyond shares the last one, where
+    /// it is one more.
     plain: u8,
     /// Lower bits that are written as they are.
     shift: u8,
@@ -38,20 +44,34 @@ pub(in crate::compress) struct Book {
 
 impl std::fmt::Debug for Book {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Book").field("lengths", &&self.lengths[..usize::from(self.count)]).field("shift", &self.shift).finish()
+        f.debug_struct("Book")
+            .field("lengths", &&self.lengths[..usize::from(self.count)])
+            .field("shift", &self.shift)
+            .finish()
     }
 }
 
 impl Book {
     /// For other codes.
-    pub(super) const NONE: Book = Book { lengths: [0; SYMBOLS], count: 0, plain: 0, shift: 0, max: 0, stairs: Stairs::new(0) };
+    pub(super) const NONE: Book = Book {
+        lengths: [0; SYMBOLS],
+        count: 0,
+        plain: 0,
+        shift: 0,
+        max: 0,
+        stairs: Stairs::new(0),
+    };
 
-    /// The book for what `compressor` makes of vectors of `dimension` coordinates; none where it makes no levels.
+    /// The book for what `compressor` makes of vectors of `dimension` coordinates; none where it
+    /// makes no levels.
     pub(super) fn new(compressor: Compressor, dimension: usize) -> Book {
         let Symbols::Levels { max, .. } = compressor.operator.symbols() else { return Book::NONE };
         let deviation = match compressor.operator {
-            Operator::Qsgd { levels } => f64::from(levels) / (compressor.longest_block(dimension).max(1) as f64).sqrt(),
-            Operator::Natural => f64::from(max) / 4.0, // exponents: any of them may be the common one
+            Operator::Qsgd { levels } => {
+                f64::from(levels) / (compressor.longest_block(dimension).max(1) as f64).sqrt()
+            }
+            // exponents: any of them may be the common one
+            Operator::Natural => f64::from(max) / 4.0,
             _ => 1.0,
         };
         let mut shift = 0;
@@ -61,17 +81,26 @@ impl Book {
         let width = f64::from(1u32 << shift);
         let plain = ((max >> shift) + 1).min((6.0 * deviation / width) as u32 + 2) as usize;
         let count = plain + usize::from((max >> shift) as usize >= plain);
-        // Rounding at random adds 1/6 to the variance, or nearly: it is what a fraction that is uniform would add.
+        // Rounding at random adds 1/6 to the variance, or nearly: it is what a fraction that is
+        // uniform would add.
         let precision = 1.0 / (deviation * deviation + 1.0 / 6.0);
         let mut weights = [0; SYMBOLS];
         for (symbol, weight) in weights[..count].iter_mut().enumerate() {
             let middle = symbol as f64 * width + if shift > 0 { 0.5 * width } else { 0.0 };
             let signs = if shift == 0 && symbol == 0 { 1.0 } else { 2.0 };
-            *weight = (signs * exp(-0.5 * precision * middle * middle) * 4_294_967_296.0) as u64 + (1 << 19);
+            *weight = (signs * exp(-0.5 * precision * middle * middle) * 4_294_967_296.0) as u64
+                + (1 << 19);
         }
         let mut lengths = depths(&weights[..count]);
         lengths[1..count].sort_unstable(); // no longer on average: larger sizes are rarer
-        let book = Book { lengths, count: count as u8, plain: plain as u8, shift: shift as u8, max, ..Book::NONE };
+        let book = Book {
+            lengths,
+            count: count as u8,
+            plain: plain as u8,
+            shift: shift as u8,
+            max,
+            ..Book::NONE
+        };
         Book { stairs: book.stairs(), ..book }
     }
 
@@ -79,7 +108,8 @@ impl Book {
     pub(super) fn length(&self, levels: &[i32]) -> u64 {
         let (mut bits, top) = self.stairs.total(levels);
         if top >= self.beyond() {
-            let excess = levels.iter().filter_map(|level| level.unsigned_abs().checked_sub(self.beyond()));
+            let excess =
+                levels.iter().filter_map(|level| level.unsigned_abs().checked_sub(self.beyond()));
             bits += excess.map(|excess| Integer::Gamma.length(u64::from(excess) + 1)).sum::<u64>();
         }
         bits
@@ -88,14 +118,20 @@ impl Book {
     /// The length of a level as a function of its size, but for the excess beyond the last symbol.
     fn stairs(&self) -> Stairs {
         let length = |symbol: u8| i32::from(self.lengths[usize::from(symbol)]);
-        let (shift, mut stairs) = (i32::from(self.shift), Stairs::new(u32::from(self.lengths[0]) + u32::from(self.shift)));
+        let (shift, mut stairs) = (
+            i32::from(self.shift),
+            Stairs::new(u32::from(self.lengths[0]) + u32::from(self.shift)),
+        );
         if self.shift > 0 {
             stairs.rise(1, 1); // the sign
         }
         for symbol in 1..self.count {
             let sign = i32::from(self.shift == 0 && symbol == 1);
             let lower = if symbol == self.plain { -shift } else { 0 };
-            stairs.rise(u32::from(symbol) << self.shift, length(symbol) - length(symbol - 1) + sign + lower);
+            stairs.rise(
+                u32::from(symbol) << self.shift,
+                length(symbol) - length(symbol - 1) + sign + lower,
+            );
         }
         stairs
     }
@@ -122,7 +158,11 @@ impl Book {
         }
     }
 
-    pub(super) fn read(&self, source: &mut BitReader<'_>, levels: &mut [i32]) -> Result<(), CodeError> {
+    pub(super) fn read(
+        &self,
+        source: &mut BitReader<'_>,
+        levels: &mut [i32],
+    ) -> Result<(), CodeError> {
         let (order, firsts) = self.ranks();
         let (plain, shift, max) = (u32::from(self.plain), u32::from(self.shift), self.max);
         for (place, level) in levels.iter_mut().enumerate() {
@@ -141,7 +181,12 @@ impl Book {
         Ok(())
     }
 
-    fn read_symbol(&self, source: &mut BitReader<'_>, order: &[u8; SYMBOLS], firsts: &[(u32, u32); LONGEST]) -> Result<u32, CodeError> {
+    fn read_symbol(
+        &self,
+        source: &mut BitReader<'_>,
+        order: &[u8; SYMBOLS],
+        firsts: &[(u32, u32); LONGEST],
+    ) -> Result<u32, CodeError> {
         let mut word = 0;
         for length in 1..LONGEST {
             word = word << 1 | source.get(1)? as u32;
@@ -161,7 +206,9 @@ impl Book {
         for (length, first) in firsts.iter_mut().enumerate() {
             word <<= 1;
             *first = (word, rank);
-            for symbol in (0..self.count).filter(|symbol| usize::from(self.lengths[usize::from(*symbol)]) == length) {
+            for symbol in (0..self.count)
+                .filter(|symbol| usize::from(self.lengths[usize::from(*symbol)]) == length)
+            {
                 order[rank as usize] = symbol;
                 (word, rank) = (word + 1, rank + 1);
             }
@@ -169,7 +216,8 @@ impl Book {
         (order, firsts)
     }
 
-    /// The word of each symbol: those of one length are consecutive numbers, shorter ones come first.
+    /// The word of each symbol: those of one length are consecutive numbers, shorter ones come
+    /// first.
     fn words(&self) -> [u32; SYMBOLS] {
         let (order, firsts) = self.ranks();
         let mut words = [0; SYMBOLS];
@@ -181,9 +229,11 @@ impl Book {
     }
 }
 
-/// The depths of the leaves of Huffman's tree: join the two lightest until one is left. Among equals older ones go first, so that both ends build one tree.
+/// The depths of the leaves of Huffman's tree: join the two lightest until one is left. Among
+/// equals older ones go first, so that both ends build one tree.
 fn depths(weights: &[u64]) -> [u8; SYMBOLS] {
-    let mut nodes: Vec<(u64, usize)> = weights.iter().copied().enumerate().map(|(symbol, weight)| (weight, symbol)).collect();
+    let mut nodes: Vec<(u64, usize)> =
+        weights.iter().copied().enumerate().map(|(symbol, weight)| (weight, symbol)).collect();
     let mut parents = vec![0; 2 * weights.len()];
     let mut next = weights.len();
     while nodes.len() > 1 {
@@ -222,10 +272,14 @@ mod tests {
                 let book = Book::new(Compressor::qsgd(levels), dimension);
                 let used = &book.lengths[..usize::from(book.count)];
                 assert!(
-                    used.len() < SYMBOLS && used.iter().all(|length| (1..LONGEST as u8 - 1).contains(length)),
+                    used.len() < SYMBOLS
+                        && used.iter().all(|length| (1..LONGEST as u8 - 1).contains(length)),
                     "{levels} {dimension}: {book:?}"
                 );
-                assert_eq!(used.iter().map(|length| 1u64 << (LONGEST - usize::from(*length))).sum::<u64>(), 1 << LONGEST);
+                assert_eq!(
+                    used.iter().map(|length| 1u64 << (LONGEST - usize::from(*length))).sum::<u64>(),
+                    1 << LONGEST
+                );
             }
         }
     }

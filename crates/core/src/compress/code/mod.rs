@@ -1,9 +1,11 @@
-//! Write the symbols of a message as bytes and read them back, without loss: every message has exactly one encoding.
+//! Write the symbols of a message as bytes and read them back, without loss: every message has
+//! exactly one encoding.
 //!
-//! A code writes the payload alone: who sends it, in which round and under which compressor is for the envelope to say. The last byte is
-//! filled with zero bits. Whatever a decoder accepts it would encode to the same bytes; anything else is refused by name, and no
-//! more memory is taken than the agreed length needs. The envelope also knows how many bytes the payload has: the range coder leaves its
-//! trailing zeros out (a bit or two less than a code that says itself where it ends).
+//! A code writes the payload alone: who sends it, in which round and under which compressor is for
+//! the envelope to say. The last byte is filled with zero bits. Whatever a decoder accepts it would
+//! encode to the same bytes; anything else is refused by name, and no more memory is taken than the
+//! agreed length needs. The envelope also knows how many bytes the payload has: the range coder
+//! leaves its trailing zeros out (a bit or two less than a code that says itself where it ends).
 //!
 //! | symbols | `fixed` | `elias(integer, layout)` | `huffman` | `entropy` |
 //! |---|---|---|---|---|
@@ -104,7 +106,8 @@ pub enum CodeError {
 }
 
 impl Code {
-    /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte is filled up.
+    /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte
+    /// is filled up.
     pub fn encode(self, message: &Message, out: &mut Vec<u8>) -> u64 {
         self.encode_with(&self.book(message.compressor, message.dimension), message, out)
     }
@@ -114,10 +117,17 @@ impl Code {
         self.length_with(&self.book(message.compressor, message.dimension), message)
     }
 
-    /// Read the message of a vector of `dimension` coordinates that `compressor` made. What `message` held before is gone; its memory is reused.
+    /// Read the message of a vector of `dimension` coordinates that `compressor` made. What
+    /// `message` held before is gone; its memory is reused.
     ///
     /// On an error the message holds nothing useful.
-    pub fn decode(self, bytes: &[u8], compressor: Compressor, dimension: usize, message: &mut Message) -> Result<(), CodeError> {
+    pub fn decode(
+        self,
+        bytes: &[u8],
+        compressor: Compressor,
+        dimension: usize,
+        message: &mut Message,
+    ) -> Result<(), CodeError> {
         compressor.check(dimension)?;
         self.decode_with(&self.book(compressor, dimension), bytes, compressor, dimension, message)
     }
@@ -135,13 +145,17 @@ impl Code {
 
     /// Counts the levels of the codes that samplers use most without a pass through the writer.
     pub(super) fn length_with(self, book: &Book, message: &Message) -> u64 {
-        let Symbols::Levels { max, .. } = message.compressor.operator.symbols() else { return self.count(book, message) };
+        let Symbols::Levels { max, .. } = message.compressor.operator.symbols() else {
+            return self.count(book, message);
+        };
         32 * message.scales.len() as u64
             + match self {
                 Code::Fixed => fixed::length(max, &message.levels),
                 Code::Elias(integer, layout) => elias::length(integer, layout, &message.levels),
                 Code::Huffman => book.length(&message.levels),
-                Code::Entropy => entropy::length(message.compressor, message.dimension, &message.levels),
+                Code::Entropy => {
+                    entropy::length(message.compressor, message.dimension, &message.levels)
+                }
             }
     }
 
@@ -160,9 +174,13 @@ impl Code {
                 }
                 match self {
                     Code::Fixed => fixed::write(max, &message.levels, sink),
-                    Code::Elias(integer, layout) => elias::write(integer, layout, &message.levels, sink),
+                    Code::Elias(integer, layout) => {
+                        elias::write(integer, layout, &message.levels, sink)
+                    }
                     Code::Huffman => book.write(&message.levels, sink),
-                    Code::Entropy => entropy::write(message.compressor, message.dimension, &message.levels, sink),
+                    Code::Entropy => {
+                        entropy::write(message.compressor, message.dimension, &message.levels, sink)
+                    }
                 }
             }
             Symbols::Sparse { keep, precision } => {
@@ -192,13 +210,21 @@ impl Code {
         message.start(compressor, dimension);
         let mut source = BitReader::new(bytes);
         match compressor.operator.symbols() {
-            Symbols::Numbers(precision) => read_numbers(precision, dimension, &mut source, &mut message.values)?,
+            Symbols::Numbers(precision) => {
+                read_numbers(precision, dimension, &mut source, &mut message.values)?
+            }
             Symbols::Levels { max, norms } => {
-                let live = if norms { read_norms(compressor, dimension, &mut source, &mut message.scales)? } else { dimension };
+                let live = if norms {
+                    read_norms(compressor, dimension, &mut source, &mut message.scales)?
+                } else {
+                    dimension
+                };
                 let levels = message.room_for_levels(live);
                 match self {
                     Code::Fixed => fixed::read(max, &mut source, levels)?,
-                    Code::Elias(integer, layout) => elias::read(integer, layout, max, &mut source, levels)?,
+                    Code::Elias(integer, layout) => {
+                        elias::read(integer, layout, max, &mut source, levels)?
+                    }
                     Code::Huffman => book.read(&mut source, levels)?,
                     Code::Entropy => {
                         entropy::read(compressor, dimension, source.rest(), levels)?;
@@ -214,7 +240,9 @@ impl Code {
                     let block = &mut message.indices[start..];
                     match self {
                         Code::Fixed => fixed::read_indices(length, &mut source, block),
-                        Code::Elias(integer, _) => elias::read_indices(integer, length, &mut source, block),
+                        Code::Elias(integer, _) => {
+                            elias::read_indices(integer, length, &mut source, block)
+                        }
                         Code::Huffman | Code::Entropy => gaps::read(length, &mut source, block),
                     }
                     .map_err(|error| match error {
@@ -239,7 +267,12 @@ fn write_numbers<S: BitSink>(precision: Precision, values: &[f64], sink: &mut S)
     }
 }
 
-fn read_numbers(precision: Precision, count: usize, source: &mut BitReader<'_>, values: &mut Vec<f64>) -> Result<(), CodeError> {
+fn read_numbers(
+    precision: Precision,
+    count: usize,
+    source: &mut BitReader<'_>,
+    values: &mut Vec<f64>,
+) -> Result<(), CodeError> {
     for place in 0..count {
         let value = match precision {
             Precision::F32 => f64::from(f32::from_bits(source.get(32)? as u32)),
@@ -254,7 +287,12 @@ fn read_numbers(precision: Precision, count: usize, source: &mut BitReader<'_>, 
 }
 
 /// The norms, and how many coordinates lie in blocks whose norm is not 0.
-fn read_norms(compressor: Compressor, dimension: usize, source: &mut BitReader<'_>, scales: &mut Vec<f32>) -> Result<usize, CodeError> {
+fn read_norms(
+    compressor: Compressor,
+    dimension: usize,
+    source: &mut BitReader<'_>,
+    scales: &mut Vec<f32>,
+) -> Result<usize, CodeError> {
     let mut live = 0;
     for (place, length) in compressor.block_lengths(dimension).enumerate() {
         let norm = f32::from_bits(source.get(32)? as u32);

@@ -8,7 +8,8 @@ const BLOCK: usize = 64;
 const STRETCH: usize = 1024;
 /// So few are looked at one by one.
 const FEW: usize = 256;
-/// Places that are written for every block, be there so many or not: a branch for each level that is not zero would be taken at random.
+/// Places that are written for every block, be there so many or not: a branch for each level that
+/// is not zero would be taken at random.
 const USUAL: usize = 4;
 
 /// Visit what is not zero, with its place.
@@ -61,7 +62,8 @@ wide! {
 /// A bit for each level that is not zero, the first lowest.
 #[inline(always)]
 fn marks(levels: &[i32; STRETCH]) -> [u64; STRETCH / BLOCK] {
-    const GATHER: u64 = 0x0102_0408_1020_4080; // brings the lowest bits of eight bytes together in the highest
+    // brings the lowest bits of eight bytes together in the highest
+    const GATHER: u64 = 0x0102_0408_1020_4080;
     let mut bytes = [0u8; STRETCH];
     for (byte, level) in bytes.iter_mut().zip(levels) {
         *byte = u8::from(*level != 0);
@@ -88,10 +90,12 @@ mod tests {
         for length in [0, 1, 63, 64, 1023, 1024, 1025, 5000] {
             for rare in [1, 2, 5, 100, 3000] {
                 let levels: Vec<i32> =
-                    (0..length).map(|k| if stream.below(rare) == 0 { k + 1 } else { 0 } * [1, -1][k as usize % 2]).collect();
+                    (0..length).map(|k| if stream.below(rare) == 0 { k + 1 } else { 0 }
+                        * [1, -1][k as usize % 2]).collect();
                 let mut visited = Vec::new();
                 for_each_nonzero(&levels, |place, level| visited.push((place, level)));
-                let expected: Vec<(usize, i32)> = levels.iter().copied().enumerate().filter(|(_, level)| *level != 0).collect();
+                let expected: Vec<(usize, i32)> =
+                    levels.iter().copied().enumerate().filter(|(_, level)| *level != 0).collect();
                 assert_eq!(visited, expected, "{length} {rare}");
             }
         }

@@ -1,8 +1,9 @@
 //! Code binary decisions at their probability: a range coder whose ending is the shortest there is.
 //!
-//! The coder narrows an interval (Martin 1979; carries as in LZMA) and at the end writes the number inside it that has the most trailing
-//! zeros, without those zeros. That number is unique, so an encoding is too: the decoder checks that what it read is that number. The
-//! arithmetic is of integers alone.
+//! The coder narrows an interval (Martin 1979; carries as in LZMA) and at the end writes the number
+//! inside it that has the most trailing zeros, without those zeros. That number is unique, so an
+//! encoding is too: the decoder checks that what it read is that number. The arithmetic is of
+//! integers alone.
 
 use super::CodeError;
 use super::bits::BitSink;
@@ -11,10 +12,12 @@ use super::bits::BitSink;
 const NARROW: u32 = 1 << 24;
 /// Probabilities stay this far from 0 and 1, in units of 2^-32.
 const MARGIN: u32 = 1 << 12;
-/// After so many decisions an estimate goes on to forget: a message may change its statistics on the way.
+/// After so many decisions an estimate goes on to forget: a message may change its statistics on
+/// the way.
 const MEMORY: u32 = 1 << 14;
 
-/// What is known of one kind of decision: its probability of `true`, and how many decisions that knowledge is worth.
+/// What is known of one kind of decision: its probability of `true`, and how many decisions that
+/// knowledge is worth.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bit {
     yes: u32,
@@ -49,8 +52,8 @@ impl Bit {
     }
 }
 
-/// Both directions: the encoder writes what is wanted and returns it, the decoder returns what was written. A model that follows what
-/// is returned is therefore the same on both sides.
+/// Both directions: the encoder writes what is wanted and returns it, the decoder returns what was
+/// written. A model that follows what is returned is therefore the same on both sides.
 pub(super) trait Coder {
     fn bit(&mut self, model: &mut Bit, wanted: bool) -> bool;
 
@@ -102,7 +105,8 @@ impl<'a, S: BitSink> Encoder<'a, S> {
 
     pub(super) fn finish(mut self) {
         let last = self.low + u64::from(self.range) - 1;
-        // The number in low..=last with the most trailing zeros: clear what is below the highest bit in which low - 1 and last differ.
+        // The number in low..=last with the most trailing zeros: clear what is below the highest
+        // bit in which low - 1 and last differ.
         self.low = match self.low {
             0 => 0,
             low => last >> ((low - 1) ^ last).ilog2() << ((low - 1) ^ last).ilog2(),
@@ -139,10 +143,12 @@ impl<S: BitSink> Coder for Encoder<'_, S> {
     }
 }
 
-/// Counts the bits that an [`Encoder`] would write. Its range is widened when it is used next: to find out by how much takes as long as the product that waits for it, and no branch
-/// has to be guessed.
+/// Counts the bits that an [`Encoder`] would write. Its range is widened when it is used next: to
+/// find out by how much takes as long as the product that waits for it, and no branch has to be
+/// guessed.
 pub(super) struct Pricer {
-    /// The last 64 bits of the interval's lower end, carries included: the encoder's 32 and those before.
+    /// The last 64 bits of the interval's lower end, carries included: the encoder's 32 and those
+    /// before.
     low: u64,
     range: u32,
     /// How many bits lie before the encoder's 32.
@@ -157,7 +163,8 @@ impl Pricer {
     /// By how many bits the range is to be widened: whole bytes.
     #[inline(always)]
     fn widen(&mut self) -> u32 {
-        let shift = self.range.leading_zeros() & 24; // 8 zeros and more are those of a range below `NARROW`
+        // 8 zeros and more are those of a range below `NARROW`
+        let shift = self.range.leading_zeros() & 24;
         self.low <<= shift;
         self.passed += u64::from(shift);
         shift
@@ -167,7 +174,8 @@ impl Pricer {
     pub(super) fn finish(mut self) -> Option<u64> {
         let shift = self.widen();
         let last = self.low.checked_add(u64::from(self.range << shift) - 1)?;
-        let zeros = (self.low.checked_sub(1)? ^ last).ilog2(); // behind the last 1 of the number that the encoder chooses
+        // behind the last 1 of the number that the encoder chooses
+        let zeros = (self.low.checked_sub(1)? ^ last).ilog2();
         Some(self.passed + 32 - u64::from(zeros))
     }
 }
@@ -176,7 +184,8 @@ impl Coder for Pricer {
     #[inline(always)]
     fn bit(&mut self, model: &mut Bit, wanted: bool) -> bool {
         let shift = self.widen();
-        let split = (u64::from(self.range) * u64::from(model.yes)) >> (32 - shift); // that of the range widened
+        // that of the range widened
+        let split = (u64::from(self.range) * u64::from(model.yes)) >> (32 - shift);
         if wanted {
             self.range = split as u32;
         } else {
@@ -244,7 +253,8 @@ impl<'a> Decoder<'a> {
         if *last == 0 {
             return Err(CodeError::Padding);
         }
-        // With t trailing zeros, the nearest numbers with more lie 2^t below and above: neither may be in the interval.
+        // With t trailing zeros, the nearest numbers with more lie 2^t below and above: neither may
+        // be in the interval.
         let zeros = (self.taken - self.bytes.len()) as u64 * 8 + u64::from(last.trailing_zeros());
         let next = 1u64.checked_shl(zeros.min(64) as u32).unwrap_or(u64::MAX);
         if u64::from(self.above) >= next || u64::from(self.range - self.above) > next {
@@ -289,10 +299,18 @@ mod tests {
     use super::*;
     use crate::rng::{Purpose, SERVER, Seed};
 
-    /// Decisions with all kinds of probabilities, the estimates learning or wrong, and raw bits between them.
+    /// Decisions with all kinds of probabilities, the estimates learning or wrong, and raw bits
+    /// between them.
     fn decide<C: Coder>(coder: &mut C, wanted: &[(bool, u32)]) -> Vec<(bool, u32)> {
-        let mut models = [Bit::UNKNOWN, Bit::expected(0, 100), Bit::expected(u64::MAX, 100_000), Bit::expected(1 << 30, 3)];
-        let four = wanted.iter().enumerate().map(|(k, (bit, raw))| (coder.bit(&mut models[k % 4], *bit), coder.raw(*raw, k as u32 % 9)));
+        let mut models = [
+            Bit::UNKNOWN,
+            Bit::expected(0, 100),
+            Bit::expected(u64::MAX, 100_000),
+            Bit::expected(1 << 30, 3),
+        ];
+        let four = wanted.iter().enumerate().map(|(k, (bit, raw))| {
+            (coder.bit(&mut models[k % 4], *bit), coder.raw(*raw, k as u32 % 9))
+        });
         four.collect()
     }
 
@@ -303,7 +321,8 @@ mod tests {
             let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, round);
             let bias = stream.uniform();
             let count = stream.below(60);
-            let wanted: Vec<(bool, u32)> = (0..count).map(|k| (stream.coin(bias), stream.below(1 << (k % 9)))).collect();
+            let wanted: Vec<(bool, u32)> =
+                (0..count).map(|k| (stream.coin(bias), stream.below(1 << (k % 9)))).collect();
             let mut bytes = vec![9, 9];
             let mut sink = BitWriter::new(&mut bytes);
             let mut encoder = Encoder::new(&mut sink);
@@ -329,11 +348,14 @@ mod tests {
         assert!(priced > 2500, "{priced}"); // the others are short
     }
 
-    /// All strings of up to two bytes, after which at most one number each may be accepted for what it decodes to.
+    /// All strings of up to two bytes, after which at most one number each may be accepted for what
+    /// it decodes to.
     #[test]
     fn no_two_strings_say_the_same() {
         let mut accepted = std::collections::BTreeMap::new();
-        let strings = (0..=255u8).map(|a| vec![a]).chain((0..=255u8).flat_map(|a| (0..=255u8).map(move |b| vec![a, b])));
+        let strings = (0..=255u8)
+            .map(|a| vec![a])
+            .chain((0..=255u8).flat_map(|a| (0..=255u8).map(move |b| vec![a, b])));
         for bytes in strings.chain([vec![]]) {
             let mut decoder = Decoder::new(&bytes);
             let said = decide(&mut decoder, &[(false, 0); 5]);
@@ -346,7 +368,8 @@ mod tests {
 
     #[test]
     fn a_long_run_of_carriers_is_carried() {
-        // Wanted bits that keep the interval across a carry: low near 2^32 - 1, then a step over it.
+        // Wanted bits that keep the interval across a carry: low near 2^32 - 1, then a step over
+        // it.
         let wanted: Vec<(bool, u32)> = (0..400).map(|k| (k == 399, 255)).collect();
         let mut bytes = Vec::new();
         let mut sink = BitWriter::new(&mut bytes);
@@ -355,7 +378,11 @@ mod tests {
         encoder.finish();
         sink.finish();
         let mut decoder = Decoder::new(&bytes);
-        let kept: Vec<(bool, u32)> = wanted.iter().enumerate().map(|(k, (bit, raw))| (*bit, raw & ((1 << (k % 9)) - 1))).collect();
+        let kept: Vec<(bool, u32)> = wanted
+            .iter()
+            .enumerate()
+            .map(|(k, (bit, raw))| (*bit, raw & ((1 << (k % 9)) - 1)))
+            .collect();
         assert_eq!(decide(&mut decoder, &wanted), kept);
         assert_eq!(decoder.finish(), Ok(()));
     }

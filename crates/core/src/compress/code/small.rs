@@ -1,7 +1,10 @@
-//! Write and read small levels in the dense layout of the gamma code, many at a time: almost all levels of a quantised vector are small.
+//! Write and read small levels in the dense layout of the gamma code, many at a time: almost all
+//! levels of a quantised vector are small.
 //!
-//! A level up to [`SMALL`] takes at most six bits, so that eight of them fit a word. Neighbours are joined to pairs, pairs to fours and fours to eights, each
-//! time as the two halves of a number twice as wide: so nothing is moved, and all is in lanes. The reader looks up at once all levels that end within the next few bits.
+//! A level up to [`SMALL`] takes at most six bits, so that eight of them fit a word. Neighbours are
+//! joined to pairs, pairs to fours and fours to eights, each time as the two halves of a number
+//! twice as wide: so nothing is moved, and all is in lanes. The reader looks up at once all levels
+//! that end within the next few bits.
 
 use super::bits::{BitReader, BitSink};
 use crate::lanes::wide;
@@ -29,8 +32,10 @@ pub(super) fn write<S: BitSink>(levels: &[i32], sink: &mut S) -> usize {
 
 wide! {
     /// Eights of levels as words, with their lengths; false if some level is not small.
-    fn join_block<'a>(levels: &'a [i32; BLOCK], words: &'a mut [u64; BLOCK / JOINED], lengths: &'a mut [u64; BLOCK / JOINED]) -> bool {
-        // Bytes throughout, whatever numbers stand in them: a loop over numbers of two widths would take the lanes of the wider.
+    fn join_block<'a>(levels: &'a [i32; BLOCK], words: &'a mut [u64; BLOCK / JOINED],
+        lengths: &'a mut [u64; BLOCK / JOINED]) -> bool {
+        // Bytes throughout, whatever numbers stand in them: a loop over numbers of two widths would
+        // take the lanes of the wider.
         let (mut bytes, mut top) = ([0u8; BLOCK], 0);
         for (byte, level) in bytes.iter_mut().zip(levels) {
             *byte = *level as u8;
@@ -43,13 +48,15 @@ wide! {
         for ((byte, code), count) in bytes.iter().zip(&mut codes).zip(&mut counts) {
             let size = (*byte as i8).unsigned_abs();
             let sign = u8::from((*byte as i8) < 0);
-            *code = if size > 0 { 2 * (size + 1) + sign } else { 1 }; // 1, 01x, 001xx; behind all but the first a sign
+            // 1, 01x, 001xx; behind all but the first a sign
+            *code = if size > 0 { 2 * (size + 1) + sign } else { 1 };
             *count = if size > 2 { 6 } else { 4 };
             *count = if size > 0 { *count } else { 1 };
         }
         let (mut pairs, mut pair_counts) = ([[0u8; 2]; BLOCK / 2], [[0u8; 2]; BLOCK / 2]);
         for k in 0..BLOCK / 2 {
-            let (code, count) = (u16::from_le_bytes(codes.as_chunks().0[k]), u16::from_le_bytes(counts.as_chunks().0[k]));
+            let (code, count) = (u16::from_le_bytes(codes.as_chunks().0[k]),
+                u16::from_le_bytes(counts.as_chunks().0[k]));
             pairs[k] = ((code & 0xFF) << (count >> 8) | code >> 8).to_le_bytes();
             pair_counts[k] = ((count & 0xFF) + (count >> 8)).to_le_bytes();
         }
@@ -77,7 +84,8 @@ const FOUND: usize = 7;
 /// Looks for which 56 bits are enough.
 const LOOKS: usize = (56 / LOOKED) as usize;
 
-/// How many bits the levels take that end within the next bits. A table of its own and so a small one: the next look waits for this alone.
+/// How many bits the levels take that end within the next bits. A table of its own and so a small
+/// one: the next look waits for this alone.
 static TAKEN: [u8; 1 << LOOKED] = {
     let mut table = [0; 1 << LOOKED];
     let mut ahead = 0;
@@ -130,11 +138,15 @@ pub(super) fn read(source: &mut BitReader<'_>, levels: &mut [i32]) -> usize {
 wide! {
     /// How many bits were read from place `at` on, and how many levels.
     fn look_up<'a>(bytes: &'a [u8], at: usize, levels: &'a mut [i32]) -> (usize, usize) {
-        const WRITTEN: usize = FOUND + 1; // bytes for every look, of which the next overwrites what is no level
+        // bytes for every look, of which the next overwrites what is no level
+        const WRITTEN: usize = FOUND + 1;
         const WIDENED: usize = 256; // levels that are made numbers of 32 bits together
-        let Some(eight) = bytes.get(at / 8..).and_then(|rest| rest.first_chunk::<8>()) else { return (0, 0) };
-        // The bits ahead in the highest places, of which `held` are counted, and which byte has the next ones.
-        let (mut window, mut held, mut next) = (u64::from_be_bytes(*eight) << (at % 8), 56 - at % 8, at / 8 + 7);
+        let Some(eight) = bytes.get(at / 8..).and_then(|rest| rest.first_chunk::<8>()) else {
+            return (0, 0) };
+        // The bits ahead in the highest places, of which `held` are counted, and which byte has the
+        // next ones.
+        let (mut window, mut held, mut next) = (u64::from_be_bytes(*eight) << (at % 8),
+            56 - at % 8, at / 8 + 7);
         let (mut narrow, mut found, mut count) = ([0; WIDENED + LOOKS * WRITTEN], 0, 0);
         while let Some(eight) = bytes.get(next..).and_then(|rest| rest.first_chunk::<8>()) {
             window |= u64::from_be_bytes(*eight) >> held;
@@ -153,7 +165,8 @@ wide! {
             }
             held -= taken;
             if found >= WIDENED {
-                let mut rest = [0; LOOKS * WRITTEN]; // read first: behind the levels it would wait until they are stored
+                // read first: behind the levels it would wait until they are stored
+                let mut rest = [0; LOOKS * WRITTEN];
                 rest.copy_from_slice(&narrow[WIDENED..]);
                 widen(&narrow[..WIDENED], &mut levels[count..count + WIDENED]);
                 narrow[..LOOKS * WRITTEN].copy_from_slice(&rest);
@@ -199,7 +212,9 @@ mod tests {
     #[test]
     fn many_at_a_time_are_one_after_the_other() {
         let mut stream = Seed::new(1).stream(Purpose::Data, SERVER, 0);
-        for (number, length) in [0, 1, 7, 63, 64, 65, 511, 512, 513, 1024, 5000].into_iter().enumerate() {
+        for (number, length) in
+            [0, 1, 7, 63, 64, 65, 511, 512, 513, 1024, 5000].into_iter().enumerate()
+        {
             // All small, some large, most large; the largest of 30 bits.
             for spread in [1, 6, 7, 40, 1 << 29] {
                 let rare = [1, 3, 700][number % 3];
@@ -215,7 +230,8 @@ mod tests {
                 sink.finish();
                 assert_eq!(bytes, plainly(&levels), "{length} {spread}");
                 let (mut source, mut back) = (BitReader::new(&bytes), vec![99; length]);
-                read_levels(Integer::Gamma, Layout::Dense, (1 << 30) - 1, &mut source, &mut back).unwrap();
+                read_levels(Integer::Gamma, Layout::Dense, (1 << 30) - 1, &mut source, &mut back)
+                    .unwrap();
                 source.finish().unwrap();
                 assert_eq!(back, levels, "{length} {spread}");
             }

@@ -1,10 +1,12 @@
-//! Add up the lengths of levels where a length rises with `|l|` at few places, many levels at a time.
+//! Add up the lengths of levels where a length rises with `|l|` at few places, many levels at a
+//! time.
 
 use crate::lanes::wide;
 
 /// More places than any code has: one for each bit of a level, or for each bit of the longest word.
 const MOST: usize = 48;
-/// Levels worked on at once: one of the widest registers where each fits a byte, four where it does not.
+/// Levels worked on at once: one of the widest registers where each fits a byte, four where it does
+/// not.
 const ABREAST: usize = 64;
 
 /// A length as a function of `|l|`.
@@ -41,7 +43,8 @@ impl Stairs {
         const PART: usize = 1 << 16; // sums of a part fit 32 bits
         let (mut rises, mut highest) = (0, 0);
         for part in levels.chunks(PART) {
-            let (rise, top) = climb(&self.from[..self.count], &self.by[..self.count], self.bytes, part);
+            let (rise, top) =
+                climb(&self.from[..self.count], &self.by[..self.count], self.bytes, part);
             (rises, highest) = (rises + i64::from(rise), top.max(highest));
         }
         ((u64::from(self.ground) * levels.len() as u64).wrapping_add_signed(rises), highest)
@@ -49,12 +52,15 @@ impl Stairs {
 }
 
 wide! {
-    /// The sum over all levels and steps of `by`, where `|l|` is at least `from`, and the largest `|l|`.
+    /// The sum over all levels and steps of `by`, where `|l|` is at least `from`, and the largest
+    /// `|l|`.
     fn climb<'a>(from: &'a [u32], by: &'a [i32], bytes: usize, levels: &'a [i32]) -> (i32, u32) {
         let top = levels.iter().fold(0, |top, level| level.unsigned_abs().max(top));
         let small = top <= u32::from(u8::MAX);
-        // Nobody climbs the others; where levels are few, finding out takes longer than climbing in vain.
-        let climbed = if small && levels.len() <= ABREAST { bytes } else { from.partition_point(|from| *from <= top) };
+        // Nobody climbs the others; where levels are few, finding out takes longer than climbing in
+        // vain.
+        let climbed = if small && levels.len() <= ABREAST { bytes }
+            else { from.partition_point(|from| *from <= top) };
         let (from, by) = (&from[..climbed], &by[..climbed]);
         let mut sum = 0;
         if small {
@@ -65,7 +71,8 @@ wide! {
                 }
                 for (&from, &by) in from.iter().zip(by) {
                     let from = from as u8;
-                    sum += by * i32::from(sizes.iter().map(|size| u8::from(*size >= from)).sum::<u8>());
+                    let reached = sizes.iter().map(|size| u8::from(*size >= from)).sum::<u8>();
+                    sum += by * i32::from(reached);
                 }
             }
         } else {
@@ -94,17 +101,25 @@ mod tests {
         for (from, by) in steps {
             stairs.rise(from, by);
         }
-        let length = |size: u32| steps.iter().fold(3, |sum, (from, by)| sum + if size >= *from { *by } else { 0 });
+        let length = |size: u32| {
+            steps.iter().fold(3, |sum, (from, by)| sum + if size >= *from { *by } else { 0 })
+        };
         for n in [0, 1, 63, 64, 65, 140, 70_000] {
             for factor in [1, 21, 99] {
-                let levels: Vec<i32> = (0..n).map(|k: i32| factor * (k * 7 % 13) * if k % 2 == 0 { 1 } else { -1 }).collect();
+                let levels: Vec<i32> = (0..n)
+                    .map(|k: i32| factor * (k * 7 % 13) * if k % 2 == 0 { 1 } else { -1 })
+                    .collect();
                 let one_by_one: i32 = levels.iter().map(|level| length(level.unsigned_abs())).sum();
                 let top = levels.iter().map(|level| level.unsigned_abs()).max().unwrap_or(0);
                 assert_eq!(stairs.total(&levels), (one_by_one as u64, top), "{n} {factor}");
             }
         }
         for top in (0..12).chain(253..260) {
-            assert_eq!(stairs.total(&[0, -top]), ((length(0) + length(top.unsigned_abs())) as u64, top.unsigned_abs()), "{top}");
+            assert_eq!(
+                stairs.total(&[0, -top]),
+                ((length(0) + length(top.unsigned_abs())) as u64, top.unsigned_abs()),
+                "{top}"
+            );
         }
     }
 }

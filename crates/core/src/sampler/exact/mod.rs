@@ -1,7 +1,10 @@
-//! Know the law that a sampler has: stationary mean and covariance on Gaussian targets, without sampling.
+//! Know the law that a sampler has: stationary mean and covariance on Gaussian targets, without
+//! sampling.
 //!
-//! On quadratic potentials every sampler here is a random affine recursion, so its first two moments follow a linear recursion, whose fixed point is computed. This is
-//! the law of the *discretised* chain: what a correct program must show, bias included. Numbers are taken as real; the rounding of the wire (32 bits) is not part of it.
+//! On quadratic potentials every sampler here is a random affine recursion, so its first two
+//! moments follow a linear recursion, whose fixed point is computed. This is the law of the
+//! *discretised* chain: what a correct program must show, bias included. Numbers are taken as real;
+//! the rounding of the wire (32 bits) is not part of it.
 
 mod moments;
 mod programs;
@@ -33,7 +36,10 @@ impl Law {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum NoClosedForm {
     /// A client whose potential is not quadratic.
-    #[error("client {client} is not Gaussian: exact laws exist for the models gaussian, isotropic and linear")]
+    #[error(
+        "client {client} is not Gaussian: exact laws exist for the models gaussian, isotropic and \
+         linear"
+    )]
     NotGaussian {
         /// Which client.
         client: usize,
@@ -42,7 +48,10 @@ pub enum NoClosedForm {
     #[error("the Laplace prior is not Gaussian: exact laws need a flat or a Gaussian prior")]
     NotGaussianPrior,
     /// The posterior has no finite covariance.
-    #[error("the posterior is improper: its precision has the eigenvalue {eigenvalue}; add rows or a Gaussian prior")]
+    #[error(
+        "the posterior is improper: its precision has the eigenvalue {eigenvalue}; add rows or a \
+         Gaussian prior"
+    )]
     Improper {
         /// The smallest eigenvalue of the precision.
         eigenvalue: f64,
@@ -51,7 +60,10 @@ pub enum NoClosedForm {
     #[error("a decreasing step has no stationary law: use a constant one")]
     NotStationary,
     /// The chain's second moment grows without bound.
-    #[error("the chain diverges: its second moment grows by {growth} an iteration at step {step}; the step must be smaller")]
+    #[error(
+        "the chain diverges: its second moment grows by {growth} an iteration at step {step}; the \
+         step must be smaller"
+    )]
     Unstable {
         /// The growth factor, at least 1.
         growth: f64,
@@ -92,14 +104,18 @@ pub fn stationary(recipe: &Recipe, target: &Target) -> Result<Law, NoClosedForm>
     let d = target.dim();
     let mean = DVector::from_fn(d, |i, _| moments[(0, i + 1)]);
     let covariance = moments.view((1, 1), (d, d)) - &mean * mean.transpose();
-    Ok(Law { mean: (0..d).map(|i| centre[i] + mean[i]).collect(), covariance: symmetric(&covariance, d) })
+    Ok(Law {
+        mean: (0..d).map(|i| centre[i] + mean[i]).collect(),
+        covariance: symmetric(&covariance, d),
+    })
 }
 
 fn symmetric(m: &DMatrix<f64>, d: usize) -> Vec<f64> {
     (0..d * d).map(|k| 0.5 * (m[(k / d, k % d)] + m[(k % d, k / d)])).collect()
 }
 
-/// A client's gradient as an affine map, prior share included: `precision x - shift`, and how its rows deviate from their mean.
+/// A client's gradient as an affine map, prior share included: `precision x - shift`, and how its
+/// rows deviate from their mean.
 #[derive(Clone, Debug)]
 struct Affine {
     precision: DMatrix<f64>,
@@ -168,7 +184,9 @@ impl Affine {
 fn prior_precision(target: &Target) -> Result<DMatrix<f64>, NoClosedForm> {
     match &target.prior {
         Prior::Flat => Ok(DMatrix::zeros(target.dim(), target.dim())),
-        Prior::Gaussian(precision) => Ok(DMatrix::from_diagonal(&DVector::from_column_slice(precision))),
+        Prior::Gaussian(precision) => {
+            Ok(DMatrix::from_diagonal(&DVector::from_column_slice(precision)))
+        }
         Prior::Laplace { .. } => Err(NoClosedForm::NotGaussianPrior),
     }
 }

@@ -1,8 +1,10 @@
-//! Push second moments through a random affine recursion, and find the moments that it leaves alone.
+//! Push second moments through a random affine recursion, and find the moments that it leaves
+//! alone.
 //!
-//! The state is a list of blocks, of which block 0 is the number 1; `M = E[s s']` over all blocks then holds means and covariances at once. A program is a list of
-//! operations, each of which sets one block to a random affine function of the others. Independent noise of mean zero adds to the block's own corner only; a coin mixes
-//! two programs.
+//! The state is a list of blocks, of which block 0 is the number 1; `M = E[s s']` over all blocks
+//! then holds means and covariances at once. A program is a list of operations, each of which sets
+//! one block to a random affine function of the others. Independent noise of mean zero adds to the
+//! block's own corner only; a coin mixes two programs.
 
 use nalgebra::DMatrix;
 
@@ -80,8 +82,11 @@ pub(super) fn apply(program: &[Op], blocks: &Blocks, moment: &mut DMatrix<f64>) 
                 }
                 moment.view_mut((at, 0), (size, blocks.total())).copy_from(&rows);
                 moment.view_mut((0, at), (blocks.total(), size)).copy_from(&rows.transpose());
-                // Rounding must not leave a part that is not symmetric: the recursion may blow such a part up.
-                moment.view_mut((at, at), (size, size)).copy_from(&((&corner + corner.transpose()) * 0.5));
+                // Rounding must not leave a part that is not symmetric: the recursion may blow such
+                // a part up.
+                moment
+                    .view_mut((at, at), (size, size))
+                    .copy_from(&((&corner + corner.transpose()) * 0.5));
             }
             Op::Mix(cases) => {
                 let before = moment.clone();
@@ -138,7 +143,8 @@ pub(super) fn fixed_point(program: &[Op], blocks: &Blocks) -> Result<DMatrix<f64
     Ok(solution)
 }
 
-/// The spectral radius of a map that keeps positive matrices positive, by power iteration from the identity.
+/// The spectral radius of a map that keeps positive matrices positive, by power iteration from the
+/// identity.
 fn growth(map: impl Fn(&DMatrix<f64>) -> DMatrix<f64>, n: usize) -> f64 {
     let mut v = DMatrix::identity(n, n);
     v[(0, 0)] = 0.0;
@@ -215,7 +221,12 @@ mod tests {
     fn an_autoregression_has_its_known_moments() {
         // x <- 0.8 x + 1 + N(0, 2): mean 5, variance 2 / (1 - 0.64).
         let blocks = Blocks::new([1]);
-        let step = Op::Set { block: 1, linear: vec![(1, scalar(0.8)), (0, scalar(1.0))], noise: Some(scalar(2.0)), spread: Vec::new() };
+        let step = Op::Set {
+            block: 1,
+            linear: vec![(1, scalar(0.8)), (0, scalar(1.0))],
+            noise: Some(scalar(2.0)),
+            spread: Vec::new(),
+        };
         let moment = fixed_point(&[step], &blocks).unwrap();
         assert!((moment[(0, 1)] - 5.0).abs() < 1e-12);
         assert!((moment[(1, 1)] - 25.0 - 2.0 / 0.36).abs() < 1e-10);
@@ -223,18 +234,30 @@ mod tests {
 
     #[test]
     fn coins_and_multiplicative_noise_by_hand() {
-        // With probability 1/4: x <- 0, else x <- x/2 + noise of variance 1 + x^2/10: E x^2 = (3/4) (E x^2/4 + E x^2/10 + 1).
+        // With probability 1/4: x <- 0, else x <- x/2 + noise of variance 1 + x^2/10: E x^2 = (3/4)
+        // (E x^2/4 + E x^2/10 + 1).
         let blocks = Blocks::new([1]);
         let reset = Op::set(1, vec![]);
-        let step =
-            Op::Set { block: 1, linear: vec![(1, scalar(0.5))], noise: Some(scalar(1.0)), spread: vec![(0.1, vec![(1, scalar(1.0))])] };
-        let moment = fixed_point(&[Op::Mix(vec![(0.25, vec![reset]), (0.75, vec![step])])], &blocks).unwrap();
+        let step = Op::Set {
+            block: 1,
+            linear: vec![(1, scalar(0.5))],
+            noise: Some(scalar(1.0)),
+            spread: vec![(0.1, vec![(1, scalar(1.0))])],
+        };
+        let moment =
+            fixed_point(&[Op::Mix(vec![(0.25, vec![reset]), (0.75, vec![step])])], &blocks)
+                .unwrap();
         assert!((moment[(1, 1)] - 0.75 / (1.0 - 0.75 * 0.35)).abs() < 1e-12);
     }
 
     #[test]
     fn growth_is_reported() {
-        let step = Op::Set { block: 1, linear: vec![(1, scalar(-1.1))], noise: Some(scalar(1.0)), spread: Vec::new() };
+        let step = Op::Set {
+            block: 1,
+            linear: vec![(1, scalar(-1.1))],
+            noise: Some(scalar(1.0)),
+            spread: Vec::new(),
+        };
         assert!((fixed_point(&[step], &Blocks::new([1])).unwrap_err() - 1.21).abs() < 1e-6);
     }
 }

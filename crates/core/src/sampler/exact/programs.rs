@@ -7,7 +7,9 @@ use super::{Affine, NoClosedForm, prior_precision};
 use crate::compress::{Compressor, Operator};
 use crate::model::Prior;
 use crate::protocol::plain_precision;
-use crate::sampler::recipe::{Average, Local, MemoryRule, NoiseSource, Oracle, Synchronise, Uplink};
+use crate::sampler::recipe::{
+    Average, Local, MemoryRule, NoiseSource, Oracle, Synchronise, Uplink,
+};
 use crate::sampler::{Participation, Weighting};
 use crate::step::Schedule;
 use crate::target::{Placement, Target};
@@ -34,13 +36,21 @@ impl Affine {
     fn mean(&self, at: &At, scale: f64) -> Linear {
         match at {
             At::Plain(x) => vec![(*x, &self.precision * scale), (ONE, column(&self.shift, -scale))],
-            At::Difference(x, z) => vec![(*x, &self.precision * scale), (*z, &self.precision * -scale)],
+            At::Difference(x, z) => {
+                vec![(*x, &self.precision * scale), (*z, &self.precision * -scale)]
+            }
         }
     }
 
-    /// The minibatch's noise in `scale` times the estimate: for `n` of `N` rows without replacement its covariance is `N (N - n) / (n (N - 1))` times
-    /// the sum over rows of the outer product of their deviation.
-    fn spread(&self, at: &At, batch: usize, scale: f64) -> (Option<DMatrix<f64>>, Vec<(f64, Linear)>) {
+    /// The minibatch's noise in `scale` times the estimate: for `n` of `N` rows without replacement
+    /// its covariance is `N (N - n) / (n (N - 1))` times the sum over rows of the outer product of
+    /// their deviation.
+    fn spread(
+        &self,
+        at: &At,
+        batch: usize,
+        scale: f64,
+    ) -> (Option<DMatrix<f64>>, Vec<(f64, Linear)>) {
         let (all, n) = (self.rows as f64, batch as f64);
         if batch == self.rows {
             return (None, Vec::new());
@@ -62,27 +72,39 @@ fn column(v: &DVector<f64>, scale: f64) -> DMatrix<f64> {
     DMatrix::from_fn(v.len(), 1, |i, _| v[i] * scale)
 }
 
-/// Compress a block in place: its new mean given the old, and the noise around it. Exact for operators whose error has a known second moment.
-fn compress(compressor: Option<Compressor>, block: usize, d: usize) -> Result<Vec<Op>, NoClosedForm> {
-    let Some(compressor) = compressor.filter(|c| plain_precision(*c).is_none()) else { return Ok(Vec::new()) };
+/// Compress a block in place: its new mean given the old, and the noise around it. Exact for
+/// operators whose error has a known second moment.
+fn compress(
+    compressor: Option<Compressor>,
+    block: usize,
+    d: usize,
+) -> Result<Vec<Op>, NoClosedForm> {
+    let Some(compressor) = compressor.filter(|c| plain_precision(*c).is_none()) else {
+        return Ok(Vec::new());
+    };
     let identity = DMatrix::<f64>::identity(d, d);
     let unknown = || NoClosedForm::Unknown {
         what: format!("the compressor {compressor}"),
-        instead: "rand_k(...), scaled(rand_k(...)), identity and the exact-error quantiser have closed forms",
+        instead: "rand_k(...), scaled(rand_k(...)), identity and the exact-error quantiser have \
+            closed forms",
     };
     if !compressor.is_whole() {
         return Err(unknown());
     }
-    let set = |scale: f64, noise, spread| vec![Op::Set { block, linear: vec![(block, &identity * scale)], noise, spread }];
+    let set = |scale: f64, noise, spread| {
+        vec![Op::Set { block, linear: vec![(block, &identity * scale)], noise, spread }]
+    };
     match compressor.operator() {
         Operator::Layered { sigma } => Ok(set(1.0, Some(&identity * (sigma * sigma)), Vec::new())),
         Operator::RandK { keep, .. } => {
-            // k of d coordinates, scaled by d/k, or not at all: E C = scale v, E C_i^2 = diagonal v_i^2, E C_i C_j = beside v_i v_j.
+            // k of d coordinates, scaled by d/k, or not at all: E C = scale v, E C_i^2 = diagonal
+            // v_i^2, E C_i C_j = beside v_i v_j.
             let (n, k) = (d as f64, f64::from(keep).min(d as f64));
             let scale = if compressor.omega(d).is_some() { n / k } else { 1.0 };
             let mean = scale * k / n;
             let diagonal = scale * scale * k / n;
-            let beside = if d > 1 { scale * scale * k * (k - 1.0) / (n * (n - 1.0)) } else { diagonal };
+            let beside =
+                if d > 1 { scale * scale * k * (k - 1.0) / (n * (n - 1.0)) } else { diagonal };
             let mut spread = vec![(beside - mean * mean, vec![(block, identity.clone())])];
             for i in 0..d {
                 let only = DMatrix::from_fn(d, d, |r, c| f64::from(u8::from(r == i && c == i)));
@@ -94,16 +116,23 @@ fn compress(compressor: Option<Compressor>, block: usize, d: usize) -> Result<Ve
     }
 }
 
-/// The second moment of family A's draws. The state is x, the sum of answers, the reference point, this client's estimate, the parameter as clients see it, the server's
-/// memory (MARINA's), what a client sends, and every client's memory.
-pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centre: &[f64]) -> Result<DMatrix<f64>, NoClosedForm> {
+/// The second moment of family A's draws. The state is x, the sum of answers, the reference point,
+/// this client's estimate, the parameter as clients see it, the server's memory (MARINA's), what a
+/// client sends, and every client's memory.
+pub(super) fn uplink(
+    recipe: &Uplink,
+    target: &Target,
+    clients: &[Affine],
+    centre: &[f64],
+) -> Result<DMatrix<f64>, NoClosedForm> {
     let (d, b) = (target.dim(), clients.len());
     let gamma = constant_step(&recipe.step)?;
     let identity = DMatrix::<f64>::identity(d, d);
     let (x, sum, z, estimate, w, server_memory, sent, first_memory) = (1, 2, 3, 4, 5, 6, 7, 8);
     let up = |i: usize| recipe.compressor(i, b, target.temperature);
     let lossy = (0..b).any(|i| up(i).is_some());
-    let memory = recipe.effective_memory().filter(|_| lossy || recipe.participation != Participation::All);
+    let memory =
+        recipe.effective_memory().filter(|_| lossy || recipe.participation != Participation::All);
     let marina = match recipe.memory_rule {
         MemoryRule::Marina { restart } if memory.is_some() => Some(restart),
         _ => None,
@@ -156,23 +185,39 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
         (Participation::All, _) => {
             if let Some(restart) = marina {
                 let in_full = [vec![Op::set(sum, Vec::new())], everybody(true)?].concat();
-                let compressed = [vec![Op::set(sum, vec![(server_memory, identity.clone())])], everybody(false)?].concat();
+                let compressed = [
+                    vec![Op::set(sum, vec![(server_memory, identity.clone())])],
+                    everybody(false)?,
+                ]
+                .concat();
                 answers.push(Op::Mix(vec![(restart, in_full), (1.0 - restart, compressed)]));
                 answers.push(Op::set(server_memory, vec![(sum, identity.clone())]));
             } else {
                 answers.extend(everybody(false)?);
             }
         }
-        (Participation::Bernoulli(p) | Participation::Elastic(p), Weighting::InverseProbability) => {
+        (
+            Participation::Bernoulli(p) | Participation::Elastic(p),
+            Weighting::InverseProbability,
+        ) => {
             for i in 0..b {
-                answers.push(Op::Mix(vec![(p[i], active(i, 1.0 / p[i], false)?), (1.0 - p[i], Vec::new())]));
+                answers.push(Op::Mix(vec![
+                    (p[i], active(i, 1.0 / p[i], false)?),
+                    (1.0 - p[i], Vec::new()),
+                ]));
             }
         }
         (participation, _) => {
             let mut cases = Vec::new();
             for (p, set) in active_sets(participation, b)? {
                 let weight = b as f64 / set.len() as f64;
-                cases.push((p, set.iter().map(|i| active(*i, weight, false)).collect::<Result<Vec<_>, _>>()?.concat()));
+                cases.push((
+                    p,
+                    set.iter()
+                        .map(|i| active(*i, weight, false))
+                        .collect::<Result<Vec<_>, _>>()?
+                        .concat(),
+                ));
             }
             answers.push(Op::Mix(cases));
         }
@@ -190,7 +235,8 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
     let noise = Some(&identity * (2.0 * gamma * temperature));
     let step = Op::Set { block: x, linear: step, noise, spread: Vec::new() };
 
-    // One round: the parameter goes down, the reference point moves there or not, answers come up, a step. A block that nobody sets would keep whatever it had.
+    // One round: the parameter goes down, the reference point moves there or not, answers come up,
+    // a step. A block that nobody sets would keep whatever it had.
     let downward = match down {
         Some(_) => [
             vec![Op::set(sent, vec![(x, identity.clone()), (w, -&identity)])],
@@ -207,7 +253,11 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
     // The sum starts at the memories' sum, taken before this round changes them.
     before_answers.push(Op::set(
         sum,
-        if marina.is_some() { Vec::new() } else { (0..memories).map(|i| (first_memory + i, identity.clone())).collect() },
+        if marina.is_some() {
+            Vec::new()
+        } else {
+            (0..memories).map(|i| (first_memory + i, identity.clone())).collect()
+        },
     ));
     let round = |moves_reference: bool| {
         let mut round = downward.clone();
@@ -227,7 +277,8 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
     // A cycle: with SVRG as many rounds as a reference point lasts; every round ends in a draw.
     let period = if let Oracle::Svrg { every } = recipe.oracle { every } else { 1 };
     let rounds: Vec<Vec<Op>> = (0..period).map(|k| round(k == 0)).collect();
-    let mut moment = fixed_point(&rounds.concat(), &blocks).map_err(|growth| NoClosedForm::Unstable { growth, step: gamma })?;
+    let mut moment = fixed_point(&rounds.concat(), &blocks)
+        .map_err(|growth| NoClosedForm::Unstable { growth, step: gamma })?;
     let mut draws = DMatrix::zeros(moment.nrows(), moment.ncols());
     for round in &rounds {
         apply(round, &blocks, &mut moment);
@@ -237,7 +288,10 @@ pub(super) fn uplink(recipe: &Uplink, target: &Target, clients: &[Affine], centr
 }
 
 /// Every active set with its probability.
-fn active_sets(participation: &Participation, b: usize) -> Result<Vec<(f64, Vec<usize>)>, NoClosedForm> {
+fn active_sets(
+    participation: &Participation,
+    b: usize,
+) -> Result<Vec<(f64, Vec<usize>)>, NoClosedForm> {
     if b > MOST_CASES.ilog2() as usize {
         return Err(NoClosedForm::Unknown {
             what: format!("dependent participation of {b} clients"),
@@ -253,26 +307,36 @@ fn active_sets(participation: &Participation, b: usize) -> Result<Vec<(f64, Vec<
         }
         Participation::Bernoulli(p) | Participation::Elastic(p) => {
             let p = p[0];
-            let odds = |n: usize| p.powi(n as i32) * (1.0 - p).powi((b - n) as i32) / (1.0 - (1.0 - p).powi(b as i32));
+            let odds = |n: usize| {
+                p.powi(n as i32) * (1.0 - p).powi((b - n) as i32) / (1.0 - (1.0 - p).powi(b as i32))
+            };
             sets.map(|set| (odds(set.len()), set)).collect()
         }
         Participation::All => vec![(1.0, (0..b).collect())],
     })
 }
 
-/// The second moment of family B's draws: the state is every client's parameter, a mean, the shared noise, the reference point and its successor.
-pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine], centre: &[f64]) -> Result<DMatrix<f64>, NoClosedForm> {
+/// The second moment of family B's draws: the state is every client's parameter, a mean, the shared
+/// noise, the reference point and its successor.
+pub(super) fn local(
+    recipe: &Local,
+    target: &Target,
+    clients: &[Affine],
+    centre: &[f64],
+) -> Result<DMatrix<f64>, NoClosedForm> {
     let (d, b) = (target.dim(), clients.len());
     let eta = constant_step(&recipe.step)?;
     let identity = DMatrix::<f64>::identity(d, d);
     let variance = 2.0 * eta * target.temperature;
     let rho = recipe.correlation;
     let factor = recipe.noise.factor(recipe.average, b);
-    let (mean, shared, y, next_y, sent, first) = (1, 2, 3, 4, 5, 6); // the mean first: it is what the draws are
+    // the mean first: it is what the draws are
+    let (mean, shared, y, next_y, sent, first) = (1, 2, 3, 4, 5, 6);
     let compression = recipe.up.filter(|(c, _)| plain_precision(*c).is_none());
     let blocks = Blocks::new(vec![d; 5 + b + if compression.is_some() { b } else { 0 }]);
-    let weighted =
-        |weights: &[f64]| -> Linear { (0..b).filter(|c| weights[*c] > 0.0).map(|c| (first + c, &identity * weights[c])).collect() };
+    let weighted = |weights: &[f64]| -> Linear {
+        (0..b).filter(|c| weights[*c] > 0.0).map(|c| (first + c, &identity * weights[c])).collect()
+    };
 
     let mut iteration = Vec::new();
     if let Some(q) = recipe.refresh {
@@ -280,17 +344,24 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine], centre:
         let stays = vec![Op::set(next_y, vec![(y, identity.clone())])];
         iteration.push(Op::Mix(vec![(q, moves), (1.0 - q, stays)]));
     } else {
-        iteration.extend([Op::set(y, Vec::new()), Op::set(next_y, Vec::new())]); // a block that nobody sets would keep whatever it had
+        // a block that nobody sets would keep whatever it had
+        iteration.extend([Op::set(y, Vec::new()), Op::set(next_y, Vec::new())]);
     }
     let shared_noise = Some(&identity * (variance * rho * rho));
-    iteration.push(Op::Set { block: shared, linear: Vec::new(), noise: shared_noise, spread: Vec::new() });
+    iteration.push(Op::Set {
+        block: shared,
+        linear: Vec::new(),
+        noise: shared_noise,
+        spread: Vec::new(),
+    });
     for (c, client) in clients.iter().enumerate() {
         let (x, p) = (first + c, recipe.weights[c]);
         let at = if recipe.refresh.is_some() { At::Difference(x, y) } else { At::Plain(x) };
         let mut linear = vec![(x, identity.clone()), (shared, identity.clone())];
         linear.extend(client.mean(&at, -eta / p));
         if let Some(pull) = recipe.pull(c) {
-            linear.extend([(x, &identity * (-eta / p * pull)), (mean, &identity * (eta / p * pull))]);
+            linear
+                .extend([(x, &identity * (-eta / p * pull)), (mean, &identity * (eta / p * pull))]);
         }
         if recipe.refresh.is_some() {
             for other in clients {
@@ -312,17 +383,28 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine], centre:
             let mut program = vec![Op::set(mean, Vec::new())];
             for c in 0..b {
                 let (memory, p) = (first + b + c, recipe.weights[c]);
-                program.push(Op::set(sent, vec![(first + c, identity.clone()), (memory, -&identity)]));
+                program
+                    .push(Op::set(sent, vec![(first + c, identity.clone()), (memory, -&identity)]));
                 program.extend(compress(Some(compressor), sent, d)?);
-                program.push(Op::set(mean, vec![(mean, identity.clone()), (memory, &identity * p), (sent, &identity * p)]));
-                program.push(Op::set(memory, vec![(memory, identity.clone()), (sent, &identity * rate)]));
+                program.push(Op::set(
+                    mean,
+                    vec![(mean, identity.clone()), (memory, &identity * p), (sent, &identity * p)],
+                ));
+                program.push(Op::set(
+                    memory,
+                    vec![(memory, identity.clone()), (sent, &identity * rate)],
+                ));
             }
             program
         }
     };
-    let spread_out: Vec<Op> = (0..b).map(|c| Op::set(first + c, vec![(mean, identity.clone())])).collect();
+    let spread_out: Vec<Op> =
+        (0..b).map(|c| Op::set(first + c, vec![(mean, identity.clone())])).collect();
     let synchronise: Vec<Op> = match (0..b).map(|c| recipe.pull(c)).collect::<Option<Vec<f64>>>() {
-        Some(pulls) => vec![Op::set(sent, Vec::new()), condition(&pulls, target, &weighted(&pulls), mean, centre)?],
+        Some(pulls) => vec![
+            Op::set(sent, Vec::new()),
+            condition(&pulls, target, &weighted(&pulls), mean, centre)?,
+        ],
         None => average.into_iter().chain(spread_out).collect(),
     };
 
@@ -341,30 +423,60 @@ pub(super) fn local(recipe: &Local, target: &Target, clients: &[Affine], centre:
             cycle.push(Op::Mix(vec![(p, synchronise.clone()), (1.0 - p, Vec::new())]));
             let mut moment = fixed_point(&cycle, &blocks).map_err(unstable)?;
             apply(&iteration, &blocks, &mut moment);
-            apply(&synchronise, &blocks, &mut moment); // a draw is what follows a coin that fell on 1
+            // a draw is what follows a coin that fell on 1
+            apply(&synchronise, &blocks, &mut moment);
             Ok(moment)
         }
     }
 }
 
-/// Draw the block `mean` given the clients, whose sum of `x_c / rho_c` is `pulled`. The prior is centred at 0, and the state at `centre`.
-fn condition(pulls: &[f64], target: &Target, pulled: &Linear, mean: usize, centre: &[f64]) -> Result<Op, NoClosedForm> {
+/// Draw the block `mean` given the clients, whose sum of `x_c / rho_c` is `pulled`. The prior is
+/// centred at 0, and the state at `centre`.
+fn condition(
+    pulls: &[f64],
+    target: &Target,
+    pulled: &Linear,
+    mean: usize,
+    centre: &[f64],
+) -> Result<Op, NoClosedForm> {
     let d = target.dim();
-    let prior = if target.placement == Placement::Server { prior_precision(target)? } else { DMatrix::zeros(d, d) };
-    let inverse = DMatrix::from_fn(d, d, |i, j| if i == j { 1.0 / (pulls.iter().sum::<f64>() + prior[(i, i)]) } else { 0.0 });
-    let mut linear: Linear = pulled.iter().map(|(block, matrix)| (*block, &inverse * matrix)).collect();
+    let prior = if target.placement == Placement::Server {
+        prior_precision(target)?
+    } else {
+        DMatrix::zeros(d, d)
+    };
+    let inverse = DMatrix::from_fn(d, d, |i, j| {
+        if i == j { 1.0 / (pulls.iter().sum::<f64>() + prior[(i, i)]) } else { 0.0 }
+    });
+    let mut linear: Linear =
+        pulled.iter().map(|(block, matrix)| (*block, &inverse * matrix)).collect();
     linear.push((ONE, column(&(&inverse * prior * DVector::from_column_slice(centre)), -1.0)));
-    Ok(Op::Set { block: mean, linear, noise: Some(inverse * target.temperature), spread: Vec::new() })
+    Ok(Op::Set {
+        block: mean,
+        linear,
+        noise: Some(inverse * target.temperature),
+        spread: Vec::new(),
+    })
 }
 
 /// Set the block `mean` to the average of the clients that take part.
-fn average(recipe: &Local, b: usize, weighted: &impl Fn(&[f64]) -> Linear, mean: usize) -> Result<Vec<Op>, NoClosedForm> {
+fn average(
+    recipe: &Local,
+    b: usize,
+    weighted: &impl Fn(&[f64]) -> Linear,
+    mean: usize,
+) -> Result<Vec<Op>, NoClosedForm> {
     let (off_diagonal, s) = match recipe.average {
         Average::All => return Ok(vec![Op::set(mean, weighted(&recipe.weights))]),
-        // E[w w'] = a p p' + diag(c): scheme I has a = 1 - 1/S, c = p/S; scheme II a = N (S - 1) / (S (N - 1)).
+        // E[w w'] = a p p' + diag(c): scheme I has a = 1 - 1/S, c = p/S; scheme II a = N (S - 1) /
+        // (S (N - 1)).
         Average::WithReplacement(s) => (1.0 - 1.0 / s as f64, s),
-        Average::WithoutReplacement(_) if b == 1 => return Ok(vec![Op::set(mean, weighted(&recipe.weights))]),
-        Average::WithoutReplacement(s) => (b as f64 * (s as f64 - 1.0) / (s as f64 * (b as f64 - 1.0)), s),
+        Average::WithoutReplacement(_) if b == 1 => {
+            return Ok(vec![Op::set(mean, weighted(&recipe.weights))]);
+        }
+        Average::WithoutReplacement(s) => {
+            (b as f64 * (s as f64 - 1.0) / (s as f64 * (b as f64 - 1.0)), s)
+        }
     };
     // The mean of w is p in both, so w = p + noise with covariance E[w w'] - p p'.
     let mut spread = vec![(off_diagonal - 1.0, weighted(&recipe.weights))];
@@ -397,20 +509,30 @@ fn collect(linear: Linear) -> Linear {
 mod tests {
     use super::*;
 
-    /// The second moment of what `rand_k` makes of a fixed vector, against the average over all subsets of coordinates.
+    /// The second moment of what `rand_k` makes of a fixed vector, against the average over all
+    /// subsets of coordinates.
     #[test]
     fn compression_has_the_moments_of_all_its_subsets() {
         let v = [1.0, -2.0, 0.5];
         let blocks = Blocks::new([3]);
         for keep in 1..=3u32 {
-            for (compressor, scale) in [(Compressor::rand_k(keep), 3.0 / f64::from(keep)), (Compressor::rand_k(keep).scaled(), 1.0)] {
-                let mut moment = DMatrix::from_fn(4, 4, |i, j| [1.0, v[0], v[1], v[2]][i] * [1.0, v[0], v[1], v[2]][j]);
+            for (compressor, scale) in [
+                (Compressor::rand_k(keep), 3.0 / f64::from(keep)),
+                (Compressor::rand_k(keep).scaled(), 1.0),
+            ] {
+                let mut moment = DMatrix::from_fn(4, 4, |i, j| {
+                    [1.0, v[0], v[1], v[2]][i] * [1.0, v[0], v[1], v[2]][j]
+                });
                 apply(&compress(Some(compressor), 1, 3).unwrap(), &blocks, &mut moment);
-                let subsets: Vec<u32> = (0..8u32).filter(|mask| mask.count_ones() == keep).collect();
+                let subsets: Vec<u32> =
+                    (0..8u32).filter(|mask| mask.count_ones() == keep).collect();
                 let mut expected = DMatrix::zeros(4, 4);
                 for mask in &subsets {
-                    let kept = |i: usize| if i == 0 { 1.0 } else { scale * v[i - 1] * f64::from(mask >> (i - 1) & 1) };
-                    expected += DMatrix::from_fn(4, 4, |i, j| kept(i) * kept(j)) / subsets.len() as f64;
+                    let kept = |i: usize| {
+                        if i == 0 { 1.0 } else { scale * v[i - 1] * f64::from(mask >> (i - 1) & 1) }
+                    };
+                    expected +=
+                        DMatrix::from_fn(4, 4, |i, j| kept(i) * kept(j)) / subsets.len() as f64;
                 }
                 assert!((moment - expected).amax() < 1e-13, "{compressor}");
             }

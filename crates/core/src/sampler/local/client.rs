@@ -31,7 +31,8 @@ pub struct Client {
     memory: Option<Vec<f64>>,
     batches: Rounds,
     x: Vec<f64>,
-    /// `1 / rho_c` and the server's parameter, where the client is tied to it; no parameter before the first.
+    /// `1 / rho_c` and the server's parameter, where the client is tied to it; no parameter before
+    /// the first.
     pull: Option<f64>,
     centre: Option<Vec<f64>>,
     /// The reference point and `grad U` there; `None` before the first.
@@ -67,16 +68,28 @@ struct Control {
 
 impl Client {
     /// Client `id` of the target.
-    pub fn new(recipe: &Local, target: &Target, id: ClientId, keys: Keys) -> Result<Self, DataError> {
+    pub fn new(
+        recipe: &Local,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+    ) -> Result<Self, DataError> {
         Ok(Client::over(recipe, target, id, keys, recipe.up_channel(target.dim())?))
     }
 
     /// The same where its channel is known already.
-    pub fn over(recipe: &Local, target: &Target, id: ClientId, keys: Keys, channel: Option<Channel>) -> Self {
+    pub fn over(
+        recipe: &Local,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+        channel: Option<Channel>,
+    ) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
         let (p, rho) = (recipe.weights[id.index()], recipe.correlation);
-        let private_variance = (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
+        let private_variance =
+            (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
         let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
         let site = target.site(id, recipe.batch.of(rows));
         let pull = recipe.pull(id.index());
@@ -152,25 +165,49 @@ impl Client {
         let Desk { gradient: drift, noise: shared, .. } = Desk::at(&mut self.desk, self.x.len());
         for stretch in self.noise.private.stretches() {
             let noise = self.noise.at(k, stretch.clone(), shared);
-            langevin_scaled(&mut self.x[stretch.clone()], step, temperature, (weight, &drift[stretch]), noise);
+            langevin_scaled(
+                &mut self.x[stretch.clone()],
+                step,
+                temperature,
+                (weight, &drift[stretch]),
+                noise,
+            );
         }
     }
 
-    /// Walk from iteration `k` to before `end`, where the site takes steps by itself: the same steps as by its gradients.
+    /// Walk from iteration `k` to before `end`, where the site takes steps by itself: the same
+    /// steps as by its gradients.
     fn stroll(&mut self, mut k: u64, end: u64) {
         while k < end {
             self.renew_reference(k);
             let step = self.step.at(k);
             let alike = if let Schedule::Constant(_) = self.step { end - k } else { 1 };
-            let alike = self.next_from.map_or(alike, |from| alike.min(from - k)); // not yet used, so from > k
+            // not yet used, so from > k
+            let alike = self.next_from.map_or(alike, |from| alike.min(from - k));
             let shared = &mut Desk::at(&mut self.desk, self.x.len()).noise;
             let noise = self.noise.some_from(k, alike, shared);
             let (x, temperature) = (&mut self.x[..], self.temperature);
             k += self.site.stroll(match &self.reference {
-                None => Stroll { x, control: None, scale: 1.0, weight: self.inverse_weight, step, temperature, noise },
+                None => Stroll {
+                    x,
+                    control: None,
+                    scale: 1.0,
+                    weight: self.inverse_weight,
+                    step,
+                    temperature,
+                    noise,
+                },
                 Some(control) => {
                     let control = Some((&control.point[..], &control.gradient[..]));
-                    Stroll { x, control, scale: self.inverse_weight, weight: 1.0, step, temperature, noise }
+                    Stroll {
+                        x,
+                        control,
+                        scale: self.inverse_weight,
+                        weight: 1.0,
+                        step,
+                        temperature,
+                        noise,
+                    }
                 }
             });
         }
@@ -230,7 +267,12 @@ struct Blend {
 
 impl Blend {
     /// The noise of an iteration in one stretch, as a factor and a vector.
-    fn at<'a>(&'a mut self, k: u64, stretch: Range<usize>, shared: &'a mut Option<SharedNoise>) -> (f64, &'a [f64]) {
+    fn at<'a>(
+        &'a mut self,
+        k: u64,
+        stretch: Range<usize>,
+        shared: &'a mut Option<SharedNoise>,
+    ) -> (f64, &'a [f64]) {
         if self.shared_scale == 0.0 {
             return (self.private_scale, self.private.at(k, stretch));
         }
@@ -246,12 +288,21 @@ impl Blend {
         (1.0, both)
     }
 
-    /// The same for some iterations in a row, at most so many, where it is everybody's or the client's alone.
-    fn some_from<'a>(&'a mut self, k: u64, most: u64, shared: &'a mut Option<SharedNoise>) -> (f64, &'a [f64]) {
+    /// The same for some iterations in a row, at most so many, where it is everybody's or the
+    /// client's alone.
+    fn some_from<'a>(
+        &'a mut self,
+        k: u64,
+        most: u64,
+        shared: &'a mut Option<SharedNoise>,
+    ) -> (f64, &'a [f64]) {
         if self.shared_scale == 0.0 {
             (self.private_scale, self.private.some_from(k, most))
         } else {
-            (self.shared_scale, SharedNoise::of(shared, self.shared, self.dim, k).some_from(k, most))
+            (
+                self.shared_scale,
+                SharedNoise::of(shared, self.shared, self.dim, k).some_from(k, most),
+            )
         }
     }
 }
@@ -284,15 +335,21 @@ impl Device for Client {
         let (x, desk) = (&self.x, Desk::at(&mut self.desk, self.x.len()));
         let out = &mut desk.gradient;
         let question = match (self.stage, &self.reference) {
-            // The sum is divided by p_c with the prior's share, so the drift is scaled when that is in.
-            (Stage::Walk { .. }, None) => Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out },
+            // The sum is divided by p_c with the prior's share, so the drift is scaled when that is
+            // in.
+            (Stage::Walk { .. }, None) => {
+                Question { sum: Sum::Gradient { x }, extent: Extent::Minibatch, scale: 1.0, out }
+            }
             (Stage::Walk { .. }, Some(control)) => {
                 let sum = Sum::Difference { x, z: &control.point };
                 Question { sum, extent: Extent::Minibatch, scale: self.inverse_weight, out }
             }
-            (Stage::Refer, _) => {
-                Question { sum: Sum::Gradient { x: &self.next.point }, extent: Extent::All, scale: 1.0, out: &mut desk.outgoing }
-            }
+            (Stage::Refer, _) => Question {
+                sum: Sum::Gradient { x: &self.next.point },
+                extent: Extent::All,
+                scale: 1.0,
+                out: &mut desk.outgoing,
+            },
             (Stage::Ready, _) => return None,
         };
         Some((&mut self.site, question))
@@ -319,14 +376,20 @@ impl Device for Client {
                 add_scaled(alpha, reply.payload.values(), memory); // with what is *sent*
                 reply
             }
-            (Task::Walk { .. }, None) => self.outlet.send_plain(Kind::Parameter, outgoing, self.round),
-            (Task::WalkAndShow { .. }, _) => self.outlet.send_plain(Kind::Reference, outgoing, self.round),
+            (Task::Walk { .. }, None) => {
+                self.outlet.send_plain(Kind::Parameter, outgoing, self.round)
+            }
+            (Task::WalkAndShow { .. }, _) => {
+                self.outlet.send_plain(Kind::Reference, outgoing, self.round)
+            }
             _ => self.outlet.send_plain(Kind::Control, outgoing, self.round),
         }
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        if let (true, Task::Walk { steps } | Task::WalkAndShow { steps }) = (self.strolls, order.task) {
+        if let (true, Task::Walk { steps } | Task::WalkAndShow { steps }) =
+            (self.strolls, order.task)
+        {
             self.take_in(order);
             self.stroll(order.round, order.round + steps);
             return self.reply();

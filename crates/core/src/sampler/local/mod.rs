@@ -6,14 +6,18 @@
 //!     G_c = (1/p_c) H_c(x_c)                                 FALD, FA-LD
 //!     G_c = (1/p_c) [H_c(x_c) - H_c(y)] + grad U(y)          VR-FALD*, one minibatch for both H_c
 //! synchronise: x_c <- sum_c p_c x_c for all c; that is a draw
-//! tied (DG-LMC): x_c stays where it is, G_c gains (1/p_c) (x_c - x) / rho_c, and x is drawn given all x_c: see `gibbs.rs`
-//! with compression: x_c is sent as q_c = C(x_c - h_c), the mean is sum_c p_c (h_c + q_c), and h_c <- h_c + alpha q_c on both sides
-//! with probability q: y <- sum_c p_c x_c, taken *before* this iteration's step and used from the next iteration on
+//! tied (DG-LMC): x_c stays where it is, G_c gains (1/p_c) (x_c - x) / rho_c,
+//!     and x is drawn given all x_c: see `gibbs.rs`
+//! with compression: x_c is sent as q_c = C(x_c - h_c),
+//!     the mean is sum_c p_c (h_c + q_c), and h_c <- h_c + alpha q_c on both sides
+//! with probability q: y <- sum_c p_c x_c, taken *before* this iteration's step
+//!     and used from the next iteration on
 //! ```
 //!
-//! It targets `exp(-U/T)` up to the bias of the step and of the walks. Departures from the papers: the shared noise is the supplement's (FALD eq. 4 would flatten the law);
-//! clients that are not averaged are not asked, since their walk would be thrown away; where a reference point moves right after a synchronisation, nobody sends
-//! what all have already.
+//! It targets `exp(-U/T)` up to the bias of the step and of the walks. Departures from the papers:
+//! the shared noise is the supplement's (FALD eq. 4 would flatten the law); clients that are not
+//! averaged are not asked, since their walk would be thrown away; where a reference point moves
+//! right after a synchronisation, nobody sends what all have already.
 
 mod client;
 
@@ -50,7 +54,8 @@ pub struct Server {
     /// Whether the clients still have to be told `x`.
     x_is_news: bool,
     reference: Vec<f64>,
-    /// `grad U` at the reference point, and the first iteration that uses it where the clients still have to be told.
+    /// `grad U` at the reference point, and the first iteration that uses it where the clients
+    /// still have to be told.
     control: Vec<f64>,
     control_is_news: Option<u64>,
     /// Who is asked, and what its answer counts for.
@@ -80,9 +85,11 @@ impl Server {
         let (d, b) = (target.dim(), target.clients.len());
         let mut x = start.to_vec();
         recipe.precision.round(&mut x);
-        let sync_probability = if let Synchronise::Randomly(p) = recipe.synchronise { p } else { 0.0 };
+        let sync_probability =
+            if let Synchronise::Randomly(p) = recipe.synchronise { p } else { 0.0 };
         let pulls: Option<Vec<f64>> = (0..b).map(|c| recipe.pull(c)).collect();
-        let conditional = pulls.as_ref().map(|pulls| Conditional::new(target, pulls.iter().sum(), public));
+        let conditional =
+            pulls.as_ref().map(|pulls| Conditional::new(target, pulls.iter().sum(), public));
         let mut server = Server {
             weights: pulls.unwrap_or_else(|| recipe.weights.clone()),
             synchronise: recipe.synchronise,
@@ -92,7 +99,11 @@ impl Server {
             reference_coin: recipe.refresh.map(|q| Coin::new(Purpose::Reference, q)),
             public,
             subsets: Subsets::new(b),
-            chosen: if let Average::WithoutReplacement(s) = recipe.average { vec![0; s] } else { Vec::new() },
+            chosen: if let Average::WithoutReplacement(s) = recipe.average {
+                vec![0; s]
+            } else {
+                Vec::new()
+            },
             iteration: 0,
             phase: Phase::Refer { from: 0 },
             reference: x.clone(),
@@ -116,7 +127,8 @@ impl Server {
         server
     }
 
-    /// Find the next event. `y_0 = x_0` stands already, so the reference coin of iteration 0 changes nothing.
+    /// Find the next event. `y_0 = x_0` stands already, so the reference coin of iteration 0
+    /// changes nothing.
     fn plan_walk(&mut self) {
         let from = self.iteration;
         let mut k = from;
@@ -172,7 +184,9 @@ impl Server {
 
     fn gather_cohort(&mut self) {
         self.cohort.clear();
-        self.cohort.extend((0..self.shares.len()).filter(|c| self.shares[*c] > 0.0).map(|c| ClientId(c as u32)));
+        self.cohort.extend(
+            (0..self.shares.len()).filter(|c| self.shares[*c] > 0.0).map(|c| ClientId(c as u32)),
+        );
     }
 
     fn plain<'a>(&self, values: &'a [f64]) -> Payload<'a> {
@@ -202,7 +216,8 @@ impl Exchange for Server {
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
-        let share = if let Phase::Refer { .. } = self.phase { 1.0 } else { self.shares[from.index()] };
+        let share =
+            if let Phase::Refer { .. } = self.phase { 1.0 } else { self.shares[from.index()] };
         add_scaled(share, reply.payload.values(), &mut self.sum);
     }
 
@@ -214,21 +229,28 @@ impl Exchange for Server {
                 *h += alpha * q;
             }
         }
-        if let (Phase::WalkToAverage { steps }, Some(conditional)) = (self.phase, &mut self.conditional) {
+        if let (Phase::WalkToAverage { steps }, Some(conditional)) =
+            (self.phase, &mut self.conditional)
+        {
             conditional.draw(self.iteration + steps, &mut self.sum);
         }
         self.precision.round(&mut self.sum);
         if !norm_squared(&self.sum).is_finite() {
             return Event::Diverged;
         }
-        // Partial participation keeps nothing on the clients, so the news of `x` goes to the next cohort in any case.
+        // Partial participation keeps nothing on the clients, so the news of `x` goes to the next
+        // cohort in any case.
         match self.phase {
             Phase::WalkToAverage { steps } => {
                 self.iteration += steps;
                 self.x.copy_from_slice(&self.sum);
                 self.x_is_news = true;
                 self.control_is_news = None;
-                if self.reference_coin.as_mut().is_some_and(|coin| coin.at(self.public, self.iteration)) {
+                if self
+                    .reference_coin
+                    .as_mut()
+                    .is_some_and(|coin| coin.at(self.public, self.iteration))
+                {
                     self.reference.copy_from_slice(&self.x);
                     self.phase = Phase::Refer { from: self.iteration + 1 };
                     self.ask_everybody();
@@ -327,7 +349,8 @@ impl Coin {
         if iteration / 64 != self.block {
             self.block = iteration / 64;
             let mut stream = seed.stream(self.purpose, SERVER, self.block);
-            self.faces = (0..64).fold(0, |faces, bit| faces | u64::from(stream.coin(self.probability)) << bit);
+            self.faces = (0..64)
+                .fold(0, |faces, bit| faces | u64::from(stream.coin(self.probability)) << bit);
         }
         self.faces >> (iteration % 64) & 1 == 1
     }

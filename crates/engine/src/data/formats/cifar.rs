@@ -15,11 +15,16 @@ pub fn parse(bytes: &[u8], file: &str, classes: &[&str]) -> Result<Dataset, Form
         let expected = bytes.len().next_multiple_of(RECORD) as u64;
         return Err(FormatError::Size { file: file.into(), found: bytes.len() as u64, expected });
     }
-    let names: Vec<(f64, &str)> = classes.iter().enumerate().map(|(k, name)| (k as f64, *name)).collect();
+    let names: Vec<(f64, &str)> =
+        classes.iter().enumerate().map(|(k, name)| (k as f64, *name)).collect();
     let records = bytes.chunks_exact(RECORD);
     let raw = records.clone().map(|record| f64::from(record[0])).collect();
-    let (labels, classes) = Labels::classes(&names).apply(raw, file, |row| At::Byte((row * RECORD) as u64))?;
-    let features = Features::Bytes { cells: records.flat_map(|record| &record[1..]).copied().collect(), scale: 1.0 / 255.0 };
+    let (labels, classes) =
+        Labels::classes(&names).apply(raw, file, |row| At::Byte((row * RECORD) as u64))?;
+    let features = Features::Bytes {
+        cells: records.flat_map(|record| &record[1..]).copied().collect(),
+        scale: 1.0 / 255.0,
+    };
     Ok(Dataset { features, labels, classes, columns: numbered(RECORD - 1), groups: None })
 }
 
@@ -35,7 +40,9 @@ mod tests {
         let data = parse(&bytes, "c", &["cat", "dog"]).unwrap();
         assert_eq!((data.rows(), data.columns.len(), data.class_counts()), (2, 3072, vec![1, 1]));
         assert_eq!((data.cell(1, 2), data.cell(1, 1), data.cell(0, 2)), (1.0, 0.0, 0.0));
-        let says = |bytes: &[u8], part: &str| assert!(parse(bytes, "c", &["cat", "dog"]).unwrap_err().to_string().contains(part));
+        let says = |bytes: &[u8], part: &str| {
+            assert!(parse(bytes, "c", &["cat", "dog"]).unwrap_err().to_string().contains(part))
+        };
         says(&bytes[..RECORD + 5], "3078 bytes where 6146");
         says(&[], "no rows");
         bytes[RECORD] = 2;

@@ -1,4 +1,5 @@
-//! Read covtype column by column: ten columns of 16-bit numbers, then a byte each of wilderness area, soil type and cover type.
+//! Read covtype column by column: ten columns of 16-bit numbers, then a byte each of wilderness
+//! area, soil type and cover type.
 
 use super::{At, FormatError, Labels};
 use crate::data::dataset::{Dataset, Features};
@@ -36,9 +37,15 @@ pub fn parse(bytes: &[u8], file: &str, classes: &[&str]) -> Result<Dataset, Form
             return Ok(u32::from(found) - 1);
         }
         let at = At::Byte((20 * n + start * n + row) as u64);
-        Err(FormatError::Field { file: file.into(), at, found: found.to_string(), expected: format!("{what} from 1 to {most}") })
+        Err(FormatError::Field {
+            file: file.into(),
+            at,
+            found: found.to_string(),
+            expected: format!("{what} from 1 to {most}"),
+        })
     };
-    let (mut starts, mut columns, mut values) = (vec![0], Vec::with_capacity(12 * n), Vec::with_capacity(12 * n));
+    let (mut starts, mut columns, mut values) =
+        (vec![0], Vec::with_capacity(12 * n), Vec::with_capacity(12 * n));
     for row in 0..n {
         for column in 0..10 {
             let at = 2 * (column * n + row);
@@ -48,17 +55,29 @@ pub fn parse(bytes: &[u8], file: &str, classes: &[&str]) -> Result<Dataset, Form
                 values.push(f64::from(value));
             }
         }
-        columns.extend([10 + code(0, row, 4, "a wilderness area")?, 14 + code(1, row, 40, "a soil type")?]);
+        columns.extend([
+            10 + code(0, row, 4, "a wilderness area")?,
+            14 + code(1, row, 40, "a soil type")?,
+        ]);
         values.extend([1.0, 1.0]);
         starts.push(columns.len());
     }
-    let names: Vec<(f64, &str)> = classes.iter().enumerate().map(|(k, name)| (k as f64 + 1.0, *name)).collect();
+    let names: Vec<(f64, &str)> =
+        classes.iter().enumerate().map(|(k, name)| (k as f64 + 1.0, *name)).collect();
     let raw = codes[2 * n..].iter().map(|y| f64::from(*y)).collect();
-    let (labels, classes) = Labels::classes(&names).apply(raw, file, |row| At::Byte((22 * n + row) as u64))?;
+    let (labels, classes) =
+        Labels::classes(&names).apply(raw, file, |row| At::Byte((22 * n + row) as u64))?;
     let areas = (1..=4).map(|k| format!("wilderness area {k}"));
     let soils = (1..=40).map(|k| format!("soil type {k}"));
-    let columns_named = NUMBERS.iter().map(|name| name.to_string()).chain(areas).chain(soils).collect();
-    Ok(Dataset { features: Features::Sparse { starts, columns, values }, labels, classes, columns: columns_named, groups: None })
+    let columns_named =
+        NUMBERS.iter().map(|name| name.to_string()).chain(areas).chain(soils).collect();
+    Ok(Dataset {
+        features: Features::Sparse { starts, columns, values },
+        labels,
+        classes,
+        columns: columns_named,
+        groups: None,
+    })
 }
 
 #[cfg(test)]
@@ -68,7 +87,8 @@ mod tests {
     const CLASSES: [&str; 2] = ["spruce", "pine"];
 
     fn two_rows() -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..10i16).flat_map(|c| [c.to_le_bytes(), (-c * 300).to_le_bytes()].concat()).collect();
+        let mut bytes: Vec<u8> =
+            (0..10i16).flat_map(|c| [c.to_le_bytes(), (-c * 300).to_le_bytes()].concat()).collect();
         bytes.extend([1, 4, 40, 1, 2, 1]);
         bytes
     }
@@ -93,7 +113,12 @@ mod tests {
         says(41, 5, "byte 41: `5` is not a wilderness area from 1 to 4");
         says(42, 0, "byte 42: `0` is not a soil type from 1 to 40");
         says(45, 3, "byte 45: the label 3 is out of range: use one of 1, 2");
-        assert!(parse(&two_rows()[..45], "c", &CLASSES).unwrap_err().to_string().contains("45 bytes where 46"));
+        assert!(
+            parse(&two_rows()[..45], "c", &CLASSES)
+                .unwrap_err()
+                .to_string()
+                .contains("45 bytes where 46")
+        );
         assert!(parse(&[], "c", &CLASSES).is_err());
     }
 }

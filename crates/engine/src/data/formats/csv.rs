@@ -10,21 +10,32 @@ const MOST_LEVELS: usize = 1000;
 
 /// Text with one comma between fields, whatever number of spaces stood there; lines stay lines.
 pub fn from_spaces(text: &str) -> String {
-    text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(",") + "\n").collect()
+    text.lines()
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(",") + "\n")
+        .collect()
 }
 
-/// What stands between two fields: of comma, semicolon and tab the one that the first line has most of, a comma if it has none.
+/// What stands between two fields: of comma, semicolon and tab the one that the first line has most
+/// of, a comma if it has none.
 pub(crate) fn separator(text: &str) -> u8 {
     let first = text.lines().next().unwrap_or("");
     *b"\t;,".iter().max_by_key(|s| first.bytes().filter(|b| b == *s).count()).unwrap_or(&b',')
 }
 
-/// The schema of a file with a header: columns of numbers are numbers (of zeros and ones, binary), others categories; one of
-/// [`crate::data::MISSING`] means "missing".
+/// The schema of a file with a header: columns of numbers are numbers (of zeros and ones, binary),
+/// others categories; one of [`crate::data::MISSING`] means "missing".
 pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
     let separator = separator(text);
-    let mut reader = ::csv::ReaderBuilder::new().trim(::csv::Trim::All).flexible(true).delimiter(separator).from_reader(text.as_bytes());
-    let unreadable = |error: ::csv::Error| TableError::Unreadable { file: file.into(), line: 1, problem: error.to_string() };
+    let mut reader = ::csv::ReaderBuilder::new()
+        .trim(::csv::Trim::All)
+        .flexible(true)
+        .delimiter(separator)
+        .from_reader(text.as_bytes());
+    let unreadable = |error: ::csv::Error| TableError::Unreadable {
+        file: file.into(),
+        line: 1,
+        problem: error.to_string(),
+    };
     let header = reader.headers().map_err(unreadable)?.clone();
     let (mut number, mut binary) = (vec![true; header.len()], vec![true; header.len()]);
     let missing = Schema::new(Vec::new()).missing;
@@ -37,7 +48,8 @@ pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
             }
         }
     }
-    // A column of which nothing is there may be of any kind: binary gives way to what other files have.
+    // A column of which nothing is there may be of any kind: binary gives way to what other files
+    // have.
     let spec = |(k, name): (usize, &str)| match (number[k], binary[k]) {
         (true, true) => ColumnSpec::binary(name),
         (true, false) => ColumnSpec::number(name),
@@ -46,7 +58,8 @@ pub fn infer(text: &str, file: &str) -> Result<Schema, FormatError> {
     Ok(Schema::new(header.iter().enumerate().map(spec).collect()).separated_by(separator))
 }
 
-/// Features and labels of a table: numbers as they are, a category as one column for each level but the first. A missing value is refused.
+/// Features and labels of a table: numbers as they are, a category as one column for each level but
+/// the first. A missing value is refused.
 pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset, FormatError> {
     let file = table.file();
     let names = || table.specs().iter().map(|spec| spec.name.as_str());
@@ -57,14 +70,24 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
         hint: did_you_mean(response, names()),
         header: names().collect::<Vec<_>>().join(", "),
     })?;
-    let missing = |row: usize, column: &str| FormatError::Missing { file: file.into(), at: table.place(row), column: column.into() };
+    let missing = |row: usize, column: &str| FormatError::Missing {
+        file: file.into(),
+        at: table.place(row),
+        column: column.into(),
+    };
     let (labels, classes) = match target {
         Column::Number(cells) => {
-            let raw = cells.iter().enumerate().map(|(row, y)| y.ok_or_else(|| missing(row, response))).collect::<Result<_, _>>()?;
+            let raw = cells
+                .iter()
+                .enumerate()
+                .map(|(row, y)| y.ok_or_else(|| missing(row, response)))
+                .collect::<Result<_, _>>()?;
             labels.apply(raw, file, |row| table.place(row))?
         }
         Column::Category(Category { levels, cells }) => {
-            let class = |(row, y): (usize, &Option<usize>)| y.map(|k| k as f64).ok_or_else(|| missing(row, response));
+            let class = |(row, y): (usize, &Option<usize>)| {
+                y.map(|k| k as f64).ok_or_else(|| missing(row, response))
+            };
             (cells.iter().enumerate().map(class).collect::<Result<_, _>>()?, Some(levels.clone()))
         }
     };
@@ -83,12 +106,24 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
             Column::Category(Category { levels, cells }) => {
                 if levels.len() > MOST_LEVELS {
                     let row = cells.iter().position(|c| *c == Some(MOST_LEVELS)).unwrap_or(0);
-                    let expected = format!("one of at most {MOST_LEVELS} levels: is it a name or a number with a typing error?");
+                    let expected = format!(
+                        "one of at most {MOST_LEVELS} levels: is it a name or a number with a \
+                         typing error?"
+                    );
                     let found = levels[MOST_LEVELS].clone();
-                    return Err(FormatError::Field { file: file.into(), at: table.place(row), found, expected });
+                    return Err(FormatError::Field {
+                        file: file.into(),
+                        at: table.place(row),
+                        found,
+                        expected,
+                    });
                 }
                 for (k, level) in levels.iter().enumerate().skip(1) {
-                    columns.push(if levels == &["0", "1"] { spec.name.clone() } else { format!("{}: {level}", spec.name) });
+                    columns.push(if levels == &["0", "1"] {
+                        spec.name.clone()
+                    } else {
+                        format!("{}: {level}", spec.name)
+                    });
                     makers.push((column, Some(k)));
                 }
             }
@@ -142,11 +177,20 @@ impl RawTable {
     /// The same with what another site has: other numbers than 0 and 1, and more levels.
     pub fn join(&mut self, other: &RawTable) {
         let wider = |mine: &mut ColumnSpec, theirs: &ColumnSpec| {
-            *mine = Schema::union([&[mine.clone()][..], &[theirs.clone()][..]].into_iter()).columns.remove(0);
+            *mine = Schema::union([&[mine.clone()][..], &[theirs.clone()][..]].into_iter())
+                .columns
+                .remove(0);
         };
-        for (mine, theirs) in self.columns.iter_mut().zip(&other.columns).filter(|(a, b)| a.spec.name == b.spec.name) {
+        for (mine, theirs) in
+            self.columns.iter_mut().zip(&other.columns).filter(|(a, b)| a.spec.name == b.spec.name)
+        {
             wider(&mut mine.spec, &theirs.spec);
-            let more: Vec<String> = theirs.levels.iter().filter(|level| !mine.levels.contains(level)).cloned().collect();
+            let more: Vec<String> = theirs
+                .levels
+                .iter()
+                .filter(|level| !mine.levels.contains(level))
+                .cloned()
+                .collect();
             mine.levels.extend(more);
         }
         if self.response.name == other.response.name {
@@ -156,7 +200,12 @@ impl RawTable {
 }
 
 /// A data set from CSV text with a header: [`infer`], then [`dataset`].
-pub fn parse(text: &str, file: &str, response: &str, labels: &Labels) -> Result<Dataset, FormatError> {
+pub fn parse(
+    text: &str,
+    file: &str,
+    response: &str,
+    labels: &Labels,
+) -> Result<Dataset, FormatError> {
     dataset(&Table::parse(text, file, &infer(text, file)?)?, response, labels)
 }
 
@@ -182,7 +231,10 @@ mod tests {
     fn a_table_becomes_features_and_labels() {
         let data = parse(GOOD, "a.csv", "ill", &Labels::Found(2)).unwrap();
         assert_eq!(data.columns, ["age", "sex: m", "dose", "smokes"]);
-        assert_eq!((data.labels.clone(), data.classes.clone().unwrap()), (vec![0.0, 1.0, 0.0], vec!["no".to_owned(), "yes".into()]));
+        assert_eq!(
+            (data.labels.clone(), data.classes.clone().unwrap()),
+            (vec![0.0, 1.0, 0.0], vec!["no".to_owned(), "yes".into()])
+        );
         assert_eq!(data.entries(1), [(0, 63.0), (1, 1.0), (2, 1.5), (3, 1.0)]);
         assert_eq!(parse(GOOD, "a.csv", "dose", &Labels::Numbers).unwrap().labels, [0.5, 1.5, 1.0]);
     }
@@ -199,7 +251,11 @@ mod tests {
         says(&GOOD.replace("57;", "57;;"), "ill", "line 4: 6 fields where 5");
         says("a,b\n", "b", "no rows");
         says("a\n1\n0\n", "a", "no rows");
-        says(&GOOD.replace("1.5", "9"), "dose", "line 4: the label 1 is out of range: there are 2 others");
+        says(
+            &GOOD.replace("1.5", "9"),
+            "dose",
+            "line 4: the label 1 is out of range: there are 2 others",
+        );
         assert_eq!(from_spaces("  1   2\n3 4 \n"), "1,2\n3,4\n");
     }
 }

@@ -68,7 +68,15 @@ pub struct DataFile {
 impl DataFile {
     /// A file of which nothing else is known.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        DataFile { path: path.into(), label_file: None, format: None, response: None, columns: None, header: None, memory: None }
+        DataFile {
+            path: path.into(),
+            label_file: None,
+            format: None,
+            response: None,
+            columns: None,
+            header: None,
+            memory: None,
+        }
     }
 
     fn name(&self) -> String {
@@ -86,16 +94,25 @@ impl DataFile {
         let file = self.name();
         let plain = file.trim_end_matches(".gz").trim_end_matches(".xz");
         let ending = plain.rsplit('.').next().unwrap_or("");
-        let known =
-            FORMATS.iter().find(|(_, _, endings)| endings.iter().any(|known| ending == *known || plain.ends_with(&format!("-{known}"))));
+        let known = FORMATS.iter().find(|(_, _, endings)| {
+            endings.iter().any(|known| ending == *known || plain.ends_with(&format!("-{known}")))
+        });
         known.map(|(_, format, _)| *format).ok_or_else(|| {
-            let endings: Vec<String> = FORMATS.iter().map(|(_, _, endings)| format!(".{}", endings[0])).collect();
-            let expected = format!("{}, or one of these with .gz or .xz behind it", endings.join(", "));
-            FormatError::Magic { file: file.clone(), at: At::Byte(0), found: format!("the ending .{ending}"), expected }
+            let endings: Vec<String> =
+                FORMATS.iter().map(|(_, _, endings)| format!(".{}", endings[0])).collect();
+            let expected =
+                format!("{}, or one of these with .gz or .xz behind it", endings.join(", "));
+            FormatError::Magic {
+                file: file.clone(),
+                at: At::Byte(0),
+                found: format!("the ending .{ending}"),
+                expected,
+            }
         })
     }
 
-    /// The named columns of a text or Parquet file. Text is read by `schema`, where one is given, else by what its columns look like.
+    /// The named columns of a text or Parquet file. Text is read by `schema`, where one is given,
+    /// else by what its columns look like.
     pub fn table(&self, schema: Option<&Schema>) -> Result<Table, FormatError> {
         if let Some(table) = &self.memory {
             return Ok(Table::clone(table));
@@ -106,7 +123,8 @@ impl DataFile {
             Format::Csv => {
                 let bytes = read(&self.path)?;
                 let text = text(&bytes, &file)?;
-                // A file's own header line and separator hold, whatever the kinds that sites agreed on.
+                // A file's own header line and separator hold, whatever the kinds that sites agreed
+                // on.
                 let mut own = self.infer(text)?;
                 if let Some(schema) = schema {
                     own.columns.clone_from(&schema.columns);
@@ -114,8 +132,14 @@ impl DataFile {
                 Ok(Table::parse(text, &file, &own)?)
             }
             other => {
-                let expected = "a text or Parquet file: other formats have no names for their columns".into();
-                Err(FormatError::Field { file, at: At::Byte(0), found: format!("{other:?}"), expected })
+                let expected =
+                    "a text or Parquet file: other formats have no names for their columns".into();
+                Err(FormatError::Field {
+                    file,
+                    at: At::Byte(0),
+                    found: format!("{other:?}"),
+                    expected,
+                })
             }
         }
     }
@@ -130,13 +154,17 @@ impl DataFile {
 
     fn infer(&self, text: &str) -> Result<Schema, FormatError> {
         let Some(names) = &self.header else { return csv::infer(text, &self.name()) };
-        // A header that is only stated is put before the text to infer kinds, and taken off again to keep the lines' numbers.
+        // A header that is only stated is put before the text to infer kinds, and taken off again
+        // to keep the lines' numbers.
         let separator = csv::separator(text);
         let header = names.join(&char::from(separator).to_string());
-        Ok(csv::infer(&format!("{header}\n{text}"), &self.name())?.separated_by(separator).without_header())
+        Ok(csv::infer(&format!("{header}\n{text}"), &self.name())?
+            .separated_by(separator)
+            .without_header())
     }
 
-    /// The rows as features and labels, labels as they are in the file: numbers, or words as classes. `leave_out` is a column that is no feature.
+    /// The rows as features and labels, labels as they are in the file: numbers, or words as
+    /// classes. `leave_out` is a column that is no feature.
     pub fn dataset(&self, leave_out: Option<&str>) -> Result<Dataset, FormatError> {
         let file = self.name();
         if let (Some(_), true) = (&self.label_file, self.format()? != Format::Idx) {
@@ -153,17 +181,39 @@ impl DataFile {
             Format::Npz => {
                 let arrays = npz::parse(&bytes()?, &file)?;
                 let find = |name: &str| {
-                    let found = || arrays.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+                    let found = || {
+                        arrays.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+                    };
                     let expected = format!("an archive with the array {name}");
-                    let missing = || FormatError::Field { file: file.clone(), at: At::Byte(0), found: found(), expected };
-                    arrays.iter().find(|(known, _)| known == name).map(|(_, array)| array.clone()).ok_or_else(missing)
+                    let missing = || FormatError::Field {
+                        file: file.clone(),
+                        at: At::Byte(0),
+                        found: found(),
+                        expected,
+                    };
+                    arrays
+                        .iter()
+                        .find(|(known, _)| known == name)
+                        .map(|(_, array)| array.clone())
+                        .ok_or_else(missing)
                 };
-                npy::dataset((find("x")?, &file), (find(self.response.as_deref().unwrap_or("y"))?, &file), &Labels::Numbers)?
+                npy::dataset(
+                    (find("x")?, &file),
+                    (find(self.response.as_deref().unwrap_or("y"))?, &file),
+                    &Labels::Numbers,
+                )?
             }
             Format::Idx => {
-                let missing = || FormatError::Unreadable { file: file.clone(), problem: "the file of its labels is not named".into() };
+                let missing = || FormatError::Unreadable {
+                    file: file.clone(),
+                    problem: "the file of its labels is not named".into(),
+                };
                 let label_file = self.label_file.as_ref().ok_or_else(missing)?;
-                idx::parse((bytes()?, &file), (&read(label_file)?, &label_file.display().to_string()), &from(0))?
+                idx::parse(
+                    (bytes()?, &file),
+                    (&read(label_file)?, &label_file.display().to_string()),
+                    &from(0),
+                )?
             }
             Format::Cifar => cifar::parse(&bytes()?, &file, &from(0))?,
             Format::Covtype => covtype::parse(&bytes()?, &file, &from(1))?,
@@ -172,23 +222,39 @@ impl DataFile {
     }
 
     /// The rows of a table of this file as features and labels.
-    pub fn dataset_of(&self, table: &Table, leave_out: Option<&str>) -> Result<Dataset, FormatError> {
-        let table = leave_out.map_or(Cow::Borrowed(table), |column| Cow::Owned(table.without(column)));
+    pub fn dataset_of(
+        &self,
+        table: &Table,
+        leave_out: Option<&str>,
+    ) -> Result<Dataset, FormatError> {
+        let table =
+            leave_out.map_or(Cow::Borrowed(table), |column| Cow::Owned(table.without(column)));
         Ok(with_numbers(csv::dataset(&table, self.response_of(&table), &Labels::Numbers)?))
     }
 
     /// The column of a table of this file that is the response.
     pub fn response_of<'a>(&'a self, table: &'a Table) -> &'a str {
-        self.response.as_deref().unwrap_or_else(|| table.specs().last().map_or("", |column| column.name.as_str()))
+        self.response
+            .as_deref()
+            .unwrap_or_else(|| table.specs().last().map_or("", |column| column.name.as_str()))
     }
 
-    /// The values of a column of a text or Parquet file, as the names of groups and the group of each row.
+    /// The values of a column of a text or Parquet file, as the names of groups and the group of
+    /// each row.
     pub fn groups(&self, column: &str) -> Result<crate::data::Groups, FormatError> {
         let table = self.table(None)?;
         let names = || table.specs().iter().map(|spec| spec.name.as_str());
         let Some((_, values)) = table.column(column) else {
-            let (hint, header) = (did_you_mean(column, names()), names().collect::<Vec<_>>().join(", "));
-            return Err(TableError::NoColumn { file: self.name(), line: 1, column: column.into(), hint, header }.into());
+            let (hint, header) =
+                (did_you_mean(column, names()), names().collect::<Vec<_>>().join(", "));
+            return Err(TableError::NoColumn {
+                file: self.name(),
+                line: 1,
+                column: column.into(),
+                hint,
+                header,
+            }
+            .into());
         };
         let word = |row: usize| match values {
             Column::Number(cells) => cells[row].map(|number| number.to_string()),
@@ -196,7 +262,11 @@ impl DataFile {
         };
         let mut groups = crate::data::Groups { names: Vec::new(), rows: Vec::new() };
         for row in 0..table.rows() {
-            let missing = || FormatError::Missing { file: self.name(), at: table.place(row), column: column.into() };
+            let missing = || FormatError::Missing {
+                file: self.name(),
+                at: table.place(row),
+                column: column.into(),
+            };
             let word = word(row).ok_or_else(missing)?;
             let place = groups.names.iter().position(|name| *name == word);
             groups.rows.push(place.unwrap_or(groups.names.len()) as u32);
@@ -213,7 +283,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String, FormatError> {
     Ok(text(&read(path)?, &path.display().to_string())?.to_owned())
 }
 
-/// A data set from a file, its format told by the ending of its name; whole numbers are taken for classes. See [`DataFile`].
+/// A data set from a file, its format told by the ending of its name; whole numbers are taken for
+/// classes. See [`DataFile`].
 pub fn open(path: &Path, response: Option<&str>) -> Result<Dataset, FormatError> {
     let file = DataFile { response: response.map(str::to_owned), ..DataFile::new(path) };
     classes(file.dataset(None)?, &file.name())
@@ -228,7 +299,12 @@ fn last_column(array: Array, file: String) -> Result<Dataset, FormatError> {
     let d = array.shape.get(1).copied().unwrap_or(0);
     if array.shape.len() != 2 || d < 2 || array.cells.is_empty() {
         let found = format!("{:?}", array.shape);
-        return Err(FormatError::Field { file, at: At::Byte(0), found, expected: "a table of two columns or more".into() });
+        return Err(FormatError::Field {
+            file,
+            at: At::Byte(0),
+            found,
+            expected: "a table of two columns or more".into(),
+        });
     }
     let rows = array.shape[0];
     let (mut cells, mut labels) = (Vec::new(), Vec::new());
@@ -236,13 +312,15 @@ fn last_column(array: Array, file: String) -> Result<Dataset, FormatError> {
         cells.extend_from_slice(&row[..d - 1]);
         labels.push(row[d - 1]);
     }
-    let (x, y) = (Array { shape: vec![rows, d - 1], cells }, Array { shape: vec![rows], cells: labels });
+    let (x, y) =
+        (Array { shape: vec![rows, d - 1], cells }, Array { shape: vec![rows], cells: labels });
     npy::dataset((x, &file), (y, &file), &Labels::Numbers)
 }
 
 /// The same data with labels as numbers, where the classes are written as such.
 fn with_numbers(data: Dataset) -> Dataset {
-    let numbers: Option<Vec<f64>> = data.classes.iter().flatten().map(|class| class.parse().ok()).collect();
+    let numbers: Option<Vec<f64>> =
+        data.classes.iter().flatten().map(|class| class.parse().ok()).collect();
     match (&data.classes, numbers) {
         (Some(_), Some(numbers)) => {
             let labels = data.labels.iter().map(|label| numbers[*label as usize]).collect();
@@ -257,7 +335,9 @@ fn classes(data: Dataset, file: &str) -> Result<Dataset, FormatError> {
     if data.classes.is_some() || data.labels.iter().any(|y| y.fract() != 0.0) {
         return Ok(data);
     }
-    match Labels::Found(MOST_CLASSES).apply(data.labels.clone(), file, |row| At::Line(row as u64 + 1)) {
+    match Labels::Found(MOST_CLASSES)
+        .apply(data.labels.clone(), file, |row| At::Line(row as u64 + 1))
+    {
         Ok((labels, classes)) => Ok(Dataset { labels, classes, ..data }),
         Err(_) => Ok(data), // too many: numbers
     }
@@ -277,7 +357,10 @@ mod tests {
             open(&folder.join(name), response)
         };
         let csv = opened("a.csv", b"y,age,dose\n0,41,0.5\n1,63,0.25\n", Some("y")).unwrap();
-        assert_eq!((csv.class_counts(), csv.columns.clone()), (vec![1, 1], vec!["age".to_owned(), "dose".into()]));
+        assert_eq!(
+            (csv.class_counts(), csv.columns.clone()),
+            (vec![1, 1], vec!["age".to_owned(), "dose".into()])
+        );
         let last = opened("a.csv", b"y,age,dose\n0,41,0.5\n1,63,0.25\n", None).unwrap();
         assert_eq!((last.classes, last.labels), (None, vec![0.5, 0.25]));
         let npy = opened("a.npy", &npy_file("|u1", "(2, 3)", &[1, 2, 7, 4, 5, 9]), None).unwrap();
@@ -295,7 +378,12 @@ mod tests {
         says("a.csv", b"a,b\n1,2\n", Some("c"), "no column `c`");
         says("a.npy", &npy_file("|u1", "(2,)", &[1, 2]), None, "a table of two columns");
         says("a.npz", b"PKxx", None, "PK");
-        assert!(open(&folder.join("none.csv"), None).unwrap_err().to_string().contains("cannot be read"));
+        assert!(
+            open(&folder.join("none.csv"), None)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be read")
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

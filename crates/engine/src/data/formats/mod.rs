@@ -1,7 +1,9 @@
-//! Read files of the formats that data sets come in: one format a file, every complaint with its line or offset.
+//! Read files of the formats that data sets come in: one format a file, every complaint with its
+//! line or offset.
 //!
-//! A reader believes no count in a file before it has compared it with the bytes that are there, so no file makes it allocate more than
-//! a small multiple of its own size; compressed files are held to a stated expansion.
+//! A reader believes no count in a file before it has compared it with the bytes that are there, so
+//! no file makes it allocate more than a small multiple of its own size; compressed files are held
+//! to a stated expansion.
 
 pub mod cifar;
 pub mod covtype;
@@ -69,7 +71,10 @@ pub enum FormatError {
         problem: String,
     },
     /// A compressed file that would fill the memory.
-    #[error("{file}: {bytes} bytes would expand to more than {limit}: decompress it by hand if that is meant")]
+    #[error(
+        "{file}: {bytes} bytes would expand to more than {limit}: decompress it by hand if that is \
+         meant"
+    )]
     Expands {
         /// The file.
         file: String,
@@ -79,7 +84,9 @@ pub enum FormatError {
         limit: u64,
     },
     /// Another kind of file.
-    #[error("{file}, {at}: found {found} where {expected} is expected: is it a file of this format?")]
+    #[error(
+        "{file}, {at}: found {found} where {expected} is expected: is it a file of this format?"
+    )]
     Magic {
         /// The file.
         file: String,
@@ -91,7 +98,10 @@ pub enum FormatError {
         expected: String,
     },
     /// Fewer or more bytes than the format or the header says.
-    #[error("{file}: {found} bytes where {expected} are expected: the file is cut short, or its header is wrong")]
+    #[error(
+        "{file}: {found} bytes where {expected} are expected: the file is cut short, or its header \
+         is wrong"
+    )]
     Size {
         /// The file.
         file: String,
@@ -135,7 +145,10 @@ pub enum FormatError {
         found: f64,
     },
     /// A value that is missing where one is needed.
-    #[error("{file}, {at}, column `{column}`: the value is missing: impute it, drop the row, or use a formula, which imputes")]
+    #[error(
+        "{file}, {at}, column `{column}`: the value is missing: impute it, drop the row, or use a \
+         formula, which imputes"
+    )]
     Missing {
         /// The file.
         file: String,
@@ -183,7 +196,12 @@ impl Labels {
     }
 
     /// Turn raw labels into class numbers with names. `at` says where a row's label stands.
-    fn apply(&self, raw: Vec<f64>, file: &str, at: impl Fn(usize) -> At) -> Result<(Vec<f64>, Option<Vec<String>>), FormatError> {
+    fn apply(
+        &self,
+        raw: Vec<f64>,
+        file: &str,
+        at: impl Fn(usize) -> At,
+    ) -> Result<(Vec<f64>, Option<Vec<String>>), FormatError> {
         if let Some(row) = raw.iter().position(|y| !y.is_finite()) {
             return Err(FormatError::NotFinite { file: file.into(), at: at(row), found: raw[row] });
         }
@@ -196,7 +214,12 @@ impl Labels {
                     if let Err(place) = values.binary_search_by(|v| v.total_cmp(y)) {
                         if values.len() == *most {
                             let allowed = format!("there are {most} others already");
-                            return Err(FormatError::Label { file: file.into(), at: at(row), found: *y, allowed });
+                            return Err(FormatError::Label {
+                                file: file.into(),
+                                at: at(row),
+                                found: *y,
+                                allowed,
+                            });
                         }
                         values.insert(place, *y);
                     }
@@ -207,7 +230,12 @@ impl Labels {
         let class = |(row, y): (usize, &f64)| {
             known.iter().position(|(value, _)| value == y).map(|k| k as f64).ok_or_else(|| {
                 let words: Vec<String> = known.iter().map(|(value, _)| value.to_string()).collect();
-                FormatError::Label { file: file.into(), at: at(row), found: *y, allowed: format!("use one of {}", words.join(", ")) }
+                FormatError::Label {
+                    file: file.into(),
+                    at: at(row),
+                    found: *y,
+                    allowed: format!("use one of {}", words.join(", ")),
+                }
             })
         };
         let labels = raw.iter().enumerate().map(class).collect::<Result<_, _>>()?;

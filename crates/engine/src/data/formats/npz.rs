@@ -15,10 +15,20 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
         problem: problem.into(),
     };
     let slice = |at: usize, n: usize| {
-        at.checked_add(n).and_then(|end| bytes.get(at..end)).ok_or_else(|| damaged(at.min(bytes.len()), "it is cut short"))
+        at.checked_add(n)
+            .and_then(|end| bytes.get(at..end))
+            .ok_or_else(|| damaged(at.min(bytes.len()), "it is cut short"))
     };
-    let short = |at: usize| Ok::<usize, FormatError>(usize::from(u16::from_le_bytes(slice(at, 2)?.try_into().unwrap_or_default())));
-    let long = |at: usize| Ok::<usize, FormatError>(u32::from_le_bytes(slice(at, 4)?.try_into().unwrap_or_default()) as usize);
+    let short = |at: usize| {
+        Ok::<usize, FormatError>(usize::from(u16::from_le_bytes(
+            slice(at, 2)?.try_into().unwrap_or_default(),
+        )))
+    };
+    let long = |at: usize| {
+        Ok::<usize, FormatError>(
+            u32::from_le_bytes(slice(at, 4)?.try_into().unwrap_or_default()) as usize
+        )
+    };
     if !bytes.starts_with(b"PK\x03\x04") {
         return Err(FormatError::Magic {
             file: file.into(),
@@ -28,7 +38,10 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
         });
     }
     // The directory's end stands within the last 64 KiB, before a comment.
-    let end = bytes.windows(4).rposition(|four| four == b"PK\x05\x06").ok_or_else(|| damaged(bytes.len(), "it has no directory"))?;
+    let end = bytes
+        .windows(4)
+        .rposition(|four| four == b"PK\x05\x06")
+        .ok_or_else(|| damaged(bytes.len(), "it has no directory"))?;
     let (count, mut at) = (short(end + 10)?, long(end + 16)?);
     let mut arrays: Vec<(String, Array)> = Vec::new();
     let mut total = 0u64;
@@ -36,7 +49,8 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
         if slice(at, 4)? != b"PK\x01\x02" {
             return Err(damaged(at, "an entry of the directory is wrong"));
         }
-        let (method, crc, packed, size, local) = (short(at + 10)?, long(at + 16)?, long(at + 20)?, long(at + 24)?, long(at + 42)?);
+        let (method, crc, packed, size, local) =
+            (short(at + 10)?, long(at + 16)?, long(at + 20)?, long(at + 24)?, long(at + 42)?);
         let name = String::from_utf8_lossy(slice(at + 46, short(at + 28)?)?).into_owned();
         let label = format!("{file}, member {name}");
         let mut sizes = (packed, size, local);
@@ -49,17 +63,29 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
         // Members may overlap, so that a small archive could hold the same great one many times.
         total = total.saturating_add(size as u64);
         if total > limit(bytes.len() as u64) {
-            return Err(FormatError::Expands { file: file.into(), bytes: bytes.len() as u64, limit: limit(bytes.len() as u64) });
+            return Err(FormatError::Expands {
+                file: file.into(),
+                bytes: bytes.len() as u64,
+                limit: limit(bytes.len() as u64),
+            });
         }
         let content = match method {
             0 => body.to_vec(),
             8 => {
                 let mut out = Vec::new(); // deflate expands 1,032 times at most
-                let inflated = flate2::read::DeflateDecoder::new(body).take(size as u64 + 1).read_to_end(&mut out);
+                let inflated = flate2::read::DeflateDecoder::new(body)
+                    .take(size as u64 + 1)
+                    .read_to_end(&mut out);
                 inflated.map_err(|error| damaged(local, &error.to_string()))?;
                 out
             }
-            _ => return Err(damaged(at + 10, "a member is packed by a method that is not known: use numpy.savez or savez_compressed")),
+            _ => {
+                return Err(damaged(
+                    at + 10,
+                    "a member is packed by a method that is not known: use numpy.savez or \
+                     savez_compressed",
+                ));
+            }
         };
         let mut check = flate2::Crc::new();
         check.update(&content);
@@ -72,11 +98,13 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<(String, Array)>, FormatErr
     if arrays.is_empty() { Err(FormatError::Empty { file: file.into() }) } else { Ok(arrays) }
 }
 
-/// Sizes that did not fit into 32 bits stand in an extra field, in this order and only where they are needed.
+/// Sizes that did not fit into 32 bits stand in an extra field, in this order and only where they
+/// are needed.
 fn wide_sizes(extra: &[u8], (packed, size, local): &mut (usize, usize, usize)) {
     let mut rest = extra;
     while let [a, b, c, d, tail @ ..] = rest {
-        let (id, length) = (u16::from_le_bytes([*a, *b]), usize::from(u16::from_le_bytes([*c, *d])));
+        let (id, length) =
+            (u16::from_le_bytes([*a, *b]), usize::from(u16::from_le_bytes([*c, *d])));
         if id == 1 {
             let mut words = tail[..length.min(tail.len())].chunks_exact(8);
             for slot in [size, packed, local] {
@@ -100,7 +128,13 @@ mod tests {
     use crate::data::formats::npy::tests::file as npy_file;
 
     fn archive(deflate: bool) -> Vec<u8> {
-        archive_of(deflate, [("x.npy", npy_file("|u1", "(2, 2)", &[1, 2, 3, 4])), ("y.npy", npy_file("|u1", "(2,)", &[0, 1]))])
+        archive_of(
+            deflate,
+            [
+                ("x.npy", npy_file("|u1", "(2, 2)", &[1, 2, 3, 4])),
+                ("y.npy", npy_file("|u1", "(2,)", &[0, 1])),
+            ],
+        )
     }
 
     fn archive_of(deflate: bool, members: [(&str, Vec<u8>); 2]) -> Vec<u8> {
@@ -108,7 +142,8 @@ mod tests {
         for (name, content) in members {
             let mut crc = flate2::Crc::new();
             crc.update(&content);
-            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+            let mut encoder =
+                flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(&content).unwrap();
             let body = if deflate { encoder.finish().unwrap() } else { content.clone() };
             let common = [
@@ -121,11 +156,22 @@ mod tests {
             .concat();
             let start = (out.len() as u32).to_le_bytes();
             out.extend([b"PK\x03\x04", &common[..], name.as_bytes(), &body].concat());
-            directory.extend([b"PK\x01\x02\x14\0", &common[..], &[0; 10], &start, name.as_bytes()].concat());
+            directory.extend(
+                [b"PK\x01\x02\x14\0", &common[..], &[0; 10], &start, name.as_bytes()].concat(),
+            );
         }
         let at = (out.len() as u32).to_le_bytes();
         out.extend_from_slice(&directory);
-        out.extend([b"PK\x05\x06\0\0\0\0", &[2, 0, 2, 0][..], &(directory.len() as u32).to_le_bytes(), &at, &[0, 0]].concat());
+        out.extend(
+            [
+                b"PK\x05\x06\0\0\0\0",
+                &[2, 0, 2, 0][..],
+                &(directory.len() as u32).to_le_bytes(),
+                &at,
+                &[0, 0],
+            ]
+            .concat(),
+        );
         out
     }
 
@@ -142,7 +188,8 @@ mod tests {
     #[test]
     fn bombs_are_refused() {
         let zeros = npy_file("|u1", "(36000000,)", &vec![0; 36_000_000]); // two of them pass 64 MiB
-        let error = parse(&archive_of(true, [("x.npy", zeros.clone()), ("y.npy", zeros)]), "a.npz").unwrap_err();
+        let error = parse(&archive_of(true, [("x.npy", zeros.clone()), ("y.npy", zeros)]), "a.npz")
+            .unwrap_err();
         assert!(matches!(error, FormatError::Expands { .. }), "{error}");
     }
 
@@ -155,13 +202,18 @@ mod tests {
             }
             let mut wrong = good.clone();
             wrong[60] ^= 1; // within the first member
-            assert!(matches!(parse(&wrong, "a.npz"), Err(FormatError::Damaged { .. } | FormatError::Size { .. })));
+            assert!(matches!(
+                parse(&wrong, "a.npz"),
+                Err(FormatError::Damaged { .. } | FormatError::Size { .. })
+            ));
             for at in 0..good.len() {
                 let mut wrong = good.clone();
                 wrong[at] ^= 0x81;
                 let _ = parse(&wrong, "a.npz"); // whatever it says, it does not panic
             }
         }
-        assert!(parse(b"PK", "a.npz").unwrap_err().to_string().contains("PK\\x03\\x04 is expected"));
+        assert!(
+            parse(b"PK", "a.npz").unwrap_err().to_string().contains("PK\\x03\\x04 is expected")
+        );
     }
 }

@@ -18,7 +18,10 @@ pub(super) fn limit(size: u64) -> u64 {
 /// The content of a file; a name that ends in `.gz` or `.xz` says that it is compressed.
 pub fn read(path: &Path) -> Result<Vec<u8>, FormatError> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| FormatError::Unreadable { file: name.clone(), problem: error.to_string() })?;
+    let bytes = std::fs::read(path).map_err(|error| FormatError::Unreadable {
+        file: name.clone(),
+        problem: error.to_string(),
+    })?;
     unpack(bytes, &name)
 }
 
@@ -27,23 +30,32 @@ pub fn unpack(bytes: Vec<u8>, file: &str) -> Result<Vec<u8>, FormatError> {
     let size = bytes.len() as u64;
     let limit = limit(size);
     let expands = || FormatError::Expands { file: file.into(), bytes: size, limit };
-    let damaged = |format, at: u64, problem: String| FormatError::Damaged { file: file.into(), at: At::Byte(at), format, problem };
+    let damaged = |format, at: u64, problem: String| FormatError::Damaged {
+        file: file.into(),
+        at: At::Byte(at),
+        format,
+        problem,
+    };
     if file.ends_with(".gz") {
         let mut out = Vec::new();
         let mut input = bytes.as_slice();
-        let result = flate2::bufread::MultiGzDecoder::new(&mut input).take(limit + 1).read_to_end(&mut out);
+        let result =
+            flate2::bufread::MultiGzDecoder::new(&mut input).take(limit + 1).read_to_end(&mut out);
         let at = size - input.len() as u64;
         result.map_err(|error| damaged("gz", at, error.to_string()))?;
         if out.len() as u64 > limit { Err(expands()) } else { Ok(out) }
     } else if file.ends_with(".xz") {
-        // The decoder has no limit of its own, so the sizes that the chunks announce are added up first.
-        let announced = xz::announced(&bytes).map_err(|(at, problem)| damaged("xz", at, problem.into()))?;
+        // The decoder has no limit of its own, so the sizes that the chunks announce are added up
+        // first.
+        let announced =
+            xz::announced(&bytes).map_err(|(at, problem)| damaged("xz", at, problem.into()))?;
         if announced > limit {
             return Err(expands());
         }
         let mut out = Vec::with_capacity(announced as usize);
         let mut input = bytes.as_slice();
-        lzma_rs::xz_decompress(&mut input, &mut out).map_err(|error| damaged("xz", size - input.len() as u64, error.to_string()))?;
+        lzma_rs::xz_decompress(&mut input, &mut out)
+            .map_err(|error| damaged("xz", size - input.len() as u64, error.to_string()))?;
         Ok(out)
     } else {
         Ok(bytes)
@@ -84,7 +96,9 @@ mod tests {
         let pad = |n: usize| vec![0; n.next_multiple_of(4) - n];
         let mut out = [&b"\xfd7zXZ\0\0\x01"[..], &crc(&[0, 1])].concat();
         let header = [2, 0, 0x21, 1, 0x16, 0, 0, 0];
-        out.extend([&header[..], &crc(&header), chunks, &pad(chunks.len()), &crc(content)].concat());
+        out.extend(
+            [&header[..], &crc(&header), chunks, &pad(chunks.len()), &crc(content)].concat(),
+        );
         let mut index = [vec![0, 1], length(12 + chunks.len() + 4), length(content.len())].concat();
         index.extend(pad(index.len()));
         let back = [&((index.len() / 4) as u32).to_le_bytes()[..], &[0, 1]].concat();
@@ -116,7 +130,8 @@ mod tests {
                 let error = unpack(packed[..cut].to_vec(), name);
                 // An empty gzip file has no member, which the decoder takes for no content.
                 assert!(
-                    matches!(error, Err(FormatError::Damaged { .. })) || (cut == 0 && name == "a.gz"),
+                    matches!(error, Err(FormatError::Damaged { .. }))
+                        || (cut == 0 && name == "a.gz"),
                     "{name} cut at {cut}: {error:?}"
                 );
             }
@@ -124,8 +139,9 @@ mod tests {
             for at in 0..packed.len() {
                 let mut wrong = packed.clone();
                 wrong[at] ^= 0x10;
-                noticed +=
-                    usize::from(unpack(wrong, name).is_err_and(|e| matches!(e, FormatError::Damaged { .. } | FormatError::Expands { .. })));
+                noticed += usize::from(unpack(wrong, name).is_err_and(|e| {
+                    matches!(e, FormatError::Damaged { .. } | FormatError::Expands { .. })
+                }));
             }
             // gzip's time, system and flags may be anything.
             assert!(noticed + 10 >= packed.len(), "{name}: {noticed} of {} flips", packed.len());

@@ -11,14 +11,23 @@ impl Layout<'_> {
     pub(super) fn add_term(&mut self, at: usize) {
         let term = &self.plan.terms[at];
         let missing = self.missing(at);
-        let levels = if term.coding == Coding::Standardised { Vec::new() } else { self.merge_levels(at) };
+        let levels =
+            if term.coding == Coding::Standardised { Vec::new() } else { self.merge_levels(at) };
         self.levels.push(levels.iter().map(|(level, _)| level.clone()).collect());
-        self.seen.push(levels.iter().filter(|(_, count)| *count > 0).map(|(level, _)| level.clone()).collect());
+        self.seen.push(
+            levels.iter().filter(|(_, count)| *count > 0).map(|(level, _)| level.clone()).collect(),
+        );
         if missing == self.rows {
-            return self.notes.push(format!("{}: left out, for no site has a value of it.", term.title));
+            return self
+                .notes
+                .push(format!("{}: left out, for no site has a value of it.", term.title));
         }
         if missing > 0 && term.missing == Missing::DropColumn {
-            return self.notes.push(format!("{}: left out, for {} missing.", term.title, self.share(missing)));
+            return self.notes.push(format!(
+                "{}: left out, for {} missing.",
+                term.title,
+                self.share(missing)
+            ));
         }
         let kept = match term.coding {
             Coding::Standardised => self.add_numbers(at, term),
@@ -35,10 +44,16 @@ impl Layout<'_> {
         let from = usize::from(!std::mem::take(&mut self.whole));
         for summary in &self.summaries[from.min(self.summaries.len())..] {
             let site = summary.site.clone();
-            self.columns.push(DesignColumn { name: format!("site: {site}"), rule: CellRule::Site { site } });
+            self.columns.push(DesignColumn {
+                name: format!("site: {site}"),
+                rule: CellRule::Site { site },
+            });
         }
         if from == 1 {
-            self.notes.push(format!("Site effects compare each other site with {}.", self.summaries[0].site));
+            self.notes.push(format!(
+                "Site effects compare each other site with {}.",
+                self.summaries[0].site
+            ));
         } else {
             self.notes.push("Each site has its own intercept.".into());
         }
@@ -46,25 +61,39 @@ impl Layout<'_> {
 
     /// Merge the sites' sums into a mean and a deviation.
     fn add_numbers(&mut self, at: usize, term: &Term) -> bool {
-        let parts: Vec<(f64, f64, f64)> = self.summaries.iter().filter_map(|summary| parts(&summary.terms[at])).collect();
+        let parts: Vec<(f64, f64, f64)> =
+            self.summaries.iter().filter_map(|summary| parts(&summary.terms[at])).collect();
         let count: f64 = parts.iter().map(|(n, _, _)| n).sum();
         let mean = parts.iter().map(|(_, sum, _)| sum).sum::<f64>() / count;
         let within: f64 = parts.iter().map(|(_, _, squares)| squares).sum();
-        let between: f64 = parts.iter().map(|(n, sum, _)| n * (sum / n - mean) * (sum / n - mean)).sum();
+        let between: f64 =
+            parts.iter().map(|(n, sum, _)| n * (sum / n - mean) * (sum / n - mean)).sum();
         let sd = |squares: f64| (squares / (count - 1.0).max(1.0)).sqrt();
         let flat = |sd: f64| sd <= 1e-12 * mean.abs();
         if flat(sd(within + between)) {
-            self.notes.push(format!("{}: left out, for it is {} everywhere.", term.title, show(mean)));
+            self.notes.push(format!(
+                "{}: left out, for it is {} everywhere.",
+                term.title,
+                show(mean)
+            ));
             return false;
         }
         if self.plan.site_effects && flat(sd(within)) && self.missing(at) == 0 {
-            self.notes.push(format!("{}: left out, for it does not vary within a site, so the site effects determine it.", term.title));
+            self.notes.push(format!(
+                "{}: left out, for it does not vary within a site, so the site \
+                effects determine it.",
+                term.title
+            ));
             return false;
         }
         let sd = sd(within + between);
-        self.columns.push(DesignColumn { name: term.title.clone(), rule: CellRule::Standardised { term: at, mean, sd } });
+        self.columns.push(DesignColumn {
+            name: term.title.clone(),
+            rule: CellRule::Standardised { term: at, mean, sd },
+        });
         self.notes.push(format!(
-            "{}: standardised by the federated mean {} and standard deviation {} of {count} values.",
+            "{}: standardised by the federated mean {} and standard deviation {} of {count} \
+             values.",
             term.title,
             show(mean),
             show(sd)
@@ -73,9 +102,20 @@ impl Layout<'_> {
     }
 
     /// Add a column for every level but the reference.
-    fn add_levels(&mut self, at: usize, term: &Term, levels: Vec<(String, u64)>, binary: bool) -> bool {
+    fn add_levels(
+        &mut self,
+        at: usize,
+        term: &Term,
+        levels: Vec<(String, u64)>,
+        binary: bool,
+    ) -> bool {
         let seen: Vec<(String, u64)> = levels.into_iter().filter(|(_, count)| *count > 0).collect();
-        let mode = seen.iter().rev().max_by_key(|(_, count)| *count).map(|(level, _)| level.clone()).unwrap_or_default();
+        let mode = seen
+            .iter()
+            .rev()
+            .max_by_key(|(_, count)| *count)
+            .map(|(level, _)| level.clone())
+            .unwrap_or_default();
         if seen.len() == 1 {
             self.notes.push(format!("{}: left out, for it is {mode} everywhere.", term.title));
             return false;
@@ -96,15 +136,24 @@ impl Layout<'_> {
             let rule = CellRule::Level { term: at, level: level.clone(), fill: *level == mode };
             self.columns.push(DesignColumn { name, rule });
         }
-        let of_reference = seen.iter().find(|(level, _)| *level == reference).map_or(0, |(_, count)| *count);
+        let of_reference =
+            seen.iter().find(|(level, _)| *level == reference).map_or(0, |(_, count)| *count);
         self.notes.push(match (binary, all) {
             (true, _) => format!("{}: 0 or 1, as it is.", term.title),
-            (false, true) => format!("{}: one column a level, in place of the intercept.", term.title),
-            (false, false) => format!("{}: compared with {reference} ({why}; {of_reference} of {} rows).", term.title, self.rows),
+            (false, true) => {
+                format!("{}: one column a level, in place of the intercept.", term.title)
+            }
+            (false, false) => format!(
+                "{}: compared with {reference} ({why}; {of_reference} of {} rows).",
+                term.title, self.rows
+            ),
         });
         if !determined.is_empty() {
             let levels = determined.join(", ");
-            self.notes.push(format!("{}: {levels} left out, for the site effects determine it.", term.title));
+            self.notes.push(format!(
+                "{}: {levels} left out, for the site effects determine it.",
+                term.title
+            ));
         }
         names > 0
     }
@@ -114,35 +163,59 @@ impl Layout<'_> {
         if missing == 0 {
             return;
         }
-        let by = if term.coding == Coding::Standardised { "the federated mean" } else { "the most common level of the federation" };
+        let by = if term.coding == Coding::Standardised {
+            "the federated mean"
+        } else {
+            "the most common level of the federation"
+        };
         let mut note = format!("{}: {} missing, imputed by {by}", term.title, self.share(missing));
-        let wanted = matches!(term.missing, Missing::Indicate { above } if missing as f64 > above * self.rows as f64);
+        let wanted = matches!(term.missing, Missing::Indicate { above }
+            if missing as f64 > above * self.rows as f64);
         let twin = self.nearest_indicator(at, missing);
         let all_or_none = |s: &super::SiteSummary| [0, s.rows].contains(&s.terms[at].observed());
         if !wanted {
             note += ".";
         } else if let Some((_, _, other)) = twin.filter(|(both, either, _)| both == either) {
-            note += &format!("; the indicator of {other} marks the same rows, so there is no second one.");
+            note += &format!(
+                "; the indicator of {other} marks the same rows, so there is no second one."
+            );
         } else if self.plan.site_effects && self.summaries.iter().all(all_or_none) {
-            note += "; no indicator, for whole sites are missing and the site effects determine it.";
+            note +=
+                "; no indicator, for whole sites are missing and the site effects determine it.";
         } else {
             note += "; an indicator marks them.";
-            if let Some((both, either, other)) = twin.filter(|(both, either, _)| *both as f64 > OVERLAP * *either as f64) {
-                note += &format!(" It coincides with that of {other} in {both} of {either} rows, so read the two together.");
+            if let Some((both, either, other)) =
+                twin.filter(|(both, either, _)| *both as f64 > OVERLAP * *either as f64)
+            {
+                note += &format!(
+                    " It coincides with that of {other} in {both} of {either} rows, so read the \
+                     two together."
+                );
             }
-            self.columns.push(DesignColumn { name: format!("{}: missing", term.title), rule: CellRule::Missing { term: at } });
+            self.columns.push(DesignColumn {
+                name: format!("{}: missing", term.title),
+                rule: CellRule::Missing { term: at },
+            });
         }
         self.notes.push(note);
     }
 
-    /// The earlier indicator that is most like this one's would be: the rows that both mark, those that either marks, and its title.
+    /// The earlier indicator that is most like this one's would be: the rows that both mark, those
+    /// that either marks, and its title.
     fn nearest_indicator(&self, at: usize, missing: u64) -> Option<(u64, u64, &str)> {
         let compare = |other: usize| {
             let said = self.summaries.iter().flat_map(|summary| &summary.both_missing);
-            let both: u64 = said.filter(|(a, b, _)| (*a, *b) == (other, at)).map(|(_, _, rows)| rows).sum();
-            (both, (missing + self.missing(other)).saturating_sub(both), self.plan.terms[other].title.as_str())
+            let both: u64 =
+                said.filter(|(a, b, _)| (*a, *b) == (other, at)).map(|(_, _, rows)| rows).sum();
+            (
+                both,
+                (missing + self.missing(other)).saturating_sub(both),
+                self.plan.terms[other].title.as_str(),
+            )
         };
-        let marked = |term: &usize| self.columns.iter().any(|column| column.rule == CellRule::Missing { term: *term });
+        let marked = |term: &usize| {
+            self.columns.iter().any(|column| column.rule == CellRule::Missing { term: *term })
+        };
         let share = |(both, either, _): &(u64, u64, &str)| *both as f64 / (*either).max(1) as f64;
         (0..at).filter(marked).map(compare).max_by(|a, b| share(a).total_cmp(&share(b)))
     }
@@ -156,7 +229,8 @@ impl Layout<'_> {
     fn constant_within_sites(&self, at: usize, level: &str, fill: bool) -> bool {
         self.summaries.iter().all(|summary| {
             let TermSummary::Levels(counts) = &summary.terms[at] else { return false };
-            let having = counts.iter().find(|(known, _)| known == level).map_or(0, |(_, count)| *count);
+            let having =
+                counts.iter().find(|(known, _)| known == level).map_or(0, |(_, count)| *count);
             let imputed = if fill { summary.rows - summary.terms[at].observed() } else { 0 };
             [0, summary.rows].contains(&(having + imputed))
         })
@@ -182,14 +256,20 @@ impl Layout<'_> {
     }
 
     fn share(&self, missing: u64) -> String {
-        format!("{missing} of {} values ({:.1}%)", self.rows, 100.0 * missing as f64 / self.rows as f64)
+        format!(
+            "{missing} of {} values ({:.1}%)",
+            self.rows,
+            100.0 * missing as f64 / self.rows as f64
+        )
     }
 }
 
 /// The count, sum and squares of a site that has any.
 fn parts(term: &TermSummary) -> Option<(f64, f64, f64)> {
     match term {
-        TermSummary::Numbers { observed, sum, squares } if *observed > 0 => Some((*observed as f64, *sum, *squares)),
+        TermSummary::Numbers { observed, sum, squares } if *observed > 0 => {
+            Some((*observed as f64, *sum, *squares))
+        }
         _ => None,
     }
 }

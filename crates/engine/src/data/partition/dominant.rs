@@ -4,8 +4,14 @@ use consilience_core::rng::Seed;
 
 use super::{Assignment, PartitionError, by_label, check_clients, shuffle, stream};
 
-/// Clients of equal size; label i mod classes makes up the share of client i, and other labels the rest, as far as they suffice.
-pub fn assign(labels: &[u32], clients: usize, share: f64, seed: Seed) -> Result<Assignment, PartitionError> {
+/// Clients of equal size; label i mod classes makes up the share of client i, and other labels the
+/// rest, as far as they suffice.
+pub fn assign(
+    labels: &[u32],
+    clients: usize,
+    share: f64,
+    seed: Seed,
+) -> Result<Assignment, PartitionError> {
     check_clients(labels.len(), clients)?;
     let total = labels.len();
     let mut of_labels = by_label(labels, seed);
@@ -27,8 +33,10 @@ pub fn assign(labels: &[u32], clients: usize, share: f64, seed: Seed) -> Result<
     let mut rest: Vec<u32> = of_labels.concat();
     let mut random = stream(seed, 0);
     shuffle(&mut rest, &mut random);
-    // Places that the rest fills, client by client; a row at a client that its label dominates is swapped with one that may go there.
-    let places: Vec<usize> = (0..clients).flat_map(|client| vec![client; size(client) - quota(client)]).collect();
+    // Places that the rest fills, client by client; a row at a client that its label dominates is
+    // swapped with one that may go there.
+    let places: Vec<usize> =
+        (0..clients).flat_map(|client| vec![client; size(client) - quota(client)]).collect();
     let fits = |row: u32, place: usize| labels[row as usize] as usize != places[place] % classes;
     for place in 0..rest.len() {
         let mut tries = 0;

@@ -1,4 +1,5 @@
-//! Draw gamma variates from an address (Marsaglia and Tsang 2000), in logarithms so that small shapes do not underflow.
+//! Draw gamma variates from an address (Marsaglia and Tsang 2000), in logarithms so that small
+//! shapes do not underflow.
 
 use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream};
@@ -12,8 +13,8 @@ pub struct Gammas {
 }
 
 impl Gammas {
-    /// The variates of a client at `place`. Normals and uniforms come from two addresses: `2 place` and `2 place + 1` of those kept for
-    /// gammas.
+    /// The variates of a client at `place`. Normals and uniforms come from two addresses: `2 place`
+    /// and `2 place + 1` of those kept for gammas.
     pub fn new(seed: Seed, client: ClientId, place: u64) -> Self {
         let at = |k: u64| seed.stream(Purpose::Data, client, (1 << 41) + 2 * place + k);
         Gammas { normals: at(0), uniforms: at(1), ready: [0.0; 128], used: 128 }
@@ -64,7 +65,8 @@ impl Gammas {
 mod tests {
     use super::*;
 
-    /// z-scores of mean and variance under the gamma law of this shape: the variance of a squared deviation is 2 a^2 + 6 a.
+    /// z-scores of mean and variance under the gamma law of this shape: the variance of a squared
+    /// deviation is 2 a^2 + 6 a.
     fn scores(draws: &[f64], a: f64) -> [f64; 2] {
         let n = draws.len() as f64;
         let mean = draws.iter().sum::<f64>() / n;
@@ -78,7 +80,8 @@ mod tests {
             let mut gammas = Gammas::new(Seed::new(5), ClientId(0), k as u64);
             let draws: Vec<f64> = (0..400_000).map(|_| gammas.log(a).exp()).collect();
             for z in scores(&draws, a) {
-                assert!(z.abs() < 4.9, "shape {a}: {z}"); // 1e-6 false alarms, were the seed not fixed
+                // 1e-6 false alarms, were the seed not fixed
+                assert!(z.abs() < 4.9, "shape {a}: {z}");
             }
             let [mean, _] = scores(&draws, a * 1.06);
             assert!(mean.abs() > 4.9, "shape {a}: a shape 6% off would pass ({mean})");
@@ -87,7 +90,8 @@ mod tests {
 
     #[test]
     fn the_logarithm_has_its_mean_where_the_variate_underflows() {
-        // E ln G = digamma(a) and Var ln G = trigamma(a); at a = 0.001 these are -1000.5755719 and 1000001.6425332.
+        // E ln G = digamma(a) and Var ln G = trigamma(a); at a = 0.001 these are -1000.5755719 and
+        // 1000001.6425332.
         let mut gammas = Gammas::new(Seed::new(6), ClientId(0), 0);
         let n = 100_000;
         let mean = (0..n).map(|_| gammas.log(0.001)).sum::<f64>() / f64::from(n);
@@ -109,7 +113,8 @@ mod tests {
         }
         for (sum, a) in sums.iter().zip(a) {
             let (mean, n) = (a / 2.0, f64::from(n));
-            let variance = mean * (1.0 - mean) / 3.0; // of a share, where the concentrations sum to 2
+            // of a share, where the concentrations sum to 2
+            let variance = mean * (1.0 - mean) / 3.0;
             assert!(((sum / n - mean) / (variance / n).sqrt()).abs() < 4.9);
         }
     }

@@ -21,10 +21,16 @@ pub enum Generator {
 
 /// What can be generated: how it is written, and what it is.
 pub const GENERATORS: &[(&str, &str)] = &[
-    ("synthetic(ALPHA, BETA)", "softmax labels and features that differ between clients (Li et al. 2020)"),
+    (
+        "synthetic(ALPHA, BETA)",
+        "softmax labels and features that differ between clients (Li et al. 2020)",
+    ),
     ("qlsd-toy", "isotropic Gaussian rows around a mean of each client's own (QLSD, Fig. 1)"),
     ("fald-toy", "Gaussian clients with means and covariances of their own (FALD, Table 1)"),
-    ("fa-ld-toy(ALPHA)", "Gaussian clients in the plane whose means ALPHA moves apart (FA-LD, Fig. 1)"),
+    (
+        "fa-ld-toy(ALPHA)",
+        "Gaussian clients in the plane whose means ALPHA moves apart (FA-LD, Fig. 1)",
+    ),
 ];
 
 /// Why a text names no generator.
@@ -67,9 +73,14 @@ impl FromStr for Generator {
 
     fn from_str(text: &str) -> Result<Self, GeneratorError> {
         let text = text.trim();
-        let (name, inside) = text.split_once('(').map_or((text, None), |(name, rest)| (name.trim(), rest.strip_suffix(')')));
-        let number = |word: &str| word.trim().parse::<f64>().ok().filter(|value| (0.0..=1e6).contains(value));
-        let numbers: Option<Vec<f64>> = inside.map_or(Some(Vec::new()), |inside| inside.split(',').map(number).collect());
+        let (name, inside) = text
+            .split_once('(')
+            .map_or((text, None), |(name, rest)| (name.trim(), rest.strip_suffix(')')));
+        let number = |word: &str| {
+            word.trim().parse::<f64>().ok().filter(|value| (0.0..=1e6).contains(value))
+        };
+        let numbers: Option<Vec<f64>> =
+            inside.map_or(Some(Vec::new()), |inside| inside.split(',').map(number).collect());
         let (found, bare) = (numbers.unwrap_or_default(), text == name);
         let wrong = |expected| GeneratorError::Setting { found: text.into(), expected };
         match (name, &found[..]) {
@@ -83,8 +94,13 @@ impl FromStr for Generator {
             ("fa-ld-toy", _) => Err(wrong("fa-ld-toy(10)")),
             _ => {
                 let words = || GENERATORS.iter().map(|(word, _)| *word);
-                let hint = did_you_mean(name, words().map(|word| word.split('(').next().unwrap_or(word)));
-                Err(GeneratorError::Unknown { found: text.into(), hint, known: words().collect::<Vec<_>>().join(", ") })
+                let hint =
+                    did_you_mean(name, words().map(|word| word.split('(').next().unwrap_or(word)));
+                Err(GeneratorError::Unknown {
+                    found: text.into(),
+                    hint,
+                    known: words().collect::<Vec<_>>().join(", "),
+                })
             }
         }
     }
@@ -98,7 +114,10 @@ mod tests {
     fn names_and_numbers_are_read_and_others_refused() {
         assert_eq!("synthetic(0.5, 1)".parse(), Ok(Generator::Synthetic(0.5, 1.0)));
         assert_eq!(" fa-ld-toy( 100 ) ".parse(), Ok(Generator::FaLdToy(100.0)));
-        assert_eq!(("qlsd-toy".parse(), "fald-toy".parse()), (Ok(Generator::QlsdToy), Ok(Generator::FaldToy)));
+        assert_eq!(
+            ("qlsd-toy".parse(), "fald-toy".parse()),
+            (Ok(Generator::QlsdToy), Ok(Generator::FaldToy))
+        );
         let says = |text: &str, part: &str| {
             let error = text.parse::<Generator>().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

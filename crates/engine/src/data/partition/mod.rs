@@ -1,6 +1,8 @@
-//! Deal rows to clients: one scheme a file, each a pure function of the data, its settings and a seed.
+//! Deal rows to clients: one scheme a file, each a pure function of the data, its settings and a
+//! seed.
 //!
-//! Every row goes to exactly one client and no client is left without rows; where that cannot be, the error says why.
+//! Every row goes to exactly one client and no client is left without rows; where that cannot be,
+//! the error says why.
 
 pub mod contiguous;
 pub mod dirichlet;
@@ -49,10 +51,16 @@ pub enum PartitionError {
     #[error("the scheme must know how many clients there are: say so, e.g. 10")]
     HowMany,
     /// Labels that are numbers, where the scheme needs classes.
-    #[error("the scheme deals rows by label, and this data has no classes: use iid, contiguous or power-law")]
+    #[error(
+        "the scheme deals rows by label, and this data has no classes: use iid, contiguous or \
+         power-law"
+    )]
     NoClasses,
     /// Data that has no groups of its own.
-    #[error("the data has no groups of its own: name a column, as in natural(sex), or use another scheme")]
+    #[error(
+        "the data has no groups of its own: name a column, as in natural(sex), or use another \
+         scheme"
+    )]
     NoGroups,
     /// A column that does not exist.
     #[error("there is no column `{column}`: {hint}there are {known}")]
@@ -65,7 +73,10 @@ pub enum PartitionError {
         known: String,
     },
     /// Another number of groups than of clients.
-    #[error("there are {groups} groups and {clients} clients: ask for {groups} clients, or leave their number out")]
+    #[error(
+        "there are {groups} groups and {clients} clients: ask for {groups} clients, or leave their \
+         number out"
+    )]
     Groups {
         /// How many groups there are.
         groups: usize,
@@ -73,7 +84,10 @@ pub enum PartitionError {
         clients: usize,
     },
     /// A column that would make a client of almost every row.
-    #[error("column `{column}` has more than {most} values: a group is a client, so use a column of few values")]
+    #[error(
+        "column `{column}` has more than {most} values: a group is a client, so use a column of \
+         few values"
+    )]
     TooManyGroups {
         /// The column.
         column: String,
@@ -87,7 +101,10 @@ pub enum PartitionError {
         client: usize,
     },
     /// Fewer rows of a label than the scheme needs.
-    #[error("class {class} has {found} rows, and the clients that it dominates need {needed}: use a smaller share, or more balanced data")]
+    #[error(
+        "class {class} has {found} rows, and the clients that it dominates need {needed}: use a \
+         smaller share, or more balanced data"
+    )]
     Shortage {
         /// The class.
         class: usize,
@@ -100,7 +117,11 @@ pub enum PartitionError {
 
 impl Assignment {
     /// An assignment of `total` rows, checked: every row once, no client empty.
-    fn new(names: Option<Vec<String>>, mut rows: Vec<Vec<u32>>, total: usize) -> Result<Self, PartitionError> {
+    fn new(
+        names: Option<Vec<String>>,
+        mut rows: Vec<Vec<u32>>,
+        total: usize,
+    ) -> Result<Self, PartitionError> {
         if let Some(client) = rows.iter().position(Vec::is_empty) {
             return Err(PartitionError::Empty { client: client + 1 });
         }
@@ -108,7 +129,8 @@ impl Assignment {
             client.sort_unstable();
         }
         debug_assert!(is_partition(&rows, total), "a row is missing or dealt twice");
-        let names = names.unwrap_or_else(|| (1..=rows.len()).map(|k| format!("client {k}")).collect());
+        let names =
+            names.unwrap_or_else(|| (1..=rows.len()).map(|k| format!("client {k}")).collect());
         Ok(Assignment { names, rows })
     }
 
@@ -134,7 +156,12 @@ fn is_partition(rows: &[Vec<u32>], total: usize) -> bool {
 }
 
 /// Deal the rows of a data set.
-pub fn split(data: &Dataset, scheme: &Scheme, clients: Option<usize>, seed: Seed) -> Result<Assignment, PartitionError> {
+pub fn split(
+    data: &Dataset,
+    scheme: &Scheme,
+    clients: Option<usize>,
+    seed: Seed,
+) -> Result<Assignment, PartitionError> {
     if let Scheme::Natural(column) = scheme {
         return natural::assign(data, column.as_deref(), clients);
     }
@@ -146,7 +173,9 @@ pub fn split(data: &Dataset, scheme: &Scheme, clients: Option<usize>, seed: Seed
         Scheme::Natural(_) | Scheme::Contiguous => contiguous::assign(rows, clients),
         Scheme::Iid => iid::assign(rows, clients, seed),
         Scheme::PowerLaw(exponent) => power_law::assign(rows, clients, *exponent, seed),
-        Scheme::Dirichlet(concentration) => dirichlet::assign(&labels()?, clients, *concentration, seed),
+        Scheme::Dirichlet(concentration) => {
+            dirichlet::assign(&labels()?, clients, *concentration, seed)
+        }
         Scheme::TwoClients(share) => two_clients::assign(&labels()?, clients, *share, seed),
         Scheme::Dominant(share) => dominant::assign(&labels()?, clients, *share, seed),
     }
@@ -180,7 +209,11 @@ fn stream(seed: Seed, place: u64) -> Stream {
 }
 
 fn check_clients(rows: usize, clients: usize) -> Result<(), PartitionError> {
-    if clients == 0 || clients > rows { Err(PartitionError::Clients { rows, clients }) } else { Ok(()) }
+    if clients == 0 || clients > rows {
+        Err(PartitionError::Clients { rows, clients })
+    } else {
+        Ok(())
+    }
 }
 
 /// Put a list in uniform random order (Fisher and Yates).
@@ -206,7 +239,11 @@ fn by_label(labels: &[u32], seed: Seed) -> Vec<Vec<u32>> {
 /// Give every client without rows one of the client that has most.
 fn top_up(rows: &mut [Vec<u32>]) {
     while let Some(empty) = rows.iter().position(Vec::is_empty) {
-        let Some(richest) = (0..rows.len()).rev().max_by_key(|k| rows[*k].len()).filter(|k| rows[*k].len() > 1) else { return };
+        let Some(richest) =
+            (0..rows.len()).rev().max_by_key(|k| rows[*k].len()).filter(|k| rows[*k].len() > 1)
+        else {
+            return;
+        };
         let Some(row) = rows[richest].pop() else { return };
         rows[empty].push(row);
     }

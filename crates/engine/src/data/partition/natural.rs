@@ -8,7 +8,11 @@ use crate::suggest::did_you_mean;
 const MOST: usize = 10_000;
 
 /// The data's own groups, or the values of a column in ascending order.
-pub fn assign(data: &Dataset, column: Option<&str>, clients: Option<usize>) -> Result<Assignment, PartitionError> {
+pub fn assign(
+    data: &Dataset,
+    column: Option<&str>,
+    clients: Option<usize>,
+) -> Result<Assignment, PartitionError> {
     let (names, of_row) = match column {
         None => {
             let groups = data.groups.as_ref().ok_or(PartitionError::NoGroups)?;
@@ -43,7 +47,10 @@ fn values(data: &Dataset, column: &str) -> Result<(Vec<String>, Vec<u32>), Parti
             values.insert(place, value);
         }
     }
-    let group = |row: usize| values.binary_search_by(|v| v.total_cmp(&(data.cell(row, k) + 0.0))).unwrap_or_default() as u32;
+    let group = |row: usize| {
+        values.binary_search_by(|v| v.total_cmp(&(data.cell(row, k) + 0.0))).unwrap_or_default()
+            as u32
+    };
     let rows = (0..data.rows()).map(group).collect();
     Ok((values.iter().map(|value| format!("{column} = {value}")).collect(), rows))
 }

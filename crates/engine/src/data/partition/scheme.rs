@@ -16,7 +16,8 @@ pub enum Scheme {
     Contiguous,
     /// One client for each group of the data, or for each value of a column.
     Natural(Option<String>),
-    /// By one Dirichlet draw for each label, with this concentration, or with one of each client's own.
+    /// By one Dirichlet draw for each label, with this concentration, or with one of each client's
+    /// own.
     Dirichlet(Option<f64>),
     /// This share of every label to two clients.
     TwoClients(f64),
@@ -32,9 +33,17 @@ pub const SCHEMES: &[(&str, &str)] = &[
     ("contiguous", "neighbouring rows, sizes equal up to one row"),
     ("natural", "one client for each group that the data has (hospitals)"),
     ("natural(COLUMN)", "one client for each value of a column"),
-    ("dirichlet(A)", "every label by its own Dirichlet(A, ..., A) draw; small A: few clients have most of a label"),
+    (
+        "dirichlet(A)",
+        "every label by its own Dirichlet(A, ..., A) draw; small A: few clients have most of a \
+         label",
+    ),
     ("dirichlet", "the same with a concentration of each client's own, uniform in (0, 1) (FALD)"),
-    ("two-clients(S)", "share S of label y (default 0.8) to clients y + 1 and y + 10 of 20, the rest evenly (FALD)"),
+    (
+        "two-clients(S)",
+        "share S of label y (default 0.8) to clients y + 1 and y + 10 of 20, the rest evenly \
+         (FALD)",
+    ),
     ("dominant(S)", "share S of each client (default 0.4) is one label, the rest others (QLSD)"),
     ("power-law(A)", "at random, the size of client i in proportion to i^-A (default 1)"),
 ];
@@ -73,14 +82,20 @@ impl FromStr for Scheme {
             Some((name, rest)) => (name.trim(), rest.strip_suffix(')').map(str::trim)),
             None => (text, None),
         };
-        let wrong = |scheme, expected| SchemeError::Setting { found: text.into(), scheme, expected };
-        let bare = |scheme: Scheme, word| if text == name { Ok(scheme) } else { Err(wrong(word, "no setting")) };
+        let wrong =
+            |scheme, expected| SchemeError::Setting { found: text.into(), scheme, expected };
+        let bare = |scheme: Scheme, word| {
+            if text == name { Ok(scheme) } else { Err(wrong(word, "no setting")) }
+        };
         let number = |scheme, expected, fits: fn(f64) -> bool| match inside {
             None if text == name => Ok(None),
-            _ => match inside.and_then(|word| word.parse::<f64>().ok()).filter(|value| fits(*value)) {
-                Some(value) => Ok(Some(value)),
-                None => Err(wrong(scheme, expected)),
-            },
+            _ => {
+                match inside.and_then(|word| word.parse::<f64>().ok()).filter(|value| fits(*value))
+                {
+                    Some(value) => Ok(Some(value)),
+                    None => Err(wrong(scheme, expected)),
+                }
+            }
         };
         let share = |value: f64| value > 0.0 && value <= 1.0;
         match name {
@@ -93,22 +108,36 @@ impl FromStr for Scheme {
             },
             "dirichlet" => {
                 let fits = |value: f64| (1e-3..=1e6).contains(&value);
-                Ok(Scheme::Dirichlet(number("dirichlet", "a number from 0.001 to 1000000, as in dirichlet(0.5)", fits)?))
+                Ok(Scheme::Dirichlet(number(
+                    "dirichlet",
+                    "a number from 0.001 to 1000000, as in dirichlet(0.5)",
+                    fits,
+                )?))
             }
-            "two-clients" => {
-                Ok(Scheme::TwoClients(number("two-clients", "a share above 0, at most 1, as in two-clients(0.8)", share)?.unwrap_or(0.8)))
-            }
-            "dominant" => {
-                Ok(Scheme::Dominant(number("dominant", "a share above 0, at most 1, as in dominant(0.4)", share)?.unwrap_or(0.4)))
-            }
+            "two-clients" => Ok(Scheme::TwoClients(
+                number("two-clients", "a share above 0, at most 1, as in two-clients(0.8)", share)?
+                    .unwrap_or(0.8),
+            )),
+            "dominant" => Ok(Scheme::Dominant(
+                number("dominant", "a share above 0, at most 1, as in dominant(0.4)", share)?
+                    .unwrap_or(0.4),
+            )),
             "power-law" => {
                 let fits = |value: f64| (0.0..=10.0).contains(&value);
-                Ok(Scheme::PowerLaw(number("power-law", "an exponent from 0 to 10, as in power-law(1)", fits)?.unwrap_or(1.0)))
+                Ok(Scheme::PowerLaw(
+                    number("power-law", "an exponent from 0 to 10, as in power-law(1)", fits)?
+                        .unwrap_or(1.0),
+                ))
             }
             _ => {
                 let words = || SCHEMES.iter().map(|(word, _)| *word);
-                let hint = did_you_mean(name, words().map(|word| word.split('(').next().unwrap_or(word)));
-                Err(SchemeError::Unknown { found: text.into(), hint, known: words().collect::<Vec<_>>().join(", ") })
+                let hint =
+                    did_you_mean(name, words().map(|word| word.split('(').next().unwrap_or(word)));
+                Err(SchemeError::Unknown {
+                    found: text.into(),
+                    hint,
+                    known: words().collect::<Vec<_>>().join(", "),
+                })
             }
         }
     }

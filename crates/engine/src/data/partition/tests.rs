@@ -7,7 +7,10 @@ fn data(rows: usize, classes: usize) -> Dataset {
         labels: (0..rows).map(|k| (k % classes) as f64).collect(),
         classes: Some((0..classes).map(|k| k.to_string()).collect()),
         columns: vec!["site".into()],
-        groups: Some(Groups { names: vec!["a".into(), "b".into()], rows: (0..rows).map(|k| u32::from(k > 3)).collect() }),
+        groups: Some(Groups {
+            names: vec!["a".into(), "b".into()],
+            rows: (0..rows).map(|k| u32::from(k > 3)).collect(),
+        }),
     }
 }
 
@@ -15,31 +18,59 @@ fn scheme(text: &str) -> Scheme {
     text.parse().unwrap()
 }
 
-fn deal(data: &Dataset, text: &str, clients: usize, seed: u64) -> Result<Assignment, PartitionError> {
+fn deal(
+    data: &Dataset,
+    text: &str,
+    clients: usize,
+    seed: u64,
+) -> Result<Assignment, PartitionError> {
     split(data, &scheme(text), Some(clients), Seed::new(seed))
 }
 
-const ALL: [&str; 7] = ["iid", "contiguous", "dirichlet(0.1)", "dirichlet", "two-clients", "dominant(0.3)", "power-law(1.5)"];
+const ALL: [&str; 7] = [
+    "iid",
+    "contiguous",
+    "dirichlet(0.1)",
+    "dirichlet",
+    "two-clients",
+    "dominant(0.3)",
+    "power-law(1.5)",
+];
 
 #[test]
 fn every_row_goes_to_one_client_and_none_is_empty() {
     for text in ALL {
-        for (rows, classes, clients) in [(400, 10, 20), (997, 10, 7), (1000, 2, 50), (40, 2, 3), (30, 1, 1)] {
+        for (rows, classes, clients) in
+            [(400, 10, 20), (997, 10, 7), (1000, 2, 50), (40, 2, 3), (30, 1, 1)]
+        {
             for seed in 0..5 {
                 let data = data(rows, classes);
                 let dealt = match deal(&data, text, clients, seed) {
-                    Err(PartitionError::Shortage { .. }) if text.starts_with("dominant") && clients % classes != 0 => continue,
-                    other => other.unwrap_or_else(|e| panic!("{text}, {rows} rows, {clients} clients: {e}")),
+                    Err(PartitionError::Shortage { .. })
+                        if text.starts_with("dominant") && clients % classes != 0 =>
+                    {
+                        continue;
+                    }
+                    other => other
+                        .unwrap_or_else(|e| panic!("{text}, {rows} rows, {clients} clients: {e}")),
                 };
                 assert!(is_partition(&dealt.rows, rows), "{text}");
                 assert_eq!(dealt.rows.len(), clients);
                 assert!(dealt.rows.iter().all(|client| !client.is_empty() && client.is_sorted()));
-                assert_eq!(dealt, deal(&data, text, clients, seed).unwrap(), "{text} is not reproducible");
+                assert_eq!(
+                    dealt,
+                    deal(&data, text, clients, seed).unwrap(),
+                    "{text} is not reproducible"
+                );
                 assert_eq!(dealt.counts(&data).iter().flatten().sum::<usize>(), rows);
             }
         }
         if text != "contiguous" {
-            assert_ne!(deal(&data(400, 10), text, 20, 1), deal(&data(400, 10), text, 20, 2), "{text} ignores the seed");
+            assert_ne!(
+                deal(&data(400, 10), text, 20, 1),
+                deal(&data(400, 10), text, 20, 2),
+                "{text} ignores the seed"
+            );
         }
     }
 }
@@ -55,10 +86,14 @@ fn a_lost_or_doubled_row_would_be_noticed() {
 #[test]
 fn equal_schemes_are_equal() {
     for text in ["iid", "contiguous"] {
-        let sizes: Vec<usize> = deal(&data(103, 2), text, 10, 1).unwrap().rows.iter().map(Vec::len).collect();
+        let sizes: Vec<usize> =
+            deal(&data(103, 2), text, 10, 1).unwrap().rows.iter().map(Vec::len).collect();
         assert!(sizes.iter().all(|n| *n == 10 || *n == 11), "{text}: {sizes:?}");
     }
-    assert_eq!(deal(&data(7, 2), "contiguous", 2, 1).unwrap().rows, [vec![0, 1, 2], vec![3, 4, 5, 6]]);
+    assert_eq!(
+        deal(&data(7, 2), "contiguous", 2, 1).unwrap().rows,
+        [vec![0, 1, 2], vec![3, 4, 5, 6]]
+    );
 }
 
 #[test]
@@ -68,7 +103,8 @@ fn two_clients_have_most_of_a_label() {
     for y in 0..10 {
         let (first, second) = (counts[y][y], counts[y + 9][y]); // clients y + 1 and y + 10, from 1
         assert_eq!((first, second), (160, 160), "label {y}");
-        let rest: Vec<usize> = (0..20).filter(|k| *k != y && *k != y + 9).map(|k| counts[k][y]).collect();
+        let rest: Vec<usize> =
+            (0..20).filter(|k| *k != y && *k != y + 9).map(|k| counts[k][y]).collect();
         assert_eq!(rest.iter().sum::<usize>(), 80);
         assert!(rest.iter().all(|n| *n == 4 || *n == 5), "{rest:?}");
     }
@@ -104,7 +140,9 @@ fn a_small_concentration_skews_and_a_great_one_does_not() {
 
 #[test]
 fn sizes_fall_by_the_power_law() {
-    let sizes = |text: &str| -> Vec<usize> { deal(&data(10_000, 2), text, 10, 1).unwrap().rows.iter().map(Vec::len).collect() };
+    let sizes = |text: &str| -> Vec<usize> {
+        deal(&data(10_000, 2), text, 10, 1).unwrap().rows.iter().map(Vec::len).collect()
+    };
     let one = sizes("power-law(1)");
     let sum: f64 = (1..=10).map(|i| 1.0 / f64::from(i)).sum();
     for (i, n) in one.iter().enumerate() {
@@ -118,23 +156,42 @@ fn sizes_fall_by_the_power_law() {
 fn groups_and_columns_are_clients() {
     let data = data(9, 3);
     let own = split(&data, &scheme("natural"), None, Seed::new(1)).unwrap();
-    assert_eq!((own.names, own.rows), (vec!["a".to_owned(), "b".into()], vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7, 8]]));
+    assert_eq!(
+        (own.names, own.rows),
+        (vec!["a".to_owned(), "b".into()], vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7, 8]])
+    );
     let column = deal(&data, "natural(site)", 3, 1).unwrap();
     assert_eq!(column.names, ["site = 0", "site = 1", "site = 2"]);
     assert_eq!(column.rows[1], [1, 4, 7]);
     assert_eq!(deal(&data, "natural", 3, 1), Err(PartitionError::Groups { groups: 2, clients: 3 }));
-    assert!(deal(&data, "natural(sit)", 3, 1).unwrap_err().to_string().contains("did you mean `site`"));
-    let empty = Groups { names: vec!["a".into(), "b".into(), "c".into()], rows: vec![0, 0, 0, 0, 2, 2, 2, 2, 2] };
+    assert!(
+        deal(&data, "natural(sit)", 3, 1).unwrap_err().to_string().contains("did you mean `site`")
+    );
+    let empty = Groups {
+        names: vec!["a".into(), "b".into(), "c".into()],
+        rows: vec![0, 0, 0, 0, 2, 2, 2, 2, 2],
+    };
     let with_empty = Dataset { groups: Some(empty), ..data.clone() };
     assert_eq!(deal(&with_empty, "natural", 3, 1), Err(PartitionError::Empty { client: 2 }));
-    assert_eq!(deal(&Dataset { groups: None, ..data }, "natural", 3, 1), Err(PartitionError::NoGroups));
+    assert_eq!(
+        deal(&Dataset { groups: None, ..data }, "natural", 3, 1),
+        Err(PartitionError::NoGroups)
+    );
 }
 
 #[test]
 fn what_cannot_be_dealt_is_named() {
     for text in ALL {
-        assert_eq!(deal(&data(5, 5), text, 6, 1), Err(PartitionError::Clients { rows: 5, clients: 6 }), "{text}");
-        assert_eq!(deal(&data(5, 5), text, 0, 1), Err(PartitionError::Clients { rows: 5, clients: 0 }), "{text}");
+        assert_eq!(
+            deal(&data(5, 5), text, 6, 1),
+            Err(PartitionError::Clients { rows: 5, clients: 6 }),
+            "{text}"
+        );
+        assert_eq!(
+            deal(&data(5, 5), text, 0, 1),
+            Err(PartitionError::Clients { rows: 5, clients: 0 }),
+            "{text}"
+        );
     }
     assert_eq!(split(&data(5, 5), &Scheme::Iid, None, Seed::new(1)), Err(PartitionError::HowMany));
     let regression = Dataset { classes: None, ..data(9, 3) };
@@ -157,7 +214,10 @@ fn schemes_are_read_as_they_are_written() {
     ] {
         assert_eq!(scheme(text).to_string(), text);
     }
-    assert_eq!((scheme("two-clients"), scheme(" dominant ( 0.4 ) ")), (Scheme::TwoClients(0.8), Scheme::Dominant(0.4)));
+    assert_eq!(
+        (scheme("two-clients"), scheme(" dominant ( 0.4 ) ")),
+        (Scheme::TwoClients(0.8), Scheme::Dominant(0.4))
+    );
     for (text, part) in [
         ("dirichelt(1)", "did you mean `dirichlet`"),
         ("dirichlet(0)", "from 0.001"),
@@ -185,6 +245,7 @@ fn a_subset_is_uniform_and_in_order() {
         rows.iter().for_each(|row| hits[*row as usize] += 1);
     }
     for n in hits {
-        assert!((f64::from(n) - 3000.0).abs() / 2100f64.sqrt() < 4.9, "{hits:?}"); // 1e-5 false alarms over ten cells
+        // 1e-5 false alarms over ten cells
+        assert!((f64::from(n) - 3000.0).abs() / 2100f64.sqrt() < 4.9, "{hits:?}");
     }
 }

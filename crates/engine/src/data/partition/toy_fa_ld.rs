@@ -5,7 +5,8 @@ use consilience_core::rng::{ClientId, Purpose, Seed};
 /// The covariance of every client.
 pub const COVARIANCE: [f64; 4] = [5.0, -2.0, -2.0, 1.0];
 
-/// The mean of each client: N = 50 clients in the paper. A mean is N(0, alpha) in both coordinates (our reading of "heterogeneity alpha").
+/// The mean of each client: N = 50 clients in the paper. A mean is N(0, alpha) in both coordinates
+/// (our reading of "heterogeneity alpha").
 pub fn make(clients: usize, alpha: f64, seed: Seed) -> Vec<[f64; 2]> {
     let client = |k: u32| {
         let mut mean = [0.0; 2];

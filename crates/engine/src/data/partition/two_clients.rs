@@ -1,12 +1,19 @@
-//! Give most of every label to two clients (FALD's LeNet: 80% of label y to clients y + 1 and y + 10 of 20).
+//! Give most of every label to two clients (FALD's LeNet: 80% of label y to clients y + 1 and y +
+//! 10 of 20).
 
 use consilience_core::rng::Seed;
 
 use super::{Assignment, PartitionError, by_label, check_clients, top_up};
 
-/// The share of label y in halves to clients y + 1 and y + the number of labels, both from 1 and around the end; the rest evenly to the
-/// others. Taken literally, as here, client 10 of FALD's 20 has two labels and client 20 none.
-pub fn assign(labels: &[u32], clients: usize, share: f64, seed: Seed) -> Result<Assignment, PartitionError> {
+/// The share of label y in halves to clients y + 1 and y + the number of labels, both from 1 and
+/// around the end; the rest evenly to the others. Taken literally, as here, client 10 of FALD's 20
+/// has two labels and client 20 none.
+pub fn assign(
+    labels: &[u32],
+    clients: usize,
+    share: f64,
+    seed: Seed,
+) -> Result<Assignment, PartitionError> {
     check_clients(labels.len(), clients)?;
     let of_labels = by_label(labels, seed);
     let classes = of_labels.len();

@@ -27,8 +27,11 @@ use crate::study::Study;
 const NOTED: u64 = 12;
 
 /// The table's rows: the name in numbers, the name in words, FALD's tau.
-const SAMPLERS: [(&str, &str, f64); 3] =
-    [("fald", "FALD, tau = 0", 0.0), ("vr-fald*/0", "VR-FALD*, tau = 0", 0.0), ("vr-fald*/1", "VR-FALD*, tau = 1", 1.0)];
+const SAMPLERS: [(&str, &str, f64); 3] = [
+    ("fald", "FALD, tau = 0", 0.0),
+    ("vr-fald*/0", "VR-FALD*, tau = 0", 0.0),
+    ("vr-fald*/1", "VR-FALD*, tau = 1", 1.0),
+];
 
 /// FALD, Table 1 and Figure 2.
 pub struct FaldGaussian;
@@ -88,17 +91,34 @@ impl Toy {
         let data = toy_fald::make(setting.clients, d, Seed::new(seed));
         let singular = || Trouble::Other("a client's covariance is singular".into());
         let means: Vec<_> = data.iter().map(|(mean, _)| DVector::from_column_slice(mean)).collect();
-        let invert = |(_, covariance): &(_, Vec<f64>)| DMatrix::from_row_slice(d, d, covariance).cholesky().map(|c| c.inverse());
-        let precisions = data.iter().map(invert).collect::<Option<Vec<_>>>().ok_or_else(singular)?;
-        let potentials =
-            data.iter().map(|(mean, covariance)| Ok(Arc::new(Gaussian::from_covariance(mean.clone(), covariance)?) as Arc<dyn Potential>));
-        let target = Target::new(potentials.collect::<Result<_, Trouble>>()?, Prior::Flat, Placement::Server, 1.0)?;
-        let weighted = precisions.iter().zip(&means).fold(DVector::zeros(d), |sum, (s, m)| sum + s * m);
+        let invert = |(_, covariance): &(_, Vec<f64>)| {
+            DMatrix::from_row_slice(d, d, covariance).cholesky().map(|c| c.inverse())
+        };
+        let precisions =
+            data.iter().map(invert).collect::<Option<Vec<_>>>().ok_or_else(singular)?;
+        let potentials = data.iter().map(|(mean, covariance)| {
+            Ok(Arc::new(Gaussian::from_covariance(mean.clone(), covariance)?) as Arc<dyn Potential>)
+        });
+        let target = Target::new(
+            potentials.collect::<Result<_, Trouble>>()?,
+            Prior::Flat,
+            Placement::Server,
+            1.0,
+        )?;
+        let weighted =
+            precisions.iter().zip(&means).fold(DVector::zeros(d), |sum, (s, m)| sum + s * m);
         let clients = Clients::new(&means, precisions).ok_or_else(singular)?;
         let precision = clients.precision();
-        let centre = precision.clone().cholesky().ok_or_else(singular)?.solve(&weighted).as_slice().to_vec();
+        let centre =
+            precision.clone().cholesky().ok_or_else(singular)?.solve(&weighted).as_slice().to_vec();
         let spectrum = precision.symmetric_eigenvalues();
-        Ok(Toy { clients, target, centre, longest: 2.0 / (spectrum.min() + spectrum.max()), precision })
+        Ok(Toy {
+            clients,
+            target,
+            centre,
+            longest: 2.0 / (spectrum.min() + spectrum.max()),
+            precision,
+        })
     }
 
     /// `E norm(x - x*)^2` under the posterior.
@@ -111,17 +131,26 @@ impl Toy {
         Walk { step: step * self.longest * factor, p, shared }
     }
 
-    /// The bias of `E norm(x - x*)^2`, and the variance of its estimate from so many iterations, in the limit of small steps: there x is an Ornstein-Uhlenbeck process
-    /// with drift `L x` and mean `m`, over a time of `gamma / b` an iteration, and the sum of all autocovariances of `norm(x)^2` is `2 tr L^-3 + 8 m' L^-2 m`.
+    /// The bias of `E norm(x - x*)^2`, and the variance of its estimate from so many iterations, in
+    /// the limit of small steps: there x is an Ornstein-Uhlenbeck process with drift `L x` and mean
+    /// `m`, over a time of `gamma / b` an iteration, and the sum of all autocovariances of
+    /// `norm(x)^2` is `2 tr L^-3 + 8 m' L^-2 m`.
     fn errors(&self, sampler: &str, walk: Walk, iterations: f64) -> Result<(f64, f64), Trouble> {
-        let law = if sampler == "fald" { self.clients.fald(walk) } else { self.clients.vr_fald(walk) };
-        let unstable =
-            || Trouble::Other(format!("{sampler} has no stationary law with step {} and p = {}: it diverges", walk.step, walk.p));
+        let law =
+            if sampler == "fald" { self.clients.fald(walk) } else { self.clients.vr_fald(walk) };
+        let unstable = || {
+            Trouble::Other(format!(
+                "{sampler} has no stationary law with step {} and p = {}: it diverges",
+                walk.step, walk.p
+            ))
+        };
         let law = law.ok_or_else(unstable)?;
         let covariance = self.precision.clone().cholesky().ok_or_else(unstable)?.inverse();
         let squared = &covariance * &covariance;
         let time = walk.step / self.target.clients.len() as f64 * iterations;
-        let variance = (2.0 * (&squared * &covariance).trace() + 8.0 * law.mean.dot(&(squared * &law.mean))) / time;
+        let variance = (2.0 * (&squared * &covariance).trace()
+            + 8.0 * law.mean.dot(&(squared * &law.mean)))
+            / time;
         Ok((law.second.trace() - covariance.trace(), variance))
     }
 
@@ -157,9 +186,18 @@ impl Experiment for FaldGaussian {
         for scale in Scale::all(study).iter().map(|s| s.name()) {
             for (sampler, ..) in SAMPLERS {
                 let law = setting.law_cost();
-                cells.extend(setting.columns().map(|(p, step)| Cell::new(format!("law|{scale}|{sampler}|{p}|{step}"), law)));
-                cells.push(Cell::new(format!("law|{scale}|{sampler}|{}|figure", setting.figure_sync), law));
-                cells.extend((0..setting.runs).map(|run| Cell::new(format!("run|{scale}|{sampler}|{run}"), setting.iterations)));
+                cells.extend(
+                    setting.columns().map(|(p, step)| {
+                        Cell::new(format!("law|{scale}|{sampler}|{p}|{step}"), law)
+                    }),
+                );
+                cells.push(Cell::new(
+                    format!("law|{scale}|{sampler}|{}|figure", setting.figure_sync),
+                    law,
+                ));
+                cells.extend((0..setting.runs).map(|run| {
+                    Cell::new(format!("run|{scale}|{sampler}|{run}"), setting.iterations)
+                }));
             }
         }
         Ok(cells)
@@ -170,7 +208,9 @@ impl Experiment for FaldGaussian {
         let toy = Toy::new(&setting, study.seed)?;
         let unknown = || Trouble::Other(format!("no such cell: {cell}"));
         let number = |text: &str| text.parse::<f64>().map_err(|_| unknown());
-        let scale = |name: &str| if name == Scale::Printed.name() { Scale::Printed } else { Scale::TimesClients };
+        let scale = |name: &str| {
+            if name == Scale::Printed.name() { Scale::Printed } else { Scale::TimesClients }
+        };
         match cell.split('|').collect::<Vec<_>>()[..] {
             ["law", scale_name, sampler, p, step] => {
                 let p = number(p)?;
@@ -181,10 +221,21 @@ impl Experiment for FaldGaussian {
                 Ok(Values::from([("bias".into(), vec![bias]), ("variance".into(), vec![variance])]))
             }
             ["run", scale_name, sampler, run] => {
-                let walk = toy.walk(scale(scale_name), setting.figure_step, setting.figure_sync, shared_by(sampler));
+                let walk = toy.walk(
+                    scale(scale_name),
+                    setting.figure_step,
+                    setting.figure_sync,
+                    shared_by(sampler),
+                );
                 let recipe = toy.recipe(sampler, walk);
                 let index = run.parse().map_err(|_| unknown())?;
-                let chain = Chain { recipe: &recipe, target: &toy.target, start: &toy.centre, seed: study.seed, index };
+                let chain = Chain {
+                    recipe: &recipe,
+                    target: &toy.target,
+                    start: &toy.centre,
+                    seed: study.seed,
+                    index,
+                };
                 let burn_in = setting.iterations / 10;
                 let kept = setting.iterations - burn_in;
                 let (mut sum, mut draws, mut so_far) = (0.0, 0.0, Vec::new());
@@ -192,10 +243,12 @@ impl Experiment for FaldGaussian {
                     if iteration <= burn_in {
                         return;
                     }
-                    let square: f64 = x.iter().zip(&toy.centre).map(|(x, m)| (x - m) * (x - m)).sum();
+                    let square: f64 =
+                        x.iter().zip(&toy.centre).map(|(x, m)| (x - m) * (x - m)).sum();
                     sum += square;
                     draws += 1.0;
-                    while (so_far.len() as u64) < (NOTED * (iteration - burn_in) / kept).min(NOTED) {
+                    while (so_far.len() as u64) < (NOTED * (iteration - burn_in) / kept).min(NOTED)
+                    {
                         so_far.push(sum / draws);
                     }
                 })?;
@@ -227,34 +280,68 @@ impl Experiment for FaldGaussian {
                     numbers.push(Number::exact(format!("squared bias/{column}"), bias * bias));
                 }
                 let runs = |what: &str| -> Result<Vec<&[f64]>, Trouble> {
-                    (0..setting.runs).map(|run| found.list(&format!("run|{}|{sampler}|{run}", scale.name()), what)).collect()
+                    (0..setting.runs)
+                        .map(|run| {
+                            found.list(&format!("run|{}|{sampler}|{run}", scale.name()), what)
+                        })
+                        .collect()
                 };
                 let (bias, variance) = errors(setting.figure_sync, "figure")?;
                 let variance = variance * setting.table_iterations / setting.iterations as f64;
-                let squares = |runs: &[f64]| -> Vec<f64> { runs.iter().map(|estimate| (estimate - truth).powi(2)).collect() };
-                numbers.push(Number::exact(format!("figure's last mse/computed/{sampler}"), bias * bias + variance));
-                numbers.push(Number::mean(format!("figure's last mse/sampled/{sampler}"), &squares(&runs("last")?.concat())));
+                let squares = |runs: &[f64]| -> Vec<f64> {
+                    runs.iter().map(|estimate| (estimate - truth).powi(2)).collect()
+                };
+                numbers.push(Number::exact(
+                    format!("figure's last mse/computed/{sampler}"),
+                    bias * bias + variance,
+                ));
+                numbers.push(Number::mean(
+                    format!("figure's last mse/sampled/{sampler}"),
+                    &squares(&runs("last")?.concat()),
+                ));
                 numbers.push(Number::exact(format!("second moment/exact/{sampler}"), truth + bias));
-                numbers.push(Number::mean(format!("second moment/sampled/{sampler}"), &runs("last")?.concat()));
+                numbers.push(Number::mean(
+                    format!("second moment/sampled/{sampler}"),
+                    &runs("last")?.concat(),
+                ));
                 let lists = runs("square")?;
                 let burn_in = setting.iterations / 10;
                 let point = |k: usize| -> Result<Point, Trouble> {
                     let estimates: Vec<f64> = lists.iter().map(|list| list[k]).collect();
-                    let error = mean_squared_error(&estimates, truth).map_err(|e| Trouble::Other(e.to_string()))?;
+                    let error = mean_squared_error(&estimates, truth)
+                        .map_err(|e| Trouble::Other(e.to_string()))?;
                     let x = burn_in + (setting.iterations - burn_in) * (k as u64 + 1) / NOTED;
-                    Ok(Point { x: x as f64, y: error.value, error: if setting.runs > 1 { error.error_bar } else { 0.0 } })
+                    Ok(Point {
+                        x: x as f64,
+                        y: error.value,
+                        error: if setting.runs > 1 { error.error_bar } else { 0.0 },
+                    })
                 };
                 let points = (0..NOTED as usize).map(point).collect::<Result<_, _>>()?;
-                curves.push(Series { name: label.into(), mark: Mark::LineAndPoints, colour: at, points });
+                curves.push(Series {
+                    name: label.into(),
+                    mark: Mark::LineAndPoints,
+                    colour: at,
+                    points,
+                });
                 let level = |x: u64| Point { x: x as f64, y: bias * bias, error: 0.0 };
                 let points = vec![level(burn_in), level(setting.iterations)];
-                curves.push(Series { name: format!("{label}: without end"), mark: Mark::Dashes, colour: at, points });
+                curves.push(Series {
+                    name: format!("{label}: without end"),
+                    mark: Mark::Dashes,
+                    colour: at,
+                    points,
+                });
             }
             numbers.push(Number::exact("second moment/posterior", truth));
             let with = if *scale == Scale::Printed { "" } else { ", with steps times b" };
             findings.figures.push(Figure {
                 title: format!("Figure 2: mean squared error{with}, p = {}", setting.figure_sync),
-                caption: format!("{} runs of each; a bar is one standard error. Broken lines: the squared bias, computed.", setting.runs),
+                caption: format!(
+                    "{} runs of each; a bar is one standard error. Broken lines: the \
+                    squared bias, computed.",
+                    setting.runs
+                ),
                 x: Axis::straight("iterations"),
                 y: Axis::logarithmic("mean squared error of the mean of norm(x - x*)^2"),
                 series: curves,
@@ -263,14 +350,17 @@ impl Experiment for FaldGaussian {
                 Scale::Printed => Reading::ours(numbers),
                 Scale::TimesClients => Reading::published(
                     "steps times b",
-                    "a client's step is b gamma, as in the authors' program: the mean of all clients then moves with steps of gamma",
+                    "a client's step is b gamma, as in the authors' program: the mean of all \
+                     clients then moves with steps of gamma",
                     numbers,
                 ),
             });
         }
         findings.notes.push(format!(
-            "The paper does not say how means and covariances were drawn: ours are N(0, I) and A A'/d + I/10, so that sizes of errors cannot be compared, only their order. Here \
-             E norm(x - x*)^2 = {truth:.4}. The bias is exact, for an endless run; the mean squared error adds the variance of {:.0e} iterations in the limit of small steps \
+            "The paper does not say how means and covariances were drawn: ours are N(0, I) and A \
+             A'/d + I/10, so that sizes of errors cannot be compared, only their order. Here \
+             E norm(x - x*)^2 = {truth:.4}. The bias is exact, for an endless run; the mean \
+             squared error adds the variance of {:.0e} iterations in the limit of small steps \
              (an Ornstein-Uhlenbeck process), which is not exact.",
             setting.table_iterations
         ));

@@ -87,14 +87,18 @@ impl Setting {
         let seed = Seed::new(study.seed);
         let mut data = all.select(&subset(all.rows(), self.rows.min(all.rows()), seed));
         if let Some(positive) = self.positive {
-            data.labels.iter_mut().for_each(|label| *label = f64::from(u8::from(*label == f64::from(positive))));
+            data.labels
+                .iter_mut()
+                .for_each(|label| *label = f64::from(u8::from(*label == f64::from(positive))));
             data.classes = Some(vec!["others".into(), "this".into()]);
         }
         if self.pool > 1 {
             data = pooled(&data, self.pool)?;
         }
         let other = |e: &dyn std::fmt::Display| Trouble::Other(e.to_string());
-        let dealt = split(&data, &Scheme::Dirichlet(Some(self.concentration)), Some(self.clients), seed).map_err(|e| other(&e))?;
+        let dealt =
+            split(&data, &Scheme::Dirichlet(Some(self.concentration)), Some(self.clients), seed)
+                .map_err(|e| other(&e))?;
         let classes = data.classes.as_ref().map_or(0, Vec::len);
         let greatest = data.greatest();
         let client = |rows: &Vec<u32>| -> Result<Arc<dyn Potential>, Trouble> {
@@ -102,14 +106,25 @@ impl Setting {
             let labels = data.labels_of(rows);
             Ok(match classes {
                 2 => Arc::new(Glm::new(design, labels, Family::Bernoulli)?),
-                _ => Arc::new(Softmax::new(design, labels.iter().map(|label| *label as u32).collect(), classes)?),
+                _ => Arc::new(Softmax::new(
+                    design,
+                    labels.iter().map(|label| *label as u32).collect(),
+                    classes,
+                )?),
             })
         };
         let clients: Vec<_> = dealt.rows.iter().map(client).collect::<Result<_, _>>()?;
         let dim = clients.first().map_or(0, |client| client.dim());
-        let target = Target::new(clients, Prior::gaussian(self.prior_variance, dim)?, Placement::Server, 1.0)?;
+        let target = Target::new(
+            clients,
+            Prior::gaussian(self.prior_variance, dim)?,
+            Placement::Server,
+            1.0,
+        )?;
         let search = Optimum::new(&target, &vec![0.0; dim], 1e-6, 1000);
-        let optimum = conduct(search, &mut Client::all(&target), &mut Ledger::new(self.clients)).point().to_vec();
+        let optimum = conduct(search, &mut Client::all(&target), &mut Ledger::new(self.clients))
+            .point()
+            .to_vec();
         let rows = target.clients.iter().map(|client| client.rows() as f64);
         let all: f64 = rows.clone().sum();
         let weights: Vec<f64> = rows.map(|rows| rows / all).collect();
@@ -118,21 +133,39 @@ impl Setting {
             Surrogate::at(&optimum, vec![curvature; dim], &**client)
         });
         let conducive = target.conducive(&weights, &surrogates.collect::<Vec<_>>())?;
-        Ok(Problem { target, conducive, weights, optimum, length: data.columns.len() + usize::from(self.intercept) })
+        Ok(Problem {
+            target,
+            conducive,
+            weights,
+            optimum,
+            length: data.columns.len() + usize::from(self.intercept),
+        })
     }
 
     pub(super) fn recipe(&self, sampler: &str, problem: &Problem) -> Recipe {
         let (step, batch) = (Schedule::Constant(self.step), Batch::Fraction(self.batch));
         let weights = || problem.weights.clone();
         match sampler {
-            "dg-sgld" => return Recipe::Local(Local::dg_lmc(step, weights(), self.local, self.tether, batch)),
+            "dg-sgld" => {
+                return Recipe::Local(Local::dg_lmc(
+                    step,
+                    weights(),
+                    self.local,
+                    self.tether,
+                    batch,
+                ));
+            }
             "fsgld" => return Recipe::Local(Local::fsgld(step, weights(), self.local, batch)),
             _ => {}
         }
         Recipe::Uplink(match sampler.parse::<u32>() {
             Ok(bits) => {
                 let whole = Compressor::qsgd(1 << bits);
-                let up = if problem.length < problem.target.dim() { whole.block(problem.length) } else { whole };
+                let up = if problem.length < problem.target.dim() {
+                    whole.block(problem.length)
+                } else {
+                    whole
+                };
                 let rate = 1.0 / (1.0 + up.omega(problem.target.dim()).unwrap_or(0.0));
                 Uplink::qlsd_plus_plus(step, batch, self.every, Some(rate), up)
             }
@@ -157,7 +190,10 @@ fn mean_curvature(client: &dyn Potential, at: &[f64], seed: Seed, id: ClientId) 
 fn pooled(data: &Dataset, by: usize) -> Result<Dataset, Trouble> {
     let side = data.columns.len().isqrt();
     if side * side != data.columns.len() || !side.is_multiple_of(by) {
-        return Err(Trouble::Other(format!("{} columns are no square image whose side {by} divides", data.columns.len())));
+        return Err(Trouble::Other(format!(
+            "{} columns are no square image whose side {by} divides",
+            data.columns.len()
+        )));
     }
     let small = side / by;
     let mut cells = vec![0.0; data.rows() * small * small];
@@ -171,13 +207,16 @@ fn pooled(data: &Dataset, by: usize) -> Result<Dataset, Trouble> {
     Ok(Dataset { features: Features::Dense(cells), columns, ..data.clone() })
 }
 
-/// The problem that was read last: all cells of a study share it, and reading takes longer than some cells do.
+/// The problem that was read last: all cells of a study share it, and reading takes longer than
+/// some cells do.
 static READ: Mutex<Option<(Setting, u64, Arc<Problem>)>> = Mutex::new(None);
 
 pub(super) fn shared(setting: &Setting, study: &Study) -> Result<Arc<Problem>, Trouble> {
     let Ok(mut read) = READ.lock() else { return Ok(Arc::new(setting.problem(study)?)) };
     match &*read {
-        Some((known, seed, problem)) if known == setting && *seed == study.seed => Ok(problem.clone()),
+        Some((known, seed, problem)) if known == setting && *seed == study.seed => {
+            Ok(problem.clone())
+        }
         _ => {
             let problem = Arc::new(setting.problem(study)?);
             *read = Some((setting.clone(), study.seed, problem.clone()));
@@ -200,7 +239,8 @@ mod tests {
             groups: None,
         };
         let small = pooled(&data, 2).unwrap();
-        assert_eq!(small.features, Features::Dense(vec![2.5, 4.5, 10.5, 12.5])); // (0 + 1 + 4 + 5) / 4, ...
+        // (0 + 1 + 4 + 5) / 4, ...
+        assert_eq!(small.features, Features::Dense(vec![2.5, 4.5, 10.5, 12.5]));
         assert!(pooled(&data, 3).is_err());
     }
 }

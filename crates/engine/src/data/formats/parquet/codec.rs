@@ -22,7 +22,11 @@ pub(super) fn expand(codec: i64, packed: &[u8], size: usize) -> Result<Vec<u8>, 
             if window > WINDOW.max(size as u64) {
                 return Err(format!("a zstd frame asks for a window of {window} bytes"));
             }
-            upto(ruzstd::decoding::StreamingDecoder::new(packed).map_err(|error| error.to_string())?, size)?
+            upto(
+                ruzstd::decoding::StreamingDecoder::new(packed)
+                    .map_err(|error| error.to_string())?,
+                size,
+            )?
         }
         other => {
             let name = match other {
@@ -31,10 +35,17 @@ pub(super) fn expand(codec: i64, packed: &[u8], size: usize) -> Result<Vec<u8>, 
                 5 | 7 => "LZ4",
                 _ => "an unknown method",
             };
-            return Err(format!("it is compressed by {name}: write it with snappy, gzip, zstd or without compression"));
+            return Err(format!(
+                "it is compressed by {name}: write it with snappy, gzip, zstd or without \
+                 compression"
+            ));
         }
     };
-    if content.len() == size { Ok(content) } else { Err(format!("a page of {} bytes where {size} are stated", content.len())) }
+    if content.len() == size {
+        Ok(content)
+    } else {
+        Err(format!("a page of {} bytes where {size} are stated", content.len()))
+    }
 }
 
 fn upto(reader: impl Read, size: usize) -> Result<Vec<u8>, String> {
@@ -53,6 +64,10 @@ fn window(frame: &[u8]) -> Option<u64> {
     }
     let after = 5 + [0, 1, 2, 4][usize::from(descriptor & 3)];
     let width = [1, 2, 4, 8][usize::from(descriptor >> 6)];
-    let stated = frame.get(after..after + width)?.iter().rev().fold(0u64, |size, byte| size << 8 | u64::from(*byte));
+    let stated = frame
+        .get(after..after + width)?
+        .iter()
+        .rev()
+        .fold(0u64, |size, byte| size << 8 | u64::from(*byte));
     Some(if width == 2 { stated + 256 } else { stated })
 }

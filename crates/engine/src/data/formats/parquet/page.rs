@@ -25,7 +25,11 @@ pub(super) enum Values {
 
 impl Values {
     pub(super) fn none(physical: Physical) -> Self {
-        if physical == Physical::Bytes { Values::Words(Vec::new()) } else { Values::Numbers(Vec::new()) }
+        if physical == Physical::Bytes {
+            Values::Words(Vec::new())
+        } else {
+            Values::Numbers(Vec::new())
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -47,8 +51,12 @@ impl Values {
     pub(super) fn pick(&self, places: &[u32]) -> Option<Values> {
         let places = places.iter().map(|place| *place as usize);
         match self {
-            Values::Numbers(all) => places.map(|k| all.get(k).copied()).collect::<Option<_>>().map(Values::Numbers),
-            Values::Words(all) => places.map(|k| all.get(k).cloned()).collect::<Option<_>>().map(Values::Words),
+            Values::Numbers(all) => {
+                places.map(|k| all.get(k).copied()).collect::<Option<_>>().map(Values::Numbers)
+            }
+            Values::Words(all) => {
+                places.map(|k| all.get(k).cloned()).collect::<Option<_>>().map(Values::Words)
+            }
         }
     }
 }
@@ -84,7 +92,8 @@ pub(super) fn hybrid(bytes: &[u8], width: u32, count: usize) -> Result<Vec<u32>,
             let packed = reader.take(wanted).map_err(said)?;
             for k in 0..left.min(8 * groups) {
                 let bit = k * width as usize;
-                let value = (0..width as usize).fold(0u32, |value, i| value | bit_at(packed, bit + i) << i);
+                let value =
+                    (0..width as usize).fold(0u32, |value, i| value | bit_at(packed, bit + i) << i);
                 out.push(value);
             }
         }
@@ -100,7 +109,8 @@ fn bit_at(bytes: &[u8], bit: usize) -> u32 {
 pub(super) fn plain(bytes: &[u8], physical: Physical, count: usize) -> Result<Values, Problem> {
     let short = || format!("{} bytes are too few for {count} values", bytes.len());
     let fixed = |width: usize| {
-        let size = count.checked_mul(width).filter(|size| *size <= bytes.len()).ok_or_else(short)?;
+        let size =
+            count.checked_mul(width).filter(|size| *size <= bytes.len()).ok_or_else(short)?;
         Ok::<_, Problem>(bytes[..size].chunks_exact(width))
     };
     let four = |cell: &[u8]| u32::from_le_bytes(cell.try_into().unwrap_or_default());
@@ -112,21 +122,28 @@ pub(super) fn plain(bytes: &[u8], physical: Physical, count: usize) -> Result<Va
             }
             Values::Numbers((0..count).map(|k| f64::from(bit_at(bytes, k))).collect())
         }
-        Physical::Int32 { signed } => {
-            Values::Numbers(fixed(4)?.map(four).map(|w| if signed { f64::from(w as i32) } else { f64::from(w) }).collect())
+        Physical::Int32 { signed } => Values::Numbers(
+            fixed(4)?
+                .map(four)
+                .map(|w| if signed { f64::from(w as i32) } else { f64::from(w) })
+                .collect(),
+        ),
+        Physical::Int64 { signed } => Values::Numbers(
+            fixed(8)?.map(eight).map(|w| if signed { w as i64 as f64 } else { w as f64 }).collect(),
+        ),
+        Physical::Float => {
+            Values::Numbers(fixed(4)?.map(|cell| f64::from(f32::from_bits(four(cell)))).collect())
         }
-        Physical::Int64 { signed } => {
-            Values::Numbers(fixed(8)?.map(eight).map(|w| if signed { w as i64 as f64 } else { w as f64 }).collect())
+        Physical::Double => {
+            Values::Numbers(fixed(8)?.map(|cell| f64::from_bits(eight(cell))).collect())
         }
-        Physical::Float => Values::Numbers(fixed(4)?.map(|cell| f64::from(f32::from_bits(four(cell)))).collect()),
-        Physical::Double => Values::Numbers(fixed(8)?.map(|cell| f64::from_bits(eight(cell))).collect()),
         Physical::Bytes => {
             let mut reader = Reader::new(bytes, 0);
             let mut words = Vec::new();
             for _ in 0..count {
                 let size = four(reader.take(4).map_err(|_| short())?) as usize;
-                let word =
-                    std::str::from_utf8(reader.take(size).map_err(|_| short())?).map_err(|_| "a word is not UTF-8 text".to_owned())?;
+                let word = std::str::from_utf8(reader.take(size).map_err(|_| short())?)
+                    .map_err(|_| "a word is not UTF-8 text".to_owned())?;
                 words.push(word.into());
             }
             Values::Words(words)
@@ -151,15 +168,30 @@ pub(super) fn values(
             }
             let (width, packed) = bytes.split_first().ok_or("a page is empty")?;
             let places = hybrid(packed, u32::from(*width), count)?;
-            dictionary.pick(&places).ok_or_else(|| format!("a page refers beyond its dictionary of {}", dictionary.len()))
+            dictionary.pick(&places).ok_or_else(|| {
+                format!(
+                    "a page refers beyond its dictionary of \
+                {}",
+                    dictionary.len()
+                )
+            })
         }
         3 if physical == Physical::Boolean => {
             let packed = bytes.get(4..).ok_or("a page is cut short")?;
             Ok(Values::Numbers(hybrid(packed, 1, count)?.into_iter().map(f64::from).collect()))
         }
-        5 => Err("it is written in the encoding DELTA_BINARY_PACKED: write it with the plain or dictionary encoding".into()),
-        6 | 7 => Err("it is written in a DELTA encoding of texts: write it with the plain or dictionary encoding".into()),
-        9 => Err("it is written in the encoding BYTE_STREAM_SPLIT: write it with the plain or dictionary encoding".into()),
-        other => Err(format!("it is written in encoding {other}: write it with the plain or dictionary encoding")),
+        5 => Err("it is written in the encoding DELTA_BINARY_PACKED: write it with the plain or \
+            dictionary encoding"
+            .into()),
+        6 | 7 => Err("it is written in a DELTA encoding of texts: write it with the plain or \
+            dictionary encoding"
+            .into()),
+        9 => Err("it is written in the encoding BYTE_STREAM_SPLIT: write it with the plain or \
+            dictionary encoding"
+            .into()),
+        other => Err(format!(
+            "it is written in encoding {other}: write it with the plain or \
+            dictionary encoding"
+        )),
     }
 }

@@ -20,7 +20,9 @@ impl<'a> Value<'a> {
     /// A field of a structure; something of no use where it is not there.
     pub(super) fn field(&self, id: i16) -> &Value<'a> {
         match self {
-            Value::Struct(fields) => fields.iter().find(|(known, _)| *known == id).map_or(&NOTHING, |(_, value)| value),
+            Value::Struct(fields) => {
+                fields.iter().find(|(known, _)| *known == id).map_or(&NOTHING, |(_, value)| value)
+            }
             _ => &NOTHING,
         }
     }
@@ -35,7 +37,11 @@ impl<'a> Value<'a> {
     }
 
     pub(super) fn text(&self) -> Option<String> {
-        if let Value::Bytes(bytes) = self { Some(String::from_utf8_lossy(bytes).into_owned()) } else { None }
+        if let Value::Bytes(bytes) = self {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        } else {
+            None
+        }
     }
 
     pub(super) fn list(&self) -> &[Value<'a>] {
@@ -63,7 +69,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn take(&mut self, n: usize) -> Found<&'a [u8]> {
-        let end = self.at.checked_add(n).filter(|end| *end <= self.bytes.len()).ok_or((self.at, "it is cut short"))?;
+        let end = self
+            .at
+            .checked_add(n)
+            .filter(|end| *end <= self.bytes.len())
+            .ok_or((self.at, "it is cut short"))?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)
@@ -111,8 +121,10 @@ impl<'a> Reader<'a> {
             }
             9 | 10 => {
                 let head = self.byte()?;
-                let size = if head >> 4 == 15 { self.varint()? as usize } else { usize::from(head >> 4) };
-                // Every element takes a byte or more, so a size beyond the bytes that are left is a lie.
+                let size =
+                    if head >> 4 == 15 { self.varint()? as usize } else { usize::from(head >> 4) };
+                // Every element takes a byte or more, so a size beyond the bytes that are left is a
+                // lie.
                 if size > self.bytes.len() - self.at {
                     return Err((self.at, "a list is longer than the file"));
                 }
@@ -130,7 +142,11 @@ impl<'a> Reader<'a> {
                         break Value::Struct(fields);
                     }
                     let step = head >> 4;
-                    id = if step == 0 { self.zigzag()? as i16 } else { id.wrapping_add(i16::from(step)) };
+                    id = if step == 0 {
+                        self.zigzag()? as i16
+                    } else {
+                        id.wrapping_add(i16::from(step))
+                    };
                     fields.push((id, self.value(head & 0xf, depth + 1)?));
                 }
             }
