@@ -58,7 +58,7 @@ pub fn find() -> Result<&'static str, String> {
 /// Parts that every page must have, beside its sections.
 const PARTS: [&str; 3] = ["<svg", "<path", "<td"];
 
-/// The widths of a phone, a tablet and a desk, in CSS pixels.
+/// The widths of a phone, a tablet and a workspace, in CSS pixels.
 const PHONE: usize = 390;
 const TABLET: usize = 768;
 const DESK: usize = 1280;

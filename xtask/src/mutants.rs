@@ -151,8 +151,8 @@ impl Mutant {
     }
 }
 
-/// Where `find` occurs in a text, however either of them is laid out: white space does not count, nor
-/// does the comma that the formatter leaves behind the last item of a list.
+/// Where `find` occurs in a text, however either of them is laid out: white space does not count,
+/// nor does the comma that the formatter leaves behind the last item of a list.
 fn occurrences(text: &str, find: &str) -> Vec<Range<usize>> {
     let (places, letters) = bare(text);
     let (_, wanted) = bare(find);

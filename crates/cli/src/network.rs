@@ -22,7 +22,7 @@ use crate::args::{CertsCommand, JoinCommand, ServeCommand};
 use crate::clock;
 use crate::output::{Failure, note, say};
 use crate::report::{self, Live};
-use crate::run::{Place, apply, keep};
+use crate::run::{RunFolder, apply, keep};
 
 /// How often a line says how far a run is.
 const LINES: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
     log::start(command.json_log);
     let mut config = Config::load(&command.config)?;
     apply(&mut config, &command.options)?;
-    let place = command.options.out.clone().map(Place::Asked);
+    let place = command.options.out.clone().map(RunFolder::Asked);
     if let Some(place) = &place {
         rundir::check(place.path())?; // before hours are spent
     }
@@ -108,7 +108,12 @@ fn own_papers(folder: Option<&Path>) -> Result<Option<Papers>, Failure> {
 }
 
 /// Keep a run that was served, and show its answer.
-fn show(config: &Config, served: Served, place: Option<Place>, json: bool) -> Result<(), Failure> {
+fn show(
+    config: &Config,
+    served: Served,
+    place: Option<RunFolder>,
+    json: bool,
+) -> Result<(), Failure> {
     if place.is_some() {
         let text = config.resolved(&served.plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;

@@ -35,8 +35,10 @@ pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
     let mut config = Config::parse(source)?;
     apply(&mut config, options)?;
     let place = match &options.out {
-        Some(path) => Place::Asked(path.clone()),
-        None => Place::Usual(free(Path::new("runs"), &format!("heart-disease-{}", config.seed))),
+        Some(path) => RunFolder::Asked(path.clone()),
+        None => {
+            RunFolder::Usual(free(Path::new("runs"), &format!("heart-disease-{}", config.seed)))
+        }
     };
     perform(&config, options, Some(place), true)
 }
@@ -52,18 +54,18 @@ pub fn run(command: &RunCommand) -> Result<(), Failure> {
         }
         let mut config = Config::parse(checkpoint::config_of(dir)?)?;
         apply(&mut config, &command.options)?;
-        return perform(&config, &command.options, Some(Place::Begun(dir.clone())), false);
+        return perform(&config, &command.options, Some(RunFolder::Begun(dir.clone())), false);
     }
     let Some(file) = &command.config else {
         return Err(Failure::Argument("give a config, or --resume DIR".into()));
     };
     let mut config = Config::load(file)?;
     apply(&mut config, &command.options)?;
-    perform(&config, &command.options, command.options.out.clone().map(Place::Asked), false)
+    perform(&config, &command.options, command.options.out.clone().map(RunFolder::Asked), false)
 }
 
 /// Where the run directory goes.
-pub enum Place {
+pub enum RunFolder {
     /// Where the user said: it is there in the end, or the command has failed.
     Asked(PathBuf),
     /// Where an unfinished run is.
@@ -72,10 +74,10 @@ pub enum Place {
     Usual(PathBuf),
 }
 
-impl Place {
+impl RunFolder {
     pub fn path(&self) -> &Path {
         match self {
-            Place::Asked(path) | Place::Begun(path) | Place::Usual(path) => path,
+            RunFolder::Asked(path) | RunFolder::Begun(path) | RunFolder::Usual(path) => path,
         }
     }
 }
@@ -92,10 +94,10 @@ fn free(folder: &Path, name: &str) -> PathBuf {
 fn perform(
     config: &Config,
     options: &RunOptions,
-    place: Option<Place>,
+    place: Option<RunFolder>,
     with_reference: bool,
 ) -> Result<(), Failure> {
-    if let Some(Place::Asked(path)) = &place {
+    if let Some(RunFolder::Asked(path)) = &place {
         rundir::check(path)?; // before hours are spent
     }
     let problem = Problem::new(config)?;
@@ -116,9 +118,9 @@ fn perform(
     let (pace, fingerprint) =
         (Clocked::default(), checkpoint::fingerprint(&plan, &plan.length, config.seed));
     let checkpoint = match &place {
-        Some(Place::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
-        Some(Place::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
-        Some(Place::Usual(_)) | None => None,
+        Some(RunFolder::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
+        Some(RunFolder::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
+        Some(RunFolder::Usual(_)) | None => None,
     };
     let file = config.draws.clone().map(|path| (path, problem.parameters.clone()));
     let sinks = match (&checkpoint, file) {
@@ -194,7 +196,7 @@ fn find_reference(
 pub fn keep(
     record: &Record,
     mut live: Live,
-    place: Option<Place>,
+    place: Option<RunFolder>,
     json: bool,
 ) -> Result<(), Failure> {
     let written = place.as_ref().map_or(Ok(()), |place| rundir::write(place.path(), record));
@@ -224,7 +226,7 @@ pub fn keep(
     }
     say(&text)?;
     match (written, place) {
-        (Err(error), Some(Place::Usual(_))) => {
+        (Err(error), Some(RunFolder::Usual(_))) => {
             note(&format!("warning: the run was not kept: {error}\n"))
         }
         (Err(error), _) => return Err(error.into()),
@@ -235,8 +237,8 @@ pub fn keep(
 
 /// A run that failed: where it diverged, it would again, and nothing is left of it; otherwise it
 /// can go on.
-fn abandon(error: &RunError, place: Option<&Place>) {
-    let Some(dir) = place.map(Place::path).filter(|dir| checkpoint::is_unfinished(dir)) else {
+fn abandon(error: &RunError, place: Option<&RunFolder>) {
+    let Some(dir) = place.map(RunFolder::path).filter(|dir| checkpoint::is_unfinished(dir)) else {
         return;
     };
     if let RunError::Diverged { .. } = error {

@@ -1,7 +1,7 @@
 //! Add and multiply vectors in one fixed order, so that sums have the same bits for any width of
 //! register.
 
-use crate::lanes::{LANES, wide};
+use crate::simd::{LANES, wide};
 
 /// The inner product of `a` and `b`, summed in eight interleaved parts.
 #[inline(always)]

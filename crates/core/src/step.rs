@@ -1,6 +1,6 @@
 //! Take the Langevin step: the only place where a drift meets its noise.
 
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// How the step size moves with the iteration `k`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ impl Schedule {
                 1.0 / (2.0 * smoothness + convexity * k as f64 / 12.0)
             }
             Schedule::Polynomial { first, delay, power } => {
-                first * crate::lanes::exp(-power * crate::lanes::ln(1.0 + k as f64 / delay))
+                first * crate::simd::exp(-power * crate::simd::ln(1.0 + k as f64 / delay))
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::joint::{Joint, WhitenedJoint};
 use crate::model::{
-    Absent, Conducive, Coordinates, Memo, Potential, Prior, Rows, Stroll, Stroller, Surrogate,
+    Absent, Coordinates, Memo, Potential, Prior, Rebalanced, Rows, Stroll, Stroller, Surrogate,
     Whitened, accumulate_difference, accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
@@ -136,7 +136,7 @@ impl Target {
 
     /// The same target, dealt anew to clients of these weights so that they pull more alike: the
     /// better the surrogates are, one for each client, the more so.
-    pub fn conducive(
+    pub fn rebalanced(
         &self,
         weights: &[f64],
         surrogates: &[Surrogate],
@@ -167,7 +167,7 @@ impl Target {
         }
         let deal = |((client, own), weight): ((&Arc<dyn Potential>, &Surrogate),
             &f64)| -> Arc<dyn Potential> {
-            Arc::new(Conducive::new(Arc::clone(client), own, *weight, &whole))
+            Arc::new(Rebalanced::new(Arc::clone(client), own, *weight, &whole))
         };
         let clients = self.clients.iter().zip(surrogates).zip(weights).map(deal).collect();
         Target::new(clients, self.prior.clone(), self.placement.clone(), self.temperature)

@@ -129,9 +129,10 @@ fn nothing_is_allocated_per_iteration() {
     check("fa-ld", Recipe::Local(Local { average, ..fa_ld }), &clients);
 }
 
-/// Clients that answer one after the other have one desk between them, and it stays with the first.
+/// Clients that answer one after the other have one workspace between them, and it stays with the
+/// first.
 #[test]
-fn a_desk_goes_from_hand_to_hand() {
+fn a_workspace_goes_from_hand_to_hand() {
     let step = Schedule::Constant(1e-5);
     let some = Participation::Bernoulli(vec![0.5; 20]);
     let gradients = Uplink {
@@ -144,9 +145,12 @@ fn a_desk_goes_from_hand_to_hand() {
         for _ in 0..20 {
             chain.draw();
         }
-        let desks: Vec<bool> =
-            chain.clients.iter_mut().map(|client| client.desk().unwrap().is_some()).collect();
-        assert!(desks[0] && desks[1..].iter().all(|desk| !desk), "{desks:?}");
+        let workspaces: Vec<bool> =
+            chain.clients.iter_mut().map(|client| client.workspace().unwrap().is_some()).collect();
+        assert!(
+            workspaces[0] && workspaces[1..].iter().all(|workspace| !workspace),
+            "{workspaces:?}"
+        );
     }
 }
 

@@ -258,9 +258,9 @@ fn fsgld_with_true_surrogates_is_lmc() {
         .zip(precisions)
         .map(|(c, p)| Surrogate::at(&point, p.to_vec(), &**c))
         .collect();
-    let conducive = target.conducive(&weights, &surrogates).unwrap();
+    let rebalanced = target.rebalanced(&weights, &surrogates).unwrap();
     let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
-    let fsgld = run(&local(Local::fsgld(STEP, weights, 1, Batch::Full)), &conducive, DRAWS);
+    let fsgld = run(&local(Local::fsgld(STEP, weights, 1, Batch::Full)), &rebalanced, DRAWS);
     assert!(largest_difference(&fsgld, &lmc) < 1e-12);
 }
 
@@ -269,10 +269,10 @@ fn fsgld_without_surrogates_is_fa_ld_of_one_client_with_shared_noise() {
     let target = linear(prior(), Placement::Server, 1.0);
     let weights = vec![0.2, 0.5, 0.3];
     let none = vec![Surrogate { precision: vec![0.0; 2], shift: vec![0.0; 2] }; 3];
-    let conducive = target.conducive(&weights, &none).unwrap();
+    let rebalanced = target.rebalanced(&weights, &none).unwrap();
     let step = Schedule::Constant(0.004);
     let fsgld =
-        run(&local(Local::fsgld(step, weights.clone(), 3, Batch::Rows(2))), &conducive, DRAWS);
+        run(&local(Local::fsgld(step, weights.clone(), 3, Batch::Rows(2))), &rebalanced, DRAWS);
     let average = consilience_core::sampler::Average::WithReplacement(1);
     let fa_ld = Local { average, ..Local::fa_ld(step, weights, 3, 1.0, Batch::Rows(2)) };
     assert!(fsgld == run(&local(fa_ld), &target, DRAWS));

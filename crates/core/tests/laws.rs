@@ -313,9 +313,9 @@ fn fsgld() {
     ] {
         let recipe =
             Recipe::Local(Local::fsgld(Schedule::Constant(step), weights.clone(), 3, batch));
-        let conducive = target.conducive(&weights, &surrogates).unwrap();
-        check(name, recipe.clone(), &conducive);
-        let (without, with) = (recipe.check(target).unwrap(), recipe.check(conducive).unwrap());
+        let rebalanced = target.rebalanced(&weights, &surrogates).unwrap();
+        check(name, recipe.clone(), &rebalanced);
+        let (without, with) = (recipe.check(target).unwrap(), recipe.check(rebalanced).unwrap());
         let z = sample(&recipe, &with, &stationary(&recipe, &with).unwrap().mean, DRAWS)
             .largest_z(&stationary(&recipe, &without).unwrap());
         println!("{name}: z = {z:.1} against the law without surrogates");

@@ -18,7 +18,7 @@
 //! - `Local::fald` and `Schedule::scaled`, FALD's letters in ours: `fald 0.5`, `vr-fald*`;
 //! - `NoiseScale::factor`, noise for those who are averaged: `fa-ld scheme I participants`, ...;
 //! - `Local::pull`, how a client is tied: `dg-lmc`, `default dg-lmc`, `default dg-lmc weights`;
-//! - `Local::fsgld` and `Target::conducive`: `fsgld`, `fsgld minibatches`;
+//! - `Local::fsgld` and `Target::rebalanced`: `fsgld`, `fsgld minibatches`;
 //! - `Target::whitened` and `Coordinates`: `lmc whitened`, `sgld whitened`;
 //! - `Row::recipe`, what a name means where nothing more is said: `default ...`.
 //!
@@ -206,14 +206,14 @@ fn local(case: &str) -> Option<(Local, Target)> {
         Local { average: Average::WithoutReplacement(2), noise, ..recipe }
     };
     let dg_lmc = || Local::dg_lmc(step(0.05), weights(), 4, 3.0, Batch::Full);
-    let conducive = |target: Target| {
+    let rebalanced = |target: Target| {
         let precisions = [[0.8, 0.5, 0.3], [0.6, 0.9, 0.7], [1.0, 0.4, 1.2]];
         let shifts = [[0.4, -0.6, 0.2], [-0.9, 0.7, 1.1], [2.5, 0.8, -0.5]];
         let surrogates = [0, 1, 2].map(|c| {
             let (precision, shift) = (precisions[c].to_vec(), shifts[c].to_vec());
             Surrogate { precision, shift }
         });
-        target.conducive(&WEIGHTS, &surrogates).unwrap()
+        target.rebalanced(&WEIGHTS, &surrogates).unwrap()
     };
     Some(match case {
         "fald 0.0" => (fald(0.0), form(1.0)),
@@ -248,9 +248,9 @@ fn local(case: &str) -> Option<(Local, Target)> {
             (Local { synchronise, ..dg_lmc() }, form(1.0))
         }
         "dg-lmc minibatches" => (Local::dg_lmc(step(0.01), weights(), 3, 2.0, two), table(1.0)),
-        "fsgld" => (Local::fsgld(step(0.04), weights(), 3, Batch::Full), conducive(form(0.8))),
+        "fsgld" => (Local::fsgld(step(0.04), weights(), 3, Batch::Full), rebalanced(form(0.8))),
         "fsgld minibatches" => {
-            let target = conducive(table(1.0));
+            let target = rebalanced(table(1.0));
             (Local::fsgld(step(0.004), weights(), 3, two), target)
         }
         _ => return None,

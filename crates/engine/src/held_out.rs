@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::lanes::{exp, ln, sigmoid};
 use consilience_core::measure::{Predictive, PredictiveError};
 use consilience_core::model::{Design, Potential};
+use consilience_core::simd::{exp, ln, sigmoid};
 
 use crate::config::RowsModel;
 use crate::draws::Draws;

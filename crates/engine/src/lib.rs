@@ -1,6 +1,7 @@
 //! The in-process engine: configs, data, plans and runs around the pure core.
 
 pub mod calibration;
+pub mod chain_log;
 pub mod checkpoint;
 mod collinear;
 pub mod conductor;
@@ -21,11 +22,10 @@ pub mod record;
 pub mod reference;
 pub mod run;
 pub mod rundir;
+pub mod simulation;
 pub mod site;
 pub mod statistics;
 pub mod store;
 pub mod streamed;
 pub mod suggest;
-pub mod trail;
 pub mod warnings;
-pub mod world;

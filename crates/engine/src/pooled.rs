@@ -4,9 +4,9 @@
 //! The Metropolis-adjusted Langevin algorithm, preconditioned by the Hessian at the optimum: it has
 //! no bias, and on a nearly Gaussian posterior it mixes in a few steps.
 
-use consilience_core::lanes;
 use consilience_core::linalg::norm_squared;
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
+use consilience_core::simd;
 use consilience_core::target::Target;
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use rayon::prelude::*;
@@ -78,7 +78,7 @@ struct Point {
 
 impl<'a> Walker<'a> {
     fn new(target: &'a Target, start: &[f64], cholesky: &'a Cholesky<f64, Dyn>) -> Self {
-        let scale = 1.65 * lanes::exp(-lanes::ln(target.dim() as f64) / 6.0);
+        let scale = 1.65 * simd::exp(-simd::ln(target.dim() as f64) / 6.0);
         Walker {
             target,
             cholesky,
@@ -111,7 +111,7 @@ impl<'a> Walker<'a> {
                 .stream(Purpose::Participation, ClientId(0), k as u64)
                 .uniform()
                 .max(f64::MIN_POSITIVE);
-            if lanes::ln(coin) < log_ratio {
+            if simd::ln(coin) < log_ratio {
                 self.here = there;
                 accepted += 1;
             }

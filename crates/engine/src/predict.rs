@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use consilience_core::lanes::{exp, sigmoid};
 use consilience_core::linalg::dot;
 use consilience_core::measure::{PredictiveError, equal_tailed, mean, normal_quantile};
 use consilience_core::model::{Arithmetic, Design};
+use consilience_core::simd::{exp, sigmoid};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

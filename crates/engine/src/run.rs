@@ -16,11 +16,11 @@ use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
 use thiserror::Error;
 
+use crate::chain_log::Moment;
 use crate::checkpoint::{Checkpoint, Part, Running};
 use crate::draws::{DrawSink, Draws, Sinks, Streamed, open_at};
 use crate::plan::Plan;
 use crate::record::Statistic;
-use crate::trail::Moment;
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;

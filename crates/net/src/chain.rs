@@ -11,11 +11,11 @@ use consilience_core::protocol::{Direction, Event, Output, Refusal, Server};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::{Irregular, Keys, Sampler};
 use consilience_core::snapshot::{SnapshotError, State, Visit};
+use consilience_engine::chain_log::ChainLog;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Chain, Length, RunError};
-use consilience_engine::store::{Folder, Journal, Minutes, Replay, StoreError};
-use consilience_engine::trail::Trail;
+use consilience_engine::store::{Folder, Journal, Replay, RoundLog, StoreError};
 
 use crate::party::{Complaint, Party};
 use crate::status::Status;
@@ -30,7 +30,7 @@ const MOST_NUMBERS: usize = 200_000;
 pub struct HostedChain<'a> {
     host: Host<'a>,
     journal: Option<Journal<Folder>>,
-    minutes: Minutes,
+    round_log: RoundLog,
     /// How long a round may take, where it may end without everybody.
     patience: Option<Duration>,
 }
@@ -40,7 +40,7 @@ struct Host<'a> {
     run: &'a Length,
     index: usize,
     server: Server<Box<dyn Sampler>>,
-    trail: Trail,
+    chain_log: ChainLog,
     /// How many answers the open round has.
     present: u64,
     /// How many gradients of single rows each site has evaluated, as it says.
@@ -53,7 +53,7 @@ impl<'a> HostedChain<'a> {
         (problem, plan, run): (&Problem, &'a Plan, &'a Length),
         keys: Keys,
         index: usize,
-        trail: Trail,
+        chain_log: ChainLog,
         folder: Option<&Path>,
         (largest_norm, patience): (f64, Option<Duration>),
     ) -> Result<HostedChain<'a>, Complaint> {
@@ -67,7 +67,7 @@ impl<'a> HostedChain<'a> {
             run,
             index,
             server,
-            trail,
+            chain_log,
             present: 0,
             rows: vec![0; plan.target.clients.len()],
         };
@@ -81,7 +81,7 @@ impl<'a> HostedChain<'a> {
             }
             journal = Some(opened);
         }
-        Ok(HostedChain { host, journal, minutes: Minutes::default(), patience })
+        Ok(HostedChain { host, journal, round_log: RoundLog::default(), patience })
     }
 
     /// How many iterations are done.
@@ -91,7 +91,7 @@ impl<'a> HostedChain<'a> {
 
     /// The draws so far, row by row.
     pub fn so_far(&self) -> &[f64] {
-        self.host.trail.so_far()
+        self.host.chain_log.so_far()
     }
 
     /// What was sent.
@@ -102,27 +102,27 @@ impl<'a> HostedChain<'a> {
     /// The chain as it ended.
     pub fn finish(self, rows_evaluated: u64) -> Chain {
         let iterations = self.host.server.machine().iteration();
-        self.host.trail.end(self.host.server.ledger().clone(), rows_evaluated, iterations)
+        self.host.chain_log.end(self.host.server.ledger().clone(), rows_evaluated, iterations)
     }
 }
 
 impl Party for HostedChain<'_> {
     fn handle(&mut self, from: ClientId, bytes: &[u8], rows: u64) -> Result<(), Refusal> {
-        self.minutes.handle(&mut self.host.server, from, bytes, rows)?;
+        self.round_log.handle(&mut self.host.server, from, bytes, rows)?;
         self.host.answered(from, rows);
         Ok(())
     }
 
     fn poll(&mut self) -> Result<Option<Output>, Complaint> {
         // An order of the next round tells sites that they may forget the last.
-        if let Some(record) = self.minutes.record(&self.host.server) {
+        if let Some(record) = self.round_log.record(&self.host.server) {
             if let Some(journal) = &mut self.journal {
                 journal.commit(&record)?;
             }
-            self.minutes.clear();
+            self.round_log.clear();
         }
         if let Some(journal) =
-            self.journal.as_mut().filter(|journal| self.minutes.is_empty() && journal.is_long())
+            self.journal.as_mut().filter(|journal| self.round_log.is_empty() && journal.is_long())
         {
             journal.checkpoint(&mut self.host)?;
         }
@@ -146,7 +146,7 @@ impl Party for HostedChain<'_> {
     }
 
     fn close(&mut self) -> Option<Vec<ClientId>> {
-        self.minutes.close(&mut self.host.server)
+        self.round_log.close(&mut self.host.server)
     }
 
     fn measure(parties: &[Self], status: &Status) {
@@ -227,7 +227,7 @@ impl Host<'_> {
             let participants = std::mem::take(&mut self.present) as usize;
             let gradients = self.rows.iter().fold(0, |sum: u64, rows| sum.saturating_add(*rows));
             let about = (self.plan, self.run, self.index);
-            self.trail.follow(
+            self.chain_log.follow(
                 about,
                 event,
                 &**self.server.machine(),
@@ -255,7 +255,7 @@ impl State for Host<'_> {
         self.server.state(visit)?;
         visit.number("the answers of the open round", &mut self.present)?;
         visit.numbers("the rows that each site evaluated", &mut self.rows)?;
-        self.trail.state(visit)
+        self.chain_log.state(visit)
     }
 }
 
@@ -263,7 +263,7 @@ impl Replay for Host<'_> {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
         self.drain().map_err(|error| error.to_string())?;
         let mut answers = Vec::new();
-        Minutes::replay(&mut self.server, record, |from, rows| answers.push((from, rows)))?;
+        RoundLog::replay(&mut self.server, record, |from, rows| answers.push((from, rows)))?;
         answers.into_iter().for_each(|(from, rows)| self.answered(from, rows));
         self.drain().map_err(|error| error.to_string())
     }

@@ -3,15 +3,15 @@
 
 pub mod certs;
 pub mod chain;
-pub mod door;
 pub mod frame;
 pub mod http;
 pub mod hub;
 pub mod join;
 pub mod log;
+pub mod mailbox;
 pub mod party;
-pub mod post;
 pub mod serve;
+pub mod service;
 pub mod status;
 pub mod talk;
 pub mod ticket;

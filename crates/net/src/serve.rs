@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
+use consilience_engine::chain_log::ChainLog;
 use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
@@ -16,7 +17,6 @@ use consilience_engine::problem::Problem;
 use consilience_engine::record::Statistic;
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{Introduction, agree, names};
-use consilience_engine::trail::Trail;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -25,11 +25,11 @@ use tracing::info;
 
 use crate::certs::hex;
 use crate::chain::HostedChain;
-pub use crate::door::Admission;
-use crate::door::{Door, Event};
 use crate::http;
 use crate::hub::{Broken, Hub};
-use crate::post::Post;
+use crate::mailbox::Mailboxes;
+pub use crate::service::Admission;
+use crate::service::{Event, GrpcService};
 use crate::status::Status;
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
@@ -182,15 +182,15 @@ pub fn serve<K>(
             Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone()))
         }
     };
-    let hall = Hall::open(config, options)?;
-    let door = Door::new(
+    let hosting = Hosting::open(config, options)?;
+    let service = GrpcService::new(
         status.sites(),
         options.admission.clone(),
-        hall.sender.clone(),
-        Arc::clone(&hall.most_message),
+        hosting.sender.clone(),
+        Arc::clone(&hosting.most_message),
     );
     let (over, is_over) = oneshot::channel::<()>();
-    let listener = listened(&hall.runtime, listener)
+    let listener = listened(&hosting.runtime, listener)
         .map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
     tell(Stage::Listening(address));
     let mut builder = Server::builder()
@@ -202,41 +202,41 @@ pub fn serve<K>(
             builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
     }
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let listening = hall.runtime.spawn(async move {
+    let listening = hosting.runtime.spawn(async move {
         let _ = builder
-            .serve_with_incoming_shutdown(door, incoming, async {
+            .serve_with_incoming_shutdown(service, incoming, async {
                 let _ = is_over.await;
             })
             .await;
     });
-    let (kept, runtime) = hall.host(config, options, status, tell, keep)?;
+    let (kept, runtime) = hosting.serve(config, options, status, tell, keep)?;
     let _ = over.send(());
     let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
     runtime.shutdown_timeout(LINGER);
     kept
 }
 
-/// Serve a run to its end by post: somebody else carries what waits in the letter boxes to the
+/// Serve a run to its end by mailboxes: somebody else carries what waits in the letter boxes to the
 /// sites, and delivers what they answer. Who is who is for the carrier to know.
 pub fn serve_by_post<K>(
-    post: &Post,
+    mailboxes: &Mailboxes,
     config: &Config,
     options: &ServeOptions,
     status: &Arc<Status>,
     tell: impl FnMut(Stage<'_>),
     keep: impl FnOnce(Served) -> K,
 ) -> Result<K, ServeError> {
-    let hall = Hall::open(config, options)?;
-    post.open(hall.sender.clone(), &hall.most_message);
-    let hosted = hall.host(config, options, status, tell, keep);
-    post.close();
+    let hosting = Hosting::open(config, options)?;
+    mailboxes.open(hosting.sender.clone(), &hosting.most_message);
+    let hosted = hosting.serve(config, options, status, tell, keep);
+    mailboxes.close();
     let (kept, runtime) = hosted?;
     runtime.shutdown_timeout(LINGER);
     kept
 }
 
 /// Where a run takes place, whichever way the sites come in.
-struct Hall {
+struct Hosting {
     runtime: tokio::runtime::Runtime,
     memory: Memory,
     sender: mpsc::Sender<Event>,
@@ -244,8 +244,8 @@ struct Hall {
     most_message: Arc<AtomicUsize>,
 }
 
-impl Hall {
-    fn open(config: &Config, options: &ServeOptions) -> Result<Hall, ServeError> {
+impl Hosting {
+    fn open(config: &Config, options: &ServeOptions) -> Result<Hosting, ServeError> {
         if config.draws.is_some() && options.state.is_some() {
             return Err(ServeError::Setup(
                 "with --state draws are kept in the state: leave output.draws out, and use --out"
@@ -257,11 +257,11 @@ impl Hall {
         let runtime =
             runtime.worker_threads(2).enable_all().build().map_err(|e| setup("no threads", &e))?;
         let (sender, events) = mpsc::channel(QUEUE);
-        Ok(Hall { runtime, memory, sender, events, most_message: Arc::default() })
+        Ok(Hosting { runtime, memory, sender, events, most_message: Arc::default() })
     }
 
     /// Conduct the run, and let the sites go.
-    fn host<K>(
+    fn serve<K>(
         self,
         config: &Config,
         options: &ServeOptions,
@@ -269,8 +269,8 @@ impl Hall {
         mut tell: impl FnMut(Stage<'_>),
         keep: impl FnOnce(Served) -> K,
     ) -> Result<(Result<K, ServeError>, tokio::runtime::Runtime), ServeError> {
-        let Hall { runtime, memory, sender, events, most_message } = self;
-        drop(sender); // the door and the post have their own
+        let Hosting { runtime, memory, sender, events, most_message } = self;
+        drop(sender); // the service and the mailboxes have their own
         if let Some(address) = options.http {
             let bound = listened(&runtime, bind(address)?)
                 .map_err(|e| setup(&format!("cannot listen on {address}"), &e))?;
@@ -370,12 +370,12 @@ fn conduct(
         let keys = Keys { public, private: public };
         let folder =
             memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
-        let trail = Trail::new(sink, problem.target.dim());
+        let chain_log = ChainLog::new(sink, problem.target.dim());
         let chain = HostedChain::open(
             (&problem, &plan, run),
             keys,
             index,
-            trail,
+            chain_log,
             folder.as_deref(),
             (options.largest_norm, patience),
         );

@@ -31,11 +31,11 @@ struct Inner {
     refusals: BTreeMap<String, u64>,
     /// By site.
     warnings: BTreeMap<usize, String>,
-    sites: Vec<Site>,
+    sites: Vec<SiteState>,
 }
 
 #[derive(Clone, Debug)]
-struct Site {
+struct SiteState {
     name: String,
     connected: bool,
     asked: Option<Instant>,
@@ -105,7 +105,7 @@ pub struct View {
 impl Status {
     /// The status of a run of these sites.
     pub fn new(sites: &[String], progress: Arc<Progress>) -> Status {
-        let site = |name: &String| Site {
+        let site = |name: &String| SiteState {
             name: name.clone(),
             connected: false,
             asked: None,
@@ -257,7 +257,7 @@ impl Status {
         let inner = self.lock();
         let sampled = inner.sampling.map(|since| since.elapsed().as_secs_f64());
         let share = done as f64 / inner.total.max(1) as f64;
-        let site = |site: &Site| SiteView {
+        let site = |site: &SiteState| SiteView {
             name: site.name.clone(),
             connected: site.connected,
             answers: site.answers,

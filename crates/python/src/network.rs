@@ -1,4 +1,4 @@
-//! Serve a run to sites elsewhere and join one, over gRPC or by somebody else's post.
+//! Serve a run to sites elsewhere and join one, over gRPC or by somebody else's mailboxes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::Progress;
 use consilience_engine::site::{Own, names};
 use consilience_net::join::{JoinError, JoinOptions};
-use consilience_net::post::{self, Post};
+use consilience_net::mailbox::{self, Mailboxes};
 use consilience_net::serve::{self, Admission, ServeError, ServeOptions, Served};
 use consilience_net::status::Status;
 use consilience_net::ticket::{Invitation, Tickets};
@@ -37,12 +37,12 @@ pub struct Serving {
     /// What each site is handed, where they come over a network of ours.
     invitations: Vec<String>,
     /// The letter boxes, where somebody else carries the frames.
-    post: Option<Post>,
+    mailboxes: Option<Mailboxes>,
     work: Mutex<Option<JoinHandle<Result<Record, Failure>>>>,
 }
 
 /// Serve the run that a config states. With a host sites come over gRPC with tickets, and
-/// `host:port` is where they find the server; without, by post.
+/// `host:port` is where they find the server; without, by mailboxes.
 #[pyfunction]
 #[pyo3(signature = (stated, created, host=None, listen="0.0.0.0".to_owned(), port=0, state=None,
     deadline=None))]
@@ -93,12 +93,12 @@ pub fn serve_run(
             )
         })
     } else {
-        let post = Post::new(&sites);
-        letters = Some(post.clone());
+        let mailboxes = Mailboxes::new(&sites);
+        letters = Some(mailboxes.clone());
         let options = options(Admission::Word)?;
         Box::new(move || {
             serve::serve_by_post(
-                &post,
+                &mailboxes,
                 &config,
                 &options,
                 &shared,
@@ -112,7 +112,7 @@ pub fn serve_run(
         stopped.stage("over");
         done
     });
-    Ok(Serving { sites, status, invitations, post: letters, work: Mutex::new(Some(work)) })
+    Ok(Serving { sites, status, invitations, mailboxes: letters, work: Mutex::new(Some(work)) })
 }
 
 fn record(config: &Config, served: Served, created: String) -> Record {
@@ -151,7 +151,7 @@ impl Serving {
         self.sites.clone()
     }
 
-    /// What each site is handed, as JSON, in their order; nothing by post.
+    /// What each site is handed, as JSON, in their order; nothing by mailboxes.
     #[getter]
     fn invitations(&self) -> Vec<String> {
         self.invitations.clone()
@@ -202,29 +202,29 @@ impl Serving {
         serve::stop(&self.status);
     }
 
-    /// By post: what waits for a site, or nothing.
+    /// By mailboxes: what waits for a site, or nothing.
     fn collect(&self, site: usize) -> PyResult<Option<Vec<u8>>> {
-        Ok(self.post()?.collect(site))
+        Ok(self.mailboxes()?.collect(site))
     }
 
-    /// By post: deliver what a site answered.
+    /// By mailboxes: deliver what a site answered.
     fn deliver(&self, py: Python<'_>, site: usize, bundle: Vec<u8>) -> PyResult<()> {
-        let post = self.post()?;
-        py.detach(|| post.deliver(site, &bundle))
+        let mailboxes = self.mailboxes()?;
+        py.detach(|| mailboxes.deliver(site, &bundle))
             .map_err(|why| Failure::new(Raised::Refused, why).into())
     }
 
-    /// By post: say that a site does not answer.
+    /// By mailboxes: say that a site does not answer.
     fn lost(&self, py: Python<'_>, site: usize, why: &str) -> PyResult<()> {
-        let post = self.post()?;
-        py.detach(|| post.lost(site, why));
+        let mailboxes = self.mailboxes()?;
+        py.detach(|| mailboxes.lost(site, why));
         Ok(())
     }
 }
 
 impl Serving {
-    fn post(&self) -> Result<&Post, Failure> {
-        self.post.as_ref().ok_or_else(|| {
+    fn mailboxes(&self) -> Result<&Mailboxes, Failure> {
+        self.mailboxes.as_ref().ok_or_else(|| {
             Failure::new(Raised::Error, "this run is served over a network, not by post")
         })
     }
@@ -295,9 +295,9 @@ pub fn join_run(
     }
 }
 
-/// A site that is reached by post.
+/// A site that is reached by mailboxes.
 #[pyclass(frozen, module = "consilience._consilience")]
-pub struct Correspondent(Mutex<post::Correspondent>);
+pub struct Correspondent(Mutex<mailbox::Correspondent>);
 
 #[pymethods]
 impl Correspondent {
@@ -305,7 +305,7 @@ impl Correspondent {
     fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
         let brings = bringing.brings();
         let site = py
-            .detach(|| post::Correspondent::new(brings))
+            .detach(|| mailbox::Correspondent::new(brings))
             .map_err(|error| site_failure(JoinError::Site(error)))?;
         Ok(Correspondent(Mutex::new(site)))
     }

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use crate::errors::{Failure, Raised};
 use crate::model::{Asked, Brought};
 use crate::stated::Stated;
-use crate::tables::{Cells, Columns, one_table, tables};
+use crate::tables::{ColumnCells, Columns, one_table, tables};
 use crate::warnings::warnings;
 use crate::watch::watched;
 
@@ -239,7 +239,7 @@ impl Run {
     fn predict<'py>(
         &self,
         py: Python<'py>,
-        columns: Vec<(String, Cells<'py>)>,
+        columns: Vec<(String, ColumnCells<'py>)>,
         site: Option<&str>,
     ) -> PyResult<Predicted<'py>> {
         let table = one_table(ROWS, &columns)?;

@@ -12,7 +12,7 @@ use crate::errors::{Failure, Raised};
 
 /// One column.
 #[derive(FromPyObject)]
-pub enum Cells<'py> {
+pub enum ColumnCells<'py> {
     /// An array of 64-bit numbers, contiguous or not.
     Numbers(PyReadonlyArray1<'py, f64>),
     /// Words, or nothing.
@@ -20,7 +20,7 @@ pub enum Cells<'py> {
 }
 
 /// The clients and the columns of each.
-pub type Columns<'py> = Vec<(String, Vec<(String, Cells<'py>)>)>;
+pub type Columns<'py> = Vec<(String, Vec<(String, ColumnCells<'py>)>)>;
 
 /// The engine's tables.
 pub fn tables(columns: &Columns<'_>) -> Result<Tables, Failure> {
@@ -32,16 +32,16 @@ pub fn tables(columns: &Columns<'_>) -> Result<Tables, Failure> {
 }
 
 /// The engine's table of these columns. `name` is what complaints call it.
-pub fn one_table(name: &str, columns: &[(String, Cells<'_>)]) -> Result<Table, Failure> {
+pub fn one_table(name: &str, columns: &[(String, ColumnCells<'_>)]) -> Result<Table, Failure> {
     let columns = columns.iter().map(|(name, cells)| (name.clone(), values(cells))).collect();
     table(name, columns).map_err(|e| Failure::new(Raised::Data, e))
 }
 
-fn values<'a>(cells: &'a Cells<'_>) -> Values<'a> {
+fn values<'a>(cells: &'a ColumnCells<'_>) -> Values<'a> {
     match cells {
-        Cells::Numbers(array) => Values::Numbers(
+        ColumnCells::Numbers(array) => Values::Numbers(
             array.as_slice().map_or_else(|_| Cow::Owned(array.as_array().to_vec()), Cow::Borrowed),
         ),
-        Cells::Words(words) => Values::Words(words.clone()),
+        ColumnCells::Words(words) => Values::Words(words.clone()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Across, places are percents of the room between a plot's gutters; downward, they are CSS pixels.
 //! So a plot fills any width that it is given, and its letters are as large on a phone as on a
-//! desk.
+//! workspace.
 
 use std::fmt::Write;
 

@@ -6,8 +6,8 @@
 
 use super::CompressError;
 use super::words::Words;
-use crate::lanes::{Kernel, LANES, MAGIC, run_vectorised};
 use crate::rng::Stream;
+use crate::simd::{Kernel, LANES, MAGIC, run_vectorised};
 
 /// 2^32.
 const WORD: f64 = 4_294_967_296.0;

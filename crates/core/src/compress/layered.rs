@@ -26,8 +26,8 @@
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, MAX_LEVEL, largest};
-use crate::lanes::{Kernel, cos_sin_turns, exact_f64, exp, ln, run_vectorised, unit};
 use crate::rng::Stream;
+use crate::simd::{Kernel, cos_sin_turns, exact_f64, exp, ln, run_vectorised, unit};
 
 pub(super) fn quantise(
     sigma: f64,

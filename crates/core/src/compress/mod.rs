@@ -44,8 +44,8 @@ pub use message::Message;
 pub use paper::paper_bits;
 pub use spec::SpecError;
 
-use crate::lanes::{Kernel, LANES, run_vectorised};
 use crate::rng::Stream;
+use crate::simd::{Kernel, LANES, run_vectorised};
 
 /// The largest level a message can carry, and so the most levels `qsgd` may have.
 pub const MAX_LEVEL: u32 = (1 << 30) - 1;

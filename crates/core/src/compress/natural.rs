@@ -9,8 +9,8 @@
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
 use super::{CompressError, largest};
-use crate::lanes::exact_f64;
 use crate::rng::Stream;
+use crate::simd::exact_f64;
 
 /// The relative variance of x in [1, 2) is `(x - 1)(2 - x)/x^2`, at most 1/8, at x = 4/3.
 pub(super) const OMEGA: f64 = 0.125;

@@ -1,7 +1,7 @@
 //! Count bits as the QLSD paper's program did: an upper bound of a code, with natural logarithms,
 //! never written by anybody.
 
-use crate::lanes::ln;
+use crate::simd::ln;
 
 /// The published count of a `qsgd(levels)` message of `dimension` coordinates
 /// (`published-code.md`), for comparison with real lengths.

@@ -9,8 +9,8 @@
 use super::coin::{self, Grid};
 use super::message::{Message, Rest, take};
 use super::{CompressError, largest};
-use crate::lanes::{LANES, wide};
 use crate::rng::Stream;
+use crate::simd::{LANES, wide};
 
 /// `min(d/s^2, sqrt(d)/s)`.
 pub(super) fn omega(levels: u32, d: f64) -> f64 {

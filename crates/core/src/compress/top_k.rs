@@ -5,7 +5,7 @@
 
 use super::message::{Message, Rest, take};
 use super::{CompressError, Precision, coin, largest};
-use crate::lanes::{LANES, wide};
+use crate::simd::{LANES, wide};
 use std::cmp::Reverse;
 
 /// `k/d`; 1 if all are kept.

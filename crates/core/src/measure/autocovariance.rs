@@ -3,7 +3,7 @@
 
 use super::Halves;
 use super::summary::mean;
-use crate::lanes::cos_sin_turns;
+use crate::simd::cos_sin_turns;
 
 /// From this lag on, one Fourier transform is cheaper than the sums still to come.
 const DIRECT_LAGS: usize = 64;

@@ -2,7 +2,7 @@
 //! quantile lies.
 
 use super::log;
-use crate::lanes;
+use crate::simd;
 
 /// The number below which a beta(a, b) variable falls with the given probability, for `a, b >= 1`.
 ///
@@ -29,7 +29,7 @@ pub(super) fn beta_quantile(probability: f64, a: f64, b: f64) -> f64 {
 /// The regularised incomplete beta function, on the side of the mean where its continued fraction
 /// converges fast.
 fn beta_cdf(x: f64, a: f64, b: f64, log_beta: f64) -> f64 {
-    let front = lanes::exp(a * log(x) + b * log(1.0 - x) - log_beta);
+    let front = simd::exp(a * log(x) + b * log(1.0 - x) - log_beta);
     if x < (a + 1.0) / (a + b + 2.0) {
         front * fraction(x, a, b) / a
     } else {

@@ -8,7 +8,7 @@ use super::autocovariance::Autocovariance;
 use super::ranks::normal_scores;
 use super::summary::{numpy_quantile_of_sorted, quantile_of_sorted, sorted};
 use super::{Chains, DrawsError, Halves, closed_probability};
-use crate::lanes;
+use crate::simd;
 
 /// Effective draws for the centre of the distribution: of the normal scores of the ranks.
 ///
@@ -110,7 +110,7 @@ pub(super) fn effective(halves: Halves) -> f64 {
         }
     }
     let time = -1.0 + 2.0 * rho[..last].iter().sum::<f64>() + rho[last];
-    let least_time = core::f64::consts::LN_10 / lanes::ln(size); // 1 / log10(size)
+    let least_time = core::f64::consts::LN_10 / simd::ln(size); // 1 / log10(size)
     size / time.max(least_time)
 }
 

@@ -37,7 +37,7 @@ pub use transport::{TransportError, sliced_w2, w2_between_samples, w2_on_a_line}
 
 use std::borrow::Cow;
 
-use crate::lanes;
+use crate::simd;
 
 /// Why draws cannot be measured.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -190,9 +190,9 @@ fn log(x: f64) -> f64 {
     if x == 0.0 {
         f64::NEG_INFINITY
     } else if x < f64::MIN_POSITIVE {
-        lanes::ln(x * TWO_TO_54) - 54.0 * core::f64::consts::LN_2
+        simd::ln(x * TWO_TO_54) - 54.0 * core::f64::consts::LN_2
     } else {
-        lanes::ln(x)
+        simd::ln(x)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Multiply by a symmetric matrix, and walk along its quadratic form.
 
 use super::Stroll;
-use crate::lanes::{F8, LANES, wide};
+use crate::simd::{F8, LANES, wide};
 
 /// Eight numbers in one line of the cache: a register that is read across two takes twice as long.
 #[derive(Clone, Copy, Debug)]

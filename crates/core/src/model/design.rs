@@ -9,11 +9,11 @@ use crate::linalg::{add_scaled, dot, norm_squared};
 pub struct Design<T = f64> {
     columns: usize,
     rows: usize,
-    cells: Cells<T>,
+    cells: Storage<T>,
 }
 
 #[derive(Clone, Debug)]
-enum Cells<T> {
+enum Storage<T> {
     /// Row by row, all columns.
     Dense(Vec<T>),
     /// Compressed rows: row `j` has the entries `starts[j]..starts[j + 1]`.
@@ -56,7 +56,7 @@ impl Design {
             };
             return Design::sparse(cells.chunks_exact(columns).map(entries), columns);
         }
-        Ok(Design { columns, rows, cells: Cells::Dense(cells) })
+        Ok(Design { columns, rows, cells: Storage::Dense(cells) })
     }
 
     /// A sparse table from rows of (column, value) pairs with ascending columns.
@@ -86,7 +86,7 @@ impl Design {
         Ok(Design {
             columns,
             rows: starts.len() - 1,
-            cells: Cells::Sparse { starts, columns: indices, values },
+            cells: Storage::Sparse { starts, columns: indices, values },
         })
     }
 
@@ -94,8 +94,8 @@ impl Design {
     pub(super) fn narrowed(&self) -> Design<f32> {
         let narrow = |values: &[f64]| values.iter().map(|v| *v as f32).collect();
         let cells = match &self.cells {
-            Cells::Dense(cells) => Cells::Dense(narrow(cells)),
-            Cells::Sparse { starts, columns, values } => Cells::Sparse {
+            Storage::Dense(cells) => Storage::Dense(narrow(cells)),
+            Storage::Sparse { starts, columns, values } => Storage::Sparse {
                 starts: starts.clone(),
                 columns: columns.clone(),
                 values: narrow(values),
@@ -152,10 +152,10 @@ impl<T: Real> Design<T> {
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> Entries<'_, T> {
         match &self.cells {
-            Cells::Dense(cells) => {
+            Storage::Dense(cells) => {
                 Entries::Dense(&cells[row * self.columns..(row + 1) * self.columns])
             }
-            Cells::Sparse { starts, columns, values } => {
+            Storage::Sparse { starts, columns, values } => {
                 let entries = starts[row]..starts[row + 1];
                 Entries::Sparse(&columns[entries.clone()], &values[entries])
             }

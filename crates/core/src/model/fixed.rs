@@ -86,7 +86,7 @@ mod tests {
         for k in -512_000..=512_000 {
             let t = f64::from(k) * 1e-3 + 1e-7 * f64::from(k % 17);
             let units = from_real(t);
-            let exact = UNITS * crate::lanes::sigmoid(units as f64 * UNIT);
+            let exact = UNITS * crate::simd::sigmoid(units as f64 * UNIT);
             assert!(
                 (sigmoid(units) as f64 - exact).abs() < 0.6,
                 "at {t}: {} is not {exact}",

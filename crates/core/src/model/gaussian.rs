@@ -5,8 +5,8 @@ use nalgebra::DMatrix;
 use super::columns::{Columns, add_product, stroll};
 use super::{Potential, Quadratic, Rows, Spread, Stroll, Stroller};
 use crate::error::DataError;
-use crate::lanes::{LANES, wide};
 use crate::linalg::{add_scaled, dot, subtract};
+use crate::simd::{LANES, wide};
 
 /// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{Classifier, Design, Potential, Quadratic, Rows, Spread, fixed};
 use crate::error::DataError;
-use crate::lanes::{LANES, sigmoid, softplus, wide};
+use crate::simd::{LANES, sigmoid, softplus, wide};
 
 /// The law of the response given the linear predictor `t`.
 #[derive(Clone, Copy, Debug, PartialEq)]

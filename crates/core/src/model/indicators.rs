@@ -16,7 +16,7 @@ use std::ops::Range;
 use super::coded::{CODES, Table};
 use super::design::{Design, Entries};
 use super::fixed;
-use crate::lanes::{LANES, wide};
+use crate::simd::{LANES, wide};
 
 /// If more columns moved than this, all is computed anew.
 const MOST_MOVED: usize = 8;

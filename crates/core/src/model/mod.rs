@@ -3,7 +3,6 @@
 mod absent;
 mod coded;
 mod columns;
-mod conducive;
 mod design;
 mod fixed;
 mod gaussian;
@@ -13,12 +12,12 @@ mod panel;
 mod plain;
 mod prior;
 mod real;
+mod rebalanced;
 mod softmax;
 mod stroll;
 mod whitened;
 
 pub use absent::Absent;
-pub use conducive::{Conducive, Surrogate};
 pub use design::Design;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
@@ -27,11 +26,12 @@ pub use plain::Plain;
 pub use prior::Prior;
 pub(crate) use prior::{accumulate_difference, accumulate_gradient};
 pub use real::{Arithmetic, Real};
+pub use rebalanced::{Rebalanced, Surrogate};
 pub use softmax::Softmax;
 pub use stroll::{Stroll, Stroller};
 pub use whitened::{Coordinates, Whitened};
 
-use crate::lanes::LANES;
+use crate::simd::LANES;
 
 /// Which of a client's rows a sum runs over.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +259,7 @@ pub(crate) mod tests {
             surrogate([2.0, 0.5, 1.0], [0.3, -2.0, 1.5]),
             surrogate([5.0, 3.0, 2.5], [-1.0, 0.5, 4.0]),
         );
-        let conducive = |inner| Conducive::new(inner, &own, 0.3, &whole);
+        let rebalanced = |inner| Rebalanced::new(inner, &own, 0.3, &whole);
         vec![
             Box::new(
                 Gaussian::new(
@@ -300,10 +300,10 @@ pub(crate) mod tests {
                 0.3,
                 coordinates(),
             )),
-            Box::new(conducive(std::sync::Arc::new(
+            Box::new(rebalanced(std::sync::Arc::new(
                 Isotropic::new(normals(2, rows * dim), dim).unwrap(),
             ))),
-            Box::new(conducive(std::sync::Arc::new(
+            Box::new(rebalanced(std::sync::Arc::new(
                 Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap(),
             ))),
         ]

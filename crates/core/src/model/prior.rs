@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::DataError;
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// `U_0`: the negative log-prior, without its normalising constant.
 #[derive(Clone, Debug, PartialEq)]

@@ -60,7 +60,7 @@ impl Real for f64 {
 
     #[inline(always)]
     fn exp(self) -> Self {
-        crate::lanes::exp(self)
+        crate::simd::exp(self)
     }
 }
 
@@ -78,7 +78,7 @@ impl Real for f32 {
         f64::from(self)
     }
 
-    /// As [`crate::lanes::exp`], with fewer terms.
+    /// As [`crate::simd::exp`], with fewer terms.
     #[inline(always)]
     fn exp(self) -> Self {
         // few bits, so that its products with whole numbers are exact

@@ -4,7 +4,7 @@ use super::panel::{self, Shape, Valid};
 use super::real::{Arithmetic, Real};
 use super::{Classifier, Design, Potential, Rows};
 use crate::error::DataError;
-use crate::lanes::{Kernel, LANES, exp, ln, run_in_256_bits};
+use crate::simd::{Kernel, LANES, exp, ln, run_in_256_bits};
 
 /// `U_ij(x) = logsumexp_k(a_j . x_k) - a_j . x_{y_j}`, with the parameters of class `k` at
 /// `x[k * features..(k + 1) * features]`.
@@ -251,7 +251,7 @@ impl Job for Derivative<'_> {
         let (shape, groups) = (model.shape, model.shape.groups());
         let (memory, rest) = scratch.split_at_mut(model.memory());
         let mut reference = if let Of::Difference { z } = of {
-            Some(Reference::<T>::new(shape, z, memory, model.rows()))
+            Some(ReferencePoint::<T>::new(shape, z, memory, model.rows()))
         } else {
             None
         };
@@ -312,7 +312,7 @@ impl Job for Derivative<'_> {
 
 /// Class probabilities at a reference point. Such a point stays where it is for many calls, so they
 /// are remembered row by row; what is remembered is what would be computed.
-struct Reference<'a, T> {
+struct ReferencePoint<'a, T> {
     shape: Shape,
     z: &'a [f64],
     /// Whether `z` is in its panel.
@@ -328,11 +328,11 @@ struct Memory<'a, T> {
     probabilities: &'a mut [T],
 }
 
-impl<'a, T: Real> Reference<'a, T> {
+impl<'a, T: Real> ReferencePoint<'a, T> {
     #[inline(always)]
     fn new(shape: Shape, z: &'a [f64], memory: &'a mut [f64], rows: usize) -> Self {
         if memory.is_empty() {
-            return Reference { shape, z, turned: false, memory: None };
+            return ReferencePoint { shape, z, turned: false, memory: None };
         }
         let (last, rest) = memory.split_at_mut(z.len());
         let (point, rest) = rest.split_at_mut(1);
@@ -342,7 +342,7 @@ impl<'a, T: Real> Reference<'a, T> {
             point[0] += 1.0;
         }
         let probabilities = pulp::bytemuck::cast_slice_mut(probabilities);
-        Reference {
+        ReferencePoint {
             shape,
             z,
             turned: false,

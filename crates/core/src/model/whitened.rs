@@ -10,8 +10,8 @@ use std::sync::Arc;
 use nalgebra::{DMatrix, DVector};
 
 use super::{Potential, Prior, Quadratic, Rows, Spread};
-use crate::lanes::vectorised;
 use crate::linalg::{add_scaled, dot};
+use crate::simd::vectorised;
 
 /// `x = centre + C u`.
 #[derive(Clone, Debug, PartialEq)]

@@ -161,13 +161,13 @@ impl<'a> Payload<'a> {
 /// Room for one vector on its way into a channel: its symbols, and the numbers that the receiver
 /// will see.
 #[derive(Clone, Debug, Default)]
-pub struct Parcel {
+pub struct Packed {
     message: Message,
     values: Vec<f64>,
     refused: bool,
 }
 
-impl Parcel {
+impl Packed {
     /// Compress `v` for a channel with the random numbers of `stream`.
     ///
     /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it
@@ -219,7 +219,7 @@ impl Parcel {
 #[derive(Clone, Debug)]
 pub struct Sender {
     channel: Channel,
-    parcel: Parcel,
+    packed: Packed,
 }
 
 impl Sender {
@@ -227,36 +227,36 @@ impl Sender {
     pub fn new(channel: Channel) -> Self {
         Sender {
             channel,
-            parcel: Parcel { values: vec![0.0; channel.dimension()], ..Parcel::default() },
+            packed: Packed { values: vec![0.0; channel.dimension()], ..Packed::default() },
         }
     }
 
     /// Compress `v` with the random numbers of `stream`.
     pub fn send(&mut self, v: &[f64], stream: &mut Stream) -> Payload<'_> {
-        self.parcel.pack(&self.channel, v, stream)
+        self.packed.pack(&self.channel, v, stream)
     }
 
     /// The last vector once more.
     pub fn last(&self) -> Payload<'_> {
-        self.parcel.payload(&self.channel)
+        self.packed.payload(&self.channel)
     }
 }
 
 /// The last vector, so that it can be sent once more.
 impl State for Sender {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
-        let Sender { channel, parcel } = self;
-        visit.flag("whether the last vector went uncompressed", &mut parcel.refused)?;
-        visit.vector("the last vector", &mut parcel.values)?;
-        if parcel.refused {
+        let Sender { channel, packed } = self;
+        visit.flag("whether the last vector went uncompressed", &mut packed.refused)?;
+        visit.vector("the last vector", &mut packed.values)?;
+        if packed.refused {
             return Ok(());
         }
         let mut symbols = Vec::new();
         if !visit.restores() {
-            channel.encode(&parcel.message, &mut symbols);
+            channel.encode(&packed.message, &mut symbols);
         }
         visit.bytes("the last vector's symbols", &mut symbols)?;
-        if visit.restores() && channel.decode(&symbols, &mut parcel.message).is_err() {
+        if visit.restores() && channel.decode(&symbols, &mut packed.message).is_err() {
             return Err(SnapshotError::Value {
                 what: "the length of the last vector's symbols",
                 found: symbols.len() as u64,

@@ -1,7 +1,6 @@
 //! Exchange messages between one server and its clients, as state machines that neither send nor
 //! wait.
 
-mod desk;
 mod jointly;
 mod ledger;
 mod message;
@@ -9,16 +8,17 @@ mod party;
 mod refusal;
 mod statement;
 pub mod wire;
+mod workspace;
 
 pub use crate::compress::Precision;
-pub use desk::Desk;
 pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
-pub use message::{Order, Parcel, Payload, Reference, Reply, Sender, Task, plain_precision};
+pub use message::{Order, Packed, Payload, Reference, Reply, Sender, Task, plain_precision};
 pub use party::{Answered, Client, Output, Server};
 pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Mismatch, Statement};
 pub use wire::Format;
+pub use workspace::Workspace;
 
 use crate::ask::{Ask, Question};
 use crate::rng::ClientId;
@@ -88,9 +88,9 @@ pub trait Device: State + Send {
     /// How many row gradients were evaluated so far.
     fn rows_evaluated(&self) -> u64;
 
-    /// Where the device has its desk, if it needs one. Between orders it may be taken away or
+    /// Where the device has its workspace, if it needs one. Between orders it may be taken away or
     /// changed for another: the device makes one where it finds none.
-    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
+    fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
         None
     }
 
@@ -118,33 +118,34 @@ pub trait Device: State + Send {
     }
 }
 
-/// Carry one exchange in this process: every client answers in turn, all at one desk, which the
-/// first client has between exchanges.
+/// Carry one exchange in this process: every client answers in turn, all at one workspace, which
+/// the first client has between exchanges.
 pub fn exchange<S: Exchange + ?Sized>(
     server: &mut S,
     clients: &mut [Box<dyn Device>],
     ledger: &mut Ledger,
 ) -> Event {
-    let mut desk = clients.first_mut().and_then(|client| client.desk()).and_then(Option::take);
+    let mut workspace =
+        clients.first_mut().and_then(|client| client.workspace()).and_then(Option::take);
     for at in 0..server.cohort().len() {
         let id = server.cohort()[at];
         let order = server.order(id);
         ledger.down(id, &order);
         let client = &mut clients[id.index()];
-        change_desks(client, &mut desk);
+        change_workspaces(client, &mut workspace);
         let reply = client.answer(&order);
         ledger.up(id, &reply);
         server.absorb(id, &reply);
-        change_desks(client, &mut desk);
+        change_workspaces(client, &mut workspace);
     }
     if let Some(first) = clients.first_mut() {
-        change_desks(first, &mut desk);
+        change_workspaces(first, &mut workspace);
     }
     server.advance()
 }
 
-fn change_desks(client: &mut Box<dyn Device>, other: &mut Option<Box<Desk>>) {
-    if let Some(own) = client.desk() {
+fn change_workspaces(client: &mut Box<dyn Device>, other: &mut Option<Box<Workspace>>) {
+    if let Some(own) = client.workspace() {
         std::mem::swap(own, other);
     }
 }
@@ -234,8 +235,8 @@ impl<D: Device + ?Sized> Device for Box<D> {
         (**self).rows_evaluated()
     }
 
-    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
-        (**self).desk()
+    fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
+        (**self).workspace()
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

@@ -517,8 +517,8 @@ mod tests {
             Channel::new("layered(0.5)".parse().unwrap(), "elias".parse().unwrap(), 3).unwrap();
         let format = Format { up: vec![Some(channel)], ..Format::plain(3, Precision::F32) };
         let mut stream = format.public.stream(Purpose::Compress, ClientId(0), 0);
-        let mut parcel = crate::protocol::Parcel::default();
-        let payload = parcel.pack(&channel, &[1.0, -2.0, 0.5], &mut stream);
+        let mut packed = crate::protocol::Packed::default();
+        let payload = packed.pack(&channel, &[1.0, -2.0, 0.5], &mut stream);
         for (round, refused) in [(ROUNDS - 1, false), (ROUNDS, true), (u64::MAX, true)] {
             let mut bytes = Vec::new();
             encode_reply(&Reply { round, kind: Kind::Gradient, payload }, &mut bytes);

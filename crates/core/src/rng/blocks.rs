@@ -6,7 +6,7 @@
 //! nothing is shuffled.
 
 use super::normal::box_muller;
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// Blocks of a group.
 pub(super) const BLOCKS: usize = 4;
@@ -20,7 +20,7 @@ const PAIR: usize = 2 * BLOCKS;
 
 /// The address of a stream.
 #[derive(Clone, Copy)] // and not `Debug`: a log must not give away a client's noise
-pub(super) struct Place {
+pub(super) struct StreamAddress {
     pub(super) key: [u32; 8],
     pub(super) client: u32,
     /// The purpose and the round: rounds in a row have tags in a row.
@@ -29,7 +29,8 @@ pub(super) struct Place {
 
 wide! {
     /// The words of one group.
-    pub(super) fn group<'a>(place: &'a Place, block: u32, out: &'a mut [[u32; BLOCKS]; 16]) -> () {
+    pub(super) fn group<'a>(place: &'a StreamAddress, block: u32,
+        out: &'a mut [[u32; BLOCKS]; 16]) -> () {
         *out = alone(place, place.tag, block);
     }
 }
@@ -39,7 +40,7 @@ pub(crate) const LOT: usize = AT_ONCE * GROUP;
 
 wide! {
     /// The next words of one round, from `block` on.
-    pub(super) fn lots<'a>(place: &'a Place, block: u32, out: &'a mut [[u32; LOT]]) -> () {
+    pub(super) fn lots<'a>(place: &'a StreamAddress, block: u32, out: &'a mut [[u32; LOT]]) -> () {
         let (low, high) = ([place.tag as u32; WIDE], [(place.tag >> 32) as u32; WIDE]);
         let mut blocks = [0; WIDE];
         for (lane, next) in blocks.iter_mut().enumerate() {
@@ -62,8 +63,9 @@ wide! {
 wide! {
     /// The next `each` words, from `block` on, of as many rounds in a row as fill `out`, round by
     /// round.
-    pub(super) fn words<'a>(place: &'a Place, block: u32, each: usize, out: &'a mut [u32]) -> () {
-        let mut cells = Cells::new(place, block, each, out.len());
+    pub(super) fn words<'a>(place: &'a StreamAddress, block: u32, each: usize,
+        out: &'a mut [u32]) -> () {
+        let mut cells = GroupWords::new(place, block, each, out.len());
         while cells.left > 0 {
             let lot = cells.next();
             if lot.len == 1 {
@@ -82,8 +84,9 @@ wide! {
 wide! {
     /// The next `each` normals, from `block` on, of as many rounds in a row as fill `out`, round by
     /// round.
-    pub(super) fn normals<'a>(place: &'a Place, block: u32, each: usize, out: &'a mut [f64]) -> () {
-        let mut cells = Cells::new(place, block, each, out.len());
+    pub(super) fn normals<'a>(place: &'a StreamAddress, block: u32, each: usize,
+        out: &'a mut [f64]) -> () {
+        let mut cells = GroupWords::new(place, block, each, out.len());
         while cells.left > 0 {
             let lot = cells.next();
             if lot.len == 1 {
@@ -122,7 +125,7 @@ wide! {
 }
 
 /// Walks over the groups of rounds in a row, a few at a time.
-struct Cells {
+struct GroupWords {
     each: usize,
     first_block: u32,
     /// Of the next group: its round's tag, where that round's numbers begin, and where the group's
@@ -144,11 +147,11 @@ struct Lot {
     longest: usize,
 }
 
-impl Cells {
+impl GroupWords {
     #[inline(always)]
-    fn new(place: &Place, first_block: u32, each: usize, all: usize) -> Self {
+    fn new(place: &StreamAddress, first_block: u32, each: usize, all: usize) -> Self {
         let left = all.checked_div(each).unwrap_or(0) * each.div_ceil(GROUP);
-        Cells { each, first_block, tag: place.tag, origin: 0, start: 0, left }
+        GroupWords { each, first_block, tag: place.tag, origin: 0, start: 0, left }
     }
 
     #[inline(always)]
@@ -179,7 +182,7 @@ impl Cells {
 }
 
 #[inline(always)]
-fn alone(place: &Place, tag: u64, block: u32) -> [[u32; BLOCKS]; 16] {
+fn alone(place: &StreamAddress, tag: u64, block: u32) -> [[u32; BLOCKS]; 16] {
     let mut blocks = [block; BLOCKS];
     for (lane, block) in blocks.iter_mut().enumerate() {
         *block = block.wrapping_add(lane as u32);
@@ -188,7 +191,7 @@ fn alone(place: &Place, tag: u64, block: u32) -> [[u32; BLOCKS]; 16] {
 }
 
 #[inline(always)]
-fn together(place: &Place, lot: &Lot) -> [[u32; WIDE]; 16] {
+fn together(place: &StreamAddress, lot: &Lot) -> [[u32; WIDE]; 16] {
     let (mut low, mut high, mut blocks) = ([0; WIDE], [0; WIDE], [0; WIDE]);
     for lane in 0..WIDE {
         let tag = lot.tags[lane / BLOCKS];
@@ -238,7 +241,7 @@ fn copy_normals(both: &[[f32; WIDE]; 2], cell: usize, out: &mut [f64]) {
 /// is what vectorises. Nothing in it has 64 bits, or half as many lanes would go into a register.
 #[inline(always)]
 fn chacha8<const N: usize>(
-    place: &Place,
+    place: &StreamAddress,
     low: &[u32; N],
     high: &[u32; N],
     blocks: &[u32; N],

@@ -17,7 +17,7 @@ pub use rounds::Rounds;
 pub use subsets::Subsets;
 
 pub(crate) use blocks::LOT;
-use blocks::{BLOCKS, GROUP, Place};
+use blocks::{BLOCKS, GROUP, StreamAddress};
 
 /// Rounds have random numbers below this: the purpose stands above them in an address.
 pub const ROUNDS: u64 = 1 << 56;
@@ -107,16 +107,16 @@ impl Seed {
         }
     }
 
-    fn place(self, purpose: Purpose, client: ClientId, round: u64) -> Place {
+    fn place(self, purpose: Purpose, client: ClientId, round: u64) -> StreamAddress {
         debug_assert!(round < ROUNDS, "round {round} does not fit its address");
-        Place { key: self.0, client: client.0, tag: round | ((purpose as u64) << 56) }
+        StreamAddress { key: self.0, client: client.0, tag: round | ((purpose as u64) << 56) }
     }
 }
 
 /// Random numbers at one address, in order.
 #[derive(Clone)]
 pub struct Stream {
-    place: Place,
+    place: StreamAddress,
     next_block: u32,
     /// Word `i` of block `lane` of a group is at `buffer[i][lane]`; words are handed out row by
     /// row.

@@ -2,7 +2,7 @@
 //!
 //! A normal has 24 significant bits: noise that is scaled and added to a 64-bit parameter loses
 //! nothing that a chain could show, and the registers hold twice as many. The same bits come out on
-//! every machine: see [`crate::lanes`].
+//! every machine: see [`crate::simd`].
 
 /// How many pairs are made together.
 const LANES: usize = 16;
@@ -65,7 +65,7 @@ fn cos_sin_turns(word: u32) -> (f32, f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::{Kernel, run_vectorised};
+    use crate::simd::{Kernel, run_vectorised};
 
     #[test]
     fn logarithms_agree_with_the_standard_library() {

@@ -12,7 +12,7 @@ use super::{Keys, local, uplink};
 use crate::ask::Question;
 use crate::compress::Channel;
 use crate::error::DataError;
-use crate::protocol::{Desk, Device, Order, Reply};
+use crate::protocol::{Device, Order, Reply, Workspace};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
@@ -111,8 +111,8 @@ impl Device for Lazy {
         self.made.get().map_or(0, |device| device.rows_evaluated())
     }
 
-    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
-        self.awake_mut().desk()
+    fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
+        self.awake_mut().workspace()
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

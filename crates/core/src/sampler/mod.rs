@@ -1,12 +1,12 @@
 //! Run any sampler of the papers through one contract.
 
 mod attendance;
+mod encoder;
 pub mod exact;
 pub mod forecast;
 mod gibbs;
 mod lazy;
 mod local;
-mod outlet;
 mod participation;
 mod recipe;
 pub mod registry;

@@ -1,8 +1,8 @@
 //! Decide by public coins who takes part, and what an answer then counts for.
 
 use crate::error::DataError;
-use crate::lanes;
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Stream, Subsets};
+use crate::simd;
 
 /// Who takes part in a round of family A.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl Iterator for Gaps<'_> {
 
     fn next(&mut self) -> Option<ClientId> {
         let u = 1.0 - self.coins.uniform(); // in (0, 1]
-        let gap = lanes::ln(u) * self.scale; // P(gap >= k) = (1 - p)^k
+        let gap = simd::ln(u) * self.scale; // P(gap >= k) = (1 - p)^k
         let place = self.next.saturating_add(gap as usize);
         self.next = place.saturating_add(1);
         (place < self.clients).then_some(ClientId(place as u32))
@@ -67,7 +67,7 @@ impl Iterator for Gaps<'_> {
 fn ln_of_rest(p: f64) -> f64 {
     let rest = 1.0 - p;
     // the factor restores what 1 - p rounds away (Goldberg 1991, theorem 4)
-    if rest == 1.0 { -p } else { lanes::ln(rest) * (p / (1.0 - rest)) }
+    if rest == 1.0 { -p } else { simd::ln(rest) * (p / (1.0 - rest)) }
 }
 
 /// Draws the active set of each round.

@@ -439,7 +439,7 @@ impl Local {
     }
 
     /// FSGLD: one chain that visits client `c` with probability `p_c` for `every` steps; its
-    /// conducive gradients are those of [`Target::conducive`] at the same weights. El Mekkaoui et
+    /// conducive gradients are those of [`Target::rebalanced`] at the same weights. El Mekkaoui et
     /// al. 2021, Alg. 1. It is FA-LD's scheme I with one client and one noise for all.
     pub fn fsgld(eta: Schedule, weights: Vec<f64>, every: u64, batch: Batch) -> Self {
         Local {

@@ -15,7 +15,7 @@
 //! was found, and wherever the prior is applied.
 
 use super::attendance::Attendance;
-use super::outlet::Outlet;
+use super::encoder::Encoder;
 use super::participation::{Participation, Roll};
 use super::recipe::{MemoryRule, NoiseSource, Oracle, Uplink};
 use super::{Keys, Sampler};
@@ -25,7 +25,8 @@ use crate::error::DataError;
 use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
 use crate::protocol::{
-    Desk, Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task,
+    Device, Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task,
+    Workspace,
 };
 use crate::rng::{ClientId, Noise, Purpose, Rounds, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -281,7 +282,7 @@ pub struct Client {
     memory_rule: MemoryRule,
     /// Whether the memory has its first gradient, where it starts from one.
     started: bool,
-    outlet: Outlet,
+    encoder: Encoder,
     batches: Rounds,
     /// `w`: where the client stands.
     position: Vec<f64>,
@@ -290,7 +291,7 @@ pub struct Client {
     anchor: Vec<f64>,
     memory: Vec<f64>,
     /// Room for `H_i`, for `H_i - eta_i` and for what is sent of it.
-    desk: Option<Box<Desk>>,
+    workspace: Option<Box<Workspace>>,
     /// The order that is being worked on: how far, which round, and whether it says to start anew.
     stage: Stage,
     round: u64,
@@ -335,13 +336,13 @@ impl Client {
             memory_rate: recipe.effective_memory(),
             memory_rule: recipe.memory_rule,
             started: false,
-            outlet: Outlet::new(id, recipe.plain(), channel, keys),
+            encoder: Encoder::new(id, recipe.plain(), channel, keys),
             batches: Rounds::new(keys.private, Purpose::Batch, id),
             position: vec![0.0; d],
             reference: vec![0.0; if matches!(recipe.oracle, Oracle::Plain) { 0 } else { d }],
             anchor: vec![0.0; if matches!(recipe.oracle, Oracle::Svrg { .. }) { d } else { 0 }],
             memory: vec![0.0; if recipe.effective_memory().is_some() { d } else { 0 }],
-            desk: None,
+            workspace: None,
             stage: Stage::Ready,
             round: 0,
             anew: false,
@@ -352,7 +353,7 @@ impl Client {
     #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
-        let gradient = &mut Desk::at(&mut self.desk, self.position.len()).gradient;
+        let gradient = &mut Workspace::at(&mut self.workspace, self.position.len()).gradient;
         match &self.oracle {
             Oracle::Plain => {
                 self.site.draw_rows(&mut self.batches, self.round);
@@ -402,7 +403,7 @@ impl Device for Client {
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
         let (x, z) = (&self.position, &self.reference);
-        let gradient = &mut Desk::at(&mut self.desk, x.len()).gradient;
+        let gradient = &mut Workspace::at(&mut self.workspace, x.len()).gradient;
         let question = match (self.stage, &self.oracle) {
             (Stage::Anchor, _) => Question {
                 sum: Sum::Gradient { x: z },
@@ -438,9 +439,10 @@ impl Device for Client {
     #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
         let round = self.round;
-        let Desk { gradient, outgoing, parcel, .. } = Desk::at(&mut self.desk, self.position.len());
+        let Workspace { gradient, outgoing, packed, .. } =
+            Workspace::at(&mut self.workspace, self.position.len());
         let Some(alpha) = self.memory_rate else {
-            return self.outlet.send(Kind::Gradient, gradient, round, parcel);
+            return self.encoder.send(Kind::Gradient, gradient, round, packed);
         };
         let starts = match self.memory_rule {
             MemoryRule::FromZero => false,
@@ -448,12 +450,12 @@ impl Device for Client {
             MemoryRule::Marina { .. } => self.anew,
         };
         if starts {
-            let reply = self.outlet.send_plain(Kind::Reference, gradient, round);
+            let reply = self.encoder.send_plain(Kind::Reference, gradient, round);
             self.memory.copy_from_slice(reply.payload.values());
             return reply;
         }
         difference(gradient, &self.memory, outgoing); // [vono22] Alg. 2, "Compute g_i"
-        let reply = self.outlet.send(Kind::Gradient, outgoing, round, parcel);
+        let reply = self.encoder.send(Kind::Gradient, outgoing, round, packed);
         match self.memory_rule {
             MemoryRule::Marina { .. } => self.memory.copy_from_slice(gradient),
             MemoryRule::FromZero | MemoryRule::FromGradient => {
@@ -468,8 +470,8 @@ impl Device for Client {
     }
 
     #[inline(always)]
-    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
-        Some(&mut self.desk)
+    fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
+        Some(&mut self.workspace)
     }
 }
 

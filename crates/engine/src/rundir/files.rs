@@ -54,7 +54,7 @@ struct StreamedFile {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LedgerFile {
     sent: Vec<Sent>,
-    sites: Vec<Site>,
+    sites: Vec<SiteTraffic>,
     uncompressed: UpDown,
     before_sampling: UpDown,
     rows_evaluated: u64,
@@ -75,7 +75,7 @@ struct Sent {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Site {
+struct SiteTraffic {
     name: String,
     rows: u64,
     bits: UpDown,
@@ -132,7 +132,7 @@ impl RunFile {
             bits: s.bits,
             vectors: s.vectors,
         };
-        let site = |s: Site| SiteRecord { name: s.name, rows: s.rows, bits: s.bits.into() };
+        let site = |s: SiteTraffic| SiteRecord { name: s.name, rows: s.rows, bits: s.bits.into() };
         Record {
             version: self.version,
             created: self.created,
@@ -178,8 +178,11 @@ impl LedgerFile {
             bits: s.bits,
             vectors: s.vectors,
         };
-        let site =
-            |s: &SiteRecord| Site { name: s.name.clone(), rows: s.rows, bits: s.bits.into() };
+        let site = |s: &SiteRecord| SiteTraffic {
+            name: s.name.clone(),
+            rows: s.rows,
+            bits: s.bits.into(),
+        };
         LedgerFile {
             sent: record.sent.iter().map(sent).collect(),
             sites: record.sites.iter().map(site).collect(),

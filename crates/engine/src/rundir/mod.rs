@@ -40,7 +40,7 @@ use crate::record::{Record, Statistic};
 use crate::store::sync_folder;
 use files::{FORMAT, LedgerFile, RunFile};
 use judged::JudgedFile;
-use zarr::{Cells, Group, Variable};
+use zarr::{ArrayValues, Group, Variable};
 
 const CONFIG: &str = "config.toml";
 const ENCODING: &str = "encoding.json";
@@ -300,10 +300,10 @@ fn parameters(parameters: &[String], draws: &Draws) -> Vec<Variable> {
         all.push(Variable {
             name: "parameter".into(),
             dims: dims.clone(),
-            cells: Cells::Words(names),
+            cells: ArrayValues::Words(names),
             title: None,
         });
-        let cells = Cells::Floats(draws.rows().flatten().copied().collect());
+        let cells = ArrayValues::Floats(draws.rows().flatten().copied().collect());
         all.push(Variable {
             name: "parameters".into(),
             dims: [grid(draws), dims].concat(),
@@ -313,7 +313,7 @@ fn parameters(parameters: &[String], draws: &Draws) -> Vec<Variable> {
         return all;
     }
     for (k, (name, title)) in names::variables(parameters).into_iter().zip(parameters).enumerate() {
-        let cells = Cells::Floats(draws.parameter(k).concat());
+        let cells = ArrayValues::Floats(draws.parameter(k).concat());
         all.push(Variable { name, dims: grid(draws), cells, title: Some(title.clone()) });
     }
     all
@@ -329,7 +329,7 @@ fn statistics(statistics: &[Statistic], draws: &Draws) -> Vec<Variable> {
         all.push(Variable {
             name: statistic.name.clone(),
             dims,
-            cells: Cells::Floats(statistic.values.concat()),
+            cells: ArrayValues::Floats(statistic.values.concat()),
             title: None,
         });
     }

@@ -22,7 +22,7 @@ const METADATA: &str = "zarr.json";
 
 /// What an array holds, row-major.
 #[derive(Debug)]
-pub(super) enum Cells {
+pub(super) enum ArrayValues {
     Floats(Vec<f64>),
     Integers(Vec<i64>),
     Words(Vec<String>),
@@ -33,7 +33,7 @@ pub(super) enum Cells {
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) dims: Vec<(&'static str, usize)>,
-    pub(super) cells: Cells,
+    pub(super) cells: ArrayValues,
     /// What people call it.
     pub(super) title: Option<String>,
 }
@@ -51,16 +51,16 @@ impl Variable {
         Variable {
             name: name.into(),
             dims: vec![(name, n)],
-            cells: Cells::Integers((0..n as i64).collect()),
+            cells: ArrayValues::Integers((0..n as i64).collect()),
             title: None,
         }
     }
 
     fn metadata(&self) -> Value {
         let (kind, fill, first) = match self.cells {
-            Cells::Floats(_) => ("float64", json!("NaN"), bytes_codec()),
-            Cells::Integers(_) => ("int64", json!(0), bytes_codec()),
-            Cells::Words(_) => ("string", json!(""), json!({ "name": "vlen-utf8" })),
+            ArrayValues::Floats(_) => ("float64", json!("NaN"), bytes_codec()),
+            ArrayValues::Integers(_) => ("int64", json!(0), bytes_codec()),
+            ArrayValues::Words(_) => ("string", json!(""), json!({ "name": "vlen-utf8" })),
         };
         let shape: Vec<usize> = self.dims.iter().map(|(_, n)| *n).collect();
         json!({
@@ -85,9 +85,11 @@ impl Variable {
         }
         let mut bytes = Vec::new();
         match &self.cells {
-            Cells::Floats(cells) => cells.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-            Cells::Integers(cells) => cells.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-            Cells::Words(words) => {
+            ArrayValues::Floats(cells) => cells.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+            ArrayValues::Integers(cells) => {
+                cells.iter().for_each(|x| bytes.extend(x.to_le_bytes()))
+            }
+            ArrayValues::Words(words) => {
                 bytes.extend((words.len() as u32).to_le_bytes());
                 for word in words {
                     bytes.extend((word.len() as u32).to_le_bytes());

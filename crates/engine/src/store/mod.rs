@@ -6,7 +6,7 @@
 //! | [`Log`] | an append-only file of records, each durable before the next is written |
 //! | [`Snapshots`] | whole states, the last two of them |
 //! | [`Journal`] | a snapshot and the log of what came after it: a party's memory |
-//! | [`Minutes`] | the open round at the server, as it will be written |
+//! | [`RoundLog`] | the open round at the server, as it will be written |
 //! | [`DurableServer`], [`DurableClient`] | the parties of the protocol, who write down what they say before they say it |
 //!
 //! **What is written down, and why that.** A client's answer is a function of its state, the order
@@ -29,9 +29,9 @@
 mod disk;
 mod journal;
 mod log;
-mod minutes;
 mod party;
 mod reserve;
+mod round_log;
 mod simulated;
 mod snapshots;
 
@@ -39,8 +39,8 @@ pub(crate) use disk::sync_folder;
 pub use disk::{Disk, Folder};
 pub use journal::{Journal, Replay};
 pub use log::Log;
-pub use minutes::Minutes;
 pub use party::{DurableClient, DurableServer, Silence, private_seed};
+pub use round_log::RoundLog;
 pub use simulated::{Faults, Simulated};
 pub use snapshots::{Found, Snapshots};
 

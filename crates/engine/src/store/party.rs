@@ -8,8 +8,8 @@ use consilience_core::snapshot::{SnapshotError, State, Visit};
 use thiserror::Error;
 
 use super::journal::{Journal, Replay};
-use super::minutes::{Minutes, split};
 use super::reserve::Reservation;
+use super::round_log::{RoundLog, split};
 use super::{Disk, StoreError};
 
 /// Why a durable client gave no answer.
@@ -146,7 +146,7 @@ pub struct DurableServer<D, E> {
     server: Server<E>,
     journal: Journal<D>,
     draws: u64,
-    minutes: Minutes,
+    round_log: RoundLog,
 }
 
 impl<D: Disk, E: Exchange> DurableServer<D, E> {
@@ -162,7 +162,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
         let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
         let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
         server.repeat(); // whether the orders of the open round ever left is not known
-        Ok((DurableServer { server, journal, draws, minutes: Minutes::default() }, warnings))
+        Ok((DurableServer { server, journal, draws, round_log: RoundLog::default() }, warnings))
     }
 
     /// The same server that survives its own end, but not that of the machine
@@ -173,14 +173,14 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
 
     /// Take in the answer of a client.
     pub fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        self.minutes.handle(&mut self.server, from, bytes, 0)
+        self.round_log.handle(&mut self.server, from, bytes, 0)
     }
 
     /// The next thing to do; `None`: wait for answers.
     pub fn poll(&mut self) -> Result<Option<Output>, StoreError> {
-        if let Some(record) = self.minutes.record(&self.server) {
+        if let Some(record) = self.round_log.record(&self.server) {
             self.journal.commit(&record)?;
-            self.minutes.clear();
+            self.round_log.clear();
         }
         let output = self.server.poll();
         self.draws += u64::from(output == Some(Output::Happened(Event::Draw)));
@@ -190,7 +190,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
     /// Wait no longer in this round, and say who is absent ([`Server::close`]). Who answered is
     /// written down: the chain is a function of the seed and of that.
     pub fn close(&mut self) -> Option<Vec<ClientId>> {
-        self.minutes.close(&mut self.server)
+        self.round_log.close(&mut self.server)
     }
 
     /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this
@@ -217,7 +217,7 @@ impl<D: Disk, E: Exchange> DurableServer<D, E> {
             draws: &mut self.draws,
             on_draw: &mut |_, _| {},
         })?;
-        self.minutes.clear(); // the snapshot has these answers
+        self.round_log.clear(); // the snapshot has these answers
         Ok(())
     }
 }
@@ -251,7 +251,7 @@ impl<E: Exchange> State for Host<'_, E> {
 impl<E: Exchange> Replay for Host<'_, E> {
     fn replay(&mut self, record: &[u8]) -> Result<(), String> {
         self.drain();
-        Minutes::replay(self.server, record, |_, _| {})?;
+        RoundLog::replay(self.server, record, |_, _| {})?;
         self.drain();
         Ok(())
     }

@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::door::{Event, Link};
 use crate::frame::{ASIDE, Frame, MESSAGE, WORDS};
 use crate::party::Complaint;
+use crate::service::{Event, Link};
 use crate::status::Status;
 use crate::talk::{Ask, Tell};
 
@@ -63,7 +63,7 @@ struct Step {
 
 /// A site as the conductor sees it.
 #[derive(Debug, Default)]
-struct Place {
+struct SiteLink {
     link: Option<Link>,
     /// How many steps of the script it has answered on this connection.
     caught_up: usize,
@@ -80,13 +80,13 @@ pub struct Hub {
     handle: Handle,
     events: mpsc::Receiver<Event>,
     sites: Vec<String>,
-    places: Vec<Place>,
+    places: Vec<SiteLink>,
     greetings: Vec<Frame>,
     script: Vec<Step>,
     /// The number of the open phase, if one is open: surveys and chains.
     open: Option<(u32, bool)>,
     phases: u32,
-    /// The most bytes that a message may have: the door refuses longer ones.
+    /// The most bytes that a message may have: the service refuses longer ones.
     most_message: Arc<AtomicUsize>,
     status: Arc<Status>,
     deadline: Option<Duration>,
@@ -121,7 +121,7 @@ impl Hub {
         Hub {
             handle,
             events,
-            places: sites.iter().map(|_| Place::default()).collect(),
+            places: sites.iter().map(|_| SiteLink::default()).collect(),
             greetings: welcomes.iter().map(|ask| Frame::words(ASIDE, ask)).collect(),
             sites,
             script: Vec::new(),
@@ -193,7 +193,7 @@ impl Hub {
         while knows.iter().any(|known| !known) && since.elapsed() < LINGER {
             match self.next() {
                 Some(Event::Joined { client, link }) => {
-                    self.places[client] = Place { link: Some(link), ..Place::default() };
+                    self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
                     self.send(client, self.greetings[client].clone(), false);
                     self.send(client, bye.clone(), true);
                 }
@@ -202,7 +202,7 @@ impl Hub {
                         && frame.phase == ASIDE =>
                 {
                     knows[client] = true;
-                    self.places[client] = Place::default();
+                    self.places[client] = SiteLink::default();
                 }
                 _ => {}
             }
@@ -240,7 +240,7 @@ impl Hub {
                 let back = self.status.connected(client, true);
                 info!(site = %self.sites[client], "{}", if back { "came back" } else { "joined" });
                 let place = &mut self.places[client];
-                *place = Place { link: Some(link), ..Place::default() };
+                *place = SiteLink { link: Some(link), ..SiteLink::default() };
                 self.send(client, self.greetings[client].clone(), false);
                 for step in 0..self.script.len() {
                     self.send(client, self.script[step].asks[client].clone(), true);
@@ -255,7 +255,7 @@ impl Hub {
                 {
                     warn!(site = %self.sites[client], reason = %why, "left");
                     self.status.connected(client, false);
-                    self.places[client] = Place::default();
+                    self.places[client] = SiteLink::default();
                 }
             }
             Some(Event::Refused { client, why }) => match client {
@@ -286,7 +286,7 @@ impl Hub {
                 return Ok(Turn::Nothing);
             }
         };
-        debug_assert_eq!(frame.kind, WORDS, "the door refuses other kinds");
+        debug_assert_eq!(frame.kind, WORDS, "the service refuses other kinds");
         match told {
             Tell::Refused(why) => {
                 return Err(Lost(format!(
@@ -353,7 +353,7 @@ impl Hub {
             warn!(site = %self.sites[client], "does not read, or is gone: its connection is \
                 closed");
             self.status.connected(client, false);
-            self.places[client] = Place::default();
+            self.places[client] = SiteLink::default();
         }
     }
 
@@ -375,7 +375,7 @@ impl Hub {
         self.status.refused(Some(client), why);
         self.send(client, Frame::words(ASIDE, &Ask::Refused(why.to_owned())), false);
         self.status.connected(client, false);
-        self.places[client] = Place::default();
+        self.places[client] = SiteLink::default();
     }
 
     fn look_at_the_clock(&mut self) -> Result<(), Broken> {

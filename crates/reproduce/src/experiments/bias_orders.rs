@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use consilience_core::compress::{Compressor, Precision};
-use consilience_core::lanes::exp;
 use consilience_core::measure::Gaussian;
 use consilience_core::model::{Design, Family, Glm, Potential, Prior};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::exact::{Law, posterior, stationary};
 use consilience_core::sampler::{Anchor, Batch, Participation, Recipe, Uplink};
+use consilience_core::simd::exp;
 use consilience_core::step::Schedule;
 use consilience_core::survey::{Client, Optimum, conduct};
 use consilience_core::target::{Placement, Target};

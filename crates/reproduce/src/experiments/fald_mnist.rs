@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use consilience_core::lanes::{exp, vectorised};
 use consilience_core::linalg::dot;
 use consilience_core::measure::{Predictive, mean};
 use consilience_core::model::{Design, Potential, Prior, Softmax};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Local, Recipe};
+use consilience_core::simd::{exp, vectorised};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 use consilience_engine::data::Dataset;

@@ -1,7 +1,7 @@
 //! Write and read bits, first bit highest, and count them without writing.
 
 use super::CodeError;
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// Where bits go: to memory, or only into a count. One function writes to both, so the count is
 /// what is written.

@@ -15,7 +15,7 @@ use super::CodeError;
 use super::bits::{BitSink, Counter};
 use super::range::{Bit, Coder, Decoder, Encoder, Pricer};
 use crate::compress::message::Symbols;
-use crate::lanes::wide;
+use crate::simd::wide;
 
 pub(super) fn write<S: BitSink>(
     compressor: Compressor,

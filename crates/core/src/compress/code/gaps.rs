@@ -7,7 +7,7 @@
 
 use super::CodeError;
 use super::bits::{BitReader, BitSink};
-use crate::lanes::ln;
+use crate::simd::ln;
 
 /// The least `m` with `(1 - p)^m + (1 - p)^(m + 1) <= 1`, for `p = listed/length` at most 1/2. Both
 /// sides compute it, with the same bits.

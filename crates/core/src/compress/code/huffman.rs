@@ -14,7 +14,7 @@ use super::bits::{BitReader, BitSink};
 use super::elias::Integer;
 use super::stairs::Stairs;
 use crate::compress::message::Symbols;
-use crate::lanes::exp;
+use crate::simd::exp;
 
 /// More symbols than any table has: six standard deviations of at most 16 steps, zero, and what
 /// lies beyond.

@@ -1,6 +1,6 @@
 //! Find the levels that are not zero where most are.
 
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// Levels whose bits go into one number.
 const BLOCK: usize = 64;

@@ -7,7 +7,7 @@
 //! that end within the next few bits.
 
 use super::bits::{BitReader, BitSink};
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// The largest level that is small.
 pub(super) const SMALL: u32 = 6;

@@ -1,7 +1,7 @@
 //! Add up the lengths of levels where a length rises with `|l|` at few places, many levels at a
 //! time.
 
-use crate::lanes::wide;
+use crate::simd::wide;
 
 /// More places than any code has: one for each bit of a level, or for each bit of the longest word.
 const MOST: usize = 48;

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::super::Keys;
-use super::super::outlet::Outlet;
+use super::super::encoder::Encoder;
 use super::super::recipe::Local;
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
 use crate::model::Stroll;
-use crate::protocol::{Desk, Device, Kind, Order, Payload, Reference, Reply, Task};
+use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, Seed, SharedNoise};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin_scaled};
@@ -25,7 +25,7 @@ pub struct Client {
     step: Schedule,
     temperature: f64,
     inverse_weight: f64,
-    outlet: Outlet,
+    encoder: Encoder,
     /// How fast the memory of the parameter follows, and the memory `h_c`.
     memory_rate: Option<f64>,
     memory: Option<Vec<f64>>,
@@ -42,7 +42,7 @@ pub struct Client {
     next_from: Option<u64>,
     noise: Blend,
     /// Room for the drift, and for what is sent.
-    desk: Option<Box<Desk>>,
+    workspace: Option<Box<Workspace>>,
     /// The order that is being worked on: what it asks, in which round, and how far it is done.
     task: Task,
     round: u64,
@@ -99,7 +99,7 @@ impl Client {
             step: recipe.step,
             temperature: target.temperature,
             inverse_weight: 1.0 / p,
-            outlet: Outlet::new(id, recipe.precision, channel, keys),
+            encoder: Encoder::new(id, recipe.precision, channel, keys),
             memory_rate: recipe.memory_rate(),
             memory: None,
             batches: Rounds::new(keys.private, Purpose::Batch, id),
@@ -117,7 +117,7 @@ impl Client {
                 private: Noise::new(keys.private, id, d),
                 both: vec![0.0; if rho > 0.0 && private_variance > 0.0 { d } else { 0 }],
             },
-            desk: None,
+            workspace: None,
             task: Task::Gradient,
             round: 0,
             stage: Stage::Ready,
@@ -140,7 +140,7 @@ impl Client {
             return self.arrive();
         }
         self.renew_reference(k);
-        let drift = &mut Desk::at(&mut self.desk, self.x.len()).gradient;
+        let drift = &mut Workspace::at(&mut self.workspace, self.x.len()).gradient;
         match &self.reference {
             None => {
                 self.site.draw_rows(&mut self.batches, k);
@@ -162,7 +162,8 @@ impl Client {
     fn step(&mut self, k: u64) {
         let (step, temperature) = (self.step.at(k), self.temperature);
         let weight = if self.reference.is_none() { self.inverse_weight } else { 1.0 };
-        let Desk { gradient: drift, noise: shared, .. } = Desk::at(&mut self.desk, self.x.len());
+        let Workspace { gradient: drift, noise: shared, .. } =
+            Workspace::at(&mut self.workspace, self.x.len());
         for stretch in self.noise.private.stretches() {
             let noise = self.noise.at(k, stretch.clone(), shared);
             langevin_scaled(
@@ -184,7 +185,7 @@ impl Client {
             let alike = if let Schedule::Constant(_) = self.step { end - k } else { 1 };
             // not yet used, so from > k
             let alike = self.next_from.map_or(alike, |from| alike.min(from - k));
-            let shared = &mut Desk::at(&mut self.desk, self.x.len()).noise;
+            let shared = &mut Workspace::at(&mut self.workspace, self.x.len()).noise;
             let noise = self.noise.some_from(k, alike, shared);
             let (x, temperature) = (&mut self.x[..], self.temperature);
             k += self.site.stroll(match &self.reference {
@@ -216,7 +217,7 @@ impl Client {
 
     /// End a walk.
     fn arrive(&mut self) {
-        Desk::at(&mut self.desk, self.x.len()).outgoing.copy_from_slice(&self.x);
+        Workspace::at(&mut self.workspace, self.x.len()).outgoing.copy_from_slice(&self.x);
         self.stage = Stage::Ready;
     }
 
@@ -246,7 +247,7 @@ impl Client {
             self.next_from = Some(*from);
         }
         if let Task::Walk { .. } | Task::WalkAndShow { .. } = order.task
-            && let Some(noise) = &mut Desk::at(&mut self.desk, self.x.len()).noise
+            && let Some(noise) = &mut Workspace::at(&mut self.workspace, self.x.len()).noise
         {
             noise.start(order.round);
         }
@@ -325,15 +326,15 @@ impl Device for Client {
         if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
             self.approach(order.round, order.round + steps);
         } else {
-            Desk::at(&mut self.desk, self.x.len()).outgoing.fill(0.0);
+            Workspace::at(&mut self.workspace, self.x.len()).outgoing.fill(0.0);
             self.stage = Stage::Refer;
         }
     }
 
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
-        let (x, desk) = (&self.x, Desk::at(&mut self.desk, self.x.len()));
-        let out = &mut desk.gradient;
+        let (x, workspace) = (&self.x, Workspace::at(&mut self.workspace, self.x.len()));
+        let out = &mut workspace.gradient;
         let question = match (self.stage, &self.reference) {
             // The sum is divided by p_c with the prior's share, so the drift is scaled when that is
             // in.
@@ -348,7 +349,7 @@ impl Device for Client {
                 sum: Sum::Gradient { x: &self.next.point },
                 extent: Extent::All,
                 scale: 1.0,
-                out: &mut desk.outgoing,
+                out: &mut workspace.outgoing,
             },
             (Stage::Ready, _) => return None,
         };
@@ -367,22 +368,22 @@ impl Device for Client {
 
     #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
-        let Desk { outgoing, parcel, .. } = Desk::at(&mut self.desk, self.x.len());
+        let Workspace { outgoing, packed, .. } = Workspace::at(&mut self.workspace, self.x.len());
         match (self.task, self.memory_rate) {
             (Task::Walk { .. }, Some(alpha)) => {
                 let memory = self.memory.get_or_insert_default();
                 add_scaled(-1.0, memory, outgoing);
-                let reply = self.outlet.send(Kind::Parameter, outgoing, self.round, parcel);
+                let reply = self.encoder.send(Kind::Parameter, outgoing, self.round, packed);
                 add_scaled(alpha, reply.payload.values(), memory); // with what is *sent*
                 reply
             }
             (Task::Walk { .. }, None) => {
-                self.outlet.send_plain(Kind::Parameter, outgoing, self.round)
+                self.encoder.send_plain(Kind::Parameter, outgoing, self.round)
             }
             (Task::WalkAndShow { .. }, _) => {
-                self.outlet.send_plain(Kind::Reference, outgoing, self.round)
+                self.encoder.send_plain(Kind::Reference, outgoing, self.round)
             }
-            _ => self.outlet.send_plain(Kind::Control, outgoing, self.round),
+            _ => self.encoder.send_plain(Kind::Control, outgoing, self.round),
         }
     }
 
@@ -407,8 +408,8 @@ impl Device for Client {
     }
 
     #[inline(always)]
-    fn desk(&mut self) -> Option<&mut Option<Box<Desk>>> {
-        Some(&mut self.desk)
+    fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
+        Some(&mut self.workspace)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Draw gamma variates from an address (Marsaglia and Tsang 2000), in logarithms so that small
 //! shapes do not underflow.
 
-use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream};
+use consilience_core::simd::{exp, ln};
 
 /// Gamma variates of scale 1 at one address.
 pub struct Gammas {

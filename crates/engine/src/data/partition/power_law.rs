@@ -1,7 +1,7 @@
 //! Deal rows at random to clients whose sizes fall by a power law.
 
-use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::Seed;
+use consilience_core::simd::{exp, ln};
 
 use super::{Assignment, PartitionError, check_clients, shuffle, stream};
 

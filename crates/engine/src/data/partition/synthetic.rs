@@ -1,8 +1,8 @@
 //! Make the data SYNTHETIC(alpha, beta) of Li et al. 2020 ("Federated optimization in heterogeneous
 //! networks", sec. 5.1).
 
-use consilience_core::lanes::{exp, ln};
 use consilience_core::rng::{ClientId, Purpose, Seed};
+use consilience_core::simd::{exp, ln};
 
 use crate::data::dataset::{Dataset, Features, Groups};
 

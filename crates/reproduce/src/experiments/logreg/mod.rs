@@ -58,7 +58,7 @@ impl Experiment for LogReg {
     fn run(&self, study: &Study, cell: &str, progress: &Progress) -> Result<Values, Trouble> {
         let setting: Setting = study.setting()?;
         let problem = shared(&setting, study)?;
-        let Problem { target, conducive, optimum, length, .. } = &*problem;
+        let Problem { target, rebalanced, optimum, length, .. } = &*problem;
         if cell == "size" {
             let rows: Vec<f64> = target.clients.iter().map(|c| c.rows() as f64).collect();
             let least = target.value(optimum);
@@ -104,7 +104,7 @@ impl Experiment for LogReg {
             .iter_mut()
             .zip(optimum)
             .for_each(|(z, x)| *z = x + setting.prior_variance.sqrt() * *z);
-        let sampled = if sampler == "fsgld" { conducive } else { target };
+        let sampled = if sampler == "fsgld" { rebalanced } else { target };
         let chain =
             Chain { recipe: &recipe, target: sampled, start: &start, seed: study.seed, index };
         let (mut potentials, mut noted) = (Vec::new(), setting.burn_in / setting.thinning);

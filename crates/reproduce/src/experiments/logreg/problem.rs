@@ -63,7 +63,7 @@ pub(super) struct Setting {
 pub(super) struct Problem {
     pub(super) target: Target,
     /// The same target, dealt anew by surrogates: FSGLD's.
-    pub(super) conducive: Target,
+    pub(super) rebalanced: Target,
     /// The clients' parts of the rows.
     pub(super) weights: Vec<f64>,
     pub(super) optimum: Vec<f64>,
@@ -132,10 +132,10 @@ impl Setting {
             let curvature = mean_curvature(&**client, &optimum, seed, ClientId(i));
             Surrogate::at(&optimum, vec![curvature; dim], &**client)
         });
-        let conducive = target.conducive(&weights, &surrogates.collect::<Vec<_>>())?;
+        let rebalanced = target.rebalanced(&weights, &surrogates.collect::<Vec<_>>())?;
         Ok(Problem {
             target,
-            conducive,
+            rebalanced,
             weights,
             optimum,
             length: data.columns.len() + usize::from(self.intercept),

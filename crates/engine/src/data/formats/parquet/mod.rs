@@ -65,7 +65,7 @@ pub fn parse(bytes: &[u8], file: &str) -> Result<Table, FormatError> {
         let complain = |(at, problem): (usize, String)| {
             damaged(at, &format!("column `{}`: {problem}", leaf.name))
         };
-        let mut chunks = Cells { present: Vec::new(), values: Values::none(leaf.physical) };
+        let mut chunks = CellReader { present: Vec::new(), values: Values::none(leaf.physical) };
         for group in footer.field(4).list() {
             let of_group = group.field(3).size().unwrap_or(0);
             let Some(chunk) = group.field(1).list().get(place) else {
@@ -147,7 +147,7 @@ fn leaves(footer: &Value<'_>, start: usize, file: &str) -> Result<Vec<Leaf>, For
 }
 
 /// A column's values: which rows have one, and those values.
-struct Cells {
+struct CellReader {
     present: Vec<bool>,
     values: Values,
 }
@@ -175,7 +175,7 @@ fn read_chunk(
     meta: &Value<'_>,
     leaf: &Leaf,
     rows: usize,
-    cells: &mut Cells,
+    cells: &mut CellReader,
     budget: &mut Budget,
 ) -> Result<(), Refusal> {
     let offset = |id: i16| meta.field(id).size().filter(|at| *at >= MAGIC.len());
@@ -283,7 +283,7 @@ fn split_second_version(
 
 /// A column of a table: nulls and NaN are missing, numbers that are all 0 or 1 are binary, as in a
 /// CSV file.
-fn column(leaf: &Leaf, cells: Cells, file: &str) -> Result<(ColumnSpec, Column), FormatError> {
+fn column(leaf: &Leaf, cells: CellReader, file: &str) -> Result<(ColumnSpec, Column), FormatError> {
     let present = cells.present;
     match cells.values {
         Values::Words(words) => {

@@ -32,7 +32,7 @@ const UNASKED: i64 = 16;
 /// What is said of a site that sends more than that.
 const FLOOD: &str = "a flood: it sends more than it was asked for";
 
-/// What happens at the door.
+/// What happens at the service.
 #[derive(Debug)]
 pub enum Event {
     /// A site came in.
@@ -138,7 +138,7 @@ impl Admission {
 
 /// The gRPC service.
 #[derive(Clone, Debug)]
-pub struct Door(Arc<Inner>);
+pub struct GrpcService(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -149,15 +149,15 @@ struct Inner {
     most_message: Arc<AtomicUsize>,
 }
 
-impl Door {
-    /// A door for these sites. Messages longer than `most_message` are refused.
+impl GrpcService {
+    /// A service for these sites. Messages longer than `most_message` are refused.
     pub fn new(
         sites: Vec<String>,
         admission: Admission,
         events: mpsc::Sender<Event>,
         most_message: Arc<AtomicUsize>,
-    ) -> Door {
-        Door(Arc::new(Inner {
+    ) -> GrpcService {
+        GrpcService(Arc::new(Inner {
             sites,
             admission,
             events,
@@ -169,7 +169,7 @@ impl Door {
 
 type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-impl tower_service::Service<http::Request<Body>> for Door {
+impl tower_service::Service<http::Request<Body>> for GrpcService {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Answer<Result<Self::Response, Infallible>>;
@@ -179,7 +179,7 @@ impl tower_service::Service<http::Request<Body>> for Door {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let door = self.clone();
+        let service = self.clone();
         Box::pin(async move {
             if request.uri().path() != PATH {
                 return Ok(
@@ -187,14 +187,14 @@ impl tower_service::Service<http::Request<Body>> for Door {
                 );
             }
             let codec = ProstCodec::<Frame, Frame>::default();
-            let most = MOST_WORDS.max(door.0.most_message.load(Ordering::Relaxed)) + 64;
+            let most = MOST_WORDS.max(service.0.most_message.load(Ordering::Relaxed)) + 64;
             let mut grpc = tonic::server::Grpc::new(codec).max_decoding_message_size(most);
-            Ok(grpc.streaming(door, request).await)
+            Ok(grpc.streaming(service, request).await)
         })
     }
 }
 
-impl StreamingService<Frame> for Door {
+impl StreamingService<Frame> for GrpcService {
     type Response = Frame;
     type ResponseStream = ReceiverStream<Result<Frame, Status>>;
     type Future = Answer<Result<Response<Self::ResponseStream>, Status>>;
@@ -205,7 +205,7 @@ impl StreamingService<Frame> for Door {
             let (client, stream) = match admit(&inner, request).await {
                 Ok(admitted) => admitted,
                 Err((client, why)) => {
-                    warn!(reason = %why, "refused at the door");
+                    warn!(reason = %why, "refused at the service");
                     let _ = inner.events.send(Event::Refused { client, why: why.clone() }).await;
                     return Err(Status::permission_denied(why));
                 }

@@ -10,7 +10,7 @@ use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Settings};
 use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
-use consilience_engine::world::{Chronicle, Setup, Until, Weather, run};
+use consilience_engine::simulation::{Chronicle, Setup, Until, Weather, run};
 
 fn target() -> Target {
     let client = |i: usize| -> Arc<dyn Potential> {
@@ -99,7 +99,7 @@ fn power_cuts_anywhere_change_nothing() {
 }
 
 #[test]
-fn one_seed_gives_one_world() {
+fn one_seed_gives_one_simulation() {
     let (_, setup) = &setups()[3];
     let once = run(setup, Weather::FOUL, 9, Until::PowerCuts(20)).unwrap();
     assert_eq!(once, run(setup, Weather::FOUL, 9, Until::PowerCuts(20)).unwrap());

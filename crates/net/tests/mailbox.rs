@@ -1,5 +1,5 @@
-//! A run whose frames are carried by post, to sites that forget everything between letters, is the
-//! run of one process: also where letters are lost, and state with them.
+//! A run whose frames are carried by mailboxes, to sites that forget everything between letters, is
+//! the run of one process: also where letters are lost, and state with them.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -11,7 +11,7 @@ use common::*;
 use consilience_engine::config::Config;
 use consilience_engine::run::Progress;
 use consilience_engine::site::names;
-use consilience_net::post::{Correspondent, Post};
+use consilience_net::mailbox::{Correspondent, Mailboxes};
 use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, serve_by_post};
 use consilience_net::status::Status;
 use consilience_net::worker::Brings;
@@ -20,7 +20,9 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        Folder(std::env::temp_dir().join(format!("consilience-post-{}-{name}", std::process::id())))
+        Folder(
+            std::env::temp_dir().join(format!("consilience-mailbox-{}-{name}", std::process::id())),
+        )
     }
 }
 
@@ -30,7 +32,7 @@ impl Drop for Folder {
     }
 }
 
-/// Serve by post. `meddle` may spoil the answer to a letter (`None`: it is lost), given the
+/// Serve by mailboxes. `meddle` may spoil the answer to a letter (`None`: it is lost), given the
 /// letter's number and the site. Gives how many letters there were, and what was refused.
 fn by_post(
     config: &Config,
@@ -39,13 +41,13 @@ fn by_post(
     mut meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
 ) -> (Result<Served, ServeError>, usize, Vec<String>) {
     let sites = names(config).unwrap();
-    let post = Post::new(&sites);
+    let mailboxes = Mailboxes::new(&sites);
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
     let served = {
-        let (post, config) = (post.clone(), config.clone());
+        let (mailboxes, config) = (mailboxes.clone(), config.clone());
         std::thread::spawn(move || {
             serve_by_post(
-                &post,
+                &mailboxes,
                 &config,
                 &ServeOptions::new(Admission::Word),
                 &status,
@@ -58,15 +60,15 @@ fn by_post(
     while !served.is_finished() {
         let mut idle = true;
         for (index, site) in sites.iter().enumerate() {
-            let Some(letter) = post.collect(index) else { continue };
+            let Some(letter) = mailboxes.collect(index) else { continue };
             idle = false;
             let brings = Brings { state: Some(folder.0.clone()), ..brings(site) };
             let answered = Correspondent::new(brings).unwrap().answer(&letter).unwrap();
             letters += 1;
             assert!(letters < 20_000, "letters go to and fro without end");
             match meddle(letters, index, answered.bundle) {
-                Some(bundle) => refused.extend(post.deliver(index, &bundle).err()),
-                None => post.lost(index, "the letter was lost"),
+                Some(bundle) => refused.extend(mailboxes.deliver(index, &bundle).err()),
+                None => mailboxes.lost(index, "the letter was lost"),
             }
         }
         if idle {
@@ -142,8 +144,8 @@ fn wrong_letters_are_refused_by_name() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let folder = Folder::new("wrong");
     let sites = names(&config).unwrap();
-    let post = Post::new(&sites);
-    assert!(post.deliver(0, &[]).unwrap_err().contains("not begun"));
+    let mailboxes = Mailboxes::new(&sites);
+    assert!(mailboxes.deliver(0, &[]).unwrap_err().contains("not begun"));
     // The first answers are garbage, cut short, and another site's greeting; the site is asked
     // again each time.
     let (served, _, refused) =

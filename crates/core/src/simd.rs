@@ -76,7 +76,7 @@ macro_rules! wide {
                 $($arg: $ty,)*
                 life: std::marker::PhantomData<&$life ()>,
             }
-            impl<$life> $crate::lanes::Kernel for Call<$life> {
+            impl<$life> $crate::simd::Kernel for Call<$life> {
                 type Output = $ret;
                 #[inline(always)]
                 fn run(self) -> $ret {
@@ -84,7 +84,7 @@ macro_rules! wide {
                     $body
                 }
             }
-            $crate::lanes::run_vectorised(Call { $($arg,)* life: std::marker::PhantomData })
+            $crate::simd::run_vectorised(Call { $($arg,)* life: std::marker::PhantomData })
         }
     };
 }

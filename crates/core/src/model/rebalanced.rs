@@ -38,19 +38,19 @@ impl Surrogate {
 
 /// A client's potential `U_c - l_c + p_c l`.
 #[derive(Clone, Debug)]
-pub struct Conducive {
+pub struct Rebalanced {
     inner: Arc<dyn Potential>,
     /// Precision and shift of `p_c l - l_c`.
     added: Surrogate,
 }
 
-impl Conducive {
+impl Rebalanced {
     /// The client of this surrogate and weight, where all surrogates sum to `whole`.
     pub fn new(inner: Arc<dyn Potential>, own: &Surrogate, weight: f64, whole: &Surrogate) -> Self {
         let less = |whole: &[f64], own: &[f64]| {
             whole.iter().zip(own).map(|(whole, own)| weight * whole - own).collect()
         };
-        Conducive {
+        Rebalanced {
             inner,
             added: Surrogate {
                 precision: less(&whole.precision, &own.precision),
@@ -64,7 +64,7 @@ impl Conducive {
     }
 }
 
-impl Potential for Conducive {
+impl Potential for Rebalanced {
     fn dim(&self) -> usize {
         self.inner.dim()
     }

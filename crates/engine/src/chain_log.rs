@@ -66,7 +66,7 @@ impl Moment<'_> {
 
 /// What a chain leaves behind while it runs.
 #[derive(Debug)]
-pub struct Trail {
+pub struct ChainLog {
     sink: DrawSink,
     notes: Vec<Note>,
     /// How many draws there were, and how many were kept.
@@ -75,10 +75,10 @@ pub struct Trail {
     outward: Vec<f64>,
 }
 
-impl Trail {
-    /// A trail that keeps its draws there.
+impl ChainLog {
+    /// A chain_log that keeps its draws there.
     pub fn new(sink: DrawSink, dim: usize) -> Self {
-        Trail { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
+        ChainLog { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
     }
 
     /// Take note of what an exchange of a chain led to: the plan, how long it is, and which chain.
@@ -90,7 +90,7 @@ impl Trail {
         (participants, gradients): (usize, Option<u64>),
         ledger: &Ledger,
     ) -> Result<(), RunError> {
-        let Trail { sink, notes, draws, kept, outward } = self;
+        let ChainLog { sink, notes, draws, kept, outward } = self;
         let moment = Moment { about, event, server, participants, ledger };
         moment.follow(
             (draws, kept),
@@ -124,7 +124,7 @@ impl Trail {
 }
 
 /// Draws in memory; those that are streamed to disk are not saved here.
-impl State for Trail {
+impl State for ChainLog {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         visit.subject("a chain's draws")?;
         visit.number("the draws", &mut self.draws)?;

@@ -2,18 +2,18 @@
 
 use super::Keys;
 use crate::compress::{Channel, Precision};
-use crate::protocol::{Kind, Parcel, Payload, Reply};
+use crate::protocol::{Kind, Packed, Payload, Reply};
 use crate::rng::{ClientId, Purpose, Rounds};
 
 /// Where a client's vectors leave it.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct Encoder {
     precision: Precision,
     /// The channel, where vectors are compressed, and its random numbers.
     channel: Option<(Channel, Rounds)>,
 }
 
-impl Outlet {
+impl Encoder {
     pub(super) fn new(
         id: ClientId,
         precision: Precision,
@@ -26,17 +26,17 @@ impl Outlet {
                 if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
             (channel, Rounds::new(seed, Purpose::Compress, id))
         };
-        Outlet { precision, channel: channel.map(with_rounds) }
+        Encoder { precision, channel: channel.map(with_rounds) }
     }
 
-    /// Send `vector`, compressed where there is a channel, with the parcel for room; uncompressed
+    /// Send `vector`, compressed where there is a channel, with the packed for room; uncompressed
     /// it is rounded in place.
     pub(super) fn send<'a>(
         &'a mut self,
         kind: Kind,
         vector: &'a mut [f64],
         round: u64,
-        parcel: &'a mut Parcel,
+        packed: &'a mut Packed,
     ) -> Reply<'a> {
         let payload = match &mut self.channel {
             Some((channel, streams)) => {
@@ -45,7 +45,7 @@ impl Outlet {
                 } else {
                     streams.idle()
                 };
-                parcel.pack(channel, vector, stream)
+                packed.pack(channel, vector, stream)
             }
             None => {
                 self.precision.round(vector);

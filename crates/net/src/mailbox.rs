@@ -1,8 +1,8 @@
-//! Carry frames by post: for transports that deliver bundles of bytes now and then, to sites that
-//! wake for each and forget all but what they keep on disk.
+//! Carry frames by mailboxes: for transports that deliver bundles of bytes now and then, to sites
+//! that wake for each and forget all but what they keep on disk.
 //!
-//! The server's side is a [`Post`]: whoever carries the mail collects what waits for a site and
-//! delivers what the site answers. An empty bundle is a knock; a site that knows nothing of the
+//! The server's side is a [`Mailboxes`]: whoever carries the mail collects what waits for a site
+//! and delivers what the site answers. An empty bundle is a knock; a site that knows nothing of the
 //! run, since it is new or has lost its state, answers with its greeting, and is told everything
 //! again. The site's side is a [`Correspondent`]: one bundle in, one out. With a state folder it
 //! keeps what it was told, and the state of its chains, on disk before anything leaves, and need
@@ -20,39 +20,39 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use crate::certs::name_of_site;
-use crate::door::{Event, Link, greeted, too_much};
 use crate::frame::{Frame, MESSAGE};
+use crate::service::{Event, Link, greeted, too_much};
 use crate::talk::{Ask, Tell};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
 /// The sites' letter boxes at the server.
 #[derive(Clone, Debug)]
-pub struct Post(Arc<Mutex<Desk>>);
+pub struct Mailboxes(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
-struct Desk {
+struct Inner {
     sites: Vec<String>,
     /// The way to the conductor, while there is one.
     events: Option<mpsc::Sender<Event>>,
     most_message: Arc<AtomicUsize>,
-    boxes: Vec<Option<Mailbox>>,
+    boxes: Vec<Option<Connection>>,
     generation: u64,
     over: bool,
 }
 
 #[derive(Debug)]
-struct Mailbox {
+struct Connection {
     letters: mpsc::Receiver<Result<Frame, Status>>,
     credit: Arc<AtomicI64>,
     generation: u64,
 }
 
-impl Post {
+impl Mailboxes {
     /// Letter boxes for these sites.
-    pub fn new(sites: &[String]) -> Post {
+    pub fn new(sites: &[String]) -> Mailboxes {
         let boxes = sites.iter().map(|_| None).collect();
         let most_message = Arc::default();
-        Post(Arc::new(Mutex::new(Desk {
+        Mailboxes(Arc::new(Mutex::new(Inner {
             sites: sites.to_vec(),
             events: None,
             most_message,
@@ -64,12 +64,12 @@ impl Post {
 
     /// What waits for a site; `None`: nothing. A site that has not come in yet is knocked for.
     pub fn collect(&self, site: usize) -> Option<Vec<u8>> {
-        let mut desk = self.desk();
-        if desk.events.is_none() && !desk.over {
+        let mut inner = self.inner();
+        if inner.events.is_none() && !inner.over {
             return None; // nobody conducts yet
         }
-        let Some(mailbox) = desk.boxes.get_mut(site)?.as_mut() else {
-            return (!desk.over).then(Vec::new);
+        let Some(mailbox) = inner.boxes.get_mut(site)?.as_mut() else {
+            return (!inner.over).then(Vec::new);
         };
         let mut bundle = Vec::new();
         loop {
@@ -80,7 +80,7 @@ impl Post {
                 }
                 Err(mpsc::error::TryRecvError::Disconnected) => {
                     // the conductor cut it off: what was said last is still carried
-                    desk.boxes[site] = None;
+                    inner.boxes[site] = None;
                     return (!bundle.is_empty()).then_some(bundle);
                 }
             }
@@ -90,10 +90,10 @@ impl Post {
     /// Deliver what a site answered. An error says what is wrong with it; the conductor has heard
     /// of it then.
     pub fn deliver(&self, site: usize, bundle: &[u8]) -> Result<(), String> {
-        let mut desk = self.desk();
-        let Some(events) = desk.events.clone() else {
+        let mut inner = self.inner();
+        let Some(events) = inner.events.clone() else {
             // last words need no ear
-            return if desk.over { Ok(()) } else { Err("the run has not begun".into()) };
+            return if inner.over { Ok(()) } else { Err("the run has not begun".into()) };
         };
         let refuse = |why: String| {
             let _ = events.blocking_send(Event::Refused { client: Some(site), why: why.clone() });
@@ -105,26 +105,26 @@ impl Post {
         };
         for frame in frames {
             if let Ok(Tell::Hello { .. }) = frame.read() {
-                match greeted(&desk.sites, &frame) {
+                match greeted(&inner.sites, &frame) {
                     Ok((client, _)) if client == site => {}
                     Ok((client, _)) => {
                         let why = format!(
                             "site \"{}\" answers for site \"{}\"",
-                            desk.sites[client], desk.sites[site]
+                            inner.sites[client], inner.sites[site]
                         );
                         return refuse(why);
                     }
                     Err((_, why)) => return refuse(why),
                 }
-                desk.generation += 1;
-                let (link, letters, credit) = Link::open(desk.generation);
+                inner.generation += 1;
+                let (link, letters, credit) = Link::open(inner.generation);
                 let generation = link.generation;
-                desk.boxes[site] = Some(Mailbox { letters, credit, generation });
+                inner.boxes[site] = Some(Connection { letters, credit, generation });
                 let _ = events.blocking_send(Event::Joined { client: site, link });
                 continue;
             }
-            let most = desk.most_message.load(std::sync::atomic::Ordering::Relaxed);
-            let Some(mailbox) = desk.boxes.get(site).and_then(Option::as_ref) else {
+            let most = inner.most_message.load(std::sync::atomic::Ordering::Relaxed);
+            let Some(mailbox) = inner.boxes.get(site).and_then(Option::as_ref) else {
                 return refuse("it has not come in".into());
             };
             if let Some(why) = too_much(&frame, most, &mailbox.credit) {
@@ -141,9 +141,9 @@ impl Post {
 
     /// Say that a site does not answer: it is knocked for again.
     pub fn lost(&self, site: usize, why: &str) {
-        let mut desk = self.desk();
-        let Some(mailbox) = desk.boxes.get_mut(site).and_then(Option::take) else { return };
-        if let Some(events) = &desk.events {
+        let mut inner = self.inner();
+        let Some(mailbox) = inner.boxes.get_mut(site).and_then(Option::take) else { return };
+        if let Some(events) = &inner.events {
             let _ = events.blocking_send(Event::Left {
                 client: site,
                 generation: mailbox.generation,
@@ -154,19 +154,19 @@ impl Post {
 
     /// Open for a conductor.
     pub(crate) fn open(&self, events: mpsc::Sender<Event>, most_message: &Arc<AtomicUsize>) {
-        let mut desk = self.desk();
-        desk.events = Some(events);
-        desk.most_message = Arc::clone(most_message);
+        let mut inner = self.inner();
+        inner.events = Some(events);
+        inner.most_message = Arc::clone(most_message);
     }
 
     /// The run is over: farewells may still be collected.
     pub(crate) fn close(&self) {
-        let mut desk = self.desk();
-        desk.events = None;
-        desk.over = true;
+        let mut inner = self.inner();
+        inner.events = None;
+        inner.over = true;
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner) // letters are whole whatever happened
     }
 }
@@ -193,7 +193,7 @@ pub struct Answered {
     pub trouble: Option<SiteError>,
 }
 
-/// A site that is reached by post. With a state folder it may be made anew for every letter;
+/// A site that is reached by mailboxes. With a state folder it may be made anew for every letter;
 /// without, it must live as long as the run.
 pub struct Correspondent {
     worker: Worker,

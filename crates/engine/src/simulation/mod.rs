@@ -83,7 +83,7 @@ enum Letter {
     Message(Vec<u8>),
 }
 
-struct Site {
+struct SimulatedSite {
     disk: Simulated,
     party: Option<DurableClient<Simulated, Box<dyn Device>>>,
     connection: u64,
@@ -91,7 +91,7 @@ struct Site {
     cut_off_until: u64,
 }
 
-struct World<'a> {
+struct Simulation<'a> {
     setup: &'a Setup,
     weather: Weather,
     public: Seed,
@@ -101,27 +101,32 @@ struct World<'a> {
     server: Option<DurableServer<Simulated, Box<dyn Sampler>>>,
     /// How often the server has started.
     life: u64,
-    sites: Vec<Site>,
+    sites: Vec<SimulatedSite>,
     fair: FairDay,
     chronicle: Chronicle,
 }
 
 /// Let a world run. `Err` says what should not have happened, and the seed to see it again.
 pub fn run(setup: &Setup, weather: Weather, seed: u64, until: Until) -> Result<Chronicle, String> {
-    World::new(setup, weather, seed)
+    Simulation::new(setup, weather, seed)
         .and_then(|world| world.run(until))
         .map_err(|problem| format!("seed {seed}: {problem}"))
 }
 
-impl<'a> World<'a> {
+impl<'a> Simulation<'a> {
     fn new(setup: &'a Setup, weather: Weather, seed: u64) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let public = Seed::new(seed).chain(7);
         let mut disk = || Simulated::new(u64::from(dice.below(u32::MAX)), Faults::default());
         let server_disk = disk();
-        let site =
-            |disk| Site { disk, party: None, connection: 0, welcome: false, cut_off_until: 0 };
-        let sites: Vec<Site> = setup.target.clients.iter().map(|_| site(disk())).collect();
+        let site = |disk| SimulatedSite {
+            disk,
+            party: None,
+            connection: 0,
+            welcome: false,
+            cut_off_until: 0,
+        };
+        let sites: Vec<SimulatedSite> = setup.target.clients.iter().map(|_| site(disk())).collect();
         let mut agenda = Agenda::new();
         agenda.add(0, Item::ServerStarts);
         (0..sites.len()).for_each(|client| agenda.add(0, Item::ClientStarts(client)));
@@ -130,7 +135,7 @@ impl<'a> World<'a> {
         }
         let fair = FairDay::new(setup, public)?;
         let chronicle = Chronicle::default();
-        Ok(World {
+        Ok(Simulation {
             setup,
             weather,
             public,
@@ -146,7 +151,7 @@ impl<'a> World<'a> {
     }
 }
 
-impl World<'_> {
+impl Simulation<'_> {
     fn run(mut self, until: Until) -> Result<Chronicle, String> {
         loop {
             let reached = match until {

@@ -9,12 +9,12 @@ const CLOSED: u32 = u32::MAX;
 
 /// The open round, as it will be written.
 #[derive(Clone, Debug, Default)]
-pub struct Minutes {
+pub struct RoundLog {
     round: Vec<u8>,
     closed: bool,
 }
 
-impl Minutes {
+impl RoundLog {
     /// Have the server take in an answer, and take it down with a number that came beside it.
     pub fn handle<E: Exchange>(
         &mut self,
@@ -39,7 +39,7 @@ impl Minutes {
     }
 
     /// The record of the round, once nobody's answer is awaited and if there is anything to write.
-    /// It must be durable before the next round is opened, and then [`Minutes::clear`]ed.
+    /// It must be durable before the next round is opened, and then [`RoundLog::clear`]ed.
     pub fn record<E: Exchange>(&self, server: &Server<E>) -> Option<Vec<u8>> {
         let complete = !self.is_empty() && server.outstanding().next().is_none();
         let end = if self.closed { &CLOSED.to_le_bytes()[..] } else { &[] };

@@ -9,7 +9,7 @@ use consilience_core::model::{Isotropic, Potential, Prior};
 use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
-use consilience_engine::world::{Setup, Until, Weather, run};
+use consilience_engine::simulation::{Setup, Until, Weather, run};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
