@@ -21,7 +21,7 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::recipe::{Average, Local, MemoryRule, NoiseSource, Oracle, Recipe, Synchronise, Uplink};
+use super::{Average, Local, MemoryRule, NoiseSource, Oracle, Recipe, Synchronise, Uplink};
 use crate::compress::{Compressor, Message};
 use crate::model::Coordinates;
 use crate::protocol::plain_precision;

@@ -4,7 +4,6 @@ mod attendance;
 mod encoder;
 pub mod exact;
 pub mod forecast;
-mod gibbs;
 mod lazy;
 mod local;
 mod participation;
@@ -13,11 +12,10 @@ pub mod registry;
 mod uplink;
 
 pub use attendance::{Attendance, Irregular};
+pub use local::{Average, Local, NoiseScale, Synchronise};
 pub use participation::{Participation, Roll, Weighting};
-pub use recipe::{
-    Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe,
-    Synchronise, Uplink,
-};
+pub use recipe::{Batch, Recipe};
+pub use uplink::{Anchor, MemoryRule, NoiseSource, Oracle, Uplink};
 
 use crate::compress::{Channel, Compressor};
 use crate::error::DataError;

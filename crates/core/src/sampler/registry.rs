@@ -1,9 +1,8 @@
 //! List every sampler: one row a name.
 
-use super::participation::{Participation, Weighting};
-use super::recipe::{
-    Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Recipe,
-    Synchronise, Uplink,
+use super::{
+    Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Participation,
+    Recipe, Synchronise, Uplink, Weighting,
 };
 use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;

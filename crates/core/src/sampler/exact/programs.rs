@@ -7,9 +7,7 @@ use super::{Affine, NoClosedForm, prior_precision};
 use crate::compress::{Compressor, Operator};
 use crate::model::Prior;
 use crate::protocol::plain_precision;
-use crate::sampler::recipe::{
-    Average, Local, MemoryRule, NoiseSource, Oracle, Synchronise, Uplink,
-};
+use crate::sampler::{Average, Local, MemoryRule, NoiseSource, Oracle, Synchronise, Uplink};
 use crate::sampler::{Participation, Weighting};
 use crate::step::Schedule;
 use crate::target::{Placement, Target};

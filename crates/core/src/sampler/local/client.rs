@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::Keys;
 use super::super::encoder::Encoder;
-use super::super::recipe::Local;
+use super::Local;
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::error::DataError;

@@ -20,338 +20,195 @@
 //! right after a synchronisation, nobody sends what all have already.
 
 mod client;
+mod gibbs;
+mod server;
 
-pub use client::Client;
+pub(super) use client::Client;
+pub(super) use server::Server;
 
-use super::Sampler;
-use super::gibbs::Conditional;
-use super::recipe::{Average, Local, Synchronise};
-use crate::linalg::{add_scaled, norm_squared};
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
-use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
-use crate::snapshot::{SnapshotError, State, Visit};
-use crate::target::Target;
+use super::recipe::{Batch, channel};
+use crate::compress::{Channel, CodeChoice, Compressor, Precision};
+use crate::error::DataError;
+use crate::step::Schedule;
 
-/// The server of family B.
-#[derive(Debug)]
-pub struct Server {
-    /// What each client's parameter counts for: `p_c`, or `1 / rho_c` where they are tied.
-    weights: Vec<f64>,
-    synchronise: Synchronise,
-    average: Average,
-    precision: Precision,
-    sync_coin: Coin,
-    reference_coin: Option<Coin>,
-    public: Seed,
-    subsets: Subsets,
-    chosen: Vec<u32>,
-
-    /// The next iteration.
-    iteration: u64,
-    phase: Phase,
-    /// The last mean; what every client starts its next walk from.
-    x: Vec<f64>,
-    /// Whether the clients still have to be told `x`.
-    x_is_news: bool,
-    reference: Vec<f64>,
-    /// `grad U` at the reference point, and the first iteration that uses it where the clients
-    /// still have to be told.
-    control: Vec<f64>,
-    control_is_news: Option<u64>,
-    /// Who is asked, and what its answer counts for.
-    cohort: Vec<ClientId>,
-    shares: Vec<f64>,
-    sum: Vec<f64>,
-    /// How fast the memory of the clients' parameters follows, and its mean `sum_c p_c h_c`.
-    memory_rate: Option<f64>,
-    memory: Vec<f64>,
-    /// The law of `x` given the clients', where they are tied to it in place of averaged.
-    conditional: Option<Conditional>,
+/// Family B.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Local {
+    /// The step `eta`, on the scale of `U`.
+    pub step: Schedule,
+    /// `p_c`: the clients' weights in the mean; they sum to 1.
+    pub weights: Vec<f64>,
+    /// `rho`: the correlation of the clients' noise.
+    pub correlation: f64,
+    /// When the clients synchronise.
+    pub synchronise: Synchronise,
+    /// Who is averaged.
+    pub average: Average,
+    /// What the private noise is scaled for.
+    pub noise: NoiseScale,
+    /// `q`: the probability that the reference point of the control variates moves; `None`: no
+    /// control variates.
+    pub refresh: Option<f64>,
+    /// `rho_c` in units of the client's own step `eta / p_c`: how loosely clients are tied to the
+    /// server's parameter, which is drawn given theirs in place of their mean (DG-LMC); `None`:
+    /// clients are averaged.
+    pub tether: Option<f64>,
+    /// How many rows a local step uses.
+    pub batch: Batch,
+    /// How clients compress the difference between their parameter and a memory of it, and how fast
+    /// that memory follows; `None`: they send the parameter.
+    pub up: Option<(Compressor, f64)>,
+    /// How compressed vectors are written.
+    pub code: CodeChoice,
+    /// How vectors cross the wire.
+    pub precision: Precision,
 }
 
+/// When the clients of family B synchronise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Synchronise {
+    /// After every so many iterations: FA-LD's `K`.
+    Every(u64),
+    /// After an iteration with this probability, one coin for all: FALD's `p_c`.
+    Randomly(f64),
+}
+
+impl Synchronise {
+    /// How often an iteration, on average.
+    pub fn rate(self) -> f64 {
+        match self {
+            Synchronise::Every(every) => 1.0 / every as f64,
+            Synchronise::Randomly(p) => p,
+        }
+    }
+}
+
+/// Who is averaged when the clients of family B synchronise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Clients walk, then all are averaged.
-    WalkToAverage { steps: u64 },
-    /// Clients walk, then the reference point moves to their mean while they stay where they are.
-    WalkToReference { steps: u64 },
-    /// Clients send their gradients at the new reference point, to be used from this iteration on.
-    Refer { from: u64 },
+pub enum Average {
+    /// All, with weights `p_c`.
+    All,
+    /// Scheme I: so many draws with replacement, client `c` with probability `p_c`; their mean.
+    WithReplacement(usize),
+    /// Scheme II: so many clients, uniformly without replacement; their mean. Only for equal
+    /// weights.
+    WithoutReplacement(usize),
 }
 
-impl Server {
-    /// A server whose clients all start at `start`.
-    pub fn new(recipe: &Local, target: &Target, start: &[f64], public: Seed) -> Self {
-        let (d, b) = (target.dim(), target.clients.len());
-        let mut x = start.to_vec();
-        recipe.precision.round(&mut x);
-        let sync_probability =
-            if let Synchronise::Randomly(p) = recipe.synchronise { p } else { 0.0 };
-        let pulls: Option<Vec<f64>> = (0..b).map(|c| recipe.pull(c)).collect();
-        let conditional =
-            pulls.as_ref().map(|pulls| Conditional::new(target, pulls.iter().sum(), public));
-        let mut server = Server {
-            weights: pulls.unwrap_or_else(|| recipe.weights.clone()),
-            synchronise: recipe.synchronise,
-            average: recipe.average,
-            precision: recipe.precision,
-            sync_coin: Coin::new(Purpose::Synchronise, sync_probability),
-            reference_coin: recipe.refresh.map(|q| Coin::new(Purpose::Reference, q)),
-            public,
-            subsets: Subsets::new(b),
-            chosen: if let Average::WithoutReplacement(s) = recipe.average {
-                vec![0; s]
-            } else {
-                Vec::new()
-            },
-            iteration: 0,
-            phase: Phase::Refer { from: 0 },
-            reference: x.clone(),
-            x,
-            x_is_news: true,
-            control: vec![0.0; d],
-            control_is_news: None,
-            cohort: Vec::with_capacity(b),
-            shares: vec![0.0; b],
-            sum: vec![0.0; d],
-            memory_rate: recipe.memory_rate(),
-            memory: Vec::new(),
-            conditional,
-        };
-        server.memory = server.x.clone(); // all start at x_0, which everybody knows
-        if server.reference_coin.is_some() {
-            server.ask_everybody();
-        } else {
-            server.plan_walk();
-        }
-        server
-    }
-
-    /// Find the next event. `y_0 = x_0` stands already, so the reference coin of iteration 0
-    /// changes nothing.
-    fn plan_walk(&mut self) {
-        let from = self.iteration;
-        let mut k = from;
-        self.phase = loop {
-            let averages = match self.synchronise {
-                Synchronise::Every(every) => (k + 1).is_multiple_of(every),
-                Synchronise::Randomly(_) => self.sync_coin.at(self.public, k),
-            };
-            if averages {
-                break Phase::WalkToAverage { steps: k + 1 - from };
-            }
-            k += 1;
-            if self.reference_coin.as_mut().is_some_and(|coin| coin.at(self.public, k)) {
-                break Phase::WalkToReference { steps: k - from };
-            }
-        };
-        match self.average {
-            Average::All => self.ask_everybody(),
-            Average::WithReplacement(s) => {
-                let mut coins = self.public.stream(Purpose::Participation, SERVER, k);
-                self.shares.fill(0.0);
-                for _ in 0..s {
-                    let mut left = coins.uniform();
-                    let drawn = self.weights.iter().position(|p| {
-                        left -= p;
-                        left < 0.0
-                    });
-                    self.shares[drawn.unwrap_or(self.weights.len() - 1)] += 1.0 / s as f64;
-                }
-                self.ask_sharers();
-            }
-            Average::WithoutReplacement(s) => {
-                let mut coins = self.public.stream(Purpose::Participation, SERVER, k);
-                self.subsets.draw(self.weights.len() as u32, &mut coins, &mut self.chosen);
-                self.shares.fill(0.0);
-                for c in &self.chosen {
-                    self.shares[*c as usize] = 1.0 / s as f64;
-                }
-                self.ask_sharers();
-            }
-        }
-    }
-
-    fn ask_everybody(&mut self) {
-        self.shares.copy_from_slice(&self.weights);
-        self.ask_sharers();
-    }
-
-    fn ask_sharers(&mut self) {
-        self.gather_cohort();
-        self.sum.fill(0.0);
-    }
-
-    fn gather_cohort(&mut self) {
-        self.cohort.clear();
-        self.cohort.extend(
-            (0..self.shares.len()).filter(|c| self.shares[*c] > 0.0).map(|c| ClientId(c as u32)),
-        );
-    }
-
-    fn plain<'a>(&self, values: &'a [f64]) -> Payload<'a> {
-        Payload::Plain(values, self.precision)
-    }
+/// What the private noise of family B is scaled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoiseScale {
+    /// The mean of all clients, as published. The mean of `S` of `N` clients then carries about
+    /// `N/S` times too much.
+    Everybody,
+    /// The mean of those who are averaged, which then carries noise of variance `2 eta T`.
+    Participants,
 }
 
-impl Exchange for Server {
-    fn cohort(&self) -> &[ClientId] {
-        &self.cohort
-    }
-
-    fn order(&self, _to: ClientId) -> Order<'_> {
-        let (task, reference) = match self.phase {
-            Phase::WalkToAverage { steps } => (Task::Walk { steps }, Reference::Keep),
-            Phase::WalkToReference { steps } => (Task::WalkAndShow { steps }, Reference::Keep),
-            Phase::Refer { .. } if self.x_is_news => (Task::Gradient, Reference::Position),
-            Phase::Refer { .. } => (Task::Gradient, Reference::New(self.plain(&self.reference))),
-        };
-        Order {
-            round: self.iteration,
-            task,
-            position: self.x_is_news.then(|| self.plain(&self.x)),
-            reference,
-            control: self.control_is_news.map(|from| (self.plain(&self.control), from)),
-        }
-    }
-
-    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
-        let share =
-            if let Phase::Refer { .. } = self.phase { 1.0 } else { self.shares[from.index()] };
-        add_scaled(share, reply.payload.values(), &mut self.sum);
-    }
-
-    fn advance(&mut self) -> Event {
-        if let (Phase::WalkToAverage { .. }, Some(alpha)) = (self.phase, self.memory_rate) {
-            for (sum, h) in self.sum.iter_mut().zip(&mut self.memory) {
-                let q = *sum;
-                *sum += *h;
-                *h += alpha * q;
-            }
-        }
-        if let (Phase::WalkToAverage { steps }, Some(conditional)) =
-            (self.phase, &mut self.conditional)
-        {
-            conditional.draw(self.iteration + steps, &mut self.sum);
-        }
-        self.precision.round(&mut self.sum);
-        if !norm_squared(&self.sum).is_finite() {
-            return Event::Diverged;
-        }
-        // Partial participation keeps nothing on the clients, so the news of `x` goes to the next
-        // cohort in any case.
-        match self.phase {
-            Phase::WalkToAverage { steps } => {
-                self.iteration += steps;
-                self.x.copy_from_slice(&self.sum);
-                self.x_is_news = true;
-                self.control_is_news = None;
-                if self
-                    .reference_coin
-                    .as_mut()
-                    .is_some_and(|coin| coin.at(self.public, self.iteration))
-                {
-                    self.reference.copy_from_slice(&self.x);
-                    self.phase = Phase::Refer { from: self.iteration + 1 };
-                    self.ask_everybody();
-                } else {
-                    self.plan_walk();
-                }
-                Event::Draw
-            }
-            Phase::WalkToReference { steps } => {
-                self.iteration += steps;
-                self.x_is_news = false;
-                self.control_is_news = None;
-                self.reference.copy_from_slice(&self.sum);
-                self.phase = Phase::Refer { from: self.iteration + 1 };
-                self.ask_everybody();
-                Event::Nothing
-            }
-            Phase::Refer { from } => {
-                self.control.copy_from_slice(&self.sum);
-                self.control_is_news = Some(from);
-                self.x_is_news = false;
-                self.plan_walk();
-                Event::Nothing
+impl NoiseScale {
+    /// The factor on the private variance `(1 - rho^2) / p_c` that makes it so.
+    ///
+    /// The mean's private variance is `sum_c E[w_c^2] / p_c` with `w` the random weights: `N/S` in
+    /// scheme II, and `(N + S - 1)/S` in scheme I, where a client drawn twice adds the same noise
+    /// twice.
+    pub fn factor(self, average: Average, clients: usize) -> f64 {
+        let n = clients as f64;
+        match (self, average) {
+            (NoiseScale::Everybody, _) | (_, Average::All) => 1.0,
+            (NoiseScale::Participants, Average::WithoutReplacement(s)) => s as f64 / n,
+            (NoiseScale::Participants, Average::WithReplacement(s)) => {
+                s as f64 / (n + s as f64 - 1.0)
             }
         }
     }
 }
 
-impl Sampler for Server {
-    fn position(&self) -> &[f64] {
-        &self.x
+impl Local {
+    /// How fast the memory of the clients' parameters follows, where they are compressed.
+    pub fn memory_rate(&self) -> Option<f64> {
+        self.up
+            .filter(|(c, _)| crate::protocol::plain_precision(*c).is_none())
+            .map(|(_, rate)| rate)
     }
 
-    fn iteration(&self) -> u64 {
-        self.iteration
+    /// How clients' parameters are compressed and written.
+    pub fn up_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
+        let lossy = self.up.filter(|(c, _)| crate::protocol::plain_precision(*c).is_none());
+        lossy.map(|(c, _)| channel(c, self.code, dim)).transpose()
     }
-}
 
-impl State for Server {
-    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
-        visit.subject("a server of family B")?;
-        visit.number("the iteration", &mut self.iteration)?;
-        self.phase.state(visit)?;
-        visit.vector("the mean", &mut self.x)?;
-        visit.flag("whether the mean is news", &mut self.x_is_news)?;
-        if self.reference_coin.is_some() {
-            visit.vector("the reference point", &mut self.reference)?;
-            visit.vector("the gradient at the reference point", &mut self.control)?;
-            visit.option("the first iteration with that gradient", &mut self.control_is_news)?;
+    /// FA-LD: `every` local steps, weights `p_c`, correlation `rho`. Deng et al. 2021.
+    pub fn fa_ld(eta: Schedule, weights: Vec<f64>, every: u64, rho: f64, batch: Batch) -> Self {
+        Local {
+            step: eta,
+            weights,
+            correlation: rho,
+            synchronise: Synchronise::Every(every),
+            average: Average::All,
+            noise: NoiseScale::Everybody,
+            refresh: None,
+            tether: None,
+            batch,
+            up: None,
+            code: CodeChoice::Auto,
+            precision: Precision::F32,
         }
-        if self.memory_rate.is_some() {
-            visit.vector("the memory", &mut self.memory)?;
-        }
-        visit.vector("what each answer counts for", &mut self.shares)?;
-        visit.vector("the answers so far", &mut self.sum)?;
-        if visit.restores() {
-            self.gather_cohort();
-        }
-        Ok(())
-    }
-}
-
-impl State for Phase {
-    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
-        let (mut which, mut number) = match *self {
-            Phase::WalkToAverage { steps } => (0, steps),
-            Phase::WalkToReference { steps } => (1, steps),
-            Phase::Refer { from } => (2, from),
-        };
-        visit.below("the phase", &mut which, 2)?;
-        visit.number("the phase's number", &mut number)?;
-        *self = match which {
-            0 => Phase::WalkToAverage { steps: number },
-            1 => Phase::WalkToReference { steps: number },
-            _ => Phase::Refer { from: number },
-        };
-        Ok(())
-    }
-}
-
-/// One coin an iteration, the same for all clients, sixty-four at a time.
-#[derive(Clone, Debug)]
-struct Coin {
-    purpose: Purpose,
-    probability: f64,
-    block: u64,
-    faces: u64,
-}
-
-impl Coin {
-    fn new(purpose: Purpose, probability: f64) -> Self {
-        Coin { purpose, probability, block: u64::MAX, faces: 0 }
     }
 
-    fn at(&mut self, seed: Seed, iteration: u64) -> bool {
-        if iteration / 64 != self.block {
-            self.block = iteration / 64;
-            let mut stream = seed.stream(self.purpose, SERVER, self.block);
-            self.faces = (0..64)
-                .fold(0, |faces, bit| faces | u64::from(stream.coin(self.probability)) << bit);
+    /// FALD in its own letters: `X^i - gamma grad U^i`, mean over `clients`, noise shared with
+    /// weight `shared_fraction` (its tau), synchronised with probability `p`. In ours
+    /// `eta = gamma / b` and `rho^2 = tau`. Plassier et al. 2023.
+    pub fn fald(
+        gamma: Schedule,
+        clients: usize,
+        shared_fraction: f64,
+        p: f64,
+        batch: Batch,
+    ) -> Self {
+        let b = clients as f64;
+        Local {
+            synchronise: Synchronise::Randomly(p),
+            ..Local::fa_ld(
+                gamma.scaled(1.0 / b),
+                vec![1.0 / b; clients],
+                1,
+                shared_fraction.sqrt(),
+                batch,
+            )
         }
-        self.faces >> (iteration % 64) & 1 == 1
+    }
+
+    /// DG-LMC, with minibatches DG-SGLD: `every` local steps tied to the server's parameter, which
+    /// is then drawn given the clients'. Plassier et al. 2021, Alg. 1. A client's step is
+    /// `eta / p_c`, and `rho_c` is `tether` times that.
+    pub fn dg_lmc(eta: Schedule, weights: Vec<f64>, every: u64, tether: f64, batch: Batch) -> Self {
+        Local { tether: Some(tether), ..Local::fa_ld(eta, weights, every, 0.0, batch) }
+    }
+
+    /// `1 / rho_c`: how strongly a client is tied to the server's parameter.
+    pub fn pull(&self, client: usize) -> Option<f64> {
+        self.tether.map(|tether| self.weights[client] / (tether * self.step.largest()))
+    }
+
+    /// FSGLD: one chain that visits client `c` with probability `p_c` for `every` steps; its
+    /// conducive gradients are those of [`Target::rebalanced`] at the same weights. El Mekkaoui et
+    /// al. 2021, Alg. 1. It is FA-LD's scheme I with one client and one noise for all.
+    pub fn fsgld(eta: Schedule, weights: Vec<f64>, every: u64, batch: Batch) -> Self {
+        Local {
+            average: Average::WithReplacement(1),
+            ..Local::fa_ld(eta, weights, every, 1.0, batch)
+        }
+    }
+
+    /// VR-FALD*: FALD with control variates at a reference point that moves with probability `q`.
+    pub fn vr_fald_star(
+        gamma: Schedule,
+        clients: usize,
+        shared_fraction: f64,
+        p: f64,
+        q: f64,
+        batch: Batch,
+    ) -> Self {
+        Local { refresh: Some(q), ..Local::fald(gamma, clients, shared_fraction, p, batch) }
     }
 }

@@ -1,0 +1,234 @@
+//! Estimate a gradient where the server says, and send it: a client of family A.
+
+use super::super::Keys;
+use super::super::encoder::Encoder;
+use super::{MemoryRule, Oracle, Uplink};
+use crate::ask::{Extent, Question, Sum};
+use crate::compress::Channel;
+use crate::error::DataError;
+use crate::linalg::difference;
+use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
+use crate::rng::{ClientId, Purpose, Rounds};
+use crate::snapshot::{SnapshotError, State, Visit};
+use crate::target::{Site, Target};
+
+/// A client of family A.
+#[derive(Debug)]
+pub struct Client {
+    site: Site,
+    oracle: Oracle,
+    memory_rate: Option<f64>,
+    memory_rule: MemoryRule,
+    /// Whether the memory has its first gradient, where it starts from one.
+    started: bool,
+    encoder: Encoder,
+    batches: Rounds,
+    /// `w`: where the client stands.
+    position: Vec<f64>,
+    /// The reference point, `grad U_i` there and `eta_i`, where the recipe has them.
+    reference: Vec<f64>,
+    anchor: Vec<f64>,
+    memory: Vec<f64>,
+    /// Room for `H_i`, for `H_i - eta_i` and for what is sent of it.
+    workspace: Option<Box<Workspace>>,
+    /// The order that is being worked on: how far, which round, and whether it says to start anew.
+    stage: Stage,
+    round: u64,
+    anew: bool,
+}
+
+/// What a client must know next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// `grad U_i` at a new reference point.
+    Anchor,
+    /// `H_i` at the position.
+    Estimate,
+    /// Nothing.
+    Ready,
+}
+
+impl Client {
+    /// Client `id` of the target.
+    pub fn new(
+        recipe: &Uplink,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+    ) -> Result<Self, DataError> {
+        Ok(Client::over(recipe, target, id, keys, recipe.up_channel(id.index(), target)?))
+    }
+
+    /// The same where its channel is known already.
+    pub fn over(
+        recipe: &Uplink,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+        channel: Option<Channel>,
+    ) -> Self {
+        let d = target.dim();
+        let rows = target.clients[id.index()].rows();
+        Client {
+            site: target.site(id, recipe.batch.of(rows)),
+            oracle: recipe.oracle.clone(),
+            memory_rate: recipe.effective_memory(),
+            memory_rule: recipe.memory_rule,
+            started: false,
+            encoder: Encoder::new(id, recipe.plain(), channel, keys),
+            batches: Rounds::new(keys.private, Purpose::Batch, id),
+            position: vec![0.0; d],
+            reference: vec![0.0; if matches!(recipe.oracle, Oracle::Plain) { 0 } else { d }],
+            anchor: vec![0.0; if matches!(recipe.oracle, Oracle::Svrg { .. }) { d } else { 0 }],
+            memory: vec![0.0; if recipe.effective_memory().is_some() { d } else { 0 }],
+            workspace: None,
+            stage: Stage::Ready,
+            round: 0,
+            anew: false,
+        }
+    }
+
+    /// Make ready for the gradient estimate at the position, by the oracle.
+    #[inline(always)]
+    fn approach_estimate(&mut self) {
+        self.stage = Stage::Estimate;
+        let gradient = &mut Workspace::at(&mut self.workspace, self.position.len()).gradient;
+        match &self.oracle {
+            Oracle::Plain => {
+                self.site.draw_rows(&mut self.batches, self.round);
+                gradient.fill(0.0);
+            }
+            Oracle::FixedPoint(_) => {
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
+                gradient.fill(0.0);
+            }
+            Oracle::Svrg { .. } => {
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
+                gradient.copy_from_slice(&self.anchor);
+            }
+        }
+    }
+}
+
+impl Device for Client {
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        order.task == Task::Estimate && order.position.is_some()
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, order: &Order<'_>) {
+        self.round = order.round;
+        self.anew = matches!(order.reference, Reference::Position);
+        match &order.position {
+            Some(Payload::Plain(x, _)) => self.position.copy_from_slice(x),
+            Some(increment) => increment.add_to(1.0, &mut self.position),
+            None => {}
+        }
+        match &order.reference {
+            _ if matches!(self.oracle, Oracle::Plain) => {}
+            Reference::Keep => {}
+            Reference::Position => self.reference.copy_from_slice(&self.position),
+            Reference::New(z) => self.reference.copy_from_slice(z.values()),
+        }
+        if matches!(self.oracle, Oracle::Svrg { .. }) && !matches!(order.reference, Reference::Keep)
+        {
+            self.anchor.fill(0.0);
+            self.stage = Stage::Anchor;
+        } else {
+            self.approach_estimate();
+        }
+    }
+
+    #[inline(always)]
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        let (x, z) = (&self.position, &self.reference);
+        let gradient = &mut Workspace::at(&mut self.workspace, x.len()).gradient;
+        let question = match (self.stage, &self.oracle) {
+            (Stage::Anchor, _) => Question {
+                sum: Sum::Gradient { x: z },
+                extent: Extent::All,
+                scale: 1.0,
+                out: &mut self.anchor,
+            },
+            (Stage::Estimate, Oracle::Plain) => Question {
+                sum: Sum::Gradient { x },
+                extent: Extent::Minibatch,
+                scale: 1.0,
+                out: gradient,
+            },
+            (Stage::Estimate, Oracle::FixedPoint(_) | Oracle::Svrg { .. }) => Question {
+                sum: Sum::Difference { x, z },
+                extent: Extent::Minibatch,
+                scale: 1.0,
+                out: gradient,
+            },
+            (Stage::Ready, _) => return None,
+        };
+        Some((&mut self.site, question))
+    }
+
+    #[inline(always)]
+    fn proceed(&mut self) {
+        match self.stage {
+            Stage::Anchor => self.approach_estimate(),
+            Stage::Estimate | Stage::Ready => self.stage = Stage::Ready,
+        }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self) -> Reply<'_> {
+        let round = self.round;
+        let Workspace { gradient, outgoing, packed, .. } =
+            Workspace::at(&mut self.workspace, self.position.len());
+        let Some(alpha) = self.memory_rate else {
+            return self.encoder.send(Kind::Gradient, gradient, round, packed);
+        };
+        let starts = match self.memory_rule {
+            MemoryRule::FromZero => false,
+            MemoryRule::FromGradient => !std::mem::replace(&mut self.started, true),
+            MemoryRule::Marina { .. } => self.anew,
+        };
+        if starts {
+            let reply = self.encoder.send_plain(Kind::Reference, gradient, round);
+            self.memory.copy_from_slice(reply.payload.values());
+            return reply;
+        }
+        difference(gradient, &self.memory, outgoing); // [vono22] Alg. 2, "Compute g_i"
+        let reply = self.encoder.send(Kind::Gradient, outgoing, round, packed);
+        match self.memory_rule {
+            MemoryRule::Marina { .. } => self.memory.copy_from_slice(gradient),
+            MemoryRule::FromZero | MemoryRule::FromGradient => {
+                reply.payload.add_to(alpha, &mut self.memory)
+            } // with what is *sent*
+        }
+        reply
+    }
+
+    fn rows_evaluated(&self) -> u64 {
+        self.site.rows_evaluated()
+    }
+
+    #[inline(always)]
+    fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
+        Some(&mut self.workspace)
+    }
+}
+
+impl State for Client {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a client of family A")?;
+        self.site.state(visit)?;
+        visit.flag("whether the memory has started", &mut self.started)?;
+        visit.vector("the position", &mut self.position)?;
+        if !matches!(self.oracle, Oracle::Plain) {
+            visit.vector("the reference point", &mut self.reference)?;
+        }
+        if let Oracle::Svrg { .. } = self.oracle {
+            visit.vector("the gradient at the reference point", &mut self.anchor)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+        }
+        Ok(())
+    }
+}

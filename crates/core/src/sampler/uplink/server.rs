@@ -1,0 +1,256 @@
+//! Ask clients for gradients and take one Langevin step a round: the server of family A.
+
+use super::super::Sampler;
+use super::super::attendance::Attendance;
+use super::super::participation::{Participation, Roll};
+use super::{MemoryRule, NoiseSource, Oracle, Uplink};
+use crate::error::DataError;
+use crate::linalg::{add_scaled, difference, norm_squared};
+use crate::model::Prior;
+use crate::protocol::{
+    Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task,
+};
+use crate::rng::{ClientId, Noise, Purpose, SERVER, Seed};
+use crate::snapshot::{SnapshotError, State, Visit};
+use crate::step::{Schedule, langevin};
+use crate::target::{Placement, Target};
+
+/// The server of family A.
+#[derive(Debug)]
+pub struct Server {
+    step: Schedule,
+    oracle: Oracle,
+    memory_rate: Option<f64>,
+    memory_rule: MemoryRule,
+    /// Whether all send their gradient in full this round.
+    restarting: bool,
+    precision: Precision,
+    /// The temperature of the noise that the server draws.
+    temperature: f64,
+    prior: Prior,
+    roll: Roll,
+    public: Seed,
+    round: u64,
+    x: Vec<f64>,
+    /// `w`: the parameter as the clients see it.
+    sent: Vec<f64>,
+    /// Compresses the increments of `w`.
+    down: Option<Sender>,
+    increment: Vec<f64>,
+    /// `eta = sum_i eta_i`.
+    memory: Vec<f64>,
+    /// The reference point `z` (or `x*`), how often it was set, and which setting each client has
+    /// seen.
+    reference: Vec<f64>,
+    version: u64,
+    seen: Vec<u64>,
+    /// `eta + sum_{i in A} omega_i g_i`, and what the memory will absorb, so far.
+    weighted: Vec<f64>,
+    absorbed: Vec<f64>,
+    noise: Noise,
+    /// Who answers, where clients may stay away.
+    attendance: Option<Attendance>,
+}
+
+impl Server {
+    /// A server that starts at `start`.
+    pub fn new(
+        recipe: &Uplink,
+        target: &Target,
+        start: &[f64],
+        public: Seed,
+    ) -> Result<Self, DataError> {
+        let (d, b) = (target.dim(), target.clients.len());
+        let roll = Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
+        let mut server = Server {
+            step: recipe.step,
+            oracle: recipe.oracle.clone(),
+            memory_rate: recipe.effective_memory(),
+            memory_rule: recipe.memory_rule,
+            restarting: false,
+            precision: recipe.plain(),
+            temperature: if recipe.noise == NoiseSource::Server { target.temperature } else { 0.0 },
+            prior: if target.placement == Placement::Server {
+                target.prior.clone()
+            } else {
+                Prior::Flat
+            },
+            roll,
+            public,
+            round: 0,
+            x: start.to_vec(),
+            sent: vec![0.0; d],
+            down: recipe.down_channel(d)?.map(Sender::new),
+            increment: vec![0.0; d],
+            memory: vec![0.0; d],
+            reference: vec![0.0; d],
+            version: 0,
+            seen: vec![0; b],
+            weighted: vec![0.0; d],
+            absorbed: vec![0.0; d],
+            noise: Noise::new(public, SERVER, d),
+            attendance: if let Participation::Elastic(p) = &recipe.participation {
+                Some(Attendance::new(p, d))
+            } else {
+                None
+            },
+        };
+        if let Oracle::FixedPoint(anchor) = &server.oracle {
+            server.reference.copy_from_slice(&anchor.point);
+            server.precision.round(&mut server.reference);
+            server.version = 1;
+        }
+        server.prepare();
+        Ok(server)
+    }
+
+    fn prepare(&mut self) {
+        self.roll.call(self.public, self.round);
+        match &mut self.down {
+            Some(sender) if self.round > 0 => {
+                difference(&self.x, &self.sent, &mut self.increment);
+                let v = sender.send(
+                    &self.increment,
+                    &mut self.public.stream(Purpose::Compress, SERVER, self.round),
+                );
+                v.add_to(1.0, &mut self.sent); // ELF Alg. 2: w <- w + Q(x - w)
+            }
+            _ => {
+                self.sent.copy_from_slice(&self.x); // and w_0 = x_0, sent in full
+                self.precision.round(&mut self.sent);
+            }
+        }
+        if self.moves_reference() {
+            self.reference.copy_from_slice(&self.sent); // [vono22] Alg. 2, "Set zeta_k = theta_k"
+            self.version += 1;
+        }
+        self.restarting = match self.memory_rule {
+            MemoryRule::Marina { restart } if self.memory_rate.is_some() => {
+                self.round == 0
+                    || self.public.stream(Purpose::Reference, SERVER, self.round).coin(restart)
+            }
+            _ => false,
+        };
+        if self.restarting {
+            self.memory.fill(0.0);
+        }
+        self.weighted.copy_from_slice(&self.memory);
+        self.absorbed.fill(0.0);
+    }
+
+    fn moves_reference(&self) -> bool {
+        matches!(self.oracle, Oracle::Svrg { every } if self.round.is_multiple_of(every))
+    }
+}
+
+impl Exchange for Server {
+    fn cohort(&self) -> &[ClientId] {
+        &self.roll.active
+    }
+
+    fn order(&self, to: ClientId) -> Order<'_> {
+        let reference = if self.restarting {
+            Reference::Position // no reference point is in use: it says to start anew
+        } else if self.seen[to.index()] == self.version {
+            Reference::Keep
+        } else if self.moves_reference() {
+            Reference::Position
+        } else {
+            Reference::New(Payload::Plain(&self.reference, self.precision))
+        };
+        Order {
+            round: self.round,
+            task: Task::Estimate,
+            position: Some(match &self.down {
+                Some(sender) if self.round > 0 => sender.last(),
+                _ => Payload::Plain(&self.sent, self.precision),
+            }),
+            reference,
+            control: None,
+        }
+    }
+
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+        reply.payload.add_to(self.roll.weight(from), &mut self.weighted);
+        if let Some(alpha) = self.memory_rate {
+            // what starts a memory is taken over whole
+            let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha };
+            reply.payload.add_to(rate, &mut self.absorbed);
+        }
+        self.seen[from.index()] = self.version;
+        if let Some(attendance) = &mut self.attendance {
+            attendance.note(from, reply.payload.values());
+        }
+    }
+
+    fn is_elastic(&self) -> bool {
+        self.roll.is_elastic()
+    }
+
+    fn advance(&mut self) -> Event {
+        if let Some(attendance) = &mut self.attendance {
+            attendance.end_round();
+        }
+        add_scaled(1.0, &self.absorbed, &mut self.memory);
+        let drift = &mut self.weighted;
+        if let Oracle::FixedPoint(anchor) = &self.oracle {
+            add_scaled(1.0, &anchor.residual, drift);
+        }
+        self.prior.add_gradient(&self.x, 1.0, drift);
+        let (round, step) = (self.round, self.step.at(self.round));
+        for stretch in self.noise.stretches() {
+            let noise = self.noise.at(round, stretch.clone());
+            langevin(&mut self.x[stretch.clone()], step, self.temperature, &drift[stretch], noise);
+        }
+        self.round += 1;
+        if !norm_squared(&self.x).is_finite() {
+            return Event::Diverged;
+        }
+        self.prepare();
+        Event::Draw
+    }
+}
+
+impl Sampler for Server {
+    fn position(&self) -> &[f64] {
+        &self.x
+    }
+
+    fn iteration(&self) -> u64 {
+        self.round
+    }
+
+    fn attendance(&self) -> Option<&Attendance> {
+        self.attendance.as_ref()
+    }
+}
+
+impl State for Server {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.subject("a server of family A")?;
+        visit.number("the round", &mut self.round)?;
+        visit.flag("whether memories start anew", &mut self.restarting)?;
+        visit.vector("the parameter", &mut self.x)?;
+        visit.vector("the parameter as sent", &mut self.sent)?;
+        if let Some(down) = self.down.as_mut().filter(|_| self.round > 0) {
+            down.state(visit)?;
+        }
+        if self.memory_rate.is_some() {
+            visit.vector("the memory", &mut self.memory)?;
+            visit.vector("what the memory will absorb", &mut self.absorbed)?;
+        }
+        if let Oracle::Svrg { .. } = self.oracle {
+            visit.vector("the reference point", &mut self.reference)?;
+        }
+        visit.number("how often the reference point was set", &mut self.version)?;
+        visit.numbers("which reference point each client has", &mut self.seen)?;
+        visit.vector("the answers so far", &mut self.weighted)?;
+        if let Some(attendance) = &mut self.attendance {
+            attendance.state(visit)?;
+        }
+        if visit.restores() {
+            self.roll.call(self.public, self.round);
+        }
+        Ok(())
+    }
+}
