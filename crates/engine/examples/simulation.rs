@@ -1,15 +1,20 @@
-//! Let long chains run in bad weather: `--rounds N` under a network that loses, doubles, reorders
-//! and cuts off; `--cuts N` power cuts on top of it; `--seed S` to see one again.
+//! Let chains run in bad weather, with the server that `consilience serve` runs: `--rounds N` for
+//! draws of long chains under a network that loses, doubles, reorders and cuts off; `--cuts N` for
+//! power cuts that hit the server on top of it (and as many times the sites), torn writes and
+//! flipped bits, over every sampler of the registry; `--seed S` to see one again.
+//!
+//! `cargo run --release -p consilience-engine --example simulation -- --cuts 100000`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // a program for people, which may panic
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use consilience_core::compress::Compressor;
 use consilience_core::model::{Isotropic, Potential, Prior};
-use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
+use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Row, Settings};
+use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
-use consilience_engine::simulation::{Setup, Until, Weather, run};
+use consilience_engine::simulation::{Chronicle, Setup, Until, Weather, run};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -20,40 +25,51 @@ fn main() {
             .and_then(|at| arguments.get(at + 1)?.parse::<u64>().ok())
     };
     let seed = value("--seed").unwrap_or(1);
-    let step = Schedule::Constant(0.003);
-    let recipes = [
-        (
-            "qlsd++",
-            Recipe::Uplink(Uplink::qlsd_plus_plus(
-                step,
-                Batch::Rows(2),
-                5,
-                Some(0.1),
-                Compressor::qsgd(4),
-            )),
-        ),
-        ("b-elf", Recipe::Uplink(Uplink::b_elf(step, Compressor::top_k(1), Compressor::top_k(1)))),
-        ("vr-fald*", Recipe::Local(Local::vr_fald_star(step, 3, 0.5, 0.3, 0.3, Batch::Rows(2)))),
-    ];
-    for (name, recipe) in recipes {
-        let target = recipe.check(target()).unwrap();
-        let setup = Setup { recipe, target, start: vec![0.3, 0.3] };
-        if let Some(rounds) = value("--rounds") {
-            // Only the first chain is as long as asked for.
-            let rounds = if name == "qlsd++" { rounds } else { rounds / 10 };
-            println!(
-                "{name}, {rounds} draws: {:?}",
-                run(&setup, Weather::ROUGH, seed, Until::Draws(rounds)).unwrap()
-            );
-        }
-        if let Some(cuts) = value("--cuts") {
-            println!(
-                "{name}, {} power cuts: {:?}",
-                cuts / 3 + 1,
-                run(&setup, Weather::FOUL, seed, Until::PowerCuts(cuts / 3 + 1)).unwrap()
-            );
+    let samplers = REGISTRY.len() as u64;
+    if let Some(rounds) = value("--rounds") {
+        for row in REGISTRY {
+            let setup = setup(row, u64::MAX);
+            let told = run(&setup, Weather::ROUGH, seed, Until::Draws(rounds / samplers + 1));
+            println!("{}: {:?}", row.name, told.unwrap());
         }
     }
+    if let Some(cuts) = value("--cuts") {
+        let (began, mut all) = (Instant::now(), Chronicle::default());
+        for row in REGISTRY {
+            let setup = setup(row, 300);
+            let until = Until::ServerCuts(cuts / samplers + 1);
+            let told = run(&setup, Weather::FOUL, seed, until).unwrap();
+            println!(
+                "{}: {} power cuts of the server, {} of sites, {} draws in {} chains",
+                row.name,
+                told.server_cuts,
+                told.power_cuts - told.server_cuts,
+                told.draws,
+                told.chains
+            );
+            all.add(&told);
+        }
+        println!("all, in {:.0} s: {all:?}", began.elapsed().as_secs_f64());
+    }
+}
+
+/// A sampler with all that it can be told.
+fn setup(row: &Row, iterations: u64) -> Setup {
+    let has = |axis| row.axes.contains(&axis);
+    let settings = Settings {
+        batch: has(Axis::Batch).then_some(Batch::Rows(2)),
+        refresh_every: Some(5),
+        refresh_probability: Some(0.3),
+        participation: has(Axis::Participation)
+            .then(|| Participation::Bernoulli(vec![0.3, 0.6, 0.9])),
+        synchronise: (row.family == Family::Local).then_some(Synchronise::Randomly(0.3)),
+        ..Settings::default()
+    };
+    let anchor =
+        row.needs_optimum.then(|| Anchor { point: vec![0.25, 0.5], residual: vec![0.1, -0.2] });
+    let recipe = row.recipe(Schedule::Constant(0.003), &settings, 3, 2, anchor);
+    let target = recipe.check(target()).unwrap();
+    Setup { recipe, target, start: vec![0.3, 0.3], iterations }
 }
 
 fn target() -> Target {

@@ -6,16 +6,20 @@
 use std::sync::Arc;
 
 use consilience_core::model::{Isotropic, Potential, Prior};
-use consilience_core::protocol::{Client, Device, Event, Output, Server, Statement};
+use consilience_core::protocol::{Client, Device, Event, Output, Statement};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
-use consilience_core::sampler::{Batch, Keys, Participation, Recipe, Sampler, Uplink};
+use consilience_core::sampler::{Batch, Keys, Participation, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
-use consilience_engine::store::{DurableServer, Faults, Simulated};
+use consilience_engine::chain_log::ChainLog;
+use consilience_engine::draws::DrawSink;
+use consilience_engine::plan::Plan;
+use consilience_engine::simulation::Setup;
+use consilience_engine::store::{DurableServer, Faults, ServedChain, Simulated};
 
 const ROUNDS: u64 = 120;
 
-fn recipe() -> (Recipe, Target) {
+fn plan() -> Plan {
     let client = |i: usize| -> Arc<dyn Potential> {
         Arc::new(Isotropic::new((0..6).map(|k| (k * i) as f64 / 3.0).collect(), 2).unwrap())
     };
@@ -27,71 +31,69 @@ fn recipe() -> (Recipe, Target) {
         ..Uplink::lsd_plus_plus(Schedule::Constant(0.01), Batch::Rows(2), 5, None)
     });
     let target = recipe.check(target).unwrap();
-    (recipe, target)
+    Setup { recipe, target, start: vec![0.3, 0.3], iterations: ROUNDS }.plan()
 }
 
-fn open(disk: &Simulated, draws: &mut Vec<Vec<f64>>) -> DurableServer<Simulated, Box<dyn Sampler>> {
-    let (recipe, target) = recipe();
+fn open<'a>(
+    disk: &Simulated,
+    plan: &'a Plan,
+    statement: &'a Statement,
+) -> DurableServer<'a, Simulated> {
     let keys = Keys::simulation(Seed::new(1), 0);
-    let machine = recipe.server(&target, &[0.3, 0.3], keys).unwrap();
-    let fresh = Server::new(
-        machine,
-        Statement::new([("a", "b")]),
-        3,
-        recipe.format(&target, keys).unwrap(),
-    );
-    let opened = DurableServer::open(disk.clone(), fresh, |number, machine| {
-        let draw = machine.position().to_vec();
-        if number < draws.len() as u64 {
-            assert_eq!(draws[number as usize], draw)
-        } else {
-            draws.push(draw)
-        }
-    });
-    opened.unwrap().0
+    let served = ServedChain {
+        plan,
+        run: &plan.length,
+        index: 0,
+        keys,
+        statement,
+        largest_norm: f64::INFINITY,
+    };
+    let chain_log = ChainLog::new(DrawSink::Memory(Vec::new()), 2);
+    DurableServer::open(served, chain_log, Some(disk.clone())).unwrap().0
 }
 
 /// Who answers is a function of the round, so that runs with and without power cuts have the same
 /// log.
-fn run(power_cuts: bool) -> (Vec<Vec<f64>>, u64) {
-    let (recipe, target) = recipe();
+fn run(power_cuts: bool) -> (Vec<f64>, u64) {
+    let (plan, statement) = (plan(), Statement::new([("a", "b")]));
     let keys = Keys::simulation(Seed::new(1), 0);
-    let format = recipe.format(&target, keys).unwrap();
-    let client =
-        |i| Client::new(recipe.client(&target, ClientId(i), keys).unwrap(), format.clone());
+    let format = plan.recipe.format(&plan.target, keys).unwrap();
+    let client = |i| {
+        Client::new(plan.recipe.client(&plan.target, ClientId(i), keys).unwrap(), format.clone())
+    };
     let mut clients: Vec<Client<Box<dyn Device>>> = (0..3).map(client).collect();
     let disk = Simulated::new(8, Faults::default());
     let mut dice = Seed::new(2).stream(Purpose::Data, SERVER, 0);
-    let (mut draws, mut cuts) = (Vec::new(), 0);
-    let mut server = open(&disk, &mut draws);
-    while (draws.len() as u64) < ROUNDS {
+    let (mut told, mut cuts) = (Vec::new(), 0);
+    let mut server = open(&disk, &plan, &statement);
+    while server.goes_on() {
         if power_cuts && dice.below(6) == 0 {
             disk.power_cut();
-            server = open(&disk, &mut draws);
+            server = open(&disk, &plan, &statement);
+            assert!(server.so_far().starts_with(&told), "what was told is found again");
             cuts += 1;
         }
         if dice.below(20) == 0 {
-            server.checkpoint().unwrap();
+            server.checkpoint();
         }
         match server.poll().unwrap() {
             Some(Output::Send { to, bytes }) => {
                 let mut answer = Vec::new();
                 clients[to.index()].handle(&bytes, &mut answer).unwrap();
-                let here =
-                    Seed::new(3).stream(Purpose::Participation, to, server.draws()).coin(0.7);
+                let draws = server.so_far().len() as u64 / 2;
+                let here = Seed::new(3).stream(Purpose::Participation, to, draws).coin(0.7);
                 if here && server.server().outstanding().any(|id| id == to) {
-                    server.handle(to, &answer).unwrap();
+                    server.handle(to, &answer, 0).unwrap();
                 }
             }
             Some(Output::Happened(event)) => {
                 assert_eq!(event, Event::Draw);
-                draws.truncate(server.draws() as usize - 1);
-                draws.push(server.server().machine().position().to_vec());
+                told = server.so_far().to_vec();
             }
             None => drop(server.close().unwrap()),
         }
     }
-    (draws, cuts)
+    (told, cuts)
 }
 
 #[test]

@@ -17,6 +17,7 @@ use consilience_engine::problem::Problem;
 use consilience_engine::record::Statistic;
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{Introduction, agree, names};
+use consilience_engine::store::{Disk, Folder, ServedChain};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -369,16 +370,17 @@ fn conduct(
         // the server has no noise of its own but the public one
         let keys = Keys { public, private: public };
         let folder =
-            memory.folder.as_ref().map(|folder| folder.join(format!("chain-{}", index + 1)));
+            memory.folder.as_ref().map(|disk| disk.path().join(format!("chain-{}", index + 1)));
         let chain_log = ChainLog::new(sink, problem.target.dim());
-        let chain = HostedChain::open(
-            (&problem, &plan, run),
-            keys,
+        let served = ServedChain {
+            plan: &plan,
+            run,
             index,
-            chain_log,
-            folder.as_deref(),
-            (options.largest_norm, patience),
-        );
+            keys,
+            statement: &problem.statement,
+            largest_norm: options.largest_norm,
+        };
+        let chain = HostedChain::open(served, chain_log, folder.as_deref(), patience);
         chains.push(chain.map_err(Broken::Party)?);
     }
     let interrupted = match hub.carry(false, &mut chains) {
@@ -473,7 +475,8 @@ fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>,
 /// What a server must remember from one start to the next.
 struct Memory {
     run: String,
-    folder: Option<PathBuf>,
+    /// Held as long as the server runs: a second one is refused.
+    folder: Option<Folder>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -484,15 +487,16 @@ struct RunFile {
 
 impl Memory {
     fn open(folder: Option<&Path>, config: &Config) -> Result<Memory, ServeError> {
+        const FILE: &str = "run.json";
         let fresh = hex(&random::<16>()?);
         let Some(folder) = folder else { return Ok(Memory { run: fresh, folder: None }) };
-        let file = folder.join("run.json");
         let failed = |error: &dyn std::fmt::Display| {
-            ServeError::State(format!("{}: {error}", file.display()))
+            ServeError::State(format!("{}: {error}", folder.join(FILE).display()))
         };
+        let mut disk = Folder::open(folder).map_err(|e| failed(&e))?;
         let shown = config.shown_to(usize::MAX);
-        let run = match std::fs::read(&file) {
-            Ok(bytes) => {
+        let run = match disk.read(FILE).map_err(|e| failed(&e))? {
+            Some(bytes) => {
                 let known: RunFile = serde_json::from_slice(&bytes).map_err(|e| failed(&e))?;
                 if known.config != shown {
                     return Err(failed(
@@ -502,19 +506,14 @@ impl Memory {
                 }
                 known.run
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
+            None => {
                 let known = RunFile { run: fresh, config: shown };
-                let part = folder.join("run.json.tmp");
                 let bytes = serde_json::to_vec(&known).map_err(|e| failed(&e))?;
-                std::fs::write(&part, bytes).map_err(|e| failed(&e))?;
-                std::fs::File::open(&part).and_then(|f| f.sync_all()).map_err(|e| failed(&e))?;
-                std::fs::rename(&part, &file).map_err(|e| failed(&e))?;
+                disk.replace(FILE, &bytes).map_err(|e| failed(&e))?;
                 known.run
             }
-            Err(error) => return Err(failed(&error)),
         };
-        Ok(Memory { run, folder: Some(folder.to_path_buf()) })
+        Ok(Memory { run, folder: Some(disk) })
     }
 }
 

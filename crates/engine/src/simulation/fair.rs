@@ -1,56 +1,79 @@
 //! Sample the chain of a fair day, to compare with.
 
-use std::collections::BTreeMap;
-
-use consilience_core::protocol::{Device, Event, Ledger, exchange};
+use consilience_core::protocol::{Device, Event, Exchange, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
+use consilience_core::snapshot::save;
 
-use super::Setup;
+use crate::chain_log::ChainLog;
+use crate::draws::DrawSink;
+use crate::plan::Plan;
 
 /// The chain without faults, by direct calls.
-pub(super) struct FairDay {
+pub(super) struct FairDay<'a> {
+    plan: &'a Plan,
     server: Box<dyn Sampler>,
     clients: Vec<Box<dyn Device>>,
     ledger: Ledger,
-    /// The bits of the newest draws; older ones are not drawn again.
-    draws: BTreeMap<u64, Vec<u64>>,
-    drawn: u64,
+    chain_log: ChainLog,
 }
 
-impl FairDay {
-    pub(super) fn new(setup: &Setup, public: Seed) -> Result<Self, String> {
-        let b = setup.target.clients.len();
+impl<'a> FairDay<'a> {
+    pub(super) fn new(plan: &'a Plan, public: Seed) -> Result<Self, String> {
+        let b = plan.target.clients.len();
         let keys = |i: usize| Keys { public, private: secret(i) };
         let text = |e: consilience_core::error::DataError| e.to_string();
         let clients = (0..b)
-            .map(|i| setup.recipe.client(&setup.target, ClientId(i as u32), keys(i)).map_err(text))
+            .map(|i| plan.recipe.client(&plan.target, ClientId(i as u32), keys(i)).map_err(text))
             .collect::<Result<_, _>>()?;
-        let server = setup.recipe.server(&setup.target, &setup.start, keys(0)).map_err(text)?;
-        Ok(FairDay { server, clients, ledger: Ledger::new(b), draws: BTreeMap::new(), drawn: 0 })
+        let server = plan.recipe.server(&plan.target, &plan.start, keys(0)).map_err(text)?;
+        let chain_log = ChainLog::new(DrawSink::Memory(Vec::new()), plan.target.dim());
+        Ok(FairDay { plan, server, clients, ledger: Ledger::new(b), chain_log })
     }
 
-    /// Compare a draw.
-    pub(super) fn compare(&mut self, number: u64, position: &[f64]) -> Result<(), String> {
-        while self.drawn <= number {
-            if exchange(&mut *self.server, &mut self.clients, &mut self.ledger) == Event::Draw {
-                self.draws.insert(self.drawn, bits(self.server.position()));
-                self.drawn += 1;
-                if self.drawn.is_multiple_of(1000) {
-                    self.draws.retain(|k, _| k + 5000 > self.drawn);
-                }
-            }
+    /// Compare all draws so far, from one on.
+    pub(super) fn compare(&mut self, from: usize, draws: &[f64]) -> Result<(), String> {
+        while self.chain_log.so_far().len() < draws.len() {
+            self.go_on()?;
         }
-        match self.draws.get(&number) {
-            Some(draw) if *draw == bits(position) => Ok(()),
-            Some(_) => Err(format!("draw {number} is not the one of a fair day")),
-            None => Err(format!("draw {number} is drawn again, where {} are", self.drawn)),
+        let d = self.plan.target.dim();
+        let pairs = self.chain_log.so_far().chunks(d).zip(draws.chunks(d));
+        match pairs.skip(from).position(|(fair, draw)| !same_bits(fair, draw)) {
+            None => Ok(()),
+            Some(at) => Err(format!("draw {} is not the one of a fair day", from + at)),
         }
+    }
+
+    /// Compare a chain that has ended: its draws, what stands beside them, and what was sent.
+    pub(super) fn compare_end(&mut self, left: &[u8], ledger: &Ledger) -> Result<(), String> {
+        while self.server.iteration() < self.plan.length.iterations {
+            self.go_on()?;
+        }
+        if save(&mut self.chain_log) != left {
+            return Err("the chain has left behind something else than on a fair day".into());
+        }
+        let others = || "the ledger is not the one of a fair day".to_owned();
+        if *ledger == self.ledger { Ok(()) } else { Err(others()) }
+    }
+
+    /// One exchange.
+    fn go_on(&mut self) -> Result<(), String> {
+        let participants = self.server.cohort().len();
+        let event = exchange(&mut *self.server, &mut self.clients, &mut self.ledger);
+        if !matches!(event, Event::Nothing | Event::Draw) {
+            return Err(format!("on a fair day the chain ended: {event:?}"));
+        }
+        let gradients = self.clients.iter().map(|client| client.rows_evaluated()).sum();
+        let about = (self.plan, &self.plan.length, 0);
+        let beside = (participants, Some(gradients));
+        self.chain_log
+            .follow(about, event, &*self.server, beside, &self.ledger)
+            .map_err(|error| error.to_string())
     }
 }
 
-fn bits(x: &[f64]) -> Vec<u64> {
-    x.iter().map(|x| x.to_bits()).collect()
+fn same_bits(a: &[f64], b: &[f64]) -> bool {
+    a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()))
 }
 
 /// A client's own seed: in this world its entropy is known, so that there is a chain to compare

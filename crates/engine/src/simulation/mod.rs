@@ -2,9 +2,16 @@
 //! power fails anywhere, and the chain must be the one of a fair day.
 //!
 //! Everything follows from one number, so whatever goes wrong can be seen again. Time is virtual.
-//! The parties are those of a deployment, [`DurableServer`] and [`DurableClient`], on [`Simulated`]
-//! disks; only the transport is this module's, and stands for any: a client says hello when it
-//! (re)connects, the server gives orders again that are not answered.
+//! The parties are those of a deployment: [`DurableServer`] is what `consilience serve` runs, and
+//! [`DurableClient`] what `consilience join` does, here on [`Simulated`] disks. Only the transport
+//! is this module's, and stands for any: a client says hello when it (re)connects, the server gives
+//! orders again that are not answered.
+//!
+//! What is compared, bit for bit: every draw when it is told; at every start of the server all
+//! draws that it finds again, of which none may be missing that was told before; at the end of a
+//! chain, after one more power cut, all draws, what stands beside them, and the ledger. A server
+//! that finds one flipped bit on its disk has the same state as one that finds none, or names the
+//! damaged file.
 
 mod fair;
 mod network;
@@ -12,14 +19,20 @@ mod network;
 pub use network::Weather;
 
 use consilience_core::protocol::{
-    Client, Device, Event, OrderRefusal, Output, Refusal, Server, Statement,
+    Client, Device, Event, Ledger, OrderRefusal, Output, Refusal, Statement,
 };
 use consilience_core::rng::{ClientId, Seed};
-use consilience_core::sampler::{Keys, Recipe, Sampler};
+use consilience_core::sampler::{Keys, Recipe};
 use consilience_core::target::Target;
 
+use crate::chain_log::ChainLog;
+use crate::config::Start;
+use crate::draws::DrawSink;
+use crate::plan::{Decision, Plan};
+use crate::run::Length;
 use crate::store::{
-    DurableClient, DurableServer, Faults, Silence, Simulated, StoreError, private_seed,
+    Disk, DurableClient, DurableServer, Faults, ServedChain, ServerError, Silence, Simulated,
+    StoreError, private_seed,
 };
 use fair::FairDay;
 use network::{Agenda, Dice};
@@ -36,21 +49,50 @@ pub struct Setup {
     pub target: Target,
     /// Where the chain starts.
     pub start: Vec<f64>,
+    /// How many iterations the chain has.
+    pub iterations: u64,
 }
 
-/// When a world ends.
+impl Setup {
+    /// The plan of its one chain.
+    pub fn plan(&self) -> Plan {
+        let (start, b) = (self.start.clone(), self.target.clients.len());
+        let length =
+            Length { chains: 1, iterations: self.iterations, burn_in: 0, thin: 1, threads: 1 };
+        Plan {
+            recipe: self.recipe.clone(),
+            target: self.target.clone(),
+            coordinates: None,
+            length,
+            begins: Start::Point(start.clone()),
+            start,
+            dispersion: 0.0,
+            findings: None,
+            forecast: None,
+            survey: Ledger::new(b),
+            warnings: Vec::new(),
+            decision: Decision { step: None, weights: None },
+        }
+    }
+}
+
+/// When a simulation ends. A chain that ends before is followed by another, with another seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// After so many draws.
     Draws(u64),
-    /// After so many power cuts.
+    /// After so many power cuts, whoever they hit.
     PowerCuts(u64),
+    /// After so many power cuts that hit the server.
+    ServerCuts(u64),
 }
 
-/// What happened in a world.
+/// What happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chronicle {
-    /// Draws, each compared with the chain of a fair day.
+    /// Chains that came to their end, each compared with that of a fair day.
+    pub chains: u64,
+    /// Draws that the server told, each compared with the chain of a fair day.
     pub draws: u64,
     /// Messages sent, lost and doubled.
     pub sent: u64,
@@ -60,10 +102,44 @@ pub struct Chronicle {
     pub doubled: u64,
     /// How often somebody lost its power.
     pub power_cuts: u64,
+    /// Of these, how often it was the server.
+    pub server_cuts: u64,
+    /// How many of the server's files a power cut left with a part of what was written last.
+    pub torn: u64,
+    /// Flipped bits on the server's disk whose file was named.
+    pub flips_named: u64,
+    /// Flipped bits on the server's disk that changed nothing.
+    pub flips_harmless: u64,
     /// Orders and answers that were refused, all of them old or repeated.
     pub refused: u64,
     /// Ticks that passed.
     pub time: u64,
+}
+
+impl Chronicle {
+    /// Add what happened elsewhere.
+    pub fn add(&mut self, other: &Chronicle) {
+        self.chains += other.chains;
+        self.draws += other.draws;
+        self.sent += other.sent;
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.power_cuts += other.power_cuts;
+        self.server_cuts += other.server_cuts;
+        self.torn += other.torn;
+        self.flips_named += other.flips_named;
+        self.flips_harmless += other.flips_harmless;
+        self.refused += other.refused;
+        self.time += other.time;
+    }
+
+    fn reached(&self, until: Until) -> bool {
+        match until {
+            Until::Draws(n) => self.draws >= n,
+            Until::PowerCuts(n) => self.power_cuts >= n,
+            Until::ServerCuts(n) => self.server_cuts >= n,
+        }
+    }
 }
 
 enum Item {
@@ -78,9 +154,16 @@ enum Item {
 
 #[derive(Clone)]
 enum Letter {
-    Hello { connection: u64, answered: u64 },
-    Welcome { connection: u64 },
-    Message(Vec<u8>),
+    Hello {
+        connection: u64,
+        answered: u64,
+    },
+    Welcome {
+        connection: u64,
+    },
+    Order(Vec<u8>),
+    /// An answer, and how many gradients of single rows the site has evaluated by then.
+    Answer(Vec<u8>, u64),
 }
 
 struct SimulatedSite {
@@ -92,29 +175,45 @@ struct SimulatedSite {
 }
 
 struct Simulation<'a> {
-    setup: &'a Setup,
+    plan: &'a Plan,
+    statement: &'a Statement,
     weather: Weather,
     public: Seed,
     dice: Dice,
     agenda: Agenda<Item>,
     disk: Simulated,
-    server: Option<DurableServer<Simulated, Box<dyn Sampler>>>,
+    server: Option<DurableServer<'a, Simulated>>,
     /// How often the server has started.
     life: u64,
+    /// How many draws the server has told.
+    told: u64,
+    ended: bool,
     sites: Vec<SimulatedSite>,
-    fair: FairDay,
+    fair: FairDay<'a>,
     chronicle: Chronicle,
 }
 
-/// Let a world run. `Err` says what should not have happened, and the seed to see it again.
+/// Let chains run. `Err` says what should not have happened, and the seed to see it again.
 pub fn run(setup: &Setup, weather: Weather, seed: u64, until: Until) -> Result<Chronicle, String> {
-    Simulation::new(setup, weather, seed)
-        .and_then(|world| world.run(until))
-        .map_err(|problem| format!("seed {seed}: {problem}"))
+    let (plan, statement) = (setup.plan(), Statement::new([("world", "simulated")]));
+    let (mut chronicle, mut now) = (Chronicle::default(), seed);
+    while !chronicle.reached(until) {
+        chronicle = Simulation::new(&plan, &statement, weather, now, chronicle)
+            .and_then(|world| world.run(until))
+            .map_err(|problem| format!("seed {now}: {problem}"))?;
+        now = now.wrapping_add(1_000_003);
+    }
+    Ok(chronicle)
 }
 
 impl<'a> Simulation<'a> {
-    fn new(setup: &'a Setup, weather: Weather, seed: u64) -> Result<Self, String> {
+    fn new(
+        plan: &'a Plan,
+        statement: &'a Statement,
+        weather: Weather,
+        seed: u64,
+        chronicle: Chronicle,
+    ) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let public = Seed::new(seed).chain(7);
         let mut disk = || Simulated::new(u64::from(dice.below(u32::MAX)), Faults::default());
@@ -126,17 +225,17 @@ impl<'a> Simulation<'a> {
             welcome: false,
             cut_off_until: 0,
         };
-        let sites: Vec<SimulatedSite> = setup.target.clients.iter().map(|_| site(disk())).collect();
+        let sites: Vec<SimulatedSite> = plan.target.clients.iter().map(|_| site(disk())).collect();
         let mut agenda = Agenda::new();
         agenda.add(0, Item::ServerStarts);
         (0..sites.len()).for_each(|client| agenda.add(0, Item::ClientStarts(client)));
         if weather.partition_every > 0 {
             agenda.add(u64::from(weather.partition_every), Item::Partition);
         }
-        let fair = FairDay::new(setup, public)?;
-        let chronicle = Chronicle::default();
+        let fair = FairDay::new(plan, public)?;
         Ok(Simulation {
-            setup,
+            plan,
+            statement,
             weather,
             public,
             dice,
@@ -144,6 +243,8 @@ impl<'a> Simulation<'a> {
             disk: server_disk,
             server: None,
             life: 0,
+            told: 0,
+            ended: false,
             sites,
             fair,
             chronicle,
@@ -151,23 +252,18 @@ impl<'a> Simulation<'a> {
     }
 }
 
-impl Simulation<'_> {
+impl<'a> Simulation<'a> {
     fn run(mut self, until: Until) -> Result<Chronicle, String> {
-        loop {
-            let reached = match until {
-                Until::Draws(n) => self.chronicle.draws >= n,
-                Until::PowerCuts(n) => self.chronicle.power_cuts >= n,
-            };
-            if reached {
-                self.chronicle.time = self.agenda.now();
-                return Ok(self.chronicle);
-            }
+        while !self.ended && !self.chronicle.reached(until) {
             let Some(item) = self.agenda.next() else {
                 return Err("nobody does anything any more".into());
             };
             let at = self.agenda.now();
             self.happen(item).map_err(|problem| format!("tick {at}: {problem}"))?;
         }
+        self.chronicle.time += self.agenda.now();
+        self.chronicle.torn += self.disk.torn();
+        Ok(self.chronicle)
     }
 
     fn happen(&mut self, item: Item) -> Result<(), String> {
@@ -238,40 +334,38 @@ impl Simulation<'_> {
         Ok(())
     }
 
+    /// The server as a disk knows it.
+    fn open_server(
+        &self,
+        disk: Simulated,
+    ) -> Result<(DurableServer<'a, Simulated>, Vec<String>), ServerError> {
+        let served = ServedChain {
+            plan: self.plan,
+            run: &self.plan.length,
+            index: 0,
+            // it has no use for the second
+            keys: Keys { public: self.public, private: Seed::new(0) },
+            statement: self.statement,
+            largest_norm: f64::INFINITY,
+        };
+        let chain_log = ChainLog::new(DrawSink::Memory(Vec::new()), self.plan.target.dim());
+        DurableServer::open(served, chain_log, Some(disk))
+    }
+
     fn start_server(&mut self) -> Result<(), String> {
         let disk = self.disk.clone();
         self.light_fuse(&disk);
-        // it has no use for the second
-        let keys = Keys { public: self.public, private: Seed::new(0) };
-        let Setup { recipe, target, start } = self.setup;
-        let made = || {
-            Ok::<_, consilience_core::error::DataError>((
-                recipe.server(target, start, keys)?,
-                recipe.format(target, keys)?,
-            ))
-        };
-        let (machine, format) = made().map_err(|e| e.to_string())?;
-        let fresh = Server::new(
-            machine,
-            Statement::new([("world", "simulated")]),
-            target.clients.len(),
-            format,
-        );
-        let (mut draws, mut wrong) = (self.chronicle.draws, None);
-        let fair = &mut self.fair;
-        let opened = DurableServer::open(disk.clone(), fresh, |number, machine| {
-            draws = draws.max(number + 1);
-            wrong = fair.compare(number, machine.position()).err().or(wrong.take());
-        });
-        self.chronicle.draws = draws;
-        if let Some(problem) = wrong {
-            return Err(problem);
-        }
+        let opened = self.open_server(disk);
         self.life += 1;
         match opened {
-            Ok((server, warnings)) => {
+            Ok((mut server, warnings)) => {
                 if let Some(warning) = warnings.first() {
                     return Err(warning.clone());
+                }
+                self.fair.compare(0, server.so_far())?;
+                self.nothing_is_lost(&server)?;
+                if self.dice.chance(self.weather.flips) {
+                    self.flip_a_bit(&mut server)?;
                 }
                 self.server = Some(server);
                 // Whoever was connected notices, sooner or later.
@@ -282,19 +376,54 @@ impl Simulation<'_> {
                 self.agenda.add(PATIENCE, Item::AskAgain { life: self.life });
                 self.serve()
             }
-            Err(error) => {
-                self.power_or_problem(&disk, &error)?;
-                self.agenda
-                    .add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
+            Err(error) => self.server_fails(&error),
+        }
+    }
+
+    /// What a failure of the server means: its power is off, or something is wrong.
+    fn server_fails(&mut self, error: &ServerError) -> Result<(), String> {
+        self.server = None;
+        let ServerError::Store(error) = error else { return Err(error.to_string()) };
+        let disk = self.disk.clone();
+        self.power_or_problem(&disk, error)?;
+        self.chronicle.server_cuts += 1;
+        self.agenda.add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
+        Ok(())
+    }
+
+    /// Open the server once more, on a copy of its disk that has one bit flipped: it has the same
+    /// state, or names the file.
+    fn flip_a_bit(&mut self, server: &mut DurableServer<'a, Simulated>) -> Result<(), String> {
+        let copy = self.disk.copy(u64::from(self.dice.below(u32::MAX)));
+        let text = |e: std::io::Error| e.to_string();
+        let files = copy.list().map_err(text)?;
+        let Some(file) = files.get(self.dice.below(files.len() as u32) as usize) else {
+            return Ok(());
+        };
+        let bits = copy.read(file).map_err(text)?.map_or(0, |bytes| 8 * bytes.len());
+        if bits == 0 {
+            return Ok(());
+        }
+        let bit = self.dice.below(bits as u32);
+        copy.flip(file, bit as usize);
+        match self.open_server(copy) {
+            Ok((mut other, _)) => {
+                self.chronicle.flips_harmless += 1;
+                let changed = || format!("bit {bit} of {file} was flipped, and changed the state");
+                if other.state() == server.state() { Ok(()) } else { Err(changed()) }
+            }
+            Err(ServerError::Store(StoreError::Damaged { file: named, .. })) if named == *file => {
+                self.chronicle.flips_named += 1;
                 Ok(())
             }
+            Err(error) => Err(format!("bit {bit} of {file} was flipped: {error}")),
         }
     }
 
     fn start_client(&mut self, client: usize) -> Result<(), String> {
         let mut disk = self.sites[client].disk.clone();
         self.light_fuse(&disk);
-        let Setup { recipe, target, .. } = self.setup;
+        let Plan { recipe, target, .. } = self.plan;
         let opened = private_seed(&mut disk, |seed| {
             seed.fill(client as u8 + 1);
             Ok(())
@@ -371,8 +500,8 @@ impl Simulation<'_> {
                 self.ask_again(Some(id));
                 Ok(())
             }
-            Letter::Message(bytes) => {
-                match server.handle(id, &bytes) {
+            Letter::Answer(bytes, rows) => {
+                match server.handle(id, &bytes, rows) {
                     Ok(()) => {}
                     // Of another round; the kind of answer differs where two orders share a round.
                     Err(
@@ -387,39 +516,71 @@ impl Simulation<'_> {
                 }
                 self.serve()
             }
-            Letter::Welcome { .. } => Ok(()),
+            Letter::Welcome { .. } | Letter::Order(_) => Ok(()),
         }
     }
 
     /// Do what the server wants done.
     fn serve(&mut self) -> Result<(), String> {
+        let d = self.plan.target.dim() as u64;
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
-            let saved = if self.dice.chance(5) { server.checkpoint() } else { Ok(()) };
-            match saved.and_then(|()| server.poll()) {
+            if !server.goes_on() {
+                return self.end();
+            }
+            // Snapshots grow with the draws that they hold, and become rarer.
+            let saves = self.dice.chance(5) && self.dice.below(1 + self.told as u32 / 500) == 0;
+            if saves {
+                server.checkpoint();
+            }
+            match server.poll() {
                 Ok(None) => return Ok(()),
                 Ok(Some(Output::Send { to, bytes })) => {
-                    self.send_down(to.index(), &Letter::Message(bytes))
+                    self.send_down(to.index(), &Letter::Order(bytes))
                 }
                 Ok(Some(Output::Happened(Event::Draw))) => {
-                    let number = server.draws() - 1;
-                    self.fair.compare(number, server.server().machine().position())?;
-                    self.chronicle.draws = self.chronicle.draws.max(number + 1);
+                    let draws = server.so_far().len() as u64 / d;
+                    self.fair.compare(draws as usize - 1, server.so_far())?;
+                    self.chronicle.draws += u64::from(draws > self.told);
+                    self.told = self.told.max(draws);
                 }
                 Ok(Some(Output::Happened(Event::Nothing))) => {}
                 Ok(Some(Output::Happened(event))) => {
                     return Err(format!("the chain ended: {event:?}"));
                 }
-                Err(error) => {
-                    self.server = None;
-                    let disk = self.disk.clone();
-                    self.power_or_problem(&disk, &error)?;
-                    self.agenda
-                        .add(1 + u64::from(self.dice.below(self.weather.away)), Item::ServerStarts);
-                    return Ok(());
-                }
+                Err(error) => return self.server_fails(&error),
             }
         }
+    }
+
+    /// A server that starts has all draws that anybody was told of.
+    fn nothing_is_lost(&self, server: &DurableServer<'a, Simulated>) -> Result<(), String> {
+        let has = server.so_far().len() / self.plan.target.dim();
+        if (has as u64) < self.told {
+            return Err(format!("{} draws were told of, and {has} are left", self.told));
+        }
+        Ok(())
+    }
+
+    /// The chain has ended: after one more power cut all of it is there.
+    fn end(&mut self) -> Result<(), String> {
+        self.server = None;
+        self.disk.power_cut();
+        self.chronicle.power_cuts += 1;
+        self.chronicle.server_cuts += 1;
+        let opened = self.open_server(self.disk.clone());
+        let (mut server, warnings) = opened.map_err(|error| error.to_string())?;
+        if let Some(warning) = warnings.first() {
+            return Err(warning.clone());
+        }
+        self.nothing_is_lost(&server)?;
+        if server.goes_on() {
+            return Err("the chain had ended, and is open again".into());
+        }
+        self.fair.compare_end(&server.left_behind(), server.ledger())?;
+        self.chronicle.chains += 1;
+        self.ended = true;
+        Ok(())
     }
 
     /// Give the orders again that are not answered.
@@ -432,7 +593,7 @@ impl Simulation<'_> {
             .filter_map(|id| Some((id, server.again(id)?)))
             .collect();
         for (to, bytes) in orders {
-            self.send_down(to.index(), &Letter::Message(bytes));
+            self.send_down(to.index(), &Letter::Order(bytes));
         }
     }
 
@@ -445,12 +606,15 @@ impl Simulation<'_> {
         };
         match letter {
             Letter::Welcome { connection } if connection == site.connection => site.welcome = true,
-            Letter::Message(order) if site.welcome => {
+            Letter::Order(order) if site.welcome => {
                 let mut answer = Vec::new();
                 let saved = if forgetful { party.checkpoint() } else { Ok(()) };
                 match saved.map_err(Silence::Store).and_then(|()| party.handle(&order, &mut answer))
                 {
-                    Ok(_) => self.send_up(to, &Letter::Message(answer)),
+                    Ok(_) => {
+                        let rows = party.client().device().rows_evaluated();
+                        self.send_up(to, &Letter::Answer(answer, rows));
+                    }
                     Err(Silence::Refused(OrderRefusal::Old { .. } | OrderRefusal::Used { .. })) => {
                         self.chronicle.refused += 1
                     }

@@ -21,6 +21,8 @@ pub struct Weather {
     pub power: u32,
     /// How long it stays away at the most.
     pub away: u32,
+    /// How often a server that starts is tried on a copy of its disk with one flipped bit.
+    pub flips: u32,
 }
 
 impl Weather {
@@ -33,6 +35,7 @@ impl Weather {
         partition_lasts: 1,
         power: 0,
         away: 1,
+        flips: 0,
     };
 
     /// A tenth of all messages is lost, a tenth comes twice, order is chance, and clients are cut
@@ -45,10 +48,11 @@ impl Weather {
         partition_lasts: 200,
         power: 0,
         away: 1,
+        flips: 0,
     };
 
-    /// All that, and everybody loses power again and again.
-    pub const FOUL: Weather = Weather { power: 60, away: 30, ..Weather::ROUGH };
+    /// All that, everybody loses power again and again, and disks do not keep every bit.
+    pub const FOUL: Weather = Weather { power: 60, away: 30, flips: 200, ..Weather::ROUGH };
 }
 
 /// The dice of a world.

@@ -26,21 +26,23 @@
 //! A simulation needs none of this: what is lost is computed again. It takes snapshots now and
 //! then.
 
+mod client;
 mod disk;
 mod journal;
 mod log;
-mod party;
 mod reserve;
 mod round_log;
+mod server;
 mod simulated;
 mod snapshots;
 
+pub use client::{DurableClient, Silence, private_seed};
 pub(crate) use disk::sync_folder;
 pub use disk::{Disk, Folder};
 pub use journal::{Journal, Replay};
 pub use log::Log;
-pub use party::{DurableClient, DurableServer, Silence, private_seed};
 pub use round_log::RoundLog;
+pub use server::{DurableServer, ServedChain, ServerError};
 pub use simulated::{Faults, Simulated};
 pub use snapshots::{Found, Snapshots};
 

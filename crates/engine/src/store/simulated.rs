@@ -37,8 +37,10 @@ struct Platter {
     fuse: Option<u64>,
     dark: bool,
     steps: u64,
-    /// How often the power has failed.
+    /// How often the power has failed, and how many files that left with a part of what was
+    /// written last.
     cuts: u64,
+    torn: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,6 +83,7 @@ impl Simulated {
             dark: false,
             steps: 0,
             cuts: 0,
+            torn: 0,
         })))
     }
 
@@ -117,6 +120,11 @@ impl Simulated {
     /// How many steps were done so far: a power cut can come before each of them.
     pub fn steps(&self) -> u64 {
         self.platter().steps
+    }
+
+    /// How many files a power cut has left with a part of what was written last.
+    pub fn torn(&self) -> u64 {
+        self.platter().torn
     }
 
     /// A disk with the same contents, and a life of its own.
@@ -165,11 +173,15 @@ impl Platter {
             match self.dice.below(4) {
                 0 => file.now.truncate(file.synced),
                 1 => {}
-                2 => file.now.truncate(file.synced + self.dice.below(unsynced + 1)),
-                _ => {
-                    // Room was made for all of it, and filled in part.
-                    let filled = file.synced + self.dice.below(unsynced + 1);
-                    file.now[filled..].fill(0);
+                how => {
+                    let part = self.dice.below(unsynced + 1);
+                    self.torn += u64::from(0 < part && part < unsynced);
+                    if how == 2 {
+                        file.now.truncate(file.synced + part);
+                    } else {
+                        // Room was made for all of it, and filled in part.
+                        file.now[file.synced + part..].fill(0);
+                    }
                 }
             }
             file.synced = file.now.len();

@@ -1,15 +1,12 @@
-//! Write down what a party says before it says it: a server and a client that survive.
+//! Write down what a client says before it says it: a client that survives.
 
-use consilience_core::protocol::{
-    Answered, Client, Device, Event, Exchange, OrderRefusal, Output, Refusal, Server,
-};
-use consilience_core::rng::{ClientId, Seed};
-use consilience_core::snapshot::{SnapshotError, State, Visit};
+use consilience_core::protocol::{Answered, Client, Device, OrderRefusal};
+use consilience_core::rng::Seed;
 use thiserror::Error;
 
 use super::journal::{Journal, Replay};
 use super::reserve::Reservation;
-use super::round_log::{RoundLog, split};
+use super::round_log::split;
 use super::{Disk, StoreError};
 
 /// Why a durable client gave no answer.
@@ -137,123 +134,6 @@ impl<V: Device> Replay for Client<V> {
             Ok(Answered::Again) => Err("it stands there twice".into()),
             Err(refusal) => Err(refusal.to_string()),
         }
-    }
-}
-
-/// A server that writes down the answers of a round before it opens the next.
-#[derive(Debug)]
-pub struct DurableServer<D, E> {
-    server: Server<E>,
-    journal: Journal<D>,
-    draws: u64,
-    round_log: RoundLog,
-}
-
-impl<D: Disk, E: Exchange> DurableServer<D, E> {
-    /// Bring a fresh server to where it was. `on_draw` is told the number (from 0) and the state of
-    /// every draw since the last checkpoint once more: whoever keeps draws must have kept those
-    /// before.
-    pub fn open(
-        disk: D,
-        mut server: Server<E>,
-        mut on_draw: impl FnMut(u64, &E),
-    ) -> Result<(Self, Vec<String>), StoreError> {
-        let mut draws = 0;
-        let mut party = Host { server: &mut server, draws: &mut draws, on_draw: &mut on_draw };
-        let (journal, warnings) = Journal::open(disk, "server", &mut party)?;
-        server.repeat(); // whether the orders of the open round ever left is not known
-        Ok((DurableServer { server, journal, draws, round_log: RoundLog::default() }, warnings))
-    }
-
-    /// The same server that survives its own end, but not that of the machine
-    /// ([`Journal::without_sync`]).
-    pub fn without_sync(self) -> Self {
-        DurableServer { journal: self.journal.without_sync(), ..self }
-    }
-
-    /// Take in the answer of a client.
-    pub fn handle(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        self.round_log.handle(&mut self.server, from, bytes, 0)
-    }
-
-    /// The next thing to do; `None`: wait for answers.
-    pub fn poll(&mut self) -> Result<Option<Output>, StoreError> {
-        if let Some(record) = self.round_log.record(&self.server) {
-            self.journal.commit(&record)?;
-            self.round_log.clear();
-        }
-        let output = self.server.poll();
-        self.draws += u64::from(output == Some(Output::Happened(Event::Draw)));
-        Ok(output)
-    }
-
-    /// Wait no longer in this round, and say who is absent ([`Server::close`]). Who answered is
-    /// written down: the chain is a function of the seed and of that.
-    pub fn close(&mut self) -> Option<Vec<ClientId>> {
-        self.round_log.close(&mut self.server)
-    }
-
-    /// How many draws there were. A draw that [`DurableServer::poll`] has just given has this
-    /// number, less one.
-    pub fn draws(&self) -> u64 {
-        self.draws
-    }
-
-    /// The server.
-    pub fn server(&self) -> &Server<E> {
-        &self.server
-    }
-
-    /// Whether a checkpoint is worth its while.
-    pub fn wants_checkpoint(&self) -> bool {
-        self.journal.is_long()
-    }
-
-    /// Save the state and begin the log anew: between rounds or within one. Whoever keeps the draws
-    /// must have made them durable.
-    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
-        self.journal.checkpoint(&mut Host {
-            server: &mut self.server,
-            draws: &mut self.draws,
-            on_draw: &mut |_, _| {},
-        })?;
-        self.round_log.clear(); // the snapshot has these answers
-        Ok(())
-    }
-}
-
-/// The server as its journal sees it.
-struct Host<'a, E> {
-    server: &'a mut Server<E>,
-    draws: &'a mut u64,
-    on_draw: &'a mut dyn FnMut(u64, &E),
-}
-
-impl<E: Exchange> Host<'_, E> {
-    /// Go on until answers are needed.
-    fn drain(&mut self) {
-        while let Some(output) = self.server.poll() {
-            if output == Output::Happened(Event::Draw) {
-                (self.on_draw)(*self.draws, self.server.machine());
-                *self.draws += 1;
-            }
-        }
-    }
-}
-
-impl<E: Exchange> State for Host<'_, E> {
-    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
-        self.server.state(visit)?;
-        visit.number("the draws", self.draws)
-    }
-}
-
-impl<E: Exchange> Replay for Host<'_, E> {
-    fn replay(&mut self, record: &[u8]) -> Result<(), String> {
-        self.drain();
-        RoundLog::replay(self.server, record, |_, _| {})?;
-        self.drain();
-        Ok(())
     }
 }
 
