@@ -19,7 +19,7 @@ REPEATS = 5
 
 
 def best(work):
-    """The least of a few times, in microseconds an iteration: what else the machine does only adds."""
+    """The least of a few times, in microseconds an iteration: other load only adds to it."""
     times = []
     for _ in range(REPEATS):
         started = time.perf_counter()

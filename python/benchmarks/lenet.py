@@ -1,7 +1,8 @@
 """Sample the weights of LeNet5 on MNIST, dealt to 20 clients by label: accuracy, and time an
 iteration.
 
-    CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --sampler "vr-fald*" --step 1e-6 --iterations 2000
+    CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --sampler "vr-fald*" \\
+        --step 1e-6 --iterations 2000
     CONSILIENCE_DATA=folder python python/benchmarks/lenet.py --peer "vrfald.py --impl torch"
 
 The folder has mnist/train-images-idx3-ubyte and the other three files, plain or with .gz or .xz.

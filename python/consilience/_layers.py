@@ -167,7 +167,7 @@ def _fit(modules: Sequence[torch.nn.Module], axes: int) -> bool:
 
 
 def _in_sequence(module: torch.nn.Module) -> list[torch.nn.Module] | None:
-    """The layers of a sequence, and of sequences in it; ``None`` where a hook looks at one of them."""
+    """The layers of a sequence, and of sequences in it; ``None`` where one of them has a hook."""
     from torch import nn
 
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -238,7 +238,7 @@ def lines_by_size(batch: Batch) -> list[Lines]:
 
 
 def of_lines(points: Floats, lines: slice | list[int]) -> Floats:
-    """Some of the points; one line alone where all are the same, since it is enough to say it once."""
+    """Some of the points; a single line where all are the same."""
     return points[:1] if len(points) > 1 and points.strides[0] == 0 else points[lines]
 
 
@@ -262,7 +262,8 @@ def bring(model: Any, clients: Any, parameters: Any, start: Any) -> Brought:
     if not isinstance(model, AnyModel):
         if not isinstance(clients, Mapping) or parameters is None:
             raise ConfigError(
-                'a function is no model yet\n  say how many rows and parameters there are: sample(f, {"basel": 80}, parameters=3), or give a consilience.Model'
+                "a function is no model yet\n  say how many rows and parameters there are: "
+                'sample(f, {"basel": 80}, parameters=3), or give a consilience.Model'
             )
         model, clients, parameters = (
             Model(parameters, {site: _count(rows) for site, rows in clients.items()}, model),

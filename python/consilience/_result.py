@@ -122,7 +122,10 @@ class Prediction:
         scored = (
             ""
             if self.scores is None
-            else f"; minus log-likelihood {self.scores['negative_log_likelihood']:.3f} a row of {self.scores['rows']}"
+            else (
+                f"; minus log-likelihood {self.scores['negative_log_likelihood']:.3f} a row of "
+                f"{self.scores['rows']}"
+            )
         )
         return "\n".join(
             [f"<consilience.Prediction {what}: {len(self)} rows{scored}>", *self.notes]
@@ -312,7 +315,10 @@ class Result:
 
     def __repr__(self) -> str:
         chains, draws, _ = self.draws.shape
-        head = f"{self.sampler}: {draws} draws of each of {chains} chains, {len(self.parameters)} parameters, {len(self.sites)} sites"
+        head = (
+            f"{self.sampler}: {draws} draws of each of {chains} chains, {len(self.parameters)} "
+            f"parameters, {len(self.sites)} sites"
+        )
         sent = f"{self.bits['up'] / 8e3:.1f} kB up, {self.bits['down'] / 8e3:.1f} kB down"
         return "\n".join(
             [

@@ -199,7 +199,8 @@ def state(
     settings = {key: value for key, value in settings.items() if value is not None}
     if config is None and model is None:
         raise ConfigError(
-            'there is nothing to sample\n  give a model and clients, e.g. sample("logistic", {"basel": table}), or a config'
+            "there is nothing to sample\n"
+            '  give a model and clients, e.g. sample("logistic", {"basel": table}), or a config'
         )
     if (
         config is not None

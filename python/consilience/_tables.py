@@ -199,7 +199,7 @@ def _pair(features: Any, response: Any, where: str) -> Iterator[tuple[str, Any]]
 
 
 def _adopted(table: Any, where: str) -> Any:
-    """A table of an unknown library, in one that is known: the first of those that are installed."""
+    """A table of an unknown library, in the first known one that is installed."""
     for library, adopt in (
         [("pyarrow", "table"), ("polars", "from_arrow")]
         if hasattr(table, "__arrow_c_stream__")

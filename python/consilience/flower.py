@@ -83,7 +83,8 @@ def run(grid: Grid, context: Context, config: Config, **settings: Any) -> Result
     mode = str(context.run_config.get("mode", "session"))
     if mode not in ("session", "message"):
         raise Error(
-            f'the mode is "{mode}"\n  use "session", or "message" where no other port is open and in simulations'
+            f'the mode is "{mode}"\n'
+            '  use "session", or "message" where no other port is open and in simulations'
         )
     return (_sessions if mode == "session" else _letters)(grid, context, config, settings)
 
@@ -213,14 +214,16 @@ class _Nodes:
             if site not in self.sites:
                 log(
                     WARNING,
-                    'consilience: node %s is the site "%s", which this run has not: it is left alone',
+                    'consilience: node %s is the site "%s", which this run has not: it is left '
+                    "alone",
                     node,
                     site,
                 )
                 continue
             if self.node_of.get(site, node) != node and site not in (lost or []):
                 raise Error(
-                    f'nodes {self.node_of[site]} and {node} both say that they are the site "{site}"\n  give every SuperNode its own site in --node-config'
+                    f"nodes {self.node_of[site]} and {node} both say that they are the site "
+                    f'"{site}"\n  give every SuperNode its own site in --node-config'
                 )
             self.node_of[site] = node
             met.add(site)
@@ -380,7 +383,8 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
             for place, since in list(lost.items()):
                 if now - since > patience:
                     raise Error(
-                        f'site "{serving.sites[place]}" has been away for {patience:.0f} s: the run is given up'
+                        f'site "{serving.sites[place]}" has been away for {patience:.0f} s: the '
+                        "run is given up"
                     )
             if lost:
                 for site in nodes.find([serving.sites[place] for place in lost]):

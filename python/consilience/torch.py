@@ -142,7 +142,7 @@ class Model:
                 out[lines] = told
 
     def outputs(self, draws: npt.ArrayLike, inputs: Any) -> torch.Tensor:
-        """What the module says of these inputs with each of these draws: one output for each draw."""
+        """The module's outputs for these inputs, with each of these draws as its weights."""
         import torch
 
         points = torch.tensor(

@@ -14,7 +14,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 #: What pip writes into a script for an entry point.
-SCRIPT = "import sys\nfrom {module} import {function}\nif __name__ == '__main__':\n    sys.exit({function}())\n"
+SCRIPT = (
+    "import sys\nfrom {module} import {function}\nif __name__ == '__main__':\n"
+    "    sys.exit({function}())\n"
+)
 
 
 @pytest.fixture(params=["script", "module"])
@@ -78,7 +81,10 @@ def test_its_exit_codes_are_those_of_the_command(own, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_keeps_what_was_drawn(own, tmp_path):
     text = '[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0]\nprecision = [[1.0]]\n'
-    text += '[sampler]\nname = "lmc"\nstep = 0.1\n[run]\niterations = 4_000_000_000\nburn_in = 0\nthin = 1000\n'
+    text += (
+        '[sampler]\nname = "lmc"\nstep = 0.1\n[run]\niterations = 4_000_000_000\nburn_in = 0\n'
+        "thin = 1000\n"
+    )
     (tmp_path / "run.toml").write_text(text)
     process = subprocess.Popen(
         [*own, "run", "run.toml"],

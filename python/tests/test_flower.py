@@ -79,7 +79,10 @@ class Flower:
         trusted = (
             f'root-certificates = "{self.server}/ca.pem"' if self.server else "insecure = true"
         )
-        text = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trusted}\n'
+        text = (
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
+            f"{trusted}\n"
+        )
         (folder / "home" / "config.toml").write_text(text)
 
     def start(self, name, *arguments):

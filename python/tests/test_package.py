@@ -145,7 +145,10 @@ def test_every_public_name_is_documented():
 def test_nothing_heavy_is_imported():
     import subprocess
 
-    code = "import sys, consilience; print([m for m in ('pandas', 'polars', 'pyarrow', 'xarray', 'arviz', 'IPython', 'jax', 'torch') if m in sys.modules])"
+    code = (
+        "import sys, consilience; print([m for m in ('pandas', 'polars', 'pyarrow', 'xarray', "
+        "'arviz', 'IPython', 'jax', 'torch') if m in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -189,7 +192,10 @@ def test_measures():
 def test_the_exact_law_is_that_of_the_command(command, tmp_path):
     import json
 
-    text = '[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0, 1.0]\nprecision = [[2.0, 0.5], [0.5, 1.0]]\n[[client]]\nmean = [3.0, 1.0]\nprecision = [[1.0, 0.0], [0.0, 4.0]]\n'
+    text = (
+        '[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0, 1.0]\nprecision = [[2.0, 0.5], '
+        "[0.5, 1.0]]\n[[client]]\nmean = [3.0, 1.0]\nprecision = [[1.0, 0.0], [0.0, 4.0]]\n"
+    )
     text += '[sampler]\nname = "fald"\nstep = 0.02\n'
     (tmp_path / "run.toml").write_text(text)
     told = json.loads(command("exact", "run.toml", "--json", cwd=tmp_path))
@@ -204,7 +210,10 @@ def test_the_exact_law_is_that_of_the_command(command, tmp_path):
 def test_a_comparison_is_that_of_the_command(command, tmp_path):
     import json
 
-    common = 'seed = 4\n[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0]\nprecision = [[2.0]]\n[run]\niterations = 1000\n'
+    common = (
+        'seed = 4\n[target]\nmodel = "gaussian"\n[[client]]\nmean = [0.0]\nprecision = [[2.0]]\n'
+        "[run]\niterations = 1000\n"
+    )
     for name, sampler in [("a", "lmc"), ("b", "qlsd")]:
         (tmp_path / f"{name}.toml").write_text(
             f'{common}[sampler]\nname = "{sampler}"\nstep = 0.1\n'

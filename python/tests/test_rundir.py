@@ -188,7 +188,10 @@ def test_many_parameters_are_one_variable_with_names(tmp_path):
     rows = [",".join(["name" if k == 0 else f"c{k}" for k in range(d)])]
     rows += [",".join(str((i * 7 + k) % 5 / 5) for k in range(d)) for i in range(6)]
     (tmp_path / "rows.csv").write_text("\n".join(rows))
-    config = '[target]\nmodel = "isotropic"\n[[client]]\nfile = "rows.csv"\n[sampler]\nname = "lmc"\nstep = 0.05\n[run]\niterations = 60\n'
+    config = (
+        '[target]\nmodel = "isotropic"\n[[client]]\nfile = "rows.csv"\n[sampler]\nname = "lmc"\n'
+        "step = 0.05\n[run]\niterations = 60\n"
+    )
     (tmp_path / "run.toml").write_text(config)
     answer = json.loads(
         consilience("run", tmp_path / "run.toml", "--out", tmp_path / "kept", "--json")

@@ -76,7 +76,10 @@ def test_the_main_job_is_that_of_the_command(command, tmp_path):
 
 
 def test_the_same_rows_from_files_and_from_memory(command, tmp_path):
-    text = 'seed = 3\n[target]\nmodel = "logistic"\n[[client]]\n[sampler]\nname = "lmc"\n[run]\nchains = 2\niterations = 400\n'
+    text = (
+        'seed = 3\n[target]\nmodel = "logistic"\n[[client]]\n[sampler]\nname = "lmc"\n[run]\n'
+        "chains = 2\niterations = 400\n"
+    )
     told = answer_of(command, tmp_path, text, SITES)
     assert consilience.sample("logistic", SITES, seed=3, **QUICK).digest == told["digest"]
 
@@ -91,7 +94,10 @@ def test_a_formula_from_files_and_from_memory(command, tmp_path):
         for name, table in gaps.items()
     }
     formula = "ill == 1 ~ dose + age + sex + site"
-    text = f'seed = 3\n[target]\nformula = "{formula}"\n[[client]]\n[sampler]\nname = "qlsd"\n[run]\nchains = 2\niterations = 400\n'
+    text = (
+        f'seed = 3\n[target]\nformula = "{formula}"\n[[client]]\n[sampler]\nname = "qlsd"\n[run]\n'
+        "chains = 2\niterations = 400\n"
+    )
     files = {
         name: {
             key: ["NA" if cell != cell else cell for cell in np.asarray(column).tolist()]

@@ -174,21 +174,18 @@ fn numbers(list: &Value) -> Vec<f64> {
 
 /// The chapter.
 fn written(answers: &[Answer], absent: &[&str]) -> String {
-    let mut text = String::from(
-        "# Answers by default\n\n\
-         What a run gives that names a sampler and nothing else, on real data dealt to four sites, \
-         against NUTS (of\n\
-         nuts-rs, 4 chains of 5,000 draws) on the pooled rows. Made by `cargo xtask answers`, with \
-         CONSILIENCE_DATA for the\n\
-         data that is not built in. *Means* is the largest error of a posterior mean in posterior \
-         standard deviations, *sds*\n\
-         the largest relative error of a standard deviation, Monte Carlo error of both sides \
-         included; *draws* the fewest\n\
-         effective draws of a parameter, bulk or tail. An answer is acceptable with means within \
-         0.1 and sds within 5%; one\n\
-         that is not must warn.\n\n\
+    let about = "What a run gives that names a sampler and nothing else, on real data dealt to \
+        four sites, against NUTS (of nuts-rs, 4 chains of 5,000 draws) on the pooled rows. Made by \
+        `cargo xtask answers`, with CONSILIENCE_DATA for the data that is not built in. *Means* is \
+        the largest error of a posterior mean in posterior standard deviations, *sds* the largest \
+        relative error of a standard deviation, Monte Carlo error of both sides included; *draws* \
+        the fewest effective draws of a parameter, bulk or tail. An answer is acceptable with \
+        means within 0.1 and sds within 5%; one that is not must warn.";
+    let mut text = format!(
+        "# Answers by default\n\n{}\n\n\
          | data | sampler | iterations a chain | draws | means | sds | acceptable | warns |\n\
          |---|---|---|---|---|---|---|---|\n",
+        lines(about, "")
     );
     for answer in answers {
         let yes = |is: bool| if is { "yes" } else { "no" };
@@ -212,15 +209,17 @@ fn written(answers: &[Answer], absent: &[&str]) -> String {
     }
     text.push_str("\n## What was said\n\n");
     for answer in answers.iter().filter(|answer| !answer.warnings.is_empty()) {
-        let _ = writeln!(
-            text,
-            "- {} on {}: {}",
-            answer.sampler,
-            answer.data,
-            answer.warnings.join("; ")
-        );
+        let said = answer.warnings.join("; ");
+        let item = format!("- {} on {}: {said}", answer.sampler, answer.data);
+        let _ = writeln!(text, "{}", lines(&item, "  "));
     }
     text
+}
+
+/// A paragraph in lines of at most 100 columns.
+fn lines(text: &str, indent: &str) -> String {
+    let options = textwrap::Options::new(100).break_words(false).subsequent_indent(indent);
+    textwrap::fill(text, options.word_splitter(textwrap::WordSplitter::NoHyphenation))
 }
 
 #[cfg(test)]

@@ -20,15 +20,16 @@ const MEANING: &str = "*Holds* and *does not hold* are beyond the error bars; *o
 
 /// The scorecard as Markdown: the same bytes for the same numbers.
 pub fn markdown(all: &[Reproduction], command: &str) -> String {
-    let mut text = format!(
-        "# Scorecard\n\nWhat the papers claim, and what came out, judged under the reading of each \
-         paper that we stand by. Made by\n\n    \
-         {command}\n\nwhich gives the same bytes again. The numbers of an experiment are made and \
-         kept by \
-         `consilience reproduce ID --SIZE --as-published --keep papers`. {MEANING}\n"
+    let made = "What the papers claim, and what came out, judged under the reading of each paper \
+        that we stand by. Made by";
+    let again = format!(
+        "which gives the same bytes again. The numbers of an experiment are made and kept by \
+         `consilience reproduce ID --SIZE --as-published --keep papers`. {MEANING}"
     );
-    for line in tallies(all) {
-        let _ = write!(text, "\n- {line}");
+    let mut text =
+        format!("# Scorecard\n\n{}\n\n    {command}\n\n{}\n", lines(made), lines(&again));
+    for tally in tallies(all) {
+        let _ = write!(text, "\n- {}", lines(&tally).replace('\n', "\n  "));
     }
     text.push_str(
         "\n\nSizes, seeds, other readings of the papers and the numbers are \
@@ -90,8 +91,8 @@ pub fn markdown(all: &[Reproduction], command: &str) -> String {
 fn numbers(one: &Reproduction, text: &mut String) {
     let _ = write!(text, "\n### {}: {}\n\n", one.entry.id, one.config.place);
     let _ = match &one.findings {
-        Ok(_) => write!(text, "{}", size(one)),
-        Err(why) => write!(text, "Not run: {why}."),
+        Ok(_) => write!(text, "{}", lines(&size(one))),
+        Err(why) => write!(text, "{}", lines(&format!("Not run: {why}."))),
     };
     text.push_str("\n\n");
     if !one.judged.is_empty() {
@@ -113,7 +114,7 @@ fn numbers(one: &Reproduction, text: &mut String) {
         }
     }
     for note in one.findings.iter().flat_map(|f| &f.notes) {
-        let _ = write!(text, "\n{note}\n");
+        let _ = write!(text, "\n{}\n", lines(note));
     }
 }
 
@@ -320,6 +321,12 @@ fn evidence(one: &Reproduction, claim: &Claim, judged: &Judged) -> String {
             )
         }
     }
+}
+
+/// A paragraph in lines of at most 100 columns.
+fn lines(text: &str) -> String {
+    let options = textwrap::Options::new(100).break_words(false);
+    textwrap::fill(text, options.word_splitter(textwrap::WordSplitter::NoHyphenation))
 }
 
 /// Text that fits into a Markdown table.

@@ -5,7 +5,7 @@ from consilience.network import BUILTIN
 
 
 def rows(context):
-    """The node's file. Nodes in a simulation have numbers and no files: rows come with the package."""
+    """The node's file. Nodes in a simulation have numbers, and rows that come with the package."""
     node = context.node_config
     return BUILTIN if "data" not in node and "partition-id" in node else node.get("data")
 
