@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use consilience_core::ask::Sum;
 use consilience_core::compress::code::{Code, Integer, Layout};
 use consilience_core::compress::{Channel, CodeChoice, Compressor, Message};
 use consilience_core::model::{
-    Design, Family, Gaussian, Glm, Isotropic, Potential, Prior, Rows, Softmax,
+    Design, Family, Gaussian, Glm, Isotropic, Model, Prior, Rows, Single, Softmax,
 };
 use consilience_core::protocol::{Ledger, exchange};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
@@ -166,7 +167,7 @@ mod gradient {
         "softmax 200x785x10",
     ];
 
-    pub fn model(name: &str) -> Box<dyn Potential> {
+    pub fn model(name: &str) -> Arc<dyn Model> {
         let labels =
             |n: usize| (0..n).map(|k| f64::from(u8::from(k.is_multiple_of(3)))).collect::<Vec<_>>();
         match name {
@@ -174,10 +175,10 @@ mod gradient {
                 let identity = (0..400)
                     .map(|k| if usize::is_multiple_of(k, 21) { 1.0 } else { 0.01 })
                     .collect();
-                Box::new(Gaussian::new(normals(1, 20), identity).unwrap())
+                Arc::new(Gaussian::new(normals(1, 20), identity).unwrap())
             }
-            "isotropic 200x50" => Box::new(Isotropic::new(normals(2, 10_000), 50).unwrap()),
-            "linear 1000x20" => Box::new(
+            "isotropic 200x50" => Arc::new(Isotropic::new(normals(2, 10_000), 50).unwrap()),
+            "linear 1000x20" => Arc::new(
                 Glm::new(
                     Design::dense(normals(3, 20_000), 20).unwrap(),
                     normals(4, 1000),
@@ -185,7 +186,7 @@ mod gradient {
                 )
                 .unwrap(),
             ),
-            "logistic 1000x20" => Box::new(
+            "logistic 1000x20" => Arc::new(
                 Glm::new(
                     Design::dense(normals(3, 20_000), 20).unwrap(),
                     labels(1000),
@@ -196,7 +197,7 @@ mod gradient {
             "logistic one-hot 1628x123" => {
                 let row =
                     |j: u32| (0..14).map(|g| (g * 8 + (j * (g + 3) + j / 7) % 8, 1.0)).collect();
-                Box::new(
+                Arc::new(
                     Glm::new(
                         Design::sparse((0..1628).map(row), 123).unwrap(),
                         labels(1628),
@@ -210,7 +211,7 @@ mod gradient {
                     .into_iter()
                     .map(|z| if z > 0.88 { z } else { 0.0 })
                     .collect();
-                Box::new(
+                Arc::new(
                     Softmax::new(
                         Design::dense(cells, 785).unwrap(),
                         (0..200).map(|k| k % 10).collect(),
@@ -225,11 +226,11 @@ mod gradient {
     #[divan::bench(args = MODELS)]
     fn all_rows(bencher: Bencher<'_, '_>, name: &str) {
         let model = model(name);
-        let (x, mut out, mut scratch) =
-            (normals(9, model.dim()), vec![0.0; model.dim()], vec![0.0; model.scratch()]);
-        bencher.counter(ItemsCount::new(model.rows())).bench_local(|| {
-            model.add_gradient(black_box(&x), Rows::All, 1.0, &mut out, &mut scratch)
-        });
+        let (x, mut out) = (normals(9, model.dim()), vec![0.0; model.dim()]);
+        let mut single = Single::new(&model);
+        bencher
+            .counter(ItemsCount::new(model.rows()))
+            .bench_local(|| single.add_gradient(black_box(&x), Rows::All, 1.0, &mut out));
     }
 
     #[divan::bench(args = MODELS)]
@@ -237,16 +238,10 @@ mod gradient {
         let model = model(name);
         let rows: Vec<u32> = (0..model.rows() as u32).step_by(10).collect();
         let (x, z) = (normals(9, model.dim()), normals(10, model.dim()));
-        let (mut out, mut scratch) = (vec![0.0; model.dim()], vec![0.0; model.scratch()]);
+        let (mut out, mut single) = (vec![0.0; model.dim()], Single::new(&model));
         bencher.counter(ItemsCount::new(rows.len())).bench_local(|| {
-            model.add_gradient_difference(
-                black_box(&x),
-                black_box(&z),
-                Rows::Some(&rows),
-                1.0,
-                &mut out,
-                &mut scratch,
-            )
+            let sum = Sum::Difference { x: black_box(&x), z: black_box(&z) };
+            single.add(sum, Rows::Some(&rows), 1.0, &mut out)
         });
     }
 }
@@ -254,9 +249,8 @@ mod gradient {
 /// One exchange of 20 clients with 100 rows of 50 numbers.
 #[divan::bench(args = ["lmc", "qlsd", "b-elf", "fald"])]
 fn server_step(bencher: Bencher<'_, '_>, sampler: &str) {
-    let client = |i: u64| -> Arc<dyn Potential> {
-        Arc::new(Isotropic::new(normals(20 + i, 5000), 50).unwrap())
-    };
+    let client =
+        |i: u64| -> Arc<dyn Model> { Arc::new(Isotropic::new(normals(20 + i, 5000), 50).unwrap()) };
     let target =
         Target::new((0..20).map(client).collect(), Prior::Flat, Placement::Server, 1.0).unwrap();
     let step = Schedule::Constant(1e-5);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Design, Family, Glm, Potential, Prior};
+use consilience_core::model::{Design, Family, Glm, Model, Prior};
 use consilience_core::protocol::{Device, Event, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Batch, Keys, Recipe, Sampler, Uplink};
@@ -76,7 +76,7 @@ impl Growth {
     /// CPU seconds of one iteration of all chains, at best.
     fn seconds(&self, size: Size, compressor: Option<Compressor>) -> Result<f64, String> {
         let Size { clients, parameters, rows, chains } = size;
-        let client = |i: usize| -> Result<Arc<dyn Potential>, String> {
+        let client = |i: usize| -> Result<Arc<dyn Model>, String> {
             let design = Design::dense(normals(i, rows * parameters), parameters)
                 .map_err(|e| e.to_string())?;
             let labels =

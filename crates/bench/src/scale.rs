@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::protocol::{Direction, Event, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Batch, Keys, Participation, Recipe, Uplink};
@@ -43,10 +43,10 @@ pub struct Scale {
 impl Scale {
     pub fn run(&self) -> Result<String, String> {
         let (b, d) = (self.clients, self.dim);
-        let rows: Vec<Arc<dyn Potential>> = (0..DIFFERENT.min(b))
+        let rows: Vec<Arc<dyn Model>> = (0..DIFFERENT.min(b))
             .map(|i| {
                 Ok(Arc::new(Isotropic::new(normals(i, 20 * d), d).map_err(|e| e.to_string())?)
-                    as Arc<dyn Potential>)
+                    as Arc<dyn Model>)
             })
             .collect::<Result<_, String>>()?;
         let empty = resident_bytes();

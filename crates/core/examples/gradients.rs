@@ -4,41 +4,44 @@
 //! `cargo run --release -p consilience-core --example gradients`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // it is a program that prints and may panic
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use consilience_core::model::{Arithmetic, Design, Family, Glm, Potential, Rows, Softmax};
+use consilience_core::ask::Sum;
+use consilience_core::model::{Arithmetic, Design, Family, Glm, Model, Rows, Single, Softmax};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream, Subsets};
 
 fn main() {
     println!("{:58} {:>10}", "", "us a call");
     for (name, arithmetic) in [("64 bits", Arithmetic::F64), ("32 bits", Arithmetic::F32)] {
-        let many = images(6000).with_arithmetic(arithmetic);
+        let many: Arc<dyn Model> = Arc::new(images(6000).with_arithmetic(arithmetic));
         time(&format!("softmax, 200 of 6000 images, {name}: gradient"), &many, 200, false);
         time(&format!("softmax, 6000 images, {name}: gradient"), &many, 6000, false);
-        let few = images(200).with_arithmetic(arithmetic);
+        let few: Arc<dyn Model> = Arc::new(images(200).with_arithmetic(arithmetic));
         time(&format!("softmax, 20 of 200 images, {name}: gradient"), &few, 20, false);
         time(&format!("softmax, 20 of 200 images, {name}: difference"), &few, 20, true);
     }
     let (rows, columns) = (2000, 54);
     let cells: Vec<f64> = normals(rows * columns);
     let labels: Vec<u32> = (0..rows as u32).map(|row| row % 7).collect();
-    let dense = Softmax::new(Design::dense(cells.clone(), columns).unwrap(), labels, 7).unwrap();
+    let design = Design::dense(cells.clone(), columns).unwrap();
+    let dense: Arc<dyn Model> = Arc::new(Softmax::new(design, labels, 7).unwrap());
     time("softmax, 2000 rows of 54 numbers, 7 classes: gradient", &dense, rows, false);
     let response: Vec<f64> = (0..rows).map(|row| (row % 2) as f64).collect();
-    let dense =
-        Glm::new(Design::dense(cells, columns).unwrap(), response, Family::Bernoulli).unwrap();
+    let design = Design::dense(cells, columns).unwrap();
+    let dense: Arc<dyn Model> = Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap());
     time("logistic, 2000 rows of 54 numbers: gradient", &dense, rows, false);
-    let census = census(1628);
+    let census: Arc<dyn Model> = Arc::new(census(1628));
     time("logistic, 1628 rows with 14 ones of 123: gradient", &census, 1628, false);
     time("logistic, 162 of 1628 such rows: gradient", &census, 162, false);
     time("logistic, 162 of 1628 such rows: difference", &census, 162, true);
 }
 
 /// Time calls on minibatches of one size, with a reference point that stays.
-fn time(name: &str, model: &dyn Potential, batch: usize, difference: bool) {
+fn time(name: &str, model: &Arc<dyn Model>, batch: usize, difference: bool) {
     let x: Vec<f64> = normals(model.dim()).iter().map(|z| 0.1 * z).collect();
     let z: Vec<f64> = x.iter().map(|x| 0.9 * x).collect();
-    let (mut out, mut scratch) = (vec![0.0; model.dim()], vec![0.0; model.scratch()]);
+    let (mut out, mut single) = (vec![0.0; model.dim()], Single::new(model));
     let (mut subsets, mut chosen) = (Subsets::new(model.rows()), vec![0; batch]);
     let mut best = f64::INFINITY;
     for call in 0..400 {
@@ -46,9 +49,9 @@ fn time(name: &str, model: &dyn Potential, batch: usize, difference: bool) {
         let rows = if batch == model.rows() { Rows::All } else { Rows::Some(&chosen) };
         let start = Instant::now();
         if difference {
-            model.add_gradient_difference(&x, &z, rows, 1.0, &mut out, &mut scratch);
+            single.add(Sum::Difference { x: &x, z: &z }, rows, 1.0, &mut out);
         } else {
-            model.add_gradient(&x, rows, 1.0, &mut out, &mut scratch);
+            single.add_gradient(&x, rows, 1.0, &mut out);
         }
         best = best.min(start.elapsed().as_secs_f64());
     }

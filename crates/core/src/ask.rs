@@ -1,17 +1,23 @@
 //! Ask for what a client must know of its rows before it can go on.
 //!
-//! A client never evaluates a potential in the middle of its work: it stops with a [`Question`],
-//! and goes on when somebody has answered it. So one program of each sampler serves both clients
-//! that have their rows at hand, one after the other, and models that answer all clients of a
-//! process in one call ([`crate::joint`]).
+//! A client never evaluates a model in the middle of its work: it stops with a [`Question`], and
+//! goes on when somebody has answered it. So one program of each sampler serves both clients that
+//! have their rows at hand, one after the other, and models that answer all clients of a process
+//! in one call.
 
 use crate::linalg::add_scaled;
-use crate::model::{Potential, Rows};
+use crate::model::Rows;
 use crate::rng::ClientId;
 
-/// What is summed over rows.
+/// What is summed over rows. Where a sum is wanted at several points they lie one behind the other
+/// in `x`, and so do the answers.
 #[derive(Clone, Copy, Debug)]
 pub enum Sum<'a> {
+    /// `U_ij(x)`: one number a point.
+    Value {
+        /// Where.
+        x: &'a [f64],
+    },
     /// `grad U_ij(x)`.
     Gradient {
         /// Where.
@@ -21,21 +27,63 @@ pub enum Sum<'a> {
     Difference {
         /// Where.
         x: &'a [f64],
-        /// The reference point.
+        /// The reference points, as many.
         z: &'a [f64],
     },
-    /// `grad U_ij(x)`, and behind its last coordinate `U_ij(x)`.
+    /// `grad U_ij(x)`, and behind its last coordinate `U_ij(x)`, at one point.
     GradientAndValue {
         /// Where.
         x: &'a [f64],
     },
-    /// `hess U_ij(x) v`.
+    /// `hess U_ij(x) v`, at one point and for one vector.
     HessianVector {
         /// Where.
         x: &'a [f64],
         /// The vector.
         v: &'a [f64],
     },
+    /// `hess U_ij(x)`, row by row, at one point.
+    Hessian {
+        /// Where.
+        x: &'a [f64],
+    },
+}
+
+impl<'a> Sum<'a> {
+    /// Where the sum is wanted: one point, or several one behind the other.
+    pub fn points(&self) -> &'a [f64] {
+        match self {
+            Sum::Value { x }
+            | Sum::Gradient { x }
+            | Sum::Difference { x, .. }
+            | Sum::GradientAndValue { x }
+            | Sum::HessianVector { x, .. }
+            | Sum::Hessian { x } => x,
+        }
+    }
+
+    /// How many numbers the answer has at each point, for so many parameters.
+    pub fn width(&self, dim: usize) -> usize {
+        match self {
+            Sum::Value { .. } => 1,
+            Sum::Gradient { .. } | Sum::Difference { .. } | Sum::HessianVector { .. } => dim,
+            Sum::GradientAndValue { .. } => dim + 1,
+            Sum::Hessian { .. } => dim * dim,
+        }
+    }
+
+    /// The same at point `k` alone.
+    pub fn at(&self, k: usize, dim: usize) -> Sum<'a> {
+        let part = |points: &'a [f64]| &points[k * dim..(k + 1) * dim];
+        match *self {
+            Sum::Value { x } => Sum::Value { x: part(x) },
+            Sum::Gradient { x } => Sum::Gradient { x: part(x) },
+            Sum::Difference { x, z } => Sum::Difference { x: part(x), z: part(z) },
+            Sum::GradientAndValue { x } => Sum::GradientAndValue { x: part(x) },
+            Sum::HessianVector { x, v } => Sum::HessianVector { x: part(x), v: part(v) },
+            Sum::Hessian { x } => Sum::Hessian { x: part(x) },
+        }
+    }
 }
 
 /// Which of its rows a client asks about.
@@ -73,7 +121,7 @@ pub struct Ask<'a> {
     pub rows: Rows<'a>,
     /// What the sum is multiplied by.
     pub scale: f64,
-    /// What it is added to: a place for every parameter, and one more where the value is asked for.
+    /// What it is added to: [`Sum::width`] numbers for each point.
     pub out: &'a mut [f64],
 }
 
@@ -83,23 +131,63 @@ impl Ask<'_> {
         add_scaled(self.scale, sum, self.out);
     }
 
-    /// Answer by a potential of the client's rows.
+    /// The same as one ask for each point.
+    pub fn split(&mut self, dim: usize) -> impl Iterator<Item = Ask<'_>> {
+        let (client, sum, rows, scale) = (self.client, self.sum, self.rows, self.scale);
+        let parts = self.out.chunks_exact_mut(sum.width(dim)).enumerate();
+        parts.map(move |(k, out)| Ask { client, sum: sum.at(k, dim), rows, scale, out })
+    }
+
+    /// Answer point by point: for models that know one point at a time.
     #[inline(always)]
-    pub fn evaluate(&mut self, potential: &dyn Potential, scratch: &mut [f64]) {
-        let (rows, scale) = (self.rows, self.scale);
-        match self.sum {
-            Sum::Gradient { x } => potential.add_gradient(x, rows, scale, self.out, scratch),
-            Sum::Difference { x, z } => {
-                potential.add_gradient_difference(x, z, rows, scale, self.out, scratch)
-            }
-            Sum::GradientAndValue { x } => {
-                let (gradient, value) = self.out.split_at_mut(x.len());
-                potential.add_gradient(x, rows, scale, gradient, scratch);
-                value[0] += scale * potential.value(x, scratch);
-            }
-            Sum::HessianVector { x, v } => {
-                potential.add_hessian_vector(x, v, scale, self.out, scratch)
-            }
+    pub fn each_point(&mut self, dim: usize, mut answer: impl FnMut(&mut Ask<'_>)) {
+        if self.sum.points().len() == dim {
+            return answer(self);
         }
+        for mut ask in self.split(dim) {
+            answer(&mut ask);
+        }
+    }
+}
+
+/// Langevin steps that a client takes one after the other, with nothing of its prior in the drift:
+///
+/// ```text
+/// g = base + scale (grad U(x) - grad U(z))        without control variates: g = scale grad U(x)
+/// x <- x - step (weight g) + sqrt(2 step T) (factor Z)
+/// ```
+///
+/// Gradients are sums over all rows of the client.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    /// Who walks.
+    pub client: ClientId,
+    /// Where it starts, and then where it ended.
+    pub x: &'a mut [f64],
+    /// `z` and `base`.
+    pub control: Option<(&'a [f64], &'a [f64])>,
+    /// What gradients are multiplied by.
+    pub scale: f64,
+    /// What the drift is multiplied by.
+    pub weight: f64,
+    /// The step size of all steps.
+    pub step: f64,
+    /// `T`.
+    pub temperature: f64,
+    /// `factor`, and `Z` of every step, one behind the other: it says how many steps are taken.
+    pub noise: (f64, &'a [f64]),
+    /// Room for a drift.
+    pub drift: &'a mut [f64],
+}
+
+impl Walk<'_> {
+    /// The same walk for as long as this one is borrowed.
+    pub fn reborrow(&mut self) -> Walk<'_> {
+        Walk { x: &mut *self.x, drift: &mut *self.drift, ..*self }
+    }
+
+    /// How many steps are taken.
+    pub fn steps(&self) -> u64 {
+        (self.noise.1.len() / self.x.len().max(1)) as u64
     }
 }

@@ -8,7 +8,6 @@
 pub mod ask;
 pub mod compress;
 pub mod error;
-pub mod joint;
 pub mod linalg;
 pub mod measure;
 pub mod model;

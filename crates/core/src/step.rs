@@ -66,11 +66,17 @@ pub fn langevin(x: &mut [f64], step: f64, temperature: f64, drift: &[f64], noise
     langevin_scaled(x, step, temperature, (1.0, drift), (1.0, noise));
 }
 
+/// `sqrt(2 step temperature)`: what a step multiplies its noise by.
+#[inline(always)]
+pub fn noise_scale(step: f64, temperature: f64) -> f64 {
+    (2.0 * step * temperature).sqrt()
+}
+
 wide! {
     /// The same with drift and noise times a number each.
     pub fn langevin_scaled<'a>(x: &'a mut [f64], step: f64, temperature: f64,
         drift: (f64, &'a [f64]), noise: (f64, &'a [f64])) -> () {
-        let sigma = (2.0 * step * temperature).sqrt();
+        let sigma = noise_scale(step, temperature);
         for ((x, g), z) in x.iter_mut().zip(drift.1).zip(noise.1) {
             *x = (*x - step * (drift.0 * g)) + sigma * (noise.0 * z);
         }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::ask::{Ask, Extent, Question, Sum};
+use crate::ask::{Ask, Extent, Question, Sum, Walk};
 use crate::error::DataError;
-use crate::joint::{Joint, WhitenedJoint};
 use crate::model::{
-    Absent, Coordinates, Memo, Potential, Prior, Rebalanced, Rows, Stroll, Stroller, Surrogate,
-    Whitened, accumulate_difference, accumulate_gradient,
+    Absent, Coordinates, Evaluator, Model, Prior, Rebalanced, Rows, Single, Surrogate, Whitened,
+    accumulate_difference, accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -16,15 +15,15 @@ use crate::snapshot::{SnapshotError, State, Visit};
 #[derive(Clone, Debug)]
 pub struct Target {
     /// `U_i`, one a client.
-    pub clients: Vec<Arc<dyn Potential>>,
+    pub clients: Vec<Arc<dyn Model>>,
     /// `U_0`: one prior for the whole federation.
     pub prior: Prior,
     /// Who applies the prior.
     pub placement: Placement,
     /// `T`: 1 is Bayes.
     pub temperature: f64,
-    /// Who evaluates all potentials in one call, where the clients' own are placeholders.
-    pub joint: Option<Arc<dyn Joint>>,
+    /// The model of all clients, which is asked in one call, where their own are placeholders.
+    pub joint: Option<Arc<dyn Model>>,
 }
 
 /// Who applies the prior. It is counted once in all either way.
@@ -39,7 +38,7 @@ pub enum Placement {
 impl Target {
     /// A checked target.
     pub fn new(
-        clients: Vec<Arc<dyn Potential>>,
+        clients: Vec<Arc<dyn Model>>,
         prior: Prior,
         placement: Placement,
         temperature: f64,
@@ -76,7 +75,7 @@ impl Target {
     /// A checked target whose potentials are evaluated in one call: see
     /// [`crate::protocol::Jointly`].
     pub fn of_joint(
-        joint: Arc<dyn Joint>,
+        joint: Arc<dyn Model>,
         prior: Prior,
         placement: Placement,
         temperature: f64,
@@ -84,9 +83,9 @@ impl Target {
         if joint.dim() == 0 {
             return Err(DataError::Empty);
         }
-        let mut clients: Vec<Arc<dyn Potential>> = Vec::with_capacity(joint.clients());
+        let mut clients: Vec<Arc<dyn Model>> = Vec::with_capacity(joint.clients());
         for i in 0..joint.clients() {
-            let rows = joint.rows(ClientId(i as u32));
+            let rows = joint.rows_of(ClientId(i as u32));
             if rows == 0 || u32::try_from(rows).is_err() {
                 return Err(DataError::Rows { client: i, rows });
             }
@@ -109,28 +108,17 @@ impl Target {
     /// The same target in other coordinates: `u` instead of `x`. The prior becomes part of the
     /// clients' potentials, by `shares` that sum to 1.
     pub fn whitened(&self, coordinates: &Arc<Coordinates>, shares: &[f64]) -> Target {
-        let whiten = |(client, share): (&Arc<dyn Potential>, &f64)| -> Arc<dyn Potential> {
-            Arc::new(Whitened::new(
-                Arc::clone(client),
-                self.prior.clone(),
-                *share,
-                Arc::clone(coordinates),
-            ))
+        let whiten = |model: &Arc<dyn Model>, shares: &[f64]| -> Arc<dyn Model> {
+            let (inner, coordinates) = (Arc::clone(model), Arc::clone(coordinates));
+            Arc::new(Whitened::new(inner, self.prior.clone(), shares.to_vec(), coordinates))
         };
+        let alone = |(client, share): (&Arc<dyn Model>, &f64)| whiten(client, &[*share]);
         Target {
-            clients: self.clients.iter().zip(shares).map(whiten).collect(),
+            clients: self.clients.iter().zip(shares).map(alone).collect(),
             prior: Prior::Flat,
             placement: Placement::Server,
             temperature: self.temperature,
-            joint: self.joint.as_ref().map(|joint| -> Arc<dyn Joint> {
-                let (inner, coordinates) = (Arc::clone(joint), Arc::clone(coordinates));
-                Arc::new(WhitenedJoint {
-                    inner,
-                    prior: self.prior.clone(),
-                    shares: shares.to_vec(),
-                    coordinates,
-                })
-            }),
+            joint: self.joint.as_ref().map(|joint| whiten(joint, shares)),
         }
     }
 
@@ -165,18 +153,17 @@ impl Target {
                 crate::linalg::add_scaled(1.0, part, sum);
             }
         }
-        let deal = |((client, own), weight): ((&Arc<dyn Potential>, &Surrogate),
-            &f64)| -> Arc<dyn Potential> {
-            Arc::new(Rebalanced::new(Arc::clone(client), own, *weight, &whole))
-        };
+        let deal =
+            |((client, own), weight): ((&Arc<dyn Model>, &Surrogate), &f64)| -> Arc<dyn Model> {
+                Arc::new(Rebalanced::new(Arc::clone(client), own, *weight, &whole))
+            };
         let clients = self.clients.iter().zip(surrogates).zip(weights).map(deal).collect();
         Target::new(clients, self.prior.clone(), self.placement.clone(), self.temperature)
     }
 
     /// `U(x)`; NaN where potentials are placeholders.
     pub fn value(&self, x: &[f64]) -> f64 {
-        let likelihood: f64 =
-            self.clients.iter().map(|c| c.value(x, &mut vec![0.0; c.scratch()])).sum();
+        let likelihood: f64 = self.clients.iter().map(|c| Single::new(c).value(x)).sum();
         likelihood + self.prior.value(x)
     }
 
@@ -184,34 +171,35 @@ impl Target {
     pub fn gradient(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         for client in &self.clients {
-            client.add_gradient(x, Rows::All, 1.0, out, &mut vec![0.0; client.scratch()]);
+            Single::new(client).add_gradient(x, Rows::All, 1.0, out);
         }
         self.prior.add_gradient(x, 1.0, out);
     }
 
     /// What client `id` works with, with minibatches of `batch` rows.
     pub fn site(&self, id: ClientId, batch: usize) -> Site {
-        let potential = Arc::clone(&self.clients[id.index()]);
+        let model = &self.clients[id.index()];
         let prior_weight = match &self.placement {
             Placement::Server => 0.0,
             Placement::Split(weights) => weights[id.index()],
         };
-        let rows = potential.rows();
+        let (rows, offers) = (model.rows(), model.offers());
         assert!((1..=rows).contains(&batch), "a minibatch has between 1 and all rows");
+        let has_prior = prior_weight != 0.0 && self.prior != Prior::Flat;
         Site {
             id,
+            evaluator: Arc::clone(model).evaluator(),
             subsets: Subsets::new(if batch < rows { rows } else { 0 }),
             chosen: vec![0; if batch < rows { batch } else { 0 }],
-            scratch: vec![0.0; potential.scratch()],
-            memo: if batch < rows { None } else { potential.memo() },
+            dim: model.dim(),
             rows,
-            differences_ignore_rows: potential.differences_ignore_rows(),
+            differences_ignore_rows: offers.differences_ignore_rows,
+            walks: offers.walks && !has_prior && batch == rows,
             batch,
             inflation: rows as f64 / batch as f64,
             prior: self.prior.clone(),
             prior_weight,
             rows_evaluated: 0,
-            potential,
         }
     }
 }
@@ -241,22 +229,21 @@ pub fn check_probabilities(what: &'static str, weights: &[f64], n: usize) -> Res
 #[derive(Debug)]
 pub struct Site {
     id: ClientId,
-    potential: Arc<dyn Potential>,
+    /// What saves work is in here and is no state: a site that is restored finds the same numbers.
+    evaluator: Box<dyn Evaluator>,
     prior: Prior,
     prior_weight: f64,
-    /// What the potential says of itself, here so that nobody has to ask: its rows, and whether
-    /// their choice matters to a difference.
+    /// What the model says of itself, here so that nobody has to ask: its size, whether their
+    /// choice matters to a difference, and whether it walks faster than by gradients.
+    dim: usize,
     rows: usize,
     differences_ignore_rows: bool,
+    walks: bool,
     batch: usize,
     /// `N/n`: what makes a sum over a minibatch stand for the sum over all rows.
     inflation: f64,
     subsets: Subsets,
     chosen: Vec<u32>,
-    scratch: Vec<f64>,
-    /// What saves work and is no state: a site that is restored starts without, and finds the same
-    /// numbers.
-    memo: Option<Box<Memo>>,
     rows_evaluated: u64,
 }
 
@@ -297,17 +284,14 @@ impl Site {
 
     /// The question as asked of rows, and what answers it here.
     #[inline(always)]
-    fn split<'a>(
-        &'a mut self,
-        question: Question<'a>,
-    ) -> (Ask<'a>, &'a dyn Potential, &'a mut [f64]) {
+    fn split<'a>(&'a mut self, question: Question<'a>) -> (Ask<'a>, &'a mut dyn Evaluator) {
         let Question { sum, extent, scale, out } = question;
         let (rows, scale) = match extent {
             Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation),
             Extent::Minibatch => (Rows::Some(&self.chosen), scale * self.inflation),
             Extent::All => (Rows::All, scale),
         };
-        (Ask { client: self.id, sum, rows, scale, out }, &*self.potential, &mut self.scratch)
+        (Ask { client: self.id, sum, rows, scale, out }, &mut *self.evaluator)
     }
 
     /// Add the prior's share to an answer, and count the rows that it took.
@@ -316,65 +300,72 @@ impl Site {
         let Question { sum, extent, scale, out } = question;
         let weight = scale * self.prior_weight;
         let rows = if extent == Extent::All { self.rows } else { self.batch } as u64;
+        let (d, prior) = (self.dim, &self.prior);
+        let points = if sum.points().len() == d { 1 } else { sum.points().len() / d } as u64;
+        self.rows_evaluated += match sum {
+            Sum::Difference { .. } => 2 * rows * points,
+            Sum::HessianVector { .. } | Sum::Hessian { .. } => 0,
+            _ => rows * points,
+        };
+        if self.prior_weight == 0.0 {
+            return;
+        }
         match sum {
-            Sum::Gradient { x } => {
-                if self.prior_weight > 0.0 {
-                    accumulate_gradient(&self.prior, x, weight, out);
+            Sum::Value { x } => {
+                for (x, out) in x.chunks_exact(d).zip(out) {
+                    *out += weight * prior.value(x);
                 }
-                self.rows_evaluated += rows;
+            }
+            Sum::Gradient { x } => {
+                for (x, out) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)) {
+                    accumulate_gradient(prior, x, weight, out);
+                }
             }
             Sum::Difference { x, z } => {
-                if self.prior_weight > 0.0 {
-                    accumulate_difference(&self.prior, x, z, weight, out);
+                let pairs = x.chunks_exact(d).zip(z.chunks_exact(d));
+                for ((x, z), out) in pairs.zip(out.chunks_exact_mut(d)) {
+                    accumulate_difference(prior, x, z, weight, out);
                 }
-                self.rows_evaluated += 2 * rows;
             }
             Sum::GradientAndValue { x } => {
-                let (gradient, value) = out.split_at_mut(x.len());
-                if self.prior_weight > 0.0 {
-                    self.prior.add_gradient(x, weight, gradient);
-                }
-                value[0] += weight * self.prior.value(x);
-                self.rows_evaluated += rows;
+                let (gradient, value) = out.split_at_mut(d);
+                prior.add_gradient(x, weight, gradient);
+                value[0] += weight * prior.value(x);
             }
-            Sum::HessianVector { v, .. } => self.prior.add_hessian_vector(v, weight, out),
+            Sum::HessianVector { v, .. } => prior.add_hessian_vector(v, weight, out),
+            Sum::Hessian { .. } => prior.add_hessian(weight, out),
         }
     }
 
-    /// Answer a question by the client's own potential.
+    /// Answer a question by the client's own model. What that cannot answer is NaN, which every
+    /// receiver refuses.
     #[inline(always)]
     pub fn answer(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
-        if let (Sum::Gradient { x }, Some(memo)) = (sum, &mut self.memo) {
-            // all rows: a minibatch is all of them here
-            self.potential.add_gradient_near(memo, x, scale, out, &mut self.scratch);
-        } else {
-            let (mut ask, potential, scratch) =
-                self.split(Question { sum, extent, scale, out: &mut *out });
-            ask.evaluate(potential, scratch);
+        let (ask, evaluator) = self.split(Question { sum, extent, scale, out: &mut *out });
+        let mut asks = [ask];
+        if evaluator.answer(&mut asks).is_err() {
+            asks[0].out.fill(f64::NAN);
         }
         self.complete(Question { sum, extent, scale, out });
     }
 
-    /// Whether [`Site::stroll`] works: the minibatch is all rows, the prior has no share, and the
-    /// potential has a way.
-    pub fn can_stroll(&self) -> bool {
-        self.stroller().is_some()
+    /// Whether [`Site::walk`] is worth it, and right: the minibatch is all rows, the prior has no
+    /// share, and the model walks faster than by a gradient for each step.
+    pub fn walks(&self) -> bool {
+        self.walks
     }
 
-    fn stroller(&self) -> Option<&dyn Stroller> {
-        let alone = self.prior_weight == 0.0 || self.prior == Prior::Flat;
-        self.potential.stroller().filter(|_| alone && self.batch == self.rows)
-    }
-
-    /// Take Langevin steps by all rows of the client, and say how many: the same as by
-    /// [`Site::answer`] for each, in one go.
+    /// Take Langevin steps by all rows of the client: the same as by [`Site::answer`] for each, in
+    /// one go.
     #[inline(always)]
-    pub fn stroll(&mut self, way: Stroll<'_>) -> u64 {
-        let rows = self.batch as u64 * if way.control.is_some() { 2 } else { 1 };
-        let steps = self.potential.stroller().map_or(0, |stroller| stroller.stroll(way));
-        self.rows_evaluated += steps * rows;
-        steps
+    pub fn walk(&mut self, walk: Walk<'_>) {
+        let rows = self.batch as u64 * if walk.control.is_some() { 2 } else { 1 };
+        self.rows_evaluated += walk.steps() * rows;
+        let mut walks = [walk];
+        if self.evaluator.walk(&mut walks).is_err() {
+            walks[0].x.fill(f64::NAN);
+        }
     }
 
     /// The exact gradient with the prior's share, into `out`.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use common::*;
 use consilience_core::ask::Ask;
 use consilience_core::compress::Compressor;
-use consilience_core::joint::{EvaluationError, Joint};
-use consilience_core::model::{Gaussian, Isotropic, Potential, Prior};
+use consilience_core::model::{
+    EvaluationError, Evaluator, Gaussian, Isotropic, Model, Offers, Prior,
+};
 use consilience_core::protocol::Jointly;
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::{Batch, Local, Participation, Recipe, Uplink};
@@ -19,7 +20,7 @@ use consilience_core::target::{Placement, Target};
 
 /// Twenty clients with 10 to 200 rows in 50 dimensions: the toy Gaussian of QLSD.
 fn many_rows() -> Target {
-    let client = |i: u64| -> Arc<dyn Potential> {
+    let client = |i: u64| -> Arc<dyn Model> {
         Arc::new(Isotropic::new(normals(100 + i, 50 * (10 + 10 * i as usize)), 50).unwrap())
     };
     Target::new(
@@ -34,7 +35,7 @@ fn many_rows() -> Target {
 /// A hundred Gaussian clients with full precisions in 20 dimensions: FALD's.
 fn many_clients() -> Target {
     let d = 20;
-    let client = |i: u64| -> Arc<dyn Potential> {
+    let client = |i: u64| -> Arc<dyn Model> {
         let z = normals(200 + i, d * d);
         let precision = (0..d * d)
             .map(|k| {
@@ -159,7 +160,7 @@ fn a_workspace_goes_from_hand_to_hand() {
 #[derive(Debug)]
 struct Round;
 
-impl Joint for Round {
+impl Model for Round {
     fn dim(&self) -> usize {
         50
     }
@@ -168,17 +169,27 @@ impl Joint for Round {
         20
     }
 
-    fn rows(&self, _client: ClientId) -> usize {
+    fn rows(&self) -> usize {
+        2000
+    }
+
+    fn rows_of(&self, _client: ClientId) -> usize {
         100
     }
 
-    fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
-        use consilience_core::ask::Sum::{Difference, Gradient, GradientAndValue, HessianVector};
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        Box::new(Round)
+    }
+}
+
+impl Evaluator for Round {
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
         for ask in asks {
-            let (Gradient { x }
-            | Difference { x, .. }
-            | GradientAndValue { x }
-            | HessianVector { x, .. }) = ask.sum;
+            let x = ask.sum.points();
             ask.tell(x);
         }
         Ok(())
@@ -203,7 +214,7 @@ fn nothing_is_allocated_per_joint_exchange() {
     };
     for recipe in [Recipe::Local(walk), Recipe::Uplink(gradients)] {
         let mut chain = start(&recipe, &target, &[0.0; 50], 1, 0);
-        let mut carrier = Jointly::new(&Round);
+        let mut carrier = Jointly::new(Arc::new(Round));
         let mut exchanges = |n: usize| {
             for _ in 0..n {
                 carrier

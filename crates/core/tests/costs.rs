@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use consilience_core::model::{Gaussian, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::protocol::Ledger;
 use consilience_core::sampler::{Batch, Local, Participation, Recipe, Synchronise, Uplink};
 use consilience_core::step::Schedule;
@@ -76,8 +76,8 @@ fn gradients_of_steps_in_one_go() {
     let steps = draws as u64 * every;
     let round =
         |d: usize| (0..d * d).map(|k| f64::from(u8::from(k.is_multiple_of(d + 1)))).collect();
-    let client: Arc<dyn Potential> = Arc::new(Gaussian::new(vec![0.5; 8], round(8)).unwrap());
-    assert!(client.rows() == 1 && client.stroller().is_some());
+    let client: Arc<dyn Model> = Arc::new(Gaussian::new(vec![0.5; 8], round(8)).unwrap());
+    assert!(client.rows() == 1 && client.offers().walks);
     let target = Target::new(vec![client; 3], Prior::Flat, Placement::Server, 1.0).unwrap();
     let count = |recipe| counted(Recipe::Local(recipe), &target, draws);
     let weights = vec![0.5, 0.2, 0.3];

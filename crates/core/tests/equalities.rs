@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
-use consilience_core::model::{Gaussian, Potential, Prior, Rows, Surrogate};
+use consilience_core::model::{Gaussian, Model, Prior, Single, Surrogate};
 use consilience_core::rng::{ClientId, Noise, SERVER, Seed};
 use consilience_core::sampler::{
     Batch, Keys, Local, Participation, Recipe, Synchronise, Uplink, Weighting,
@@ -211,9 +211,7 @@ fn dg_lmc_with_a_decreasing_step_by_hand() {
     for k in 0..DRAWS as u64 * every {
         for c in 0..3 {
             let gamma = first / (1.0 + k as f64 / delay) / weights[c];
-            let mut gradient = [0.0; 2];
-            let mut scratch = vec![0.0; target.clients[c].scratch()];
-            target.clients[c].add_gradient(&z[c], Rows::All, 1.0, &mut gradient, &mut scratch);
+            let gradient = Single::new(&target.clients[c]).gradient(&z[c]);
             let xi = own[c].at(k, 0..2);
             for j in 0..2 {
                 let drift = gradient[j] + (z[c][j] - theta[j]) / rho[c];
@@ -237,7 +235,7 @@ fn dg_lmc_with_a_decreasing_step_by_hand() {
 /// who is visited.
 #[test]
 fn fsgld_with_true_surrogates_is_lmc() {
-    let client = |mean: [f64; 2], precision: [f64; 2]| -> std::sync::Arc<dyn Potential> {
+    let client = |mean: [f64; 2], precision: [f64; 2]| -> std::sync::Arc<dyn Model> {
         std::sync::Arc::new(
             Gaussian::new(mean.to_vec(), vec![precision[0], 0.0, 0.0, precision[1]]).unwrap(),
         )
@@ -256,7 +254,7 @@ fn fsgld_with_true_surrogates_is_lmc() {
         .clients
         .iter()
         .zip(precisions)
-        .map(|(c, p)| Surrogate::at(&point, p.to_vec(), &**c))
+        .map(|(c, p)| Surrogate::at(&point, p.to_vec(), c))
         .collect();
     let rebalanced = target.rebalanced(&weights, &surrogates).unwrap();
     let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);

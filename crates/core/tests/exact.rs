@@ -83,7 +83,7 @@ fn sgld_on_one_dimension_by_hand() {
 #[test]
 fn falds_lower_bound_holds_and_is_linear_in_the_step() {
     let (mu, v) = ([1.0, -2.0], [0.5, 3.0]); // means and variances sigma_i^2
-    let client = |i: usize| -> std::sync::Arc<dyn consilience_core::model::Potential> {
+    let client = |i: usize| -> std::sync::Arc<dyn consilience_core::model::Model> {
         std::sync::Arc::new(Gaussian::new(vec![mu[i]], vec![1.0 / v[i]]).unwrap())
     };
     let target =
@@ -164,7 +164,7 @@ fn dg_lmc_of_one_client_has_the_law_by_hand() {
 /// participants it is not.
 #[test]
 fn noise_for_the_participants_restores_the_temperature() {
-    let client = |_: usize| -> std::sync::Arc<dyn consilience_core::model::Potential> {
+    let client = |_: usize| -> std::sync::Arc<dyn consilience_core::model::Model> {
         std::sync::Arc::new(Gaussian::new(vec![0.0], vec![1.0]).unwrap())
     };
     let target =

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Gaussian, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::sampler::exact::{posterior, stationary};
 use consilience_core::sampler::forecast::{Part, QuadraticModel};
 use consilience_core::sampler::{
@@ -28,7 +28,7 @@ fn target(turn: f64) -> Target {
     let clients = clients(turn)
         .into_iter()
         .map(|(mean, precision)| {
-            Arc::new(Gaussian::new(mean, precision).unwrap()) as Arc<dyn Potential>
+            Arc::new(Gaussian::new(mean, precision).unwrap()) as Arc<dyn Model>
         })
         .collect();
     Target::new(clients, Prior::Gaussian(vec![0.3, 0.3].into()), Placement::Server, 1.0).unwrap()

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::*;
 use consilience_core::ask::{Ask, Sum};
-use consilience_core::joint::{ByGradients, EvaluationError, Joint, Offers};
-use consilience_core::model::{Coordinates, Potential, Prior};
+use consilience_core::model::{
+    ByGradients, Coordinates, EvaluationError, Evaluator, Federation, Model, Offers, Prior,
+};
 use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::exact::posterior;
@@ -20,10 +21,10 @@ use consilience_core::step::Schedule;
 use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum};
 use consilience_core::target::{Placement, Target};
 
-/// The built-in potentials behind one call. It counts calls, and fails at one of them if told to.
+/// The clients' models behind one call. It counts calls, and fails at one of them if told to.
 #[derive(Debug)]
 struct Pooled {
-    potentials: Vec<Arc<dyn Potential>>,
+    models: Vec<Arc<dyn Model>>,
     offers: Offers,
     calls: AtomicUsize,
     fails_at: usize,
@@ -31,9 +32,9 @@ struct Pooled {
 
 impl Pooled {
     fn of(target: &Target) -> Arc<Pooled> {
-        let offers = Offers { values: true, hessian_vectors: true, ..Offers::default() };
+        let offers = Offers { values: true, hessians: true, ..Offers::default() };
         Arc::new(Pooled {
-            potentials: target.clients.clone(),
+            models: target.clients.clone(),
             offers,
             calls: AtomicUsize::new(0),
             fails_at: usize::MAX,
@@ -45,44 +46,57 @@ impl Pooled {
     }
 }
 
-impl Joint for Pooled {
+impl Model for Pooled {
     fn dim(&self) -> usize {
-        self.potentials[0].dim()
+        self.models[0].dim()
     }
 
     fn clients(&self) -> usize {
-        self.potentials.len()
+        self.models.len()
     }
 
-    fn rows(&self, client: ClientId) -> usize {
-        self.potentials[client.index()].rows()
+    fn rows(&self) -> usize {
+        self.models.iter().map(|model| model.rows()).sum()
+    }
+
+    fn rows_of(&self, client: ClientId) -> usize {
+        self.models[client.index()].rows()
     }
 
     fn offers(&self) -> Offers {
         self.offers
     }
 
-    fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.fails_at {
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        let federation = Arc::new(Federation::new(self.models.clone()).unwrap());
+        Box::new(Counted(federation.evaluator(), self))
+    }
+}
+
+#[derive(Debug)]
+struct Counted(Box<dyn Evaluator>, Arc<Pooled>);
+
+impl Evaluator for Counted {
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        let Counted(inner, pooled) = self;
+        if pooled.calls.fetch_add(1, Ordering::Relaxed) + 1 == pooled.fails_at {
             return Err(EvaluationError("the network has a hole".into()));
         }
         assert!(
             asks.windows(2).all(|pair| pair[0].client < pair[1].client),
             "one ask a client at the most, in their order"
         );
-        for ask in asks {
-            assert!(self.offers.values || !matches!(ask.sum, Sum::GradientAndValue { .. }));
-            assert!(self.offers.hessian_vectors || !matches!(ask.sum, Sum::HessianVector { .. }));
-            let potential = &self.potentials[ask.client.index()];
-            ask.evaluate(&**potential, &mut vec![0.0; potential.scratch()]);
+        for ask in &*asks {
+            assert!(pooled.offers.values || !matches!(ask.sum, Sum::GradientAndValue { .. }));
+            assert!(pooled.offers.hessians || !matches!(ask.sum, Sum::HessianVector { .. }));
         }
-        Ok(())
+        inner.answer(asks)
     }
 }
 
 /// The same target with nothing but placeholders for the clients' rows.
 fn jointly(target: &Target, joint: &Arc<Pooled>) -> Target {
-    let joint: Arc<dyn Joint> = Arc::<Pooled>::clone(joint);
+    let joint: Arc<dyn Model> = Arc::<Pooled>::clone(joint);
     Target::of_joint(joint, target.prior.clone(), target.placement.clone(), target.temperature)
         .unwrap()
 }
@@ -131,7 +145,7 @@ fn compare(
 ) {
     let (mut alone, mut together) =
         (start(recipe, own, &[0.3, 0.3], 1, 0), start(recipe, joined, &[0.3, 0.3], 1, 0));
-    let mut carrier = Jointly::new(&**joined.joint.as_ref().unwrap());
+    let mut carrier = Jointly::new(Arc::clone(joined.joint.as_ref().unwrap()));
     for at in 0..exchanges {
         let (before, nobody) = (alone.server.iteration(), alone.server.cohort().is_empty());
         let event = exchange(&mut *alone.server, &mut alone.clients, &mut alone.ledger);
@@ -232,8 +246,7 @@ fn conduct<S: Exchange>(mut survey: S, target: &Target) -> (S, Ledger) {
     match &target.joint {
         None => while exchange(&mut survey, &mut clients, &mut ledger) == Event::Nothing {},
         Some(joint) => {
-            let joint = ByGradients(&**joint);
-            let mut carrier = Jointly::new(&joint);
+            let mut carrier = Jointly::new(Arc::new(ByGradients(Arc::clone(joint))));
             while carrier.exchange(&mut survey, &mut clients, &mut ledger).unwrap()
                 == Event::Nothing
             {}
@@ -297,7 +310,7 @@ fn a_failing_model_stops_the_chain_at_its_last_draw() {
         let joint =
             Arc::new(Pooled { fails_at: 30, ..Arc::try_unwrap(Pooled::of(&target)).unwrap() });
         let mut chain = start(&recipe, &jointly(&target, &joint), &[0.3, 0.3], 1, 0);
-        let (mut carrier, mut last) = (Jointly::new(&*joint), vec![0.3, 0.3]);
+        let (mut carrier, mut last) = (Jointly::new(Arc::<Pooled>::clone(&joint)), vec![0.3, 0.3]);
         let error = loop {
             match carrier.exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger) {
                 Ok(_) => last = chain.server.position().to_vec(),
@@ -313,17 +326,30 @@ fn a_failing_model_stops_the_chain_at_its_last_draw() {
 fn impossible_models_are_refused() {
     #[derive(Debug)]
     struct Sizes(usize, Vec<usize>);
-    impl Joint for Sizes {
+    impl Model for Sizes {
         fn dim(&self) -> usize {
             self.0
         }
         fn clients(&self) -> usize {
             self.1.len()
         }
-        fn rows(&self, client: ClientId) -> usize {
+        fn rows(&self) -> usize {
+            self.1.iter().sum()
+        }
+        fn rows_of(&self, client: ClientId) -> usize {
             self.1[client.index()]
         }
-        fn evaluate(&self, _asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        fn offers(&self) -> Offers {
+            Offers::default()
+        }
+        fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+            Box::new(Silent)
+        }
+    }
+    #[derive(Debug)]
+    struct Silent;
+    impl Evaluator for Silent {
+        fn answer(&mut self, _asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
             Ok(())
         }
     }

@@ -548,7 +548,7 @@ fn compressed_parameters() {
 fn three_dimensions() -> Target {
     let client = |mean: [f64; 3],
                   precision: [f64; 9]|
-     -> std::sync::Arc<dyn consilience_core::model::Potential> {
+     -> std::sync::Arc<dyn consilience_core::model::Model> {
         std::sync::Arc::new(
             consilience_core::model::Gaussian::new(mean.to_vec(), precision.to_vec()).unwrap(),
         )

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use common::anchor;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::{Coordinates, Prior, Surrogate};
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential};
+use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model};
 use consilience_core::sampler::exact::{Law, posterior, stationary};
 use consilience_core::sampler::registry::{Settings, find};
 use consilience_core::sampler::{Average, Local, NoiseScale, Synchronise};
@@ -74,7 +74,7 @@ fn rows() -> Vec<(Vec<f64>, Vec<f64>)> {
 }
 
 fn linear(placement: Placement, temperature: f64) -> Target {
-    let client = |(features, responses)| -> Arc<dyn Potential> {
+    let client = |(features, responses)| -> Arc<dyn Model> {
         let design = Design::dense(features, 3).unwrap();
         Arc::new(Glm::new(design, responses, Family::Gaussian { variance: 1.5 }).unwrap())
     };
@@ -82,7 +82,7 @@ fn linear(placement: Placement, temperature: f64) -> Target {
 }
 
 fn isotropic() -> Target {
-    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (features, _) in rows() {
         clients.push(Arc::new(Isotropic::new(features, 3).unwrap()));
     }
@@ -90,7 +90,7 @@ fn isotropic() -> Target {
 }
 
 fn gaussian(prior: Prior, placement: Placement, temperature: f64) -> Target {
-    let client = |mean: [f64; 3], precision: [f64; 9]| -> Arc<dyn Potential> {
+    let client = |mean: [f64; 3], precision: [f64; 9]| -> Arc<dyn Model> {
         let (mean, precision) = (mean.to_vec(), precision.to_vec());
         Arc::new(Gaussian::new(mean, precision).unwrap())
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::*;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::sampler::exact::{posterior, stationary};
 use consilience_core::sampler::{Batch, Participation, Recipe, Uplink};
 use consilience_core::step::Schedule;
@@ -16,7 +16,7 @@ use consilience_core::target::{Placement, Target};
 /// Three clients with 20, 50 and 100 rows times `size`, whose means lie `apart` from each other, in
 /// four dimensions.
 fn toy_of(size: usize, apart: f64) -> Target {
-    let client = |i: usize| -> Arc<dyn Potential> {
+    let client = |i: usize| -> Arc<dyn Model> {
         let rows = [20, 50, 100][i];
         let centre = [1.0, -0.5, 0.3, 0.8].map(|c| apart * c * (i as f64 - 1.0));
         // The same rows over and over: sizes differ in nothing but size.

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use consilience_core::model::{Design, Family, Glm, Potential, Prior};
+use consilience_core::model::{Design, Family, Glm, Model, Prior, Single};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::exact::posterior;
@@ -18,7 +18,7 @@ use consilience_core::target::{Placement, Target};
 use nalgebra::DMatrix;
 
 fn logistic(placement: Placement) -> Target {
-    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (i, rows) in [30usize, 80, 11].into_iter().enumerate() {
         let cells = normals(40 + i as u64, rows * 5);
         let response: Vec<f64> = cells
@@ -92,17 +92,7 @@ fn clients_are_surveyed_apart() {
         2 * 5 * 3,
         "both ends of every axis, from everybody"
     );
-    let gradient = |client: usize, x: &[f64]| {
-        let (potential, mut out) = (&target.clients[client], vec![0.0; 5]);
-        potential.add_gradient(
-            x,
-            consilience_core::model::Rows::All,
-            1.0,
-            &mut out,
-            &mut vec![0.0; potential.scratch()],
-        );
-        out
-    };
+    let gradient = |client: usize, x: &[f64]| Single::new(&target.clients[client]).gradient(x);
     for (client, (found, own)) in
         skewness.shifts(gradients.gradients()).zip(gradients.gradients()).enumerate()
     {
@@ -155,7 +145,7 @@ fn curvature_is_that_of(target: Target, shares: [f64; 3]) {
         for k in 0..5 {
             let (mut e, mut image) = (vec![0.0; 5], vec![0.0; 5]);
             e[k] = 1.0;
-            client.add_hessian_vector(&point, &e, 1.0, &mut image, &mut []);
+            Single::new(client).add_hessian_vector(&point, &e, 1.0, &mut image);
             local[i].set_column(k, &nalgebra::DVector::from_vec(image));
         }
         hessian += &local[i];

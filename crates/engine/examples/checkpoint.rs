@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::protocol::{Client, Device, Output, Server, Statement};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Batch, Keys, Recipe, Uplink};
@@ -86,8 +86,7 @@ fn a_run(dir: &std::path::Path) {
 }
 
 fn target(dim: usize) -> Target {
-    let client =
-        || -> Arc<dyn Potential> { Arc::new(Isotropic::new(vec![0.5; dim], dim).unwrap()) };
+    let client = || -> Arc<dyn Model> { Arc::new(Isotropic::new(vec![0.5; dim], dim).unwrap()) };
     Target::new(vec![client(), client(), client()], Prior::Flat, Placement::Server, 1.0).unwrap()
 }
 

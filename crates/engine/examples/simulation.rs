@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Row, Settings};
 use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
 use consilience_core::step::Schedule;
@@ -73,7 +73,7 @@ fn setup(row: &Row, iterations: u64) -> Setup {
 }
 
 fn target() -> Target {
-    let client = |i: usize| -> Arc<dyn Potential> {
+    let client = |i: usize| -> Arc<dyn Model> {
         let cells =
             (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
         Arc::new(Isotropic::new(cells, 2).unwrap())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
-use consilience_core::model::{Classifier, Potential};
+use consilience_core::model::{Classifier, Model};
 use rayon::prelude::*;
 
 use crate::draws::Draws;
@@ -42,8 +42,8 @@ impl Calibration {
     /// Judge the predictions of held-out rows where there are any, else of the fitted ones. `None`
     /// where the model has no labels; `Err` says why it was left out.
     pub fn new(
-        fitted: &[Arc<dyn Potential>],
-        held_out: Option<&[Arc<dyn Potential>]>,
+        fitted: &[Arc<dyn Model>],
+        held_out: Option<&[Arc<dyn Model>]>,
         draws: &Draws,
     ) -> Result<Option<Self>, String> {
         let (judged, sites) =
@@ -67,7 +67,7 @@ impl Calibration {
         }
         let every = all.div_ceil(MOST_DRAWS.min(affordable as usize));
         let used: Vec<&[f64]> = draws.rows().step_by(every).collect();
-        let counted = |(classifier, site): (&&dyn Classifier, &Arc<dyn Potential>)| {
+        let counted = |(classifier, site): (&&dyn Classifier, &Arc<dyn Model>)| {
             count(*classifier, site.rows(), &used)
         };
         let sites = classifiers
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn logistic(features: &[f64], labels: &[f64]) -> Arc<dyn Potential> {
+    fn logistic(features: &[f64], labels: &[f64]) -> Arc<dyn Model> {
         Arc::new(
             Glm::new(
                 Design::dense(features.to_vec(), 1).unwrap(),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn models_without_labels_and_runs_without_draws_have_none() {
-        let gaussian: [Arc<dyn Potential>; 1] =
+        let gaussian: [Arc<dyn Model>; 1] =
             [Arc::new(Gaussian::new(vec![0.0], vec![1.0]).unwrap())];
         let draws = Draws::from_chains(vec![vec![1.0]], 1);
         assert_eq!(Calibration::new(&gaussian, None, &draws), Ok(None));
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(Calibration::new(&site, None, &Draws::new(1)), Ok(None));
         let wrong = Draws::from_chains(vec![vec![f64::NAN]], 1);
         assert!(Calibration::new(&site, None, &wrong).unwrap_err().contains("probability NaN"));
-        let softmax: [Arc<dyn Potential>; 1] =
+        let softmax: [Arc<dyn Model>; 1] =
             [Arc::new(Softmax::new(Design::dense(vec![1.0], 1).unwrap(), vec![2], 3).unwrap())];
         let found =
             Calibration::new(&softmax, None, &Draws::from_chains(vec![vec![0.0, 0.0, 1.0]], 3))

@@ -111,15 +111,7 @@ pub fn fingerprint(plan: &Plan, run: &Length, seed: u64) -> String {
     // process.
     let mut gradient = vec![0.0; plan.target.dim()];
     for client in &plan.target.clients {
-        gradient.fill(0.0);
-        client.add_gradient(
-            &plan.start,
-            consilience_core::model::Rows::All,
-            1.0,
-            &mut gradient,
-            &mut vec![0.0; client.scratch()],
-        );
-        point(&gradient);
+        point(&consilience_core::model::Single::new(client).gradient(&plan.start));
         point(&[client.rows() as f64]);
     }
     plan.target.gradient(&plan.start, &mut gradient);

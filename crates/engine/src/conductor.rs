@@ -1,6 +1,8 @@
 //! Carry exchanges between the server and its clients, wherever these are.
 
-use consilience_core::joint::ByGradients;
+use std::sync::Arc;
+
+use consilience_core::model::ByGradients;
 use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Event, Exchange, Jointly, Ledger, exchange};
 use consilience_core::survey::Client;
@@ -42,8 +44,7 @@ impl Conductor for Here {
             while exchange(survey, &mut clients, ledger) == Event::Nothing {}
             return Ok(());
         };
-        let joint = ByGradients(&**joint);
-        let mut carrier = Jointly::new(&joint);
+        let mut carrier = Jointly::new(Arc::new(ByGradients(Arc::clone(joint))));
         while carrier
             .exchange(survey, &mut clients, ledger)
             .map_err(|error| Lost(error.to_string()))?

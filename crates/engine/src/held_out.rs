@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::measure::{Predictive, PredictiveError};
-use consilience_core::model::{Design, Potential};
+use consilience_core::model::{Design, Model};
 use consilience_core::simd::{exp, ln, sigmoid};
 
 use crate::config::RowsModel;
@@ -42,7 +42,7 @@ pub struct Scores {
 
 impl HeldOut {
     /// The rows as a model of their own, as the clients' rows are.
-    pub fn potential(&self) -> Result<Arc<dyn Potential>, DataError> {
+    pub fn potential(&self) -> Result<Arc<dyn Model>, DataError> {
         crate::problem::model(self.design.clone(), self.labels.clone(), self.kind)
     }
 

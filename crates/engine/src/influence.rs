@@ -8,6 +8,7 @@
 //! information.
 
 use consilience_core::measure::{Chains, mcse_mean, sd};
+use consilience_core::model::Single;
 use consilience_core::target::Target;
 use rayon::prelude::*;
 
@@ -67,9 +68,8 @@ impl Influence {
         let used: Vec<&[f64]> = draws.rows().enumerate().filter_map(place).collect();
         let unit: Vec<f64> = columns.iter().map(|column| sd(column) * target.temperature).collect();
         let site = |i: usize| {
-            let client = &target.clients[i];
-            let mut scratch = vec![0.0; client.scratch()];
-            let values = centred(used.iter().map(|x| client.value(x, &mut scratch)).collect());
+            let mut client = Single::new(&target.clients[i]);
+            let values = centred(used.iter().map(|x| client.value(x)).collect());
             let shift: Vec<f64> = columns
                 .iter()
                 .zip(&unit)
@@ -113,14 +113,14 @@ mod tests {
     use std::sync::Arc;
 
     use consilience_core::measure::normal_quantile;
-    use consilience_core::model::{Gaussian, Potential, Prior};
+    use consilience_core::model::{Gaussian, Model, Prior};
     use consilience_core::target::Placement;
 
     use super::*;
 
     /// Clients on a plane: means and diagonal precisions.
     fn target(clients: &[([f64; 2], [f64; 2])], temperature: f64) -> Target {
-        let client = |(mean, precision): &([f64; 2], [f64; 2])| -> Arc<dyn Potential> {
+        let client = |(mean, precision): &([f64; 2], [f64; 2])| -> Arc<dyn Model> {
             Arc::new(
                 Gaussian::new(mean.to_vec(), vec![precision[0], 0.0, 0.0, precision[1]]).unwrap(),
             )

@@ -5,6 +5,7 @@
 //! no bias, and on a nearly Gaussian posterior it mixes in a few steps.
 
 use consilience_core::linalg::norm_squared;
+use consilience_core::model::Single;
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::simd;
 use consilience_core::target::Target;
@@ -46,11 +47,12 @@ pub fn mala(
 fn hessian(target: &Target, x: &[f64]) -> DMatrix<f64> {
     let d = target.dim();
     let mut hessian = DMatrix::zeros(d, d);
+    let mut clients: Vec<Single> = target.clients.iter().map(Single::new).collect();
     for k in 0..d {
         let (mut unit, mut column) = (vec![0.0; d], vec![0.0; d]);
         unit[k] = 1.0;
-        for client in &target.clients {
-            client.add_hessian_vector(x, &unit, 1.0, &mut column, &mut vec![0.0; client.scratch()]);
+        for client in &mut clients {
+            client.add_hessian_vector(x, &unit, 1.0, &mut column);
         }
         target.prior.add_hessian_vector(&unit, 1.0, &mut column);
         hessian.set_column(k, &(DVector::from_vec(column) / target.temperature));

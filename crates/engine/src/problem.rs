@@ -9,7 +9,7 @@ pub(crate) use own::model;
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Absent, Family, Glm, Potential, Prior, Softmax};
+use consilience_core::model::{Absent, Family, Glm, Model, Prior, Softmax};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::sampler::registry;
@@ -74,7 +74,7 @@ impl Problem {
     /// The problem as a server sees it: all that the sites said, and none of their rows.
     pub fn without_rows(config: &Config, agreed: Agreed) -> Result<Problem, ConfigError> {
         let dim = agreed.agreement.parameters.len();
-        let absent = |rows: &u64| Arc::new(Absent::new(dim, *rows as usize)) as Arc<dyn Potential>;
+        let absent = |rows: &u64| Arc::new(Absent::new(dim, *rows as usize)) as Arc<dyn Model>;
         Problem::assemble(config, agreed.rows.iter().map(absent).collect(), agreed)
     }
 
@@ -86,8 +86,8 @@ impl Problem {
     ) -> Result<Problem, ConfigError> {
         let clients = names(config)?;
         let dim = agreement.parameters.len();
-        let absent: Arc<dyn Potential> = Arc::new(Absent::new(dim, 1));
-        let mut potentials: Vec<Arc<dyn Potential>> =
+        let absent: Arc<dyn Model> = Arc::new(Absent::new(dim, 1));
+        let mut potentials: Vec<Arc<dyn Model>> =
             clients.iter().map(|_| Arc::clone(&absent)).collect();
         potentials[site.index()] = site.potential(config, agreement)?;
         let rows = potentials.iter().map(|potential| potential.rows() as u64).collect();
@@ -106,7 +106,7 @@ impl Problem {
 
     fn assemble(
         config: &Config,
-        potentials: Vec<Arc<dyn Potential>>,
+        potentials: Vec<Arc<dyn Model>>,
         agreed: Agreed,
     ) -> Result<Problem, ConfigError> {
         let (parameters, clients) = (agreed.agreement.parameters, names(config)?);
@@ -159,7 +159,7 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
             Some(made.scaled(&data.divisors(&divisors), named.intercept))
         }
     };
-    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
         let complain = |e: DataError| {
             complain(format!("client \"{name}\": {e}"), "use another scheme, or fewer clients")
@@ -199,7 +199,7 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
 
 fn assemble(
     config: &Config,
-    clients: Vec<Arc<dyn Potential>>,
+    clients: Vec<Arc<dyn Model>>,
     dim: usize,
 ) -> Result<Target, ConfigError> {
     let (prior, placement) = read_prior(config, clients.len(), dim)?;

@@ -120,7 +120,7 @@ impl Record {
         };
         let site = |(i, (name, client)): (
             usize,
-            (&String, &std::sync::Arc<dyn consilience_core::model::Potential>),
+            (&String, &std::sync::Arc<dyn consilience_core::model::Model>),
         )| {
             let bits = |direction| ledger.client(ClientId(i as u32), direction);
             SiteRecord {

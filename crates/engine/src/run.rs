@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use consilience_core::joint::EvaluationError;
+use consilience_core::model::EvaluationError;
 use consilience_core::protocol::{
     Device, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange,
 };
@@ -342,7 +342,7 @@ impl Chain {
         let mut outward = vec![0.0; plan.target.dim()];
         let mut reported = 0;
         let (mut gradients, mut cohort) = (rows_evaluated(&chain.clients), Vec::new());
-        let mut joint = plan.target.joint.as_ref().map(|joint| Jointly::new(&**joint));
+        let mut joint = plan.target.joint.as_ref().map(|joint| Jointly::new(Arc::clone(joint)));
         // Models that are called from here may take their time for one exchange.
         let patience = if joint.is_some() { 1 } else { PATIENCE };
         let mut failure = None;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Softmax};
+use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model, Softmax};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
@@ -35,7 +35,7 @@ enum Data {
     /// A table that the sites encode alike.
     Table(Box<(Study, Table)>),
     /// Numbers that need no encoding.
-    Numbers { columns: Vec<String>, potential: Arc<dyn Potential> },
+    Numbers { columns: Vec<String>, potential: Arc<dyn Model> },
 }
 
 /// Where a site has its rows.
@@ -326,7 +326,7 @@ impl LocalSite {
         &self,
         config: &Config,
         agreement: &Agreement,
-    ) -> Result<Arc<dyn Potential>, ConfigError> {
+    ) -> Result<Arc<dyn Model>, ConfigError> {
         let complain = |problem: String| {
             config.source.complain(
                 &data_place(),
@@ -536,7 +536,7 @@ fn rows(
     Ok(Data::Numbers { columns, potential })
 }
 
-type Built = (Vec<String>, Arc<dyn Potential>);
+type Built = (Vec<String>, Arc<dyn Model>);
 
 /// One client's potential and its columns' names, or a problem and its fix.
 fn build_client(
@@ -587,7 +587,7 @@ fn build_client(
         columns.insert(0, "intercept".into());
     }
     let design = Design::dense(features, columns.len()).map_err(data)?;
-    let potential: Arc<dyn Potential> = match kind {
+    let potential: Arc<dyn Model> = match kind {
         RowsModel::Linear { noise_variance } => Arc::new(
             Glm::new(design, labels, Family::Gaussian { variance: noise_variance })
                 .map_err(data)?,

@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let client = |mean: f64, precision: f64| -> Arc<dyn consilience_core::model::Potential> {
+        let client = |mean: f64, precision: f64| -> Arc<dyn consilience_core::model::Model> {
             Arc::new(Gaussian::new(vec![mean], vec![precision]).unwrap())
         };
         let target = Target::new(

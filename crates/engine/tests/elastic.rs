@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::protocol::{Client, Device, Event, Output, Statement};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::{Batch, Keys, Participation, Recipe, Uplink};
@@ -20,7 +20,7 @@ use consilience_engine::store::{DurableServer, Faults, ServedChain, Simulated};
 const ROUNDS: u64 = 120;
 
 fn plan() -> Plan {
-    let client = |i: usize| -> Arc<dyn Potential> {
+    let client = |i: usize| -> Arc<dyn Model> {
         Arc::new(Isotropic::new((0..6).map(|k| (k * i) as f64 / 3.0).collect(), 2).unwrap())
     };
     let target =

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consilience_core::ask::Ask;
-use consilience_core::joint::{EvaluationError, Joint, Offers};
-use consilience_core::model::{Potential, Prior};
+use consilience_core::model::{EvaluationError, Evaluator, Federation, Model, Offers, Prior};
 use consilience_core::rng::ClientId;
 use consilience_engine::checkpoint::{Checkpoint, Pace, fingerprint};
 use consilience_engine::config::{Config, ConfigError, Source};
@@ -19,40 +18,51 @@ use consilience_engine::run::{Outcome, Progress, sample, sample_kept};
 use consilience_engine::statistics::log_density;
 
 #[derive(Debug)]
-struct Model {
-    potentials: Vec<Arc<dyn Potential>>,
+struct Called {
+    models: Vec<Arc<dyn Model>>,
     offers: Offers,
     calls: AtomicUsize,
     /// It fails from this call on.
     fails_at: usize,
 }
 
-impl Joint for Model {
+impl Model for Called {
     fn dim(&self) -> usize {
-        self.potentials[0].dim()
+        self.models[0].dim()
     }
 
     fn clients(&self) -> usize {
-        self.potentials.len()
+        self.models.len()
     }
 
-    fn rows(&self, client: ClientId) -> usize {
-        self.potentials[client.index()].rows()
+    fn rows(&self) -> usize {
+        self.models.iter().map(|model| model.rows()).sum()
+    }
+
+    fn rows_of(&self, client: ClientId) -> usize {
+        self.models[client.index()].rows()
     }
 
     fn offers(&self) -> Offers {
         self.offers
     }
 
-    fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.fails_at {
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        let federation = Arc::new(Federation::new(self.models.clone()).unwrap());
+        Box::new(Calling(federation.evaluator(), self))
+    }
+}
+
+#[derive(Debug)]
+struct Calling(Box<dyn Evaluator>, Arc<Called>);
+
+impl Evaluator for Calling {
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        let Calling(inner, model) = self;
+        if model.calls.fetch_add(1, Ordering::Relaxed) >= model.fails_at {
             return Err(EvaluationError("ValueError: a hole in the network".into()));
         }
-        for ask in asks {
-            let potential = &self.potentials[ask.client.index()];
-            ask.evaluate(&**potential, &mut vec![0.0; potential.scratch()]);
-        }
-        Ok(())
+        inner.answer(asks)
     }
 }
 
@@ -91,7 +101,7 @@ fn built_in(sampler: &str, rows: bool) -> Config {
 }
 
 fn everything() -> Offers {
-    Offers { values: true, hessian_vectors: true, ..Offers::default() }
+    Offers { values: true, hessians: true, ..Offers::default() }
 }
 
 /// The same problem from a program, with a config that says no more than that.
@@ -100,17 +110,17 @@ fn brought(
     like: &Problem,
     offers: Offers,
     fails_at: usize,
-) -> (Config, Problem, Arc<Model>) {
+) -> (Config, Problem, Arc<Called>) {
     let config =
         parse(format!("seed = 5\n[target]\nmodel = \"external\"\n{PRIOR}{}", tail(sampler)))
             .unwrap();
-    let model = Arc::new(Model {
-        potentials: like.target.clients.clone(),
+    let model = Arc::new(Called {
+        models: like.target.clients.clone(),
         offers,
         calls: AtomicUsize::new(0),
         fails_at,
     });
-    let joint: Arc<dyn Joint> = Arc::<Model>::clone(&model);
+    let joint: Arc<dyn Model> = Arc::<Called>::clone(&model);
     let problem =
         Problem::external(&config, joint, like.parameters.clone(), like.clients.clone()).unwrap();
     (config, problem, model)
@@ -188,7 +198,7 @@ fn without_a_config_for_the_target() {
     let names = |n: usize| (0..n).map(|i| format!("x{i}")).collect::<Vec<_>>();
     let from = |parameters: usize, clients: usize| {
         Problem::from_joint(
-            Arc::<Model>::clone(&model),
+            Arc::<Called>::clone(&model),
             names(parameters),
             names(clients),
             Prior::gaussian(4.0, 2).unwrap(),

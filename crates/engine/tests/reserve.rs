@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::protocol::{Client, Device, Exchange, OrderRefusal};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed, Stream};
 use consilience_core::sampler::{Batch, Keys, Recipe, Uplink};
@@ -24,7 +24,7 @@ struct Setup {
 }
 
 fn setup() -> Setup {
-    let rows: Arc<dyn Potential> = Arc::new(
+    let rows: Arc<dyn Model> = Arc::new(
         Isotropic::new((0..40).map(|k| f64::from(k * k % 17) / 3.0).collect(), 2).unwrap(),
     );
     let target = Target::new(vec![rows], Prior::Flat, Placement::Server, 1.0).unwrap();

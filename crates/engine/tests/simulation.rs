@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Settings};
 use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
 use consilience_core::step::Schedule;
@@ -16,7 +16,7 @@ use consilience_engine::simulation::{Chronicle, Setup, Until, Weather, run};
 const ITERATIONS: u64 = 60;
 
 fn target() -> Target {
-    let client = |i: usize| -> Arc<dyn Potential> {
+    let client = |i: usize| -> Arc<dyn Model> {
         let cells =
             (0..2 * (3 + 2 * i)).map(|k| ((k * 7 + i * 3) % 11) as f64 / 3.0 - 1.5).collect();
         Arc::new(Isotropic::new(cells, 2).unwrap())

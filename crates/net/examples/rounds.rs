@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc as channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::protocol::{Client, Output, Server as Protocol, Statement};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe, Uplink};
@@ -69,7 +69,7 @@ fn main() {
 
 /// What it costs a site to keep what it says: one answer with each promise.
 fn durable(folder: &Path) {
-    let rows: Arc<dyn Potential> =
+    let rows: Arc<dyn Model> =
         Arc::new(Isotropic::new((0..DIM).map(|k| (k % 7) as f64).collect(), DIM).unwrap());
     let target = Target::new(vec![rows], Prior::Flat, Placement::Server, 1.0).unwrap();
     let recipe = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.001)));

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use consilience_core::model::Coordinates;
+use consilience_core::model::{Coordinates, Single};
 use consilience_core::protocol::{Client, Device, Format, OrderRefusal, Precision, Statement};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::Keys;
@@ -394,8 +394,8 @@ impl Run {
         let early = || SiteError::Disagree("the server asked before all had agreed".into());
         let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
         let own = &problem.target.clients[self.welcome.index];
-        let mut scratch = vec![0.0; own.scratch()];
-        Ok(draws.chunks_exact(own.dim()).map(|draw| own.value(draw, &mut scratch)).collect())
+        let mut single = Single::new(own);
+        Ok(draws.chunks_exact(own.dim()).map(|draw| single.value(draw)).collect())
     }
 
     fn target(&self) -> Result<&Target, SiteError> {

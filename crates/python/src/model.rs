@@ -1,11 +1,10 @@
 //! Ask a model that is written in Python: one call for all clients of an iteration, and the
 //! interpreter is taken once for it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use consilience_core::ask::{Ask, Sum};
-use consilience_core::joint::{EvaluationError, Joint, Offers};
-use consilience_core::model::Rows;
+use consilience_core::model::{EvaluationError, Evaluator, Model, Offers, Rows};
 use consilience_core::rng::ClientId;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::intern;
@@ -89,12 +88,22 @@ impl Asked {
         Ok(())
     }
 
+    fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        Python::attach(|py| {
+            self.answer(py, asks).map_err(|error| {
+                let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+                raised.get_or_insert_with(|| error.clone_ref(py));
+                EvaluationError(Box::new(error))
+            })
+        })
+    }
+
     /// Whose gradient is no number, in which coordinate, and where.
     fn describe(&self, ask: &Ask<'_>, parameter: usize) -> String {
         let (site, names) = (&self.brought.sites[ask.client.index()], &self.brought.parameters);
         let mut at: Vec<String> = names
             .iter()
-            .zip(point(&ask.sum))
+            .zip(ask.sum.points())
             .take(SHOWN)
             .map(|(name, x)| format!("{name} = {x}"))
             .collect();
@@ -107,7 +116,7 @@ impl Asked {
     }
 }
 
-impl Joint for Asked {
+impl Model for Asked {
     fn dim(&self) -> usize {
         self.brought.parameters.len()
     }
@@ -116,7 +125,11 @@ impl Joint for Asked {
         self.brought.rows.len()
     }
 
-    fn rows(&self, client: ClientId) -> usize {
+    fn rows(&self) -> usize {
+        self.brought.rows.iter().sum()
+    }
+
+    fn rows_of(&self, client: ClientId) -> usize {
         self.brought.rows[client.index()]
     }
 
@@ -124,20 +137,30 @@ impl Joint for Asked {
         Offers { resolution: self.brought.resolution, ..Offers::default() }
     }
 
-    fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
-        Python::attach(|py| {
-            self.answer(py, asks).map_err(|error| {
-                let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
-                raised.get_or_insert_with(|| error.clone_ref(py));
-                EvaluationError(Box::new(error))
-            })
-        })
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        Box::new(Asking(self))
     }
 
     /// The interpreter's state of a thread lives as long as the outermost hold on it: made anew for
     /// every call it would cost more than most calls.
     fn host(&self, work: &mut (dyn FnMut() + Send)) {
         Python::attach(|py| py.detach(work));
+    }
+}
+
+/// Asks the model for one thread.
+#[derive(Debug)]
+struct Asking(Arc<Asked>);
+
+impl Evaluator for Asking {
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        let (model, d) = (&self.0, self.0.dim());
+        if asks.iter().all(|ask| ask.sum.points().len() == d) {
+            return model.evaluate(asks);
+        }
+        // A model in Python knows one point an ask.
+        let mut each: Vec<Ask<'_>> = asks.iter_mut().flat_map(|ask| ask.split(d)).collect();
+        model.evaluate(&mut each)
     }
 }
 
@@ -205,7 +228,7 @@ impl Room {
                     continue;
                 }
             }
-            if undefined.is_none() && point(&ask.sum).iter().all(|x| x.is_finite()) {
+            if undefined.is_none() && ask.sum.points().iter().all(|x| x.is_finite()) {
                 undefined = told.iter().position(|g| g.is_nan()).map(|parameter| (k, parameter));
             }
             ask.tell(told);
@@ -232,7 +255,7 @@ impl Room {
         let compared = asks.iter().filter_map(|ask| {
             if let Sum::Difference { z, .. } = ask.sum { Some((ask, z)) } else { None }
         });
-        let here = asks.iter().map(|ask| (ask, point(&ask.sum)));
+        let here = asks.iter().map(|ask| (ask, ask.sum.points()));
         let (mut at, mut size) = (0, None);
         for (k, (ask, point)) in here.chain(compared).enumerate() {
             let (told, first) =
@@ -295,17 +318,8 @@ impl Once {
             .iter()
             .filter_map(|ask| if let Sum::Difference { z, .. } = ask.sum { Some(z) } else { None });
         Once {
-            here: apart && same(asks.iter().map(|ask| point(&ask.sum))),
+            here: apart && same(asks.iter().map(|ask| ask.sum.points())),
             compared: apart && same(compared),
         }
-    }
-}
-
-fn point<'a>(sum: &Sum<'a>) -> &'a [f64] {
-    match *sum {
-        Sum::Gradient { x }
-        | Sum::Difference { x, .. }
-        | Sum::GradientAndValue { x }
-        | Sum::HessianVector { x, .. } => x,
     }
 }

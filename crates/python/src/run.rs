@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use consilience_core::joint::Joint;
 use consilience_core::measure::MASS;
+use consilience_core::model::Model;
 use consilience_core::protocol::Kind;
 use consilience_core::sampler::Batch;
 use consilience_engine::config::{Config, Start};
@@ -72,7 +72,7 @@ pub fn sample(
         let problem = match &model {
             None => Problem::new(&config),
             Some(model) => {
-                let (joint, brought): (Arc<dyn Joint>, _) =
+                let (joint, brought): (Arc<dyn Model>, _) =
                     (Arc::<Asked>::clone(model), model.brought());
                 Problem::external(&config, joint, brought.parameters.clone(), brought.sites.clone())
             }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use consilience_core::model::Coordinates;
+use consilience_core::model::{Coordinates, Single};
 use consilience_core::target::Target;
 use consilience_engine::draws::Draws;
 use nuts_rs::rand::rngs::StdRng;
@@ -85,18 +85,13 @@ pub fn nuts(
 fn whiten(target: &Target, optimum: &[f64]) -> Option<Coordinates> {
     let d = target.dim();
     let mut hessian = vec![0.0; d * d];
+    let mut clients: Vec<Single> = target.clients.iter().map(Single::new).collect();
     for k in 0..d {
         let mut unit = vec![0.0; d];
         unit[k] = 1.0 / target.temperature;
         let column = &mut hessian[k * d..(k + 1) * d];
-        for client in &target.clients {
-            client.add_hessian_vector(
-                optimum,
-                &unit,
-                1.0,
-                column,
-                &mut vec![0.0; client.scratch()],
-            );
+        for client in &mut clients {
+            client.add_hessian_vector(optimum, &unit, 1.0, column);
         }
         target.prior.add_hessian_vector(&unit, 1.0, column);
     }

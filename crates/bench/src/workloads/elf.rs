@@ -13,7 +13,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{dot, norm_squared};
-use consilience_core::model::{Design, Family, Glm, Plain, Potential, Prior};
+use consilience_core::model::{Design, Family, Glm, Model, Plain, Prior};
 use consilience_core::rng::{ClientId, Noise, SERVER};
 use consilience_core::sampler::{Keys, Recipe, Sampler, Uplink};
 use consilience_core::step::Schedule;
@@ -56,20 +56,18 @@ impl Elf {
     pub fn run(&self) -> Result<String, String> {
         let (columns, positive) = self.data()?;
         let rows = (CLIENTS * EACH) as f64;
-        let client =
-            |(columns, positive): (&[u32], &[bool])| -> Result<Arc<dyn Potential>, String> {
-                let row = |columns: &[u32]| columns.iter().map(|c| (*c, 1.0)).collect();
-                let design = Design::sparse(columns.chunks_exact(LEVELS.len()).map(row), DIM)
-                    .map_err(|e| e.to_string())?;
-                let response = positive.iter().map(|y| f64::from(u8::from(*y))).collect();
-                let model =
-                    Glm::new(design, response, Family::Bernoulli).map_err(|e| e.to_string())?;
-                Ok(if self.oracle == Oracle::Incremental {
-                    Arc::new(model)
-                } else {
-                    Arc::new(Plain(model))
-                })
-            };
+        let client = |(columns, positive): (&[u32], &[bool])| -> Result<Arc<dyn Model>, String> {
+            let row = |columns: &[u32]| columns.iter().map(|c| (*c, 1.0)).collect();
+            let design = Design::sparse(columns.chunks_exact(LEVELS.len()).map(row), DIM)
+                .map_err(|e| e.to_string())?;
+            let response = positive.iter().map(|y| f64::from(u8::from(*y))).collect();
+            let model = Glm::new(design, response, Family::Bernoulli).map_err(|e| e.to_string())?;
+            Ok(if self.oracle == Oracle::Incremental {
+                Arc::new(model)
+            } else {
+                Arc::new(Plain(model))
+            })
+        };
         let dealt = columns.chunks_exact(EACH * LEVELS.len()).zip(positive.chunks_exact(EACH));
         let clients = dealt.map(client).collect::<Result<_, _>>()?;
         let prior = Prior::gaussian(1.0 / (self.lam * rows), DIM).map_err(|e| e.to_string())?;

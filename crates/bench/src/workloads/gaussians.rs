@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use consilience_core::model::{Gaussian, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::sampler::exact::posterior;
 use consilience_core::sampler::{Batch, Local, Recipe};
 use consilience_core::step::Schedule;
@@ -44,7 +44,7 @@ enum Algorithm {
 impl Gaussians {
     pub fn run(&self) -> Result<String, String> {
         let (precisions, means) = self.data()?;
-        let client = |(p, mu): (&[f64], &[f64])| -> Result<Arc<dyn Potential>, String> {
+        let client = |(p, mu): (&[f64], &[f64])| -> Result<Arc<dyn Model>, String> {
             Ok(Arc::new(Gaussian::new(mu.to_vec(), symmetric(p)).map_err(|e| e.to_string())?))
         };
         let clients = precisions

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use consilience_core::model::{Arithmetic, Design, Potential, Softmax};
+use consilience_core::model::{Arithmetic, Design, Model, Single, Softmax};
 
 use crate::files::{self, stream};
 
@@ -16,7 +16,7 @@ const PIXELS: usize = 784;
 /// Images dealt to clients, and images of nobody.
 pub struct Images {
     /// Each client's.
-    pub clients: Vec<Arc<dyn Potential>>,
+    pub clients: Vec<Arc<dyn Model>>,
     /// For the accuracy.
     pub test: Softmax,
     /// Pixels that no client's image shows.
@@ -49,9 +49,7 @@ impl Images {
         }
         let dealt = pixels.chunks_exact(each * PIXELS).zip(labels.chunks_exact(each));
         let clients = dealt
-            .map(|(x, y)| {
-                Ok(Arc::new(model(x, y)?.with_arithmetic(arithmetic)) as Arc<dyn Potential>)
-            })
+            .map(|(x, y)| Ok(Arc::new(model(x, y)?.with_arithmetic(arithmetic)) as Arc<dyn Model>))
             .collect::<Result<_, String>>()?;
         Ok(Images {
             clients,
@@ -62,7 +60,7 @@ impl Images {
 
     /// The clients' mean negative log-likelihood of a label.
     pub fn loss(&self, x: &[f64]) -> f64 {
-        let total: f64 = self.clients.iter().map(|c| c.value(x, &mut vec![0.0; c.scratch()])).sum();
+        let total: f64 = self.clients.iter().map(|c| Single::new(c).value(x)).sum();
         total / self.clients.iter().map(|c| c.rows()).sum::<usize>() as f64
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use consilience_core::compress::{CodeChoice, Compressor};
 use consilience_core::linalg::norm_squared;
-use consilience_core::model::{Isotropic, Potential, Prior, Rows};
+use consilience_core::model::{Isotropic, Likelihood, Prior, Rows};
 use consilience_core::sampler::{Anchor, Batch, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -53,14 +53,15 @@ impl Toy {
                     / total
             })
             .collect();
-        let potential = |rows: Vec<f64>| -> Result<Arc<dyn Potential>, String> {
-            let known = Isotropic::new(rows, DIM).map_err(|e| e.to_string())?;
-            Ok(if self.oracle == Oracle::Collapsed {
-                Arc::new(known)
-            } else {
-                Arc::new(RowByRow(known))
-            })
-        };
+        let potential =
+            |rows: Vec<f64>| -> Result<Arc<dyn consilience_core::model::Model>, String> {
+                let known = Isotropic::new(rows, DIM).map_err(|e| e.to_string())?;
+                Ok(if self.oracle == Oracle::Collapsed {
+                    Arc::new(known)
+                } else {
+                    Arc::new(RowByRow(known))
+                })
+            };
         let potentials = clients.into_iter().map(potential).collect::<Result<_, _>>()?;
         let target = Target::new(potentials, Prior::Flat, Placement::Server, 1.0)
             .map_err(|e| e.to_string())?;
@@ -153,7 +154,7 @@ fn stationary_variance(counts: &[f64], total: f64) -> f64 {
 #[derive(Debug)]
 struct RowByRow(Isotropic);
 
-impl Potential for RowByRow {
+impl Likelihood for RowByRow {
     fn dim(&self) -> usize {
         self.0.dim()
     }
@@ -166,8 +167,8 @@ impl Potential for RowByRow {
         self.0.scratch() + 2 * self.dim()
     }
 
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        self.0.value(x, scratch)
+    fn value(&self, x: &[f64], rows: Rows<'_>, scratch: &mut [f64]) -> f64 {
+        self.0.value(x, rows, scratch)
     }
 
     fn add_gradient(
@@ -206,11 +207,12 @@ impl Potential for RowByRow {
         &self,
         x: &[f64],
         v: &[f64],
+        rows: Rows<'_>,
         scale: f64,
         out: &mut [f64],
         scratch: &mut [f64],
     ) {
-        self.0.add_hessian_vector(x, v, scale, out, scratch);
+        self.0.add_hessian_vector(x, v, rows, scale, out, scratch);
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {

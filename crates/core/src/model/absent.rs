@@ -1,6 +1,6 @@
 //! Stand in for a client whose rows are elsewhere: its size is known, its potential is not.
 
-use super::{Potential, Rows};
+use super::{Likelihood, Offers, Rows};
 
 /// The potential of somebody else's rows. What nobody here can compute is NaN, which every receiver
 /// refuses.
@@ -17,7 +17,7 @@ impl Absent {
     }
 }
 
-impl Potential for Absent {
+impl Likelihood for Absent {
     fn dim(&self) -> usize {
         self.dim
     }
@@ -30,7 +30,7 @@ impl Potential for Absent {
         0
     }
 
-    fn value(&self, _x: &[f64], _scratch: &mut [f64]) -> f64 {
+    fn value(&self, _x: &[f64], _rows: Rows<'_>, _scratch: &mut [f64]) -> f64 {
         f64::NAN
     }
 
@@ -61,6 +61,7 @@ impl Potential for Absent {
         &self,
         _x: &[f64],
         _v: &[f64],
+        _rows: Rows<'_>,
         _scale: f64,
         out: &mut [f64],
         _scratch: &mut [f64],
@@ -70,5 +71,9 @@ impl Potential for Absent {
 
     fn row_smoothness(&self, _row: usize) -> f64 {
         f64::NAN
+    }
+
+    fn offers(&self) -> Offers {
+        Offers::default()
     }
 }

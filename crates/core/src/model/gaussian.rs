@@ -1,9 +1,12 @@
 //! Model a client by a Gaussian: one quadratic form, or the sum of squared distances to its rows.
 
+use std::sync::Arc;
+
 use nalgebra::DMatrix;
 
-use super::columns::{Columns, add_product, stroll};
-use super::{Potential, Quadratic, Rows, Spread, Stroll, Stroller};
+use super::symmetric::{SymmetricMatrix, add_product, walk_in_registers};
+use super::{EvaluationError, Evaluator, Likelihood, Offers, Quadratic, Rows, Rowwise, Spread};
+use crate::ask::{Ask, Walk};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, dot, subtract};
 use crate::simd::{LANES, wide};
@@ -13,7 +16,7 @@ use crate::simd::{LANES, wide};
 pub struct Gaussian {
     mean: Vec<f64>,
     precision: Vec<f64>,
-    columns: Columns,
+    columns: SymmetricMatrix,
     smoothness: f64,
 }
 
@@ -34,7 +37,12 @@ impl Gaussian {
                 fix: "its smallest eigenvalue is shown; a potential must be bounded below",
             });
         }
-        Ok(Gaussian { mean, columns: Columns::new(&precision, d), precision, smoothness: most })
+        Ok(Gaussian {
+            mean,
+            columns: SymmetricMatrix::new(&precision, d),
+            precision,
+            smoothness: most,
+        })
     }
 
     /// From the mean and the covariance matrix (row-major, symmetric, positive definite).
@@ -60,7 +68,7 @@ impl Gaussian {
     }
 }
 
-impl Potential for Gaussian {
+impl Likelihood for Gaussian {
     fn dim(&self) -> usize {
         self.mean.len()
     }
@@ -73,7 +81,10 @@ impl Potential for Gaussian {
         self.mean.len()
     }
 
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
+    fn value(&self, x: &[f64], rows: Rows<'_>, scratch: &mut [f64]) -> f64 {
+        if rows.count(1) == 0 {
+            return 0.0;
+        }
         let d = self.dim();
         let moved = &mut scratch[..d];
         subtract(x, &self.mean, moved);
@@ -111,10 +122,14 @@ impl Potential for Gaussian {
         &self,
         _x: &[f64],
         v: &[f64],
+        rows: Rows<'_>,
         scale: f64,
         out: &mut [f64],
         _scratch: &mut [f64],
     ) {
+        if rows.count(1) == 0 {
+            return;
+        }
         for (column, by) in self.precision.chunks_exact(self.dim()).zip(v) {
             add_scaled(scale * by, column, out);
         }
@@ -130,14 +145,34 @@ impl Potential for Gaussian {
         Some(Quadratic { precision: self.precision.clone(), shift, spread: Spread::None })
     }
 
-    fn stroller(&self) -> Option<&dyn Stroller> {
-        self.columns.are_short().then_some(self)
+    fn offers(&self) -> Offers {
+        Offers { values: true, hessians: true, walks: self.columns.is_short(), ..Offers::default() }
+    }
+
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        Box::new(GaussianEvaluator(Rowwise::new(self)))
     }
 }
 
-impl Stroller for Gaussian {
-    fn stroll(&self, way: Stroll<'_>) -> u64 {
-        stroll(&self.columns, &self.mean, way)
+/// Walks with the parameter in registers, where it has room there.
+#[derive(Debug)]
+struct GaussianEvaluator(Rowwise<Gaussian>);
+
+impl Evaluator for GaussianEvaluator {
+    #[inline]
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        self.0.answer(asks)
+    }
+
+    fn walk(&mut self, walks: &mut [Walk<'_>]) -> Result<(), EvaluationError> {
+        let model = Arc::clone(&self.0.model);
+        if !model.columns.is_short() {
+            return self.0.walk(walks);
+        }
+        for walk in walks {
+            walk_in_registers(&model.columns, &model.mean, walk.reborrow());
+        }
+        Ok(())
     }
 }
 
@@ -197,7 +232,7 @@ wide! {
     }
 }
 
-impl Potential for Isotropic {
+impl Likelihood for Isotropic {
     fn dim(&self) -> usize {
         self.dim
     }
@@ -210,9 +245,14 @@ impl Potential for Isotropic {
         self.dim
     }
 
-    fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
+    fn value(&self, x: &[f64], rows: Rows<'_>, _scratch: &mut [f64]) -> f64 {
         let squares = |row: &[f64]| x.iter().zip(row).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-        self.cells.chunks_exact(self.dim).map(squares).sum::<f64>() * 0.5
+        let row = |row: usize| &self.cells[row * self.dim..(row + 1) * self.dim];
+        let sum = match rows {
+            Rows::All => self.cells.chunks_exact(self.dim).map(squares).sum::<f64>(),
+            Rows::Some(some) => some.iter().map(|j| squares(row(*j as usize))).sum(),
+        };
+        sum * 0.5
     }
 
     fn add_gradient(
@@ -252,19 +292,20 @@ impl Potential for Isotropic {
         add_scaled_difference(x, z, rows.count(self.rows) as f64, scale, out);
     }
 
-    fn differences_ignore_rows(&self) -> bool {
-        true
+    fn offers(&self) -> Offers {
+        Offers { values: true, hessians: true, differences_ignore_rows: true, ..Offers::default() }
     }
 
     fn add_hessian_vector(
         &self,
         _x: &[f64],
         v: &[f64],
+        rows: Rows<'_>,
         scale: f64,
         out: &mut [f64],
         _scratch: &mut [f64],
     ) {
-        add_scaled(scale * self.rows as f64, v, out);
+        add_scaled(scale * rows.count(self.rows) as f64, v, out);
     }
 
     fn row_smoothness(&self, _row: usize) -> f64 {

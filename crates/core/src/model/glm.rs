@@ -1,9 +1,15 @@
 //! Model a response that depends on its features through one linear predictor: linear and logistic
 //! regression.
 
+use std::sync::Arc;
+
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
-use super::{Classifier, Design, Potential, Quadratic, Rows, Spread, fixed};
+use super::{
+    Classifier, Design, EvaluationError, Evaluator, Likelihood, Quadratic, Rows, Rowwise, Spread,
+    fixed,
+};
+use crate::ask::{Ask, Sum};
 use crate::error::DataError;
 use crate::simd::{LANES, sigmoid, softplus, wide};
 
@@ -135,7 +141,7 @@ impl Classifier for Glm {
     }
 }
 
-impl Potential for Glm {
+impl Likelihood for Glm {
     fn dim(&self) -> usize {
         self.design.columns()
     }
@@ -150,8 +156,8 @@ impl Potential for Glm {
         })
     }
 
-    fn value(&self, x: &[f64], _scratch: &mut [f64]) -> f64 {
-        total_loss(self, x)
+    fn value(&self, x: &[f64], rows: Rows<'_>, _scratch: &mut [f64]) -> f64 {
+        total_loss(self, x, rows)
     }
 
     fn add_gradient(
@@ -176,41 +182,6 @@ impl Potential for Glm {
         }
     }
 
-    fn memo(&self) -> Option<Box<Memo>> {
-        self.coded_for(Rows::All).and(self.indicators.as_ref()).map(|exact| Box::new(exact.memo()))
-    }
-
-    fn add_gradient_near(
-        &self,
-        memo: &mut Memo,
-        x: &[f64],
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        let (Some(coded), Some(exact)) = (self.coded_for(Rows::All), &self.indicators) else {
-            return self.add_gradient(x, Rows::All, scale, out, scratch);
-        };
-        match exact.add_renewed(memo, x, scale, out) {
-            Renewal::Done => {}
-            Renewal::Leave => self.add_gradient(x, Rows::All, scale, out, scratch),
-            Renewal::Keep => {
-                let (rows, sums) = exact.room(memo);
-                sum_slopes(
-                    self,
-                    (coded, exact),
-                    x,
-                    Rows::All,
-                    sums,
-                    pulp::bytemuck::cast_slice_mut(scratch),
-                    rows,
-                );
-                exact.add_sums(sums, scale, out);
-                exact.close(memo);
-            }
-        }
-    }
-
     fn add_gradient_difference(
         &self,
         x: &[f64],
@@ -227,14 +198,21 @@ impl Potential for Glm {
         &self,
         x: &[f64],
         v: &[f64],
+        rows: Rows<'_>,
         scale: f64,
         out: &mut [f64],
         _scratch: &mut [f64],
     ) {
-        for row in 0..self.rows() {
-            let bend = self.family.bend(self.design.row_dot(row, x));
-            self.design.add_row(row, scale * bend * self.design.row_dot(row, v), out);
+        for block in rows.blocks(self.rows()) {
+            for row in block.iter() {
+                let bend = self.family.bend(self.design.row_dot(*row, x));
+                self.design.add_row(*row, scale * bend * self.design.row_dot(*row, v), out);
+            }
         }
+    }
+
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        Box::new(GlmEvaluator::new(self))
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {
@@ -265,11 +243,63 @@ impl Potential for Glm {
     }
 }
 
+/// Remembers the last point at which all rows were summed, where sums at a point that differs in
+/// few coordinates are found faster from there.
+#[derive(Debug)]
+pub(super) struct GlmEvaluator {
+    pub(super) memo: Option<Box<Memo>>,
+    rows: Rowwise<Glm>,
+}
+
+impl GlmEvaluator {
+    pub(super) fn new(model: Arc<Glm>) -> Self {
+        GlmEvaluator { memo: None, rows: Rowwise::new(model) }
+    }
+
+    /// What [`Likelihood::add_gradient`] does with all rows, bit for bit.
+    #[inline(always)]
+    pub(super) fn add_gradient_of_all(&mut self, x: &[f64], scale: f64, out: &mut [f64]) {
+        let (model, scratch) = self.rows.parts();
+        let (Some(coded), Some(exact)) = (model.coded_for(Rows::All), &model.indicators) else {
+            return model.add_gradient(x, Rows::All, scale, out, scratch);
+        };
+        let memo = self.memo.get_or_insert_with(|| Box::new(exact.memo()));
+        match exact.add_renewed(memo, x, scale, out) {
+            Renewal::Done => {}
+            Renewal::Leave => model.add_gradient(x, Rows::All, scale, out, scratch),
+            Renewal::Keep => {
+                let (kept, sums) = exact.room(memo);
+                let tables = pulp::bytemuck::cast_slice_mut(scratch);
+                sum_slopes(model, (coded, exact), x, Rows::All, sums, tables, kept);
+                exact.add_sums(sums, scale, out);
+                exact.close(memo);
+            }
+        }
+    }
+}
+
+impl Evaluator for GlmEvaluator {
+    #[inline]
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        let remembers = self.rows.model.indicators.is_some();
+        let d = self.rows.model.dim();
+        for ask in asks {
+            match (ask.sum, ask.rows) {
+                (Sum::Gradient { x }, Rows::All) if remembers && x.len() == d => {
+                    self.add_gradient_of_all(x, ask.scale, ask.out);
+                }
+                _ => self.rows.answer_one(ask),
+            }
+        }
+        Ok(())
+    }
+}
+
 wide! {
-    /// The losses of all rows, computed eight at a time and added one after the other.
-    fn total_loss<'a>(model: &'a Glm, x: &'a [f64]) -> f64 {
+    /// The losses of these rows, computed eight at a time and added one after the other.
+    fn total_loss<'a>(model: &'a Glm, x: &'a [f64], rows: Rows<'a>) -> f64 {
         let mut total = 0.0;
-        for block in Rows::All.blocks(model.rows()) {
+        for block in rows.blocks(model.rows()) {
             let (mut t, mut y) = ([0.0; LANES], [0.0; LANES]);
             for (lane, row) in block.iter().enumerate() {
                 t[lane] = model.design.row_dot(*row, x);
@@ -410,7 +440,7 @@ mod tests {
             Glm::new(Design::dense(vec![1.0, 2.0], 2).unwrap(), vec![1.0], Family::Bernoulli)
                 .unwrap();
         let x = [0.0, 0.0];
-        assert!((model.value(&x, &mut []) - 2f64.ln()).abs() < 1e-15);
+        assert!((model.value(&x, Rows::All, &mut []) - 2f64.ln()).abs() < 1e-15);
         let mut g = [0.0; 2];
         model.add_gradient(&x, Rows::All, 1.0, &mut g, &mut []);
         assert_eq!(g, [-0.5, -1.0]);

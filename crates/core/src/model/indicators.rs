@@ -474,8 +474,10 @@ wide! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::glm::GlmEvaluator;
     use crate::model::tests::normals;
-    use crate::model::{Family, Glm, Potential, Rows};
+    use crate::model::{Family, Glm, Likelihood, Rows};
+    use std::sync::Arc;
 
     const ROWS: u32 = 2000;
     const COLUMNS: usize = 58;
@@ -504,17 +506,17 @@ mod tests {
         out.iter().map(|g| g.to_bits()).collect()
     }
 
-    fn remembered(model: &Glm, memo: &mut Memo, x: &[f64]) -> Vec<u64> {
+    fn remembered(evaluator: &mut GlmEvaluator, x: &[f64]) -> Vec<u64> {
         let mut out = vec![0.5; COLUMNS];
-        model.add_gradient_near(memo, x, 1.3, &mut out, &mut vec![0.0; model.scratch()]);
+        evaluator.add_gradient_of_all(x, 1.3, &mut out);
         out.iter().map(|g| g.to_bits()).collect()
     }
 
     #[test]
     fn what_is_renewed_is_what_is_computed_anew() {
         for scaled in [false, true] {
-            let model = census(scaled);
-            let mut memo = model.memo().unwrap();
+            let model = Arc::new(census(scaled));
+            let mut evaluator = GlmEvaluator::new(Arc::clone(&model));
             let (mut x, steps) = (normals(1, COLUMNS), normals(2, 1200));
             let mut renewed = 0;
             for (k, step) in steps.iter().enumerate() {
@@ -527,10 +529,11 @@ mod tests {
                     90 => {}          // nowhere
                     _ => x[(k * k + 3 * k) % COLUMNS] += step,
                 }
-                renewed += usize::from(!memo.rows.is_empty());
-                assert_eq!(remembered(&model, &mut memo, &x), fresh(&model, &x), "step {k}");
+                let memo = evaluator.memo.as_ref();
+                renewed += usize::from(memo.is_some_and(|memo| !memo.rows.is_empty()));
+                assert_eq!(remembered(&mut evaluator, &x), fresh(&model, &x), "step {k}");
                 if k == 700 {
-                    memo = model.memo().unwrap(); // as a chain that is restored
+                    evaluator.memo = None; // as a chain that is restored
                 }
             }
             assert!((1000..1200).contains(&renewed), "{renewed}");
@@ -570,7 +573,7 @@ mod tests {
 
     #[test]
     fn a_large_parameter_is_summed_plainly() {
-        let model = census(false);
+        let mut evaluator = GlmEvaluator::new(Arc::new(census(false)));
         let index =
             Indicators::new(&Design::sparse([vec![(0, 1.0), (2, -3.0)]], 4).unwrap()).unwrap();
         assert!(
@@ -579,13 +582,12 @@ mod tests {
                 && !index.reaches(&[f64::NAN; 4])
         );
         let mut x = normals(1, COLUMNS);
-        let mut memo = model.memo().unwrap();
         x[48] = 1e4; // every row has it
         let gradient: Vec<f64> =
-            remembered(&model, &mut memo, &x).into_iter().map(f64::from_bits).collect();
+            remembered(&mut evaluator, &x).into_iter().map(f64::from_bits).collect();
         let zeros = (0..ROWS).filter(|j| !(j % 3 == 0 || j % 7 == 2)).count();
         assert!((gradient[48] - 0.5 - 1.3 * zeros as f64).abs() < 1e-9); // all probabilities are 1
-        assert!(memo.rows.is_empty());
+        assert!(evaluator.memo.is_some_and(|memo| memo.rows.is_empty()));
     }
 
     #[test]

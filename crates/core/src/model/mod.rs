@@ -1,37 +1,49 @@
 //! Say what a client knows: the potential of its own rows, and its derivatives.
 
 mod absent;
+mod by_gradients;
 mod coded;
-mod columns;
 mod design;
+mod federation;
 mod fixed;
 mod gaussian;
 mod glm;
 mod indicators;
+mod likelihood;
 mod panel;
 mod plain;
 mod prior;
 mod real;
 mod rebalanced;
+mod single;
 mod softmax;
-mod stroll;
+mod symmetric;
 mod whitened;
 
 pub use absent::Absent;
+pub use by_gradients::ByGradients;
 pub use design::Design;
+pub use federation::Federation;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
-pub use indicators::Memo;
+pub use likelihood::{Likelihood, Rowwise};
 pub use plain::Plain;
 pub use prior::Prior;
 pub(crate) use prior::{accumulate_difference, accumulate_gradient};
 pub use real::{Arithmetic, Real};
 pub use rebalanced::{Rebalanced, Surrogate};
+pub use single::Single;
 pub use softmax::Softmax;
-pub use stroll::{Stroll, Stroller};
 pub use whitened::{Coordinates, Whitened};
 
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::ask::{Ask, Sum, Walk};
+use crate::rng::ClientId;
 use crate::simd::LANES;
+use crate::step::langevin_scaled;
 
 /// Which of a client's rows a sum runs over.
 #[derive(Clone, Copy, Debug)]
@@ -85,90 +97,45 @@ impl std::ops::Deref for Block {
     }
 }
 
-/// `U_i(x) = sum_j U_ij(x)`: the negative log-likelihood of one client's rows.
+/// What the rows of one client know, or those of all clients of a process. It is built once, says
+/// what it is, and is shared by chains on several threads; whatever asks it has an [`Evaluator`].
 ///
-/// Nothing here allocates: `scratch` has at least [`Potential::scratch`] places. It is zeros at
-/// first and then one model's own: what that keeps there between calls may save work and changes no
-/// answer. Sums over rows run in ascending order, or are exact, so all rows, and the set of all
-/// rows, give the same bits.
-pub trait Potential: Send + Sync + std::fmt::Debug {
+/// A model of one client's rows is simplest written as a [`Likelihood`]: every likelihood is a
+/// model.
+pub trait Model: Send + Sync + std::fmt::Debug {
     /// How many parameters there are.
     fn dim(&self) -> usize;
 
-    /// How many rows the client has.
+    /// How many clients it knows the rows of.
+    fn clients(&self) -> usize {
+        1
+    }
+
+    /// How many rows there are, of all its clients together.
     fn rows(&self) -> usize;
 
-    /// How many places of scratch the other calls need.
-    fn scratch(&self) -> usize;
-
-    /// `U_i(x)`.
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64;
-
-    /// `out += scale * sum_{j in rows} grad U_ij(x)`.
-    fn add_gradient(
-        &self,
-        x: &[f64],
-        rows: Rows<'_>,
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    );
-
-    /// Something that remembers the last point at which all rows were summed, empty at first, for
-    /// models that sum faster at a point that differs in few coordinates. It allocates memory once,
-    /// when it first remembers something of each row.
-    fn memo(&self) -> Option<Box<Memo>> {
-        None
+    /// How many rows a client has.
+    fn rows_of(&self, _client: ClientId) -> usize {
+        self.rows()
     }
 
-    /// What [`Potential::add_gradient`] does with all rows, bit for bit, with the memo of this
-    /// model that was there at the calls before.
-    fn add_gradient_near(
-        &self,
-        _memo: &mut Memo,
-        x: &[f64],
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        self.add_gradient(x, Rows::All, scale, out, scratch);
+    /// What it can be asked, and what may be known of the answers beforehand.
+    fn offers(&self) -> Offers;
+
+    /// What answers: with memory of its own, for one thread.
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator>;
+
+    /// Do work that asks many times on one thread: what it costs to be there, in another
+    /// language's interpreter say, is paid once.
+    fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
     }
 
-    /// `out += scale * sum_{j in rows} (grad U_ij(x) - grad U_ij(z))`; exactly nothing where `x`
-    /// equals `z`.
-    fn add_gradient_difference(
-        &self,
-        x: &[f64],
-        z: &[f64],
-        rows: Rows<'_>,
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    );
-
-    /// `out += scale * hess U_i(x) v`.
-    fn add_hessian_vector(
-        &self,
-        x: &[f64],
-        v: &[f64],
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    );
-
-    /// Whether [`Potential::add_gradient_difference`] gives the same bits for any rows, as long as
-    /// they are equally many: nobody need draw them then.
-    fn differences_ignore_rows(&self) -> bool {
-        false
+    /// A Lipschitz constant of `grad U_ij`, the same for every `x`; not a number where nobody
+    /// knows one.
+    fn row_smoothness(&self, _row: usize) -> f64 {
+        f64::NAN
     }
-
-    /// A faster way to take Langevin steps than by one gradient after the other, if it has one.
-    fn stroller(&self) -> Option<&dyn Stroller> {
-        None
-    }
-
-    /// A Lipschitz constant of `grad U_ij`, the same for every `x`.
-    fn row_smoothness(&self, row: usize) -> f64;
 
     /// The rows' gradients as affine maps, where they are such: what the exact laws are computed
     /// from.
@@ -181,6 +148,78 @@ pub trait Potential: Send + Sync + std::fmt::Debug {
         None
     }
 }
+
+/// Answers what is asked of a model's rows. It may remember whatever saves work, but no answer
+/// depends on what was asked before: it is never part of a snapshot.
+pub trait Evaluator: Send + std::fmt::Debug {
+    /// Answer all of these: add the sums over rows, and nothing of the prior. What one ask is
+    /// answered does not depend on who else is in the list, bit for bit. Only what
+    /// [`Model::offers`] says is asked for.
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError>;
+
+    /// Take the steps of all of these. A faster way than this one, a gradient for each step, must
+    /// end in the same places, bit for bit.
+    fn walk(&mut self, walks: &mut [Walk<'_>]) -> Result<(), EvaluationError> {
+        for walk in walks {
+            let d = walk.x.len();
+            for k in 0..walk.steps() as usize {
+                let noise = (walk.noise.0, &walk.noise.1[k * d..(k + 1) * d]);
+                let sum = match walk.control {
+                    Some((z, base)) => {
+                        walk.drift.copy_from_slice(base);
+                        Sum::Difference { x: walk.x, z }
+                    }
+                    None => {
+                        walk.drift.fill(0.0);
+                        Sum::Gradient { x: walk.x }
+                    }
+                };
+                let (client, scale, out) = (walk.client, walk.scale, &mut *walk.drift);
+                self.answer(&mut [Ask { client, sum, rows: Rows::All, scale, out }])?;
+                let drift = (walk.weight, &*walk.drift);
+                langevin_scaled(walk.x, walk.step, walk.temperature, drift, noise);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a model can be asked beside gradients and their differences, and what is known of its
+/// answers. What it cannot do it does not offer: the sampler that needs it is refused by name when
+/// a plan is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offers {
+    /// Values of the potential, with its gradient or alone.
+    pub values: bool,
+    /// Products of the Hessian with vectors, and the Hessian.
+    pub hessians: bool,
+    /// The relative error of a coordinate of a gradient: some 1e-7 where a model computes with 32
+    /// bits.
+    pub resolution: f64,
+    /// Whether a difference of gradients has the same bits for any rows, as long as they are
+    /// equally many: nobody need draw them then.
+    pub differences_ignore_rows: bool,
+    /// Whether [`Evaluator::walk`] is faster than a gradient for each step.
+    pub walks: bool,
+}
+
+impl Default for Offers {
+    /// Gradients and their differences alone, to the last bit.
+    fn default() -> Self {
+        Offers {
+            values: false,
+            hessians: false,
+            resolution: f64::EPSILON,
+            differences_ignore_rows: false,
+            walks: false,
+        }
+    }
+}
+
+/// Why a model gave no answer; the cause is the model's own, a Python exception say.
+#[derive(Debug, Error)]
+#[error("the model cannot be evaluated: {0}")]
+pub struct EvaluationError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// A client whose rows each have one of several labels.
 pub trait Classifier: Send + Sync {
@@ -229,7 +268,7 @@ pub(crate) mod tests {
     }
 
     /// One of each model, with three or more parameters and rows that differ.
-    pub(crate) fn zoo() -> Vec<Box<dyn Potential>> {
+    pub(crate) fn zoo() -> Vec<Arc<dyn Model>> {
         let (rows, dim) = (13, 3);
         let dense = || Design::dense(normals(1, rows * dim), dim).unwrap();
         let sparse = || {
@@ -242,7 +281,7 @@ pub(crate) mod tests {
         let binary: Vec<f64> = (0..rows).map(|j| f64::from(u8::from(j % 3 == 0))).collect();
         let binary_again = binary.clone();
         let coordinates = || {
-            std::sync::Arc::new(
+            Arc::new(
                 Coordinates::whitening(
                     &[0.2, -0.1, 0.4],
                     &[2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0],
@@ -261,57 +300,61 @@ pub(crate) mod tests {
         );
         let rebalanced = |inner| Rebalanced::new(inner, &own, 0.3, &whole);
         vec![
-            Box::new(
+            Arc::new(
                 Gaussian::new(
                     vec![1.0, -2.0, 0.5],
                     vec![2.0, 0.3, 0.1, 0.3, 1.0, -0.2, 0.1, -0.2, 3.0],
                 )
                 .unwrap(),
             ),
-            Box::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
-            Box::new(
+            Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
+            Arc::new(
                 Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap(),
             ),
-            Box::new(
+            Arc::new(
                 Glm::new(sparse(), normals(4, rows), Family::Gaussian { variance: 2.0 }).unwrap(),
             ),
-            Box::new(Glm::new(dense(), binary.clone(), Family::Bernoulli).unwrap()),
-            Box::new(Glm::new(sparse(), binary, Family::Bernoulli).unwrap()),
-            Box::new(Softmax::new(dense(), classes.clone(), 4).unwrap()),
-            Box::new(Softmax::new(sparse(), classes, 4).unwrap()),
-            Box::new(Whitened::new(
-                std::sync::Arc::new(Glm::new(dense(), binary_again, Family::Bernoulli).unwrap()),
+            Arc::new(Glm::new(dense(), binary.clone(), Family::Bernoulli).unwrap()),
+            Arc::new(Glm::new(sparse(), binary, Family::Bernoulli).unwrap()),
+            Arc::new(Softmax::new(dense(), classes.clone(), 4).unwrap()),
+            Arc::new(Softmax::new(sparse(), classes, 4).unwrap()),
+            Arc::new(Whitened::new(
+                Arc::new(Glm::new(dense(), binary_again, Family::Bernoulli).unwrap()),
                 Prior::gaussian(0.5, 3).unwrap(),
-                0.3,
+                vec![0.3],
                 coordinates(),
             )),
-            Box::new(Whitened::new(
-                std::sync::Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
+            Arc::new(Whitened::new(
+                Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
                 Prior::gaussian(0.5, 3).unwrap(),
-                0.3,
+                vec![0.3],
                 coordinates(),
             )),
-            Box::new(Whitened::new(
-                std::sync::Arc::new(
+            Arc::new(Whitened::new(
+                Arc::new(
                     Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 })
                         .unwrap(),
                 ),
                 Prior::gaussian(0.5, 3).unwrap(),
-                0.3,
+                vec![0.3],
                 coordinates(),
             )),
-            Box::new(rebalanced(std::sync::Arc::new(
-                Isotropic::new(normals(2, rows * dim), dim).unwrap(),
-            ))),
-            Box::new(rebalanced(std::sync::Arc::new(
+            Arc::new(rebalanced(Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()))),
+            Arc::new(rebalanced(Arc::new(
                 Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap(),
             ))),
         ]
     }
 
-    fn gradient(model: &dyn Potential, x: &[f64], rows: Rows<'_>) -> Vec<f64> {
+    fn gradient(model: &Arc<dyn Model>, x: &[f64], rows: Rows<'_>) -> Vec<f64> {
         let mut out = vec![0.0; model.dim()];
-        model.add_gradient(x, rows, 1.0, &mut out, &mut vec![0.0; model.scratch()]);
+        Single::new(model).add_gradient(x, rows, 1.0, &mut out);
+        out
+    }
+
+    fn difference(model: &Arc<dyn Model>, x: &[f64], z: &[f64], rows: Rows<'_>) -> Vec<f64> {
+        let mut out = vec![0.0; model.dim()];
+        Single::new(model).add(Sum::Difference { x, z }, rows, 1.0, &mut out);
         out
     }
 
@@ -320,14 +363,14 @@ pub(crate) mod tests {
         for model in zoo() {
             let d = model.dim();
             let x = normals(5, d);
-            let exact = gradient(&*model, &x, Rows::All);
-            let mut scratch = vec![0.0; model.scratch()];
+            let exact = gradient(&model, &x, Rows::All);
+            let mut single = Single::new(&model);
             for k in 0..d {
                 let h = 1e-5;
                 let mut moved = |by: f64| {
                     let mut at = x.clone();
                     at[k] += by;
-                    model.value(&at, &mut scratch)
+                    single.value(&at)
                 };
                 // Fourth order, so that truncation (1e-20) and rounding (1e-10) both stay far below
                 // a wrong term.
@@ -348,11 +391,11 @@ pub(crate) mod tests {
             let d = model.dim();
             let (x, v) = (normals(6, d), normals(7, d));
             let mut exact = vec![0.0; d];
-            model.add_hessian_vector(&x, &v, 1.0, &mut exact, &mut vec![0.0; model.scratch()]);
+            Single::new(&model).add_hessian_vector(&x, &v, 1.0, &mut exact);
             let h = 1e-5;
             let at = |by: f64| {
                 gradient(
-                    &*model,
+                    &model,
                     &x.iter().zip(&v).map(|(a, b)| a + by * b).collect::<Vec<_>>(),
                     Rows::All,
                 )
@@ -373,19 +416,15 @@ pub(crate) mod tests {
         for model in zoo() {
             let x = normals(8, model.dim());
             let every: Vec<u32> = (0..model.rows() as u32).collect();
-            let whole = gradient(&*model, &x, Rows::All);
+            let whole = gradient(&model, &x, Rows::All);
             assert_eq!(
-                gradient(&*model, &x, Rows::Some(&every)),
+                gradient(&model, &x, Rows::Some(&every)),
                 whole,
                 "all rows by index are all rows, bit for bit: {model:?}"
             );
             let mut sum = vec![0.0; model.dim()];
             for row in every {
-                crate::linalg::add_scaled(
-                    1.0,
-                    &gradient(&*model, &x, Rows::Some(&[row])),
-                    &mut sum,
-                );
+                crate::linalg::add_scaled(1.0, &gradient(&model, &x, Rows::Some(&[row])), &mut sum);
             }
             for (a, b) in sum.iter().zip(&whole) {
                 assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()));
@@ -398,29 +437,20 @@ pub(crate) mod tests {
         for model in zoo() {
             let (x, z) = (normals(9, model.dim()), normals(10, model.dim()));
             let rows: Vec<u32> = (0..model.rows() as u32).step_by(2).collect();
-            let mut scratch = vec![0.0; model.scratch()];
-            let mut difference = vec![0.0; model.dim()];
-            model.add_gradient_difference(
-                &x,
-                &z,
-                Rows::Some(&rows),
-                2.0,
-                &mut difference,
-                &mut scratch,
-            );
-            let (at_x, at_z) = (
-                gradient(&*model, &x, Rows::Some(&rows)),
-                gradient(&*model, &z, Rows::Some(&rows)),
-            );
+            let mut twice = vec![0.0; model.dim()];
+            let mut single = Single::new(&model);
+            single.add(Sum::Difference { x: &x, z: &z }, Rows::Some(&rows), 2.0, &mut twice);
+            let (at_x, at_z) =
+                (gradient(&model, &x, Rows::Some(&rows)), gradient(&model, &z, Rows::Some(&rows)));
             for k in 0..model.dim() {
                 assert!(
-                    (difference[k] - 2.0 * (at_x[k] - at_z[k])).abs()
+                    (twice[k] - 2.0 * (at_x[k] - at_z[k])).abs()
                         < 1e-12 * (1.0 + at_x[k].abs() + at_z[k].abs()),
                     "{model:?}"
                 );
             }
             let mut nothing = vec![0.0; model.dim()];
-            model.add_gradient_difference(&x, &x, Rows::All, 3.0, &mut nothing, &mut scratch);
+            single.add(Sum::Difference { x: &x, z: &x }, Rows::All, 3.0, &mut nothing);
             assert!(nothing.iter().all(|v| *v == 0.0), "{model:?}");
         }
     }
@@ -430,23 +460,160 @@ pub(crate) mod tests {
         let mut seen = 0;
         for model in zoo() {
             let (x, z) = (normals(9, model.dim()), normals(10, model.dim()));
-            let difference = |row: u32| {
-                let mut out = vec![0.0; model.dim()];
-                model.add_gradient_difference(
-                    &x,
-                    &z,
-                    Rows::Some(&[row]),
-                    2.0,
-                    &mut out,
-                    &mut vec![0.0; model.scratch()],
-                );
-                out
-            };
-            let alike = (1..model.rows() as u32).all(|row| difference(row) == difference(0));
-            assert!(model.rows() == 1 || alike == model.differences_ignore_rows(), "{model:?}");
-            seen += usize::from(model.differences_ignore_rows());
+            let of = |row: u32| difference(&model, &x, &z, Rows::Some(&[row]));
+            let alike = (1..model.rows() as u32).all(|row| of(row) == of(0));
+            let ignored = model.offers().differences_ignore_rows;
+            assert!(model.rows() == 1 || alike == ignored, "{model:?}");
+            seen += usize::from(ignored);
         }
         assert!(seen > 0);
+    }
+
+    /// Everything that can be asked, at one point and at several, of all rows and of some.
+    fn sums<'a>(x: &'a [f64], z: &'a [f64], d: usize) -> Vec<Sum<'a>> {
+        vec![
+            Sum::Value { x },
+            Sum::Value { x: &x[..d] },
+            Sum::Gradient { x },
+            Sum::Gradient { x: &x[d..2 * d] },
+            Sum::Difference { x, z },
+            Sum::Difference { x: &x[..d], z: &z[d..2 * d] },
+            Sum::GradientAndValue { x: &x[..d] },
+            Sum::HessianVector { x: &x[..d], v: &z[..d] },
+            Sum::Hessian { x: &x[d..2 * d] },
+        ]
+    }
+
+    /// Grouping changes no bit: what is asked alone of a fresh evaluator, and in shuffled lists of
+    /// one that has been asked other things, has the same answer; so have several points at once
+    /// and each of them.
+    #[test]
+    fn an_answer_does_not_depend_on_who_else_asks_nor_on_what_was_asked_before() {
+        let client = ClientId(0);
+        for model in zoo() {
+            let (d, offers) = (model.dim(), model.offers());
+            assert!(offers.values && offers.hessians, "a model of this house offers all");
+            let (x, z) = (normals(20, 3 * d), normals(21, 3 * d));
+            let some: Vec<u32> = (0..model.rows() as u32).step_by(3).collect();
+            let list: Vec<(Sum<'_>, Rows<'_>)> = [Rows::All, Rows::Some(&some)]
+                .into_iter()
+                .flat_map(|rows| sums(&x, &z, d).into_iter().map(move |sum| (sum, rows)))
+                .collect();
+            let room = |sum: &Sum<'_>| vec![0.25; sum.points().len() / d * sum.width(d)];
+            let alone: Vec<Vec<f64>> = list
+                .iter()
+                .map(|(sum, rows)| {
+                    let mut out = room(sum);
+                    Single::new(&model).add(*sum, *rows, 1.7, &mut out);
+                    let mut each = room(sum);
+                    for (k, out) in each.chunks_exact_mut(sum.width(d)).enumerate() {
+                        Single::new(&model).add(sum.at(k, d), *rows, 1.7, out);
+                    }
+                    assert_eq!(out, each, "{model:?}: {sum:?}");
+                    out
+                })
+                .collect();
+            let mut evaluator = Arc::clone(&model).evaluator();
+            for shift in 0..list.len() {
+                let mut outs: Vec<Vec<f64>> = list.iter().map(|(sum, _)| room(sum)).collect();
+                let mut asks: Vec<Ask<'_>> = list
+                    .iter()
+                    .zip(&mut outs)
+                    .map(|(&(sum, rows), out)| Ask { client, sum, rows, scale: 1.7, out })
+                    .collect();
+                asks.rotate_left(shift);
+                asks.swap(0, 2 * shift % list.len());
+                evaluator.answer(&mut asks).unwrap();
+                assert_eq!(outs, alone, "{model:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn hessians_are_their_products_with_unit_vectors_and_values_add_up() {
+        for model in zoo() {
+            let (d, n) = (model.dim(), model.rows() as u32);
+            let x = normals(22, d);
+            let mut single = Single::new(&model);
+            let mut whole = vec![0.0; d * d];
+            single.add(Sum::Hessian { x: &x }, Rows::All, 2.0, &mut whole);
+            let (mut parts, mut value) = (vec![0.0; d * d], [0.0]);
+            for row in 0..n {
+                single.add(Sum::Hessian { x: &x }, Rows::Some(&[row]), 2.0, &mut parts);
+                single.add(Sum::Value { x: &x }, Rows::Some(&[row]), 1.0, &mut value);
+            }
+            let all = single.value(&x);
+            assert!((value[0] - all).abs() < 1e-12 * (1.0 + all.abs()), "{model:?}");
+            for k in 0..d {
+                let (mut unit, mut column) = (vec![0.0; d], vec![0.0; d]);
+                unit[k] = 2.0;
+                single.add_hessian_vector(&x, &unit, 1.0, &mut column);
+                for j in 0..d {
+                    let near = |a: f64| (a - column[j]).abs() < 1e-11 * (1.0 + column[j].abs());
+                    assert!(
+                        near(whole[k * d + j]) && near(whole[j * d + k]) && near(parts[k * d + j]),
+                        "{model:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// A walk by an evaluator's own way ends where a gradient for each step leads, bit for bit.
+    #[test]
+    fn a_walk_is_its_steps() {
+        let mut own = 0;
+        let mut models = zoo();
+        for d in [8, 13, 24, 25] {
+            let z = normals(30, d * d + d);
+            let entry = |k: usize| {
+                0.1 * (z[k] + z[k % d * d + k / d]) + if k % (d + 1) == 0 { 8.0 } else { 0.0 }
+            };
+            let precision = (0..d * d).map(entry).collect();
+            models.push(Arc::new(Gaussian::new(z[d * d..].to_vec(), precision).unwrap()));
+        }
+        for model in models {
+            let d = model.dim();
+            own += usize::from(model.offers().walks);
+            let (start, z, base, noise) =
+                (normals(31, d), normals(32, d), normals(33, d), normals(34, 5 * d));
+            for control in [None, Some((&z[..], &base[..]))] {
+                let walked = |alone: bool| {
+                    let mut evaluator = Arc::clone(&model).evaluator();
+                    let (mut x, mut drift) = (start.clone(), vec![0.0; d]);
+                    let walk = Walk {
+                        client: ClientId(0),
+                        x: &mut x,
+                        control,
+                        scale: 0.7,
+                        weight: 1.3,
+                        step: 1e-3,
+                        temperature: 0.9,
+                        noise: (0.6, &noise),
+                        drift: &mut drift,
+                    };
+                    if alone {
+                        Stepwise(evaluator).walk(&mut [walk]).unwrap();
+                    } else {
+                        evaluator.walk(&mut [walk]).unwrap();
+                    }
+                    x
+                };
+                assert_eq!(walked(false), walked(true), "{model:?}");
+                assert_ne!(walked(false), start);
+            }
+        }
+        assert_eq!(own, 3, "Gaussians of 8, 13 and 24 parameters walk by themselves");
+    }
+
+    /// An evaluator without a walk of its own.
+    #[derive(Debug)]
+    struct Stepwise(Box<dyn Evaluator>);
+
+    impl Evaluator for Stepwise {
+        fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+            self.0.answer(asks)
+        }
     }
 
     #[test]
@@ -458,15 +625,7 @@ pub(crate) mod tests {
             )
             .sqrt();
             for row in 0..model.rows() {
-                let mut out = vec![0.0; model.dim()];
-                model.add_gradient_difference(
-                    &x,
-                    &z,
-                    Rows::Some(&[row as u32]),
-                    1.0,
-                    &mut out,
-                    &mut vec![0.0; model.scratch()],
-                );
+                let out = difference(&model, &x, &z, Rows::Some(&[row as u32]));
                 let ratio = crate::linalg::norm_squared(&out).sqrt() / moved;
                 assert!(
                     ratio <= model.row_smoothness(row) * (1.0 + 1e-12),
@@ -494,10 +653,7 @@ pub(crate) mod tests {
             };
             assert!((0..model.rows()).all(|j| (row(j).iter().sum::<f64>() - 1.0).abs() < 1e-12));
             let minus_log: f64 = (0..model.rows()).map(|j| -row(j)[classifier.label(j)].ln()).sum();
-            assert!(
-                (minus_log - model.value(&x, &mut vec![0.0; model.scratch()])).abs() < 1e-9,
-                "{model:?}"
-            );
+            assert!((minus_log - Single::new(&model).value(&x)).abs() < 1e-9, "{model:?}");
             found += 1;
         }
         assert!(found >= 2);
@@ -520,25 +676,25 @@ pub(crate) mod tests {
                 a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12 * (1.0 + b.abs()))
             };
             assert!(
-                close(&affine(&form.precision, &form.shift), &gradient(&*model, &x, Rows::All)),
+                close(&affine(&form.precision, &form.shift), &gradient(&model, &x, Rows::All)),
                 "{model:?}"
             );
             if let Spread::Rows(rows) = &form.spread {
                 for (row, (h, r)) in rows.iter().enumerate() {
                     assert!(
-                        close(&affine(h, r), &gradient(&*model, &x, Rows::Some(&[row as u32]))),
+                        close(&affine(h, r), &gradient(&model, &x, Rows::Some(&[row as u32]))),
                         "{model:?} row {row}"
                     );
                 }
             }
             if let Spread::Shifts(sum) = &form.spread {
-                let mean: Vec<f64> = gradient(&*model, &x, Rows::All)
+                let mean: Vec<f64> = gradient(&model, &x, Rows::All)
                     .iter()
                     .map(|g| g / model.rows() as f64)
                     .collect();
                 let mut direct = vec![0.0; d * d];
                 for row in 0..model.rows() {
-                    let g = gradient(&*model, &x, Rows::Some(&[row as u32]));
+                    let g = gradient(&model, &x, Rows::Some(&[row as u32]));
                     for i in 0..d {
                         for j in 0..d {
                             direct[i * d + j] += (g[i] - mean[i]) * (g[j] - mean[j]);

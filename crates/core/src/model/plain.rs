@@ -1,14 +1,14 @@
 //! Take a model's shortcuts away: what they save is measured, and their answers are tested, against
 //! it.
 
-use super::{Potential, Rows};
+use super::{Likelihood, Rows};
 
 /// The same potential by its required methods alone: it remembers no point and takes no steps by
 /// itself, and draws have the same bits.
 #[derive(Clone, Debug)]
 pub struct Plain<P>(pub P);
 
-impl<P: Potential> Potential for Plain<P> {
+impl<P: Likelihood> Likelihood for Plain<P> {
     fn dim(&self) -> usize {
         self.0.dim()
     }
@@ -21,8 +21,8 @@ impl<P: Potential> Potential for Plain<P> {
         self.0.scratch()
     }
 
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        self.0.value(x, scratch)
+    fn value(&self, x: &[f64], rows: Rows<'_>, scratch: &mut [f64]) -> f64 {
+        self.0.value(x, rows, scratch)
     }
 
     fn add_gradient(
@@ -52,11 +52,12 @@ impl<P: Potential> Potential for Plain<P> {
         &self,
         x: &[f64],
         v: &[f64],
+        rows: Rows<'_>,
         scale: f64,
         out: &mut [f64],
         scratch: &mut [f64],
     ) {
-        self.0.add_hessian_vector(x, v, scale, out, scratch);
+        self.0.add_hessian_vector(x, v, rows, scale, out, scratch);
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {

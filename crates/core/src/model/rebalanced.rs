@@ -13,7 +13,8 @@
 
 use std::sync::Arc;
 
-use super::{Potential, Quadratic, Rows, Spread};
+use super::{EvaluationError, Evaluator, Model, Offers, Quadratic, Rows, Single, Spread};
+use crate::ask::{Ask, Sum};
 
 /// A Gaussian in place of a client's likelihood, its coordinates independent:
 /// `grad l_c(x) = precision x - shift`.
@@ -27,9 +28,8 @@ pub struct Surrogate {
 
 impl Surrogate {
     /// The surrogate of this precision that has the gradient of the client's potential at `point`.
-    pub fn at(point: &[f64], precision: Vec<f64>, client: &dyn Potential) -> Self {
-        let mut gradient = vec![0.0; point.len()];
-        client.add_gradient(point, Rows::All, 1.0, &mut gradient, &mut vec![0.0; client.scratch()]);
+    pub fn at(point: &[f64], precision: Vec<f64>, client: &Arc<dyn Model>) -> Self {
+        let gradient = Single::new(client).gradient(point);
         let shift =
             precision.iter().zip(point).zip(&gradient).map(|((p, x), g)| p * x - g).collect();
         Surrogate { precision, shift }
@@ -39,14 +39,14 @@ impl Surrogate {
 /// A client's potential `U_c - l_c + p_c l`.
 #[derive(Clone, Debug)]
 pub struct Rebalanced {
-    inner: Arc<dyn Potential>,
+    inner: Arc<dyn Model>,
     /// Precision and shift of `p_c l - l_c`.
     added: Surrogate,
 }
 
 impl Rebalanced {
     /// The client of this surrogate and weight, where all surrogates sum to `whole`.
-    pub fn new(inner: Arc<dyn Potential>, own: &Surrogate, weight: f64, whole: &Surrogate) -> Self {
+    pub fn new(inner: Arc<dyn Model>, own: &Surrogate, weight: f64, whole: &Surrogate) -> Self {
         let less = |whole: &[f64], own: &[f64]| {
             whole.iter().zip(own).map(|(whole, own)| weight * whole - own).collect()
         };
@@ -62,9 +62,61 @@ impl Rebalanced {
     fn share(&self, rows: Rows<'_>) -> f64 {
         rows.count(self.inner.rows()) as f64 / self.inner.rows() as f64
     }
+
+    /// Add what the surrogates change, at one point.
+    fn add_change(&self, ask: &mut Ask<'_>) {
+        let Surrogate { precision, shift } = &self.added;
+        let scale = ask.scale * self.share(ask.rows);
+        let value = |x: &[f64]| -> f64 {
+            x.iter().zip(precision).zip(shift).map(|((x, p), s)| (0.5 * p * x - s) * x).sum()
+        };
+        match ask.sum {
+            Sum::Value { x } => ask.out[0] += scale * value(x),
+            Sum::Gradient { x } | Sum::GradientAndValue { x } => {
+                for (((out, x), p), s) in ask.out.iter_mut().zip(x).zip(precision).zip(shift) {
+                    *out += scale * (p * x - s);
+                }
+                if let Sum::GradientAndValue { .. } = ask.sum {
+                    ask.out[x.len()] += scale * value(x);
+                }
+            }
+            Sum::Difference { x, z } => {
+                for (((out, x), z), p) in ask.out.iter_mut().zip(x).zip(z).zip(precision) {
+                    *out += scale * (p * (x - z));
+                }
+            }
+            Sum::HessianVector { v, .. } => {
+                for ((out, v), p) in ask.out.iter_mut().zip(v).zip(precision) {
+                    *out += scale * (p * v);
+                }
+            }
+            Sum::Hessian { x } => {
+                for (out, p) in ask.out.iter_mut().step_by(x.len() + 1).zip(precision) {
+                    *out += scale * p;
+                }
+            }
+        }
+    }
 }
 
-impl Potential for Rebalanced {
+/// Answers with the surrogates' change.
+#[derive(Debug)]
+struct RebalancedEvaluator {
+    inner: Box<dyn Evaluator>,
+    model: Arc<Rebalanced>,
+}
+
+impl Evaluator for RebalancedEvaluator {
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        self.inner.answer(asks)?;
+        for ask in asks {
+            ask.each_point(self.model.dim(), |ask| self.model.add_change(ask));
+        }
+        Ok(())
+    }
+}
+
+impl Model for Rebalanced {
     fn dim(&self) -> usize {
         self.inner.dim()
     }
@@ -73,65 +125,13 @@ impl Potential for Rebalanced {
         self.inner.rows()
     }
 
-    fn scratch(&self) -> usize {
-        self.inner.scratch()
+    fn offers(&self) -> Offers {
+        Offers { walks: false, ..self.inner.offers() }
     }
 
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        let Surrogate { precision, shift } = &self.added;
-        let added = x.iter().zip(precision).zip(shift).map(|((x, p), s)| (0.5 * p * x - s) * x);
-        self.inner.value(x, scratch) + added.sum::<f64>()
-    }
-
-    fn add_gradient(
-        &self,
-        x: &[f64],
-        rows: Rows<'_>,
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        self.inner.add_gradient(x, rows, scale, out, scratch);
-        let scale = scale * self.share(rows);
-        for (((out, x), p), s) in
-            out.iter_mut().zip(x).zip(&self.added.precision).zip(&self.added.shift)
-        {
-            *out += scale * (p * x - s);
-        }
-    }
-
-    fn add_gradient_difference(
-        &self,
-        x: &[f64],
-        z: &[f64],
-        rows: Rows<'_>,
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        self.inner.add_gradient_difference(x, z, rows, scale, out, scratch);
-        let scale = scale * self.share(rows);
-        for (((out, x), z), p) in out.iter_mut().zip(x).zip(z).zip(&self.added.precision) {
-            *out += scale * (p * (x - z));
-        }
-    }
-
-    fn add_hessian_vector(
-        &self,
-        x: &[f64],
-        v: &[f64],
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        self.inner.add_hessian_vector(x, v, scale, out, scratch);
-        for ((out, v), p) in out.iter_mut().zip(v).zip(&self.added.precision) {
-            *out += scale * (p * v);
-        }
-    }
-
-    fn differences_ignore_rows(&self) -> bool {
-        self.inner.differences_ignore_rows()
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        let inner = Arc::clone(&self.inner).evaluator();
+        Box::new(RebalancedEvaluator { inner, model: self })
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {

@@ -1,8 +1,11 @@
 //! Model a label among several classes by one linear predictor a class: softmax regression.
 
+use std::sync::Arc;
+
 use super::panel::{self, Shape, Valid};
 use super::real::{Arithmetic, Real};
-use super::{Classifier, Design, Potential, Rows};
+use super::{Classifier, Design, EvaluationError, Evaluator, Likelihood, Rows, Rowwise};
+use crate::ask::{Ask, Sum};
 use crate::error::DataError;
 use crate::simd::{Kernel, LANES, exp, ln, run_in_256_bits};
 
@@ -102,7 +105,7 @@ impl Classifier for Softmax {
     }
 }
 
-impl Potential for Softmax {
+impl Likelihood for Softmax {
     fn dim(&self) -> usize {
         self.shape.features * self.shape.classes
     }
@@ -112,15 +115,15 @@ impl Potential for Softmax {
     }
 
     fn scratch(&self) -> usize {
-        self.memory() + Workspace::<f64, 4>::places(self.shape)
+        Workspace::<f64, 4>::places(self.shape)
     }
 
     fn classifier(&self) -> Option<&dyn Classifier> {
         Some(self)
     }
 
-    fn value(&self, x: &[f64], scratch: &mut [f64]) -> f64 {
-        self.dispatch(Value { x, scratch: &mut scratch[self.memory()..] })
+    fn value(&self, x: &[f64], rows: Rows<'_>, scratch: &mut [f64]) -> f64 {
+        self.dispatch(Value { x, rows, scratch })
     }
 
     fn add_gradient(
@@ -131,7 +134,15 @@ impl Potential for Softmax {
         out: &mut [f64],
         scratch: &mut [f64],
     ) {
-        self.dispatch(Derivative { of: Of::Gradient, x, rows, scale, out, scratch });
+        self.dispatch(Derivative {
+            of: Of::Gradient,
+            x,
+            rows,
+            scale,
+            out,
+            memory: &mut [],
+            scratch,
+        });
     }
 
     fn add_gradient_difference(
@@ -143,13 +154,22 @@ impl Potential for Softmax {
         out: &mut [f64],
         scratch: &mut [f64],
     ) {
-        self.dispatch(Derivative { of: Of::Difference { z }, x, rows, scale, out, scratch });
+        self.dispatch(Derivative {
+            of: Of::Difference { z },
+            x,
+            rows,
+            scale,
+            out,
+            memory: &mut [],
+            scratch,
+        });
     }
 
     fn add_hessian_vector(
         &self,
         x: &[f64],
         v: &[f64],
+        rows: Rows<'_>,
         scale: f64,
         out: &mut [f64],
         scratch: &mut [f64],
@@ -157,15 +177,47 @@ impl Potential for Softmax {
         self.dispatch(Derivative {
             of: Of::HessianVector { v },
             x,
-            rows: Rows::All,
+            rows,
             scale,
             out,
+            memory: &mut [],
             scratch,
         });
     }
 
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        Box::new(SoftmaxEvaluator { memory: Vec::new(), rows: Rowwise::new(self) })
+    }
+
     fn row_smoothness(&self, row: usize) -> f64 {
         self.smoothness[row]
+    }
+}
+
+/// Remembers the probabilities of rows at the last reference point.
+#[derive(Debug)]
+struct SoftmaxEvaluator {
+    memory: Vec<f64>,
+    rows: Rowwise<Softmax>,
+}
+
+impl Evaluator for SoftmaxEvaluator {
+    #[inline]
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        for ask in asks {
+            if let Sum::Difference { x, z } = ask.sum
+                && x.len() == self.rows.model.dim()
+            {
+                let (model, scratch) = self.rows.parts();
+                self.memory.resize(model.memory(), 0.0);
+                let (rows, scale, out) = (ask.rows, ask.scale, &mut *ask.out);
+                let (of, memory) = (Of::Difference { z }, &mut self.memory[..]);
+                model.dispatch(Derivative { of, x, rows, scale, out, memory, scratch });
+            } else {
+                self.rows.answer_one(ask);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -239,6 +291,8 @@ struct Derivative<'a> {
     rows: Rows<'a>,
     scale: f64,
     out: &'a mut [f64],
+    /// What is remembered of reference points; empty where nothing is.
+    memory: &'a mut [f64],
     scratch: &'a mut [f64],
 }
 
@@ -247,16 +301,15 @@ impl Job for Derivative<'_> {
 
     #[inline(always)]
     fn run<T: Real, const W: usize>(self, model: &Softmax, design: &Design<T>) {
-        let Derivative { of, x, rows, scale, out, scratch } = self;
+        let Derivative { of, x, rows, scale, out, memory, scratch } = self;
         let (shape, groups) = (model.shape, model.shape.groups());
-        let (memory, rest) = scratch.split_at_mut(model.memory());
         let mut reference = if let Of::Difference { z } = of {
             Some(ReferencePoint::<T>::new(shape, z, memory, model.rows()))
         } else {
             None
         };
         let Workspace { x: panel, other, sum, at_x, at_other } =
-            Workspace::<T, W>::new(shape, rest);
+            Workspace::<T, W>::new(shape, scratch);
         let valid = Valid::new(shape);
         panel::turn(shape, x, panel);
         if let Of::HessianVector { v } = of {
@@ -395,6 +448,7 @@ fn same_bits(a: &[f64], b: &[f64]) -> bool {
 
 struct Value<'a> {
     x: &'a [f64],
+    rows: Rows<'a>,
     scratch: &'a mut [f64],
 }
 
@@ -407,13 +461,15 @@ impl Job for Value<'_> {
         let work = Workspace::<T, W>::new(model.shape, self.scratch);
         panel::turn(model.shape, self.x, work.x);
         let mut total = 0.0;
-        for (row, label) in model.labels.iter().enumerate() {
-            let logits = &mut work.at_x[..groups];
-            panel::product(design, row, work.x, logits);
-            let logits = &logits.as_flattened()[..model.shape.classes];
-            let most = logits.iter().fold(f64::NEG_INFINITY, |most, t| most.max(t.widen()));
-            let sum: f64 = logits.iter().map(|t| exp(t.widen() - most)).sum();
-            total += most + ln(sum) - logits[*label as usize].widen();
+        for block in self.rows.blocks(model.labels.len()) {
+            for row in block.iter() {
+                let logits = &mut work.at_x[..groups];
+                panel::product(design, *row, work.x, logits);
+                let logits = &logits.as_flattened()[..model.shape.classes];
+                let most = logits.iter().fold(f64::NEG_INFINITY, |most, t| most.max(t.widen()));
+                let sum: f64 = logits.iter().map(|t| exp(t.widen() - most)).sum();
+                total += most + ln(sum) - logits[model.labels[*row] as usize].widen();
+            }
         }
         total
     }
@@ -451,6 +507,7 @@ impl Job for Probabilities<'_> {
 mod tests {
     use super::super::tests::normals;
     use super::*;
+    use crate::model::Single;
 
     /// Models of all widths, dense and sparse, with features that do and do not fill whole tiles.
     fn models() -> Vec<(Softmax, Vec<Vec<f64>>)> {
@@ -546,12 +603,13 @@ mod tests {
                 let points: Vec<Vec<f64>> = (1..4).map(|at| normals(at, model.dim())).collect();
                 let batches: [&[u32]; 4] =
                     [&[0, 3, 5], &[3, 4, 5, 6, 7, 8, 9, 10, 11, 20], &[0, 20], &[1, 2, 3]];
-                let mut kept = vec![0.0; model.scratch()];
+                let shared: Arc<dyn crate::model::Model> = Arc::new(model.clone());
+                let mut kept = Single::new(&shared);
                 for call in 0..24 {
                     let (x, z, rows) =
                         (&points[call % 3], &points[call / 7 % 3], Rows::Some(batches[call % 4]));
                     let (mut with, mut without) = (vec![0.0; model.dim()], vec![0.0; model.dim()]);
-                    model.add_gradient_difference(x, z, rows, 1.5, &mut with, &mut kept);
+                    kept.add(Sum::Difference { x, z }, rows, 1.5, &mut with);
                     model.add_gradient_difference(
                         x,
                         z,
@@ -562,7 +620,7 @@ mod tests {
                     );
                     assert_eq!(with, without);
                     // between the calls others are made
-                    model.add_gradient(x, rows, 1.0, &mut with, &mut kept);
+                    kept.add_gradient(x, rows, 1.0, &mut with);
                     assert!(call / 7 % 3 != call % 3 || without.iter().all(|v| *v == 0.0));
                 }
             }
@@ -576,8 +634,9 @@ mod tests {
             let job = |of: Of<'_>, narrow: bool| {
                 let mut out = vec![0.0; model.dim()];
                 let scratch = &mut vec![0.0; model.scratch()];
+                let (rows, memory) = (Rows::All, &mut [][..]);
                 let job =
-                    Derivative { of, x: &x, rows: Rows::All, scale: 0.7, out: &mut out, scratch };
+                    Derivative { of, x: &x, rows, scale: 0.7, out: &mut out, memory, scratch };
                 match (&model.table, model.shape.width) {
                     (Table::F64(design), 4) if narrow => job.run::<f64, 4>(&model, design),
                     (Table::F64(design), 8) if narrow => job.run::<f64, 8>(&model, design),

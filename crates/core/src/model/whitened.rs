@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use nalgebra::{DMatrix, DVector};
 
-use super::{Potential, Prior, Quadratic, Rows, Spread};
+use super::{EvaluationError, Evaluator, Model, Offers, Prior, Quadratic, Rows, Spread};
+use crate::ask::{Ask, Sum};
 use crate::linalg::{add_scaled, dot};
+use crate::rng::ClientId;
 use crate::simd::vectorised;
 
 /// `x = centre + C u`.
@@ -91,6 +93,32 @@ impl Coordinates {
         add_product(&self.matrix, gradient, scale, out);
     }
 
+    /// `out += scale * C' (H + weight hess U_0) C`, all row by row.
+    fn add_hessian(
+        &self,
+        hessian: &[f64],
+        prior: &Prior,
+        weight: f64,
+        scale: f64,
+        out: &mut [f64],
+    ) {
+        let d = self.dim();
+        let mut unit = vec![0.0; d];
+        let mut direction = vec![0.0; d];
+        let mut image = vec![0.0; d];
+        for (k, out) in out.chunks_exact_mut(d).enumerate() {
+            unit[k] = 1.0;
+            direction.fill(0.0);
+            self.add_direction(&unit, &mut direction);
+            for (image, row) in image.iter_mut().zip(hessian.chunks_exact(d)) {
+                *image = dot(row, &direction);
+            }
+            prior.add_hessian_vector(&direction, weight, &mut image);
+            self.add_pulled_back(&image, scale, out);
+            unit[k] = 0.0;
+        }
+    }
+
     /// The covariance of `x` from that of `u`, both row-major.
     pub fn outward_covariance(&self, covariance: &[f64]) -> Vec<f64> {
         let d = self.dim();
@@ -115,117 +143,207 @@ fn add_product(columns: &[f64], v: &[f64], scale: f64, out: &mut [f64]) {
     });
 }
 
-/// A client's potential with its share of the prior, as a function of `u`. The prior is spread
-/// evenly over the rows, so that any minibatch, scaled up, carries it exactly.
+/// A model with the clients' shares of the prior, as a function of `u`. The prior is spread evenly
+/// over a client's rows, so that any minibatch, scaled up, carries it exactly.
 #[derive(Clone, Debug)]
 pub struct Whitened {
-    inner: Arc<dyn Potential>,
+    inner: Arc<dyn Model>,
     prior: Prior,
-    prior_weight: f64,
+    /// One for each client of the model.
+    shares: Vec<f64>,
     coordinates: Arc<Coordinates>,
 }
 
 impl Whitened {
-    /// The potential `inner + prior_weight * prior` in other coordinates.
+    /// The model `inner + share * prior` of each client, in other coordinates.
     pub fn new(
-        inner: Arc<dyn Potential>,
+        inner: Arc<dyn Model>,
         prior: Prior,
-        prior_weight: f64,
+        shares: Vec<f64>,
         coordinates: Arc<Coordinates>,
     ) -> Self {
-        Whitened { inner, prior, prior_weight, coordinates }
+        Whitened { inner, prior, shares, coordinates }
     }
 
-    fn share(&self, rows: Rows<'_>) -> f64 {
-        self.prior_weight * rows.count(self.inner.rows()) as f64 / self.inner.rows() as f64
+    /// A client's share of the prior.
+    #[inline(always)]
+    fn weight(&self, client: ClientId) -> f64 {
+        if let [only] = self.shares[..] { only } else { self.shares[client.index()] }
+    }
+
+    /// What some of a client's rows have of it.
+    #[inline(always)]
+    fn share(&self, client: ClientId, rows: Rows<'_>) -> f64 {
+        let all = self.inner.rows_of(client);
+        self.weight(client) * rows.count(all) as f64 / all as f64
+    }
+
+    /// The same, exactly the client's own for all rows.
+    #[inline(always)]
+    fn share_of_value(&self, client: ClientId, rows: Rows<'_>) -> f64 {
+        match rows {
+            Rows::All => self.weight(client),
+            Rows::Some(_) => self.share(client, rows),
+        }
     }
 }
 
-impl Potential for Whitened {
+/// One ask in the coordinates of the model: points, others that they are compared with or
+/// vectors, and the answer.
+#[derive(Debug, Default)]
+struct Outward {
+    x: Vec<f64>,
+    other: Vec<f64>,
+    answer: Vec<f64>,
+}
+
+impl Outward {
+    /// Write down an ask.
+    #[inline(always)]
+    fn write(&mut self, coordinates: &Coordinates, ask: &Ask<'_>) {
+        let d = coordinates.dim();
+        let move_all = |from: &[f64], to: &mut Vec<f64>| {
+            to.resize(from.len(), 0.0);
+            for (u, x) in from.chunks_exact(d).zip(to.chunks_exact_mut(d)) {
+                coordinates.outward(u, x);
+            }
+        };
+        move_all(ask.sum.points(), &mut self.x);
+        match ask.sum {
+            Sum::Difference { z, .. } => move_all(z, &mut self.other),
+            Sum::HessianVector { v, .. } => {
+                self.other.clear();
+                self.other.resize(d, 0.0);
+                coordinates.add_direction(v, &mut self.other);
+            }
+            _ => {}
+        }
+        self.answer.clear();
+        self.answer.resize(ask.out.len(), 0.0);
+    }
+
+    #[inline(always)]
+    fn ask<'a>(&'a mut self, of: &Ask<'a>) -> Ask<'a> {
+        let (x, other) = (&self.x, &self.other);
+        let sum = match of.sum {
+            Sum::Value { .. } => Sum::Value { x },
+            Sum::Gradient { .. } => Sum::Gradient { x },
+            Sum::Difference { .. } => Sum::Difference { x, z: other },
+            Sum::GradientAndValue { .. } => Sum::GradientAndValue { x },
+            Sum::HessianVector { .. } => Sum::HessianVector { x, v: other },
+            Sum::Hessian { .. } => Sum::Hessian { x },
+        };
+        Ask { client: of.client, sum, rows: of.rows, scale: 1.0, out: &mut self.answer }
+    }
+
+    /// Add the prior to the answer, and add all of it to what was asked.
+    #[inline(always)]
+    fn pull_back(&mut self, model: &Whitened, ask: &mut Ask<'_>) {
+        let (d, prior, coordinates) = (model.dim(), &model.prior, &model.coordinates);
+        let (share, value_share) =
+            (model.share(ask.client, ask.rows), model.share_of_value(ask.client, ask.rows));
+        let width = ask.sum.width(d);
+        let answers = self.answer.chunks_exact_mut(width).zip(ask.out.chunks_exact_mut(width));
+        for (k, (answer, out)) in answers.enumerate() {
+            let x = &self.x[k * d..(k + 1) * d];
+            match ask.sum {
+                Sum::Value { .. } => {
+                    out[0] += ask.scale * (answer[0] + value_share * prior.value(x));
+                }
+                Sum::Gradient { .. } => {
+                    prior.add_gradient(x, share, answer);
+                    coordinates.add_pulled_back(answer, ask.scale, out);
+                }
+                Sum::GradientAndValue { .. } => {
+                    let (gradient, value) = answer.split_at_mut(d);
+                    prior.add_gradient(x, share, gradient);
+                    coordinates.add_pulled_back(gradient, ask.scale, &mut out[..d]);
+                    out[d] += ask.scale * (value[0] + value_share * prior.value(x));
+                }
+                Sum::Difference { .. } => {
+                    let z = &self.other[k * d..(k + 1) * d];
+                    prior.add_gradient_difference(x, z, share, answer);
+                    coordinates.add_pulled_back(answer, ask.scale, out);
+                }
+                Sum::HessianVector { .. } => {
+                    prior.add_hessian_vector(&self.other, value_share, answer);
+                    coordinates.add_pulled_back(answer, ask.scale, out);
+                }
+                Sum::Hessian { .. } => {
+                    coordinates.add_hessian(answer, prior, value_share, ask.scale, out);
+                }
+            }
+        }
+    }
+}
+
+/// Answers in other coordinates.
+#[derive(Debug)]
+struct WhitenedEvaluator {
+    inner: Box<dyn Evaluator>,
+    model: Arc<Whitened>,
+    room: Vec<Outward>,
+}
+
+impl Evaluator for WhitenedEvaluator {
+    #[inline]
+    fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+        let WhitenedEvaluator { inner, model, room } = self;
+        if room.len() < asks.len() {
+            room.resize_with(asks.len(), Outward::default);
+        }
+        for (ask, outward) in asks.iter().zip(&mut *room) {
+            outward.write(&model.coordinates, ask);
+        }
+        if let ([ask], [outward, ..]) = (&*asks, &mut room[..]) {
+            inner.answer(&mut [outward.ask(ask)])?; // the usual case allocates nothing
+        } else {
+            let mut outer: Vec<Ask<'_>> =
+                asks.iter().zip(&mut *room).map(|(ask, outward)| outward.ask(ask)).collect();
+            inner.answer(&mut outer)?;
+        }
+        for (ask, outward) in asks.iter_mut().zip(room) {
+            outward.pull_back(model, ask);
+        }
+        Ok(())
+    }
+}
+
+impl Model for Whitened {
     fn dim(&self) -> usize {
         self.inner.dim()
+    }
+
+    fn clients(&self) -> usize {
+        self.inner.clients()
     }
 
     fn rows(&self) -> usize {
         self.inner.rows()
     }
 
-    fn scratch(&self) -> usize {
-        3 * self.inner.dim() + self.inner.scratch()
+    fn rows_of(&self, client: ClientId) -> usize {
+        self.inner.rows_of(client)
     }
 
-    fn value(&self, u: &[f64], scratch: &mut [f64]) -> f64 {
-        let (x, rest) = scratch.split_at_mut(self.dim());
-        self.coordinates.outward(u, x);
-        self.inner.value(x, rest) + self.prior_weight * self.prior.value(x)
+    fn offers(&self) -> Offers {
+        Offers { walks: false, ..self.inner.offers() }
     }
 
-    fn add_gradient(
-        &self,
-        u: &[f64],
-        rows: Rows<'_>,
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        let (x, rest) = scratch.split_at_mut(self.dim());
-        let (gradient, rest) = rest.split_at_mut(self.dim());
-        self.coordinates.outward(u, x);
-        gradient.fill(0.0);
-        self.inner.add_gradient(x, rows, 1.0, gradient, rest);
-        self.prior.add_gradient(x, self.share(rows), gradient);
-        self.coordinates.add_pulled_back(gradient, scale, out);
+    fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+        let inner = Arc::clone(&self.inner).evaluator();
+        Box::new(WhitenedEvaluator { inner, model: self, room: Vec::new() })
     }
 
-    fn add_gradient_difference(
-        &self,
-        u: &[f64],
-        w: &[f64],
-        rows: Rows<'_>,
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        let (x, rest) = scratch.split_at_mut(self.dim());
-        let (z, rest) = rest.split_at_mut(self.dim());
-        let (gradient, rest) = rest.split_at_mut(self.dim());
-        self.coordinates.outward(u, x);
-        self.coordinates.outward(w, z);
-        gradient.fill(0.0);
-        self.inner.add_gradient_difference(x, z, rows, 1.0, gradient, rest);
-        self.prior.add_gradient_difference(x, z, self.share(rows), gradient);
-        self.coordinates.add_pulled_back(gradient, scale, out);
-    }
-
-    fn add_hessian_vector(
-        &self,
-        u: &[f64],
-        v: &[f64],
-        scale: f64,
-        out: &mut [f64],
-        scratch: &mut [f64],
-    ) {
-        let (x, rest) = scratch.split_at_mut(self.dim());
-        let (direction, rest) = rest.split_at_mut(self.dim());
-        let (image, rest) = rest.split_at_mut(self.dim());
-        self.coordinates.outward(u, x);
-        direction.fill(0.0);
-        self.coordinates.add_direction(v, direction);
-        image.fill(0.0);
-        self.inner.add_hessian_vector(x, direction, 1.0, image, rest);
-        self.prior.add_hessian_vector(direction, self.prior_weight, image);
-        self.coordinates.add_pulled_back(image, scale, out);
-    }
-
-    fn differences_ignore_rows(&self) -> bool {
-        self.inner.differences_ignore_rows()
+    fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        self.inner.host(work);
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {
         let stretch = DMatrix::from_row_slice(self.dim(), self.dim(), &self.coordinates.matrix)
             .singular_values()
             .max();
-        let prior = self.prior_weight * self.prior.curvature().0 / self.rows() as f64;
+        let prior = self.shares[0] * self.prior.curvature().0 / self.rows() as f64;
         (self.inner.row_smoothness(row) + prior) * stretch * stretch
     }
 
@@ -234,7 +352,7 @@ impl Potential for Whitened {
         let prior = match &self.prior {
             Prior::Flat => DMatrix::zeros(d, d),
             Prior::Gaussian(precision) => {
-                DMatrix::from_diagonal(&DVector::from_column_slice(precision)) * self.prior_weight
+                DMatrix::from_diagonal(&DVector::from_column_slice(precision)) * self.shares[0]
             }
             Prior::Laplace { .. } => return None,
         };

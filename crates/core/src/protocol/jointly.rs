@@ -1,8 +1,10 @@
 //! Carry exchanges with a model that answers all clients of a process in one call.
 
+use std::sync::Arc;
+
 use super::{Device, Event, Exchange, Ledger, devices_of};
 use crate::ask::Ask;
-use crate::joint::{EvaluationError, Joint};
+use crate::model::{EvaluationError, Evaluator, Model};
 
 /// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a
 /// question, what all of them ask is answered in one call. Clients that walk do so in lock-step.
@@ -11,15 +13,15 @@ use crate::joint::{EvaluationError, Joint};
 /// What is kept here between exchanges is room, not state: snapshots are taken between exchanges,
 /// when nobody has an open question.
 #[derive(Debug)]
-pub struct Jointly<'j> {
-    joint: &'j dyn Joint,
+pub struct Jointly {
+    evaluator: Box<dyn Evaluator>,
     room: Vec<Ask<'static>>,
 }
 
-impl<'j> Jointly<'j> {
+impl Jointly {
     /// Exchanges with this model.
-    pub fn new(joint: &'j dyn Joint) -> Self {
-        Jointly { joint, room: Vec::new() }
+    pub fn new(model: Arc<dyn Model>) -> Self {
+        Jointly { evaluator: model.evaluator(), room: Vec::new() }
     }
 
     /// Carry one exchange. If the model fails, clients are left in the middle of it: the server
@@ -42,7 +44,7 @@ impl<'j> Jointly<'j> {
                 self.room = empty(asks);
                 break;
             }
-            let answered = self.joint.evaluate(&mut asks);
+            let answered = self.evaluator.answer(&mut asks);
             self.room = empty(asks);
             answered?;
             for id in server.cohort() {

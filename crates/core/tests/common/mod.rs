@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Prior};
+use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model, Prior};
 use consilience_core::protocol::{Device, Event, Ledger, exchange};
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::{Anchor, Keys, Recipe, Sampler};
@@ -18,7 +18,7 @@ pub fn normals(address: u64, n: usize) -> Vec<f64> {
 /// Three clients in two dimensions with full, unequal precisions and means far apart: nothing about
 /// it is symmetric.
 pub fn gaussian(prior: Prior, placement: Placement, temperature: f64) -> Target {
-    let clients: Vec<Arc<dyn Potential>> = vec![
+    let clients: Vec<Arc<dyn Model>> = vec![
         Arc::new(Gaussian::new(vec![1.0, -2.0], vec![1.0, 0.4, 0.4, 0.6]).unwrap()),
         Arc::new(Gaussian::new(vec![-1.5, 0.5], vec![0.5, -0.3, -0.3, 1.4]).unwrap()),
         Arc::new(Gaussian::new(vec![3.0, 2.0], vec![1.2, 0.2, 0.2, 0.3]).unwrap()),
@@ -29,7 +29,7 @@ pub fn gaussian(prior: Prior, placement: Placement, temperature: f64) -> Target 
 /// Three clients with 5, 9 and 14 rows of linear regression: row gradients differ in slope and in
 /// shift.
 pub fn linear(prior: Prior, placement: Placement, temperature: f64) -> Target {
-    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (i, rows) in [5usize, 9, 14].into_iter().enumerate() {
         let design = Design::dense(
             normals(i as u64, rows * 2)
@@ -50,7 +50,7 @@ pub fn linear(prior: Prior, placement: Placement, temperature: f64) -> Target {
 
 /// The toy Gaussian of QLSD: unequal numbers of rows around means far apart.
 pub fn toy(prior: Prior, placement: Placement) -> Target {
-    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (i, rows) in [4usize, 10, 25].into_iter().enumerate() {
         let centre = [3.0 * i as f64 - 2.0, 1.0 - i as f64];
         let cells = normals(20 + i as u64, rows * 2)

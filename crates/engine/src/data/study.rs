@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::Potential;
+use consilience_core::model::Model;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -108,9 +108,9 @@ impl Study {
         site: usize,
         table: &Table,
         moments: &Moments,
-    ) -> Result<Result<Arc<dyn Potential>, DataError>, EncodeError> {
+    ) -> Result<Result<Arc<dyn Model>, DataError>, EncodeError> {
         let rows = encode(&self.sites[site], table, &self.plan, moments)?;
-        Ok(rows.logistic().map(|model| Arc::new(model) as Arc<dyn Potential>))
+        Ok(rows.logistic().map(|model| Arc::new(model) as Arc<dyn Model>))
     }
 
     /// All sites in this process.

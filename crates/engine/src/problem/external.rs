@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::joint::Joint;
+use consilience_core::model::Model;
 use consilience_core::model::Prior;
 use consilience_core::protocol::Statement;
 use consilience_core::target::{Placement, Target};
@@ -19,33 +19,43 @@ impl Problem {
     /// use std::sync::Arc;
     ///
     /// use consilience_core::ask::{Ask, Sum};
-    /// use consilience_core::joint::{EvaluationError, Joint};
-    /// use consilience_core::model::Prior;
-    /// use consilience_core::rng::ClientId;
+    /// use consilience_core::model::{EvaluationError, Evaluator, Model, Offers, Prior};
     /// use consilience_engine::problem::Problem;
     ///
     /// /// One row a client, normal around the one parameter.
-    /// #[derive(Debug)]
+    /// #[derive(Clone, Debug)]
     /// struct Rows(Vec<f64>);
     ///
-    /// impl Joint for Rows {
+    /// impl Model for Rows {
     ///     fn dim(&self) -> usize {
     ///         1
     ///     }
     ///     fn clients(&self) -> usize {
     ///         self.0.len()
     ///     }
-    ///     fn rows(&self, _client: ClientId) -> usize {
+    ///     fn rows(&self) -> usize {
+    ///         self.0.len()
+    ///     }
+    ///     fn rows_of(&self, _client: consilience_core::rng::ClientId) -> usize {
     ///         1
     ///     }
-    ///     fn evaluate(&self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+    ///     fn offers(&self) -> Offers {
+    ///         Offers::default() // gradients alone
+    ///     }
+    ///     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+    ///         Box::new((*self).clone())
+    ///     }
+    /// }
+    ///
+    /// impl Evaluator for Rows {
+    ///     fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
     ///         for ask in asks {
     ///             let row = self.0[ask.client.index()];
-    ///             match ask.sum {
+    ///             ask.each_point(1, |ask| match ask.sum {
     ///                 Sum::Gradient { x } => ask.tell(&[x[0] - row]),
     ///                 Sum::Difference { x, z } => ask.tell(&[x[0] - z[0]]),
     ///                 _ => {} // never asked: it offers gradients alone
-    ///             }
+    ///             });
     ///         }
     ///         Ok(())
     ///     }
@@ -58,7 +68,7 @@ impl Problem {
     /// # Ok::<(), consilience_core::error::DataError>(())
     /// ```
     pub fn from_joint(
-        joint: Arc<dyn Joint>,
+        joint: Arc<dyn Model>,
         parameters: Vec<String>,
         clients: Vec<String>,
         prior: Prior,
@@ -79,7 +89,7 @@ impl Problem {
     /// The same with the prior and the temperature of a config that says `model = "external"`.
     pub fn external(
         config: &Config,
-        joint: Arc<dyn Joint>,
+        joint: Arc<dyn Model>,
         parameters: Vec<String>,
         clients: Vec<String>,
     ) -> Result<Problem, ConfigError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Potential, Softmax};
+use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model, Softmax};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 
@@ -63,7 +63,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
         Some(formula) => by_formula(own, formula, seed).map_err(complain)?,
         None => by_columns(own, seed).map_err(complain)?,
     };
-    let mut clients: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (name, design, labels) in sites.clients {
         let model = model(design, labels, own.kind);
         clients.push(model.map_err(|e| {
@@ -109,13 +109,13 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
     let complain =
         |e: DataError| config.source.complain(&toy.place, e.to_string(), "use other sizes");
     let seed = Seed::new(toy.seed.unwrap_or(config.seed));
-    let gaussian = |mean: Vec<f64>, covariance: &[f64]| -> Result<Arc<dyn Potential>, DataError> {
+    let gaussian = |mean: Vec<f64>, covariance: &[f64]| -> Result<Arc<dyn Model>, DataError> {
         Ok(Arc::new(Gaussian::from_covariance(mean, covariance)?))
     };
-    let clients: Result<Vec<Arc<dyn Potential>>, DataError> = match toy.what {
+    let clients: Result<Vec<Arc<dyn Model>>, DataError> = match toy.what {
         Generator::QlsdToy => {
             let rows = toy_qlsd::make(toy.clients, toy.dim, seed).into_iter();
-            rows.map(|cells| Ok(Arc::new(Isotropic::new(cells, toy.dim)?) as Arc<dyn Potential>))
+            rows.map(|cells| Ok(Arc::new(Isotropic::new(cells, toy.dim)?) as Arc<dyn Model>))
                 .collect()
         }
         Generator::FaLdToy(alpha) => toy_fa_ld::make(toy.clients, alpha, seed)
@@ -158,7 +158,7 @@ pub(crate) fn model(
     design: Design,
     labels: Vec<f64>,
     kind: RowsModel,
-) -> Result<Arc<dyn Potential>, DataError> {
+) -> Result<Arc<dyn Model>, DataError> {
     Ok(match kind {
         RowsModel::Softmax { classes, arithmetic } => Arc::new(
             Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?

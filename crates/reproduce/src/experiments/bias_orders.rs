@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::measure::Gaussian;
-use consilience_core::model::{Design, Family, Glm, Potential, Prior};
+use consilience_core::model::{Design, Family, Glm, Model, Prior};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::exact::{Law, posterior, stationary};
@@ -179,7 +179,7 @@ fn regression(
     logistic: bool,
     seed: u64,
 ) -> Result<Target, Trouble> {
-    let mut all: Vec<Arc<dyn Potential>> = Vec::new();
+    let mut all: Vec<Arc<dyn Model>> = Vec::new();
     for i in 0..clients as u32 {
         let normals = |place: u64, n: usize| {
             let mut z = vec![0.0; n];

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{add_scaled, dot};
 use consilience_core::measure::{Gaussian, mean};
-use consilience_core::model::{Design, Family, Glm, Potential, Prior, Rows};
+use consilience_core::model::{Design, Family, Glm, Model, Prior, Rows, Single};
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_core::sampler::{Recipe, Uplink};
@@ -140,7 +140,7 @@ impl Problem {
         let divisors = data.greatest();
         let design = |rows: &[u32]| data.design(rows, false, &divisors);
         let part = train.len() / setting.clients;
-        let client = |rows: &[u32]| -> Result<Arc<dyn Potential>, Trouble> {
+        let client = |rows: &[u32]| -> Result<Arc<dyn Model>, Trouble> {
             Ok(Arc::new(Glm::new(design(rows)?, zero_or_one(&data, rows), Family::Bernoulli)?))
         };
         let clients = train.chunks_exact(part).map(client).collect::<Result<Vec<_>, _>>()?;
@@ -653,13 +653,7 @@ fn accumulate(
     for round in 0..setting.accumulated {
         for (client, memory) in problem.target.clients.iter().zip(&mut memories) {
             let mut gradient = vec![0.0; d];
-            client.add_gradient(
-                &x,
-                Rows::All,
-                1.0 / n,
-                &mut gradient,
-                &mut vec![0.0; client.scratch()],
-            );
+            Single::new(client).add_gradient(&x, Rows::All, 1.0 / n, &mut gradient);
             if compressed && round > 0 {
                 let mut order: Vec<usize> = (0..d).collect();
                 order.sort_by(|a, b| {

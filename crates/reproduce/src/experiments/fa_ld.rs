@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use consilience_core::measure::Gaussian as Normal;
-use consilience_core::model::{Gaussian, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream};
 use consilience_core::sampler::{Average, Batch, Local, Recipe, Synchronise, exact};
 use consilience_core::step::Schedule;
@@ -37,7 +37,7 @@ impl Toy {
         let determinant = a * d - b * b;
         let precision = [d, -b, -b, a].map(|v| v / determinant * rows as f64);
         let root = [a.sqrt(), b / a.sqrt(), (d - b * b / a).sqrt()];
-        let client = |(k, theta): (u32, [f64; 2])| -> Result<Arc<dyn Potential>, Trouble> {
+        let client = |(k, theta): (u32, [f64; 2])| -> Result<Arc<dyn Model>, Trouble> {
             let mut z = [0.0; 2];
             seed.stream(Purpose::Data, ClientId(k), 1).normals(&mut z);
             let z = z.map(|z| z / (rows as f64).sqrt());
@@ -93,7 +93,7 @@ impl Toy {
     }
 }
 
-fn quadratic(client: &dyn Potential) -> Result<(Matrix2<f64>, Vector2<f64>), Trouble> {
+fn quadratic(client: &dyn Model) -> Result<(Matrix2<f64>, Vector2<f64>), Trouble> {
     let form = client
         .quadratic()
         .ok_or_else(|| Trouble::Other("the toy's clients are Gaussian".into()))?;
@@ -274,8 +274,7 @@ mod tests {
 
     fn lopsided() -> Target {
         let client = |mean: [f64; 2], precision: [f64; 4]| {
-            Arc::new(Gaussian::new(mean.to_vec(), precision.to_vec()).unwrap())
-                as Arc<dyn Potential>
+            Arc::new(Gaussian::new(mean.to_vec(), precision.to_vec()).unwrap()) as Arc<dyn Model>
         };
         let clients = vec![
             client([1.0, -2.0], [2.0, 0.5, 0.5, 1.0]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::measure::mean;
-use consilience_core::model::{Gaussian, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::sampler::exact::{Law, posterior, stationary};
 use consilience_core::sampler::{Batch, Local, Recipe, Synchronise};
 use consilience_core::step::Schedule;
@@ -37,7 +37,7 @@ impl Setting {
     /// Potentials `(x - mu)^2 / (2 sigma^2)`: the paper drops the factor 1/2, and goes on as if it
     /// were there.
     fn target(&self) -> Result<Target, Trouble> {
-        let client = |i: usize| -> Result<Arc<dyn Potential>, Trouble> {
+        let client = |i: usize| -> Result<Arc<dyn Model>, Trouble> {
             Ok(Arc::new(Gaussian::new(vec![self.means[i]], vec![1.0 / self.variances[i]])?))
         };
         Ok(Target::new(vec![client(0)?, client(1)?], Prior::Flat, Placement::Server, 1.0)?)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use consilience_core::linalg::dot;
 use consilience_core::measure::{Predictive, mean};
-use consilience_core::model::{Design, Potential, Prior, Softmax};
+use consilience_core::model::{Design, Model, Prior, Softmax};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Local, Recipe};
 use consilience_core::simd::{exp, vectorised};
@@ -139,7 +139,7 @@ impl Images {
         let dealt = iid::assign(self.train.labels.len(), setting.clients, seed)
             .map_err(|e| Trouble::Other(e.to_string()))?;
         let columns = self.train.columns;
-        let client = |rows: &Vec<u32>| -> Result<Arc<dyn Potential>, Trouble> {
+        let client = |rows: &Vec<u32>| -> Result<Arc<dyn Model>, Trouble> {
             let row = |row: &u32| {
                 self.train.cells[*row as usize * columns..(*row as usize + 1) * columns]
                     .iter()

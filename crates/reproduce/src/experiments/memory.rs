@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Family, Glm, Potential, Prior};
+use consilience_core::model::{Family, Glm, Model, Prior};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Recipe, Uplink};
@@ -58,7 +58,7 @@ fn target(setting: &Setting, seed: u64) -> Result<Target, Trouble> {
         Seed::new(seed),
     );
     let dealt = natural::assign(&data, None, None).map_err(|e| Trouble::Other(e.to_string()))?;
-    let client = |rows: &Vec<u32>| -> Result<Arc<dyn Potential>, Trouble> {
+    let client = |rows: &Vec<u32>| -> Result<Arc<dyn Model>, Trouble> {
         Ok(Arc::new(Glm::new(
             data.design(rows, false, &vec![1.0; dim])?,
             data.labels_of(rows),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consilience_core::measure::{Gaussian, Predictive, hpd_threshold, mean};
-use consilience_core::model::{Design, Family, Glm, Potential, Prior};
+use consilience_core::model::{Design, Family, Glm, Model, Prior, Single};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
 use consilience_core::step::Schedule;
@@ -92,7 +92,7 @@ impl Way {
 
 /// The data as one way has it.
 struct Data {
-    clients: Vec<Arc<dyn Potential>>,
+    clients: Vec<Arc<dyn Model>>,
     /// Rows of each label, client by client.
     counts: Vec<[usize; 2]>,
     test: Vec<f64>,
@@ -125,7 +125,7 @@ impl Data {
                 Design::dense(of(&mine), DIM)?,
                 response,
                 Family::Bernoulli,
-            )?) as Arc<dyn Potential>);
+            )?) as Arc<dyn Model>);
         }
         let z = DMatrix::from_row_slice(train.len(), DIM, &of(&train));
         let spectrum = z.tr_mul(&z).symmetric_eigenvalues();
@@ -248,13 +248,7 @@ fn mode(target: &Target) -> Result<Vec<f64>, Trouble> {
             let (mut unit, mut column) = (vec![0.0; DIM], vec![0.0; DIM]);
             unit[k] = 1.0;
             for client in &target.clients {
-                client.add_hessian_vector(
-                    x.as_slice(),
-                    &unit,
-                    1.0,
-                    &mut column,
-                    &mut vec![0.0; client.scratch()],
-                );
+                Single::new(client).add_hessian_vector(x.as_slice(), &unit, 1.0, &mut column);
             }
             target.prior.add_hessian_vector(&unit, 1.0, &mut column);
             hessian.set_column(k, &DVector::from_vec(column));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use consilience_core::compress::{CodeChoice, Compressor, Precision, paper_bits};
 use consilience_core::measure::{mean, mean_squared_error};
-use consilience_core::model::{Isotropic, Potential, Prior};
+use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::protocol::{Direction, Kind};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Anchor, Batch, Recipe, Uplink};
@@ -74,9 +74,8 @@ impl Toy {
         for row in data.iter().flat_map(|cells| cells.chunks_exact(d)) {
             optimum.iter_mut().zip(row).for_each(|(m, y)| *m += y / rows);
         }
-        let clients = data
-            .into_iter()
-            .map(|cells| Ok(Arc::new(Isotropic::new(cells, d)?) as Arc<dyn Potential>));
+        let clients =
+            data.into_iter().map(|cells| Ok(Arc::new(Isotropic::new(cells, d)?) as Arc<dyn Model>));
         let target = Target::new(
             clients.collect::<Result<_, Trouble>>()?,
             Prior::Flat,

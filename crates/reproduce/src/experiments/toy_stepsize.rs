@@ -9,7 +9,7 @@
 
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::norm_squared;
-use consilience_core::model::Rows;
+use consilience_core::model::Single;
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_core::sampler::exact::{posterior, stationary};
 use consilience_core::sampler::{Batch, Recipe, Uplink};
@@ -61,17 +61,8 @@ struct Moments {
 impl Moments {
     fn new(toy: &Toy) -> Self {
         let d = toy.target.dim();
-        let left = |i: usize| {
-            let (mut gradient, client) = (vec![0.0; d], &toy.target.clients[i]);
-            client.add_gradient(
-                &toy.optimum,
-                Rows::All,
-                1.0,
-                &mut gradient,
-                &mut vec![0.0; client.scratch()],
-            );
-            norm_squared(&gradient)
-        };
+        let left =
+            |i: usize| norm_squared(&Single::new(&toy.target.clients[i]).gradient(&toy.optimum));
         let squares = toy.target.clients.iter().map(|c| (c.rows() as f64).powi(2)).sum();
         let discrepancy = (0..toy.target.clients.len()).map(left).sum();
         Moments { rows: toy.rows, squares, discrepancy, dim: d as f64 }

@@ -5,11 +5,10 @@ use std::ops::Range;
 use super::super::Keys;
 use super::super::encoder::Encoder;
 use super::Local;
-use crate::ask::{Extent, Question, Sum};
+use crate::ask::{Extent, Question, Sum, Walk};
 use crate::compress::Channel;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
-use crate::model::Stroll;
 use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, Seed, SharedNoise};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -20,8 +19,8 @@ use crate::target::{Site, Target};
 #[derive(Debug)]
 pub struct Client {
     site: Site,
-    /// Whether the site takes steps by itself.
-    strolls: bool,
+    /// Whether the site takes several steps at once.
+    walks: bool,
     step: Schedule,
     temperature: f64,
     inverse_weight: f64,
@@ -94,7 +93,7 @@ impl Client {
         let site = target.site(id, recipe.batch.of(rows));
         let pull = recipe.pull(id.index());
         Client {
-            strolls: site.can_stroll() && pull.is_none() && (rho == 0.0 || private_variance == 0.0),
+            walks: site.walks() && pull.is_none() && (rho == 0.0 || private_variance == 0.0),
             site,
             step: recipe.step,
             temperature: target.temperature,
@@ -176,41 +175,28 @@ impl Client {
         }
     }
 
-    /// Walk from iteration `k` to before `end`, where the site takes steps by itself: the same
-    /// steps as by its gradients.
-    fn stroll(&mut self, mut k: u64, end: u64) {
+    /// Walk from iteration `k` to before `end`, several steps at once: the same steps as by a
+    /// gradient for each.
+    fn walk(&mut self, mut k: u64, end: u64) {
         while k < end {
             self.renew_reference(k);
             let step = self.step.at(k);
             let alike = if let Schedule::Constant(_) = self.step { end - k } else { 1 };
             // not yet used, so from > k
             let alike = self.next_from.map_or(alike, |from| alike.min(from - k));
-            let shared = &mut Workspace::at(&mut self.workspace, self.x.len()).noise;
+            let Workspace { noise: shared, gradient: drift, .. } =
+                Workspace::at(&mut self.workspace, self.x.len());
             let noise = self.noise.some_from(k, alike, shared);
-            let (x, temperature) = (&mut self.x[..], self.temperature);
-            k += self.site.stroll(match &self.reference {
-                None => Stroll {
-                    x,
-                    control: None,
-                    scale: 1.0,
-                    weight: self.inverse_weight,
-                    step,
-                    temperature,
-                    noise,
-                },
-                Some(control) => {
-                    let control = Some((&control.point[..], &control.gradient[..]));
-                    Stroll {
-                        x,
-                        control,
-                        scale: self.inverse_weight,
-                        weight: 1.0,
-                        step,
-                        temperature,
-                        noise,
-                    }
+            let (client, x, temperature) = (self.site.id(), &mut self.x[..], self.temperature);
+            let (control, scale, weight) = match &self.reference {
+                None => (None, 1.0, self.inverse_weight),
+                Some(Control { point, gradient }) => {
+                    (Some((&point[..], &gradient[..])), self.inverse_weight, 1.0)
                 }
-            });
+            };
+            let walk = Walk { client, x, control, scale, weight, step, temperature, noise, drift };
+            k += walk.steps();
+            self.site.walk(walk);
         }
         self.arrive();
     }
@@ -388,11 +374,10 @@ impl Device for Client {
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
-        if let (true, Task::Walk { steps } | Task::WalkAndShow { steps }) =
-            (self.strolls, order.task)
+        if let (true, Task::Walk { steps } | Task::WalkAndShow { steps }) = (self.walks, order.task)
         {
             self.take_in(order);
-            self.stroll(order.round, order.round + steps);
+            self.walk(order.round, order.round + steps);
             return self.reply();
         }
         self.begin(order);

@@ -280,7 +280,7 @@ fn gmres(map: impl Fn(&DMatrix<f64>) -> DMatrix<f64>, goal: &DMatrix<f64>) -> Op
 mod tests {
     use std::sync::Arc;
 
-    use consilience_core::model::{Gaussian, Potential, Prior};
+    use consilience_core::model::{Gaussian, Model, Prior};
     use consilience_core::sampler::exact::{posterior, stationary};
     use consilience_core::sampler::{Batch, Local, Recipe};
     use consilience_core::step::Schedule;
@@ -297,7 +297,7 @@ mod tests {
         let potentials = means.iter().zip(&precisions).map(|(m, s)| {
             Arc::new(
                 Gaussian::new(m.as_slice().to_vec(), s.transpose().as_slice().to_vec()).unwrap(),
-            ) as Arc<dyn Potential>
+            ) as Arc<dyn Model>
         });
         let target =
             Target::new(potentials.collect(), Prior::Flat, Placement::Server, 1.0).unwrap();

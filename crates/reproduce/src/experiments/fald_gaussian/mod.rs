@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consilience_core::measure::mean_squared_error;
-use consilience_core::model::{Gaussian, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Local, Recipe};
 use consilience_core::step::Schedule;
@@ -97,7 +97,7 @@ impl Toy {
         let precisions =
             data.iter().map(invert).collect::<Option<Vec<_>>>().ok_or_else(singular)?;
         let potentials = data.iter().map(|(mean, covariance)| {
-            Ok(Arc::new(Gaussian::from_covariance(mean.clone(), covariance)?) as Arc<dyn Potential>)
+            Ok(Arc::new(Gaussian::from_covariance(mean.clone(), covariance)?) as Arc<dyn Model>)
         });
         let target = Target::new(
             potentials.collect::<Result<_, Trouble>>()?,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::dot;
-use consilience_core::model::{Family, Glm, Potential, Prior, Softmax, Surrogate};
+use consilience_core::model::{Family, Glm, Model, Prior, Single, Softmax, Surrogate};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
@@ -101,7 +101,7 @@ impl Setting {
                 .map_err(|e| other(&e))?;
         let classes = data.classes.as_ref().map_or(0, Vec::len);
         let greatest = data.greatest();
-        let client = |rows: &Vec<u32>| -> Result<Arc<dyn Potential>, Trouble> {
+        let client = |rows: &Vec<u32>| -> Result<Arc<dyn Model>, Trouble> {
             let design = data.design(rows, self.intercept, &greatest)?;
             let labels = data.labels_of(rows);
             Ok(match classes {
@@ -129,8 +129,8 @@ impl Setting {
         let all: f64 = rows.clone().sum();
         let weights: Vec<f64> = rows.map(|rows| rows / all).collect();
         let surrogates = (0..).zip(&target.clients).map(|(i, client)| {
-            let curvature = mean_curvature(&**client, &optimum, seed, ClientId(i));
-            Surrogate::at(&optimum, vec![curvature; dim], &**client)
+            let curvature = mean_curvature(client, &optimum, seed, ClientId(i));
+            Surrogate::at(&optimum, vec![curvature; dim], client)
         });
         let rebalanced = target.rebalanced(&weights, &surrogates.collect::<Vec<_>>())?;
         Ok(Problem {
@@ -175,12 +175,12 @@ impl Setting {
 }
 
 /// The mean of the curvatures of a client's potential in random directions.
-fn mean_curvature(client: &dyn Potential, at: &[f64], seed: Seed, id: ClientId) -> f64 {
-    let (mut v, mut scratch) = (vec![0.0; at.len()], vec![0.0; client.scratch()]);
+fn mean_curvature(client: &Arc<dyn Model>, at: &[f64], seed: Seed, id: ClientId) -> f64 {
+    let (mut v, mut client) = (vec![0.0; at.len()], Single::new(client));
     let curvature = |k| {
         seed.stream(Purpose::Curvature, id, k).normals(&mut v);
         let mut image = vec![0.0; at.len()];
-        client.add_hessian_vector(at, &v, 1.0, &mut image, &mut scratch);
+        client.add_hessian_vector(at, &v, 1.0, &mut image);
         dot(&v, &image) / dot(&v, &v)
     };
     (0..DIRECTIONS).map(curvature).sum::<f64>() / DIRECTIONS as f64

@@ -1,7 +1,8 @@
 //! Multiply by a symmetric matrix, and walk along its quadratic form.
 
-use super::Stroll;
+use crate::ask::Walk;
 use crate::simd::{F8, LANES, wide};
+use crate::step::noise_scale;
 
 /// Eight numbers in one line of the cache: a register that is read across two takes twice as long.
 #[derive(Clone, Copy, Debug)]
@@ -12,46 +13,46 @@ struct Eight(F8);
 /// that it is full too, and what it shares with the one before is computed twice; other columns are
 /// filled up.
 #[derive(Clone, Debug)]
-pub(super) struct Columns {
+pub(super) struct SymmetricMatrix {
     eights: Vec<Eight>,
     /// Eights in a column.
     height: usize,
     columns: usize,
 }
 
-impl Columns {
+impl SymmetricMatrix {
     pub(super) fn new(matrix: &[f64], d: usize) -> Self {
         let height = d.div_ceil(LANES);
         let mut eights = Vec::with_capacity(d * height);
         for column in matrix.chunks_exact(d.max(1)) {
             for n in 0..height {
-                let first = if are_short(d) { (n * LANES).min(d - LANES) } else { n * LANES };
+                let first = if is_short(d) { (n * LANES).min(d - LANES) } else { n * LANES };
                 let mut eight = [0.0; LANES];
                 eight.iter_mut().zip(&column[first..]).for_each(|(place, value)| *place = *value);
                 eights.push(Eight(eight));
             }
         }
-        Columns { eights, height, columns: d }
+        SymmetricMatrix { eights, height, columns: d }
     }
 
-    /// Whether [`stroll`] works.
-    pub(super) fn are_short(&self) -> bool {
-        are_short(self.columns)
+    /// Whether [`walk_in_registers`] works.
+    pub(super) fn is_short(&self) -> bool {
+        is_short(self.columns)
     }
 }
 
 /// Whether columns, and so vectors to be multiplied, fill one register and have room in a few.
 #[inline(always)]
-fn are_short(d: usize) -> bool {
+fn is_short(d: usize) -> bool {
     (LANES..=3 * LANES).contains(&d)
 }
 
 wide! {
     /// `out += scale * matrix (x - z)`.
-    pub(super) fn add_product<'a>(matrix: &'a Columns, x: &'a [f64], z: &'a [f64], scale: f64,
+    pub(super) fn add_product<'a>(matrix: &'a SymmetricMatrix, x: &'a [f64], z: &'a [f64], scale: f64,
         out: &'a mut [f64], moved: &'a mut [f64]) -> () {
         match matrix.height {
-            1 if matrix.are_short() => return add_short::<1>(matrix, x, z, scale, out),
+            1 if matrix.is_short() => return add_short::<1>(matrix, x, z, scale, out),
             2 => return add_short::<2>(matrix, x, z, scale, out),
             3 => return add_short::<3>(matrix, x, z, scale, out),
             _ => {}
@@ -72,7 +73,13 @@ wide! {
 }
 
 #[inline(always)]
-fn add_short<const N: usize>(matrix: &Columns, x: &[f64], z: &[f64], scale: f64, out: &mut [f64]) {
+fn add_short<const N: usize>(
+    matrix: &SymmetricMatrix,
+    x: &[f64],
+    z: &[f64],
+    scale: f64,
+    out: &mut [f64],
+) {
     let mut eights: [F8; N] = load(out);
     let sums = product::<N>(matrix, &load(x), &load(z), scale);
     for n in 0..N {
@@ -86,7 +93,12 @@ fn add_short<const N: usize>(matrix: &Columns, x: &[f64], z: &[f64], scale: f64,
 /// `scale matrix (x - z)`, where columns are short. It goes column by column, which needs no sums
 /// across a register; even and odd columns are summed apart, since a sum waits for the one before.
 #[inline(always)]
-fn product<const N: usize>(matrix: &Columns, x: &[F8; N], z: &[F8; N], scale: f64) -> [F8; N] {
+fn product<const N: usize>(
+    matrix: &SymmetricMatrix,
+    x: &[F8; N],
+    z: &[F8; N],
+    scale: f64,
+) -> [F8; N] {
     let mut differences = [[0.0; LANES]; N];
     for n in 0..N {
         for lane in 0..LANES {
@@ -111,7 +123,7 @@ fn product<const N: usize>(matrix: &Columns, x: &[F8; N], z: &[F8; N], scale: f6
 
 /// `matrix v`, for the rows of `N` eights from number `first` on, where columns are long.
 #[inline(always)]
-fn long_product<const N: usize>(matrix: &Columns, first: usize, v: &[f64]) -> [F8; N] {
+fn long_product<const N: usize>(matrix: &SymmetricMatrix, first: usize, v: &[f64]) -> [F8; N] {
     let (mut even, mut odd) = ([[0.0; LANES]; N], [[0.0; LANES]; N]);
     let columns = matrix.eights.chunks_exact(2 * matrix.height);
     if let (Some(by), Some(eights)) =
@@ -186,28 +198,28 @@ fn store<const N: usize>(eights: &[F8; N], vector: &mut [f64]) {
 }
 
 wide! {
-    /// Take the steps of a stroll on `(x - mean)' matrix (x - mean) / 2`, whose columns are short,
-    /// and say how many: the parameter stays in registers all the way.
-    pub(super) fn stroll<'a>(matrix: &'a Columns, mean: &'a [f64], way: Stroll<'a>) -> u64 {
+    /// Take the steps of a walk on `(x - mean)' matrix (x - mean) / 2`, whose columns are short:
+    /// the parameter stays in registers all the way.
+    pub(super) fn walk_in_registers<'a>(matrix: &'a SymmetricMatrix, mean: &'a [f64],
+        walk: Walk<'a>) -> () {
         match matrix.height {
-            1 => walk::<1>(matrix, mean, way),
-            2 => walk::<2>(matrix, mean, way),
-            _ => walk::<3>(matrix, mean, way),
+            1 => walk_short::<1>(matrix, mean, walk),
+            2 => walk_short::<2>(matrix, mean, walk),
+            _ => walk_short::<3>(matrix, mean, walk),
         }
     }
 }
 
 #[inline(always)]
-fn walk<const N: usize>(matrix: &Columns, mean: &[f64], way: Stroll<'_>) -> u64 {
-    let Stroll { x: place, control, scale, weight, step, temperature, noise: (factor, mut noise) } =
-        way;
-    let sigma = (2.0 * step * temperature).sqrt();
+fn walk_short<const N: usize>(matrix: &SymmetricMatrix, mean: &[f64], walk: Walk<'_>) {
+    let Walk { x: place, control, scale, weight, step, temperature, noise, .. } = walk;
+    let (factor, mut noise) = noise;
+    let sigma = noise_scale(step, temperature);
     let (z, base): ([F8; N], [F8; N]) = match control {
         Some((z, base)) => (load(z), load(base)),
         None => (load(mean), [[0.0; LANES]; N]),
     };
     let mut x: [F8; N] = load(place);
-    let mut steps = 0;
     while let Some((now, later)) = noise.split_at_checked(place.len()) {
         let sums = product::<N>(matrix, &x, &z, scale);
         let noise_now: [F8; N] = load(now);
@@ -218,10 +230,9 @@ fn walk<const N: usize>(matrix: &Columns, mean: &[f64], way: Stroll<'_>) -> u64 
                     (x[n][lane] - step * (weight * g)) + sigma * (factor * noise_now[n][lane]);
             }
         }
-        (noise, steps) = (later, steps + 1);
+        noise = later;
     }
     store(&x, place);
-    steps
 }
 
 #[cfg(test)]
@@ -238,7 +249,14 @@ mod tests {
             let (x, rest) = z[d * d..].split_at(d);
             let (from, start) = rest.split_at(d);
             let mut out = start.to_vec();
-            add_product(&Columns::new(&matrix, d), x, from, 0.3, &mut out, &mut vec![0.0; d]);
+            add_product(
+                &SymmetricMatrix::new(&matrix, d),
+                x,
+                from,
+                0.3,
+                &mut out,
+                &mut vec![0.0; d],
+            );
             for (row, out) in out.iter().enumerate() {
                 let term =
                     |column: usize| 0.3 * (x[column] - from[column]) * matrix[column * d + row];

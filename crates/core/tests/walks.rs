@@ -1,5 +1,5 @@
-//! A potential that takes Langevin steps by itself gives the chain that its gradients give, bit for
-//! bit.
+//! A model that takes several Langevin steps at once gives the chain that its gradients give, bit
+//! for bit.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;
@@ -7,20 +7,20 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use consilience_core::model::{Gaussian, Plain, Potential, Prior};
+use consilience_core::model::{Gaussian, Model, Plain, Prior};
 use consilience_core::sampler::{Batch, Local, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 
 /// Three Gaussian clients with full precisions in `d` dimensions.
 fn gaussians(d: usize, stepwise: bool, prior: Prior) -> Target {
-    let client = |i: u64| -> Arc<dyn Potential> {
+    let client = |i: u64| -> Arc<dyn Model> {
         let z = normals(500 + i, d * d + d);
         let entry = |k: usize| {
             0.1 * (z[k] + z[k % d * d + k / d]) + if k.is_multiple_of(d + 1) { 8.0 } else { 0.0 }
         };
         let model = Gaussian::new(z[d * d..].to_vec(), (0..d * d).map(entry).collect()).unwrap();
-        assert_eq!(model.stroller().is_some(), (8..=24).contains(&d));
+        assert_eq!(model.offers().walks, (8..=24).contains(&d));
         if stepwise { Arc::new(Plain(model)) } else { Arc::new(model) }
     };
     Target::new((0..3).map(client).collect(), prior, Placement::Server, 1.0).unwrap()
@@ -47,7 +47,7 @@ fn recipes() -> Vec<Recipe> {
 }
 
 #[test]
-fn a_stroll_changes_no_draw_and_no_bit_on_the_wire() {
+fn a_walk_changes_no_draw_and_no_bit_on_the_wire() {
     for d in [1, 7, 8, 9, 13, 16, 17, 20, 24, 25] {
         for recipe in recipes() {
             for prior in [Prior::Flat, Prior::gaussian(2.0, d).unwrap()] {
@@ -55,13 +55,13 @@ fn a_stroll_changes_no_draw_and_no_bit_on_the_wire() {
                     let target = recipe.check(gaussians(d, stepwise, prior.clone())).unwrap();
                     start(&recipe, &target, &vec![0.2; d], 5, 0)
                 };
-                let [mut strolling, mut stepwise] = [false, true].map(begin);
-                assert_eq!(strolling.draws(60), stepwise.draws(60), "{d}: {recipe:?}");
-                assert_eq!(strolling.ledger, stepwise.ledger);
+                let [mut walking, mut stepwise] = [false, true].map(begin);
+                assert_eq!(walking.draws(60), stepwise.draws(60), "{d}: {recipe:?}");
+                assert_eq!(walking.ledger, stepwise.ledger);
                 let rows = |chain: &Chain| {
                     chain.clients.iter().map(|client| client.rows_evaluated()).sum::<u64>()
                 };
-                assert_eq!(rows(&strolling), rows(&stepwise));
+                assert_eq!(rows(&walking), rows(&stepwise));
             }
         }
     }
