@@ -11,6 +11,7 @@ pub mod error;
 pub mod linalg;
 pub mod measure;
 pub mod model;
+pub mod proposal;
 pub mod protocol;
 pub mod rng;
 pub mod sampler;

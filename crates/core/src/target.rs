@@ -301,11 +301,12 @@ impl Site {
         let weight = scale * self.prior_weight;
         let rows = if extent == Extent::All { self.rows } else { self.batch } as u64;
         let (d, prior) = (self.dim, &self.prior);
-        let points = if sum.points().len() == d { 1 } else { sum.points().len() / d } as u64;
+        let points = |x: &[f64]| if x.len() == d { 1 } else { (x.len() / d) as u64 };
         self.rows_evaluated += match sum {
-            Sum::Difference { .. } => 2 * rows * points,
+            Sum::Gradient { x } | Sum::Value { x } => rows * points(x),
+            Sum::Difference { x, .. } => 2 * rows * points(x),
+            Sum::GradientAndValue { .. } => rows,
             Sum::HessianVector { .. } | Sum::Hessian { .. } => 0,
-            _ => rows * points,
         };
         if self.prior_weight == 0.0 {
             return;

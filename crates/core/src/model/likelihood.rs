@@ -172,7 +172,17 @@ impl<L: Likelihood> Rowwise<L> {
     #[inline(always)]
     pub fn answer_one(&mut self, ask: &mut Ask<'_>) {
         let (model, scratch) = self.parts();
-        ask.each_point(Likelihood::dim(model), |ask| evaluate(model, ask, scratch));
+        let d = Likelihood::dim(model);
+        match ask.sum {
+            // What samplers ask over and over.
+            Sum::Gradient { x } if x.len() == d => {
+                model.add_gradient(x, ask.rows, ask.scale, ask.out, scratch)
+            }
+            Sum::Difference { x, z } if x.len() == d => {
+                model.add_gradient_difference(x, z, ask.rows, ask.scale, ask.out, scratch)
+            }
+            _ => ask.each_point(d, |ask| evaluate(model, ask, scratch)),
+        }
     }
 }
 

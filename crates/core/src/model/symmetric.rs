@@ -49,8 +49,8 @@ fn is_short(d: usize) -> bool {
 
 wide! {
     /// `out += scale * matrix (x - z)`.
-    pub(super) fn add_product<'a>(matrix: &'a SymmetricMatrix, x: &'a [f64], z: &'a [f64], scale: f64,
-        out: &'a mut [f64], moved: &'a mut [f64]) -> () {
+    pub(super) fn add_product<'a>(matrix: &'a SymmetricMatrix, x: &'a [f64], z: &'a [f64],
+        scale: f64, out: &'a mut [f64], moved: &'a mut [f64]) -> () {
         match matrix.height {
             1 if matrix.is_short() => return add_short::<1>(matrix, x, z, scale, out),
             2 => return add_short::<2>(matrix, x, z, scale, out),

@@ -60,6 +60,8 @@ pub enum Purpose {
     Data = 9,
     /// The keys of chains.
     Derive = 10,
+    /// Points that are proposed: everybody computes them.
+    Proposal = 11,
 }
 
 /// A key from which every stream of one party (or, in simulation, of all parties) is drawn.

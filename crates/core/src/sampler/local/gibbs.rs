@@ -3,7 +3,7 @@
 //! ```text
 //! pi(x, x_1, ..., x_b) ~ exp(-(U_0(x) + sum_c [U_c(x_c) + |x_c - x|^2 / (2 rho_c)]) / T)
 //! clients  walk on U_c(x_c) + |x_c - x|^2 / (2 rho_c), from where they are  [plassier21] Alg. 1
-//! server   x ~ N(Q^-1 sum_c x_c / rho_c, T Q^-1),   Q = hess U_0 + sum_c 1/rho_c [plassier21] eq. 6
+//! server   x ~ N(Q^-1 sum_c x_c / rho_c, T Q^-1),  Q = hess U_0 + sum_c 1/rho_c [plassier21] eq. 6
 //! ```
 //!
 //! The law of `x` is the posterior up to the bias of `rho` and of the step. A Gaussian prior at the
