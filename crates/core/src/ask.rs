@@ -47,6 +47,15 @@ pub enum Sum<'a> {
         /// Where.
         x: &'a [f64],
     },
+    /// The means of `grad U_ij` and, behind it, of `hess U_ij` (row by row) under the Gaussian law
+    /// of `x + A z` with `z` standard normal. They shape proposals, so a model may approximate
+    /// them, as long as everybody would find the same numbers.
+    Average {
+        /// The law's mean.
+        x: &'a [f64],
+        /// The columns of `A`, one behind the other.
+        spread: &'a [f64],
+    },
 }
 
 impl<'a> Sum<'a> {
@@ -58,7 +67,8 @@ impl<'a> Sum<'a> {
             | Sum::Difference { x, .. }
             | Sum::GradientAndValue { x }
             | Sum::HessianVector { x, .. }
-            | Sum::Hessian { x } => x,
+            | Sum::Hessian { x }
+            | Sum::Average { x, .. } => x,
         }
     }
 
@@ -69,6 +79,7 @@ impl<'a> Sum<'a> {
             Sum::Gradient { .. } | Sum::Difference { .. } | Sum::HessianVector { .. } => dim,
             Sum::GradientAndValue { .. } => dim + 1,
             Sum::Hessian { .. } => dim * dim,
+            Sum::Average { .. } => dim + dim * dim,
         }
     }
 
@@ -82,6 +93,7 @@ impl<'a> Sum<'a> {
             Sum::GradientAndValue { x } => Sum::GradientAndValue { x: part(x) },
             Sum::HessianVector { x, v } => Sum::HessianVector { x: part(x), v: part(v) },
             Sum::Hessian { x } => Sum::Hessian { x: part(x) },
+            Sum::Average { x, spread } => Sum::Average { x: part(x), spread },
         }
     }
 }

@@ -306,7 +306,7 @@ impl Site {
             Sum::Gradient { x } | Sum::Value { x } => rows * points(x),
             Sum::Difference { x, .. } => 2 * rows * points(x),
             Sum::GradientAndValue { .. } => rows,
-            Sum::HessianVector { .. } | Sum::Hessian { .. } => 0,
+            Sum::HessianVector { .. } | Sum::Hessian { .. } | Sum::Average { .. } => 0,
         };
         if self.prior_weight == 0.0 {
             return;
@@ -335,6 +335,12 @@ impl Site {
             }
             Sum::HessianVector { v, .. } => prior.add_hessian_vector(v, weight, out),
             Sum::Hessian { .. } => prior.add_hessian(weight, out),
+            Sum::Average { x, .. } => {
+                // Exact but for a Laplace prior, whose corner the average would round off.
+                let (gradient, hessian) = out.split_at_mut(d);
+                prior.add_gradient(x, weight, gradient);
+                prior.add_hessian(weight, hessian);
+            }
         }
     }
 

@@ -83,6 +83,7 @@ impl Evaluator for Simplified {
                     }
                 }
                 Sum::Value { .. } if !offers.values => ask.out.fill(f64::NAN),
+                Sum::Average { .. } if !offers.hessians => ask.out.fill(f64::NAN),
                 Sum::GradientAndValue { x } if !offers.values => {
                     let (gradient, value) = ask.out.split_at_mut(x.len());
                     value.fill(f64::NAN);

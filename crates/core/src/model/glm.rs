@@ -11,7 +11,24 @@ use super::{
 };
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
+use crate::linalg::add_scaled;
 use crate::simd::{LANES, sigmoid, softplus, wide};
+
+/// Ten of the twenty points of Gauss and Hermite for a standard normal, the others are their
+/// negatives, and the weight of each.
+#[allow(clippy::unreadable_literal, clippy::excessive_precision)] // as they are tabulated
+const GAUSS_HERMITE: [(f64, f64); 10] = [
+    (0.34696415708135592, 0.26079306344955477),
+    (1.0429453488027509, 0.16173933398400003),
+    (1.7452473208141268, 0.061506372063976959),
+    (2.4586636111723679, 0.013997837447100996),
+    (3.1890148165533896, 0.0018301031310804924),
+    (3.9439673506573163, 0.00012882627996192942),
+    (4.7345813340460552, 4.4021210902308646e-06),
+    (5.5787388058932015, 6.127490259982928e-08),
+    (6.5105901570136542, 2.4820623623151797e-10),
+    (7.6190485416797582, 1.2578006724379264e-13),
+];
 
 /// The law of the response given the linear predictor `t`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,6 +134,17 @@ impl Glm {
         })
     }
 
+    /// `out += scale a a'` of a row `a`, with room for one.
+    fn add_square(&self, j: usize, scale: f64, row: &mut [f64], out: &mut [f64]) {
+        row.fill(0.0);
+        self.design.add_row(j, 1.0, row);
+        for (a, out) in row.iter().zip(out.chunks_exact_mut(row.len())) {
+            if *a != 0.0 {
+                add_scaled(scale * a, row, out);
+            }
+        }
+    }
+
     /// The codes of the rows, if so many are read faster by codes.
     fn coded_for(&self, rows: Rows<'_>) -> Option<&Coded> {
         self.coded.as_ref().filter(|coded| coded.is_worth(rows.count(self.rows())))
@@ -207,6 +235,55 @@ impl Likelihood for Glm {
             for row in block.iter() {
                 let bend = self.family.bend(self.design.row_dot(*row, x));
                 self.design.add_row(*row, scale * bend * self.design.row_dot(*row, v), out);
+            }
+        }
+    }
+
+    fn add_hessian(
+        &self,
+        x: &[f64],
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
+        let mut row = vec![0.0; self.dim()];
+        for block in rows.blocks(self.rows()) {
+            for j in block.iter() {
+                let bend = self.family.bend(self.design.row_dot(*j, x));
+                self.add_square(*j, scale * bend, &mut row, out);
+            }
+        }
+    }
+
+    /// Gradient and Hessian depend on a row's predictor alone, which is Gaussian under the law: an
+    /// integral on a line, by the points of Gauss and Hermite.
+    fn add_average(
+        &self,
+        law: (&[f64], &[f64]),
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
+        let (d, (mean, spread)) = (self.dim(), law);
+        let (gradient, hessian) = out.split_at_mut(d);
+        let mut row = vec![0.0; d];
+        for block in rows.blocks(self.rows()) {
+            for j in block.iter() {
+                let centre = self.design.row_dot(*j, mean);
+                let variance: f64 =
+                    spread.chunks_exact(d).map(|a| self.design.row_dot(*j, a).powi(2)).sum();
+                let (deviation, y) = (variance.sqrt(), self.response[*j]);
+                let (mut slope, mut bend) = (0.0, 0.0);
+                for (z, weight) in GAUSS_HERMITE {
+                    for t in [centre + deviation * z, centre - deviation * z] {
+                        slope += weight * self.family.slope(t, y);
+                        bend += weight * self.family.bend(t);
+                    }
+                }
+                self.design.add_row(*j, scale * slope, gradient);
+                self.add_square(*j, scale * bend, &mut row, hessian);
             }
         }
     }

@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use super::{Classifier, EvaluationError, Evaluator, Model, Offers, Quadratic, Rows};
 use crate::ask::{Ask, Sum};
+use crate::linalg::add_scaled;
+use crate::rng::{Purpose, SERVER, Seed};
+
+/// How many points an average is taken over, where there is no better way.
+pub const POINTS: u64 = 64;
 
 /// `U_i(x) = sum_j U_ij(x)`: the negative log-likelihood of one client's rows. Every likelihood is
 /// a [`Model`].
@@ -88,6 +93,34 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
             unit[k] = 1.0;
             self.add_hessian_vector(x, &unit, rows, scale, column, scratch);
             unit[k] = 0.0;
+        }
+    }
+
+    /// [`Sum::Average`]: `out += scale * sum_{j in rows}` of the mean gradient and the mean Hessian.
+    /// Unless a model has a better way it takes the mean over [`POINTS`] points that everybody
+    /// knows, in pairs on both sides of the mean.
+    fn add_average(
+        &self,
+        law: (&[f64], &[f64]),
+        rows: Rows<'_>,
+        scale: f64,
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
+        let (d, (mean, spread)) = (self.dim(), law);
+        let (gradient, hessian) = out.split_at_mut(d);
+        let (mut z, mut x) = (vec![0.0; d], vec![0.0; d]);
+        for pair in 0..POINTS / 2 {
+            Seed::new(0).stream(Purpose::Proposal, SERVER, pair).normals(&mut z);
+            for side in [1.0, -1.0] {
+                x.copy_from_slice(mean);
+                for (column, z) in spread.chunks_exact(d).zip(&z) {
+                    add_scaled(side * z, column, &mut x);
+                }
+                let share = scale / POINTS as f64;
+                self.add_gradient(&x, rows, share, gradient, scratch);
+                self.add_hessian(&x, rows, share, hessian, scratch);
+            }
         }
     }
 
@@ -205,6 +238,7 @@ fn evaluate<L: Likelihood>(model: &L, ask: &mut Ask<'_>, scratch: &mut [f64]) {
             model.add_hessian_vector(x, v, rows, scale, ask.out, scratch)
         }
         Sum::Hessian { x } => model.add_hessian(x, rows, scale, ask.out, scratch),
+        Sum::Average { x, spread } => model.add_average((x, spread), rows, scale, ask.out, scratch),
     }
 }
 

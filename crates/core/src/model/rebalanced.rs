@@ -90,6 +90,15 @@ impl Rebalanced {
                     *out += scale * (p * v);
                 }
             }
+            Sum::Average { x, .. } => {
+                for (((out, x), p), s) in ask.out.iter_mut().zip(x).zip(precision).zip(shift) {
+                    *out += scale * (p * x - s);
+                }
+                let hessian = &mut ask.out[x.len()..];
+                for (out, p) in hessian.iter_mut().step_by(x.len() + 1).zip(precision) {
+                    *out += scale * p;
+                }
+            }
             Sum::Hessian { x } => {
                 for (out, p) in ask.out.iter_mut().step_by(x.len() + 1).zip(precision) {
                     *out += scale * p;

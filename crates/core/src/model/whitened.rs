@@ -211,6 +211,13 @@ impl Outward {
         move_all(ask.sum.points(), &mut self.x);
         match ask.sum {
             Sum::Difference { z, .. } => move_all(z, &mut self.other),
+            Sum::Average { spread, .. } => {
+                self.other.clear();
+                self.other.resize(d * d, 0.0);
+                for (a, out) in spread.chunks_exact(d).zip(self.other.chunks_exact_mut(d)) {
+                    coordinates.add_direction(a, out);
+                }
+            }
             Sum::HessianVector { v, .. } => {
                 self.other.clear();
                 self.other.resize(d, 0.0);
@@ -232,6 +239,7 @@ impl Outward {
             Sum::GradientAndValue { .. } => Sum::GradientAndValue { x },
             Sum::HessianVector { .. } => Sum::HessianVector { x, v: other },
             Sum::Hessian { .. } => Sum::Hessian { x },
+            Sum::Average { .. } => Sum::Average { x, spread: other },
         };
         Ask { client: of.client, sum, rows: of.rows, scale: 1.0, out: &mut self.answer }
     }
@@ -268,6 +276,13 @@ impl Outward {
                 Sum::HessianVector { .. } => {
                     prior.add_hessian_vector(&self.other, value_share, answer);
                     coordinates.add_pulled_back(answer, ask.scale, out);
+                }
+                Sum::Average { .. } => {
+                    let (gradient, hessian) = answer.split_at_mut(d);
+                    let (to_gradient, to_hessian) = out.split_at_mut(d);
+                    prior.add_gradient(x, share, gradient);
+                    coordinates.add_pulled_back(gradient, ask.scale, to_gradient);
+                    coordinates.add_hessian(hessian, prior, value_share, ask.scale, to_hessian);
                 }
                 Sum::Hessian { .. } => {
                     coordinates.add_hessian(answer, prior, value_share, ask.scale, out);
