@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use consilience_core::protocol::Statement;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::Progress;
@@ -80,7 +81,10 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
                 note(&report::plan(plan));
             }
         }
-        Stage::Agreed(_) => {}
+        Stage::Stated(statement) if !json => {
+            note(&format!("all sites state the same (SHA-256 {})\n", statement.hash()))
+        }
+        Stage::Agreed(_) | Stage::Stated(_) => {}
     };
     let listener =
         serving::bind(command.listen).map_err(|error| Failure::Other(error.to_string()))?;
@@ -137,7 +141,22 @@ fn show(
     let absent = served.warnings;
     let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
     record.warnings.extend(absent);
-    keep(&record, live, place, json)
+    let folder = live.folder.clone();
+    keep(&record, live, place, json)?;
+    let Some(file) = folder.map(|folder| folder.join(serving::STATEMENT)) else { return Ok(()) };
+    std::fs::write(&file, served.statement.text())
+        .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))
+}
+
+/// Show a site what all parties agree on, and later what surveys added to it.
+fn show_statement(statement: &Statement) {
+    let found = |(field, _): &(&str, &str)| field.starts_with("found: ");
+    let again = statement.fields().any(|field| found(&field));
+    note(if again { "The surveys found:\n" } else { "All parties agree on this:\n" });
+    for field in statement.fields().filter(|field| !again || found(field)) {
+        note(&format!("  {}: {}\n", field.0, field.1));
+    }
+    note(&format!("(SHA-256 of all of it: {})\n", statement.hash()));
 }
 
 /// Say how far a run is: now and then, or all the time on a terminal.
@@ -170,6 +189,8 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         state: command.state.clone(),
         reserve: command.reserve,
         allows_simulation: command.allow_simulation_seeds,
+        // a config of its own is compared, and need not be read once more
+        shows: command.config.is_none().then_some(show_statement),
     };
     let options = JoinOptions {
         server: command.server.clone(),

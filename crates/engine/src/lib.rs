@@ -24,6 +24,7 @@ pub mod run;
 pub mod rundir;
 pub mod simulation;
 pub mod site;
+pub mod statement;
 pub mod statistics;
 pub mod store;
 pub mod streamed;

@@ -23,6 +23,7 @@ use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
 use crate::predict::Response as Outcome;
 use crate::site::{Agreed, Agreement, LocalSite, agree, names};
+use crate::statement;
 
 /// A target with the names that people know its parts by.
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ impl Problem {
             ModelConfig::Builtin(_) | ModelConfig::Gaussian(_) | ModelConfig::Rows { .. } => None,
         };
         if let Some(mut problem) = whole {
-            problem.statement = state(config, &problem.parameters, &problem.clients);
+            problem.statement = statement::of_target(config, &problem.parameters, &problem.clients);
             return Ok(problem);
         }
         let sites = LocalSite::open_all(config)?;
@@ -112,7 +113,7 @@ impl Problem {
         let (parameters, clients) = (agreed.agreement.parameters, names(config)?);
         Ok(Problem {
             target: assemble(config, potentials, parameters.len())?,
-            statement: state(config, &parameters, &clients),
+            statement: statement::of_target(config, &parameters, &clients),
             parameters,
             clients,
             notes: agreed.notes,
@@ -244,36 +245,4 @@ fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement
         PlacementConfig::Split(Some(weights)) => Placement::Split(weights.clone()),
     };
     Ok((prior.map_err(|e| refuse(config, &e))?, placement))
-}
-
-/// The target in words. It names everything that parties must agree on, and nothing that only one
-/// of them may know.
-pub fn state(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
-    let model = match &config.target.model {
-        ModelConfig::Builtin(name) => format!("logistic regression on {name}"),
-        ModelConfig::Named(named) => {
-            format!("{:?}, intercept {}, on {}", named.kind, named.intercept, named.name)
-        }
-        ModelConfig::Own(own) => {
-            let formula = own.formula.as_ref().map_or_else(
-                || format!("intercept {}", own.intercept),
-                |formula| format!("by {formula}"),
-            );
-            format!("{:?}, {formula}", own.kind)
-        }
-        ModelConfig::Generated(toy) => format!("{:?}", toy.what),
-        ModelConfig::Gaussian(_) => "gaussian".into(),
-        ModelConfig::External(_) => "external".into(),
-        ModelConfig::Rows { kind, intercept, .. } => format!("{kind:?}, intercept {intercept}"),
-    };
-    let lines = [
-        ("consilience", env!("CARGO_PKG_VERSION").to_owned()),
-        ("model", model),
-        ("parameters", parameters.join(", ")),
-        ("clients", clients.join(", ")),
-        ("prior", format!("{:?}", config.target.prior)),
-        ("placement", format!("{:?}", config.target.placement)),
-        ("temperature", config.target.temperature.to_string()),
-    ];
-    Statement::new(lines)
 }

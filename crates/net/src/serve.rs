@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
 use consilience_engine::chain_log::ChainLog;
@@ -17,6 +18,7 @@ use consilience_engine::problem::Problem;
 use consilience_engine::record::Statistic;
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{Introduction, agree, names};
+use consilience_engine::statement;
 use consilience_engine::store::{Disk, Folder, ServedChain};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -46,6 +48,8 @@ const LEAST_FAREWELL: Duration = Duration::from_secs(2);
 const MOST_TOLD: usize = 4_000_000;
 const TOLD_AT_ONCE: usize = 50_000;
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// The file in which a party keeps what all agreed on.
+pub const STATEMENT: &str = "statement.txt";
 
 /// How a run is served.
 #[derive(Clone, Debug)]
@@ -132,6 +136,8 @@ pub enum Stage<'a> {
     Agreed(&'a Problem),
     /// This will be done.
     Planned(&'a Plan),
+    /// All parties state the same.
+    Stated(&'a Statement),
 }
 
 /// A run that was served.
@@ -141,6 +147,8 @@ pub struct Served {
     pub problem: Problem,
     /// The plan.
     pub plan: Plan,
+    /// All that the parties agreed on, in words.
+    pub statement: Statement,
     /// What was drawn.
     pub outcome: Outcome,
     /// How long sampling took, in seconds.
@@ -270,7 +278,7 @@ impl Hosting {
         mut tell: impl FnMut(Stage<'_>),
         keep: impl FnOnce(Served) -> K,
     ) -> Result<(Result<K, ServeError>, tokio::runtime::Runtime), ServeError> {
-        let Hosting { runtime, memory, sender, events, most_message } = self;
+        let Hosting { runtime, mut memory, sender, events, most_message } = self;
         drop(sender); // the service and the mailboxes have their own
         if let Some(address) = options.http {
             let bound = listened(&runtime, bind(address)?)
@@ -298,7 +306,7 @@ impl Hosting {
             Arc::clone(status),
             options.deadline,
         );
-        let served = conduct(config, options, &memory, &mut hub, status, &mut tell);
+        let served = conduct(config, options, &mut memory, &mut hub, status, &mut tell);
         let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
         let kept = served.map(keep);
         hub.farewell(finished);
@@ -323,7 +331,7 @@ fn listened(
 fn conduct(
     config: &Config,
     options: &ServeOptions,
-    memory: &Memory,
+    memory: &mut Memory,
     hub: &mut Hub,
     status: &Arc<Status>,
     tell: &mut impl FnMut(Stage<'_>),
@@ -337,21 +345,19 @@ fn conduct(
     // twice what numbers take, for the worst of codes
     hub.limit_messages(16 * (problem.target.dim() + 1) + 1024);
     tell(Stage::Agreed(&problem));
-    let statement = problem.statement.text().to_owned();
-    let stated =
-        hub.ask(&vec![Ask::Agree { agreement, statement: statement.clone() }; sites.len()])?;
-    for (site, told) in sites.iter().zip(stated) {
-        let theirs = if let Tell::Stated(text) = told { text } else { String::new() };
-        let theirs = consilience_core::protocol::Statement::written(&theirs);
-        problem
-            .statement
-            .check(&theirs, &format!("site \"{site}\""))
-            .map_err(|mismatch| Lost(mismatch.to_string()))?;
-    }
+    let statement = statement::of_run(config, &agreement, &sites, None);
+    let text = statement.text().to_owned();
+    let ask = Ask::Agree { agreement: agreement.clone(), statement: text };
+    check(&statement, &sites, hub.ask(&vec![ask; sites.len()])?)?;
     status.stage("surveying");
     let plan = Plan::conducted(config, &problem, hub)?;
     tell(Stage::Planned(&plan));
-    hub.ask(&vec![Ask::Decide(plan.decision.clone()); sites.len()])?;
+    let statement = statement::of_run(config, &agreement, &sites, Some(&plan.decision));
+    memory.keep(&statement)?;
+    let text = statement.text().to_owned();
+    let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
+    check(&statement, &sites, hub.ask(&vec![ask; sites.len()])?)?;
+    tell(Stage::Stated(&statement));
     let run = &plan.length;
     status.sampling(run.total());
     let started = Instant::now();
@@ -377,7 +383,7 @@ fn conduct(
             run,
             index,
             keys,
-            statement: &problem.statement,
+            statement: &statement,
             largest_norm: options.largest_norm,
         };
         let chain = HostedChain::open(served, chain_log, folder.as_deref(), patience);
@@ -423,7 +429,7 @@ fn conduct(
         }
     }
     info!(seconds, iterations = outcome.iterations, "sampled");
-    Ok(Served { outcome, seconds, problem, plan, warnings })
+    Ok(Served { outcome, seconds, problem, plan, statement, warnings })
 }
 
 /// The log-density of every draw, from what the sites say of their part of it; a text says why it
@@ -462,6 +468,17 @@ fn log_density(
         name: "lp".into(),
         values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect(),
     }))
+}
+
+/// Every site states the same, or the fields are named that it states otherwise.
+fn check(statement: &Statement, sites: &[String], stated: Vec<Tell>) -> Result<(), Lost> {
+    for (site, told) in sites.iter().zip(stated) {
+        let theirs = if let Tell::Stated(text) = told { text } else { String::new() };
+        statement
+            .check(&Statement::written(&theirs), &format!("site \"{site}\""))
+            .map_err(|mismatch| Lost(mismatch.to_string()))?;
+    }
+    Ok(())
 }
 
 fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {
@@ -514,6 +531,13 @@ impl Memory {
             }
         };
         Ok(Memory { run, folder: Some(disk) })
+    }
+
+    /// Keep what all agreed on beside the chains.
+    fn keep(&mut self, statement: &Statement) -> Result<(), ServeError> {
+        let Some(disk) = &mut self.folder else { return Ok(()) };
+        disk.replace(STATEMENT, statement.text().as_bytes())
+            .map_err(|error| ServeError::State(format!("{STATEMENT}: {error}")))
     }
 }
 

@@ -14,11 +14,11 @@ pub enum Ask {
     Welcome(Box<Welcome>),
     /// Say what you are.
     Introduce,
-    /// This is what all agreed on; say what you take the target to be.
+    /// This is how columns are coded, and all that is agreed on; say what you take that to be.
     Agree {
-        /// What all agreed on.
+        /// How columns are coded.
         agreement: Agreement,
-        /// What the server takes the target to be.
+        /// All that is agreed on, in words.
         statement: String,
     },
     /// Move to these coordinates.
@@ -30,8 +30,13 @@ pub enum Ask {
         /// Your share of the prior.
         share: f64,
     },
-    /// Make ready for these chains.
-    Decide(Decision),
+    /// Make ready for these chains; say what you take all that is agreed on to be.
+    Decide {
+        /// What the surveys decided.
+        decision: Decision,
+        /// All that is agreed on, in words, with what was decided.
+        statement: String,
+    },
     /// Say how many orders of this phase you have answered.
     Where {
         /// The phase.
@@ -84,7 +89,7 @@ pub enum Tell {
     },
     /// What I am.
     Introduction(Introduction),
-    /// What I take the target to be.
+    /// What I take all that is agreed on to be.
     Stated(String),
     /// Done.
     Done,

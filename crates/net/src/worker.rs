@@ -12,14 +12,16 @@ use consilience_core::survey;
 use consilience_core::target::Target;
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::plan::Decision;
-use consilience_engine::problem::{self, Problem};
+use consilience_engine::problem::Problem;
 use consilience_engine::site::{Agreement, LocalSite, Own, names};
-use consilience_engine::store::{DurableClient, Folder, StoreError, private_seed};
+use consilience_engine::statement;
+use consilience_engine::store::{Disk, DurableClient, Folder, StoreError, private_seed};
 use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
+use crate::serve::STATEMENT;
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
 /// Why a site takes no part, or no more.
@@ -58,6 +60,9 @@ pub struct Brings {
     pub reserve: Option<u64>,
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
+    /// Who is shown what all agree on, before this site takes part and again with what surveys
+    /// found.
+    pub shows: Option<fn(&Statement)>,
 }
 
 impl Brings {
@@ -70,6 +75,7 @@ impl Brings {
             state: None,
             reserve: None,
             allows_simulation: false,
+            shows: None,
         }
     }
 }
@@ -345,9 +351,9 @@ impl Run {
                 self.is_there = true;
                 Tell::Done
             }
-            Ask::Decide(decision) => {
-                self.decide(brings, decision)?;
-                Tell::Done
+            Ask::Decide { decision, statement } => {
+                self.decide(brings, decision, &statement)?;
+                Tell::Stated(statement) // checked to be the same
             }
             Ask::Where { phase, survey: true } => {
                 let target = self.target()?;
@@ -421,16 +427,30 @@ impl Run {
         if self.chains.is_some() {
             return Err(SiteError::Disagree("the server agreed on something else before".into()));
         }
+        self.check(brings, &agreement, None, statement)?;
         let problem = Problem::of_site(&self.config, &self.local, &agreement)?;
-        let ours = match &brings.expects {
-            None => problem.statement.clone(),
-            Some(config) => problem::state(config, &agreement.parameters, &names(config)?),
-        };
-        let server = Statement::written(statement);
-        server
+        self.agreed = Some((agreement, problem));
+        Ok(())
+    }
+
+    /// Check that the server states what this site would: by the site's own config where it has
+    /// one, else by the server's, which is shown to whoever wants to see it.
+    fn check(
+        &self,
+        brings: &Brings,
+        agreement: &Agreement,
+        decision: Option<&Decision>,
+        stated: &str,
+    ) -> Result<(), SiteError> {
+        let config = brings.expects.as_ref().unwrap_or(&self.config);
+        let ours = statement::of_run(config, agreement, &names(config)?, decision);
+        Statement::written(stated)
             .check(&ours, &format!("site \"{}\"", brings.site))
             .map_err(|mismatch| SiteError::Disagree(mismatch.to_string()))?;
-        self.agreed = Some((agreement, problem));
+        info!(sha256 = %ours.hash(), "server and site state the same");
+        if let Some(shows) = brings.shows {
+            shows(&ours);
+        }
         Ok(())
     }
 
@@ -459,7 +479,12 @@ impl Run {
     }
 
     /// Make this site's side of all chains, brought to where they were if its state knows them.
-    fn decide(&mut self, brings: &Brings, decision: Decision) -> Result<(), SiteError> {
+    fn decide(
+        &mut self,
+        brings: &Brings,
+        decision: Decision,
+        statement: &str,
+    ) -> Result<(), SiteError> {
         match &self.chains {
             Some((known, _)) if *known == decision => return Ok(()),
             Some(_) => {
@@ -467,12 +492,20 @@ impl Run {
             }
             None => {}
         }
+        let early = || SiteError::Disagree("the server decided before all had agreed".into());
+        let (agreement, _) = self.agreed.as_ref().ok_or_else(early)?;
+        self.check(brings, agreement, Some(&decision), statement)?;
         let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
         let folder = brings
             .state
             .as_ref()
             // sites of one machine may share a folder
             .map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site)));
+        if let Some(folder) = &folder {
+            let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
+            let mut disk = Folder::open(folder).map_err(failed)?;
+            disk.replace(STATEMENT, statement.as_bytes()).map_err(failed)?;
+        }
         let public = Seed::new(self.config.seed);
         let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
         let id = ClientId(self.welcome.index as u32);

@@ -275,32 +275,70 @@ fn strangers_and_other_versions_are_turned_away_at_the_door() {
     all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
 
+/// A site whose config differs in one setting refuses, and both sides name the field and both
+/// values.
 #[test]
-fn another_target_stops_the_run_with_both_shown() {
-    let text = gaussians("name = \"lmc\"\nstep = 0.05", 20);
-    let (ours, theirs) = (config(&text), config(&text.replace("variance = 4.0", "variance = 9.0")));
-    let serving = start(&ours, options());
-    let address = serving.address;
-    let honest: Vec<_> = ["north", "east"].map(|name| site(brings(name), joining(address))).into();
-    let stubborn = site(
-        consilience_net::worker::Brings { expects: Some(theirs), ..brings("the south") },
-        joining(address),
-    );
-    let JoinError::Site(SiteError::Disagree(shown)) = stubborn.join().unwrap().unwrap_err() else {
-        panic!("it should disagree")
-    };
-    let ServeError::Lost(lost) = serving.end().unwrap_err() else {
-        panic!("the server should stop")
-    };
-    for text in [shown, lost.to_string()] {
-        assert!(
-            text.contains("prior: Gaussian([4.0])") && text.contains("prior: Gaussian([9.0])"),
-            "{text}"
+fn a_site_whose_config_differs_in_one_setting_refuses_and_names_it() {
+    let text = gaussians("name = \"qlsd\"\ncompress = \"qsgd(16)\"\nstep = 0.05", 20);
+    let differences = [
+        ("variance = 4.0", "variance = 9.0", "prior", ["variance 4 ", "variance 9 "]),
+        ("step = 0.05", "step = 0.06", "step", [": 0.05", ": 0.06"]),
+        ("qsgd(16)", "qsgd(8)", "compression by sites", ["qsgd(16)", "qsgd(8)"]),
+    ];
+    for (from, to, field, values) in differences {
+        let (ours, theirs) = (config(&text), config(&text.replace(from, to)));
+        let serving = start(&ours, options());
+        let address = serving.address;
+        let honest: Vec<_> =
+            ["north", "east"].map(|name| site(brings(name), joining(address))).into();
+        let stubborn = site(
+            consilience_net::worker::Brings { expects: Some(theirs), ..brings("the south") },
+            joining(address),
         );
+        let JoinError::Site(SiteError::Disagree(shown)) = stubborn.join().unwrap().unwrap_err()
+        else {
+            panic!("it should disagree")
+        };
+        let ServeError::Lost(lost) = serving.end().unwrap_err() else {
+            panic!("the server should stop")
+        };
+        for text in [shown, lost.to_string()] {
+            assert!(text.contains(&format!("\n  {field}:\n")), "{text}");
+            assert_eq!(text.matches("as stated first").count(), 1, "nothing else: {text}");
+            assert!(values.iter().all(|value| text.contains(value)), "{text}");
+        }
+        honest.into_iter().for_each(|site| {
+            assert!(!site.join().unwrap().unwrap(), "the run did not come to its end")
+        });
     }
-    honest.into_iter().for_each(|site| {
-        assert!(!site.join().unwrap().unwrap(), "the run did not come to its end")
-    });
+}
+
+/// What all agreed on is kept by every party that keeps anything, in the same bytes.
+#[test]
+fn what_all_agreed_on_is_kept_and_shown() {
+    let folder = folder("agreed");
+    let config = config(&gaussians("name = \"lmc\"", 20));
+    let serving = start(&config, ServeOptions { state: Some(folder.join("server")), ..options() });
+    let keeps = |name: &str| consilience_net::worker::Brings {
+        state: Some(folder.join("sites")),
+        expects: (name == "east").then(|| config.clone()),
+        ..brings(name)
+    };
+    let all: Vec<_> = ["north", "east", "the south"]
+        .map(|name| site(keeps(name), joining(serving.address)))
+        .into();
+    let served = serving.end().unwrap();
+    all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+    let text = served.statement.text();
+    assert!(text.contains("\nstep: found by surveys\n") && text.contains("\nfound: step: 0."));
+    assert_eq!(std::fs::read_to_string(folder.join("server/statement.txt")).unwrap(), text);
+    let run = std::fs::read_dir(folder.join("sites")).unwrap().next().unwrap().unwrap().path();
+    let kept: Vec<String> = std::fs::read_dir(run)
+        .unwrap()
+        .map(|site| std::fs::read_to_string(site.unwrap().path().join("statement.txt")).unwrap())
+        .collect();
+    assert_eq!(kept, [text, text, text]);
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

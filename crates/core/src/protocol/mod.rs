@@ -16,7 +16,7 @@ pub use ledger::{Direction, Kind, Ledger};
 pub use message::{Order, Packed, Payload, Reference, Reply, Sender, Task, plain_precision};
 pub use party::{Answered, Client, Output, Server};
 pub use refusal::{OrderRefusal, Refusal};
-pub use statement::{Mismatch, Statement};
+pub use statement::{Exactly, Mismatch, Statement};
 pub use wire::Format;
 pub use workspace::Workspace;
 

@@ -8,8 +8,9 @@ use consilience_core::model::Prior;
 use consilience_core::protocol::Statement;
 use consilience_core::target::{Placement, Target};
 
-use super::{Problem, read_prior, refuse, state};
+use super::{Problem, read_prior, refuse};
 use crate::config::{Config, ConfigError, Place};
+use crate::statement::{of_external, of_target};
 
 impl Problem {
     /// The problem of a model that is evaluated in one call for all clients. Family A applies the
@@ -74,16 +75,9 @@ impl Problem {
         prior: Prior,
         temperature: f64,
     ) -> Result<Problem, DataError> {
-        let lines = [
-            ("consilience", env!("CARGO_PKG_VERSION").to_owned()),
-            ("model", "external".to_owned()),
-            ("parameters", parameters.join(", ")),
-            ("clients", clients.join(", ")),
-            ("prior", format!("{prior:?}")),
-            ("temperature", temperature.to_string()),
-        ];
+        let statement = of_external(&parameters, &clients, &prior, temperature);
         let target = Target::of_joint(joint, prior, Placement::Server, temperature)?;
-        name(target, parameters, clients, Statement::new(lines))
+        name(target, parameters, clients, statement)
     }
 
     /// The same with the prior and the temperature of a config that says `model = "external"`.
@@ -94,7 +88,7 @@ impl Problem {
         clients: Vec<String>,
     ) -> Result<Problem, ConfigError> {
         let (prior, placement) = read_prior(config, joint.clients(), joint.dim())?;
-        let statement = state(config, &parameters, &clients);
+        let statement = of_target(config, &parameters, &clients);
         Target::of_joint(joint, prior, placement, config.target.temperature)
             .and_then(|target| name(target, parameters, clients, statement))
             .map_err(|error| refuse(config, &error))

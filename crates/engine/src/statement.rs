@@ -1,0 +1,410 @@
+//! Say in words what parties agree on: the target, how columns are coded, the sampler with all its
+//! settings, the length, the wire, the version, who takes part.
+//!
+//! The order of fields is fixed, numbers are printed exactly, names stand in quotation marks. A
+//! field or a variant that is new does not compile until it has words here.
+
+use consilience_core::model::{Arithmetic, Prior};
+use consilience_core::protocol::{Exactly, Precision, Statement};
+use consilience_core::sampler::registry::{Axis, Settings};
+use consilience_core::sampler::{
+    Average, Batch, NoiseScale, Participation, Synchronise, Weighting,
+};
+use consilience_core::step::Schedule;
+
+use crate::config::{
+    Config, ModelConfig, PlacementConfig, PriorConfig, RowsModel, RunConfig, SamplerConfig, Seeds,
+    Start,
+};
+use crate::data::CellRule;
+use crate::data::partition::Generator;
+use crate::plan::Decision;
+use crate::site::Agreement;
+
+type Lines = Vec<(String, String)>;
+
+/// The target in words. It names everything that parties must agree on, and nothing that only one
+/// of them may know.
+pub fn of_target(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
+    Statement::new(target(config, parameters, clients))
+}
+
+/// The target of a model that a program brings, with a prior of its own.
+pub fn of_external(
+    parameters: &[String],
+    clients: &[String],
+    prior: &Prior,
+    temperature: f64,
+) -> Statement {
+    let prior = match prior {
+        Prior::Flat => "flat".into(),
+        Prior::Gaussian(precisions) => {
+            format!("normal, mean 0, precisions {}", numbers(precisions))
+        }
+        Prior::Laplace { scale } => format!("Laplace, mean 0, scale {}", Exactly(*scale)),
+    };
+    Statement::new([
+        ("consilience", env!("CARGO_PKG_VERSION").to_owned()),
+        ("model", "external".to_owned()),
+        ("parameters", quoted(parameters)),
+        ("sites", quoted(clients)),
+        ("prior", prior),
+        ("temperature", Exactly(temperature).to_string()),
+    ])
+}
+
+/// All that the parties of a served run agree on. What the server decided by surveys is in it once
+/// that is known.
+pub fn of_run(
+    config: &Config,
+    agreement: &Agreement,
+    clients: &[String],
+    decision: Option<&Decision>,
+) -> Statement {
+    let mut lines = target(config, &agreement.parameters, clients);
+    lines.extend(coding(agreement));
+    lines.extend(sampler(&config.sampler));
+    lines.extend(run(config));
+    if let Some(Decision { step, weights }) = decision {
+        let mut add = |field: &str, value: String| lines.push((field.into(), value));
+        add("found: step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
+        let equal = || "nothing: they are stated, or equal".into();
+        add("found: weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
+    }
+    Statement::new(lines)
+}
+
+fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
+    let model = match &config.target.model {
+        ModelConfig::Builtin(name) => {
+            format!("logistic regression on the data set {}", quote(name))
+        }
+        ModelConfig::Named(named) => format!(
+            "{}, {}, on the data set {}",
+            regression(named.kind),
+            intercept(named.intercept),
+            quote(&named.name)
+        ),
+        ModelConfig::Own(own) => match &own.formula {
+            None => format!("{}, {}", regression(own.kind), intercept(own.intercept)),
+            Some(formula) => format!("{}, by {}", regression(own.kind), quote(formula)),
+        },
+        ModelConfig::Generated(toy) => match toy.what {
+            Generator::Synthetic(alpha, beta) => {
+                format!("generated: synthetic({}, {})", Exactly(alpha), Exactly(beta))
+            }
+            Generator::QlsdToy => "generated: qlsd-toy".into(),
+            Generator::FaldToy => "generated: fald-toy".into(),
+            Generator::FaLdToy(alpha) => format!("generated: fa-ld-toy({})", Exactly(alpha)),
+        },
+        ModelConfig::Gaussian(_) => "Gaussian, a mean and a matrix for each site".into(),
+        ModelConfig::External(_) => "external".into(),
+        ModelConfig::Rows { kind, intercept: ones, .. } => {
+            format!("{}, {}", regression(*kind), intercept(*ones))
+        }
+    };
+    let mut lines: Lines =
+        vec![("consilience".into(), env!("CARGO_PKG_VERSION").into()), ("model".into(), model)];
+    if let ModelConfig::Rows { clients, kind, .. } = &config.target.model
+        && let Some(first) = clients.first()
+        && *kind != RowsModel::Isotropic
+    {
+        let response =
+            |name: &Option<String>| name.as_ref().map_or("the last column".into(), |n| quote(n));
+        let alike = clients.iter().all(|client| client.response == first.response);
+        let value = if alike {
+            response(&first.response)
+        } else {
+            clients.iter().map(|client| response(&client.response)).collect::<Vec<_>>().join(", ")
+        };
+        lines.push(("response".into(), value));
+    }
+    lines.extend([
+        ("parameters".into(), quoted(parameters)),
+        ("sites".into(), quoted(clients)),
+        ("prior".into(), prior(&config.target.prior)),
+        ("prior applied by".into(), placement(&config.target.placement)),
+        ("temperature".into(), exact(&config.target.temperature)),
+    ]);
+    lines
+}
+
+fn regression(kind: RowsModel) -> String {
+    match kind {
+        RowsModel::Isotropic => "squared distances to the rows".into(),
+        RowsModel::Linear { noise_variance } => {
+            format!("linear regression with noise of variance {}", Exactly(noise_variance))
+        }
+        RowsModel::Logistic => "logistic regression".into(),
+        RowsModel::Softmax { classes, arithmetic } => {
+            let bits = match arithmetic {
+                Arithmetic::F64 => 64,
+                Arithmetic::F32 => 32,
+            };
+            format!("softmax regression with {classes} classes in {bits}-bit sums")
+        }
+    }
+}
+
+fn intercept(ones: bool) -> &'static str {
+    if ones { "with an intercept" } else { "without an intercept" }
+}
+
+fn prior(prior: &PriorConfig) -> String {
+    match prior {
+        PriorConfig::Flat => "flat".into(),
+        PriorConfig::Gaussian(variances) if variances.len() == 1 => {
+            format!("normal, mean 0, variance {} for every parameter", Exactly(variances[0]))
+        }
+        PriorConfig::Gaussian(variances) => {
+            format!("normal, mean 0, variances {}", numbers(variances))
+        }
+        PriorConfig::Laplace(scale) => format!("Laplace, mean 0, scale {}", Exactly(*scale)),
+    }
+}
+
+fn placement(placement: &PlacementConfig) -> String {
+    match placement {
+        PlacementConfig::Default => {
+            "the server where clients send gradients, else the sites in equal parts".into()
+        }
+        PlacementConfig::Server => "the server".into(),
+        PlacementConfig::Split(None) => "the sites in equal parts".into(),
+        PlacementConfig::Split(Some(shares)) => format!("the sites, shares {}", numbers(shares)),
+    }
+}
+
+/// How columns are made of what stands in the sites' tables.
+fn coding(agreement: &Agreement) -> Lines {
+    let Agreement { parameters: _, moments } = agreement;
+    let Some(moments) = moments else {
+        return vec![("columns".into(), "numbers, as they are".into())];
+    };
+    let mut lines: Lines = vec![("rows of all sites".into(), moments.rows.to_string())];
+    for (term, levels) in moments.levels.iter().enumerate().filter(|(_, l)| !l.is_empty()) {
+        lines.push((format!("levels of term {}", term + 1), quoted(levels)));
+    }
+    for (k, column) in moments.columns.iter().enumerate() {
+        let rule = match &column.rule {
+            CellRule::Intercept => "ones".into(),
+            CellRule::Standardised { term, mean, sd } => format!(
+                "term {} less {}, divided by {}; 0 where it is missing",
+                term + 1,
+                Exactly(*mean),
+                Exactly(*sd)
+            ),
+            CellRule::Level { term, level, fill } => {
+                let missing = if *fill { " or it is missing" } else { "" };
+                format!("1 where term {} is {}{missing}, else 0", term + 1, quote(level))
+            }
+            CellRule::Missing { term } => format!("1 where term {} is missing, else 0", term + 1),
+            CellRule::Site { site } => format!("1 at site {}, else 0", quote(site)),
+            CellRule::Value { term } => format!("term {}, as it is", term + 1),
+        };
+        lines.push((format!("column {}", k + 1), format!("{}: {rule}", quote(&column.name))));
+    }
+    lines
+}
+
+fn sampler(sampler: &SamplerConfig) -> Lines {
+    let SamplerConfig {
+        row,
+        step,
+        settings,
+        weights_by_rows,
+        participation_probability,
+        round_deadline,
+        precondition,
+        place: _,
+    } = sampler;
+    let mut lines: Lines = vec![
+        ("sampler".into(), row.name.into()),
+        ("step".into(), step.map_or("found by surveys".into(), |step| schedule(&step))),
+        (
+            "coordinates".into(),
+            match precondition {
+                None => "those in which the posterior is round, where they can be had".into(),
+                Some(true) => "those in which the posterior is round".into(),
+                Some(false) => "those of the parameters".into(),
+            },
+        ),
+    ];
+    let Settings {
+        batch,
+        refresh_every,
+        refresh_probability,
+        memory_rate,
+        participation,
+        weighting,
+        synchronise,
+        correlation,
+        weights,
+        average,
+        noise,
+        tether,
+        precision,
+        compress,
+        compress_down,
+        code,
+        restart,
+    } = settings;
+    let mut add = |axis: Axis, field: &str, value: Option<String>| {
+        if row.axes.contains(&axis) || value.is_some() {
+            lines.push((field.into(), value.unwrap_or("the sampler's default".into())));
+        }
+    };
+    add(
+        Axis::Batch,
+        "batch",
+        batch.as_ref().map(|batch| match batch {
+            Batch::Full => "all rows".into(),
+            Batch::Rows(rows) => format!("{rows} rows"),
+            Batch::Fraction(fraction) => format!("a fraction {} of the rows", Exactly(*fraction)),
+        }),
+    );
+    let every = refresh_every.map(|every| format!("every {every} rounds"));
+    let randomly = refresh_probability.map(|p| format!("with probability {}", Exactly(p)));
+    add(Axis::Refresh, "reference point moves", every.or(randomly));
+    add(Axis::Memory, "memory rate", memory_rate.as_ref().map(exact));
+    let probabilities =
+        |list: &[f64]| participation_probability.map_or_else(|| numbers(list), |p| exact(&p));
+    add(
+        Axis::Participation,
+        "participation",
+        participation.as_ref().map(|who| match who {
+            Participation::All => "everybody".into(),
+            Participation::Bernoulli(list) => format!("with probability {}", probabilities(list)),
+            Participation::Fixed(size) => format!("{size} sites, drawn uniformly"),
+            Participation::Elastic(list) => {
+                format!("whoever answers in time, with probability {}", probabilities(list))
+            }
+        }),
+    );
+    let seconds = round_deadline.map(|seconds| format!("{} seconds", Exactly(seconds)));
+    if let Some(seconds) = seconds {
+        add(Axis::Participation, "a round is closed after", Some(seconds));
+    }
+    add(
+        Axis::Participation,
+        "weighting",
+        weighting.map(|weighting| match weighting {
+            Weighting::InverseProbability => "1/p".into(),
+            Weighting::Ratio => "b/|A|".into(),
+        }),
+    );
+    add(
+        Axis::Synchronise,
+        "synchronisation",
+        synchronise.map(|when| match when {
+            Synchronise::Every(every) => format!("every {every} iterations"),
+            Synchronise::Randomly(p) => format!("with probability {}", Exactly(p)),
+        }),
+    );
+    add(Axis::Correlation, "correlation of the sites' noise", correlation.as_ref().map(exact));
+    let by_rows = weights_by_rows.then(|| "by rows".to_owned());
+    add(Axis::Weights, "weights", weights.as_ref().map(|weights| numbers(weights)).or(by_rows));
+    add(
+        Axis::Average,
+        "average",
+        average.map(|average| match average {
+            Average::All => "all sites".into(),
+            Average::WithReplacement(size) => format!("{size} draws with replacement"),
+            Average::WithoutReplacement(size) => format!("{size} sites without replacement"),
+        }),
+    );
+    add(
+        Axis::Average,
+        "private noise scaled for",
+        noise.map(|noise| match noise {
+            NoiseScale::Everybody => "the mean of all sites".into(),
+            NoiseScale::Participants => "the mean of those who are averaged".into(),
+        }),
+    );
+    add(Axis::Tether, "tether", tether.as_ref().map(exact));
+    let list = |all: &Vec<_>| {
+        all.iter()
+            .map(|c: &consilience_core::compress::Compressor| c.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    add(Axis::Compress, "compression by sites", compress.as_ref().map(list));
+    add(Axis::CompressDown, "compression by the server", compress_down.map(|c| c.to_string()));
+    add(Axis::Restart, "gradients sent in full with probability", restart.as_ref().map(exact));
+    add(Axis::Compress, "code of what is compressed", code.map(|code| code.to_string()));
+    let bits = precision.map(|precision| match precision {
+        Precision::F32 => "32 bits".into(),
+        Precision::F64 => "64 bits".into(),
+    });
+    lines.push(("numbers on the wire".into(), bits.unwrap_or("the sampler's default".into())));
+    lines
+}
+
+fn run(config: &Config) -> Lines {
+    let RunConfig { chains, iterations, effective_draws, burn_in, thin, threads: _, start } =
+        &config.run;
+    let found = || "found by surveys".to_owned();
+    let whole = |number: &Option<u64>| number.map_or_else(found, |n| n.to_string());
+    let many = || format!("as many as {effective_draws} effective draws take");
+    let lines = [
+        ("chains", chains.to_string()),
+        ("iterations", iterations.map_or_else(many, |n| n.to_string())),
+        ("burn-in", whole(burn_in)),
+        ("thinning", whole(thin)),
+        (
+            "start",
+            match start {
+                None => found(),
+                Some(Start::Zero) => "zero".into(),
+                Some(Start::Optimum) => "the optimum".into(),
+                Some(Start::Point(point)) => numbers(point),
+            },
+        ),
+        ("seed", config.seed.to_string()),
+        (
+            "the sites' noise",
+            match config.seeds {
+                Seeds::Private => "from seeds of their own, which nobody else knows".into(),
+                Seeds::Simulation => "from the seed, which everybody knows".into(),
+            },
+        ),
+        (
+            "log-density of draws",
+            if config.lp == Some(true) { "asked for".into() } else { "not asked for".into() },
+        ),
+    ];
+    lines.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
+}
+
+fn schedule(step: &Schedule) -> String {
+    match *step {
+        Schedule::Constant(step) => exact(&step),
+        Schedule::Decreasing { smoothness, convexity } => format!(
+            "1 / (2 L + m k / 12) at iteration k, L = {}, m = {}",
+            Exactly(smoothness),
+            Exactly(convexity)
+        ),
+        Schedule::Polynomial { first, delay, power } => format!(
+            "{} (1 + k / {})^-{} at iteration k",
+            Exactly(first),
+            Exactly(delay),
+            Exactly(power)
+        ),
+    }
+}
+
+fn exact(number: &f64) -> String {
+    Exactly(*number).to_string()
+}
+
+fn numbers(list: &[f64]) -> String {
+    list.iter().map(exact).collect::<Vec<_>>().join(", ")
+}
+
+/// A name in quotation marks: two names are not one with a comma in it.
+fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ")
+}
