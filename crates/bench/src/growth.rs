@@ -59,7 +59,7 @@ impl Growth {
                 for doublings in 0..5 {
                     let mut size = BASE;
                     grow(&mut size, 1 << doublings);
-                    points.push(self.seconds(size, compressor)?);
+                    points.push(self.seconds(size, compressor.clone())?);
                 }
                 let shown: Vec<String> = points.iter().map(|s| format!("{:.1}", s * 1e6)).collect();
                 let _ = writeln!(

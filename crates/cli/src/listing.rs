@@ -1,7 +1,7 @@
 //! Say what there is: samplers, data, fields, a first config.
 
 use clap::CommandFactory;
-use consilience_core::sampler::registry::{Family, REGISTRY};
+use consilience_core::sampler::registry::REGISTRY;
 use consilience_engine::config::fields::FIELDS;
 use consilience_engine::data::builtin;
 
@@ -15,10 +15,7 @@ pub const MAIN_JOB: &str = include_str!("../templates/heart.toml");
 pub fn list() -> Result<(), Failure> {
     let mut text = String::from("Samplers\n");
     for row in REGISTRY {
-        let family = match row.family {
-            Family::Uplink => "gradients up",
-            Family::Local => "local steps",
-        };
+        let family = row.family.name;
         text.push_str(&format!(
             "  {:<10} {family:<13} {}\n  {:<24} [{}]\n",
             row.name, row.says, "", row.paper

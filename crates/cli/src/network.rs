@@ -134,7 +134,7 @@ fn show(
         iterations: served.outcome.iterations,
         survey: served.plan.survey_bits(),
         moments: served.problem.moments_bits,
-        published: report::published_bits(&served.plan, &served.outcome.ledger),
+        published: served.plan.published_bits(&served.outcome.ledger),
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };

@@ -3,10 +3,8 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use consilience_core::compress::{Operator, paper_bits};
 use consilience_core::measure::{MASS, Summary};
-use consilience_core::protocol::{Direction, Kind, Ledger};
-use consilience_core::sampler::Recipe;
+use consilience_core::protocol::Kind;
 use consilience_core::sampler::forecast::Forecast;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
@@ -365,16 +363,6 @@ pub fn scores_value(scores: Scores) -> Value {
         "accuracy": scores.accuracy, "brier": scores.brier,
         "root_mean_square": scores.root_mean_square,
     })
-}
-
-/// What QLSD's published formula (natural logarithms, no headers) counts for the compressed
-/// gradients, where all clients use `qsgd`.
-pub fn published_bits(plan: &Plan, ledger: &Ledger) -> Option<u64> {
-    let Recipe::Uplink(recipe) = &plan.recipe else { return None };
-    let [compressor] = recipe.up[..] else { return None };
-    let Operator::Qsgd { levels } = compressor.operator() else { return None };
-    let each = paper_bits(levels, plan.target.dim());
-    Some((each * ledger.vectors(Direction::Up, Kind::Gradient) as f64) as u64)
 }
 
 /// Where to go from here.

@@ -160,7 +160,7 @@ fn perform(
         iterations: outcome.iterations,
         survey: plan.survey_bits(),
         moments: problem.moments_bits,
-        published: report::published_bits(&plan, &outcome.ledger),
+        published: plan.published_bits(&outcome.ledger),
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };

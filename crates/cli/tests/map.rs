@@ -65,3 +65,26 @@ fn every_source_file_is_on_the_map() {
         }
     }
 }
+
+/// Whatever differs between families stands in their folders, behind the trait.
+#[test]
+fn one_place_asks_which_family_a_sampler_is_of() {
+    let mut asking = Vec::new();
+    for member in ["core", "engine", "net", "cli", "python", "report", "truth"] {
+        let mut files = Vec::new();
+        rust_files(&Path::new("crates").join(member).join("src"), &mut files);
+        for file in files {
+            let text = std::fs::read_to_string(root().join(&file)).unwrap();
+            // what is matched on, not what is made
+            let asks = |line: &str| {
+                let variant = line.find("Recipe::Uplink(").or_else(|| line.find("Recipe::Local("));
+                variant.is_some_and(|at| {
+                    let rest = &line[at..];
+                    rest.contains("=>") || rest.contains(") =") || rest.contains(") if ")
+                })
+            };
+            asking.extend(text.lines().filter(|line| asks(line)).map(|_| file.clone()));
+        }
+    }
+    assert_eq!(asking, ["crates/core/src/sampler/recipe.rs"; 2], "use Recipe::family instead");
+}

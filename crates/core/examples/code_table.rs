@@ -37,7 +37,7 @@ pub(crate) struct Row {
 /// Averages over Gaussian vectors of `d` coordinates, about 200,000 coordinates in all.
 pub(crate) fn measure(s: u32, d: usize) -> Row {
     let compressor = Compressor::qsgd(s);
-    let code = |choice| Channel::new(compressor, choice, d).expect("valid").code();
+    let code = |choice| Channel::new(compressor.clone(), choice, d).expect("valid").code();
     let (elias, auto) = (code(CodeChoice::Elias), code(CodeChoice::Auto));
     let integers = [Integer::Gamma, Integer::Delta, Integer::Omega];
     let all = integers

@@ -80,7 +80,7 @@ fn nothing_is_allocated_per_iteration() {
             step,
             Batch::Fraction(0.1),
             anchor(&rows, vec![0.1; 50]),
-            qsgd,
+            qsgd.clone(),
         )),
         &rows,
     );

@@ -61,7 +61,7 @@ fn recipes() -> Vec<Recipe> {
         recipes.push(Recipe::Uplink(memory));
         recipes.push(Recipe::Uplink(Uplink {
             code,
-            ..Uplink::b_elf(small, Compressor::top_k(1), scaled)
+            ..Uplink::b_elf(small, Compressor::top_k(1), scaled.clone())
         }));
         recipes.push(Recipe::Uplink(Uplink {
             code,
@@ -212,7 +212,7 @@ fn lmc_costs_32_bits_a_coordinate_each_way_and_a_header() {
 #[test]
 fn every_client_is_charged_for_its_own_compressor() {
     let rand_1 = Compressor::rand_k(1);
-    let up = vec![Compressor::identity(Precision::F32), rand_1, rand_1.at(Precision::F64)];
+    let up = vec![Compressor::identity(Precision::F32), rand_1.clone(), rand_1.at(Precision::F64)];
     let small = Schedule::Constant(0.002);
     let recipe =
         Recipe::Uplink(Uplink { up, code: "fixed".parse().unwrap(), ..Uplink::lmc(small) });

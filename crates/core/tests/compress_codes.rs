@@ -68,7 +68,7 @@ proptest! {
                 prop_assert_eq!(bits, code.length_bits(&message));
                 prop_assert_eq!(bits.div_ceil(8) as usize, bytes.len() - 1);
                 let mut read = Message::new();
-                code.decode(&bytes[1..], compressor, v.len(), &mut read)
+                code.decode(&bytes[1..], &compressor, v.len(), &mut read)
                     .map_err(|e| TestCaseError::fail(format!("{compressor} {code}: {e}")))?;
                 prop_assert_eq!(&message, &read, "{} {}", compressor, code);
                 let (mut sent, mut seen) = (vec![0.0; v.len()], vec![0.0; v.len()]);
@@ -85,7 +85,7 @@ proptest! {
         d in 1usize..12) {
         for compressor in compressors() {
             for code in codes() {
-                check_canonical(code, compressor, d, &bytes)?;
+                check_canonical(code, compressor.clone(), d, &bytes)?;
             }
         }
     }
@@ -104,10 +104,10 @@ proptest! {
                 code.encode(&message, &mut bytes);
                 let mut turned = bytes.clone();
                 turned[place.index(bytes.len())] ^= 1 << place.index(8);
-                check_canonical(code, compressor, v.len(), &turned)?;
-                check_canonical(code, compressor, v.len(), &bytes[..bytes.len() - 1])?;
+                check_canonical(code, compressor.clone(), v.len(), &turned)?;
+                check_canonical(code, compressor.clone(), v.len(), &bytes[..bytes.len() - 1])?;
                 bytes.push(extra);
-                let accepted = check_canonical(code, compressor, v.len(), &bytes)?;
+                let accepted = check_canonical(code, compressor.clone(), v.len(), &bytes)?;
                 // A range coder's string may be the beginning of another message's; the others end
                 // where they end.
                 prop_assert!(!accepted || code == Code::Entropy, "{} {}", compressor, code);
@@ -123,7 +123,7 @@ fn check_canonical(
     bytes: &[u8],
 ) -> Result<bool, TestCaseError> {
     let mut message = Message::new();
-    if code.decode(bytes, compressor, d, &mut message).is_err() {
+    if code.decode(bytes, &compressor, d, &mut message).is_err() {
         return Ok(false);
     }
     let mut again = Vec::new();
@@ -143,7 +143,7 @@ fn every_code_accepts_some_short_strings() {
         for compressor in [Compressor::natural(), Compressor::layered(1.0)] {
             let strings = (0..=u16::MAX)
                 .map(u16::to_be_bytes)
-                .filter(|bytes| check_canonical(code, compressor, 1, bytes).unwrap());
+                .filter(|bytes| check_canonical(code, compressor.clone(), 1, bytes).unwrap());
             let accepted = strings.count();
             // 31 bits are four bytes
             let expected = !(code == Code::Fixed && compressor == Compressor::layered(1.0));
@@ -158,7 +158,7 @@ fn refusal(code: Code, compressor: &str, d: usize, bits: &str) -> CodeError {
         .chunks(8)
         .map(|eight| eight.iter().enumerate().map(|(k, c)| u8::from(*c == '1') << (7 - k)).sum())
         .collect();
-    code.decode(&bytes, compressor.parse().unwrap(), d, &mut Message::new()).unwrap_err()
+    code.decode(&bytes, &compressor.parse().unwrap(), d, &mut Message::new()).unwrap_err()
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn auto_chooses_the_shortest() {
     use consilience_core::compress::{Channel, CodeChoice};
     for compressor in compressors() {
         for d in [4, 50, 784] {
-            let channel = Channel::new(compressor, CodeChoice::Auto, d).unwrap();
+            let channel = Channel::new(compressor.clone(), CodeChoice::Auto, d).unwrap();
             let mut totals = vec![0; codes().len()];
             let (mut chosen, mut v, mut message) = (0, vec![0.0; d], Message::new());
             for round in 0..200 {

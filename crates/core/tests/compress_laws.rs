@@ -80,7 +80,7 @@ fn law(compressor: Compressor, x: f64, norm: f64, block: usize) -> (f64, f64) {
     };
     match compressor.operator() {
         Operator::Qsgd { levels } => {
-            let step = norm / f64::from(levels);
+            let step = norm / f64::from(*levels);
             let low = (x.abs() / step).floor();
             let p = x.abs() / step - low;
             ((step / unit).powi(2) * p * (1.0 - p), p.min(1.0 - p))
@@ -91,10 +91,10 @@ fn law(compressor: Compressor, x: f64, norm: f64, block: usize) -> (f64, f64) {
             between(low, 2.0 * low)
         }
         Operator::RandK { keep, precision } => {
-            let p = f64::from(keep).min(block as f64) / block as f64;
+            let p = f64::from(*keep).min(block as f64) / block as f64;
             let near = x.abs() as f32;
             let ulp = f64::from(near.next_up()) - f64::from(near);
-            let up = if precision == Precision::F32 {
+            let up = if *precision == Precision::F32 {
                 ((x.abs() - f64::from(near)) / ulp).abs()
             } else {
                 0.0
@@ -117,7 +117,7 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
     for (name, v) in hostile() {
         for compressor in unbiased() {
             if compressor.check(v.len()).is_err()
-                || compressor.operator() == Operator::Natural && v.iter().any(|x| x.abs() > 1e38)
+                || compressor.operator() == &Operator::Natural && v.iter().any(|x| x.abs() > 1e38)
             {
                 continue;
             }
@@ -127,7 +127,7 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
             // keeps squares of denormals from vanishing
             let unit = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
             for round in 0..repeats {
-                compressed(compressor, &v, round, &mut message, &mut out);
+                compressed(compressor.clone(), &v, round, &mut message, &mut out);
                 let mut error = 0.0;
                 for j in 0..d {
                     let difference = (out[j] - v[j]) / unit;
@@ -139,14 +139,14 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
             }
             let n = repeats as f64;
             let block = if compressor.to_string().starts_with("block") {
-                message_block(compressor)
+                message_block(compressor.clone())
             } else {
                 d
             };
             for j in 0..d {
                 let norm = message.scales().get(j / block).copied().map_or(0.0, f64::from);
                 let (variance, rarer) =
-                    law(compressor, v[j], norm, block.min(d - j / block * block));
+                    law(compressor.clone(), v[j], norm, block.min(d - j / block * block));
                 if v[j] == 0.0 || rarer == 0.0 && v[j].abs() > f64::MIN_POSITIVE {
                     assert!(
                         sums[j].abs() <= n * 1e-15,
@@ -166,7 +166,8 @@ fn unbiased_compressors_have_the_right_mean_and_variance() {
             let scaled: Vec<f64> = v.iter().map(|x| x / unit).collect();
             let omega = compressor.omega(d).unwrap();
             let spread = ((total_squares / n - (total / n).powi(2)).max(0.0) / n).sqrt();
-            let bound = omega * square(&scaled) + below_normal(compressor, &v, &message, unit);
+            let bound =
+                omega * square(&scaled) + below_normal(compressor.clone(), &v, &message, unit);
             assert!(
                 total / n <= bound * (1.0 + 1e-8) + 4.9 * spread + 1e-13,
                 "{compressor} of {name}: {} above {bound}",
@@ -210,7 +211,7 @@ fn constants_are_attained() {
     for (compressor, v, share) in cases {
         let (mut out, mut total, mut squares, n) = (vec![0.0; v.len()], 0.0, 0.0, 20_000u64);
         for round in 0..n {
-            compressed(compressor, &v, round, &mut message, &mut out);
+            compressed(compressor.clone(), &v, round, &mut message, &mut out);
             let error: f64 = out.iter().zip(&v).map(|(a, b)| (a - b) * (a - b)).sum();
             total += error;
             squares += error * error;
@@ -239,7 +240,7 @@ fn a_million_coordinates() {
     ];
     for compressor in all {
         let omega = compressor.omega(d).unwrap();
-        compressed(compressor, &v, 1, &mut message, &mut out);
+        compressed(compressor.clone(), &v, 1, &mut message, &mut out);
         let error = out.iter().zip(&v).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
         // The bound of this sum's own mean, with 1% for its spread (rand_k: 1000 squares of
         // deviation sqrt(2): 4.9 * 0.045).
@@ -273,7 +274,7 @@ fn zero_stays_zero() {
         for d in [1, 2, 100] {
             let mut out = vec![1.0; d];
             if compressor.check(d).is_ok() {
-                compressed(compressor, &vec![0.0; d], 1, &mut message, &mut out);
+                compressed(compressor.clone(), &vec![0.0; d], 1, &mut message, &mut out);
                 assert!(out.iter().all(|x| *x == 0.0), "{compressor}");
             }
         }
@@ -295,13 +296,13 @@ fn contractive_compressors_contract() {
     ];
     for (name, v) in hostile() {
         let unit = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
-        for compressor in contractive {
+        for compressor in contractive.clone() {
             if compressor.check(v.len()).is_err() || unit < 1e-37 {
                 continue; // below the 32-bit numbers the error is absolute
             }
             let (mut out, mut total, mut squares, n) = (vec![0.0; v.len()], 0.0, 0.0, 4000u64);
             for round in 0..n {
-                compressed(compressor, &v, round, &mut message, &mut out);
+                compressed(compressor.clone(), &v, round, &mut message, &mut out);
                 let error: f64 = out.iter().zip(&v).map(|(a, b)| ((a - b) / unit).powi(2)).sum();
                 total += error;
                 squares += error * error;
@@ -405,7 +406,7 @@ fn precise_compressors_are_exact() {
         Compressor::rand_k(100).at(Precision::F64),
         Compressor::top_k(100).at(Precision::F64),
     ] {
-        compressed(compressor, &v, 0, &mut message, &mut out);
+        compressed(compressor.clone(), &v, 0, &mut message, &mut out);
         assert_eq!(out, v, "{compressor}");
     }
     compressed(Compressor::identity(Precision::F32), &v, 0, &mut message, &mut out);

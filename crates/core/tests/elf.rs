@@ -96,9 +96,9 @@ fn the_moments_of_elf_are_those_of_lmc() {
     let sd = |m: &[(f64, f64)], k: usize| m[DIM + k].0.sqrt();
     let top = Compressor::top_k(5);
     for (name, recipe) in [
-        ("D-ELF", Uplink::d_elf(step, top)),
-        ("P-ELF", Uplink::p_elf(step, top)),
-        ("B-ELF", Uplink::b_elf(step, top, top)),
+        ("D-ELF", Uplink::d_elf(step, top.clone())),
+        ("P-ELF", Uplink::p_elf(step, top.clone())),
+        ("B-ELF", Uplink::b_elf(step, top.clone(), top)),
     ] {
         let found = moments(recipe, &target);
         let mut worst = [0.0f64; 4];

@@ -505,10 +505,13 @@ fn elf_with_identity_is_lmc() {
     assert!(run(&uplink(Uplink::b_elf(STEP, IDENTITY, IDENTITY)), &target, DRAWS) == lmc);
     // Top-k of all coordinates loses nothing either, but takes the whole machinery.
     let all = Compressor::top_k(2).at(Precision::F64);
-    let slowly = Uplink { memory_rate: Some(0.3), ..Uplink::d_elf(STEP, all) };
-    for recipe in
-        [Uplink::d_elf(STEP, all), slowly, Uplink::p_elf(STEP, all), Uplink::b_elf(STEP, all, all)]
-    {
+    let slowly = Uplink { memory_rate: Some(0.3), ..Uplink::d_elf(STEP, all.clone()) };
+    for recipe in [
+        Uplink::d_elf(STEP, all.clone()),
+        slowly,
+        Uplink::p_elf(STEP, all.clone()),
+        Uplink::b_elf(STEP, all.clone(), all),
+    ] {
         assert!(largest_difference(&run(&uplink(recipe), &target, DRAWS), &lmc) < 1e-12);
     }
 }
@@ -518,9 +521,9 @@ fn b_elf_has_d_elf_and_p_elf_in_its_corners() {
     let target = linear(prior(), Placement::Server, 1.0);
     let step = Schedule::Constant(0.01);
     let top = Compressor::top_k(1).at(Precision::F64);
-    let d_elf = run(&uplink(Uplink::d_elf(step, top)), &target, DRAWS);
-    assert!(run(&uplink(Uplink::b_elf(step, top, IDENTITY)), &target, DRAWS) == d_elf);
-    let p_elf = run(&uplink(Uplink::p_elf(step, top)), &target, DRAWS);
+    let d_elf = run(&uplink(Uplink::d_elf(step, top.clone())), &target, DRAWS);
+    assert!(run(&uplink(Uplink::b_elf(step, top.clone(), IDENTITY)), &target, DRAWS) == d_elf);
+    let p_elf = run(&uplink(Uplink::p_elf(step, top.clone())), &target, DRAWS);
     assert!(run(&uplink(Uplink::b_elf(step, IDENTITY, top)), &target, DRAWS) == p_elf);
     assert!(d_elf != p_elf);
 }
@@ -548,7 +551,7 @@ fn bi_qlsd_plus_plus_with_an_identity_uplink_and_full_batches_is_p_elf() {
     let target = linear(prior(), Placement::Server, 1.0);
     let step = Schedule::Constant(0.01); // five times that diverges with a compressed way down
     let top = Compressor::top_k(1).at(Precision::F64);
-    let p_elf = run(&uplink(Uplink::p_elf(step, top)), &target, DRAWS);
+    let p_elf = run(&uplink(Uplink::p_elf(step, top.clone())), &target, DRAWS);
     let both = Uplink {
         down: Some(top),
         ..Uplink::qlsd_plus_plus(step, Batch::Full, 6, Some(0.5), IDENTITY)

@@ -124,7 +124,10 @@ fn every_kind_of_sampler_is_forecast_nearly() {
     let absent = Participation::Bernoulli(vec![0.5, 0.8, 0.7]);
     let kinds: Vec<(&str, Recipe)> = vec![
         ("absent", Recipe::Uplink(Uplink { participation: absent, ..lmc(0.03) })),
-        ("qlsd", Recipe::Uplink(Uplink::qlsd(Schedule::Constant(0.03), Batch::Full, rand_k))),
+        (
+            "qlsd",
+            Recipe::Uplink(Uplink::qlsd(Schedule::Constant(0.03), Batch::Full, rand_k.clone())),
+        ),
         (
             "qlsd++",
             Recipe::Uplink(Uplink::qlsd_plus_plus(
@@ -132,17 +135,17 @@ fn every_kind_of_sampler_is_forecast_nearly() {
                 Batch::Full,
                 10,
                 Some(0.5),
-                rand_k,
+                rand_k.clone(),
             )),
         ),
-        ("marina", Recipe::Uplink(Uplink::marina(Schedule::Constant(0.02), 0.3, rand_k))),
-        ("d-elf", Recipe::Uplink(Uplink::d_elf(Schedule::Constant(0.1), rand_k.scaled()))),
-        ("p-elf", Recipe::Uplink(Uplink::p_elf(Schedule::Constant(0.1), rand_k.scaled()))),
+        ("marina", Recipe::Uplink(Uplink::marina(Schedule::Constant(0.02), 0.3, rand_k.clone()))),
+        ("d-elf", Recipe::Uplink(Uplink::d_elf(Schedule::Constant(0.1), rand_k.clone().scaled()))),
+        ("p-elf", Recipe::Uplink(Uplink::p_elf(Schedule::Constant(0.1), rand_k.clone().scaled()))),
         (
             "b-elf",
             Recipe::Uplink(Uplink::b_elf(
                 Schedule::Constant(0.06),
-                rand_k.scaled(),
+                rand_k.clone().scaled(),
                 rand_k.scaled(),
             )),
         ),

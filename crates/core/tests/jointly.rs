@@ -15,7 +15,7 @@ use consilience_core::model::{
 use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::exact::posterior;
-use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Row, Settings};
+use consilience_core::sampler::registry::{Axis, REGISTRY, Row, Settings};
 use consilience_core::sampler::{Average, Batch, Oracle, Participation, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum};
@@ -107,8 +107,8 @@ fn variants(row: &Row) -> Vec<Settings> {
     let mut all = vec![Settings::default()];
     let plain = Settings {
         batch: has(Axis::Batch).then_some(Batch::Rows(3)),
-        refresh_every: (has(Axis::Refresh) && row.family == Family::Uplink).then_some(7),
-        refresh_probability: (has(Axis::Refresh) && row.family == Family::Local).then_some(0.3),
+        refresh_every: has(Axis::RefreshEvery).then_some(7),
+        refresh_probability: has(Axis::RefreshProbability).then_some(0.3),
         ..Settings::default()
     };
     if has(Axis::Participation) {
@@ -194,22 +194,22 @@ fn every_sampler_walks_the_same_chain_with_one_call_an_iteration() {
                         |before, after, nobody| {
                             let calls =
                                 joint.calls() - std::mem::replace(&mut called, joint.calls());
-                            match (row.family, every) {
+                            match (row.has(Axis::Synchronise), every) {
                                 _ if nobody => assert_eq!(calls, 0),
                                 // A walk calls once an iteration; gradients at a reference point
                                 // are one call, and no iteration.
-                                (Family::Local, _) => assert_eq!(
+                                (true, _) => assert_eq!(
                                     calls as u64,
                                     (after - before).max(1),
                                     "{}",
                                     row.name
                                 ),
-                                (Family::Uplink, Some((every, true))) => {
+                                (false, Some((every, true))) => {
                                     assert_eq!(calls, 1 + usize::from(before % every == 0))
                                 }
                                 // whoever was away learns of the move later
-                                (Family::Uplink, Some(_)) => assert!(calls == 1 || calls == 2),
-                                (Family::Uplink, None) => assert_eq!(calls, 1, "{}", row.name),
+                                (false, Some(_)) => assert!(calls == 1 || calls == 2),
+                                (false, None) => assert_eq!(calls, 1, "{}", row.name),
                             }
                             exchanges += 1;
                         },

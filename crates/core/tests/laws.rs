@@ -17,7 +17,7 @@ use consilience_core::model::{Prior, Surrogate};
 use consilience_core::protocol::{Event, Task, exchange};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::exact::{Law, posterior, stationary};
-use consilience_core::sampler::registry::{Axis, Family, Feedback, REGISTRY, Settings};
+use consilience_core::sampler::registry::{Axis, Feedback, REGISTRY, Settings};
 use consilience_core::sampler::{
     Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting,
 };
@@ -378,14 +378,19 @@ fn every_row_of_the_registry() {
     let target = linear(prior(), Placement::Server, 1.0);
     for row in REGISTRY {
         let has = |axis| row.axes.contains(&axis);
-        let step = Schedule::Constant(match row.family {
-            Family::Uplink if has(Axis::Compress) || has(Axis::CompressDown) => 0.01,
-            Family::Uplink => 0.035,
-            Family::Local => 0.015,
+        let step = Schedule::Constant(if has(Axis::Synchronise) {
+            0.015
+        } else if has(Axis::Compress) || has(Axis::CompressDown) {
+            0.01
+        } else {
+            0.035
         });
         let unbiased = Compressor::rand_k(1);
-        let compressor =
-            if row.feedback == Feedback::ErrorFeedback { unbiased.scaled() } else { unbiased };
+        let compressor = if row.feedback == Feedback::ErrorFeedback {
+            unbiased.clone().scaled()
+        } else {
+            unbiased.clone()
+        };
         let settings = Settings {
             batch: has(Axis::Batch).then_some(Batch::Rows(4)),
             refresh_every: Some(5),
@@ -406,14 +411,18 @@ fn qlsd() {
     let target = linear(prior(), Placement::Server, 1.0);
     let rand_1 = Compressor::rand_k(1).at(Precision::F64);
     let step = Schedule::Constant(0.012);
-    check("full gradients", f64_wire(Uplink::qlsd(step, Batch::Full, rand_1)), &target);
+    check("full gradients", f64_wire(Uplink::qlsd(step, Batch::Full, rand_1.clone())), &target);
     let coins = Participation::Bernoulli(vec![0.7, 0.5, 0.9]);
-    let sharp =
-        Uplink { participation: coins.clone(), ..Uplink::qlsd(step, Batch::Rows(3), rand_1) };
+    let sharp = Uplink {
+        participation: coins.clone(),
+        ..Uplink::qlsd(step, Batch::Rows(3), rand_1.clone())
+    };
     check("QLSD# with coins", f64_wire(sharp), &target);
     let optimum = anchor(&target, posterior(&target).unwrap().mean);
-    let star =
-        Uplink { participation: coins, ..Uplink::qlsd_star(step, Batch::Rows(3), optimum, rand_1) };
+    let star = Uplink {
+        participation: coins,
+        ..Uplink::qlsd_star(step, Batch::Rows(3), optimum, rand_1.clone())
+    };
     check("QLSD* with coins", f64_wire(star), &target);
     let two_of_three = Compressor::rand_k(2).at(Precision::F64);
     check(
@@ -422,8 +431,10 @@ fn qlsd() {
         &three_dimensions(),
     );
     let identity = Compressor::identity(Precision::F64);
-    let mixed =
-        Uplink { up: vec![rand_1, identity, rand_1], ..Uplink::qlsd(step, Batch::Full, rand_1) };
+    let mixed = Uplink {
+        up: vec![rand_1.clone(), identity, rand_1.clone()],
+        ..Uplink::qlsd(step, Batch::Full, rand_1)
+    };
     check("client by client", f64_wire(mixed), &target);
 }
 
@@ -434,16 +445,22 @@ fn qlsd_plus_plus() {
     let step = Schedule::Constant(0.01);
     check(
         "memory",
-        f64_wire(Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1)),
+        f64_wire(Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1.clone())),
         &target,
     );
     let coins = Participation::Bernoulli(vec![0.8, 0.6, 0.9]);
     let with_coins = Uplink {
         participation: coins,
-        ..Uplink::qlsd_plus_plus(Schedule::Constant(0.006), Batch::Rows(4), 3, Some(0.3), rand_1)
+        ..Uplink::qlsd_plus_plus(
+            Schedule::Constant(0.006),
+            Batch::Rows(4),
+            3,
+            Some(0.3),
+            rand_1.clone(),
+        )
     };
     check("memory and coins", f64_wire(with_coins), &target);
-    let down = Some(rand_1.scaled());
+    let down = Some(rand_1.clone().scaled());
     let both =
         Uplink { down, ..Uplink::qlsd_plus_plus(step, Batch::Rows(3), 3, Some(0.5), rand_1) };
     check("compressed both ways", f64_wire(both), &target);
@@ -454,9 +471,9 @@ fn elf() {
     let target = gaussian(prior(), Placement::Server, 1.0);
     let mask = Compressor::rand_k(1).at(Precision::F64).scaled();
     let step = Schedule::Constant(0.1);
-    check("D-ELF", f64_wire(Uplink::d_elf(step, mask)), &target);
-    check("P-ELF", f64_wire(Uplink::p_elf(step, mask)), &target);
-    check("B-ELF", f64_wire(Uplink::b_elf(step, mask, mask)), &target);
+    check("D-ELF", f64_wire(Uplink::d_elf(step, mask.clone())), &target);
+    check("P-ELF", f64_wire(Uplink::p_elf(step, mask.clone())), &target);
+    check("B-ELF", f64_wire(Uplink::b_elf(step, mask.clone(), mask.clone())), &target);
     let small = Uplink { batch: Batch::Rows(3), ..Uplink::d_elf(Schedule::Constant(0.01), mask) };
     check("D-ELF with minibatches", f64_wire(small), &linear(prior(), Placement::Server, 1.0));
 }
@@ -465,7 +482,7 @@ fn elf() {
 fn marina() {
     let rand_1 = Compressor::rand_k(1).at(Precision::F64);
     for restart in [0.1, 0.6] {
-        let recipe = Uplink::marina(Schedule::Constant(0.08), restart, rand_1);
+        let recipe = Uplink::marina(Schedule::Constant(0.08), restart, rand_1.clone());
         check(
             &format!("restart {restart}"),
             f64_wire(recipe),
@@ -530,7 +547,8 @@ fn compression_error_is_new_noise_every_round() {
 fn compressed_parameters() {
     let target = gaussian(prior(), Placement::Server, 1.0);
     let up = Some((Compressor::rand_k(1).at(Precision::F64), 0.5));
-    let wire = |recipe| Recipe::Local(Local { up, precision: Precision::F64, ..recipe });
+    let wire =
+        |recipe| Recipe::Local(Local { up: up.clone(), precision: Precision::F64, ..recipe });
     check("FALD", wire(Local::fald(Schedule::Constant(0.3), 3, 0.5, 0.3, Batch::Full)), &target);
     check(
         "VR-FALD*",

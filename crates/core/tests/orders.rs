@@ -47,8 +47,8 @@ fn excesses(target: &Target, keep: u32) -> [f64; 3] {
     let batch = || Batch::Fraction(0.5);
     let optimum = anchor(target, posterior(target).unwrap().mean);
     [
-        excess(target, Uplink::qlsd(step, batch(), compressor)),
-        excess(target, Uplink::qlsd_star(step, batch(), optimum, compressor)),
+        excess(target, Uplink::qlsd(step, batch(), compressor.clone())),
+        excess(target, Uplink::qlsd_star(step, batch(), optimum, compressor.clone())),
         excess(
             target,
             Uplink::qlsd_plus_plus(step, batch(), 5, Some(1.0 / (1.0 + omega)), compressor),

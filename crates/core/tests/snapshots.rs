@@ -13,7 +13,7 @@ use consilience_core::protocol::{
 };
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::exact::posterior;
-use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Settings};
+use consilience_core::sampler::registry::{Axis, REGISTRY, Settings};
 use consilience_core::sampler::{
     Average, Batch, Keys, Local, Participation, Recipe, Sampler, Synchronise, Uplink,
 };
@@ -40,11 +40,11 @@ fn recipes() -> Vec<(String, Recipe)> {
             memory_rate: has(Axis::Memory).then_some(0.1),
             participation: has(Axis::Participation)
                 .then(|| Participation::Bernoulli(vec![0.3, 0.5, 0.9])),
-            synchronise: (row.family == Family::Local).then_some(Synchronise::Randomly(0.3)),
+            synchronise: row.has(Axis::Synchronise).then_some(Synchronise::Randomly(0.3)),
             correlation: has(Axis::Correlation).then_some(0.5),
             ..Settings::default()
         };
-        if row.family == Family::Local && has(Axis::Compress) {
+        if row.has(Axis::Synchronise) && has(Axis::Compress) {
             rich.push(Settings {
                 compress: Some(vec!["qsgd(8)".parse().unwrap()]),
                 ..busy.clone()

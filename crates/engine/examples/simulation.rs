@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use consilience_core::model::{Isotropic, Model, Prior};
-use consilience_core::sampler::registry::{Axis, Family, REGISTRY, Row, Settings};
+use consilience_core::sampler::registry::{Axis, REGISTRY, Row, Settings};
 use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -62,7 +62,7 @@ fn setup(row: &Row, iterations: u64) -> Setup {
         refresh_probability: Some(0.3),
         participation: has(Axis::Participation)
             .then(|| Participation::Bernoulli(vec![0.3, 0.6, 0.9])),
-        synchronise: (row.family == Family::Local).then_some(Synchronise::Randomly(0.3)),
+        synchronise: row.has(Axis::Synchronise).then_some(Synchronise::Randomly(0.3)),
         ..Settings::default()
     };
     let anchor =

@@ -12,7 +12,6 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Absent, Family, Glm, Model, Prior, Softmax};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
-use consilience_core::sampler::registry;
 use consilience_core::target::{Placement, Target};
 
 use crate::config::{
@@ -229,11 +228,8 @@ fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement
         PriorConfig::Gaussian(variances) => Prior::gaussian_per_coordinate(variances),
         PriorConfig::Laplace(scale) => Prior::laplace(*scale),
     };
-    let has_server_draw = config.sampler.row.axes.contains(&registry::Axis::Tether);
     let placement = match &config.target.placement {
-        PlacementConfig::Server
-            if config.sampler.row.family == registry::Family::Local && !has_server_draw =>
-        {
+        PlacementConfig::Server if !config.sampler.row.server_applies_prior() => {
             let problem = format!(
                 "the sampler \"{}\" has no server step that could apply a prior",
                 config.sampler.row.name

@@ -41,7 +41,7 @@ impl Compressor {
         round: u64,
     ) -> PyResult<(Bound<'py, PyBytes>, u64)> {
         let vector = vector.as_array().to_vec();
-        let channel = Channel::new(self.core, self.code, vector.len()).map_err(wrong)?;
+        let channel = Channel::new(self.core.clone(), self.code, vector.len()).map_err(wrong)?;
         let (mut message, mut bytes) = (Message::new(), Vec::new());
         channel.quantise(&vector, &mut stream(seed, round), &mut message).map_err(wrong)?;
         let bits = channel.encode(&message, &mut bytes);
@@ -57,7 +57,7 @@ impl Compressor {
         seed: u64,
         round: u64,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let channel = Channel::new(self.core, self.code, dimension).map_err(wrong)?;
+        let channel = Channel::new(self.core.clone(), self.code, dimension).map_err(wrong)?;
         let (mut message, mut vector) = (Message::new(), vec![0.0; dimension]);
         channel.decode(bytes, &mut message).map_err(|e| Failure::new(Raised::Refused, e))?;
         message.dequantise(&mut stream(seed, round), &mut vector).map_err(wrong)?;
@@ -75,6 +75,6 @@ impl Compressor {
     }
 
     fn __repr__(&self) -> String {
-        format!("consilience.compressor(\"{}\", code=\"{}\")", self.core, self.code)
+        format!("consilience.compressor(\"{}\", code=\"{}\")", self.core.clone(), self.code)
     }
 }

@@ -1,6 +1,6 @@
 //! List what there is.
 
-use consilience_core::sampler::registry::{Family, REGISTRY};
+use consilience_core::sampler::registry::REGISTRY;
 use consilience_engine::config::fields::FIELDS;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 #[pyfunction]
 pub fn samplers() -> String {
     let row = |row: &consilience_core::sampler::registry::Row| {
-        let family = match row.family {
-            Family::Uplink => "gradients up",
-            Family::Local => "local steps",
-        };
+        let family = row.family.name;
         json!({ "name": row.name, "family": family, "paper": row.paper, "says": row.says })
     };
     Value::from(REGISTRY.iter().map(row).collect::<Vec<_>>()).to_string()

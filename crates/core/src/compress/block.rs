@@ -7,18 +7,21 @@ use super::Compressor;
 
 impl Compressor {
     /// The length of the longest block (at least 1).
-    pub(super) fn longest_block(self, dimension: usize) -> usize {
+    pub(super) fn longest_block(&self, dimension: usize) -> usize {
         self.block.unwrap_or(dimension).min(dimension).max(1)
     }
 
     /// The blocks, each with its first coordinate's place.
-    pub(super) fn blocks(self, v: &[f64]) -> impl Iterator<Item = (usize, &[f64])> {
+    pub(super) fn blocks<'v>(
+        &self,
+        v: &'v [f64],
+    ) -> impl Iterator<Item = (usize, &'v [f64])> + use<'v> {
         let size = self.longest_block(v.len());
         v.chunks(size).enumerate().map(move |(number, block)| (number * size, block))
     }
 
     /// The lengths of the blocks.
-    pub(super) fn block_lengths(self, dimension: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn block_lengths(&self, dimension: usize) -> impl Iterator<Item = usize> + use<> {
         let size = self.longest_block(dimension);
         (0..dimension).step_by(size).map(move |first| size.min(dimension - first))
     }

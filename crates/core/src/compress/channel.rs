@@ -22,7 +22,7 @@ pub enum CodeChoice {
 }
 
 /// A compressor and a code, agreed on by both ends, for vectors of one length.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     compressor: Compressor,
     code: Code,
@@ -41,16 +41,17 @@ impl Channel {
         let code = match choice {
             CodeChoice::Exactly(code) => code,
             CodeChoice::Elias => {
-                Code::Elias(Integer::Omega, published_layout(compressor, dimension))
+                Code::Elias(Integer::Omega, published_layout(&compressor, dimension))
             }
-            CodeChoice::Auto => shortest(compressor, dimension),
+            CodeChoice::Auto => shortest(&compressor, dimension),
         };
-        Ok(Channel { compressor, code, book: code.book(compressor, dimension), dimension })
+        let book = code.book(&compressor, dimension);
+        Ok(Channel { compressor, code, book, dimension })
     }
 
     /// The compressor.
-    pub fn compressor(&self) -> Compressor {
-        self.compressor
+    pub fn compressor(&self) -> &Compressor {
+        &self.compressor
     }
 
     /// The code, as it was chosen.
@@ -89,11 +90,11 @@ impl Channel {
 
     /// Read a message; bytes that no message of this channel is encoded to are refused.
     pub fn decode(&self, bytes: &[u8], message: &mut Message) -> Result<(), CodeError> {
-        self.code.decode_with(&self.book, bytes, self.compressor, self.dimension, message)
+        self.code.decode_with(&self.book, bytes, &self.compressor, self.dimension, message)
     }
 }
 
-fn published_layout(compressor: Compressor, dimension: usize) -> Layout {
+fn published_layout(compressor: &Compressor, dimension: usize) -> Layout {
     let d = compressor.longest_block(dimension) as f64;
     match compressor.operator.symbols() {
         Symbols::Levels { max, .. } if f64::from(max).powi(2) + d.sqrt() > d / 2.0 => Layout::Dense,
@@ -103,7 +104,7 @@ fn published_layout(compressor: Compressor, dimension: usize) -> Layout {
 
 /// The code whose encodings of a few Gaussian vectors are shortest in all; among equals the
 /// simplest.
-fn shortest(compressor: Compressor, dimension: usize) -> Code {
+fn shortest(compressor: &Compressor, dimension: usize) -> Code {
     const PROBED: usize = 4096;
     let candidate = |code: Code| (code, code.book(compressor, dimension), 0);
     let mut candidates = vec![candidate(Code::Fixed)];

@@ -47,8 +47,8 @@ pub(super) enum Symbols {
 }
 
 impl Operator {
-    pub(super) fn symbols(self) -> Symbols {
-        match self {
+    pub(super) fn symbols(&self) -> Symbols {
+        match *self {
             Operator::Identity(precision) => Symbols::Numbers(precision),
             Operator::Qsgd { levels } => Symbols::Levels { max: levels, norms: true },
             Operator::Natural => Symbols::Levels { max: natural::MAX, norms: false },
@@ -69,7 +69,7 @@ impl Default for Message {
 /// Bit for bit: 0 and -0 differ.
 impl PartialEq for Message {
     fn eq(&self, other: &Self) -> bool {
-        (self.compressor, self.dimension) == (other.compressor, other.dimension)
+        (&self.compressor, self.dimension) == (&other.compressor, other.dimension)
             && (&self.levels, &self.indices) == (&other.levels, &other.indices)
             && self.scales.iter().map(|x| x.to_bits()).eq(other.scales.iter().map(|x| x.to_bits()))
             && self.values.iter().map(|x| x.to_bits()).eq(other.values.iter().map(|x| x.to_bits()))
@@ -91,8 +91,8 @@ impl Message {
         }
     }
 
-    pub(super) fn start(&mut self, compressor: Compressor, dimension: usize) {
-        self.compressor = compressor;
+    pub(super) fn start(&mut self, compressor: &Compressor, dimension: usize) {
+        self.compressor.clone_from(compressor);
         self.dimension = dimension;
         self.scales.clear();
         self.filled = 0;
@@ -116,8 +116,8 @@ impl Message {
     }
 
     /// What made this message.
-    pub fn compressor(&self) -> Compressor {
-        self.compressor
+    pub fn compressor(&self) -> &Compressor {
+        &self.compressor
     }
 
     /// The length of the vector.

@@ -80,8 +80,9 @@ impl Precision {
     }
 }
 
-/// What is done to one block of a vector; `NOTATION.md` has the table.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What is done to one block of a vector; `NOTATION.md` has the table. An operator with a table of
+/// its own keeps it behind an `Arc`: every message has a clone of what made it.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Operator {
     /// Nothing, but for rounding to the precision.
     Identity(Precision),
@@ -116,7 +117,7 @@ pub enum Operator {
 
 /// A lossy random map of vectors, known by its constants: an operator, on the whole vector or on
 /// blocks, scaled down or not.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compressor {
     operator: Operator,
     block: Option<usize>,
@@ -205,7 +206,7 @@ impl Compressor {
 
     /// The same, with kept coordinates at another precision. Levels have none: for those operators
     /// nothing changes.
-    pub const fn at(self, precision: Precision) -> Self {
+    pub fn at(self, precision: Precision) -> Self {
         let operator = match self.operator {
             Operator::Identity(_) => Operator::Identity(precision),
             Operator::RandK { keep, .. } => Operator::RandK { keep, precision },
@@ -216,33 +217,33 @@ impl Compressor {
     }
 
     /// `C / (1 + omega)`: contractive if this is unbiased.
-    pub const fn scaled(self) -> Self {
+    pub fn scaled(self) -> Self {
         Compressor { scaled: true, ..self }
     }
 
     /// The same operator on consecutive blocks of `size` coordinates, each with its own norm.
-    pub const fn block(self, size: usize) -> Self {
+    pub fn block(self, size: usize) -> Self {
         Compressor { block: Some(size), ..self }
     }
 
     /// What is done to one block.
-    pub const fn operator(self) -> Operator {
-        self.operator
+    pub const fn operator(&self) -> &Operator {
+        &self.operator
     }
 
     /// Whether the operator works on the whole vector, not on blocks of it.
-    pub const fn is_whole(self) -> bool {
+    pub const fn is_whole(&self) -> bool {
         self.block.is_none()
     }
 
     /// Whether random numbers are drawn.
-    pub const fn draws(self) -> bool {
+    pub const fn draws(&self) -> bool {
         !matches!(self.operator, Operator::Identity(_) | Operator::TopK { .. })
     }
 
     /// Whether the receiver needs the stream that the sender drew from: its address must then be
     /// public.
-    pub const fn needs_shared_stream(self) -> bool {
+    pub const fn needs_shared_stream(&self) -> bool {
         matches!(self.operator, Operator::Layered { .. })
     }
 
@@ -252,11 +253,11 @@ impl Compressor {
     /// Numbers that travel as 32 bits add a relative 2^-48 at most. Below the smallest normal `f32`
     /// the error of a coordinate or a norm is absolute: the mean stays exact, the variance is that
     /// of a vector of about that size.
-    pub fn omega(self, dimension: usize) -> Option<f64> {
+    pub fn omega(&self, dimension: usize) -> Option<f64> {
         if self.scaled { None } else { self.raw_omega(dimension) }
     }
 
-    fn raw_omega(self, dimension: usize) -> Option<f64> {
+    fn raw_omega(&self, dimension: usize) -> Option<f64> {
         let d = self.longest_block(dimension) as f64;
         match self.operator {
             Operator::Identity(_) => Some(0.0),
@@ -269,7 +270,7 @@ impl Compressor {
 
     /// The largest known alpha with `E norm(C(v) - v)^2 <= (1 - alpha) norm(v)^2` on vectors of
     /// this length, for contractive compressors.
-    pub fn alpha(self, dimension: usize) -> Option<f64> {
+    pub fn alpha(&self, dimension: usize) -> Option<f64> {
         if self.scaled {
             return self.raw_omega(dimension).map(scaled::factor);
         }
@@ -286,7 +287,7 @@ impl Compressor {
     ///
     /// On an error the message holds nothing useful.
     pub fn quantise(
-        self,
+        &self,
         v: &[f64],
         stream: &mut Stream,
         message: &mut Message,

@@ -63,7 +63,7 @@ const COMPRESSORS: &str = "identity(f32|f64), qsgd(s), natural, rand_k(k), top_k
 
 impl Compressor {
     /// Whether this can work on vectors of `dimension` coordinates.
-    pub fn check(self, dimension: usize) -> Result<(), SpecError> {
+    pub fn check(&self, dimension: usize) -> Result<(), SpecError> {
         self.check_parameters()?;
         let available = self.block.unwrap_or(dimension);
         match self.operator {
@@ -81,7 +81,7 @@ impl Compressor {
         }
     }
 
-    fn check_parameters(self) -> Result<(), SpecError> {
+    fn check_parameters(&self) -> Result<(), SpecError> {
         match self.operator {
             Operator::Qsgd { levels } if levels == 0 || levels > MAX_LEVEL => {
                 return Err(SpecError::Levels { levels });
@@ -100,7 +100,7 @@ impl Compressor {
         if self.scaled && matches!(self.operator, Operator::TopK { .. } | Operator::Layered { .. })
         {
             return Err(SpecError::NotScalable {
-                inner: Compressor { scaled: false, ..self }.to_string(),
+                inner: Compressor { scaled: false, ..self.clone() }.to_string(),
             });
         }
         Ok(())
@@ -134,7 +134,7 @@ impl fmt::Display for Operator {
 /// The text that [`Compressor::from_str`] reads back.
 impl fmt::Display for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operator = self.operator;
+        let operator = &self.operator;
         match (self.scaled, self.block) {
             (false, None) => write!(f, "{operator}"),
             (true, None) => write!(f, "scaled({operator})"),

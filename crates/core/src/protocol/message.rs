@@ -225,10 +225,8 @@ pub struct Sender {
 impl Sender {
     /// The sender of a channel.
     pub fn new(channel: Channel) -> Self {
-        Sender {
-            channel,
-            packed: Packed { values: vec![0.0; channel.dimension()], ..Packed::default() },
-        }
+        let packed = Packed { values: vec![0.0; channel.dimension()], ..Packed::default() };
+        Sender { channel, packed }
     }
 
     /// Compress `v` with the random numbers of `stream`.
@@ -267,9 +265,9 @@ impl State for Sender {
 }
 
 /// The precision of a compressor that sends vectors as they are.
-pub fn plain_precision(compressor: Compressor) -> Option<Precision> {
+pub fn plain_precision(compressor: &Compressor) -> Option<Precision> {
     match compressor.operator() {
-        Operator::Identity(precision) => Some(precision),
+        Operator::Identity(precision) => Some(*precision),
         _ => None,
     }
 }

@@ -515,7 +515,7 @@ mod tests {
     fn a_compressed_vector_of_a_round_without_random_numbers_is_refused() {
         let channel =
             Channel::new("layered(0.5)".parse().unwrap(), "elias".parse().unwrap(), 3).unwrap();
-        let format = Format { up: vec![Some(channel)], ..Format::plain(3, Precision::F32) };
+        let format = Format { up: vec![Some(channel.clone())], ..Format::plain(3, Precision::F32) };
         let mut stream = format.public.stream(Purpose::Compress, ClientId(0), 0);
         let mut packed = crate::protocol::Packed::default();
         let payload = packed.pack(&channel, &[1.0, -2.0, 0.5], &mut stream);
@@ -535,11 +535,11 @@ mod tests {
             which in 0..5usize,
         ) {
             let compressor = ["qsgd(3)", "natural", "rand_k(1)", "top_k(2)",
-                "layered(0.5)"][which].parse().unwrap();
+                "layered(0.5)"][which].parse::<crate::compress::Compressor>().unwrap();
             for code in ["fixed", "elias", "huffman", "entropy"] {
-                let channel = Channel::new(compressor, code.parse().unwrap(), 3).unwrap();
+                let channel = Channel::new(compressor.clone(), code.parse().unwrap(), 3).unwrap();
                 let format = Format {
-                    up: vec![Some(channel)], down: Some(channel),
+                    up: vec![Some(channel.clone())], down: Some(channel),
                         ..Format::plain(3, Precision::F32) };
                 let mut buffer = OrderBuffer::default();
                 if let Ok(order) = buffer.decode(&bytes, &format) {

@@ -7,8 +7,8 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use super::Keys;
 use super::recipe::Recipe;
-use super::{Keys, local, uplink};
 use crate::ask::Question;
 use crate::compress::Channel;
 use crate::error::DataError;
@@ -28,51 +28,35 @@ struct Maker {
 
 impl Maker {
     fn make(&self, id: ClientId) -> Box<dyn Device> {
-        let channel =
-            if self.channels.len() == 1 { self.channels[0] } else { self.channels[id.index()] };
-        match &self.recipe {
-            Recipe::Uplink(recipe) => {
-                Box::new(uplink::Client::over(recipe, &self.target, id, self.keys, channel))
-            }
-            Recipe::Local(recipe) => {
-                Box::new(local::Client::over(recipe, &self.target, id, self.keys, channel))
-            }
-        }
-    }
-}
-
-impl Recipe {
-    /// All clients of a chain, each made when it is first needed. The target must have passed
-    /// [`Recipe::check`].
-    pub fn clients(
-        &self,
-        target: &Arc<Target>,
-        keys: Keys,
-    ) -> Result<Vec<Box<dyn Device>>, DataError> {
-        let channels = match self {
-            Recipe::Uplink(recipe) => {
-                let different = if recipe.up.len() > 1 { target.clients.len() } else { 1 };
-                (0..different).map(|i| recipe.up_channel(i, target)).collect::<Result<_, _>>()?
-            }
-            Recipe::Local(recipe) => vec![recipe.up_channel(target.dim())?],
-        };
-        let maker =
-            Arc::new(Maker { recipe: self.clone(), target: Arc::clone(target), keys, channels });
-        let asleep = |i| -> Box<dyn Device> {
-            Box::new(Lazy { id: ClientId(i), maker: Arc::clone(&maker), made: OnceCell::new() })
-        };
-        Ok((0..target.clients.len() as u32).map(asleep).collect())
+        let at = if self.channels.len() == 1 { 0 } else { id.index() };
+        self.recipe.family().client(&self.target, id, self.keys, self.channels[at].clone())
     }
 }
 
 /// A client, made or not.
-struct Lazy {
+pub(super) struct Lazy {
     id: ClientId,
     maker: Arc<Maker>,
     made: OnceCell<Box<dyn Device>>,
 }
 
 impl Lazy {
+    /// All clients of a chain.
+    pub(super) fn clients(
+        recipe: &Recipe,
+        target: &Arc<Target>,
+        keys: Keys,
+    ) -> Result<Vec<Box<dyn Device>>, DataError> {
+        let channels = recipe.family().channels(target)?;
+        let (recipe, target) = (recipe.clone(), Arc::clone(target));
+        let clients = target.clients.len() as u32;
+        let maker = Arc::new(Maker { recipe, target, keys, channels });
+        let asleep = |i| -> Box<dyn Device> {
+            Box::new(Lazy { id: ClientId(i), maker: Arc::clone(&maker), made: OnceCell::new() })
+        };
+        Ok((0..clients).map(asleep).collect())
+    }
+
     fn awake(&self) -> &dyn Device {
         &**self.made.get_or_init(|| self.maker.make(self.id))
     }

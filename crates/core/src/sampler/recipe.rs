@@ -1,17 +1,95 @@
-//! Describe a sampler by its axes; the papers' names are constructors.
+//! Name a sampler of any family with all its settings.
 
+use std::sync::Arc;
+
+use super::family::Family;
+use super::lazy::Lazy;
 use super::local::Local;
 use super::uplink::Uplink;
+use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor};
 use crate::error::DataError;
+use crate::protocol::{Device, Format};
+use crate::rng::ClientId;
+use crate::step::Schedule;
+use crate::target::Target;
 
-/// A sampler of either family.
+/// A sampler of any family.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
     /// Gradients go up, one step a round.
     Uplink(Uplink),
     /// Clients walk on their own, parameters go up.
     Local(Local),
+}
+
+impl Recipe {
+    /// What this sampler does as one of its family. Nothing else asks which family it is.
+    pub fn family(&self) -> &dyn Family {
+        match self {
+            Recipe::Uplink(recipe) => recipe,
+            Recipe::Local(recipe) => recipe,
+        }
+    }
+
+    /// Check the recipe against the target, and give the target as this sampler needs it.
+    pub fn check(&self, target: Target) -> Result<Target, DataError> {
+        self.family().check(target)
+    }
+
+    /// The server of a chain. The target must have passed [`Recipe::check`].
+    pub fn server(
+        &self,
+        target: &Target,
+        start: &[f64],
+        keys: Keys,
+    ) -> Result<Box<dyn Sampler>, DataError> {
+        if start.len() != target.dim() {
+            return Err(DataError::Dimension {
+                what: "the starting point".into(),
+                found: start.len(),
+                expected: target.dim(),
+            });
+        }
+        self.family().server(target, start, keys)
+    }
+
+    /// One client of a chain.
+    pub fn client(
+        &self,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+    ) -> Result<Box<dyn Device>, DataError> {
+        let mut channels = self.family().channels(target)?;
+        let at = if channels.len() == 1 { 0 } else { id.index() };
+        Ok(self.family().client(target, id, keys, channels.swap_remove(at)))
+    }
+
+    /// All clients of a chain, each made when it is first needed. The target must have passed
+    /// [`Recipe::check`].
+    pub fn clients(
+        &self,
+        target: &Arc<Target>,
+        keys: Keys,
+    ) -> Result<Vec<Box<dyn Device>>, DataError> {
+        Lazy::clients(self, target, keys)
+    }
+
+    /// How vectors look on the wire.
+    pub fn format(&self, target: &Target, keys: Keys) -> Result<Format, DataError> {
+        self.family().format(target, keys)
+    }
+
+    /// The step of one iteration.
+    pub fn step(&self) -> Schedule {
+        self.family().step()
+    }
+
+    /// The same sampler with another step.
+    pub fn with_step(&self, step: Schedule) -> Recipe {
+        self.family().with_step(step)
+    }
 }
 
 /// How many of its rows a client uses at a time.
@@ -41,11 +119,11 @@ impl Batch {
 
 /// A channel, or why there is none.
 pub(super) fn channel(
-    compressor: Compressor,
+    compressor: &Compressor,
     code: CodeChoice,
     dim: usize,
 ) -> Result<Channel, DataError> {
-    Channel::new(compressor, code, dim).map_err(|e| DataError::Compressor {
+    Channel::new(compressor.clone(), code, dim).map_err(|e| DataError::Compressor {
         compressor: compressor.to_string(),
         problem: e.to_string(),
     })

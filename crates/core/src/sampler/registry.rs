@@ -1,28 +1,38 @@
 //! List every sampler: one row a name.
 
 use super::{
-    Anchor, Average, Batch, Local, MemoryRule, NoiseScale, NoiseSource, Oracle, Participation,
-    Recipe, Synchronise, Uplink, Weighting,
+    Anchor, Average, Batch, NoiseScale, NoiseSource, Participation, Recipe, Synchronise, Weighting,
+    local, uplink,
 };
 use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;
 
-/// The two ways to share the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// A: gradients go up, one step a round.
-    Uplink,
-    /// B: clients walk on their own, parameters go up.
-    Local,
+/// One family of samplers: a way to share the work between the clients and the server. Its
+/// [`super::Family`] says what a sampler of it does.
+#[derive(Debug)]
+pub struct FamilyRow {
+    /// What it is called.
+    pub name: &'static str,
+    /// What goes where, in one line.
+    pub says: &'static str,
+    /// How one of its rows becomes a recipe.
+    pub recipe: fn(&Row, &Ingredients<'_>) -> Recipe,
+    /// Whether the server of one of its rows can apply a prior.
+    pub server_applies_prior: fn(&Row) -> bool,
 }
+
+/// Every family.
+pub const FAMILIES: &[&FamilyRow] = &[&uplink::FAMILY, &local::FAMILY];
 
 /// A setting that a sampler may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// How many rows a gradient estimate uses.
     Batch,
-    /// How often the reference point of the control variates moves.
-    Refresh,
+    /// Every how many rounds the reference point of the control variates moves.
+    RefreshEvery,
+    /// With which probability it moves in an iteration.
+    RefreshProbability,
     /// How fast the memory follows.
     Memory,
     /// Who takes part in a round, and what an answer counts for.
@@ -67,7 +77,7 @@ pub struct Row {
     /// Its name in configs.
     pub name: &'static str,
     /// Which family it belongs to.
-    pub family: Family,
+    pub family: &'static FamilyRow,
     /// Where it is published.
     pub paper: &'static str,
     /// What it does, in one line.
@@ -87,7 +97,7 @@ pub struct Row {
 /// What most rows have in common.
 const PLAIN: Row = Row {
     name: "",
-    family: Family::Uplink,
+    family: &uplink::FAMILY,
     paper: "",
     says: "",
     axes: &[],
@@ -126,7 +136,7 @@ pub const REGISTRY: &[Row] = &[
         paper: "Vono et al. 2022, Alg. S3",
         says: "minibatch gradients with control variates that are renewed every so many rounds, \
             and a memory",
-        axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Participation],
+        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Participation],
         feedback: Feedback::Optional,
         ..PLAIN
     },
@@ -157,7 +167,7 @@ pub const REGISTRY: &[Row] = &[
         paper: "Vono et al. 2022, Alg. 2",
         says: "compressed differences to a memory, with control variates that are renewed every so \
             many rounds",
-        axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Compress, Axis::Participation],
+        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Compress, Axis::Participation],
         feedback: Feedback::Diana,
         ..PLAIN
     },
@@ -189,7 +199,7 @@ pub const REGISTRY: &[Row] = &[
         name: "bi-qlsd++",
         paper: "Vono et al. 2022, Alg. 2 with Karagulyan and Richtarik 2025, Alg. 2",
         says: "QLSD++ with a compressed way down (bidirectional DIANA)",
-        axes: &[Axis::Batch, Axis::Refresh, Axis::Memory, Axis::Compress, Axis::CompressDown],
+        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Compress, Axis::CompressDown],
         feedback: Feedback::Diana,
         beyond: true,
         ..PLAIN
@@ -216,7 +226,7 @@ pub const REGISTRY: &[Row] = &[
     },
     Row {
         name: "fald",
-        family: Family::Local,
+        family: &local::FAMILY,
         paper: "Plassier et al. 2023, Alg. 2",
         says: "local Langevin steps, averaged at random times",
         axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Compress],
@@ -224,16 +234,22 @@ pub const REGISTRY: &[Row] = &[
     },
     Row {
         name: "vr-fald*",
-        family: Family::Local,
+        family: &local::FAMILY,
         paper: "Plassier et al. 2023, Alg. 3",
         says: "FALD with control variates: local drift corrected by the global gradient at a \
             reference point",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Refresh, Axis::Compress],
+        axes: &[
+            Axis::Batch,
+            Axis::Synchronise,
+            Axis::Correlation,
+            Axis::RefreshProbability,
+            Axis::Compress,
+        ],
         ..PLAIN
     },
     Row {
         name: "fa-ld",
-        family: Family::Local,
+        family: &local::FAMILY,
         paper: "Deng et al. 2021, Alg. 1",
         says: "local Langevin steps, averaged every K of them, with weights and partial \
             participation",
@@ -249,7 +265,7 @@ pub const REGISTRY: &[Row] = &[
     },
     Row {
         name: "dg-lmc",
-        family: Family::Local,
+        family: &local::FAMILY,
         paper: "Plassier et al. 2021, Alg. 1",
         says: "local Langevin steps tied to the server's parameter, which is drawn given the \
             clients' (with a batch: DG-SGLD)",
@@ -257,12 +273,6 @@ pub const REGISTRY: &[Row] = &[
         ..PLAIN
     },
 ];
-
-/// What clients compress by where nothing is said: 16 levels, scaled down where error feedback asks
-/// for a contraction. One coordinate of many (`top_k(1)`) would need steps that are smaller by
-/// their number, and squared if both ways lose so much.
-const DEFAULT_UNBIASED: Compressor = Compressor::qsgd(16);
-const DEFAULT_CONTRACTIVE: Compressor = Compressor::qsgd(16).scaled();
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
@@ -322,8 +332,8 @@ impl Settings {
             }
         };
         note(self.batch.is_some(), Axis::Batch, "batch");
-        note(self.refresh_every.is_some(), Axis::Refresh, "refresh");
-        note(self.refresh_probability.is_some(), Axis::Refresh, "refresh");
+        note(self.refresh_every.is_some(), Axis::RefreshEvery, "refresh");
+        note(self.refresh_probability.is_some(), Axis::RefreshProbability, "refresh");
         note(self.memory_rate.is_some(), Axis::Memory, "memory");
         note(self.participation.is_some(), Axis::Participation, "participation");
         note(self.weighting.is_some(), Axis::Participation, "weighting");
@@ -341,6 +351,16 @@ impl Settings {
 }
 
 impl Row {
+    /// Whether it has a setting.
+    pub fn has(&self, axis: Axis) -> bool {
+        self.axes.contains(&axis)
+    }
+
+    /// Whether its server can apply a prior; else the clients share it.
+    pub fn server_applies_prior(&self) -> bool {
+        (self.family.server_applies_prior)(self)
+    }
+
     /// The recipe of this sampler with a step (on the scale of `U`) and settings. A sampler that
     /// needs the optimum gets it as `anchor`.
     pub fn recipe(
@@ -351,96 +371,43 @@ impl Row {
         dim: usize,
         anchor: Option<Anchor>,
     ) -> Recipe {
-        let has = |axis| self.axes.contains(&axis);
-        let batch = settings.batch.clone().unwrap_or(Batch::Full);
-        let precision = settings.precision.unwrap_or(Precision::F32);
-        let code = settings.code.unwrap_or(CodeChoice::Auto);
-        let largest_rate = |c: &Compressor| 1.0 / (1.0 + c.omega(dim).unwrap_or(0.0));
-        match self.family {
-            Family::Uplink => {
-                let oracle = match anchor {
-                    Some(anchor) if self.needs_optimum => Oracle::FixedPoint(anchor),
-                    _ if has(Axis::Refresh) => {
-                        Oracle::Svrg { every: settings.refresh_every.unwrap_or(100) }
-                    }
-                    _ => Oracle::Plain,
-                };
-                let default = if self.feedback == Feedback::ErrorFeedback {
-                    DEFAULT_CONTRACTIVE
-                } else {
-                    DEFAULT_UNBIASED
-                };
-                let up = if has(Axis::Compress) {
-                    settings.compress.clone().unwrap_or_else(|| vec![default])
-                } else {
-                    Vec::new()
-                };
-                let down = has(Axis::CompressDown)
-                    .then(|| settings.compress_down.unwrap_or(DEFAULT_CONTRACTIVE));
-                // Clients compress at the precision of the wire where they send numbers.
-                let up: Vec<Compressor> = up.into_iter().map(|c| c.at(precision)).collect();
-                let memory_rate = match self.feedback {
-                    Feedback::None => None,
-                    Feedback::Optional => settings.memory_rate,
-                    Feedback::Diana => {
-                        settings.memory_rate.or(up.iter().map(largest_rate).reduce(f64::min))
-                    }
-                    Feedback::ErrorFeedback | Feedback::Differences => Some(1.0),
-                };
-                Recipe::Uplink(Uplink {
-                    step,
-                    oracle,
-                    batch,
-                    memory_rate,
-                    memory_rule: match self.feedback {
-                        Feedback::ErrorFeedback => MemoryRule::FromGradient,
-                        Feedback::Differences => {
-                            MemoryRule::Marina { restart: settings.restart.unwrap_or(0.1) }
-                        }
-                        Feedback::None | Feedback::Optional | Feedback::Diana => {
-                            MemoryRule::FromZero
-                        }
-                    },
-                    up,
-                    down: down.map(|c| c.at(precision)),
-                    code,
-                    noise: self.noise,
-                    participation: settings.participation.clone().unwrap_or(Participation::All),
-                    weighting: settings.weighting.unwrap_or(Weighting::InverseProbability),
-                    precision,
-                })
-            }
-            Family::Local => {
-                let default = if has(Axis::Average) || has(Axis::Tether) {
-                    Synchronise::Every(10)
-                } else {
-                    Synchronise::Randomly(0.1)
-                };
-                let synchronise = settings.synchronise.unwrap_or(default);
-                let rate = synchronise.rate();
-                Recipe::Local(Local {
-                    step,
-                    weights: settings
-                        .weights
-                        .clone()
-                        .unwrap_or_else(|| vec![1.0 / clients as f64; clients]),
-                    correlation: settings.correlation.unwrap_or(0.0),
-                    synchronise,
-                    average: settings.average.unwrap_or(Average::All),
-                    noise: settings.noise.unwrap_or(NoiseScale::Everybody),
-                    refresh: has(Axis::Refresh)
-                        .then(|| settings.refresh_probability.unwrap_or(rate)),
-                    tether: has(Axis::Tether).then(|| settings.tether.unwrap_or(1.0 / rate)),
-                    batch,
-                    up: settings
-                        .compress
-                        .as_ref()
-                        .and_then(|list| list.first())
-                        .map(|c| (c.at(precision), largest_rate(c))),
-                    code,
-                    precision,
-                })
-            }
-        }
+        (self.family.recipe)(self, &Ingredients { step, settings, clients, dim, anchor })
+    }
+}
+
+/// What a row becomes a recipe with.
+#[derive(Clone, Debug)]
+pub struct Ingredients<'a> {
+    /// The step, on the scale of `U`.
+    pub step: Schedule,
+    /// What the user has set.
+    pub settings: &'a Settings,
+    /// How many clients there are.
+    pub clients: usize,
+    /// How many parameters there are.
+    pub dim: usize,
+    /// The optimum, for samplers that need it.
+    pub anchor: Option<Anchor>,
+}
+
+impl Ingredients<'_> {
+    /// How many rows a gradient estimate uses.
+    pub(super) fn batch(&self) -> Batch {
+        self.settings.batch.clone().unwrap_or(Batch::Full)
+    }
+
+    /// How numbers cross the wire.
+    pub(super) fn precision(&self) -> Precision {
+        self.settings.precision.unwrap_or(Precision::F32)
+    }
+
+    /// How compressed vectors are written.
+    pub(super) fn code(&self) -> CodeChoice {
+        self.settings.code.unwrap_or(CodeChoice::Auto)
+    }
+
+    /// The largest rate at which a memory may follow what a compressor sends.
+    pub(super) fn largest_rate(&self, compressor: &Compressor) -> f64 {
+        1.0 / (1.0 + compressor.omega(self.dim).unwrap_or(0.0))
     }
 }

@@ -1,9 +1,9 @@
 //! Read how it is sampled: the sampler, its step and its settings.
 
 use consilience_core::compress::{Compressor, Precision, SpecError};
-use consilience_core::sampler::registry::{self, Row, Settings};
+use consilience_core::sampler::registry::{self, Axis, Row, Settings};
 use consilience_core::sampler::{
-    Anchor, Average, Batch, NoiseScale, Participation, Recipe, Synchronise, Weighting,
+    Anchor, Average, Batch, NoiseScale, Participation, Synchronise, Weighting,
 };
 use consilience_core::step::Schedule;
 
@@ -33,9 +33,13 @@ pub(super) fn read_sampler(
     let mut settings =
         Settings { batch: optional(section.get("batch"), read_batch)?, ..Settings::default() };
     if let Some(refresh) = section.get("refresh") {
-        match row.family {
-            registry::Family::Uplink => settings.refresh_every = Some(refresh.whole(1)?),
-            registry::Family::Local => settings.refresh_probability = Some(refresh.fraction(true)?),
+        // A sampler that has neither is refused below, by the setting that was meant.
+        let every = row.has(Axis::RefreshEvery)
+            || !row.has(Axis::RefreshProbability) && refresh.is_integer();
+        if every {
+            settings.refresh_every = Some(refresh.whole(1)?);
+        } else {
+            settings.refresh_probability = Some(refresh.fraction(true)?);
         }
     }
     settings.memory_rate = optional(section.get("memory"), |v| v.fraction(false))?;
@@ -92,7 +96,7 @@ pub(super) fn read_sampler(
             ));
         }
     }
-    if weights_by_rows && !row.axes.contains(&registry::Axis::Weights) {
+    if weights_by_rows && !row.axes.contains(&Axis::Weights) {
         return Err(section.error(
             "weights",
             format!("the sampler \"{}\" has no such setting", row.name),
@@ -228,9 +232,7 @@ fn check_elastic(
 ) -> Result<(), ConfigError> {
     let anchor = row.needs_optimum.then(|| Anchor { residual: vec![0.0], point: vec![0.0] });
     let recipe = row.recipe(Schedule::Constant(1.0), settings, clients.unwrap_or(1), 1, anchor);
-    if matches!(recipe,
-        Recipe::Uplink(recipe) if recipe.memory_rate.is_some() || recipe.down.is_some())
-    {
+    if !recipe.family().spares_answers() {
         let problem = format!(
             "\"{}\" cannot do without a client's answer: its memory here would no longer be that \
              of the client",

@@ -1,11 +1,11 @@
 //! Choose a step by the bias that it causes, and warn where that is too much.
 
+use consilience_core::sampler::Recipe;
 use consilience_core::sampler::forecast::{Forecast, QuadraticModel};
-use consilience_core::sampler::{Average, NoiseScale, Oracle, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::target::Target;
 
-use super::{Findings, with_step};
+use super::Findings;
 
 /// What an automatic step may do: shift a mean by so many posterior standard deviations, and widen
 /// a standard deviation by this part. A reader who wants 0.1 and 5% then has room for Monte Carlo
@@ -24,7 +24,7 @@ pub(super) fn step_within_goals(
     least: f64,
     most: f64,
 ) -> Option<f64> {
-    let at = |step: f64| model.forecast(&with_step(draft.clone(), Schedule::Constant(step)));
+    let at = |step: f64| model.forecast(&draft.with_step(Schedule::Constant(step)));
     let good =
         |step: f64| at(step).is_some_and(|forecast| is_within(&forecast, MEAN_GOAL, SD_GOAL));
     if good(most) {
@@ -69,22 +69,8 @@ pub(super) struct Outlook<'a> {
 impl Outlook<'_> {
     /// The warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if let Recipe::Local(local) = self.recipe
-            && local.average != Average::All
-            && local.noise == NoiseScale::Everybody
-        {
-            warnings.push(format!(
-                "only some of {} clients are averaged, with the private noise as published: the \
-                 mean carries too much noise, \
-                 and the posterior comes out too wide. Set noise = \"participants\" to mend that",
-                local.weights.len()
-            ));
-        }
-        let (step, constant) = match self.recipe {
-            Recipe::Uplink(recipe) => (recipe.step.largest(), recipe.step),
-            Recipe::Local(recipe) => (recipe.step.largest(), recipe.step),
-        };
+        let mut warnings = self.recipe.family().cautions();
+        let (schedule, step) = (self.recipe.step(), self.recipe.step().largest());
         if let Some(limit) =
             self.findings.map(|found| 2.0 / found.smoothness).filter(|limit| step >= *limit)
         {
@@ -96,7 +82,9 @@ impl Outlook<'_> {
             warnings.extend(
                 (!is_within(forecast, MEAN_ALARM, SD_ALARM)).then(|| self.biased(step, forecast)),
             );
-        } else if matches!(constant, Schedule::Constant(_)) && self.is_biased_by_design() {
+        } else if matches!(schedule, Schedule::Constant(_))
+            && self.recipe.family().is_biased_by_design(self.target)
+        {
             warnings.push(format!(
                 "the draws of {} are biased by its design, by an amount that is not known before \
                  sampling. {}",
@@ -144,47 +132,8 @@ impl Outlook<'_> {
         )
     }
 
-    fn is_biased_by_design(&self) -> bool {
-        match self.recipe {
-            Recipe::Uplink(recipe) => {
-                recipe.oracle == Oracle::Plain
-                    && self.target.clients.iter().any(|c| recipe.batch.of(c.rows()) < c.rows())
-            }
-            Recipe::Local(recipe) => {
-                recipe.refresh.is_none()
-                    && recipe.synchronise.rate() < 1.0
-                    && self.target.clients.len() > 1
-            }
-        }
-    }
-
     /// What helps, where a smaller step does not.
     fn remedy(&self) -> &'static str {
-        match self.recipe {
-            Recipe::Uplink(recipe) if self.is_biased_by_design() => {
-                if recipe.up.is_empty() {
-                    "Its minibatches have no control variates: use lsd++, which has, or batch = \
-                     \"all\""
-                } else {
-                    "Its minibatches have no control variates: use qlsd++, which has, or batch = \
-                     \"all\""
-                }
-            }
-            Recipe::Uplink(recipe) if !recipe.up.is_empty() || recipe.down.is_some() => {
-                "Use a finer compressor, such as compress = \"qsgd(64)\", or qlsd++, which \
-                 compresses differences"
-            }
-            Recipe::Uplink(_) => "Use a smaller step and more iterations",
-            Recipe::Local(recipe) if recipe.refresh.is_none() => {
-                "Sites differ, and clients that walk alone drift apart: use vr-fald*, which \
-                 corrects for it, or a sampler whose \
-                 clients send gradients, such as qlsd++ or lmc; synchronising more often helps, too"
-            }
-            Recipe::Local(_) => {
-                "Synchronise more often, such as synchronise = { probability = 0.5 }, or use a \
-                 sampler whose clients send \
-                 gradients, such as qlsd++ or lmc"
-            }
-        }
+        self.recipe.family().remedy(self.target)
     }
 }

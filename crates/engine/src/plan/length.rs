@@ -27,10 +27,7 @@ pub(super) fn length(
 ) -> Length {
     let (chains, threads) = (run.chains, run.threads);
     let Some(iterations) = run.iterations else {
-        let (step, rate) = match recipe {
-            Recipe::Uplink(recipe) => (recipe.step.largest(), 1.0),
-            Recipe::Local(recipe) => (recipe.step.largest(), recipe.synchronise.rate()),
-        };
+        let (step, rate) = (recipe.step().largest(), recipe.family().draws_per_iteration());
         let forgets = findings.map_or(0.0, |found| step * found.convexity);
         let each = if forgets > 0.0 { (2.0 / forgets).max(1.0 / rate) } else { 1.0 / rate };
         let wanted = if forgets > 0.0 {

@@ -13,7 +13,7 @@ use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
 use consilience_core::sampler::forecast::{Forecast, QuadraticModel};
 use consilience_core::sampler::registry::Settings;
-use consilience_core::sampler::{Anchor, Keys, Participation, Recipe};
+use consilience_core::sampler::{Anchor, CAUTION, Keys, Participation, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::survey::Evaluate;
 use consilience_core::target::{Placement, Target};
@@ -102,10 +102,7 @@ impl Decision {
             .row
             .needs_optimum
             .then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
-        let recipe = with_step(
-            config.sampler.row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor),
-            step,
-        );
+        let recipe = config.sampler.row.recipe(step, &settings, b, d, anchor);
         let target = recipe.check(target).map_err(|e| complain(e.to_string()))?;
         Ok((recipe, target))
     }
@@ -283,9 +280,8 @@ impl Plan {
         });
         let automatic = findings.as_ref().map(|found| {
             let least = length::least_step(&config.run, found.convexity);
-            let chosen = |model| {
-                bias::step_within_goals(model, &draft, least, survey::CAUTION / found.smoothness)
-            };
+            let chosen =
+                |model| bias::step_within_goals(model, &draft, least, CAUTION / found.smoothness);
             model.as_ref().and_then(chosen).unwrap_or_else(|| found.step(&draft))
         });
         let step = match (config.sampler.step, automatic) {
@@ -305,7 +301,7 @@ impl Plan {
                 format!("no step could be found: the largest curvature seems to be {largest}");
             return Err(complain(problem, "set sampler.step to a number").into());
         }
-        let recipe = with_step(draft, step);
+        let recipe = draft.with_step(step);
         let forecast = model.as_ref().and_then(|model| model.forecast(&recipe));
 
         let start = match &begins {
@@ -368,24 +364,14 @@ impl Plan {
         (self.survey.total(Direction::Up), self.survey.total(Direction::Down))
     }
 
-    /// The first (and largest) step.
-    pub fn step(&self) -> Schedule {
-        match &self.recipe {
-            Recipe::Uplink(recipe) => recipe.step,
-            Recipe::Local(recipe) => recipe.step,
-        }
+    /// How many bits the clients' answers would have by a formula that the sampler's paper counts
+    /// with, where it has one.
+    pub fn published_bits(&self, ledger: &Ledger) -> Option<u64> {
+        self.recipe.family().published_bits(self.target.dim(), ledger)
     }
-}
 
-fn with_step(recipe: Recipe, step: Schedule) -> Recipe {
-    match recipe {
-        Recipe::Uplink(mut recipe) => {
-            recipe.step = step;
-            Recipe::Uplink(recipe)
-        }
-        Recipe::Local(mut recipe) => {
-            recipe.step = step;
-            Recipe::Local(recipe)
-        }
+    /// The step of one iteration.
+    pub fn step(&self) -> Schedule {
+        self.recipe.step()
     }
 }

@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use consilience_core::compress::Compressor;
 use consilience_core::model::{Coordinates, Prior};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::forecast::Part;
-use consilience_core::sampler::{Participation, Recipe, Uplink};
+use consilience_core::sampler::{Curvatures, Recipe};
 use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Optimum, Skewness};
 use consilience_core::target::{Placement, Target};
 
 use crate::conductor::{Conductor, Lost};
 
-/// An automatic step is at most this fraction of the inverse curvature: in the stiffest direction
-/// it widens the sampled standard deviation by an eightieth.
-pub(super) const CAUTION: f64 = 0.05;
 /// How small the gradient at the optimum must be, relative to the one at 0.
 const OPTIMUM_TOLERANCE: f64 = 1e-9;
 const MOST_EXCHANGES: u64 = 1000;
@@ -179,49 +175,13 @@ impl Findings {
         Ok(Findings { optimum, convexity, smoothness, local_smoothness })
     }
 
-    /// By how much compression asks for a smaller step: `1 + omega` for unbiased compressors (QLSD
-    /// Theorem 1); for contractive ones `1 + sqrt(1 - alpha) / (1 - sqrt(1 - alpha))`, about
-    /// `2 / alpha` (Richtarik et al. 2021, EF21, Theorem 1), on each way.
-    fn loss(&self, recipe: &Uplink) -> f64 {
-        let (d, b) = (self.optimum.len(), self.local_smoothness.len());
-        let contraction = |alpha: f64| 1.0 + (1.0 - alpha).sqrt() / (1.0 - (1.0 - alpha).sqrt());
-        let of = |c: Compressor| {
-            c.omega(d).map_or_else(|| c.alpha(d).map_or(1.0, contraction), |omega| 1.0 + omega)
-        };
-        let up = (0..b)
-            .filter_map(|i| recipe.up.get(if recipe.up.len() == 1 { 0 } else { i }))
-            .map(|c| of(*c))
-            .fold(1.0, f64::max);
-        up * recipe.down.map_or(1.0, of)
-    }
-
     /// The automatic step of a recipe by theory alone, where nothing is known of the clients'
     /// Hessians.
     pub fn step(&self, recipe: &Recipe) -> f64 {
-        match recipe {
-            Recipe::Uplink(recipe) => {
-                let rarest = match &recipe.participation {
-                    Participation::All => 1.0,
-                    Participation::Bernoulli(p) | Participation::Elastic(p) => {
-                        p.iter().copied().fold(1.0, f64::min)
-                    }
-                    Participation::Fixed(size) => *size as f64 / self.local_smoothness.len() as f64,
-                };
-                CAUTION * rarest / (self.smoothness * self.loss(recipe))
-            }
-            Recipe::Local(recipe) => {
-                // A client that walks alone for 1/rate iterations is pulled by U_c / p_c.
-                let rate = recipe.synchronise.rate();
-                // a tie is as long as so many steps
-                let rate = recipe.tether.map_or(rate, |tether| rate.min(1.0 / tether));
-                let alone = self
-                    .local_smoothness
-                    .iter()
-                    .zip(&recipe.weights)
-                    .map(|(l, p)| l / p)
-                    .fold(0.0, f64::max);
-                (CAUTION / self.smoothness).min(CAUTION.sqrt() * rate / alone.max(self.smoothness))
-            }
-        }
+        recipe.family().cautious_step(Curvatures {
+            dim: self.optimum.len(),
+            smoothness: self.smoothness,
+            local_smoothness: &self.local_smoothness,
+        })
     }
 }

@@ -162,7 +162,7 @@ impl Problem {
         Recipe::Uplink(match name {
             "d-elf" => Uplink::d_elf(step, top),
             "p-elf" => Uplink::p_elf(step, top),
-            "b-elf" => Uplink::b_elf(step, top, top),
+            "b-elf" => Uplink::b_elf(step, top.clone(), top),
             _ => Uplink::lmc(step),
         })
     }

@@ -146,6 +146,7 @@ impl Experiment for ToyStepsize {
                 let kept = parts[0] == "kept";
                 let step = EXACT_STEPS[number(2)? as usize] / toy.rows;
                 let up = Compressor::rand_k(number(1)?);
+                let omega = up.omega(setting.exact_dim).unwrap_or(0.0);
                 let recipe = Recipe::Uplink(match kept {
                     // the control variates leave no minibatch noise on this target
                     true => Uplink::qlsd(Schedule::Constant(step), Batch::Full, up),
@@ -164,7 +165,6 @@ impl Experiment for ToyStepsize {
                     (0..setting.exact_dim).map(|k| c[k * (setting.exact_dim + 1)]).sum::<f64>()
                 };
                 let excess = trace(&law.covariance) / trace(&truth.covariance) - 1.0;
-                let omega = up.omega(setting.exact_dim).unwrap_or(0.0);
                 let formula = Moments::new(&toy).excess(step, omega, kept);
                 Ok(Values::from([
                     ("excess".into(), vec![excess]),

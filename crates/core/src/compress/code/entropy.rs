@@ -18,7 +18,7 @@ use crate::compress::message::Symbols;
 use crate::simd::wide;
 
 pub(super) fn write<S: BitSink>(
-    compressor: Compressor,
+    compressor: &Compressor,
     dimension: usize,
     levels: &[i32],
     sink: &mut S,
@@ -31,7 +31,7 @@ pub(super) fn write<S: BitSink>(
 wide! {
     /// The number of bits that [`write`] writes. (It has no use for vectors, but for the other
     /// instructions that newer machines have.)
-    pub(super) fn length<'a>(compressor: Compressor, dimension: usize, levels: &'a [i32]) -> u64 {
+    pub(super) fn length<'a>(compressor: &'a Compressor, dimension: usize, levels: &'a [i32]) -> u64 {
         let mut pricer = Pricer::new();
         code(compressor, dimension, &mut pricer, levels.len(), |place| levels[place], |_, _| {});
         match pricer.finish() {
@@ -43,14 +43,14 @@ wide! {
 
 /// The same without a shortcut.
 #[cold]
-fn count(compressor: Compressor, dimension: usize, levels: &[i32]) -> u64 {
+fn count(compressor: &Compressor, dimension: usize, levels: &[i32]) -> u64 {
     let mut counter = Counter::default();
     write(compressor, dimension, levels, &mut counter);
     counter.finish()
 }
 
 pub(super) fn read(
-    compressor: Compressor,
+    compressor: &Compressor,
     dimension: usize,
     bytes: &[u8],
     levels: &mut [i32],
@@ -79,14 +79,14 @@ pub(super) fn read(
 
 #[inline(always)]
 fn code<C: Coder>(
-    compressor: Compressor,
+    compressor: &Compressor,
     dimension: usize,
     coder: &mut C,
     count: usize,
     wanted: impl Fn(usize) -> i32,
     mut found: impl FnMut(usize, i32),
 ) {
-    match compressor.operator {
+    match &compressor.operator {
         Operator::Natural => {
             let mut model = Exponents { tree: [Bit::UNKNOWN; 256] };
             for place in 0..count {
@@ -124,9 +124,9 @@ const fn per_mille(p: u64) -> u64 {
 }
 
 impl Sizes {
-    fn new(operator: Operator, length: usize) -> Self {
+    fn new(operator: &Operator, length: usize) -> Self {
         match operator {
-            Operator::Qsgd { levels } => Self::gaussian(levels, length as u64),
+            Operator::Qsgd { levels } => Self::gaussian(*levels, length as u64),
             other => {
                 let max = if let Symbols::Levels { max, .. } = other.symbols() { max } else { 0 };
                 let (longer, finer) = ([Bit::UNKNOWN; 32], [[Bit::UNKNOWN; 3]; 32]);

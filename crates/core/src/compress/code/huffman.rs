@@ -64,7 +64,7 @@ impl Book {
 
     /// The book for what `compressor` makes of vectors of `dimension` coordinates; none where it
     /// makes no levels.
-    pub(super) fn new(compressor: Compressor, dimension: usize) -> Book {
+    pub(super) fn new(compressor: &Compressor, dimension: usize) -> Book {
         let Symbols::Levels { max, .. } = compressor.operator.symbols() else { return Book::NONE };
         let deviation = match compressor.operator {
             Operator::Qsgd { levels } => {
@@ -269,7 +269,7 @@ mod tests {
     fn books_are_complete_and_short() {
         for levels in [1, 2, 3, 16, 255, 256, 65_536, (1 << 30) - 1] {
             for dimension in [1, 2, 20, 50, 784, 1_000_000] {
-                let book = Book::new(Compressor::qsgd(levels), dimension);
+                let book = Book::new(&Compressor::qsgd(levels), dimension);
                 let used = &book.lengths[..usize::from(book.count)];
                 assert!(
                     used.len() < SYMBOLS

@@ -109,12 +109,12 @@ impl Code {
     /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte
     /// is filled up.
     pub fn encode(self, message: &Message, out: &mut Vec<u8>) -> u64 {
-        self.encode_with(&self.book(message.compressor, message.dimension), message, out)
+        self.encode_with(&self.book(&message.compressor, message.dimension), message, out)
     }
 
     /// The number of bits that [`encode`](Self::encode) would write.
     pub fn length_bits(self, message: &Message) -> u64 {
-        self.length_with(&self.book(message.compressor, message.dimension), message)
+        self.length_with(&self.book(&message.compressor, message.dimension), message)
     }
 
     /// Read the message of a vector of `dimension` coordinates that `compressor` made. What
@@ -124,7 +124,7 @@ impl Code {
     pub fn decode(
         self,
         bytes: &[u8],
-        compressor: Compressor,
+        compressor: &Compressor,
         dimension: usize,
         message: &mut Message,
     ) -> Result<(), CodeError> {
@@ -133,7 +133,7 @@ impl Code {
     }
 
     /// What the code needs to know beyond its name: a [`super::Channel`] computes it once.
-    pub(super) fn book(self, compressor: Compressor, dimension: usize) -> Book {
+    pub(super) fn book(self, compressor: &Compressor, dimension: usize) -> Book {
         if self == Code::Huffman { Book::new(compressor, dimension) } else { Book::NONE }
     }
 
@@ -154,7 +154,7 @@ impl Code {
                 Code::Elias(integer, layout) => elias::length(integer, layout, &message.levels),
                 Code::Huffman => book.length(&message.levels),
                 Code::Entropy => {
-                    entropy::length(message.compressor, message.dimension, &message.levels)
+                    entropy::length(&message.compressor, message.dimension, &message.levels)
                 }
             }
     }
@@ -178,9 +178,12 @@ impl Code {
                         elias::write(integer, layout, &message.levels, sink)
                     }
                     Code::Huffman => book.write(&message.levels, sink),
-                    Code::Entropy => {
-                        entropy::write(message.compressor, message.dimension, &message.levels, sink)
-                    }
+                    Code::Entropy => entropy::write(
+                        &message.compressor,
+                        message.dimension,
+                        &message.levels,
+                        sink,
+                    ),
                 }
             }
             Symbols::Sparse { keep, precision } => {
@@ -203,7 +206,7 @@ impl Code {
         self,
         book: &Book,
         bytes: &[u8],
-        compressor: Compressor,
+        compressor: &Compressor,
         dimension: usize,
         message: &mut Message,
     ) -> Result<(), CodeError> {
@@ -288,7 +291,7 @@ fn read_numbers(
 
 /// The norms, and how many coordinates lie in blocks whose norm is not 0.
 fn read_norms(
-    compressor: Compressor,
+    compressor: &Compressor,
     dimension: usize,
     source: &mut BitReader<'_>,
     scales: &mut Vec<f32>,

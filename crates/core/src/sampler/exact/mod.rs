@@ -6,8 +6,8 @@
 //! *discretised* chain: what a correct program must show, bias included. Numbers are taken as real;
 //! the rounding of the wire (32 bits) is not part of it.
 
-mod moments;
-mod programs;
+pub(super) mod moments;
+pub(super) mod programs;
 
 use nalgebra::{DMatrix, DVector};
 use thiserror::Error;
@@ -95,12 +95,17 @@ pub fn posterior(target: &Target) -> Result<Law, NoClosedForm> {
 
 /// The stationary law of the draws of a sampler. The target must have passed [`Recipe::check`].
 pub fn stationary(recipe: &Recipe, target: &Target) -> Result<Law, NoClosedForm> {
-    let centre = posterior(target)?.mean; // centred moments lose no digits to a large mean
-    let clients = Affine::clients(target, &centre)?;
-    let moments = match recipe {
-        Recipe::Uplink(recipe) => programs::uplink(recipe, target, &clients, &centre)?,
-        Recipe::Local(recipe) => programs::local(recipe, target, &clients, &centre)?,
-    };
+    recipe.family().law(target)
+}
+
+/// The law whose second moment `program` finds from the clients' gradients, in coordinates that are
+/// centred at a point: moments then lose no digits to a large mean.
+pub(super) fn centred(
+    target: &Target,
+    program: impl FnOnce(&[Affine], &[f64]) -> Result<DMatrix<f64>, NoClosedForm>,
+) -> Result<Law, NoClosedForm> {
+    let centre = posterior(target)?.mean;
+    let moments = program(&Affine::clients(target, &centre)?, &centre)?;
     let d = target.dim();
     let mean = DVector::from_fn(d, |i, _| moments[(0, i + 1)]);
     let covariance = moments.view((1, 1), (d, d)) - &mean * mean.transpose();
@@ -117,10 +122,10 @@ fn symmetric(m: &DMatrix<f64>, d: usize) -> Vec<f64> {
 /// A client's gradient as an affine map, prior share included: `precision x - shift`, and how its
 /// rows deviate from their mean.
 #[derive(Clone, Debug)]
-struct Affine {
+pub(super) struct Affine {
     precision: DMatrix<f64>,
     shift: DVector<f64>,
-    rows: usize,
+    pub(super) rows: usize,
     /// The sum over rows of the outer products of deviations that do not depend on `x`.
     constant_spread: Option<DMatrix<f64>>,
     /// Row by row, `H_j - mean H` and `r_j - mean r`.
@@ -181,7 +186,7 @@ impl Affine {
 }
 
 /// `hess U_0`.
-fn prior_precision(target: &Target) -> Result<DMatrix<f64>, NoClosedForm> {
+pub(super) fn prior_precision(target: &Target) -> Result<DMatrix<f64>, NoClosedForm> {
     match &target.prior {
         Prior::Flat => Ok(DMatrix::zeros(target.dim(), target.dim())),
         Prior::Gaussian(precision) => {

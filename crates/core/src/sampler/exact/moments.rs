@@ -10,13 +10,13 @@ use nalgebra::DMatrix;
 
 /// Sizes and places of the blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Blocks {
+pub(in crate::sampler) struct Blocks {
     starts: Vec<usize>,
 }
 
 impl Blocks {
     /// Block 0 (the number 1) followed by blocks of these sizes.
-    pub(super) fn new(sizes: impl IntoIterator<Item = usize>) -> Self {
+    pub(in crate::sampler) fn new(sizes: impl IntoIterator<Item = usize>) -> Self {
         let mut starts = vec![0, 1];
         for size in sizes {
             starts.push(starts[starts.len() - 1] + size);
@@ -38,11 +38,11 @@ impl Blocks {
 }
 
 /// A sum of matrices times blocks.
-pub(super) type Linear = Vec<(usize, DMatrix<f64>)>;
+pub(in crate::sampler) type Linear = Vec<(usize, DMatrix<f64>)>;
 
 /// One operation on the state.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(in crate::sampler) enum Op {
     /// `block <- linear + noise`.
     Set {
         /// Which block.
@@ -60,13 +60,13 @@ pub(super) enum Op {
 
 impl Op {
     /// `block <- linear`.
-    pub(super) fn set(block: usize, linear: Linear) -> Op {
+    pub(in crate::sampler) fn set(block: usize, linear: Linear) -> Op {
         Op::Set { block, linear, noise: None, spread: Vec::new() }
     }
 }
 
 /// Apply a program to the second moment.
-pub(super) fn apply(program: &[Op], blocks: &Blocks, moment: &mut DMatrix<f64>) {
+pub(in crate::sampler) fn apply(program: &[Op], blocks: &Blocks, moment: &mut DMatrix<f64>) {
     for op in program {
         match op {
             Op::Set { block, linear, noise, spread } => {
@@ -120,7 +120,10 @@ fn corner(linear: &Linear, blocks: &Blocks, rows: &DMatrix<f64>) -> DMatrix<f64>
 }
 
 /// The fixed point of a program, or its growth factor if it has no stable one.
-pub(super) fn fixed_point(program: &[Op], blocks: &Blocks) -> Result<DMatrix<f64>, f64> {
+pub(in crate::sampler) fn fixed_point(
+    program: &[Op],
+    blocks: &Blocks,
+) -> Result<DMatrix<f64>, f64> {
     let n = blocks.total();
     let with_one = |v: &DMatrix<f64>, one: f64| {
         let mut moment = v.clone();

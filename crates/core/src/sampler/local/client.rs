@@ -7,7 +7,6 @@ use super::super::encoder::Encoder;
 use super::Local;
 use crate::ask::{Extent, Question, Sum, Walk};
 use crate::compress::Channel;
-use crate::error::DataError;
 use crate::linalg::add_scaled;
 use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, Seed, SharedNoise};
@@ -66,18 +65,8 @@ struct Control {
 }
 
 impl Client {
-    /// Client `id` of the target.
+    /// Client `id` of the target, whose answers go through this channel.
     pub fn new(
-        recipe: &Local,
-        target: &Target,
-        id: ClientId,
-        keys: Keys,
-    ) -> Result<Self, DataError> {
-        Ok(Client::over(recipe, target, id, keys, recipe.up_channel(target.dim())?))
-    }
-
-    /// The same where its channel is known already.
-    pub fn over(
         recipe: &Local,
         target: &Target,
         id: ClientId,

@@ -19,17 +19,28 @@
 //! averaged are not asked, since their walk would be thrown away; where a reference point moves
 //! right after a synchronisation, nobody sends what all have already.
 
+mod check;
 mod client;
+mod forecast;
 mod gibbs;
+mod law;
+mod rows;
 mod server;
+mod words;
 
-pub(super) use client::Client;
-pub(super) use server::Server;
+pub(super) use rows::FAMILY;
 
-use super::recipe::{Batch, channel};
+use super::exact::{self, Law, NoClosedForm};
+use super::family::{Curvatures, Family};
+use super::forecast::{Moments, QuadraticModel};
+use super::recipe::{Batch, Recipe, channel};
+use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
+use crate::protocol::{Device, Kind, plain_precision};
+use crate::rng::ClientId;
 use crate::step::Schedule;
+use crate::target::Target;
 
 /// Family B.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,15 +137,16 @@ impl NoiseScale {
 impl Local {
     /// How fast the memory of the clients' parameters follows, where they are compressed.
     pub fn memory_rate(&self) -> Option<f64> {
-        self.up
-            .filter(|(c, _)| crate::protocol::plain_precision(*c).is_none())
-            .map(|(_, rate)| rate)
+        self.lossy().map(|(_, rate)| *rate)
+    }
+
+    fn lossy(&self) -> Option<&(Compressor, f64)> {
+        self.up.as_ref().filter(|(c, _)| plain_precision(c).is_none())
     }
 
     /// How clients' parameters are compressed and written.
     pub fn up_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
-        let lossy = self.up.filter(|(c, _)| crate::protocol::plain_precision(*c).is_none());
-        lossy.map(|(c, _)| channel(c, self.code, dim)).transpose()
+        self.lossy().map(|(c, _)| channel(c, self.code, dim)).transpose()
     }
 
     /// FA-LD: `every` local steps, weights `p_c`, correlation `rho`. Deng et al. 2021.
@@ -210,5 +222,85 @@ impl Local {
         batch: Batch,
     ) -> Self {
         Local { refresh: Some(q), ..Local::fald(gamma, clients, shared_fraction, p, batch) }
+    }
+}
+
+impl Family for Local {
+    fn check(&self, target: Target) -> Result<Target, DataError> {
+        check::check(self, target)
+    }
+
+    fn server(
+        &self,
+        target: &Target,
+        start: &[f64],
+        keys: Keys,
+    ) -> Result<Box<dyn Sampler>, DataError> {
+        Ok(Box::new(server::Server::new(self, target, start, keys.public)))
+    }
+
+    fn client(
+        &self,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+        channel: Option<Channel>,
+    ) -> Box<dyn Device> {
+        Box::new(client::Client::new(self, target, id, keys, channel))
+    }
+
+    fn channels(&self, target: &Target) -> Result<Vec<Option<Channel>>, DataError> {
+        Ok(vec![self.up_channel(target.dim())?])
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn step(&self) -> Schedule {
+        self.step
+    }
+
+    fn with_step(&self, step: Schedule) -> Recipe {
+        Recipe::Local(Local { step, ..self.clone() })
+    }
+
+    fn draws_per_iteration(&self) -> f64 {
+        self.synchronise.rate()
+    }
+
+    fn cautious_step(&self, found: Curvatures<'_>) -> f64 {
+        forecast::cautious_step(self, found)
+    }
+
+    fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+        exact::centred(target, |clients, centre| law::second_moment(self, target, clients, centre))
+    }
+
+    fn forecast(&self, model: &QuadraticModel) -> Option<Moments> {
+        let (mean, variance) = model.local(self)?;
+        let alone = (0..model.clients.len()).map(|i| model.spread_alone(self, i)).collect();
+        Some(Moments { mean, variance, alone })
+    }
+
+    /// The mean is of those who are asked.
+    fn spares_answers(&self) -> bool {
+        false
+    }
+
+    fn is_biased_by_design(&self, target: &Target) -> bool {
+        words::is_biased_by_design(self, target)
+    }
+
+    fn cautions(&self) -> Vec<String> {
+        words::cautions(self)
+    }
+
+    fn remedy(&self, _target: &Target) -> &'static str {
+        words::remedy(self)
+    }
+
+    fn answers(&self) -> Kind {
+        Kind::Parameter
     }
 }

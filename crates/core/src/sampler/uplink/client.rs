@@ -5,7 +5,6 @@ use super::super::encoder::Encoder;
 use super::{MemoryRule, Oracle, Uplink};
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
-use crate::error::DataError;
 use crate::linalg::difference;
 use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
 use crate::rng::{ClientId, Purpose, Rounds};
@@ -49,18 +48,8 @@ enum Stage {
 }
 
 impl Client {
-    /// Client `id` of the target.
+    /// Client `id` of the target, whose answers go through this channel.
     pub fn new(
-        recipe: &Uplink,
-        target: &Target,
-        id: ClientId,
-        keys: Keys,
-    ) -> Result<Self, DataError> {
-        Ok(Client::over(recipe, target, id, keys, recipe.up_channel(id.index(), target)?))
-    }
-
-    /// The same where its channel is known already.
-    pub fn over(
         recipe: &Uplink,
         target: &Target,
         id: ClientId,

@@ -14,16 +14,28 @@
 //! server adds the gradient at `x*` that is left, so that the drift is unbiased however well `x*`
 //! was found, and wherever the prior is applied.
 
+mod check;
 mod client;
+mod forecast;
+mod law;
+mod rows;
 mod server;
+mod words;
 
-pub(super) use client::Client;
-pub(super) use server::Server;
+pub(super) use rows::FAMILY;
 
+use nalgebra::DVector;
+
+use super::exact::{self, Law, NoClosedForm};
+use super::family::{Curvatures, Family};
+use super::forecast::{Moments, QuadraticModel};
 use super::participation::{Participation, Weighting};
-use super::recipe::{Batch, channel};
+use super::recipe::{Batch, Recipe, channel};
+use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
+use crate::protocol::{Device, Kind, Ledger, plain_precision};
+use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
 
@@ -222,26 +234,26 @@ impl Uplink {
             )));
         }
         let given = if self.up.len() == 1 { self.up.first() } else { self.up.get(client) };
-        given.copied().filter(|c| crate::protocol::plain_precision(*c).is_none())
+        given.filter(|c| plain_precision(c).is_none()).cloned()
     }
 
     /// How one client's answers are compressed and written.
     pub fn up_channel(&self, client: usize, target: &Target) -> Result<Option<Channel>, DataError> {
         self.compressor(client, target.clients.len(), target.temperature)
-            .map(|c| channel(c, self.code, target.dim()))
+            .map(|c| channel(&c, self.code, target.dim()))
             .transpose()
     }
 
     /// How the parameter's increments are compressed and written.
     pub fn down_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
-        let lossy = self.down.filter(|c| crate::protocol::plain_precision(*c).is_none());
+        let lossy = self.down.as_ref().filter(|c| plain_precision(c).is_none());
         lossy.map(|c| channel(c, self.code, dim)).transpose()
     }
 
     /// The memory rate, unless the memory changes nothing: where it starts from the gradient,
     /// nothing is lost, and everybody takes part.
     pub fn effective_memory(&self) -> Option<f64> {
-        let lossless = self.up.iter().all(|c| crate::protocol::plain_precision(*c).is_some());
+        let lossless = self.up.iter().all(|c| plain_precision(c).is_some());
         let idle = self.memory_rule != MemoryRule::FromZero
             && lossless
             && self.participation == Participation::All;
@@ -250,6 +262,90 @@ impl Uplink {
 
     /// The precision of vectors that are sent as they are.
     pub fn plain(&self) -> Precision {
-        self.up.first().and_then(|c| crate::protocol::plain_precision(*c)).unwrap_or(self.precision)
+        self.up.first().and_then(|c| plain_precision(c)).unwrap_or(self.precision)
+    }
+}
+
+impl Family for Uplink {
+    fn check(&self, target: Target) -> Result<Target, DataError> {
+        check::check(self, target)
+    }
+
+    fn server(
+        &self,
+        target: &Target,
+        start: &[f64],
+        keys: Keys,
+    ) -> Result<Box<dyn Sampler>, DataError> {
+        Ok(Box::new(server::Server::new(self, target, start, keys.public)?))
+    }
+
+    fn client(
+        &self,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+        channel: Option<Channel>,
+    ) -> Box<dyn Device> {
+        Box::new(client::Client::new(self, target, id, keys, channel))
+    }
+
+    fn channels(&self, target: &Target) -> Result<Vec<Option<Channel>>, DataError> {
+        let different = if self.up.len() > 1 { target.clients.len() } else { 1 };
+        (0..different).map(|i| self.up_channel(i, target)).collect()
+    }
+
+    fn down_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
+        Uplink::down_channel(self, dim)
+    }
+
+    fn precision(&self) -> Precision {
+        self.plain()
+    }
+
+    fn step(&self) -> Schedule {
+        self.step
+    }
+
+    fn with_step(&self, step: Schedule) -> Recipe {
+        Recipe::Uplink(Uplink { step, ..self.clone() })
+    }
+
+    fn draws_per_iteration(&self) -> f64 {
+        1.0
+    }
+
+    fn cautious_step(&self, found: Curvatures<'_>) -> f64 {
+        forecast::cautious_step(self, found)
+    }
+
+    fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+        exact::centred(target, |clients, centre| law::second_moment(self, target, clients, centre))
+    }
+
+    fn forecast(&self, model: &QuadraticModel) -> Option<Moments> {
+        let mean = DVector::zeros(model.curvature.len());
+        let variance = model.uplink(self)?;
+        Some(Moments { mean, variance, alone: vec![0.0; model.clients.len()] })
+    }
+
+    fn spares_answers(&self) -> bool {
+        self.memory_rate.is_none() && self.down.is_none()
+    }
+
+    fn is_biased_by_design(&self, target: &Target) -> bool {
+        words::is_biased_by_design(self, target)
+    }
+
+    fn remedy(&self, target: &Target) -> &'static str {
+        words::remedy(self, target)
+    }
+
+    fn answers(&self) -> Kind {
+        Kind::Gradient
+    }
+
+    fn published_bits(&self, dim: usize, ledger: &Ledger) -> Option<u64> {
+        words::published_bits(self, dim, ledger)
     }
 }

@@ -5,9 +5,8 @@ mod problem;
 
 use consilience_core::compress::paper_bits;
 use consilience_core::measure::{hpd_threshold, sd};
-use consilience_core::protocol::{Direction, Kind};
+use consilience_core::protocol::Direction;
 use consilience_core::rng::{Purpose, SERVER, Seed};
-use consilience_core::sampler::Recipe;
 use consilience_engine::pooled::mala;
 use consilience_engine::run::Progress;
 use consilience_report::figure::{Axis, Figure, Mark, Point, Series};
@@ -116,14 +115,16 @@ impl Experiment for LogReg {
                 potentials.push(target.value(x));
             }
         })?;
-        let kind = if let Recipe::Local(_) = recipe { Kind::Parameter } else { Kind::Gradient };
         let [threshold, published] = thresholds(&potentials)?;
         Ok(Values::from([
             ("threshold".into(), vec![threshold]),
             ("published threshold".into(), vec![published]),
             (
                 "bits".into(),
-                vec![ledger.bits(Direction::Up, kind) as f64 / setting.iterations as f64],
+                vec![
+                    ledger.bits(Direction::Up, recipe.family().answers()) as f64
+                        / setting.iterations as f64,
+                ],
             ),
         ]))
     }

@@ -1,0 +1,120 @@
+//! Say what every family of samplers can do.
+//!
+//! A family is a folder: its axes, check, server, clients, law, forecast and words. Whoever needs
+//! one of these asks the trait; [`Recipe::family`] is the one place that knows which families there
+//! are, and [`super::registry::FAMILIES`] lists them for people.
+
+use super::exact::{Law, NoClosedForm};
+use super::forecast::{Moments, QuadraticModel};
+use super::recipe::Recipe;
+use super::{Keys, Sampler};
+use crate::compress::{Channel, Precision};
+use crate::error::DataError;
+use crate::protocol::{Device, Format, Kind, Ledger};
+use crate::rng::ClientId;
+use crate::step::Schedule;
+use crate::target::Target;
+
+/// An automatic step is at most this fraction of the inverse curvature: in the stiffest direction
+/// it widens the sampled standard deviation by an eightieth.
+pub const CAUTION: f64 = 0.05;
+
+/// What surveys found of a target's curvature.
+#[derive(Clone, Copy, Debug)]
+pub struct Curvatures<'a> {
+    /// How many parameters there are.
+    pub dim: usize,
+    /// The largest curvature of the whole potential.
+    pub smoothness: f64,
+    /// The largest curvature of each client's own potential.
+    pub local_smoothness: &'a [f64],
+}
+
+/// A sampler with all its settings, as one of its family.
+pub trait Family {
+    /// Check the settings against the target, and give the target as this family needs it. All
+    /// other methods expect a target that has passed.
+    fn check(&self, target: Target) -> Result<Target, DataError>;
+
+    /// The server of a chain.
+    fn server(
+        &self,
+        target: &Target,
+        start: &[f64],
+        keys: Keys,
+    ) -> Result<Box<dyn Sampler>, DataError>;
+
+    /// One client of a chain, whose answers go through this channel.
+    fn client(
+        &self,
+        target: &Target,
+        id: ClientId,
+        keys: Keys,
+        channel: Option<Channel>,
+    ) -> Box<dyn Device>;
+
+    /// The channel of each client's answers, or one for all; `None` where vectors are sent as they
+    /// are.
+    fn channels(&self, target: &Target) -> Result<Vec<Option<Channel>>, DataError>;
+
+    /// The channel of what the server sends, where it compresses.
+    fn down_channel(&self, _dim: usize) -> Result<Option<Channel>, DataError> {
+        Ok(None)
+    }
+
+    /// The precision of vectors that are sent as they are.
+    fn precision(&self) -> Precision;
+
+    /// How vectors look on the wire.
+    fn format(&self, target: &Target, keys: Keys) -> Result<Format, DataError> {
+        let (dim, b) = (target.dim(), target.clients.len());
+        let mut up = self.channels(target)?;
+        if let [one] = &up[..] {
+            up = vec![one.clone(); b];
+        }
+        let (precision, down) = (self.precision(), self.down_channel(dim)?);
+        Ok(Format { dim, precision, up, down, public: keys.public })
+    }
+
+    /// The step of one iteration.
+    fn step(&self) -> Schedule;
+
+    /// The same sampler with another step.
+    fn with_step(&self, step: Schedule) -> Recipe;
+
+    /// How many draws an iteration gives, on average.
+    fn draws_per_iteration(&self) -> f64;
+
+    /// A step that theory takes for safe, where nothing is known of the clients' Hessians.
+    fn cautious_step(&self, found: Curvatures<'_>) -> f64;
+
+    /// The law of the draws on a Gaussian target.
+    fn law(&self, target: &Target) -> Result<Law, NoClosedForm>;
+
+    /// Where the draws will be by the quadratic model of the target; `None` where the chain is not
+    /// stable, or its step decreases.
+    fn forecast(&self, model: &QuadraticModel) -> Option<Moments>;
+
+    /// Whether a round can end without a client's answer.
+    fn spares_answers(&self) -> bool;
+
+    /// Whether the draws are biased at every step, however small.
+    fn is_biased_by_design(&self, target: &Target) -> bool;
+
+    /// What is known to be wrong before anything is known of the target, in words.
+    fn cautions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What helps against a bias where a smaller step does not, in words.
+    fn remedy(&self, target: &Target) -> &'static str;
+
+    /// What most of the clients' answers are.
+    fn answers(&self) -> Kind;
+
+    /// How many bits the answers would have by a formula that the sampler's paper counts with,
+    /// where it has one.
+    fn published_bits(&self, _dim: usize, _ledger: &Ledger) -> Option<u64> {
+        None
+    }
+}

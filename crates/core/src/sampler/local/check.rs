@@ -1,0 +1,124 @@
+//! Refuse what family B cannot do, by name, and give the prior to the clients.
+
+use super::{Average, Local, Synchronise};
+use crate::error::DataError;
+use crate::model::Prior;
+use crate::target::{Placement, Target, check_probabilities};
+
+/// Check the recipe against the target, and split the prior by `p_c` unless it is split already, or
+/// the server draws.
+pub(super) fn check(recipe: &Local, target: Target) -> Result<Target, DataError> {
+    let b = target.clients.len();
+    let refuse = |what, problem: String| Err(DataError::Weights { what, problem });
+    check_probabilities("the clients' weights", &recipe.weights, b)?;
+    if let Some(c) = recipe.weights.iter().position(|p| *p == 0.0) {
+        return refuse(
+            "the clients' weights",
+            format!("client {c} has weight 0: leave it out instead"),
+        );
+    }
+    if !(0.0..=1.0).contains(&recipe.correlation) {
+        return refuse(
+            "the noise correlation",
+            format!("it is {}: it must be between 0 and 1", recipe.correlation),
+        );
+    }
+    match recipe.synchronise {
+        Synchronise::Every(0) => {
+            return refuse(
+                "synchronisation",
+                "it cannot happen every 0 iterations: use at least 1".into(),
+            );
+        }
+        Synchronise::Randomly(p) if !(p > 0.0 && p <= 1.0) => {
+            return refuse(
+                "synchronisation",
+                format!("its probability is {p}: it must be above 0 and at most 1"),
+            );
+        }
+        _ => {}
+    }
+    if let Some(q) = recipe.refresh
+        && !(0.0..=1.0).contains(&q)
+    {
+        return refuse(
+            "the reference point",
+            format!("it moves with probability {q}: it must be between 0 and 1"),
+        );
+    }
+    if let Average::WithReplacement(s) | Average::WithoutReplacement(s) = recipe.average {
+        if recipe.refresh.is_some() {
+            return refuse(
+                "partial participation",
+                "control variates need every client: use it without a reference point".into(),
+            );
+        }
+        if s == 0 {
+            return refuse(
+                "partial participation",
+                "0 clients cannot be averaged: use at least 1".into(),
+            );
+        }
+    }
+    if let Average::WithoutReplacement(s) = recipe.average {
+        if s > b {
+            return refuse(
+                "partial participation",
+                format!("{s} of {b} clients cannot take part: use at most {b}"),
+            );
+        }
+        if recipe.weights.iter().any(|p| (p - recipe.weights[0]).abs() > 1e-12) {
+            return refuse(
+                "partial participation",
+                "scheme II is biased unless all weights are equal: use scheme I".into(),
+            );
+        }
+    }
+    if let Some(tether) = recipe.tether {
+        if !(tether > 0.0 && tether.is_finite()) {
+            return refuse("the tether", format!("it is {tether}: it must be above 0"));
+        }
+        if recipe.refresh.is_some()
+            || recipe.correlation > 0.0
+            || recipe.average != Average::All
+            || recipe.up.is_some()
+        {
+            return refuse(
+                "the tether",
+                "clients that are tied have noise of their own, no reference point and \
+                             no compression, and all take part: leave these settings out"
+                    .into(),
+            );
+        }
+    }
+    if let Some((compressor, rate)) = &recipe.up {
+        let refuse = |problem: String| {
+            Err(DataError::Compressor { compressor: compressor.to_string(), problem })
+        };
+        if recipe.average != Average::All {
+            return refuse(
+                "with partial participation the server would have to \
+                            remember every client: average all"
+                    .into(),
+            );
+        }
+        let Some(omega) = compressor.omega(target.dim()) else {
+            return refuse("it is biased: use an unbiased one, such as qsgd(16)".into());
+        };
+        if !(*rate > 0.0 && *rate <= 1.0 / (1.0 + omega) + 1e-12) {
+            return refuse(format!(
+                "its memory rate is {rate}: it must be above 0 and at most 1/(1 + \
+                             omega) = {}",
+                1.0 / (1.0 + omega)
+            ));
+        }
+        recipe.up_channel(target.dim())?;
+    }
+    let server_knows_the_prior =
+        recipe.tether.is_some() && !matches!(target.prior, Prior::Laplace { .. });
+    Ok(match target.placement {
+        Placement::Server if server_knows_the_prior => target,
+        Placement::Server => target.split_by(&recipe.weights),
+        Placement::Split(_) => target,
+    })
+}

@@ -1,0 +1,48 @@
+//! Turn rows of the registry into samplers of family B.
+
+use super::{Average, Local, NoiseScale, Synchronise};
+use crate::sampler::Recipe;
+use crate::sampler::registry::{Axis, FamilyRow, Ingredients, Row};
+
+/// The row of this family.
+pub static FAMILY: FamilyRow = FamilyRow {
+    name: "local steps",
+    says: "clients take steps on their own, and the server averages them now and then",
+    recipe,
+    // a server that draws its parameter given the clients'
+    server_applies_prior: |row| row.has(Axis::Tether),
+};
+
+fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
+    let (settings, precision) = (make.settings, make.precision());
+    let default = if row.has(Axis::Average) || row.has(Axis::Tether) {
+        Synchronise::Every(10)
+    } else {
+        Synchronise::Randomly(0.1)
+    };
+    let synchronise = settings.synchronise.unwrap_or(default);
+    let rate = synchronise.rate();
+    Recipe::Local(Local {
+        step: make.step,
+        weights: settings
+            .weights
+            .clone()
+            .unwrap_or_else(|| vec![1.0 / make.clients as f64; make.clients]),
+        correlation: settings.correlation.unwrap_or(0.0),
+        synchronise,
+        average: settings.average.unwrap_or(Average::All),
+        noise: settings.noise.unwrap_or(NoiseScale::Everybody),
+        refresh: row
+            .has(Axis::RefreshProbability)
+            .then(|| settings.refresh_probability.unwrap_or(rate)),
+        tether: row.has(Axis::Tether).then(|| settings.tether.unwrap_or(1.0 / rate)),
+        batch: make.batch(),
+        up: settings
+            .compress
+            .as_ref()
+            .and_then(|list| list.first())
+            .map(|c| (c.clone().at(precision), make.largest_rate(c))),
+        code: make.code(),
+        precision,
+    })
+}

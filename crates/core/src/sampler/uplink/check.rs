@@ -1,0 +1,143 @@
+//! Refuse what family A cannot do, by name.
+
+use super::{MemoryRule, NoiseSource, Oracle, Uplink};
+use crate::compress::Compressor;
+use crate::error::DataError;
+use crate::sampler::participation::{Participation, Roll};
+use crate::step::Schedule;
+use crate::target::Target;
+
+/// Check the recipe against the target, which stays as it is.
+pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError> {
+    let b = target.clients.len();
+    let refuse = |what, problem: String| Err(DataError::Weights { what, problem });
+    if let Some(alpha) = recipe.memory_rate
+        && !(alpha > 0.0 && alpha <= 1.0)
+    {
+        return refuse(
+            "the memory rate",
+            format!("it is {alpha}: it must be above 0 and at most 1"),
+        );
+    }
+    if let Oracle::Svrg { every: 0 } = recipe.oracle {
+        return refuse(
+            "the reference point",
+            "it cannot move every 0 rounds: use at least 1".into(),
+        );
+    }
+    let roll = Roll::new(recipe.participation.clone(), recipe.weighting, b)?;
+    if roll.is_elastic() && recipe.memory_rate.is_some() {
+        return refuse(
+            "elastic participation",
+            "a client that answers too late has moved its memory, and the server's has \
+                         not moved with it: use a sampler without memory"
+                .into(),
+        );
+    }
+    check_compression(recipe, &target)?;
+    Ok(target)
+}
+
+/// Check that a compressor does what the algorithm's theory asks of it.
+fn check_compression(recipe: &Uplink, target: &Target) -> Result<(), DataError> {
+    let (d, b) = (target.dim(), target.clients.len());
+    let refuse = |compressor: &Compressor, problem: String| {
+        Err(DataError::Compressor { compressor: compressor.to_string(), problem })
+    };
+    if recipe.up.len() > 1 && recipe.up.len() != b {
+        return refuse(
+            &recipe.up[0],
+            format!(
+                "there are {} compressors for {b} clients: give one, or one for each",
+                recipe.up.len()
+            ),
+        );
+    }
+    let everybody = recipe.participation == Participation::All;
+    for client in 0..recipe.up.len().max(1) {
+        let Some(compressor) = recipe.compressor(client, b, target.temperature) else { continue };
+        recipe.up_channel(client, target)?;
+        if recipe.noise == NoiseSource::Compression {
+            if !everybody
+                || recipe.memory_rate.is_some()
+                || !matches!(recipe.step, Schedule::Constant(_))
+            {
+                return refuse(
+                    &compressor,
+                    "its error is the Langevin noise, so everybody must take part, without memory, \
+                     at a constant step".into(),
+                );
+            }
+            continue;
+        }
+        match (recipe.memory_rate, recipe.memory_rule) {
+            (Some(_), MemoryRule::FromGradient) => {
+                if compressor.alpha(d).is_none() {
+                    return refuse(
+                        &compressor,
+                        "error feedback needs a contractive one: use \
+                        top_k(...), or wrap it as scaled(...)"
+                            .into(),
+                    );
+                }
+                if !everybody {
+                    return refuse(
+                        &compressor,
+                        "error feedback needs every client in every round".into(),
+                    );
+                }
+            }
+            (rate, rule) => {
+                let Some(omega) = compressor.omega(d) else {
+                    return refuse(
+                        &compressor,
+                        "it is biased, which needs error feedback: use d-elf or b-elf, or an \
+                         unbiased one such as qsgd(16)"
+                            .into(),
+                    );
+                };
+                let most = 1.0 / (1.0 + omega);
+                if let (Some(alpha), MemoryRule::FromZero) = (rate, rule)
+                    && alpha > most * (1.0 + 1e-9)
+                {
+                    return refuse(
+                        &compressor,
+                        format!(
+                            "the memory rate {alpha} is too large for it: it must be at most 1/(1 \
+                             + omega) = {most:.6}"
+                        ),
+                    );
+                }
+                if let (Some(_), MemoryRule::Marina { restart }) = (rate, rule)
+                    && !(everybody && restart > 0.0 && restart <= 1.0)
+                {
+                    return refuse(
+                        &compressor,
+                        "differences of gradients need every client in every round, and a restart \
+                         probability above 0"
+                            .into(),
+                    );
+                }
+            }
+        }
+    }
+    if let Some(compressor) = &recipe.down {
+        if compressor.alpha(d).is_none() {
+            return refuse(
+                compressor,
+                "the way down needs a contractive one: use top_k(...), or wrap it as scaled(...)"
+                    .into(),
+            );
+        }
+        if !everybody {
+            return refuse(
+                compressor,
+                "a client that is away would miss increments of the parameter: compress the way \
+                 down only where everybody takes part"
+                    .into(),
+            );
+        }
+        recipe.down_channel(d)?;
+    }
+    Ok(())
+}
