@@ -7,10 +7,12 @@
 //! must know next, and goes on when it is told.
 
 mod averaged;
+mod axes;
 mod newton;
 mod student;
 
 pub use averaged::{Averaged, AveragedAnswer};
+pub use axes::{AxisMap, FAR, PROFILE, axes};
 pub use newton::{LADDER, Newton, NewtonAnswer};
 pub use student::Proposal;
 

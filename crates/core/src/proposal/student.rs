@@ -2,18 +2,20 @@
 
 use nalgebra::DMatrix;
 
-use super::symmetric;
+use super::{AxisMap, symmetric};
 use crate::linalg::{add_scaled, norm_squared};
 use crate::rng::{Purpose, SERVER, Seed};
 use crate::simd::ln;
 
-/// `x = m + A z` with `A A' = C`, and `z` of a Student law: its tails are heavier than a
-/// posterior's, so that weights stay bounded.
+/// `x = m + A T(z)` with `A A' = C`, and `z` of a Student law: its tails are heavier than a
+/// posterior's, so that weights stay bounded. `T` bends some of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     mean: Vec<f64>,
     /// The columns of `A`, one behind the other.
     columns: Vec<f64>,
+    /// The axes that are bent.
+    maps: Vec<(usize, AxisMap)>,
     freedom: u32,
 }
 
@@ -26,7 +28,18 @@ impl Proposal {
         let lower = symmetric(precision, d).cholesky()?.unpack();
         // With P = L L' the matrix L'^-1 has L'^-1 L^-1 = P^-1.
         let root = lower.transpose().solve_upper_triangular(&DMatrix::identity(d, d))?;
-        Some(Proposal { mean, columns: root.as_slice().to_vec(), freedom })
+        Some(Proposal::along(mean, root.as_slice().to_vec(), Vec::new(), freedom))
+    }
+
+    /// The proposal along these axes (the columns of `A`, one behind the other), of which some are
+    /// bent.
+    pub fn along(
+        mean: Vec<f64>,
+        columns: Vec<f64>,
+        maps: Vec<(usize, AxisMap)>,
+        freedom: u32,
+    ) -> Self {
+        Proposal { mean, columns, maps, freedom }
     }
 
     /// The degrees of freedom that fit a posterior of so many parameters, unless a pilot shows
@@ -57,8 +70,14 @@ impl Proposal {
             let stretch = (norm_squared(&squares) / f64::from(self.freedom)).sqrt();
             z.iter_mut().for_each(|z| *z /= stretch);
         }
+        let mut log = self.log_density(norm_squared(&z));
+        for (axis, map) in &self.maps {
+            let (bent, slope) = map.apply(z[*axis]);
+            z[*axis] = bent;
+            log -= ln(slope);
+        }
         self.outward(&z, x);
-        self.log_density(norm_squared(&z))
+        log
     }
 
     /// `m + A z`, into `x`.
@@ -81,6 +100,9 @@ impl Proposal {
 
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::PI;
+
+    use super::super::PROFILE;
     use super::*;
 
     const PRECISION: [f64; 4] = [2.0, 0.6, 0.6, 1.0];
@@ -120,13 +142,30 @@ mod tests {
     fn the_density_that_is_said_is_the_one_that_is_drawn_from() {
         let proposal = Proposal::new(vec![0.5], &[4.0], 5).unwrap();
         // q(x) = q0 * exp(log density), with q0 = Gamma(3) / (Gamma(5/2) sqrt(5 pi)) / sigma
-        let constant =
-            2.0 / (0.75 * std::f64::consts::PI.sqrt() * (5.0 * std::f64::consts::PI).sqrt()) / 0.5;
+        let constant = 2.0 / (0.75 * PI.sqrt() * (5.0 * PI).sqrt()) / 0.5;
         let n = 200_000;
-        let normal = |x: f64| {
-            (-0.5 * (x - 0.7) * (x - 0.7) / 0.09).exp()
-                / (0.3 * (2.0 * std::f64::consts::PI).sqrt())
-        };
+        let normal =
+            |x: f64| (-0.5 * (x - 0.7) * (x - 0.7) / 0.09).exp() / (0.3 * (2.0 * PI).sqrt());
+        let mean: f64 = (0..n)
+            .map(|k| {
+                let mut x = [0.0];
+                let log = proposal.draw(Seed::new(4), k, &mut x);
+                normal(x[0]) / (constant * log.exp())
+            })
+            .sum::<f64>()
+            / n as f64;
+        assert!((mean - 1.0).abs() < 4.9 * 1.2 / (n as f64).sqrt(), "{mean}");
+    }
+
+    /// The same along a bent axis, where the slope of the map stands in the density.
+    #[test]
+    fn the_density_of_a_bent_axis_is_the_one_that_is_drawn_from() {
+        let profile = PROFILE.map(|r: f64| 4.0 * ((-0.6 * r).exp() - 1.0 + 0.6 * r));
+        let (map, _) = AxisMap::new(&profile).unwrap();
+        let proposal = Proposal::along(vec![0.5], vec![0.5], vec![(0, map)], 0);
+        let constant = 1.0 / (0.5 * (2.0 * PI).sqrt());
+        let n = 200_000;
+        let normal = |x: f64| (-0.5 * ((x - 0.7) / 0.3).powi(2)).exp() / (0.3 * (2.0 * PI).sqrt());
         let mean: f64 = (0..n)
             .map(|k| {
                 let mut x = [0.0];
