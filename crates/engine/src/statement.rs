@@ -264,7 +264,8 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
     );
     let every = refresh_every.map(|every| format!("every {every} rounds"));
     let randomly = refresh_probability.map(|p| format!("with probability {}", Exactly(p)));
-    add(Axis::Refresh, "reference point moves", every.or(randomly));
+    add(Axis::RefreshEvery, "reference point moves", every);
+    add(Axis::RefreshProbability, "reference point moves", randomly);
     add(Axis::Memory, "memory rate", memory_rate.as_ref().map(exact));
     let probabilities =
         |list: &[f64]| participation_probability.map_or_else(|| numbers(list), |p| exact(&p));
