@@ -329,7 +329,11 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
             .join(", ")
     };
     add(Axis::Compress, "compression by sites", compress.as_ref().map(list));
-    add(Axis::CompressDown, "compression by the server", compress_down.map(|c| c.to_string()));
+    add(
+        Axis::CompressDown,
+        "compression by the server",
+        compress_down.as_ref().map(ToString::to_string),
+    );
     add(Axis::Restart, "gradients sent in full with probability", restart.as_ref().map(exact));
     add(Axis::Compress, "code of what is compressed", code.map(|code| code.to_string()));
     let bits = precision.map(|precision| match precision {
