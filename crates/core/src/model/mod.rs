@@ -603,7 +603,8 @@ pub(crate) mod tests {
         for d in [8, 13, 24, 25] {
             let z = normals(30, d * d + d);
             let entry = |k: usize| {
-                0.1 * (z[k] + z[k % d * d + k / d]) + if k % (d + 1) == 0 { 8.0 } else { 0.0 }
+                0.1 * (z[k] + z[k % d * d + k / d])
+                    + if k.is_multiple_of(d + 1) { 8.0 } else { 0.0 }
             };
             let precision = (0..d * d).map(entry).collect();
             models.push(Arc::new(Gaussian::new(z[d * d..].to_vec(), precision).unwrap()));

@@ -262,7 +262,7 @@ impl Uplink {
 
     /// The precision of vectors that are sent as they are.
     pub fn plain(&self) -> Precision {
-        self.up.first().and_then(|c| plain_precision(c)).unwrap_or(self.precision)
+        self.up.first().and_then(plain_precision).unwrap_or(self.precision)
     }
 }
 
