@@ -151,7 +151,8 @@ class Batch:
 @runtime_checkable
 class AnyModel(Protocol):
     """What :func:`consilience.sample` wants of a model. :class:`Model` is one; an object of one's
-    own may say more by its attributes: ``differences``, ``concurrent``, ``resolution``, ``start``.
+    own may say more by its attributes: ``differences``, ``concurrent``, ``resolution``, ``start``,
+    ``name``.
     """
 
     @property
@@ -187,7 +188,8 @@ class Model:
         at once, so that chains run side by side. Otherwise they run one after the other.
         resolution: the relative error of a gradient; some 1e-7 where it is computed with 32 bits.
         Surveys of the curvature take larger steps then. start: where chains start, if
-        :func:`consilience.sample` does not say it.
+        :func:`consilience.sample` does not say it. name: what it is called; over a network all
+        sites must bring a model of the same name.
     """
 
     def __init__(
@@ -200,6 +202,7 @@ class Model:
         concurrent: bool = False,
         resolution: float = float(np.finfo(np.float64).eps),
         start: npt.ArrayLike | None = None,
+        name: str | None = None,
     ) -> None:
         self.parameters = parameters
         self.rows = rows
@@ -208,6 +211,7 @@ class Model:
         self.concurrent = concurrent
         self.resolution = resolution
         self.start = start
+        self.name = name
 
 
 class Lines(NamedTuple):
@@ -253,6 +257,7 @@ class Brought(NamedTuple):
     concurrent: bool
     resolution: float
     room: Callable[[], Batch]
+    name: str | None
 
 
 def bring(model: Any, clients: Any, parameters: Any, start: Any) -> Brought:
@@ -294,6 +299,7 @@ def bring(model: Any, clients: Any, parameters: Any, start: Any) -> Brought:
         bool(getattr(model, "concurrent", False)),
         float(getattr(model, "resolution", np.finfo(np.float64).eps)),
         lambda: Batch(sites, d, room),
+        None if (name := getattr(model, "name", None)) is None else str(name),
     )
 
 

@@ -31,17 +31,20 @@ import dataclasses
 import io
 import json
 import os
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _consilience
 from ._diagnostics import warn
+from ._model import AnyModel, Batch, Brought, bring
 from ._result import Result
 from ._sample import Config, now, state as stated_of
 from ._tables import columns_of
-from .errors import Error
+from .errors import ConfigError, Error
 
 __all__ = ["BUILTIN", "Invitation", "Serving", "Site", "join", "serve"]
 
@@ -174,6 +177,7 @@ def serve(
 
 class _Bringing(NamedTuple):
     site: str
+    model: Brought | None
     file: str | None
     text: str | None
     builtin: bool
@@ -182,12 +186,26 @@ class _Bringing(NamedTuple):
 
 
 def _bringing(
-    site: str, rows: Any, state: str | os.PathLike[str] | None, allow_simulation_seeds: bool
+    site: str,
+    rows: Any,
+    state: str | os.PathLike[str] | None,
+    allow_simulation_seeds: bool,
+    model: Any = None,
+    parameters: int | Sequence[str] | None = None,
 ) -> _Bringing:
+    kept = None if state is None else os.fspath(state)
+    if model is not None:
+        bare = not isinstance(model, AnyModel)
+        if not bare and rows is not None:
+            raise ConfigError("the model knows its rows\n  leave out `rows`")
+        clients = {site: rows} if bare and rows is not None else None
+        brought = bring(model, clients, parameters, None)
+        return _Bringing(site, brought, None, None, False, kept, allow_simulation_seeds)
+    if parameters is not None:
+        raise ConfigError("`parameters` are those of a model\n  give `model`, or leave them out")
     file = os.fspath(rows) if isinstance(rows, (str, os.PathLike)) else None
     text = None if rows is None or rows is BUILTIN or file is not None else _csv(rows, site)
-    kept = None if state is None else os.fspath(state)
-    return _Bringing(site, file, text, rows is BUILTIN, kept, allow_simulation_seeds)
+    return _Bringing(site, None, file, text, rows is BUILTIN, kept, allow_simulation_seeds)
 
 
 def _csv(table: Any, site: str) -> str:
@@ -218,7 +236,8 @@ class Site:
             ``None``: they stand in the config.
         state: a folder in which it keeps what the next letter needs. With one, a site may be made
         anew for every letter; without, it must live as long as the run. allow_simulation_seeds:
-        whether the server may know the site's noise. Never in earnest.
+        whether the server may know the site's noise. Never in earnest. model: a model of one's own
+        where the config says ``model = "external"``, as :func:`join` takes it.
     """
 
     def __init__(
@@ -226,11 +245,13 @@ class Site:
         site: str,
         rows: Any = None,
         *,
+        model: AnyModel | Callable[[Batch], npt.ArrayLike | None] | None = None,
+        parameters: int | Sequence[str] | None = None,
         state: str | os.PathLike[str] | None = None,
         allow_simulation_seeds: bool = False,
     ) -> None:
         self._site = _consilience.Correspondent(
-            _bringing(site, rows, state, allow_simulation_seeds)
+            _bringing(site, rows, state, allow_simulation_seeds, model, parameters)
         )
         #: Whether the run is over, and if so whether it came to its end.
         self.over: bool | None = None
@@ -247,6 +268,8 @@ def join(
     invitation: Invitation,
     rows: Any = None,
     *,
+    model: AnyModel | Callable[[Batch], npt.ArrayLike | None] | None = None,
+    parameters: int | Sequence[str] | None = None,
     state: str | os.PathLike[str] | None = None,
     allow_simulation_seeds: bool = False,
     patience: float | None = None,
@@ -254,11 +277,17 @@ def join(
     """Take part in a run, to its end. It comes back by itself when the connection is lost; with
     ``state`` also after it was killed and is started again.
 
+    Where the config says ``model = "external"`` every site brings a ``model`` of its own: anything
+    that :func:`consilience.sample` takes, such as a :class:`consilience.Model` with this site's
+    rows; or the function of one, with ``rows`` (a list, or how many there are) and ``parameters``.
+    Sites whose models differ in their name or parameters are refused, as is a gradient that is not
+    finite; what a model raises comes out as itself, and the server is told.
+
     Returns whether the run came to its end. ``patience`` is how many seconds to look for a server
     that is away; without it, for ever.
     """
     return _consilience.join_run(
-        _bringing(invitation.site, rows, state, allow_simulation_seeds),
+        _bringing(invitation.site, rows, state, allow_simulation_seeds, model, parameters),
         invitation.to_json(),
         patience,
     )

@@ -72,6 +72,19 @@ impl<'a> Sum<'a> {
         }
     }
 
+    /// What it is called where somebody must be told what was asked.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Sum::Value { .. } => "the value",
+            Sum::Gradient { .. } => "the gradient",
+            Sum::Difference { .. } => "the difference of gradients",
+            Sum::GradientAndValue { .. } => "the gradient and the value",
+            Sum::HessianVector { .. } => "the product of the Hessian with a vector",
+            Sum::Hessian { .. } => "the Hessian",
+            Sum::Average { .. } => "the mean gradient and Hessian",
+        }
+    }
+
     /// How many numbers the answer has at each point, for so many parameters.
     pub fn width(&self, dim: usize) -> usize {
         match self {

@@ -10,13 +10,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::*;
 use consilience_core::ask::{Ask, Sum};
 use consilience_core::model::{
-    ByGradients, Coordinates, EvaluationError, Evaluator, Federation, Model, Offers, Prior,
+    ByGradients, Coordinates, EvaluationError, Evaluator, Federation, Member, Model, Offers, Prior,
+    Rows, Unusable,
 };
-use consilience_core::protocol::{Device, Event, Exchange, Jointly, Ledger, exchange};
+use consilience_core::protocol::{
+    Answered, Client as Party, Device, Event, Exchange, Format, Jointly, Ledger, OrderRefusal,
+    Output, Precision, Server, Statement, exchange,
+};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::exact::posterior;
 use consilience_core::sampler::registry::{Axis, REGISTRY, Row, Settings};
-use consilience_core::sampler::{Average, Batch, Oracle, Participation, Recipe};
+use consilience_core::sampler::{Average, Batch, Keys, Oracle, Participation, Recipe, Sampler};
+use consilience_core::snapshot;
 use consilience_core::step::Schedule;
 use consilience_core::survey::{Client, Curvature, Evaluate, Hessian, LocalCurvature, Optimum};
 use consilience_core::target::{Placement, Target};
@@ -319,6 +324,216 @@ fn a_failing_model_stops_the_chain_at_its_last_draw() {
         };
         assert_eq!(error.to_string(), "the model cannot be evaluated: the network has a hole");
         assert_eq!((chain.server.position(), joint.calls()), (&last[..], 30));
+    }
+}
+
+/// The evaluator of one client of a target whose model is elsewhere, for a party that is that
+/// client alone.
+fn asked(target: &Target, pooled: &Arc<Pooled>, client: u32) -> Arc<dyn Model> {
+    let model: Arc<dyn Model> = Arc::<Pooled>::clone(pooled);
+    let member = Arc::new(Member::new(model, ClientId(client)).unwrap());
+    assert_eq!(member.rows(), target.clients[client as usize].rows());
+    member
+}
+
+type Parties = (Server<Box<dyn Sampler>>, Vec<Party<Box<dyn Device>>>);
+
+/// Server and clients that speak bytes; with a model, clients ask it.
+fn parties(recipe: &Recipe, target: &Target, model: Option<&Arc<Pooled>>) -> Parties {
+    let keys = Keys::simulation(Seed::new(1), 0);
+    let target = &recipe.check(target.clone()).unwrap();
+    let machine = recipe.server(target, &[0.3, 0.3], keys).unwrap();
+    let format = || recipe.format(target, keys).unwrap();
+    let server = Server::new(machine, Statement::new([("model", "one")]), 3, format());
+    let client = |i: u32| {
+        let client = Party::new(recipe.client(target, ClientId(i), keys).unwrap(), format());
+        match model {
+            None => client,
+            Some(pooled) => client.asking(asked(target, pooled, i).evaluator()),
+        }
+    };
+    (server, (0..3).map(client).collect())
+}
+
+/// Every order and answer of so many exchanges, or what a client refused.
+fn bytes_of(
+    (server, clients): &mut Parties,
+    exchanges: usize,
+) -> Result<Vec<Vec<u8>>, OrderRefusal> {
+    let (mut said, mut happened) = (Vec::new(), 0);
+    while happened < exchanges {
+        match server.poll() {
+            Some(Output::Send { to, bytes }) => {
+                let mut answer = Vec::new();
+                assert_eq!(clients[to.index()].handle(&bytes, &mut answer)?, Answered::Anew);
+                server.handle(to, &answer).unwrap();
+                said.extend([bytes, answer]);
+            }
+            Some(Output::Happened(_)) => happened += 1,
+            None => panic!("somebody owes an answer"),
+        }
+    }
+    Ok(said)
+}
+
+#[test]
+fn clients_that_speak_bytes_and_ask_a_model_say_the_same_bytes() {
+    let target =
+        linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Split(vec![0.2, 0.3, 0.5]), 1.0);
+    for row in REGISTRY {
+        for settings in variants(row) {
+            let recipe = recipe(row, &settings, &target);
+            let pooled = Pooled::of(&target);
+            let joined = jointly(&target, &pooled);
+            let mut own = parties(&recipe, &target, None);
+            let mut asking = parties(&recipe, &joined, Some(&pooled));
+            let said = bytes_of(&mut own, 30).unwrap();
+            assert_eq!(bytes_of(&mut asking, 30).unwrap(), said, "{}", row.name);
+            assert!(pooled.calls() > 0);
+            for (a, b) in own.1.iter().zip(&asking.1) {
+                assert_eq!(a.device().rows_evaluated(), b.device().rows_evaluated());
+            }
+        }
+    }
+}
+
+/// A model of a site's own gives gradients alone, and surveys by bytes find what they find in one
+/// process.
+#[test]
+fn surveys_by_bytes_ask_a_model_for_gradients_alone() {
+    let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
+    let gradients = || {
+        let pooled = Arc::try_unwrap(Pooled::of(&target)).unwrap();
+        Arc::new(Pooled { offers: Offers::default(), ..pooled })
+    };
+    let (here, there) = (gradients(), gradients());
+    let joined = jointly(&target, &here);
+    let (expected, paid) = conduct(Optimum::new(&joined, &[5.0, -5.0], 1e-9, 200), &joined);
+    let format = || Format::plain(2, Precision::F64);
+    let client = |i: u32| {
+        let model = Arc::new(ByGradients(asked(&target, &there, i)));
+        Party::new(Client::new(&joined, ClientId(i)), format()).asking(model.evaluator())
+    };
+    let mut clients: Vec<_> = (0..3).map(client).collect();
+    let survey = Optimum::new(&joined, &[5.0, -5.0], 1e-9, 200);
+    let mut server = Server::new(survey, Statement::new([("model", "one")]), 3, format());
+    loop {
+        match server.poll().unwrap() {
+            Output::Send { to, bytes } => {
+                let mut answer = Vec::new();
+                clients[to.index()].handle(&bytes, &mut answer).unwrap();
+                server.handle(to, &answer).unwrap();
+            }
+            Output::Happened(Event::Done) => break,
+            Output::Happened(_) => {}
+        }
+    }
+    let found = server.machine();
+    assert!(found.converged());
+    assert_eq!((found.point(), found.gradient()), (expected.point(), expected.gradient()));
+    assert_eq!(server.ledger(), &paid);
+}
+
+#[test]
+fn a_client_whose_model_failed_goes_on_from_what_it_kept() {
+    let target = linear(Prior::gaussian(2.0, 2).unwrap(), Placement::Server, 1.0);
+    for row in REGISTRY.iter().filter(|row| ["lmc", "vr-fald*"].contains(&row.name)) {
+        let recipe = recipe(row, &Settings::default(), &target);
+        let pooled = Pooled::of(&target);
+        let joined = jointly(&target, &pooled);
+        let said = bytes_of(&mut parties(&recipe, &joined, Some(&pooled)), 12).unwrap();
+
+        let failing =
+            Arc::new(Pooled { fails_at: 7, ..Arc::try_unwrap(Pooled::of(&target)).unwrap() });
+        let mut party = parties(&recipe, &joined, Some(&failing)).1.remove(0);
+        let mut kept = snapshot::save(&mut party);
+        // those of the first client
+        let orders: Vec<_> = said.chunks_exact(6).map(|round| (&round[0], &round[1])).collect();
+        let mut answer = Vec::new();
+        let failed = orders.iter().position(|(order, expected)| {
+            answer.clear();
+            let answered = party.handle(order, &mut answer).is_ok();
+            assert!(!answered || answer == **expected);
+            if answered {
+                kept = snapshot::save(&mut party);
+            }
+            !answered
+        });
+        let failed = failed.unwrap();
+        let error = party.failure().unwrap().to_string();
+        assert_eq!(error, "the model cannot be evaluated: the network has a hole");
+        // Whatever comes, nobody knows where it stands.
+        let refused = party.handle(orders[failed].0, &mut answer).unwrap_err();
+        assert!(matches!(refused, OrderRefusal::Unanswered { .. }), "{refused}");
+        assert!(party.handle(orders[failed - 1].0, &mut answer).is_err() && answer.is_empty());
+        snapshot::restore(&mut party, &kept).unwrap();
+        for (order, expected) in &orders[failed..] {
+            answer.clear();
+            party.handle(order, &mut answer).unwrap();
+            assert_eq!(&answer, *expected, "{}", row.name);
+        }
+    }
+}
+
+#[test]
+fn what_a_model_does_not_offer_or_is_no_number_goes_no_further() {
+    #[derive(Debug)]
+    struct Logarithm;
+    impl Model for Logarithm {
+        fn dim(&self) -> usize {
+            2
+        }
+        fn clients(&self) -> usize {
+            3
+        }
+        fn rows(&self) -> usize {
+            12
+        }
+        fn rows_of(&self, client: ClientId) -> usize {
+            3 + client.index()
+        }
+        fn offers(&self) -> Offers {
+            Offers::default()
+        }
+        fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
+            Box::new(Logarithm)
+        }
+    }
+    impl Evaluator for Logarithm {
+        fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
+            for ask in asks {
+                assert_eq!(ask.client, ClientId(1), "whoever it is elsewhere");
+                ask.each_point(2, |ask| {
+                    let x = ask.sum.points();
+                    ask.tell(&[x[0], x[1].ln()]);
+                });
+            }
+            Ok(())
+        }
+    }
+    assert!(Member::new(Arc::new(Logarithm), ClientId(3)).is_none());
+    let member = Arc::new(Member::new(Arc::new(Logarithm), ClientId(1)).unwrap());
+    assert_eq!((member.rows(), member.clients()), (4, 1));
+    let mut evaluator = Arc::clone(&member).evaluator();
+    let mut answer = |sum: Sum<'_>, out: &mut [f64]| {
+        let ask = Ask { client: ClientId(7), sum, rows: Rows::All, scale: 1.0, out };
+        let error = evaluator.answer(&mut [ask]).err()?;
+        error.0.downcast_ref::<Unusable>().cloned()
+    };
+    assert_eq!(answer(Sum::Gradient { x: &[1.0, 1.0] }, &mut [0.0; 2]), None);
+    // of two points, the second
+    let x = [1.0, 1.0, 5.0, -3.0];
+    let told = answer(Sum::Gradient { x: &x }, &mut [0.0; 4]).unwrap();
+    let Unusable::NotFinite { asked, value, coordinate, point } = told else { panic!() };
+    assert!((asked, coordinate, &point[..]) == ("the gradient", 1, &x[2..]) && value.is_nan());
+    let x = &[1.0, 1.0][..];
+    for (sum, asked) in [
+        (Sum::Value { x }, "the value"),
+        (Sum::GradientAndValue { x }, "the gradient and the value"),
+        (Sum::HessianVector { x, v: x }, "the product of the Hessian with a vector"),
+        (Sum::Hessian { x }, "the Hessian"),
+    ] {
+        assert_eq!(answer(sum, &mut [0.0; 4]), Some(Unusable::NotOffered { asked }));
     }
 }
 

@@ -52,7 +52,7 @@ impl Problem {
             ModelConfig::Named(named) => Some(from_catalogue(config, named)?),
             ModelConfig::Own(own) => Some(own::build(config, own)?),
             ModelConfig::Generated(toy) => Some(own::generate(config, toy)?),
-            ModelConfig::External(place) => return Err(missing(config, place)),
+            ModelConfig::External(external) => return Err(missing(config, &external.place)),
             ModelConfig::Builtin(_) | ModelConfig::Gaussian(_) | ModelConfig::Rows { .. } => None,
         };
         if let Some(mut problem) = whole {
@@ -91,7 +91,7 @@ impl Problem {
             clients.iter().map(|_| Arc::clone(&absent)).collect();
         potentials[site.index()] = site.potential(config, agreement)?;
         let rows = potentials.iter().map(|potential| potential.rows() as u64).collect();
-        Problem::assemble(
+        let mut problem = Problem::assemble(
             config,
             potentials,
             Agreed {
@@ -101,7 +101,9 @@ impl Problem {
                 moments_bits: (0, 0),
                 encoding: None,
             },
-        )
+        )?;
+        problem.target.joint = site.model().cloned();
+        Ok(problem)
     }
 
     fn assemble(

@@ -1,12 +1,16 @@
 //! Know a site's own rows, and agree with the others on what their columns mean: each site
 //! introduces itself, all are told the agreement.
 
+mod brought;
+
+pub use brought::{CommonModel, OwnModel, OwnModelFacts};
+
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model, Softmax};
+use consilience_core::model::{Absent, Design, Family, Gaussian, Glm, Isotropic, Model, Softmax};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
@@ -36,10 +40,12 @@ enum Data {
     Table(Box<(Study, Table)>),
     /// Numbers that need no encoding.
     Numbers { columns: Vec<String>, potential: Arc<dyn Model> },
+    /// A model that the site brings.
+    Model(OwnModel),
 }
 
 /// Where a site has its rows.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub enum Own {
     /// In the config.
     #[default]
@@ -52,6 +58,8 @@ pub enum Own {
     Text(Arc<str>),
     /// In memory, as numbers.
     Numbers(Arc<Numbers>),
+    /// With a model of its own, which alone knows them.
+    Model(OwnModel),
 }
 
 impl Own {
@@ -70,6 +78,9 @@ impl Own {
             Own::Builtin => {
                 Err("the config names no built-in data, and the site has no other".into())
             }
+            Own::Model(_) => Err("the site brings a model of its own, and the config states \
+                another"
+                .into()),
             Own::File(file) => numbers::read(file).map(Some),
             Own::Text(text) => numbers::read_from(text.as_bytes(), &self.name()).map(Some),
             Own::Numbers(numbers) => {
@@ -111,6 +122,8 @@ pub enum Introduction {
         /// How many rows.
         rows: u64,
     },
+    /// What the site says of the model that it brings.
+    Model(OwnModelFacts),
 }
 
 /// What all sites are told.
@@ -120,6 +133,8 @@ pub struct Agreement {
     pub parameters: Vec<String>,
     /// How tables are encoded.
     pub moments: Option<Moments>,
+    /// What is common to the models that sites bring, where they do.
+    pub models: Option<CommonModel>,
 }
 
 /// The agreement, and what stays at the server.
@@ -158,7 +173,17 @@ pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
             };
             return Err(in_one_process(config, &own.place, why));
         }
-        ModelConfig::External(place) => return Err(crate::problem::missing(config, place)),
+        ModelConfig::External(external) if external.clients.is_empty() => {
+            return Err(config.source.complain(
+                &external.place,
+                "the model is external, and the config does not say which sites there are",
+                "add one [[client]] with a name for each site that joins with the model; or run \
+                 the program that has the model, with all its clients",
+            ));
+        }
+        ModelConfig::External(external) => {
+            external.clients.iter().map(|(name, _)| name.clone()).collect()
+        }
     })
 }
 
@@ -256,6 +281,12 @@ impl LocalSite {
                         "name its file: --data FILE",
                     ));
                 }
+                Own::Model(_) => {
+                    return Err(complain(
+                        format!("the config states the data \"{name}\", and the site a model"),
+                        "leave the model out: name the site's file, --data FILE",
+                    ));
+                }
                 Own::Numbers(_) => {
                     let fix = "give them as the text of such a file";
                     return Err(complain(
@@ -284,6 +315,10 @@ impl LocalSite {
             (ModelConfig::Rows { kind, intercept, clients }, _) => {
                 rows(config, &clients[index], own, (*kind, *intercept))?
             }
+            (ModelConfig::External(external), _) => match own {
+                Own::Model(model) => Data::Model(model.clone()),
+                _ => return Err(crate::problem::missing(config, &external.place)),
+            },
             _ => {
                 return Err(config.source.complain(
                     &data_place(),
@@ -318,7 +353,14 @@ impl LocalSite {
             Data::Numbers { columns, potential } => {
                 Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 }
             }
+            Data::Model(model) => model.introduce(),
         })
+    }
+
+    /// The model that it brings, if it does: it answers in place of its [`LocalSite::potential`],
+    /// which is a placeholder.
+    pub fn model(&self) -> Option<&Arc<dyn Model>> {
+        if let Data::Model(own) = &self.data { Some(&own.model) } else { None }
     }
 
     /// The potential of its rows.
@@ -344,6 +386,10 @@ impl LocalSite {
             }
             (Data::Table(_), None) => return Err(complain("the server told no moments".into())),
             (Data::Numbers { potential, .. }, _) => Arc::clone(potential),
+            (Data::Model(own), _) => {
+                own.check(self.index, agreement).map_err(complain)?;
+                Arc::new(Absent::new(own.model.dim(), own.model.rows()))
+            }
         };
         if potential.dim() != agreement.parameters.len() {
             return Err(complain(format!(
@@ -386,10 +432,14 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
                     .map(|column| column.name.clone())
                     .collect(),
                 moments: Some(design.moments),
+                models: None,
             },
             notes: design.notes,
             moments_bits: (design.exchanged.up, design.exchanged.down),
         });
+    }
+    if let ModelConfig::External(external) = &config.target.model {
+        return brought::agree(config, external, introductions);
     }
     let (names, places) = (names(config)?, places(config));
     let mut first: Option<&Vec<String>> = None;
@@ -400,7 +450,7 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
         };
         let Introduction::Numbers { columns, rows: count } = said else {
             return complain(
-                "it sent the summary of a table".into(),
+                "it sent no columns of numbers".into(),
                 "start every party with the same config",
             );
         };
@@ -410,32 +460,12 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
                 "leave it out, or give it rows",
             );
         }
-        match first {
-            Some(expected) if expected.len() != columns.len() => {
-                let problem = format!(
-                    "it has {} parameters, the first client has {}",
-                    columns.len(),
-                    expected.len()
-                );
-                return complain(
-                    problem,
-                    "all clients must have the same parameters, from the same columns in the same \
-                     order",
-                );
-            }
-            Some(expected) if expected != columns => {
-                let problem = format!(
-                    "its columns are {}, those of the first client {}",
-                    columns.join(", "),
-                    expected.join(", ")
-                );
-                return complain(
-                    problem,
-                    "all clients must have the same columns in the same order",
-                );
-            }
-            _ => first = first.or(Some(columns)),
+        if let Some(expected) = first
+            && let Err((problem, fix)) = same_columns(columns, expected, "columns")
+        {
+            return complain(problem, fix);
         }
+        first = first.or(Some(columns));
         rows.push(*count);
     }
     let mut parameters = first.cloned().unwrap_or_default();
@@ -446,12 +476,38 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
             .collect();
     }
     Ok(Agreed {
-        agreement: Agreement { parameters, moments: None },
+        agreement: Agreement { parameters, moments: None, models: None },
         rows,
         notes: Vec::new(),
         moments_bits: (0, 0),
         encoding: None,
     })
+}
+
+/// Check that a client has the columns, or the parameters, of the first one; else what is wrong,
+/// and what would be right.
+fn same_columns(
+    columns: &[String],
+    expected: &[String],
+    what: &str,
+) -> Result<(), (String, &'static str)> {
+    if columns.len() != expected.len() {
+        return Err((
+            format!("it has {} parameters, the first client has {}", columns.len(), expected.len()),
+            "all clients must have the same parameters, from the same columns in the same order",
+        ));
+    }
+    if columns != expected {
+        return Err((
+            format!(
+                "its {what} are {}, those of the first client {}",
+                columns.join(", "),
+                expected.join(", ")
+            ),
+            "all clients must have the same columns in the same order",
+        ));
+    }
+    Ok(())
 }
 
 fn places(config: &Config) -> Vec<Place> {

@@ -19,7 +19,7 @@ use crate::config::{
 use crate::data::CellRule;
 use crate::data::partition::Generator;
 use crate::plan::Decision;
-use crate::site::Agreement;
+use crate::site::{Agreement, CommonModel};
 
 type Lines = Vec<(String, String)>;
 
@@ -98,7 +98,10 @@ fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
             Generator::FaLdToy(alpha) => format!("generated: fa-ld-toy({})", Exactly(alpha)),
         },
         ModelConfig::Gaussian(_) => "Gaussian, a mean and a matrix for each site".into(),
-        ModelConfig::External(_) => "external".into(),
+        ModelConfig::External(external) => match &external.name {
+            None => "external".into(),
+            Some(name) => format!("external, called {}", quote(name)),
+        },
         ModelConfig::Rows { kind, intercept: ones, .. } => {
             format!("{}, {}", regression(*kind), intercept(*ones))
         }
@@ -176,7 +179,19 @@ fn placement(placement: &PlacementConfig) -> String {
 
 /// How columns are made of what stands in the sites' tables.
 fn coding(agreement: &Agreement) -> Lines {
-    let Agreement { parameters: _, moments } = agreement;
+    let Agreement { parameters, moments, models } = agreement;
+    if let Some(CommonModel { name, rows, start: _ }) = models {
+        // where chains start stands among what is run
+        let rows: Vec<String> = rows.iter().map(u64::to_string).collect();
+        return vec![
+            (
+                "model brought by the sites".into(),
+                name.as_ref().map_or("no name".into(), |n| quote(n)),
+            ),
+            ("dimension of the model".into(), parameters.len().to_string()),
+            ("rows of the sites".into(), rows.join(", ")),
+        ];
+    }
     let Some(moments) = moments else {
         return vec![("columns".into(), "numbers, as they are".into())];
     };

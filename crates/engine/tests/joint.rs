@@ -285,12 +285,26 @@ fn mistakes_are_named() {
     let (config, ..) = brought("name = \"lmc\"", &known, everything(), usize::MAX);
     let missing = Problem::new(&config).unwrap_err().to_string();
     assert!(missing.contains("a program must bring it"), "{missing}");
-    let clients = parse(
-        "[target]\nmodel = \"external\"\n[[client]]\nname = \"a\"\n[sampler]\nname = \"lmc\"\n"
-            .into(),
-    )
-    .unwrap_err();
-    assert!(clients.to_string().contains("remove the [[client]] tables"), "{clients}");
+    // Sites that the config names are those of the model.
+    let stated = |names: &[&str]| {
+        let client = |name: &&str| format!("[[client]]\nname = \"{name}\"\n");
+        let clients: String = names.iter().map(client).collect();
+        parse(format!("[target]\nmodel = \"external\"\n{clients}[sampler]\nname = \"lmc\"\n"))
+    };
+    let other = stated(&["a"]).unwrap();
+    let joint = Arc::clone(
+        brought("name = \"lmc\"", &known, everything(), usize::MAX)
+            .1
+            .target
+            .joint
+            .as_ref()
+            .unwrap(),
+    );
+    let names = (known.parameters.clone(), known.clients.clone());
+    let clients = Problem::external(&other, joint, names.0, names.1).unwrap_err().to_string();
+    assert!(clients.contains("the clients are a, those of the model"), "{clients}");
+    let twice = stated(&["a", "a"]).unwrap_err().to_string();
+    assert!(twice.contains("client[0] is called \"a\", too"), "{twice}");
     let (config, problem, _) = brought("name = \"lmc\"", &known, everything(), 0);
     let failed = Plan::new(&config, &problem).unwrap_err().to_string();
     assert!(

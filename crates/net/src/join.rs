@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use consilience_engine::site::Own;
 use http::uri::PathAndQuery;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -119,17 +120,28 @@ pub fn join(
         .build()
         .map_err(|error| JoinError::Setup(format!("no threads: {error}")))?;
     let (options, stop) = (options.clone(), Arc::clone(stop));
-    // As a task of the runtime the work is done on the thread that hears of it: nothing crosses
-    // threads in a round.
-    let work = runtime.spawn(async move {
+    let model =
+        if let Own::Model(own) = &brings.data { Some(Arc::clone(&own.model)) } else { None };
+    let work = async move {
         let mut worker = Worker::new(brings);
         let end = persist(&endpoint, &options, &mut worker, &stop).await;
         let rested = tokio::task::block_in_place(|| worker.rest());
         end.and_then(|finished| Ok(rested.map(|()| finished)?))
-    });
-    runtime.block_on(work).unwrap_or_else(|failed| {
-        Err(JoinError::Setup(format!("this is a fault of the program: {failed}")))
-    })
+    };
+    let fault = |why: &dyn std::fmt::Display| {
+        Err(JoinError::Setup(format!("this is a fault of the program: {why}")))
+    };
+    match model {
+        // As a task of the runtime the work is done on the thread that hears of it: nothing
+        // crosses threads in a round.
+        None => runtime.block_on(runtime.spawn(work)).unwrap_or_else(|failed| fault(&failed)),
+        // A model is asked on the one thread where it is at home.
+        Some(model) => {
+            let (mut work, mut joined) = (Some(work), None);
+            model.host(&mut || joined = work.take().map(|work| runtime.block_on(work)));
+            joined.unwrap_or_else(|| fault(&"the model does not let its site work"))
+        }
+    }
 }
 
 /// Connect again and again, as long as it makes sense.

@@ -341,6 +341,7 @@ fn conduct(
     status.stage("agreeing");
     let agreed = agree(config, &introductions)?;
     let agreement = agreed.agreement.clone();
+    let config = &agreement.settle(config);
     let problem = Problem::without_rows(config, agreed)?;
     // twice what numbers take, for the worst of codes
     hub.limit_messages(16 * (problem.target.dim() + 1) + 1024);

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use consilience_core::model::{Coordinates, Single};
+use consilience_core::model::{ByGradients, Coordinates, Model, Single, Unusable};
 use consilience_core::protocol::{Client, Device, Format, OrderRefusal, Precision, Statement};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::Keys;
@@ -24,6 +24,9 @@ use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::serve::STATEMENT;
 use crate::talk::{Ask, Tell, VERSION, Welcome};
 
+/// How many coordinates of a point are shown.
+const SHOWN: usize = 6;
+
 /// Why a site takes no part, or no more.
 #[derive(Debug, Error)]
 pub enum SiteError {
@@ -39,6 +42,14 @@ pub enum SiteError {
     /// State cannot be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The model that the site brings gave no answer, or one that nobody can use.
+    #[error("the model of site \"{site}\" gave no answer: {why}")]
+    Model {
+        /// Which site.
+        site: String,
+        /// What was asked, where, and what came.
+        why: String,
+    },
     /// A sampler cannot be made.
     #[error(transparent)]
     Data(#[from] consilience_core::error::DataError),
@@ -121,16 +132,17 @@ enum Chain {
 
 impl Chain {
     fn answered(&self) -> u64 {
-        match self {
-            Chain::Fleeting(client) => client.answered(),
-            Chain::Durable(client) => client.client().answered(),
-        }
+        self.client().answered()
     }
 
     fn rows_evaluated(&self) -> u64 {
+        self.client().device().rows_evaluated()
+    }
+
+    fn client(&self) -> &Client<Box<dyn Device>> {
         match self {
-            Chain::Fleeting(client) => client.device().rows_evaluated(),
-            Chain::Durable(client) => client.client().device().rows_evaluated(),
+            Chain::Fleeting(client) => client,
+            Chain::Durable(client) => client.client(),
         }
     }
 }
@@ -311,6 +323,7 @@ impl Worker {
                     .map_or(0, Chain::rows_evaluated);
                 Ok(Did::Said(Some(Frame { rows, ..Frame::message(frame.phase, chain, out) })))
             }
+            Some(OrderRefusal::Unanswered { .. }) => Err(run.failed(&self.brings.site, frame)),
             // A strict run waits for this answer, and nobody can give it any more.
             Some(refusal @ OrderRefusal::Used { .. })
                 if self.brings.reserve.is_some() && run.config.sampler.round_deadline.is_none() =>
@@ -363,6 +376,12 @@ impl Run {
                         survey::Client::new(target, id),
                         Format::plain(target.dim(), Precision::F64),
                     );
+                    // whoever gives gradients alone is asked for nothing else
+                    let by_gradients = |model: &Arc<dyn Model>| ByGradients(Arc::clone(model));
+                    let client = match target.joint.as_ref().map(by_gradients) {
+                        None => client,
+                        Some(model) => client.asking(Arc::new(model).evaluator()),
+                    };
                     self.survey = Some((phase, client));
                 }
                 Tell::At(self.survey.iter().map(|(_, client)| client.answered()).collect())
@@ -374,7 +393,7 @@ impl Run {
                 })?;
                 Tell::At(chains.1.iter().map(Chain::answered).collect())
             }
-            Ask::Evaluate { draws } => Tell::Potentials(self.evaluate(&draws)?),
+            Ask::Evaluate { draws } => Tell::Potentials(self.evaluate(&brings.site, &draws)?),
             Ask::Finish => {
                 self.finished = true;
                 Tell::Finished(
@@ -388,8 +407,21 @@ impl Run {
         })
     }
 
+    /// Why the model that the site brings did not answer an order: what was asked, and where.
+    fn failed(&self, site: &str, frame: &Frame) -> SiteError {
+        let chain = |(_, chains): &'_ (Decision, Vec<Chain>)| {
+            chains.get(frame.chain as usize).and_then(|chain| describe(self, chain.client()))
+        };
+        let survey = self.survey.as_ref().filter(|(phase, _)| *phase == frame.phase);
+        let why = match survey {
+            Some((_, client)) => describe(self, client),
+            None => self.chains.as_ref().and_then(chain),
+        };
+        SiteError::Model { site: site.to_owned(), why: why.unwrap_or_default() }
+    }
+
     /// This site's potential at every draw.
-    fn evaluate(&self, draws: &[f64]) -> Result<Vec<f64>, SiteError> {
+    fn evaluate(&self, site: &str, draws: &[f64]) -> Result<Vec<f64>, SiteError> {
         if self.config.lp != Some(true) {
             return Err(SiteError::Disagree(
                 "the server asks for this site's potential at the draws, and the config does not \
@@ -399,9 +431,16 @@ impl Run {
         }
         let early = || SiteError::Disagree("the server asked before all had agreed".into());
         let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
-        let own = &problem.target.clients[self.welcome.index];
+        let target = &problem.target;
+        let own = target.joint.as_ref().unwrap_or(&target.clients[self.welcome.index]);
         let mut single = Single::new(own);
-        Ok(draws.chunks_exact(own.dim()).map(|draw| single.value(draw)).collect())
+        let values: Vec<f64> =
+            draws.chunks_exact(own.dim()).map(|draw| single.value(draw)).collect();
+        if target.joint.is_some() && values.iter().any(|value| !value.is_finite()) {
+            let why = "its value at a draw is not finite".into();
+            return Err(SiteError::Model { site: site.to_owned(), why });
+        }
+        Ok(values)
     }
 
     fn target(&self) -> Result<&Target, SiteError> {
@@ -428,6 +467,7 @@ impl Run {
             return Err(SiteError::Disagree("the server agreed on something else before".into()));
         }
         self.check(brings, &agreement, None, statement)?;
+        self.config = agreement.settle(&self.config);
         let problem = Problem::of_site(&self.config, &self.local, &agreement)?;
         self.agreed = Some((agreement, problem));
         Ok(())
@@ -442,8 +482,8 @@ impl Run {
         decision: Option<&Decision>,
         stated: &str,
     ) -> Result<(), SiteError> {
-        let config = brings.expects.as_ref().unwrap_or(&self.config);
-        let ours = statement::of_run(config, agreement, &names(config)?, decision);
+        let config = agreement.settle(brings.expects.as_ref().unwrap_or(&self.config));
+        let ours = statement::of_run(&config, agreement, &names(&config)?, decision);
         Statement::written(stated)
             .check(&ours, &format!("site \"{}\"", brings.site))
             .map_err(|mismatch| SiteError::Disagree(mismatch.to_string()))?;
@@ -514,6 +554,10 @@ impl Run {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
             let client =
                 Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
+            let client = match &target.joint {
+                None => client,
+                Some(model) => client.asking(Arc::clone(model).evaluator()),
+            };
             chains.push(match &folder {
                 None => Chain::Fleeting(Box::new(client)),
                 Some(folder) => {
@@ -536,6 +580,32 @@ impl Run {
         self.chains = Some((decision, chains));
         Ok(())
     }
+}
+
+/// Why a client's model gave no answer, in words that name parameters.
+fn describe<D: Device>(run: &Run, client: &Client<D>) -> Option<String> {
+    let error = client.failure()?;
+    let names = run.agreed.as_ref().map_or(&[][..], |(agreement, _)| &agreement.parameters);
+    Some(match error.0.downcast_ref::<Unusable>() {
+        Some(Unusable::NotFinite { asked, value, coordinate, point }) => {
+            let mut at: Vec<String> = names
+                .iter()
+                .zip(point)
+                .take(SHOWN)
+                .map(|(name, x)| format!("{name} = {x}"))
+                .collect();
+            at.extend((point.len() > SHOWN).then(|| "...".to_owned()));
+            let parameter = names.get(*coordinate).map_or("the value", String::as_str);
+            format!(
+                "{asked} was asked at {}, and its part for {parameter} is {value}. Check the model \
+                 there (a logarithm of what is not above 0, 0/0, rows that are NaN), or start \
+                 elsewhere: run.start",
+                at.join(", ")
+            )
+        }
+        Some(other) => other.to_string(),
+        None => error.to_string(),
+    })
 }
 
 /// The seed of this site's own noise in this run: from the operating system, never sent, kept where

@@ -33,6 +33,8 @@ pub struct Brought {
     resolution: f64,
     /// Makes a `Batch`.
     room: Py<PyAny>,
+    /// What it is called.
+    pub name: Option<String>,
 }
 
 /// The same as the core asks it.

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use consilience_core::model::{Member, Model};
+use consilience_core::rng::ClientId;
 use consilience_engine::config::Config;
 use consilience_engine::data::memory::Tables;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::Progress;
-use consilience_engine::site::{Own, names};
+use consilience_engine::site::{Own, OwnModel, names};
 use consilience_net::join::{JoinError, JoinOptions};
 use consilience_net::mailbox::{self, Mailboxes};
 use consilience_net::serve::{self, Admission, ServeError, ServeOptions, Served};
@@ -23,6 +25,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::errors::{Failure, Raised};
+use crate::model::{Asked, Brought};
 use crate::run::Run;
 use crate::stated::Stated;
 
@@ -231,11 +234,12 @@ impl Serving {
 }
 
 /// What a site brings: its name, its rows (a file's name, the text of a CSV file, or those that are
-/// built in; else they are in the config), where it keeps its state, and whether the server may
-/// know its noise.
+/// built in; else they are in the config) or a model that knows them, where it keeps its state, and
+/// whether the server may know its noise.
 #[derive(FromPyObject)]
 pub struct Bringing {
     site: String,
+    model: Option<Brought>,
     file: Option<PathBuf>,
     text: Option<String>,
     builtin: bool,
@@ -244,19 +248,54 @@ pub struct Bringing {
 }
 
 impl Bringing {
-    fn brings(self) -> Brings {
-        let data = match (self.file, self.text) {
-            (Some(file), _) => Own::File(file),
-            (None, Some(text)) => Own::Text(text.into()),
-            (None, None) if self.builtin => Own::Builtin,
-            (None, None) => Own::Stated,
+    /// The same as the network takes it, and the model, to ask it what went wrong.
+    fn brings(self) -> PyResult<(Brings, Option<Arc<Asked>>)> {
+        let model = self.model.map(|model| Arc::new(Asked::new(model)));
+        let data = match (&model, self.file, self.text) {
+            (Some(model), ..) => Own::Model(own_model(&self.site, model)?),
+            (None, Some(file), _) => Own::File(file),
+            (None, None, Some(text)) => Own::Text(text.into()),
+            (None, None, None) if self.builtin => Own::Builtin,
+            (None, None, None) => Own::Stated,
         };
-        Brings {
+        let brings = Brings {
             state: self.state,
             allows_simulation: self.allows_simulation,
             ..Brings::new(&self.site, data)
-        }
+        };
+        Ok((brings, model))
     }
+}
+
+/// The part of a model that one site has.
+fn own_model(site: &str, model: &Arc<Asked>) -> PyResult<OwnModel> {
+    let brought = model.brought();
+    let place = brought.sites.iter().position(|known| known == site);
+    let joint: Arc<dyn Model> = Arc::<Asked>::clone(model);
+    let Some(own) = place.and_then(|place| Member::new(joint, ClientId(place as u32))) else {
+        let sites = brought.sites.join(", ");
+        return Err(Failure::field(
+            Raised::Config,
+            "model",
+            format!("it has no rows of the site {site:?}: its clients are {sites}"),
+            format!("give it this site's rows: rows={{{site:?}: ...}}"),
+        )
+        .into());
+    };
+    Ok(OwnModel {
+        name: brought.name.clone(),
+        parameters: brought.parameters.clone(),
+        start: brought.start.clone(),
+        model: Arc::new(own),
+    })
+}
+
+/// What the model raised comes out as itself; it is not lost in words.
+fn raised(py: Python<'_>, model: Option<&Arc<Asked>>, site: &str) -> PyResult<()> {
+    let Some(raised) = model.and_then(|model| model.raised()) else { return Ok(()) };
+    let note = format!("raised by the model of site {site:?}, which takes no part any more");
+    raised.value(py).call_method1("add_note", (note,))?;
+    Err(raised)
 }
 
 /// Follow an invitation to the end of the run; whether it came to its end. Ctrl-C is raised.
@@ -276,22 +315,27 @@ pub fn join_run(
         .transpose()
         .map_err(|e| PyValueError::new_err(e.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
+    let (brings, model) = bringing.brings()?;
+    let site = brings.site.clone();
     let work = {
-        let (stop, brings) = (Arc::clone(&stop), bringing.brings());
+        let stop = Arc::clone(&stop);
         std::thread::spawn(move || consilience_net::join::join(brings, &options, &stop))
     };
-    let mut raised = None;
+    let mut signal = None;
     while !work.is_finished() {
         py.detach(|| std::thread::sleep(PATIENCE));
         if let Err(error) = py.check_signals() {
             stop.store(true, Ordering::Relaxed);
-            raised = Some(error);
+            signal = Some(error);
         }
     }
-    let joined = work.join().unwrap_or(Err(JoinError::Stopped));
-    match raised {
+    let joined = py.detach(|| work.join()).unwrap_or(Err(JoinError::Stopped));
+    match signal {
         Some(error) => Err(error),
-        None => Ok(joined.map_err(site_failure)?),
+        None => {
+            raised(py, model.as_ref(), &site)?;
+            Ok(joined.map_err(site_failure)?)
+        }
     }
 }
 
@@ -303,7 +347,7 @@ pub struct Correspondent(Mutex<mailbox::Correspondent>);
 impl Correspondent {
     #[new]
     fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
-        let brings = bringing.brings();
+        let (brings, _) = bringing.brings()?;
         let site = py
             .detach(|| mailbox::Correspondent::new(brings))
             .map_err(|error| site_failure(JoinError::Site(error)))?;
@@ -332,6 +376,7 @@ fn site_failure(error: JoinError) -> Failure {
         JoinError::Site(SiteError::Refused(_) | SiteError::Disagree(_)) => {
             Failure::new(Raised::Refused, error)
         }
+        JoinError::Site(SiteError::Model { .. }) => Failure::new(Raised::Sampling, error),
         other => Failure::new(Raised::Error, other),
     }
 }

@@ -16,6 +16,7 @@ use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
 use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
 use crate::linalg::norm_squared;
+use crate::model::{EvaluationError, Evaluator};
 use crate::rng::{ClientId, ROUNDS};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -308,10 +309,17 @@ impl<E: Exchange> Server<E> {
 }
 
 /// A client's side of the protocol around any device.
+///
+/// Where it must know something of its rows it stops, and goes on when that is answered: by its own
+/// potential, or by a model that somebody else wrote ([`Client::asking`]).
 #[derive(Debug)]
 pub struct Client<D> {
     device: D,
     format: Format,
+    /// What answers in place of the device's own potential.
+    model: Option<Box<dyn Evaluator>>,
+    /// The order that the model could not answer, and why.
+    failed: Option<(u64, EvaluationError)>,
     buffer: OrderBuffer,
     /// The last order, where it stands, and the answer to it.
     last: Option<(u64, u8)>,
@@ -337,6 +345,8 @@ impl<D: Device> Client<D> {
         Client {
             device,
             format,
+            model: None,
+            failed: None,
             buffer: OrderBuffer::default(),
             last: None,
             order: Vec::new(),
@@ -346,8 +356,23 @@ impl<D: Device> Client<D> {
         }
     }
 
+    /// The same client whose questions this model answers: the device's own potential is a
+    /// placeholder.
+    pub fn asking(self, model: Box<dyn Evaluator>) -> Self {
+        Client { model: Some(model), ..self }
+    }
+
+    /// Why the model gave no answer, if it did not. The device stands in the middle of an order
+    /// then, which no snapshot describes: the client goes on from one that was taken before.
+    pub fn failure(&self) -> Option<&EvaluationError> {
+        self.failed.as_ref().map(|(_, error)| error)
+    }
+
     /// Do what an order asks; append the answer to `out`.
     pub fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Answered, OrderRefusal> {
+        if let Some((round, _)) = self.failed {
+            return Err(OrderRefusal::Unanswered { round });
+        }
         if self.last.is_some() && self.order == bytes {
             out.extend_from_slice(&self.answer);
             return Ok(Answered::Again);
@@ -369,8 +394,18 @@ impl<D: Device> Client<D> {
             return Err(OrderRefusal::Unfit { task: order.task });
         }
         (self.last, self.unused) = (Some(place), order.end());
+        let reply = match &mut self.model {
+            None => self.device.answer(&order),
+            Some(model) => {
+                self.device.begin(&order);
+                if let Err(error) = answer_all(&mut self.device, model.as_mut()) {
+                    self.failed = Some((found, error));
+                    return Err(OrderRefusal::Unanswered { round: found });
+                }
+                self.device.reply()
+            }
+        };
         self.answered += 1;
-        let reply = self.device.answer(&order);
         self.answer.clear();
         encode_reply(&reply, &mut self.answer);
         self.order.clear();
@@ -406,9 +441,21 @@ impl<D: Device> Client<D> {
     }
 }
 
+/// Answer what a device asks, until it has nothing more to ask.
+fn answer_all<D: Device>(device: &mut D, model: &mut dyn Evaluator) -> Result<(), EvaluationError> {
+    while let Some(ask) = device.pending() {
+        model.answer(&mut [ask])?;
+        device.resume();
+    }
+    Ok(())
+}
+
 impl<D: Device> State for Client<D> {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         visit.subject("a client's side of the protocol")?;
+        if visit.restores() {
+            self.failed = None; // its device goes back to before the order
+        }
         self.device.state(visit)?;
         let (mut round, mut rank) =
             (self.last.map(|l| l.0), self.last.map_or(0, |l| usize::from(l.1)));

@@ -92,7 +92,7 @@ pub enum Refusal {
     },
 }
 
-/// Why a client refused an order. Nothing changed.
+/// Why a client refused an order. Nothing changed, unless its model failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OrderRefusal {
     /// The bytes are not a message.
@@ -142,5 +142,15 @@ pub enum OrderRefusal {
     Unfit {
         /// The task.
         task: Task,
+    },
+    /// The client's model failed in the middle of an order, and nobody can say any more where the
+    /// client stands.
+    #[error(
+        "the model gave no answer in round {round}: this client can only go on from what it kept \
+         before"
+    )]
+    Unanswered {
+        /// The round.
+        round: u64,
     },
 }

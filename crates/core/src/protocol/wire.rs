@@ -67,6 +67,12 @@ pub enum WireError {
         /// What was found.
         found: u8,
     },
+    /// A task that this program does not know.
+    #[error("task {code} is none that this program knows: update it")]
+    Task {
+        /// Its number.
+        code: u64,
+    },
     /// A number that has a shorter encoding.
     #[error("the number that ends at byte {at} is not in its shortest form")]
     NotCanonical {
@@ -103,13 +109,19 @@ pub enum WireError {
     },
 }
 
+/// The low bits of the first byte name the task; where all of them are set, the number of a further
+/// task follows, counted from there.
+const TASK: u8 = 7;
 const HAS_POSITION: u8 = 1 << 3;
 const REFERENCE_IS_POSITION: u8 = 1 << 4;
 const HAS_REFERENCE: u8 = 1 << 5;
 const HAS_CONTROL: u8 = 1 << 6;
 const POSITION_IS_CODED: u8 = 1 << 7;
 
-fn task_code(task: Task) -> u8 {
+/// A value that the client does not know, behind its gradient: the one NaN that is no mistake.
+pub const UNKNOWN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+
+fn task_code(task: Task) -> u64 {
     match task {
         Task::Estimate => 0,
         Task::Walk { .. } => 1,
@@ -121,9 +133,26 @@ fn task_code(task: Task) -> u8 {
     }
 }
 
+/// The part of a task's number that stands in the first byte.
+fn task_field(code: u64) -> u8 {
+    code.min(u64::from(TASK)) as u8
+}
+
+/// The part of it that follows, if one does.
+fn push_task(code: u64, out: &mut Vec<u8>) {
+    if code >= u64::from(TASK) {
+        push_number(code - u64::from(TASK), out);
+    }
+}
+
+fn task_len(code: u64) -> u64 {
+    code.checked_sub(u64::from(TASK)).map_or(0, number_len)
+}
+
 /// Append an order.
 pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
-    let mut first = task_code(order.task);
+    let code = task_code(order.task);
+    let mut first = task_field(code);
     first |= match order.position {
         None => 0,
         Some(Payload::Plain(..)) => HAS_POSITION,
@@ -138,6 +167,7 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
         first |= HAS_CONTROL;
     }
     out.push(first);
+    push_task(code, out);
     push_number(order.round, out);
     if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
         push_number(steps, out);
@@ -171,7 +201,7 @@ pub fn order_header_bits(order: &Order<'_>) -> u64 {
         0
     };
     let control = order.control.map_or(0, |(_, from)| number_len(from));
-    8 * (1 + number_len(order.round) + walk + control)
+    8 * (1 + task_len(task_code(order.task)) + number_len(order.round) + walk + control)
 }
 
 /// The bits of a reply that are not vectors.
@@ -197,7 +227,7 @@ impl OrderBuffer {
     ) -> Result<Order<'a>, WireError> {
         let mut reader = Reader { bytes, at: 0 };
         let first = reader.byte()?;
-        let flags = first & !7;
+        let flags = first & !TASK;
         let unknown = |what| WireError::Unknown { what, at: 0, found: first };
         let both = |a: u8, b: u8| flags & a != 0 && flags & b != 0;
         let without_position =
@@ -205,8 +235,9 @@ impl OrderBuffer {
         if both(REFERENCE_IS_POSITION, HAS_REFERENCE) || without_position {
             return Err(unknown("set of vectors"));
         }
+        let code = reader.task(first)?;
         let round = reader.number()?;
-        let task = match first & 7 {
+        let task = match code {
             0 => Task::Estimate,
             1 => Task::Walk { steps: reader.number()? },
             2 => Task::Gradient,
@@ -214,7 +245,7 @@ impl OrderBuffer {
             4 => Task::HessianVector,
             5 => Task::Curvature,
             6 => Task::WalkAndShow { steps: reader.number()? },
-            _ => return Err(unknown("task")),
+            code => return Err(WireError::Task { code }),
         };
         let precision = if task.is_survey() { Precision::F64 } else { format.precision };
         let from = if flags & HAS_CONTROL != 0 { reader.number()? } else { 0 };
@@ -299,6 +330,10 @@ impl ReplyBuffer {
             format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));
         if let Some(channel) = channel {
             reader.coded(channel, format, from, round, &mut self.message, &mut self.values)?;
+        } else if task == Task::Value && reader.ends_in(&UNKNOWN.to_le_bytes()) {
+            reader.vector(format.dim, precision, &mut self.values)?;
+            reader.take(8)?;
+            self.values.push(UNKNOWN);
         } else {
             reader.vector(task.answer_len(format.dim), precision, &mut self.values)?;
         }
@@ -379,6 +414,16 @@ impl<'a> Reader<'a> {
         Err(WireError::NotCanonical { at: self.at })
     }
 
+    /// The number of a task whose first byte this is.
+    fn task(&mut self, first: u8) -> Result<u64, WireError> {
+        let field = first & TASK;
+        if field < TASK {
+            return Ok(u64::from(field));
+        }
+        let beyond = self.number()?;
+        beyond.checked_add(u64::from(TASK)).ok_or(WireError::NotCanonical { at: self.at - 1 })
+    }
+
     fn vector(
         &mut self,
         n: usize,
@@ -424,6 +469,11 @@ impl<'a> Reader<'a> {
             Some(coordinate) => Err(WireError::NotFinite { coordinate }),
             None => Ok(()),
         }
+    }
+
+    /// Whether the message ends so.
+    fn ends_in(&self, bytes: &[u8]) -> bool {
+        self.bytes[self.at..].ends_with(bytes)
     }
 
     fn end(&self) -> Result<(), WireError> {
@@ -509,6 +559,57 @@ mod tests {
                 prop_assert_eq!(&again, &bytes);
             }
         }
+    }
+
+    #[test]
+    fn tasks_have_room_and_those_that_exist_take_one_byte() {
+        for code in (0..2000).chain([u64::MAX - 7, u64::MAX]) {
+            let mut bytes = vec![task_field(code)];
+            push_task(code, &mut bytes);
+            assert_eq!(bytes.len() as u64, 1 + task_len(code));
+            let mut reader = Reader { bytes: &bytes, at: 1 };
+            // the number that follows is one of 64 bits
+            assert_eq!(reader.task(bytes[0] | HAS_POSITION), Ok(code), "{code}");
+            assert_eq!((reader.at, code < 7), (bytes.len(), bytes.len() == 1));
+        }
+        let order = |bytes: &[u8]| {
+            let (mut buffer, format) = (OrderBuffer::default(), Format::plain(1, Precision::F32));
+            buffer.decode(bytes, &format).map(|order| order.task).unwrap_err()
+        };
+        assert_eq!(order(&[TASK, 0, 5]), WireError::Task { code: 7 });
+        assert_eq!(order(&[TASK | HAS_CONTROL, 57, 5]), WireError::Task { code: 64 });
+        assert_eq!(order(&[TASK, 0x80, 0x00, 5]), WireError::NotCanonical { at: 2 });
+        assert_eq!(order(&[TASK]), WireError::Truncated { at: 1, needed: 1 });
+        let most = [&[TASK][..], &[0xff; 9], &[1, 5]].concat();
+        assert_eq!(order(&most), WireError::NotCanonical { at: 10 }, "beyond all numbers");
+    }
+
+    #[test]
+    fn a_value_may_be_unknown_and_nothing_else() {
+        let message = |numbers: &[f64]| {
+            let payload = Payload::Plain(numbers, Precision::F64);
+            let mut bytes = Vec::new();
+            encode_reply(&Reply { round: 3, kind: Kind::Survey, payload }, &mut bytes);
+            bytes
+        };
+        let read = |bytes: &[u8], task| {
+            let mut buffer = ReplyBuffer::default();
+            let format = Format::plain(2, Precision::F64);
+            let reply = buffer.decode(bytes, task, &format, ClientId(0));
+            reply.map(|reply| reply.payload.values().to_vec())
+        };
+        let unknown = message(&[1.0, -2.0, UNKNOWN]);
+        let values = read(&unknown, Task::Value).unwrap();
+        assert_eq!(message(&values), unknown, "one encoding");
+        let not_finite = |coordinate| Err(WireError::NotFinite { coordinate });
+        assert_eq!(read(&message(&[1.0, UNKNOWN, 5.0]), Task::Value), not_finite(1));
+        assert_eq!(read(&message(&[1.0, UNKNOWN, UNKNOWN]), Task::Value), not_finite(1));
+        assert_eq!(read(&message(&[1.0, 2.0, -UNKNOWN]), Task::Value), not_finite(2));
+        assert_eq!(read(&message(&[1.0, 2.0, f64::INFINITY]), Task::Value), not_finite(2));
+        assert_eq!(read(&message(&[1.0, UNKNOWN]), Task::Value), not_finite(1));
+        assert_eq!(read(&message(&[1.0, UNKNOWN]), Task::HessianVector), not_finite(1));
+        let surplus = [&message(&[1.0, 2.0, 3.0])[..], &UNKNOWN.to_le_bytes()].concat();
+        assert_eq!(read(&surplus, Task::Value), Err(WireError::Overlong { surplus: 8 }));
     }
 
     #[test]

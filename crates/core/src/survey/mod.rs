@@ -10,6 +10,7 @@ pub use optimum::{Evaluate, Optimum};
 pub use skewness::Skewness;
 
 use crate::ask::{Extent, Question, Sum};
+use crate::protocol::wire::UNKNOWN;
 use crate::protocol::{
     Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task,
     exchange,
@@ -115,6 +116,9 @@ impl Device for Client {
                 return;
             }
             self.answer[0] = lanczos.extremes().1;
+        }
+        if self.task == Task::Value && self.answer[d].is_nan() {
+            self.answer[d] = UNKNOWN; // whichever NaN it is, there is one that is sent
         }
         self.asks = false;
     }

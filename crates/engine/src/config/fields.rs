@@ -54,7 +54,15 @@ pub const FIELDS: &[Field] = &[
         "model",
         "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\", \"external\"",
         "",
-        "the likelihood of a client's rows; external: a program brings it, with its clients",
+        "the likelihood of a client's rows; external: a program brings it, with its clients, or \
+         every site that joins",
+    ),
+    field(
+        "target",
+        "model_name",
+        "text",
+        "",
+        "external: what the model is called; a site whose model has another name is refused",
     ),
     field(
         "target",

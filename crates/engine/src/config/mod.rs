@@ -1,5 +1,6 @@
 //! Turn a TOML file into a checked config, or say what is wrong with it.
 
+mod external;
 pub mod fields;
 mod named;
 mod own;
@@ -16,6 +17,7 @@ use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
 
+pub use external::External;
 pub use named::NamedData;
 pub use own::{Generated, OwnData, OwnSource};
 pub use reader::ConfigError;
@@ -96,8 +98,8 @@ pub enum ModelConfig {
     Own(Box<OwnData>),
     /// A toy target that is generated.
     Generated(Generated),
-    /// Brought by the program that reads the config; it stands here.
-    External(Place),
+    /// Brought by the program that reads the config, or by the sites.
+    External(External),
     /// Gaussian clients.
     Gaussian(Vec<GaussianClient>),
     /// Clients with rows.
@@ -302,7 +304,9 @@ impl Config {
         .unwrap_or_default();
         let target = target::read_target(&top, &source, tables)?;
         let clients = match &target.model {
-            ModelConfig::Builtin(_) | ModelConfig::External(_) => None,
+            ModelConfig::Builtin(_) => None,
+            ModelConfig::External(external) if external.clients.is_empty() => None,
+            ModelConfig::External(external) => Some(external.clients.len()),
             ModelConfig::Named(named) => named.clients,
             ModelConfig::Own(own) => own.clients(),
             ModelConfig::Generated(toy) => Some(toy.clients),

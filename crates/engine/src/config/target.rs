@@ -5,7 +5,7 @@ use consilience_core::model::Arithmetic;
 use super::reader::{ConfigError, Section, Value};
 use super::{
     Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, RowsModel,
-    Source, TargetConfig, boolean, named, optional, own, place,
+    Source, TargetConfig, boolean, external, named, optional, own, place,
 };
 use crate::data::memory::Tables;
 use crate::suggest::suggest;
@@ -169,13 +169,7 @@ fn read_model(
     let model =
         section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
     if model == ModelName::External {
-        let fix = "remove the [[client]] tables";
-        return match clients {
-            Some(clients) => {
-                Err(clients.error("the program that brings the model brings its clients, too", fix))
-            }
-            None => Ok(ModelConfig::External(place(section))),
-        };
+        return external::read(section, clients);
     }
     let fix = "add one [[client]] table for each client";
     let Some(clients) = clients else {

@@ -9,7 +9,7 @@ use consilience_core::protocol::Statement;
 use consilience_core::target::{Placement, Target};
 
 use super::{Problem, read_prior, refuse};
-use crate::config::{Config, ConfigError, Place};
+use crate::config::{Config, ConfigError, ModelConfig, Place};
 use crate::statement::{of_external, of_target};
 
 impl Problem {
@@ -87,6 +87,23 @@ impl Problem {
         parameters: Vec<String>,
         clients: Vec<String>,
     ) -> Result<Problem, ConfigError> {
+        if let ModelConfig::External(external) = &config.target.model
+            && !external.clients.is_empty()
+            && external.clients.iter().map(|(name, _)| name).ne(&clients)
+        {
+            let stated: Vec<&str> =
+                external.clients.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(config.source.complain(
+                &external.clients[0].1,
+                format!(
+                    "the clients are {}, those of the model {}",
+                    stated.join(", "),
+                    clients.join(", ")
+                ),
+                "give the model the same clients in the same order, or remove the [[client]] \
+                 tables",
+            ));
+        }
         let (prior, placement) = read_prior(config, joint.clients(), joint.dim())?;
         let statement = of_target(config, &parameters, &clients);
         Target::of_joint(joint, prior, placement, config.target.temperature)
@@ -127,6 +144,7 @@ pub(crate) fn missing(config: &Config, place: &Place) -> ConfigError {
     config.source.complain(
         place,
         problem,
-        "run the program that has the model, or name a model that is built in",
+        "run the program that has the model, or join a served run with it from Python \
+         (consilience.network.join(invitation, model=...)); or name a model that is built in",
     )
 }
