@@ -1,5 +1,6 @@
 // Look at a page as a person does, on a phone above all, and tell the page around it what cannot
-// be read. The first line counts the labels of plots and the verdicts; every other line is a complaint.
+// be read. The first line counts the labels of plots and the verdicts; every other line is a
+// complaint.
 addEventListener("load", () => {
   if (typeof show === "function") show(sample); // the live page has nobody to ask here
   document.querySelectorAll("details").forEach(details => { details.open = true; });

@@ -1,4 +1,4 @@
-//! What can be asked on the command line.
+//! Declare the commands, their options and their help.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use clap::{Args as Arguments, Parser, Subcommand};
 
 /// One posterior from sites that may not pool their data.
 ///
-/// Without a command it does the main job on built-in data: four hospitals, one posterior, the
-/// pooled answer beside it.
+/// Without a command it samples built-in data: four hospitals, one posterior, and beside it the
+/// posterior from pooled rows.
 #[derive(Debug, Parser)]
 #[command(
     name = "consilience",
     version,
-    after_help = "Example:\n  consilience                    the main job on built-in data\n  \
+    after_help = "Example:\n  consilience                    four hospitals, built-in data\n  \
         consilience new run.toml       a config to start from\n  consilience run run.toml --out \
         runs/mine\n  consilience summary runs/mine\n\n\
-        Exit codes: 0 done; 1 something that you can mend; 2 the config, its data, an argument or \
-        a name is wrong; 3 a chain diverged or draws could not be written; 4, 5 parties of a \
-        network are away or refused; 130 Ctrl-C stopped it early (what was drawn is kept)."
+        Exit codes: 0 done; 1 any other error; 2 the config, its data, an argument or a name is \
+        wrong; 3 a chain diverged or draws could not be written; 4 a party of a network is away; \
+        5 a party of a network was refused; 130 stopped by Ctrl-C (draws so far are kept)."
 )]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// How the main job runs.
+    /// How the run without a command runs.
     #[command(flatten)]
     pub run: RunOptions,
 }
@@ -31,17 +31,17 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sample the posterior that a config states.
+    /// Sample the posterior that a config describes.
     #[command(
         after_help = "Example:\n  consilience run run.toml --json > summary.json\n  consilience \
             run run.toml --out runs/mine\n  consilience run --resume runs/mine      after Ctrl-C, \
             a kill or a power cut\n\n\
-            Exit codes: 0 the run came to its end; 2 the config, its data or an argument is wrong; \
-            3 a chain diverged or draws could not be written; 130 Ctrl-C stopped it early, and \
-            what was drawn is kept and shown; 1 anything else."
+            Exit codes: 0 done; 1 any other error; 2 the config, its data or an argument is wrong; \
+            3 a chain diverged or draws could not be written; 130 stopped by Ctrl-C (draws so far \
+            are kept and shown)."
     )]
     Run(RunCommand),
-    /// Show the answer of a run directory again, or summarise a file of draws.
+    /// Print the summary of a run directory, or of a file of draws.
     #[command(
         after_help = "Example:\n  consilience run run.toml --out runs/mine && consilience summary \
             runs/mine"
@@ -54,32 +54,31 @@ pub enum Command {
     Report(ReportCommand),
     /// Predict new rows from the draws of a run directory.
     #[command(after_help = "Example:\n  consilience predict runs/mine --data new.csv\n\n\
-            The rows are raw, as in the files that the run was made from: the same columns (in any \
-            order), words, numbers and marks of missing values, CSV or Parquet. The run's own \
-            coding, means and imputation are applied to them. The response may be left out; where \
-            it is there, the predictions are scored. With effects of sites a column `site` names \
-            each row's site, or --site that of all.")]
+            Give the rows as they are in the run's own files, CSV or Parquet: the same columns (in \
+            any order), words, numbers and marks of missing values. They are coded, scaled and \
+            imputed as the run's rows were. The response column is optional; if it is there, the \
+            predictions are scored. If the model has site effects, name each row's site in a \
+            column `site`, or the site of all rows by --site.")]
     Predict(PredictCommand),
-    /// Print the exact law of a sampler on a Gaussian target: its bias at this step, without
-    /// sampling.
+    /// Compute the exact law of a sampler on a Gaussian target, and so its bias at this step,
+    /// without sampling.
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
-    /// Sample the posterior from pooled rows, as a federation may not: the reference, by one method
-    /// or several that must agree.
+    /// Sample the posterior from pooled rows, as a reference to compare with.
     #[command(after_help = "Example:\n  consilience truth run.toml\n  consilience truth run.toml \
             --method nuts --json\n\n\
-            References are kept under the hash of the target; `run`, `compare` and the main job \
-            use what is kept (NUTS first).")]
+            References are kept under the hash of the target. `run`, `compare` and `consilience` \
+            alone compare their draws with a kept reference, NUTS first.")]
     Truth(TruthCommand),
-    /// Run several samplers on one problem: errors against bits, gradients and seconds.
+    /// Run several samplers on one target and compare their errors by bits, gradients and seconds.
     #[command(after_help = "Example:\n  consilience compare lmc.toml qlsd.toml fald.toml --html \
             compare.html")]
     Compare(CompareCommand),
-    /// Run the papers' experiments again and judge their claims; without a name, list them.
+    /// Run the papers' experiments again and test their claims; without a name, list them.
     #[command(
-        after_help = "Example:\n  consilience reproduce                       what there is, and \
-            what it costs\n  consilience reproduce toy-gaussian --quick\n  consilience reproduce \
-            all --quick --as-published\n\nCtrl-C stops it; the same command goes on from there."
+        after_help = "Example:\n  consilience reproduce                       the list, with \
+            costs\n  consilience reproduce toy-gaussian --quick\n  consilience reproduce \
+            all --quick --as-published\n\nCtrl-C stops it; the same command continues."
     )]
     Reproduce(ReproduceCommand),
     /// List the samplers and the built-in data.
@@ -91,25 +90,24 @@ pub enum Command {
             10 --scheme \"dirichlet(0.5)\""
     )]
     Data(DataCommand),
-    /// Make certificates by which a server and its sites know each other.
+    /// Make the certificates of a server and its sites.
     #[command(after_help = "Example:\n  consilience certs certs --sites \
             cleveland,hungarian,switzerland,va --server-name trials.example.org")]
     Certs(CertsCommand),
-    /// Serve a run: sites join it with rows of their own, and the server has none.
+    /// Serve a run that sites join with their own rows; the server has none.
     #[command(after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs \
             certs/server --state state --out runs/mine --http 8080\n\n\
-            Exit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or \
-            the sites' data is wrong; 3 a chain diverged or draws could not be written; 4 a site \
-            was away beyond the deadline, or does not take part; 130 Ctrl-C stopped it early, and \
-            what was drawn is kept.")]
+            Exit codes: 0 done; 1 any other error; 2 the config or the sites' data is wrong; 3 a \
+            chain diverged or draws could not be written; 4 a site was away beyond the deadline, \
+            or does not take part; 130 stopped by Ctrl-C (draws so far are kept).")]
     Serve(ServeCommand),
     /// Join a run as one of its sites.
     #[command(
         after_help = "Example:\n  consilience join --server trials.example.org:7461 --site va \
             --data va.data --certs certs/va --state state\n\n\
-            Exit codes: 0 the run came to its end; 1 something that you can mend; 2 the config or \
-            the data is wrong; 4 the server was away for too long, or stopped before the end; 5 \
-            the server refuses this site, or does not mean the same target; 130 Ctrl-C stopped it."
+            Exit codes: 0 done; 1 any other error; 2 the config or the data is wrong; 4 the server \
+            was away for too long, or stopped before the end; 5 the server refuses this site, or \
+            has another target; 130 stopped by Ctrl-C."
     )]
     Join(JoinCommand),
     /// Document every field of a config.
@@ -137,17 +135,17 @@ pub struct RunOptions {
     /// Use this seed instead of the config's.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Use so many cores (0: all). The numbers do not depend on it.
+    /// Use this many cores (0: all). Results do not depend on it.
     #[arg(long)]
     pub threads: Option<usize>,
-    /// Run so many iterations of each chain instead of the config's.
+    /// Run this many iterations of each chain instead of the config's.
     #[arg(long)]
     pub iterations: Option<u64>,
     /// Stream the draws to this .csv or .npy file.
     #[arg(long, value_name = "FILE")]
     pub draws: Option<PathBuf>,
-    /// Keep the run in this folder: config, draws that ArviZ opens, ledger, log. The main job keeps
-    /// its own in runs/heart-disease-SEED, with a number appended where that is taken.
+    /// Keep the run in this folder: config, draws that ArviZ opens, ledger, log. Without a command
+    /// it is runs/heart-disease-SEED, with a number appended where that exists.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Look for a kept reference here [default: the environment variable CONSILIENCE_CACHE, else
@@ -195,23 +193,23 @@ pub struct ServeCommand {
     /// The server's folder of certificates: ca.pem, cert.pem, key.pem.
     #[arg(long, value_name = "DIR", required_unless_present = "insecure_loopback")]
     pub certs: Option<PathBuf>,
-    /// Do without certificates, on an address of this machine alone.
+    /// Use no certificates; allowed only on an address of this machine.
     #[arg(long, conflicts_with = "certs")]
     pub insecure_loopback: bool,
-    /// Keep the state here, so that a server that dies goes on where it was.
+    /// Keep the state here, so that a server that is killed can continue.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Show the run at this port of this machine, or at this address: / for people, /metrics for
-    /// Prometheus. Anybody who can reach it can look.
+    /// Show the run at this port of this machine, or at this address: / is a page, /metrics is for
+    /// Prometheus. Anybody who can reach the address can read both.
     #[arg(long, value_name = "PORT or ADDR", value_parser = http_address)]
     pub http: Option<std::net::SocketAddr>,
-    /// Give up when nothing went forward for so many seconds [default: wait for ever]
+    /// Give up after this many seconds without progress [default: wait forever]
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<u64>,
-    /// Refuse answers whose vector is longer than this.
+    /// Refuse answers whose vector has a larger norm than this.
     #[arg(long, value_name = "NORM", default_value_t = 1e12)]
     pub largest_norm: f64,
-    /// Log in JSON, one object a line.
+    /// Log as JSON, one object per line.
     #[arg(long)]
     pub json_log: bool,
     /// How the run runs.
@@ -242,30 +240,30 @@ pub struct JoinCommand {
     /// This site's folder of certificates: ca.pem, cert.pem, key.pem.
     #[arg(long, value_name = "DIR", required_unless_present = "insecure_loopback")]
     pub certs: Option<PathBuf>,
-    /// The name in the server's certificate, where it is not the host.
+    /// The name in the server's certificate, if it is not the host.
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
-    /// Do without certificates, where the server is on this machine.
+    /// Use no certificates; allowed only if the server is on this machine.
     #[arg(long, conflicts_with = "certs")]
     pub insecure_loopback: bool,
-    /// Keep the private seed and the state here, so that a site that dies can come back.
+    /// Keep the private seed and the state here, so that a site that is killed can continue.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Reserve so many rounds ahead instead of syncing every answer: a sync a thousand answers
-    /// instead of one an answer. A site that is killed goes on all the same; one whose machine
-    /// loses its power never uses its noise twice, but may have to start the run anew.
+    /// Reserve the random numbers of this many rounds at a time, instead of syncing the disk for
+    /// every answer. A site that is killed continues as before. After a power failure noise is
+    /// never used twice, but the run may have to start again.
     #[arg(long, value_name = "ROUNDS", requires = "state")]
     pub reserve: Option<u64>,
-    /// Insist on the target of this config: any other that the server states is refused.
+    /// Compare what the server states with this config, and refuse if anything differs.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Let the server know this site's noise where its config says seeds = "simulation": for tests.
+    /// For tests: take the noise from the server's seed if its config has seeds = "simulation".
     #[arg(long)]
     pub allow_simulation_seeds: bool,
-    /// Give up when the server is away for so many seconds [default: look for it for ever]
+    /// Give up when the server is away for this many seconds [default: retry forever]
     #[arg(long, value_name = "SECONDS")]
     pub patience: Option<u64>,
-    /// Log in JSON, one object a line.
+    /// Log as JSON, one object per line.
     #[arg(long)]
     pub json_log: bool,
 }
@@ -298,7 +296,7 @@ pub struct PredictCommand {
     /// The new rows, a CSV or Parquet file with the columns of the run's own files.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
-    /// The site of all rows, where the model has effects of sites and no column says it.
+    /// The site of all rows, if the model has site effects and there is no column `site`.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
     /// Print one JSON object.
@@ -321,8 +319,8 @@ pub struct ExactCommand {
 pub struct TruthCommand {
     /// The config; its sampler does not matter.
     pub config: PathBuf,
-    /// How: nuts, mala or lmc (a long run, biased by its small step), or several with commas
-    /// between [default: all].
+    /// The method: nuts, mala or lmc (a long run, biased by its small step), or several separated
+    /// by commas, which must agree [default: all].
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub method: Vec<String>,
     /// How many chains.
@@ -334,7 +332,7 @@ pub struct TruthCommand {
     /// Use this seed instead of the config's.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Make the references again, whether they are kept or not.
+    /// Make the references again, even if they are kept.
     #[arg(long)]
     pub fresh: bool,
     /// Keep references here [default: the environment variable CONSILIENCE_CACHE, else the
@@ -351,8 +349,8 @@ pub struct TruthCommand {
 pub struct NewCommand {
     /// The file to write; standard output if none is given.
     pub file: Option<PathBuf>,
-    /// What it is to start from: the main job, sites with CSV files and a formula, sites on
-    /// machines of their own, or Gaussian sites.
+    /// What to start from: the four hospitals, CSV files and a formula, a network, or Gaussian
+    /// sites.
     #[arg(long, default_value = "heart")]
     pub template: Template,
 }
@@ -360,11 +358,11 @@ pub struct NewCommand {
 /// What a new config starts from.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Template {
-    /// Four hospitals, built in: what `consilience` alone runs.
+    /// Four hospitals, built-in data: what `consilience` alone runs.
     Heart,
-    /// One CSV or Parquet file a site, and a formula.
+    /// One CSV or Parquet file per site, and a formula.
     Csv,
-    /// Sites on machines of their own.
+    /// Sites on their own machines.
     Network,
     /// Gaussian sites, whose posterior is known exactly.
     Gaussian,
@@ -379,7 +377,7 @@ pub struct CompareCommand {
     /// Use this seed for all of them.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Write one self-contained HTML page with plots to this file too.
+    /// Also write one self-contained HTML page with plots to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Look for a kept reference here [default: the environment variable CONSILIENCE_CACHE, else
@@ -399,26 +397,25 @@ pub struct ReproduceCommand {
     /// A minute or so each [default]
     #[arg(long, group = "size")]
     pub quick: bool,
-    /// The paper's own size where that ends within an hour on two cores, else the largest that
-    /// does.
+    /// The paper's own size if that takes at most an hour on two cores, else the largest that does.
     #[arg(long, group = "size")]
     pub hour: bool,
     /// The paper's own size.
     #[arg(long, group = "size")]
     pub full: bool,
-    /// Seconds each: too small for verdicts, enough to see that it works.
+    /// Seconds each: enough to see that it runs, too small for verdicts.
     #[arg(long, group = "size", hide = true)]
     pub tiny: bool,
-    /// Show, too, what the authors' programs did, and what that does to the result.
+    /// Also show what the authors' programs did, and how that changes the result.
     #[arg(long)]
     pub as_published: bool,
-    /// Do again what was finished before.
+    /// Run again what is already finished.
     #[arg(long)]
     pub fresh: bool,
     /// Use this seed instead of the experiment's.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Use so many cores (0: all). The numbers do not depend on it.
+    /// Use this many cores (0: all). Results do not depend on it.
     #[arg(long)]
     pub threads: Option<usize>,
     /// Keep results in this folder [default: reproductions/SIZE]
@@ -428,20 +425,19 @@ pub struct ReproduceCommand {
     /// environment variable CONSILIENCE_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// With `all`: run these at the quick size all the same.
+    /// With `all`: run these at the quick size.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub quick_for: Vec<String>,
-    /// Keep the numbers, too, as PAPER/ID.numbers.json in this folder, so that they can be judged
+    /// Also keep the numbers in this folder as PAPER/ID.numbers.json, so that claims can be tested
     /// again without a run.
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
-    /// Run nothing, and judge the numbers that were kept in this folder, each at the size at which
-    /// it was run.
+    /// Run nothing; test the claims on the numbers kept in this folder, whatever their size.
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["size", "as_published", "fresh", "seed", "keep", "quick_for"])]
     pub kept: Option<PathBuf>,
-    /// With `all`: write the scorecard, as Markdown, to this file, and its verdicts to a CSV file
-    /// beside it.
+    /// With `all`: write the scorecard as Markdown to this file, and its verdicts to a CSV file of
+    /// the same name.
     #[arg(long, value_name = "FILE")]
     pub scorecard: Option<PathBuf>,
     /// Print JSON instead of tables.
@@ -471,7 +467,7 @@ pub enum DataAction {
         #[arg(long)]
         json: bool,
     },
-    /// Say what a data set is: shape, classes, columns, files, licence.
+    /// Describe a data set: shape, classes, columns, files, licence.
     #[command(after_help = "Example:\n  consilience data describe a9a --data ~/data")]
     Describe {
         /// The data set.
@@ -480,7 +476,7 @@ pub enum DataAction {
         #[arg(long)]
         json: bool,
     },
-    /// Compare checksums, shape and class counts with what is known.
+    /// Check the checksums, shape and class counts of a data set.
     #[command(
         after_help = "Example:\n  consilience data check titanic\n  consilience data check all \
             --data ~/data"
@@ -511,7 +507,7 @@ pub enum DataAction {
         /// How it is dealt.
         #[command(flatten)]
         deal: DealOptions,
-        /// Write the picture to this SVG file too.
+        /// Also write the picture to this SVG file.
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
         /// Print one JSON object.
@@ -523,13 +519,13 @@ pub enum DataAction {
 /// How a data set is dealt to clients.
 #[derive(Debug, Arguments)]
 pub struct DealOptions {
-    /// The data set: a name, or a file ending in .csv, .parquet, .npy, .npz, .svm, .bin or .cols
-    /// (.gz or .xz behind it is fine).
+    /// The data set: a name, or a file that ends in .csv, .parquet, .npy, .npz, .svm, .bin or
+    /// .cols, optionally with .gz or .xz.
     pub name: String,
-    /// The column of the labels, where it is a CSV file of your own [default: the last].
+    /// The column of the labels in a CSV file [default: the last].
     #[arg(long, value_name = "COLUMN")]
     pub response: Option<String>,
-    /// How many clients; a natural scheme knows itself.
+    /// The number of clients; natural schemes have their own.
     #[arg(long)]
     pub clients: Option<usize>,
     /// The scheme: iid, contiguous, natural, natural(COLUMN), dirichlet, dirichlet(A),
@@ -539,7 +535,7 @@ pub struct DealOptions {
     /// The seed of the deal.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Use a random subset of so many rows.
+    /// Use a random subset of this many rows.
     #[arg(long)]
     pub rows: Option<usize>,
 }

@@ -90,8 +90,8 @@ pub use consilience_core as core;
 pub use consilience_engine as engine;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/src/rust.md")]
+struct FromRust;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/adding-a-sampler.md")]

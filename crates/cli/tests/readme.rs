@@ -119,7 +119,7 @@ fn configs_and_commands_run() {
             commands += 1;
         }
     }
-    assert!(configs >= 6 && commands >= 20, "{configs} configs, {commands} commands");
+    assert!(configs >= 8 && commands >= 20, "{configs} configs, {commands} commands");
 }
 
 /// Every chapter is in the table of contents, and links within the repository lead somewhere.
@@ -158,7 +158,25 @@ fn the_exact_law_is_the_printed_one() {
         .output()
         .unwrap();
     assert!(
-        blocks(&root().join("README.md"), "text")
+        blocks(&root().join("docs/src/checking.md"), "text")
             .contains(&String::from_utf8(output.stdout).unwrap())
     );
+}
+
+/// The numbers by which the README asks for trust are those of the pages that it cites.
+#[test]
+fn the_readme_cites_the_numbers_of_its_sources() {
+    let read = |file: &str| {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (readme, answers, scorecard) =
+        (read("README.md"), read("docs/src/answers.md"), read("papers/SCORECARD.md"));
+    let cited =
+        readme.split("default settings, ").nth(1).unwrap().split(" answers").next().unwrap();
+    assert!(answers.contains(&format!("{cited} answers are acceptable")), "{cited}");
+    // "49 claims of the papers: holds: 33, ..."
+    let (before, after) = scorecard.split_once(" claims of the papers: holds: ").unwrap();
+    let (claims, holds) = (before.rsplit(' ').next().unwrap(), after.split(',').next().unwrap());
+    assert!(readme.contains(&format!("{holds} of their {claims} claims hold")), "{holds}");
 }

@@ -49,7 +49,8 @@ fn bases() -> [String; 7] {
              compress = \"qsgd(16)\"\ncode = \"elias\"",
         ),
         with(
-            "name = \"fa-ld\"\nstep = 0.05\nbatch = 1\nsynchronise = { every = 4 }\ncorrelation = 0.5\n\
+            "name = \"fa-ld\"\nstep = 0.05\nbatch = 1\nsynchronise = { every = 4 }\n\
+             correlation = 0.5\n\
              weights = [0.5, 0.5]\naverage = \"all\"\nnoise = \"published\"",
         )
         .replace("at = \"server\"", "at = \"split\""),

@@ -110,7 +110,7 @@ fn the_first_page_has_every_claim_and_the_numbers_come_below() {
 }
 
 #[test]
-fn the_readme_says_how_many_experiments_have_the_papers_own_size() {
+fn the_book_says_how_many_experiments_have_the_papers_own_size() {
     let words = [
         "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
         "eleven", "twelve", "thirteen", "fourteen", "fifteen",
@@ -120,9 +120,9 @@ fn the_readme_says_how_many_experiments_have_the_papers_own_size() {
     let own = run.iter().filter(|one| one.study.papers_own).count();
     let sentence =
         format!("{} of the {} experiments at the paper's own size", words[own], words[run.len()]);
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let chapter = std::fs::read_to_string(root().join("docs/src/papers.md")).unwrap();
     assert!(
-        readme.split_whitespace().collect::<Vec<_>>().join(" ").contains(&sentence),
-        "README.md does not say: {sentence}"
+        chapter.split_whitespace().collect::<Vec<_>>().join(" ").contains(&sentence),
+        "docs/src/papers.md does not say: {sentence}"
     );
 }

@@ -31,7 +31,11 @@ pub(super) fn write<S: BitSink>(
 wide! {
     /// The number of bits that [`write`] writes. (It has no use for vectors, but for the other
     /// instructions that newer machines have.)
-    pub(super) fn length<'a>(compressor: &'a Compressor, dimension: usize, levels: &'a [i32]) -> u64 {
+    pub(super) fn length<'a>(
+        compressor: &'a Compressor,
+        dimension: usize,
+        levels: &'a [i32],
+    ) -> u64 {
         let mut pricer = Pricer::new();
         code(compressor, dimension, &mut pricer, levels.len(), |place| levels[place], |_, _| {});
         match pricer.finish() {
