@@ -12,7 +12,7 @@ from . import measures, network
 from ._consilience import __version__
 from ._diagnostics import Diagnostic
 from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
-from ._listing import fields, samplers
+from ._listing import fields, models, samplers
 from ._model import AnyModel, Batch, Model
 from ._result import Prediction, Result, Summary, load
 from ._sample import heart, sample
@@ -57,6 +57,7 @@ __all__ = [
     "heart",
     "load",
     "measures",
+    "models",
     "network",
     "reproduce",
     "reproductions",

@@ -98,7 +98,7 @@ class Prediction:
         facts: str,
     ) -> None:
         told = json.loads(facts)
-        #: ``"probability"``, ``"response"`` or ``"class probabilities"``.
+        #: ``"probability"``, ``"response"``, ``"class probabilities"``, ...: as the model says.
         self.predicts: str = told["predicts"]
         flat = self.predicts != "class probabilities"
         self.mean, self.lower, self.upper = (

@@ -91,7 +91,7 @@ def sample(
     ['intercept', 'dose']
 
     Args:
-        model: ``"logistic"``, ``"linear"``, ``"softmax"``, ``"isotropic"`` or ``"gaussian"``; or a
+        model: a name of :func:`consilience.models`, such as ``"logistic"``; or a
         formula such as ``"ill == yes ~ age + C(site)"``, by which the sites agree on
             codes, means and deviations. Without a formula columns are taken as they are, and the
             last one (or ``response``) is explained. Or a model of one's own, such as a

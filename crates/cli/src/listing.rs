@@ -1,9 +1,10 @@
-//! Say what there is: samplers, data, fields, a first config.
+//! Say what there is: samplers, models, data, fields, a first config.
 
 use clap::CommandFactory;
 use consilience_core::sampler::registry::REGISTRY;
-use consilience_engine::config::fields::FIELDS;
+use consilience_engine::config::fields;
 use consilience_engine::data::builtin;
+use consilience_engine::models::MODELS;
 
 use crate::args::{Args, NewCommand, Template};
 use crate::output::{Failure, note, say};
@@ -21,6 +22,10 @@ pub fn list() -> Result<(), Failure> {
             row.name, row.says, "", row.paper
         ));
     }
+    text.push_str("\nModels\n");
+    for row in MODELS {
+        text.push_str(&format!("  {:<10} {}\n", row.name, row.says));
+    }
     text.push_str("\nBuilt-in data\n");
     for name in builtin::names() {
         text.push_str(&format!("  {name}\n"));
@@ -33,7 +38,7 @@ pub fn list() -> Result<(), Failure> {
 pub fn fields() -> Result<(), Failure> {
     let mut text = String::new();
     let mut section = None;
-    for field in FIELDS {
+    for field in fields::all() {
         if section != Some(field.section) {
             let heading = match field.section {
                 "" => "top of the file".to_owned(),

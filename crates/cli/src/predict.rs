@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use consilience_core::measure::MASS;
-use consilience_engine::predict::{Prediction, Predictor, Response};
+use consilience_engine::predict::{Prediction, Predictor};
 use consilience_engine::rundir;
 use serde_json::{Value, json};
 
@@ -23,44 +23,23 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let scores = predictor.score(&new).map_err(Failure::Argument)?;
 
     let explained = predictor.encoding().and_then(|encoding| encoding.explained());
-    let of = |plain: &str, words: &str| {
-        explained.as_ref().map_or_else(|| plain.to_owned(), |name| format!("{words} {name}"))
+    let predicts = predictor.predicts();
+    let what = match (predicts.of, &explained) {
+        (Some(of), Some(name)) => format!("{of} {name}; {}", predicts.interval),
+        _ => format!("{}; {}", predicts.what, predicts.interval),
     };
-    let (what, kind) = match predictor.response() {
-        Response::Probability => (
-            format!(
-                "{}; the interval is of the probability",
-                of("the probability of the label 1", "the probability that")
-            ),
-            "probability",
-        ),
-        Response::Number { .. } => (
-            format!(
-                "{}; the interval is of the response, noise included",
-                of("a new response", "a new response, that is,")
-            ),
-            "response",
-        ),
-        Response::Classes(_) => (
-            "the probability of every class; the intervals are of the probabilities".to_owned(),
-            "class probabilities",
-        ),
-    };
+    let outputs = predictor.outputs();
     let names = predictor.encoding().and_then(|encoding| encoding.classes());
     if command.json {
         let of = |read: fn(&Prediction) -> f64| -> Vec<Value> {
             let numbers = |row: &Vec<_>| row.iter().map(read).collect::<Vec<f64>>();
             let each = |row: &Vec<_>| {
-                if kind == "class probabilities" {
-                    json!(numbers(row))
-                } else {
-                    json!(numbers(row)[0])
-                }
+                if outputs > 1 { json!(numbers(row)) } else { json!(numbers(row)[0]) }
             };
             rows.iter().map(each).collect()
         };
         let value = json!({
-            "predicts": kind, "explained": explained, "classes": names, "rows": rows.len(),
+            "predicts": predicts.kind, "explained": explained, "classes": names, "rows": rows.len(),
             "mean": of(|p| p.mean), "interval_mass": MASS, "lower": of(|p| p.lower),
             "upper": of(|p| p.upper),
             "notes": new.notes, "scores": scores.map(scores_value),
@@ -73,15 +52,15 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let scored = scores.map_or_else(String::new, |scores| {
         format!("\nWhere the response is known: {}.\n", score_words(&scores))
     });
-    if let Response::Classes(classes) = predictor.response() {
+    if outputs > 1 {
         let label = |class: usize| {
             names
                 .and_then(|names| names.get(class))
                 .map_or_else(|| format!("class {class}"), String::clone)
         };
-        let wide = (0..classes).map(|class| label(class).chars().count()).max().unwrap_or(0).max(5);
+        let wide = (0..outputs).map(|class| label(class).chars().count()).max().unwrap_or(0).max(5);
         let _ = write!(text, "{:>6} {:>wide$}", "row", "best");
-        for class in 0..classes {
+        for class in 0..outputs {
             let _ = write!(text, " {:>20}", label(class));
         }
         text.push('\n');

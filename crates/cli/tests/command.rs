@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use consilience::core::sampler::registry::REGISTRY;
-use consilience::engine::config::fields::FIELDS;
+use consilience::engine::config::fields;
 use serde_json::Value;
 
 fn consilience(arguments: &[&str]) -> Output {
@@ -105,7 +105,7 @@ fn lists_are_complete() {
         );
     }
     let fields = succeed(&["fields"]);
-    for field in FIELDS {
+    for field in fields::all() {
         assert!(
             fields.contains(&format!("\n  {} ", field.key)) && fields.contains(field.says),
             "{}.{}",

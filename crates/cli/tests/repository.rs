@@ -141,6 +141,46 @@ fn one_place_asks_which_family_a_sampler_is_of() {
     assert_eq!(asking, ["crates/core/src/sampler/recipe.rs"; 2], "use Recipe::family instead");
 }
 
+/// Whatever differs between models stands in their files, behind the trait.
+#[test]
+fn nobody_asks_which_model_it_is() {
+    let mut models = Vec::new();
+    rust_files(Path::new("crates/engine/src/models"), &mut models);
+    let named = |file: &String| {
+        let name = |line: &str| Some(line.strip_prefix("    name: ")?.trim_end_matches(',').into());
+        read(file).lines().filter_map(name).collect::<Vec<String>>()
+    };
+    let quoted: Vec<String> = models.iter().flat_map(named).collect();
+    assert!(quoted.len() >= 6 && quoted.contains(&"\"logistic\"".into()), "{quoted:?}");
+    for member in ["engine", "net", "cli", "python", "report", "truth"] {
+        let mut files = Vec::new();
+        rust_files(&Path::new("crates").join(member).join("src"), &mut files);
+        files.retain(|file| {
+            !file.starts_with("crates/engine/src/models/") && !file.ends_with("tests.rs")
+        });
+        for file in files {
+            let text = std::fs::read_to_string(root().join(&file)).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for line in code.lines() {
+                let asks = |name: &String| {
+                    let ways = [
+                        format!("{name} =>"),
+                        format!("{name} |"),
+                        format!("== {name}"),
+                        format!("!= {name}"),
+                    ];
+                    ways.iter().any(|way| line.contains(way.as_str()))
+                };
+                assert!(!quoted.iter().any(asks), "{file} asks which model it is: {line}");
+                let builds = ["Glm::new(", "Softmax::new(", "Regression::new("];
+                let builds = builds.iter().any(|made| line.contains(made));
+                let of_old = file == "crates/engine/src/data/federation.rs"; // built-in data alone
+                assert!(!builds || of_old, "{file} builds a model of its own: {line}");
+            }
+        }
+    }
+}
+
 /// The spans of code in a text.
 fn spans(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(|s| s.split_whitespace().collect()).collect()

@@ -4,6 +4,7 @@
 //! model learns from ([`crate::data::encode`]) and to the rows that it predicts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,11 +16,13 @@ use crate::data::{
     self, CellRule, Coding, Column, ColumnSpec, DesignColumn, EncodeError, Kind, Missing, Moments,
     Plan, Reference, Response, Schema, Study, Table, TableError, Term,
 };
-use crate::predict::Response as Outcome;
+use crate::models::RowModel;
+use crate::models::kept::Kept;
 use crate::suggest::did_you_mean;
 
-/// The layout's number: a reader refuses one that it does not know.
-pub const FORMAT: u32 = 1;
+/// The layout's number: a reader refuses one that it does not know. Layout 1 said what is predicted
+/// instead of the model.
+pub const FORMAT: u32 = 2;
 
 /// The column that names a row's site, unless the rows were dealt by another one.
 const SITE: &str = "site";
@@ -50,8 +53,9 @@ pub struct Encoding {
     response: Option<Response>,
     /// The values of a response that has classes, in order.
     classes: Option<Vec<String>>,
-    /// What the model says of a row.
-    outcome: Outcome,
+    /// The model.
+    #[serde(alias = "outcome")]
+    model: Kept,
 }
 
 /// New rows as numbers.
@@ -122,7 +126,7 @@ impl Encoding {
         header: Option<Vec<String>>,
         plan: &Plan,
         moments: &Moments,
-        outcome: Outcome,
+        model: Arc<dyn RowModel>,
     ) -> Self {
         let columns = moments.columns.clone();
         let used = |name: &str| {
@@ -158,15 +162,15 @@ impl Encoding {
             site_column: has_sites.then(|| SITE.into()),
             response: Some(plan.response.clone()),
             classes: None,
-            outcome,
+            model: Kept(model),
         }
     }
 
     /// Of a study's rows: built-in data.
-    pub fn of_study(study: &Study, moments: &Moments, outcome: Outcome) -> Self {
+    pub fn of_study(study: &Study, moments: &Moments, model: Arc<dyn RowModel>) -> Self {
         let header = (!study.schema.header)
             .then(|| study.schema.columns.iter().map(|spec| spec.name.clone()).collect());
-        Encoding::by_formula(&study.schema, header, &study.plan, moments, outcome)
+        Encoding::by_formula(&study.schema, header, &study.plan, moments, model)
     }
 
     /// Of columns as they are: numbers, and a column for every level of words but the first. `raw`
@@ -175,7 +179,7 @@ impl Encoding {
         names: &[String],
         raw: Option<&RawTable>,
         header: Option<Vec<String>>,
-        outcome: Outcome,
+        model: Arc<dyn RowModel>,
     ) -> Self {
         let plain: Vec<RawColumn>;
         let raw_columns = match raw {
@@ -257,7 +261,7 @@ impl Encoding {
             site_column: None,
             response,
             classes: None,
-            outcome,
+            model: Kept(model),
         }
     }
 
@@ -304,9 +308,9 @@ impl Encoding {
             }
             _ => true,
         };
-        if self.format != FORMAT {
+        if !(1..=FORMAT).contains(&self.format) {
             return Err(format!(
-                "it has layout {}; this program knows layout {FORMAT}",
+                "it has layout {}; this program knows layouts up to {FORMAT}",
                 self.format
             ));
         }
@@ -328,21 +332,18 @@ impl Encoding {
         self.columns.iter().map(|column| column.name.clone()).collect()
     }
 
-    /// What the model says of a row.
-    pub fn outcome(&self) -> Outcome {
-        self.outcome
+    /// The model.
+    pub fn model(&self) -> &Arc<dyn RowModel> {
+        &self.model.0
     }
 
     /// What is explained, in words, where that is known.
     pub fn explained(&self) -> Option<String> {
         let response = self.response.as_ref()?;
-        Some(match (self.outcome, response, &self.classes) {
-            (Outcome::Probability, Response::Value { column }, Some(classes)) => {
-                format!("{column} == {}", classes.get(1)?)
-            }
-            (Outcome::Probability, Response::Value { column }, None) => format!("{column} == 1"),
-            _ => response.to_string(),
-        })
+        match response {
+            Response::Value { column } => self.model.0.explained(column, self.classes.as_deref()),
+            _ => Some(response.to_string()),
+        }
     }
 
     /// The values of a response that has classes, in order.

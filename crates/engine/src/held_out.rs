@@ -5,10 +5,10 @@ use std::sync::Arc;
 use consilience_core::error::DataError;
 use consilience_core::measure::{Predictive, PredictiveError};
 use consilience_core::model::{Design, Model};
-use consilience_core::simd::{exp, ln, sigmoid};
+use consilience_core::simd::{exp, ln};
 
-use crate::config::RowsModel;
 use crate::draws::Draws;
+use crate::models::RowModel;
 
 /// At most so many draws are averaged: more change a score by less than its rows do.
 const MOST_DRAWS: usize = 500;
@@ -21,7 +21,7 @@ pub struct HeldOut {
     /// Their labels.
     pub labels: Vec<f64>,
     /// What they are a test of.
-    pub kind: RowsModel,
+    pub kind: Arc<dyn RowModel>,
 }
 
 /// How well held-out rows are predicted.
@@ -43,7 +43,7 @@ pub struct Scores {
 impl HeldOut {
     /// The rows as a model of their own, as the clients' rows are.
     pub fn potential(&self) -> Result<Arc<dyn Model>, DataError> {
-        crate::problem::model(self.design.clone(), self.labels.clone(), self.kind)
+        self.kind.potential(self.design.clone(), self.labels.clone())
     }
 
     /// Average over the draws what each of them says of every row, and score the average.
@@ -54,33 +54,24 @@ impl HeldOut {
         }
         let every = total.div_ceil(MOST_DRAWS);
         let used: Vec<&[f64]> = draws.rows().step_by(every).collect();
+        let Some(classes) = self.kind.classes() else {
+            return Ok(Some(self.score_numbers(&used)));
+        };
         let share = 1.0 / used.len() as f64;
         let (rows, d) = (self.labels.len(), self.design.columns());
-        let classes = match self.kind {
-            RowsModel::Linear { noise_variance } => {
-                return Ok(Some(self.regression(&used, noise_variance)));
-            }
-            RowsModel::Softmax { classes, .. } => classes,
-            RowsModel::Logistic | RowsModel::Isotropic => 2,
-        };
         let mut probabilities = vec![0.0; rows * classes];
-        let mut scores = vec![0.0; classes];
+        let mut each = vec![0.0; self.kind.predictors()];
         for draw in used {
             for (row, mean) in probabilities.chunks_exact_mut(classes).enumerate() {
-                if let RowsModel::Softmax { .. } = self.kind {
-                    for (score, parameters) in scores.iter_mut().zip(draw.chunks_exact(d)) {
-                        *score = self.design.row_dot(row, parameters);
-                    }
-                    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    scores.iter_mut().for_each(|score| *score = exp(*score - most));
-                    let sum: f64 = scores.iter().sum();
-                    mean.iter_mut()
-                        .zip(&scores)
-                        .for_each(|(mean, score)| *mean += share * score / sum);
-                } else {
-                    let p = sigmoid(self.design.row_dot(row, draw));
+                for (value, parameters) in each.iter_mut().zip(draw.chunks_exact(d)) {
+                    *value = self.design.row_dot(row, parameters);
+                }
+                self.kind.expect(&mut each);
+                if let [p] = each[..] {
                     mean[0] += share * (1.0 - p);
                     mean[1] += share * p;
+                } else {
+                    mean.iter_mut().zip(&each).for_each(|(mean, p)| *mean += share * p);
                 }
             }
         }
@@ -95,43 +86,46 @@ impl HeldOut {
         }))
     }
 
-    /// The predictive density of a response is a mixture of normals, one for each draw.
-    fn regression(&self, draws: &[&[f64]], variance: f64) -> Scores {
+    /// The predictive law of a number is a mixture of laws, one for each draw.
+    fn score_numbers(&self, draws: &[&[f64]]) -> Scores {
         let n = draws.len() as f64;
         let (mut loss, mut squares) = (0.0, 0.0);
         for (row, y) in self.labels.iter().enumerate() {
-            let means: Vec<f64> = draws.iter().map(|draw| self.design.row_dot(row, draw)).collect();
-            let exponents: Vec<f64> =
-                means.iter().map(|mean| -(y - mean) * (y - mean) / (2.0 * variance)).collect();
-            let most = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = exponents.iter().map(|e| exp(e - most)).sum();
-            loss -= most + ln(sum / n) - 0.5 * ln(std::f64::consts::TAU * variance);
-            let error = y - means.iter().sum::<f64>() / n;
+            let predictors: Vec<f64> =
+                draws.iter().map(|draw| self.design.row_dot(row, draw)).collect();
+            let logs: Vec<f64> = predictors.iter().map(|t| self.kind.log_density(*t, *y)).collect();
+            let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = logs.iter().map(|log| exp(log - most)).sum();
+            loss -= most + ln(sum / n);
+            let mean = |t: &f64| {
+                let mut expected = [*t];
+                self.kind.expect(&mut expected);
+                expected[0]
+            };
+            let error = y - predictors.iter().map(mean).sum::<f64>() / n;
             squares += error * error;
         }
         let rows = self.labels.len();
-        let root_mean_square = Some((squares / rows as f64).sqrt());
         Scores {
             rows,
             negative_log_likelihood: loss / rows as f64,
             accuracy: None,
             brier: None,
-            root_mean_square,
+            root_mean_square: Some((squares / rows as f64).sqrt()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use consilience_core::model::Arithmetic;
-
     use super::*;
+    use crate::models::from_settings;
 
-    fn held(kind: RowsModel, labels: Vec<f64>) -> HeldOut {
+    fn held(model: &str, labels: Vec<f64>) -> HeldOut {
         HeldOut {
             design: Design::dense(vec![1.0, 0.0, 1.0, 2.0, 1.0, -1.0], 2).unwrap(),
             labels,
-            kind,
+            kind: from_settings(model).unwrap(),
         }
     }
 
@@ -139,20 +133,18 @@ mod tests {
     fn scores_are_those_of_the_averaged_prediction() {
         let draws = Draws::from_chains(vec![vec![0.0, 1.0, 0.0, 1.0], vec![0.0, 0.0, 0.0, 0.0]], 2);
         let p = |z: f64| 0.5 * (1.0 / (1.0 + (-z).exp()) + 0.5);
-        let scores = held(RowsModel::Logistic, vec![1.0, 1.0, 1.0]).score(&draws).unwrap().unwrap();
+        let scores =
+            held("model = \"logistic\"", vec![1.0, 1.0, 1.0]).score(&draws).unwrap().unwrap();
         let expected = -(0.5f64.ln() + p(2.0).ln() + p(-1.0).ln()) / 3.0;
         assert!((scores.negative_log_likelihood - expected).abs() < 1e-12 && scores.rows == 3);
         // Two classes of a softmax model with opposite halves of the parameters say the same.
         let halves = Draws::from_chains(vec![vec![0.0, -0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0]], 4);
-        let same = held(
-            RowsModel::Softmax { classes: 2, arithmetic: Arithmetic::F64 },
-            vec![1.0, 1.0, 1.0],
-        )
-        .score(&halves)
-        .unwrap()
-        .unwrap();
+        let same = held("model = \"softmax\"\nclasses = 2", vec![1.0, 1.0, 1.0])
+            .score(&halves)
+            .unwrap()
+            .unwrap();
         assert!((same.negative_log_likelihood - expected).abs() < 1e-12 && same.brier.is_some());
-        let scores = held(RowsModel::Linear { noise_variance: 4.0 }, vec![0.5, 1.0, 0.0])
+        let scores = held("model = \"linear\"\nnoise_variance = 4", vec![0.5, 1.0, 0.0])
             .score(&draws)
             .unwrap()
             .unwrap();
@@ -166,6 +158,6 @@ mod tests {
         let mixture = |y: f64, m: f64| (0.5 * (density(y, m) + density(y, 0.0))).ln();
         let expected = -(mixture(0.5, 0.0) + mixture(1.0, 2.0) + mixture(0.0, -1.0)) / 3.0;
         assert!((scores.negative_log_likelihood - expected).abs() < 1e-12);
-        assert_eq!(held(RowsModel::Logistic, vec![1.0; 3]).score(&Draws::new(2)).unwrap(), None);
+        assert_eq!(held("model = \"logistic\"", vec![1.0; 3]).score(&Draws::new(2)).unwrap(), None);
     }
 }

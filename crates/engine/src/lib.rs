@@ -13,6 +13,7 @@ pub mod exact;
 pub mod growth;
 pub mod held_out;
 pub mod influence;
+pub mod models;
 pub mod numbers;
 pub mod plan;
 pub mod pooled;

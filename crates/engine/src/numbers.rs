@@ -52,12 +52,7 @@ pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
     let mut bytes = Vec::new();
     source.read_to_end(&mut bytes).map_err(|error| format!("{file} cannot be read: {error}"))?;
     let text = utf8(&bytes, file).map_err(|error| error.to_string())?;
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .comment(Some(b'#'))
-        .from_reader(text.as_bytes());
+    let mut reader = reader(text);
     let mut numbers = Numbers { names: None, cells: Vec::new(), columns: 0 };
     for (at, record) in reader.records().enumerate() {
         let record = record.map_err(|error| format!("{file} cannot be read: {error}"))?;
@@ -101,6 +96,26 @@ pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
         }
     }
     if numbers.cells.is_empty() { Err(format!("{file} has no rows")) } else { Ok(numbers) }
+}
+
+/// The line of a file in which a row of such a table stands, both counted from 1.
+pub fn line_of(path: &Path, row: usize) -> Option<u64> {
+    let bytes = std::fs::read(path).ok()?;
+    let text = utf8(&bytes, "").ok()?;
+    let header = read_from(text.as_bytes(), "").ok()?.names.is_some();
+    let mut records = reader(text).into_records();
+    let record = records.nth(row - 1 + usize::from(header))?.ok()?;
+    record.position().map(csv::Position::line)
+}
+
+/// Fields of a text, without comments.
+fn reader(text: &str) -> csv::Reader<&[u8]> {
+    csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .comment(Some(b'#'))
+        .from_reader(text.as_bytes())
 }
 
 /// What a cell may be that is no number.

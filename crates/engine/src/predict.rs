@@ -4,21 +4,21 @@
 //! Rows of a run that was made from plain numbers are such numbers.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use consilience_core::linalg::dot;
-use consilience_core::measure::{PredictiveError, equal_tailed, mean, normal_quantile};
-use consilience_core::model::{Arithmetic, Design};
-use consilience_core::simd::{exp, sigmoid};
+use consilience_core::measure::{PredictiveError, equal_tailed, mean};
+use consilience_core::model::Design;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::{Config, ModelConfig, OwnData, RowsModel, Source};
+use crate::config::{Config, ModelConfig, OwnData, Source};
 use crate::data::Table;
 use crate::data::formats::{DataFile, Format};
 use crate::draws::Draws;
 use crate::encoding::{Encoding, EncodingError};
 use crate::held_out::{HeldOut, Scores};
+use crate::models::{Predicts, RowModel, with_a_response};
 use crate::numbers::{self, Numbers};
 use crate::record::Record;
 
@@ -27,8 +27,9 @@ use crate::record::Record;
 pub enum PredictError {
     /// The model says nothing of rows.
     #[error(
-        "the model \"{model}\" has no response that could be predicted: use a run of a linear, \
-         logistic or softmax model"
+        "the model \"{model}\" has no response that could be predicted: use a run of a model that \
+         has one, that is, {}",
+        with_a_response()
     )]
     NoResponse {
         /// The model.
@@ -114,48 +115,6 @@ pub enum PredictError {
     },
 }
 
-/// What is predicted.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Response {
-    /// The probability of the label 1.
-    Probability,
-    /// A new response of linear regression, which scatters around its expectation with this
-    /// variance.
-    Number {
-        /// The noise variance.
-        noise_variance: f64,
-    },
-    /// The probability of every class.
-    Classes(usize),
-}
-
-impl Response {
-    /// What a model says of a row, if it says anything.
-    pub fn of(kind: RowsModel) -> Option<Response> {
-        match kind {
-            RowsModel::Isotropic => None,
-            RowsModel::Logistic => Some(Response::Probability),
-            RowsModel::Linear { noise_variance } => Some(Response::Number { noise_variance }),
-            RowsModel::Softmax { classes, .. } => Some(Response::Classes(classes)),
-        }
-    }
-
-    /// How many numbers a row's prediction has.
-    fn outputs(self) -> usize {
-        if let Response::Classes(classes) = self { classes } else { 1 }
-    }
-
-    fn model(self) -> RowsModel {
-        match self {
-            Response::Probability => RowsModel::Logistic,
-            Response::Number { noise_variance } => RowsModel::Linear { noise_variance },
-            Response::Classes(classes) => {
-                RowsModel::Softmax { classes, arithmetic: Arithmetic::default() }
-            }
-        }
-    }
-}
-
 /// Rows to be predicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
@@ -182,7 +141,8 @@ pub struct Prediction {
 #[derive(Debug)]
 pub struct Predictor<'a> {
     draws: &'a Draws,
-    response: Response,
+    model: Arc<dyn RowModel>,
+    predicts: Predicts,
     /// The columns of the design, an intercept among them.
     columns: Vec<String>,
     intercept: bool,
@@ -192,14 +152,17 @@ pub struct Predictor<'a> {
 impl<'a> Predictor<'a> {
     /// From a run that was kept.
     pub fn new(record: &'a Record) -> Result<Self, PredictError> {
-        let (response, intercept, columns) = match &record.encoding {
-            Some(encoding) => (encoding.outcome(), false, encoding.columns()),
+        let (model, intercept, columns) = match &record.encoding {
+            Some(encoding) => (Arc::clone(encoding.model()), false, encoding.columns()),
             None => plain(record)?,
+        };
+        let Some(predicts) = model.predicts() else {
+            return Err(PredictError::NoResponse { model: model.row().name.into() });
         };
         if record.draws.length() == 0 {
             return Err(PredictError::NoDraws);
         }
-        let expected = columns.len() * response.outputs();
+        let expected = columns.len() * model.predictors();
         if expected != record.draws.dim() {
             return Err(PredictError::Parameters { found: record.draws.dim(), expected });
         }
@@ -212,7 +175,8 @@ impl<'a> Predictor<'a> {
         }
         Ok(Predictor {
             draws: &record.draws,
-            response,
+            model,
+            predicts,
             columns,
             intercept,
             encoding: record.encoding.as_ref(),
@@ -279,14 +243,27 @@ impl<'a> Predictor<'a> {
             .copied()
             .collect();
         let design = Design::dense(cells, width).map_err(|e| e.to_string())?;
+        if let Some((row, label)) = rows.labels.iter().find(|(_, y)| !self.model.accepts(*y)) {
+            let (title, responses) = (self.model.row().title, self.model.responses());
+            return Err(format!(
+                "row {} has the response {label}, and {title} explains {responses}: correct it, or \
+                 leave it empty",
+                row + 1
+            ));
+        }
         let labels = rows.labels.iter().map(|(_, label)| *label).collect();
-        let held_out = HeldOut { design, labels, kind: self.response.model() };
+        let held_out = HeldOut { design, labels, kind: Arc::clone(&self.model) };
         held_out.score(self.draws).map_err(|e: PredictiveError| e.to_string())
     }
 
-    /// What is predicted.
-    pub fn response(&self) -> Response {
-        self.response
+    /// What is predicted, in words.
+    pub fn predicts(&self) -> Predicts {
+        self.predicts
+    }
+
+    /// How many numbers a row's prediction has.
+    pub fn outputs(&self) -> usize {
+        self.model.predictors()
     }
 
     /// The columns that a table of plain numbers needs.
@@ -331,14 +308,14 @@ impl<'a> Predictor<'a> {
     }
 
     /// Predict every row of a design: one number a row, or one for every class. Intervals have this
-    /// mass. Those of probabilities show how far the draws disagree; those of a number are of a new
+    /// mass; what they are of [`Predictor::predicts`] says: how far the draws disagree, or a new
     /// response, noise included.
     pub fn predict(&self, design: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
         design.par_chunks_exact(self.columns.len()).map(|row| self.predict_row(row, mass)).collect()
     }
 
     fn predict_row(&self, row: &[f64], mass: f64) -> Vec<Prediction> {
-        let outputs = self.response.outputs();
+        let outputs = self.outputs();
         let mut values =
             vec![Vec::with_capacity(self.draws.chains() * self.draws.length()); outputs];
         let mut each = vec![0.0; outputs];
@@ -346,18 +323,12 @@ impl<'a> Predictor<'a> {
             for (value, parameters) in each.iter_mut().zip(draw.chunks_exact(row.len())) {
                 *value = dot(row, parameters);
             }
-            match self.response {
-                Response::Probability => each[0] = sigmoid(each[0]),
-                Response::Number { .. } => {}
-                Response::Classes(_) => softmax(&mut each),
-            }
+            self.model.expect(&mut each);
             values.iter_mut().zip(&each).for_each(|(all, value)| all.push(*value));
         }
         let of = |values: &mut Vec<f64>| {
             let mean = mean(values);
-            if let Response::Number { noise_variance } = self.response {
-                scatter(values, noise_variance.sqrt());
-            }
+            self.model.scatter(values);
             let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
             Prediction { mean, lower, upper }
         };
@@ -367,7 +338,7 @@ impl<'a> Predictor<'a> {
 
 /// The model of a run whose rows were plain numbers, and its columns; a run whose columns were
 /// coded in a way that it does not tell is refused.
-fn plain(record: &Record) -> Result<(Response, bool, Vec<String>), PredictError> {
+fn plain(record: &Record) -> Result<(Arc<dyn RowModel>, bool, Vec<String>), PredictError> {
     const FILE: &str = "config.toml";
     let source = Source { file: FILE.into(), folder: ".".into(), text: record.config.clone() };
     let config =
@@ -381,7 +352,7 @@ fn plain(record: &Record) -> Result<(Response, bool, Vec<String>), PredictError>
             return Err(PredictError::NoEncoding { config: FILE.into() });
         }
         ModelConfig::Own(own) => (
-            own.kind,
+            Arc::clone(&own.kind),
             record
                 .parameters
                 .first()
@@ -389,10 +360,10 @@ fn plain(record: &Record) -> Result<(Response, bool, Vec<String>), PredictError>
         ),
         ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
         ModelConfig::External(_) => return none("external"),
-        ModelConfig::Rows { kind, intercept, .. } => (*kind, *intercept),
+        ModelConfig::Rows { kind, intercept, .. } => (Arc::clone(kind), *intercept),
     };
-    let Some(response) = Response::of(kind) else { return none("isotropic") };
-    Ok((response, intercept, columns_of(record, response)))
+    let columns = columns_of(record, kind.predictors());
+    Ok((kind, intercept, columns))
 }
 
 /// Whether the columns of such data are changed before a model sees them.
@@ -401,37 +372,21 @@ fn is_coded(own: &OwnData) -> bool {
 }
 
 /// The columns of the design that a run's parameters belong to.
-fn columns_of(record: &Record, response: Response) -> Vec<String> {
-    match response {
-        Response::Classes(classes) => {
-            let first = &record.parameters[..record.parameters.len() / classes.max(1)];
-            let column = |name: &String| {
-                name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned()
-            }; // `column[class]`
-            first.iter().map(column).collect()
-        }
-        _ => record.parameters.clone(),
+fn columns_of(record: &Record, predictors: usize) -> Vec<String> {
+    if predictors == 1 {
+        return record.parameters.clone();
     }
-}
-
-/// Add normal noise whose quantiles are spread evenly over the draws, by multiples of the golden
-/// ratio: no random number is needed, and nothing depends on a seed.
-fn scatter(values: &mut [f64], sd: f64) {
-    const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    for (k, value) in values.iter_mut().enumerate() {
-        *value += sd * normal_quantile(((k as f64 + 0.5) * GOLDEN).fract());
-    }
-}
-
-fn softmax(values: &mut [f64]) {
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    values.iter_mut().for_each(|t| *t = exp(*t - most));
-    let sum: f64 = values.iter().sum();
-    values.iter_mut().for_each(|t| *t /= sum);
+    let first = &record.parameters[..record.parameters.len() / predictors.max(1)];
+    let column = |name: &String| {
+        name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned()
+    }; // `column[class]`
+    first.iter().map(column).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use consilience_core::measure::normal_quantile;
+
     use super::*;
     use crate::rundir::tests::record;
 
@@ -471,8 +426,8 @@ mod tests {
         );
         let predictor = Predictor::new(&run).unwrap();
         assert_eq!(
-            (predictor.needed(), predictor.response()),
-            (&["x1".to_owned()][..], Response::Probability)
+            (predictor.needed(), predictor.predicts().kind),
+            (&["x1".to_owned()][..], "probability")
         );
         let design =
             predictor.design(&table(&["other", "x1"], &[9.0, 0.5, 9.0, 2.0]), "new.csv").unwrap();

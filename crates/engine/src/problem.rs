@@ -4,23 +4,19 @@ mod external;
 mod own;
 
 pub(crate) use external::missing;
-pub(crate) use own::model;
 
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Absent, Family, Glm, Model, Prior, Softmax};
+use consilience_core::model::{Absent, Model, Prior};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::target::{Placement, Target};
 
-use crate::config::{
-    Config, ConfigError, ModelConfig, NamedData, PlacementConfig, PriorConfig, RowsModel,
-};
+use crate::config::{Config, ConfigError, ModelConfig, NamedData, PlacementConfig, PriorConfig};
 use crate::data::{catalogue, partition};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
-use crate::predict::Response as Outcome;
 use crate::site::{Agreed, Agreement, LocalSite, agree, names};
 use crate::statement;
 
@@ -153,40 +149,20 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     if scaled > 0 {
         notes.push(format!("{scaled} columns are divided by their greatest absolute value."));
     }
-    let encoding = match Outcome::of(named.kind) {
-        None => None,
-        Some(outcome) => {
-            let made = catalogue::encoding(&named.name, &data, outcome)
-                .map_err(|e| complain(e.to_string(), fix))?;
-            Some(made.scaled(&data.divisors(&divisors), named.intercept))
-        }
-    };
+    let made = catalogue::encoding(&named.name, &data, Arc::clone(&named.kind))
+        .map_err(|e| complain(e.to_string(), fix))?;
+    let encoding = Some(made.scaled(&data.divisors(&divisors), named.intercept));
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
         let complain = |e: DataError| {
             complain(format!("client \"{name}\": {e}"), "use another scheme, or fewer clients")
         };
         let design = data.design(rows, named.intercept, &divisors).map_err(complain)?;
-        let labels = data.labels_of(rows);
-        clients.push(match named.kind {
-            RowsModel::Softmax { classes, arithmetic } => {
-                let model =
-                    Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)
-                        .map_err(complain)?;
-                Arc::new(model.with_arithmetic(arithmetic))
-            }
-            _ => Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(complain)?),
-        });
+        clients.push(named.kind.potential(design, data.labels_of(rows)).map_err(complain)?);
     }
     let columns: Vec<String> =
         named.intercept.then(|| "intercept".to_owned()).into_iter().chain(data.columns).collect();
-    let parameters = match (named.kind, &data.classes) {
-        (RowsModel::Softmax { .. }, Some(classes)) => classes
-            .iter()
-            .flat_map(|class| columns.iter().map(move |column| format!("{column}[{class}]")))
-            .collect(),
-        _ => columns,
-    };
+    let parameters = named.kind.parameters(&columns, data.classes.as_deref());
     Ok(Problem {
         target: assemble(config, clients, parameters.len())?,
         parameters,

@@ -6,21 +6,21 @@ mod brought;
 pub use brought::{CommonModel, OwnModel, OwnModelFacts};
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Absent, Design, Family, Gaussian, Glm, Isotropic, Model, Softmax};
+use consilience_core::model::{Absent, Design, Gaussian, Model};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
     Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource,
-    Place, RowsClient, RowsModel,
+    Place, RowsClient,
 };
 use crate::data::{Moments, SiteReport, Study, Table, builtin};
 use crate::encoding::Encoding;
+use crate::models::{self, Explains, RowModel};
 use crate::numbers::{self, Numbers};
-use crate::predict::Response as Outcome;
 use crate::suggest::suggest;
 
 /// The most rows that a site may claim.
@@ -313,7 +313,7 @@ impl LocalSite {
             }
             (ModelConfig::Gaussian(clients), _) => gaussian(config, &clients[index], own)?,
             (ModelConfig::Rows { kind, intercept, clients }, _) => {
-                rows(config, &clients[index], own, (*kind, *intercept))?
+                rows(config, &clients[index], own, (&**kind, *intercept))?
             }
             (ModelConfig::External(external), _) => match own {
                 Own::Model(model) => Data::Model(model.clone()),
@@ -379,10 +379,12 @@ impl LocalSite {
         let potential = match (&self.data, &agreement.moments) {
             (Data::Table(data), Some(moments)) => {
                 let (study, table) = data.as_ref();
-                study
-                    .logistic(self.index, table, moments)
-                    .map_err(|e| complain(e.to_string()))?
-                    .map_err(|e| complain(e.to_string()))?
+                let rows = study
+                    .encode(self.index, table, moments)
+                    .map_err(|e| complain(e.to_string()))?;
+                let data = |e: DataError| complain(e.to_string());
+                let design = Design::dense(rows.cells, rows.columns).map_err(data)?;
+                models::of_comparison().potential(design, rows.response).map_err(data)?
             }
             (Data::Table(_), None) => return Err(complain("the server told no moments".into())),
             (Data::Numbers { potential, .. }, _) => Arc::clone(potential),
@@ -423,7 +425,7 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
         let design = study.design(&reports).map_err(|e| complain(e.to_string()))?;
         return Ok(Agreed {
             rows: reports.iter().map(|report| report.summary.rows).collect(),
-            encoding: Some(Encoding::of_study(&study, &design.moments, Outcome::Probability)),
+            encoding: Some(Encoding::of_study(&study, &design.moments, models::of_comparison())),
             agreement: Agreement {
                 parameters: design
                     .moments
@@ -469,11 +471,8 @@ pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, 
         rows.push(*count);
     }
     let mut parameters = first.cloned().unwrap_or_default();
-    if let ModelConfig::Rows { kind: RowsModel::Softmax { classes, .. }, .. } = &config.target.model
-    {
-        parameters = (0..*classes)
-            .flat_map(|k| parameters.iter().map(move |p| format!("{p}[{k}]")).collect::<Vec<_>>())
-            .collect();
+    if let ModelConfig::Rows { kind, .. } = &config.target.model {
+        parameters = kind.parameters(&parameters, None);
     }
     Ok(Agreed {
         agreement: Agreement { parameters, moments: None, models: None },
@@ -568,7 +567,7 @@ fn rows(
     config: &Config,
     client: &RowsClient,
     own: &Own,
-    (kind, intercept): (RowsModel, bool),
+    (kind, intercept): (&dyn RowModel, bool),
 ) -> Result<Data, ConfigError> {
     let complain = |problem: String, fix: &str| {
         config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix)
@@ -587,7 +586,11 @@ fn rows(
             return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\""));
         }
     };
-    let (columns, potential) = build_client(&table, client, kind, intercept)
+    let file = match (own, &client.cells) {
+        (Own::File(file), _) | (Own::Stated, Cells::File(file)) => Some(file.as_path()),
+        _ => None,
+    };
+    let (columns, potential) = build_client(&table, client, kind, intercept, file)
         .map_err(|(problem, fix)| complain(problem, &fix))?;
     Ok(Data::Numbers { columns, potential })
 }
@@ -598,17 +601,18 @@ type Built = (Vec<String>, Arc<dyn Model>);
 fn build_client(
     table: &Numbers,
     client: &RowsClient,
-    kind: RowsModel,
+    kind: &dyn RowModel,
     intercept: bool,
+    file: Option<&Path>,
 ) -> Result<Built, (String, String)> {
     let names = table
         .names
         .clone()
         .unwrap_or_else(|| (1..=table.columns).map(|k| format!("x{k}")).collect());
     let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
-    if kind == RowsModel::Isotropic {
-        let model = Isotropic::new(table.cells.clone(), table.columns).map_err(data)?;
-        return Ok((names, Arc::new(model)));
+    if kind.row().explains == Explains::Nothing {
+        let design = Design::dense(table.cells.clone(), table.columns).map_err(data)?;
+        return Ok((names, kind.potential(design, Vec::new()).map_err(data)?));
     }
     if table.columns < 2 && !intercept {
         return Err((
@@ -643,39 +647,15 @@ fn build_client(
         columns.insert(0, "intercept".into());
     }
     let design = Design::dense(features, columns.len()).map_err(data)?;
-    let potential: Arc<dyn Model> = match kind {
-        RowsModel::Linear { noise_variance } => Arc::new(
-            Glm::new(design, labels, Family::Gaussian { variance: noise_variance })
-                .map_err(data)?,
-        ),
-        RowsModel::Softmax { classes, arithmetic } => {
-            if let Some((row, label)) = labels
-                .iter()
-                .enumerate()
-                .find(|(_, y)| !(**y >= 0.0 && y.fract() == 0.0 && **y < classes as f64))
-            {
-                return Err((
-                    format!("row {} has the label {label}", row + 1),
-                    format!("labels must be whole numbers from 0 to {}", classes - 1),
-                ));
-            }
-            let model = Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)
-                .map_err(data)?;
-            Arc::new(model.with_arithmetic(arithmetic))
-        }
-        RowsModel::Logistic | RowsModel::Isotropic => {
-            if let Some((row, label)) =
-                labels.iter().enumerate().find(|(_, y)| **y != 0.0 && **y != 1.0)
-            {
-                let fix = format!(
-                    "labels must be 0 or 1: recode them, or say what counts as 1 in a formula, \
-                     e.g. {} == {label} ~ .",
-                    names[response]
-                );
-                return Err((format!("row {} has the label {label}", row + 1), fix));
-            }
-            Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(data)?)
-        }
-    };
-    Ok((columns, potential))
+    if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !kind.accepts(**y)) {
+        let line = file.and_then(|file| Some((file, numbers::line_of(file, row + 1)?)));
+        let place = line.map_or_else(
+            || format!("row {}", row + 1),
+            |(file, line)| format!("{}, line {line}", file.display()),
+        );
+        let what = if kind.classes().is_some() { "label" } else { "response" };
+        let fix = kind.remedy(&names[response], *label, None);
+        return Err((format!("{place} has the {what} {label}"), fix));
+    }
+    Ok((columns, kind.potential(design, labels).map_err(data)?))
 }

@@ -4,7 +4,7 @@
 //! The order of fields is fixed, numbers are printed exactly, names stand in quotation marks. A
 //! field or a variant that is new does not compile until it has words here.
 
-use consilience_core::model::{Arithmetic, Prior};
+use consilience_core::model::Prior;
 use consilience_core::protocol::{Exactly, Precision, Statement};
 use consilience_core::sampler::registry::{Axis, Settings};
 use consilience_core::sampler::{
@@ -13,11 +13,11 @@ use consilience_core::sampler::{
 use consilience_core::step::Schedule;
 
 use crate::config::{
-    Config, ModelConfig, PlacementConfig, PriorConfig, RowsModel, RunConfig, SamplerConfig, Seeds,
-    Start,
+    Config, ModelConfig, PlacementConfig, PriorConfig, RunConfig, SamplerConfig, Seeds, Start,
 };
 use crate::data::CellRule;
 use crate::data::partition::Generator;
+use crate::models::{Explains, of_comparison};
 use crate::plan::Decision;
 use crate::site::{Agreement, CommonModel};
 
@@ -77,17 +77,17 @@ pub fn of_run(
 fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
     let model = match &config.target.model {
         ModelConfig::Builtin(name) => {
-            format!("logistic regression on the data set {}", quote(name))
+            format!("{} on the data set {}", of_comparison().statement(), quote(name))
         }
         ModelConfig::Named(named) => format!(
             "{}, {}, on the data set {}",
-            regression(named.kind),
+            named.kind.statement(),
             intercept(named.intercept),
             quote(&named.name)
         ),
         ModelConfig::Own(own) => match &own.formula {
-            None => format!("{}, {}", regression(own.kind), intercept(own.intercept)),
-            Some(formula) => format!("{}, by {}", regression(own.kind), quote(formula)),
+            None => format!("{}, {}", own.kind.statement(), intercept(own.intercept)),
+            Some(formula) => format!("{}, by {}", own.kind.statement(), quote(formula)),
         },
         ModelConfig::Generated(toy) => match toy.what {
             Generator::Synthetic(alpha, beta) => {
@@ -103,14 +103,14 @@ fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
             Some(name) => format!("external, called {}", quote(name)),
         },
         ModelConfig::Rows { kind, intercept: ones, .. } => {
-            format!("{}, {}", regression(*kind), intercept(*ones))
+            format!("{}, {}", kind.statement(), intercept(*ones))
         }
     };
     let mut lines: Lines =
         vec![("consilience".into(), env!("CARGO_PKG_VERSION").into()), ("model".into(), model)];
     if let ModelConfig::Rows { clients, kind, .. } = &config.target.model
         && let Some(first) = clients.first()
-        && *kind != RowsModel::Isotropic
+        && kind.row().explains != Explains::Nothing
     {
         let response =
             |name: &Option<String>| name.as_ref().map_or("the last column".into(), |n| quote(n));
@@ -130,23 +130,6 @@ fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
         ("temperature".into(), exact(&config.target.temperature)),
     ]);
     lines
-}
-
-fn regression(kind: RowsModel) -> String {
-    match kind {
-        RowsModel::Isotropic => "squared distances to the rows".into(),
-        RowsModel::Linear { noise_variance } => {
-            format!("linear regression with noise of variance {}", Exactly(noise_variance))
-        }
-        RowsModel::Logistic => "logistic regression".into(),
-        RowsModel::Softmax { classes, arithmetic } => {
-            let bits = match arithmetic {
-                Arithmetic::F64 => 64,
-                Arithmetic::F32 => 32,
-            };
-            format!("softmax regression with {classes} classes in {bits}-bit sums")
-        }
-    }
 }
 
 fn intercept(ones: bool) -> &'static str {

@@ -7,8 +7,9 @@ use consilience_engine::config::{Config, Source};
 use consilience_engine::data::{ColumnSpec, Federation, Schema, Table, formula};
 use consilience_engine::draws::Sinks;
 use consilience_engine::encoding::Encoding;
+use consilience_engine::models::of_comparison;
 use consilience_engine::plan::Plan;
-use consilience_engine::predict::{PredictError, Predictor, Response, Rows};
+use consilience_engine::predict::{PredictError, Predictor, Rows};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::{run, rundir};
@@ -408,7 +409,7 @@ fn a_level_of_no_row_is_unknown() {
     ];
     let federation = Federation::new("two", &sites, &plan).unwrap();
     let encoding =
-        Encoding::by_formula(&schema, None, &plan, federation.moments(), Response::Probability);
+        Encoding::by_formula(&schema, None, &plan, federation.moments(), of_comparison());
     let error = encoding.encode(&table("1,2,EU,0\n1,3,EU,0\n"), None).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -468,7 +469,7 @@ fn a_damaged_encoding_is_refused() {
     let path = folder.0.join("kept/encoding.json");
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, part) in [
-        ("\"format\":1", "\"format\":2", "it has layout 2; this program knows layout 1"),
+        ("\"format\":2", "\"format\":3", "it has layout 3; this program knows layouts up to 2"),
         ("\"term\":0", "\"term\":70", "its rules do not fit its terms"),
         ("\"divisors\":[1.0", "\"divisors\":[0.0", "its divisors do not fit its columns"),
         ("{", "[", "encoding.json"),

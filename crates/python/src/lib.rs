@@ -33,7 +33,7 @@ mod _consilience {
     #[pymodule_export]
     use crate::judged::{compare, exact, reproduce, reproductions};
     #[pymodule_export]
-    use crate::listing::{fields, samplers};
+    use crate::listing::{fields, models, samplers};
     #[pymodule_export]
     use crate::measures::{distance, measured, summarise};
     #[pymodule_export]

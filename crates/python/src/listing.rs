@@ -1,7 +1,8 @@
 //! List what there is.
 
 use consilience_core::sampler::registry::REGISTRY;
-use consilience_engine::config::fields::FIELDS;
+use consilience_engine::config::fields::{self as documented, Field};
+use consilience_engine::models::{MODELS, ModelRow};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,13 +16,20 @@ pub fn samplers() -> String {
     Value::from(REGISTRY.iter().map(row).collect::<Vec<_>>()).to_string()
 }
 
+/// Every model, as JSON.
+#[pyfunction]
+pub fn models() -> String {
+    let row = |row: &&ModelRow| json!({ "name": row.name, "says": row.says });
+    Value::from(MODELS.iter().map(row).collect::<Vec<_>>()).to_string()
+}
+
 /// Every field of a config, as JSON.
 #[pyfunction]
 pub fn fields() -> String {
-    let row = |f: &consilience_engine::config::fields::Field| {
+    let row = |f: &Field| {
         json!({
         "table": f.section, "key": f.key, "values": f.values, "default": f.default,
         "says": f.says })
     };
-    Value::from(FIELDS.iter().map(row).collect::<Vec<_>>()).to_string()
+    Value::from(documented::all().map(row).collect::<Vec<_>>()).to_string()
 }

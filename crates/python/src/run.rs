@@ -14,7 +14,7 @@ use consilience_engine::config::{Config, Start};
 use consilience_engine::data::Table;
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::Plan;
-use consilience_engine::predict::{Prediction, Predictor, Response};
+use consilience_engine::predict::{Prediction, Predictor};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::Progress;
@@ -338,13 +338,9 @@ fn predict(
     let numbers: Vec<Prediction> =
         predictor.predict(&rows.cells, MASS).into_iter().flatten().collect();
     let scores = predictor.score(&rows).map_err(|e| Failure::new(Raised::Data, e))?;
-    let (predicts, outputs) = match predictor.response() {
-        Response::Probability => ("probability", 1),
-        Response::Number { .. } => ("response", 1),
-        Response::Classes(classes) => ("class probabilities", classes),
-    };
+    let outputs = predictor.outputs();
     let facts = json!({
-        "predicts": predicts,
+        "predicts": predictor.predicts().kind,
         "explained": predictor.encoding().and_then(|encoding| encoding.explained()),
         "classes": predictor.encoding().and_then(|encoding| encoding.classes()),
         "mass": MASS,

@@ -17,7 +17,7 @@ use crate::simd::{LANES, sigmoid, softplus, wide};
 /// Ten of the twenty points of Gauss and Hermite for a standard normal, the others are their
 /// negatives, and the weight of each.
 #[allow(clippy::unreadable_literal, clippy::excessive_precision)] // as they are tabulated
-const GAUSS_HERMITE: [(f64, f64); 10] = [
+pub(super) const GAUSS_HERMITE: [(f64, f64); 10] = [
     (0.34696415708135592, 0.26079306344955477),
     (1.0429453488027509, 0.16173933398400003),
     (1.7452473208141268, 0.061506372063976959),

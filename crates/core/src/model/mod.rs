@@ -3,6 +3,7 @@
 mod absent;
 mod by_gradients;
 mod coded;
+pub mod contract;
 mod design;
 mod federation;
 mod fixed;
@@ -16,6 +17,7 @@ mod plain;
 mod prior;
 mod real;
 mod rebalanced;
+mod regression;
 mod single;
 mod softmax;
 mod symmetric;
@@ -34,6 +36,7 @@ pub use prior::Prior;
 pub(crate) use prior::{accumulate_difference, accumulate_gradient};
 pub use real::{Arithmetic, Real};
 pub use rebalanced::{Rebalanced, Surrogate};
+pub use regression::{PointLoss, Regression};
 pub use single::Single;
 pub use softmax::Softmax;
 pub use whitened::{Coordinates, Whitened};
@@ -259,8 +262,9 @@ pub enum Spread {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::regression::tests::Bernoulli;
     use super::*;
-    use crate::rng::{ClientId, Purpose, Seed};
+    use crate::rng::{Purpose, Seed};
 
     /// Standard normals for test data.
     pub(crate) fn normals(address: u64, n: usize) -> Vec<f64> {
@@ -318,6 +322,7 @@ pub(crate) mod tests {
             ),
             Arc::new(Glm::new(dense(), binary.clone(), Family::Bernoulli).unwrap()),
             Arc::new(Glm::new(sparse(), binary, Family::Bernoulli).unwrap()),
+            Arc::new(Regression::new(dense(), binary_again.clone(), Bernoulli).unwrap()),
             Arc::new(Softmax::new(dense(), classes.clone(), 4).unwrap()),
             Arc::new(Softmax::new(sparse(), classes, 4).unwrap()),
             Arc::new(Whitened::new(
@@ -354,253 +359,59 @@ pub(crate) mod tests {
         out
     }
 
-    fn difference(model: &Arc<dyn Model>, x: &[f64], z: &[f64], rows: Rows<'_>) -> Vec<f64> {
-        let mut out = vec![0.0; model.dim()];
-        Single::new(model).add(Sum::Difference { x, z }, rows, 1.0, &mut out);
-        out
+    /// Whether each model of the zoo keeps a promise, and of how many it says anything.
+    fn kept(models: &[Arc<dyn Model>], promise: contract::Promise) -> usize {
+        let keeps = |model: &Arc<dyn Model>| {
+            promise(model).unwrap_or_else(|broken| panic!("{broken}: {model:?}"))
+        };
+        models.iter().filter(|model| keeps(model)).count()
     }
 
     #[test]
     fn gradients_are_the_finite_differences_of_values() {
-        for model in zoo() {
-            let d = model.dim();
-            let x = normals(5, d);
-            let exact = gradient(&model, &x, Rows::All);
-            let mut single = Single::new(&model);
-            for k in 0..d {
-                let h = 1e-5;
-                let mut moved = |by: f64| {
-                    let mut at = x.clone();
-                    at[k] += by;
-                    single.value(&at)
-                };
-                // Fourth order, so that truncation (1e-20) and rounding (1e-10) both stay far below
-                // a wrong term.
-                let numeric = (8.0 * (moved(h) - moved(-h)) - (moved(2.0 * h) - moved(-2.0 * h)))
-                    / (12.0 * h);
-                assert!(
-                    (numeric - exact[k]).abs() < 1e-7 * (1.0 + exact[k].abs()),
-                    "{model:?} coordinate {k}: {numeric} is not {}",
-                    exact[k]
-                );
-            }
-        }
+        assert_eq!(kept(&zoo(), contract::gradients), zoo().len(), "our models offer all");
     }
 
     #[test]
     fn hessian_products_are_the_finite_differences_of_gradients() {
-        for model in zoo() {
-            let d = model.dim();
-            let (x, v) = (normals(6, d), normals(7, d));
-            let mut exact = vec![0.0; d];
-            Single::new(&model).add_hessian_vector(&x, &v, 1.0, &mut exact);
-            let h = 1e-5;
-            let at = |by: f64| {
-                gradient(
-                    &model,
-                    &x.iter().zip(&v).map(|(a, b)| a + by * b).collect::<Vec<_>>(),
-                    Rows::All,
-                )
-            };
-            let (plus, minus) = (at(h), at(-h));
-            for k in 0..d {
-                let numeric = (plus[k] - minus[k]) / (2.0 * h);
-                assert!(
-                    (numeric - exact[k]).abs() < 1e-6 * (1.0 + exact[k].abs()),
-                    "{model:?} coordinate {k}"
-                );
-            }
-        }
+        assert_eq!(kept(&zoo(), contract::hessian_products), zoo().len(), "our models offer all");
     }
 
     #[test]
     fn rows_add_up_to_the_whole() {
-        for model in zoo() {
-            let x = normals(8, model.dim());
-            let every: Vec<u32> = (0..model.rows() as u32).collect();
-            let whole = gradient(&model, &x, Rows::All);
-            assert_eq!(
-                gradient(&model, &x, Rows::Some(&every)),
-                whole,
-                "all rows by index are all rows, bit for bit: {model:?}"
-            );
-            let mut sum = vec![0.0; model.dim()];
-            for row in every {
-                crate::linalg::add_scaled(1.0, &gradient(&model, &x, Rows::Some(&[row])), &mut sum);
-            }
-            for (a, b) in sum.iter().zip(&whole) {
-                assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()));
-            }
-        }
+        kept(&zoo(), contract::rows_add_up);
     }
 
     #[test]
     fn differences_are_differences_and_vanish_exactly() {
-        for model in zoo() {
-            let (x, z) = (normals(9, model.dim()), normals(10, model.dim()));
-            let rows: Vec<u32> = (0..model.rows() as u32).step_by(2).collect();
-            let mut twice = vec![0.0; model.dim()];
-            let mut single = Single::new(&model);
-            single.add(Sum::Difference { x: &x, z: &z }, Rows::Some(&rows), 2.0, &mut twice);
-            let (at_x, at_z) =
-                (gradient(&model, &x, Rows::Some(&rows)), gradient(&model, &z, Rows::Some(&rows)));
-            for k in 0..model.dim() {
-                assert!(
-                    (twice[k] - 2.0 * (at_x[k] - at_z[k])).abs()
-                        < 1e-12 * (1.0 + at_x[k].abs() + at_z[k].abs()),
-                    "{model:?}"
-                );
-            }
-            let mut nothing = vec![0.0; model.dim()];
-            single.add(Sum::Difference { x: &x, z: &x }, Rows::All, 3.0, &mut nothing);
-            assert!(nothing.iter().all(|v| *v == 0.0), "{model:?}");
-        }
+        kept(&zoo(), contract::differences);
     }
 
     #[test]
     fn who_ignores_rows_says_so() {
-        let mut seen = 0;
-        for model in zoo() {
-            let (x, z) = (normals(9, model.dim()), normals(10, model.dim()));
-            let of = |row: u32| difference(&model, &x, &z, Rows::Some(&[row]));
-            let alike = (1..model.rows() as u32).all(|row| of(row) == of(0));
-            let ignored = model.offers().differences_ignore_rows;
-            assert!(model.rows() == 1 || alike == ignored, "{model:?}");
-            seen += usize::from(ignored);
-        }
-        assert!(seen > 0);
+        assert!(kept(&zoo(), contract::rows_ignored) > 0);
     }
 
-    /// Everything that can be asked, at one point and at several, of all rows and of some.
-    fn sums<'a>(x: &'a [f64], z: &'a [f64], spread: &'a [f64], d: usize) -> Vec<Sum<'a>> {
-        vec![
-            Sum::Value { x },
-            Sum::Value { x: &x[..d] },
-            Sum::Gradient { x },
-            Sum::Gradient { x: &x[d..2 * d] },
-            Sum::Difference { x, z },
-            Sum::Difference { x: &x[..d], z: &z[d..2 * d] },
-            Sum::GradientAndValue { x: &x[..d] },
-            Sum::HessianVector { x: &x[..d], v: &z[..d] },
-            Sum::Hessian { x: &x[d..2 * d] },
-            Sum::Average { x: &x[..d], spread },
-        ]
-    }
-
-    /// Grouping changes no bit: what is asked alone of a fresh evaluator, and in shuffled lists of
-    /// one that has been asked other things, has the same answer; so have several points at once
-    /// and each of them.
     #[test]
     fn an_answer_does_not_depend_on_who_else_asks_nor_on_what_was_asked_before() {
-        let client = ClientId(0);
-        for model in zoo() {
-            let (d, offers) = (model.dim(), model.offers());
-            assert!(offers.values && offers.hessians, "a model of this house offers all");
-            let (x, z) = (normals(20, 3 * d), normals(21, 3 * d));
-            let spread: Vec<f64> = normals(23, d * d).iter().map(|a| 0.3 * a).collect();
-            let some: Vec<u32> = (0..model.rows() as u32).step_by(3).collect();
-            let list: Vec<(Sum<'_>, Rows<'_>)> = [Rows::All, Rows::Some(&some)]
-                .into_iter()
-                .flat_map(|rows| sums(&x, &z, &spread, d).into_iter().map(move |sum| (sum, rows)))
-                .collect();
-            let room = |sum: &Sum<'_>| vec![0.25; sum.points().len() / d * sum.width(d)];
-            let alone: Vec<Vec<f64>> = list
-                .iter()
-                .map(|(sum, rows)| {
-                    let mut out = room(sum);
-                    Single::new(&model).add(*sum, *rows, 1.7, &mut out);
-                    let mut each = room(sum);
-                    for (k, out) in each.chunks_exact_mut(sum.width(d)).enumerate() {
-                        Single::new(&model).add(sum.at(k, d), *rows, 1.7, out);
-                    }
-                    assert_eq!(out, each, "{model:?}: {sum:?}");
-                    out
-                })
-                .collect();
-            let mut evaluator = Arc::clone(&model).evaluator();
-            for shift in 0..list.len() {
-                let mut outs: Vec<Vec<f64>> = list.iter().map(|(sum, _)| room(sum)).collect();
-                let mut asks: Vec<Ask<'_>> = list
-                    .iter()
-                    .zip(&mut outs)
-                    .map(|(&(sum, rows), out)| Ask { client, sum, rows, scale: 1.7, out })
-                    .collect();
-                asks.rotate_left(shift);
-                asks.swap(0, 2 * shift % list.len());
-                evaluator.answer(&mut asks).unwrap();
-                assert_eq!(outs, alone, "{model:?}");
-            }
-        }
+        kept(&zoo(), contract::grouping);
     }
 
     #[test]
     fn hessians_are_their_products_with_unit_vectors_and_values_add_up() {
-        for model in zoo() {
-            let (d, n) = (model.dim(), model.rows() as u32);
-            let x = normals(22, d);
-            let mut single = Single::new(&model);
-            let mut whole = vec![0.0; d * d];
-            single.add(Sum::Hessian { x: &x }, Rows::All, 2.0, &mut whole);
-            let (mut parts, mut value) = (vec![0.0; d * d], [0.0]);
-            for row in 0..n {
-                single.add(Sum::Hessian { x: &x }, Rows::Some(&[row]), 2.0, &mut parts);
-                single.add(Sum::Value { x: &x }, Rows::Some(&[row]), 1.0, &mut value);
-            }
-            let all = single.value(&x);
-            assert!((value[0] - all).abs() < 1e-12 * (1.0 + all.abs()), "{model:?}");
-            for k in 0..d {
-                let (mut unit, mut column) = (vec![0.0; d], vec![0.0; d]);
-                unit[k] = 2.0;
-                single.add_hessian_vector(&x, &unit, 1.0, &mut column);
-                for j in 0..d {
-                    let near = |a: f64| (a - column[j]).abs() < 1e-11 * (1.0 + column[j].abs());
-                    assert!(
-                        near(whole[k * d + j]) && near(whole[j * d + k]) && near(parts[k * d + j]),
-                        "{model:?}"
-                    );
-                }
-            }
-        }
+        kept(&zoo(), contract::hessians);
     }
 
-    /// Averages are the means over the law, here over 8,000 points in pairs: the error of such a
-    /// mean is a hundredth of what the gradients spread, and less for those that are nearly linear;
-    /// where they are affine both are exact. Models that take 64 points are within a tenth. (The
-    /// law is no wider than posteriors are: predictors of the widest row spread by about 2.)
     #[test]
     fn averages_are_the_means_over_the_law() {
-        for model in zoo() {
-            let d = model.dim();
-            let (mean, mut single) = (normals(24, d), Single::new(&model));
-            let spread: Vec<f64> = normals(25, d * d).iter().map(|a| 0.08 * a).collect();
-            let mut found = vec![0.0; d + d * d];
-            single.add(Sum::Average { x: &mean, spread: &spread }, Rows::All, 1.0, &mut found);
-            let (mut exact, n) = (vec![0.0; d + d * d], 8000);
-            for k in 0..n / 2 {
-                let z = normals(100 + k, d);
-                for side in [1.0, -1.0] {
-                    let mut x = mean.clone();
-                    for (column, z) in spread.chunks_exact(d).zip(&z) {
-                        crate::linalg::add_scaled(side * z, column, &mut x);
-                    }
-                    let (gradient, hessian) = exact.split_at_mut(d);
-                    single.add_gradient(&x, Rows::All, 1.0 / n as f64, gradient);
-                    single.add(Sum::Hessian { x: &x }, Rows::All, 1.0 / n as f64, hessian);
-                }
-            }
-            let size = exact.iter().fold(0.0f64, |most, x| most.max(x.abs()));
-            let by_points = format!("{model:?}").contains("Softmax");
-            let bound = if by_points { 0.1 } else { 0.01 } * size;
-            for (found, exact) in found.iter().zip(&exact) {
-                assert!((found - exact).abs() < bound, "{found} is not {exact}: {model:?}");
-            }
-        }
+        let by_points = |model: &Arc<dyn Model>| format!("{model:?}").contains("Softmax");
+        let (coarse, fine): (Vec<_>, Vec<_>) = zoo().into_iter().partition(by_points);
+        kept(&coarse, |model| contract::averages(model, 0.1));
+        kept(&fine, |model| contract::averages(model, 0.01));
     }
 
-    /// A walk by an evaluator's own way ends where a gradient for each step leads, bit for bit.
     #[test]
     fn a_walk_is_its_steps() {
-        let mut own = 0;
         let mut models = zoo();
         for d in [8, 13, 24, 25] {
             let z = normals(30, d * d + d);
@@ -611,67 +422,42 @@ pub(crate) mod tests {
             let precision = (0..d * d).map(entry).collect();
             models.push(Arc::new(Gaussian::new(z[d * d..].to_vec(), precision).unwrap()));
         }
-        for model in models {
-            let d = model.dim();
-            own += usize::from(model.offers().walks);
-            let (start, z, base, noise) =
-                (normals(31, d), normals(32, d), normals(33, d), normals(34, 5 * d));
-            for control in [None, Some((&z[..], &base[..]))] {
-                let walked = |alone: bool| {
-                    let mut evaluator = Arc::clone(&model).evaluator();
-                    let (mut x, mut drift) = (start.clone(), vec![0.0; d]);
-                    let walk = Walk {
-                        client: ClientId(0),
-                        x: &mut x,
-                        control,
-                        scale: 0.7,
-                        weight: 1.3,
-                        step: 1e-3,
-                        temperature: 0.9,
-                        noise: (0.6, &noise),
-                        drift: &mut drift,
-                    };
-                    if alone {
-                        Stepwise(evaluator).walk(&mut [walk]).unwrap();
-                    } else {
-                        evaluator.walk(&mut [walk]).unwrap();
-                    }
-                    x
-                };
-                assert_eq!(walked(false), walked(true), "{model:?}");
-                assert_ne!(walked(false), start);
-            }
-        }
+        let own = kept(&models, contract::walks);
         assert_eq!(own, 3, "Gaussians of 8, 13 and 24 parameters walk by themselves");
-    }
-
-    /// An evaluator without a walk of its own.
-    #[derive(Debug)]
-    struct Stepwise(Box<dyn Evaluator>);
-
-    impl Evaluator for Stepwise {
-        fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
-            self.0.answer(asks)
-        }
     }
 
     #[test]
     fn row_smoothness_bounds_every_row() {
-        for model in zoo() {
-            let (x, z) = (normals(11, model.dim()), normals(12, model.dim()));
-            let moved = crate::linalg::norm_squared(
-                &x.iter().zip(&z).map(|(a, b)| a - b).collect::<Vec<_>>(),
-            )
-            .sqrt();
-            for row in 0..model.rows() {
-                let out = difference(&model, &x, &z, Rows::Some(&[row as u32]));
-                let ratio = crate::linalg::norm_squared(&out).sqrt() / moved;
-                assert!(
-                    ratio <= model.row_smoothness(row) * (1.0 + 1e-12),
-                    "{model:?} row {row}: {ratio}"
-                );
-            }
+        assert_eq!(kept(&zoo(), contract::smoothness), zoo().len(), "all of these have a bound");
+    }
+
+    /// Squared distances with a slope that is off by a thousandth.
+    #[derive(Clone, Copy, Debug)]
+    struct Off;
+
+    impl PointLoss for Off {
+        fn loss(&self, t: f64, y: f64) -> f64 {
+            0.5 * (t - y) * (t - y)
         }
+
+        fn slope(&self, t: f64, y: f64) -> f64 {
+            1.001 * (t - y)
+        }
+
+        fn bend(&self, _t: f64, _y: f64) -> f64 {
+            1.001
+        }
+    }
+
+    #[test]
+    fn a_model_that_breaks_a_promise_is_told_which() {
+        let design = || Design::dense(normals(1, 39), 3).unwrap();
+        let family = Family::Gaussian { variance: 1.0 };
+        let sound: Arc<dyn Model> = Arc::new(Glm::new(design(), normals(3, 13), family).unwrap());
+        assert_eq!(contract::check(&sound), Ok(()));
+        let off: Arc<dyn Model> = Arc::new(Regression::new(design(), normals(3, 13), Off).unwrap());
+        let broken = contract::check(&off).unwrap_err();
+        assert_eq!(broken.promise, "gradients are the derivatives of values");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Document every field of a config: what it is, what it may be, what it is by default.
 
+use crate::models::MODELS;
+
 /// One field.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
@@ -15,7 +17,8 @@ pub struct Field {
     pub says: &'static str,
 }
 
-const fn field(
+/// A field.
+pub(crate) const fn field(
     section: &'static str,
     key: &'static str,
     values: &'static str,
@@ -25,8 +28,17 @@ const fn field(
     Field { section, key, values, default, says }
 }
 
-/// Every field of a config.
-pub const FIELDS: &[Field] = &[
+/// Every field of a config, table by table; settings of single models stand behind those of
+/// `[target]` that all have.
+pub fn all() -> impl Iterator<Item = &'static Field> {
+    let target = FIELDS.iter().take_while(|field| field.section.is_empty()).count()
+        + FIELDS.iter().filter(|field| field.section == "target").count();
+    let (before, after) = FIELDS.split_at(target);
+    before.iter().chain(MODELS.iter().flat_map(|row| row.fields)).chain(after)
+}
+
+/// The fields that are no model's own. Those of a table stand together.
+const FIELDS: &[Field] = &[
     field("", "seed", "whole number", "1", "the same seed gives the same chains, bit for bit"),
     field(
         "",
@@ -52,7 +64,7 @@ pub const FIELDS: &[Field] = &[
     field(
         "target",
         "model",
-        "\"gaussian\", \"isotropic\", \"linear\", \"logistic\", \"softmax\", \"external\"",
+        "a name from `consilience list`",
         "",
         "the likelihood of a client's rows; external: a program brings it, with its clients, or \
          every site that joins",
@@ -75,33 +87,10 @@ pub const FIELDS: &[Field] = &[
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
     field(
         "target",
-        "noise_variance",
-        "positive number",
-        "",
-        "linear: the variance of the noise around the line; the residual variance of a \
-         least-squares fit at one site is an estimate, the variance of the response an upper bound",
-    ),
-    field(
-        "target",
-        "classes",
-        "whole number",
-        "",
-        "softmax: how many labels there are, 0 to classes - 1",
-    ),
-    field(
-        "target",
-        "arithmetic",
-        "\"f64\", \"f32\"",
-        "f64",
-        "softmax: with how many bits sums over rows are computed; f32 is faster, and gradients are \
-         right to some 1e-6 of their size",
-    ),
-    field(
-        "target",
         "intercept",
         "true or false",
         "true",
-        "linear, logistic, softmax: put a column of ones first",
+        "models with a response: put a column of ones first",
     ),
     field(
         "target",
@@ -287,7 +276,7 @@ pub const FIELDS: &[Field] = &[
         "response",
         "the name of a column",
         "the last column",
-        "linear, logistic, softmax: which column is the response",
+        "models with a response: which column it is",
     ),
     field("sampler", "name", "a name from `consilience list`", "", "which sampler"),
     field(
@@ -540,7 +529,7 @@ pub const FIELDS: &[Field] = &[
 /// The keys of a table. Tables in a list share their documentation.
 pub fn keys(section: &str) -> Vec<&'static str> {
     let section = section.split('[').next().unwrap_or(section);
-    FIELDS.iter().filter(|f| f.section == section).map(|f| f.key).collect()
+    all().filter(|f| f.section == section).map(|f| f.key).collect()
 }
 
 /// Whether a field is documented.

@@ -4,7 +4,7 @@ mod external;
 pub mod fields;
 mod named;
 mod own;
-mod reader;
+pub(crate) mod reader;
 mod resolved;
 mod sampler;
 mod target;
@@ -12,7 +12,6 @@ mod target;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use consilience_core::model::Arithmetic;
 use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
@@ -25,6 +24,7 @@ use reader::{Document, Section, Value};
 
 use crate::data::Table;
 use crate::data::memory::Tables;
+use crate::models::{self, RowModel};
 
 /// How many effective draws of every parameter a run gives unless it says otherwise: means are then
 /// known to about 0.02 posterior standard deviations, standard deviations to about 1%.
@@ -105,32 +105,11 @@ pub enum ModelConfig {
     /// Clients with rows.
     Rows {
         /// Which model.
-        kind: RowsModel,
+        kind: Arc<dyn RowModel>,
         /// Whether a column of ones is put first.
         intercept: bool,
         /// The clients.
         clients: Vec<RowsClient>,
-    },
-}
-
-/// A model of rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RowsModel {
-    /// Squared distances to the rows.
-    Isotropic,
-    /// Linear regression with a known noise variance.
-    Linear {
-        /// The variance.
-        noise_variance: f64,
-    },
-    /// Logistic regression.
-    Logistic,
-    /// Softmax regression.
-    Softmax {
-        /// How many labels there are.
-        classes: usize,
-        /// With how many bits sums over rows are computed.
-        arithmetic: Arithmetic,
     },
 }
 
@@ -258,6 +237,20 @@ pub enum Start {
     Optimum,
     /// Here.
     Point(Vec<f64>),
+}
+
+impl ModelConfig {
+    /// The model of the clients' rows, where it is one of the registry's; built-in data is always
+    /// compared.
+    pub fn of_rows(&self) -> Option<Arc<dyn RowModel>> {
+        match self {
+            ModelConfig::Builtin(_) => Some(models::of_comparison()),
+            ModelConfig::Named(named) => Some(Arc::clone(&named.kind)),
+            ModelConfig::Own(own) => Some(Arc::clone(&own.kind)),
+            ModelConfig::Rows { kind, .. } => Some(Arc::clone(kind)),
+            ModelConfig::Gaussian(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => None,
+        }
+    }
 }
 
 impl Config {

@@ -1,17 +1,18 @@
 //! Read `[data]` with a name: a data set of the catalogue, dealt to clients.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use consilience_core::model::Arithmetic;
+use toml::de::DeTable;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean,
-    optional, place,
-    target::{ModelName, read_arithmetic, read_prior},
+    ModelConfig, Place, PlacementConfig, PriorConfig, Source, TargetConfig, boolean, optional,
+    place, target::read_prior,
 };
 use crate::data::catalogue;
 use crate::data::partition::Scheme;
+use crate::models::{self, Explains, MODELS, ModelRow, RowModel, Stated};
 use crate::suggest::suggest;
 
 /// A data set of the catalogue and how it is dealt.
@@ -29,8 +30,8 @@ pub struct NamedData {
     pub rows: Option<usize>,
     /// Whether columns are divided by their greatest absolute value.
     pub scale: bool,
-    /// Logistic or softmax regression.
-    pub kind: RowsModel,
+    /// A model that explains its classes.
+    pub kind: Arc<dyn RowModel>,
     /// Whether a column of ones is put first.
     pub intercept: bool,
     /// Where the table stands.
@@ -82,14 +83,18 @@ pub(super) fn read_target(
     let prior = || (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default);
     let mut prior_place = place(section);
     let (temperature, (prior, placement), kind, intercept) = match top.get("target") {
-        None => (1.0, prior(), model(&name, entry, None, None)?, true),
+        None => {
+            let nothing = DeTable::new();
+            let target = Section::new(section.document, "target", section.span.clone(), &nothing);
+            (1.0, prior(), model(&name, entry, None, &target)?, true)
+        }
         Some(value) => {
             let target = value.section()?;
             let temperature = optional(target.get("temperature"), Value::positive)?.unwrap_or(1.0);
             prior_place = target.get("prior").as_ref().map_or(prior_place, Value::place);
             let prior =
                 target.get("prior").map_or_else(|| Ok(prior()), |p| read_prior(&p.section()?))?;
-            let kind = model(&name, entry, target.get("model"), Some(&target))?;
+            let kind = model(&name, entry, target.get("model"), &target)?;
             let intercept = optional(target.get("intercept"), boolean)?.unwrap_or(true);
             target.finish()?;
             (temperature, prior, kind, intercept)
@@ -115,35 +120,39 @@ pub(super) fn read_target(
     })
 }
 
-/// The model that fits the classes: as stated, else logistic for two and softmax for more.
+/// The model that fits the classes: as stated, else the first that explains so many.
 fn model(
     name: &Value<'_>,
     entry: &catalogue::Entry,
     stated: Option<Value<'_>>,
-    target: Option<&Section<'_>>,
-) -> Result<RowsModel, ConfigError> {
+    target: &Section<'_>,
+) -> Result<Arc<dyn RowModel>, ConfigError> {
     let classes = entry.classes.len();
-    if classes < 2 {
+    let fits = |row: &ModelRow| row.reader().is_some() && row.explains.fits(classes);
+    let usual = MODELS.iter().copied().find(|row| fits(row));
+    let Some(usual) = usual else {
         return Err(name.error(
             format!("\"{}\" has no classes", entry.name),
             "use a data set with classes: see `consilience data list`",
         ));
-    }
-    let softmax = || {
-        Ok(RowsModel::Softmax {
-            classes,
-            arithmetic: target.map_or(Ok(Arithmetic::default()), read_arithmetic)?,
-        })
     };
-    let Some(value) = stated else {
-        return if classes == 2 { Ok(RowsModel::Logistic) } else { softmax() };
+    let row = match stated {
+        None => usual,
+        Some(value) => {
+            let explains =
+                |row: &ModelRow| matches!(row.explains, Explains::TwoClasses | Explains::Classes);
+            let row = value.choice(&models::choices(explains))?;
+            if !fits(row) {
+                return Err(value.error(
+                    format!("\"{}\" has {classes} classes, and {} two", entry.name, row.title),
+                    format!("use model = \"{}\"", usual.name),
+                ));
+            }
+            row
+        }
     };
-    match value.choice(&[("logistic", ModelName::Logistic), ("softmax", ModelName::Softmax)])? {
-        ModelName::Logistic if classes > 2 => Err(value.error(
-            format!("\"{}\" has {classes} classes, and logistic regression two", entry.name),
-            "use model = \"softmax\"",
-        )),
-        ModelName::Logistic => Ok(RowsModel::Logistic),
-        _ => softmax(),
-    }
+    let Some(read) = row.reader() else {
+        return Err(name.error("this model explains no classes", "leave target.model out"));
+    };
+    read(&Stated::new(target).with_classes(classes))
 }

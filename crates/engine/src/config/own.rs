@@ -2,19 +2,21 @@
 //! without a formula; and generated data.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use consilience_core::model::Arithmetic;
+use toml::de::DeTable;
 
-use super::reader::{ConfigError, Section, Value};
-use super::target::{MODELS, ModelName, read_arithmetic, read_kind, read_prior, same_name};
+use super::reader::{ConfigError, NOT_SET, Section, Value};
+use super::target::{read_prior, same_name};
 use super::{
-    ModelConfig, Place, PlacementConfig, PriorConfig, RowsModel, Source, TargetConfig, boolean,
-    optional, place,
+    ModelConfig, Place, PlacementConfig, PriorConfig, Source, TargetConfig, boolean, optional,
+    place,
 };
 use crate::data::formats::{DataFile, FORMATS, Format};
 use crate::data::hazards::{ask_for_model, two_values};
 use crate::data::memory::Tables;
 use crate::data::partition::{Generator, Scheme, synthetic};
+use crate::models::{self, Explains, ModelRow, RowModel, Stated};
 
 /// Data of your own and what is modelled.
 #[derive(Clone, Debug)]
@@ -23,8 +25,8 @@ pub struct OwnData {
     pub source: OwnSource,
     /// `response ~ terms`: which columns explain what.
     pub formula: Option<String>,
-    /// Linear, logistic or softmax regression.
-    pub kind: RowsModel,
+    /// A model with a response.
+    pub kind: Arc<dyn RowModel>,
     /// Whether a column of ones is put first; a formula says so itself.
     pub intercept: bool,
     /// The values of the labels, in the order of the classes.
@@ -193,23 +195,19 @@ pub(super) fn read_target(
             let formula = optional(formula, |v| {
                 Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned())
             })?;
+            let mut generated_classes = 0;
             let (kind, intercept) = match (&generator, target) {
                 (Some(Generator::Synthetic(..)), target) => {
                     let classes = target.and_then(|target| target.get("classes"));
                     let classes = optional(classes, |v| v.whole(2))?.unwrap_or(10) as usize;
-                    optional(target.and_then(|target| target.get("model")), |v| {
-                        v.choice(&[("softmax", ())])
-                    })?;
-                    let arithmetic = target.map_or(Ok(Arithmetic::default()), read_arithmetic)?;
-                    (RowsModel::Softmax { classes, arithmetic }, read_intercept(target)?)
+                    generated_classes = classes;
+                    (of_generated_classes(top, target, classes)?, read_intercept(target)?)
                 }
                 (_, Some(target)) => {
                     let model =
                         read_model(target, formula.as_deref()).map_err(|error| match &formula {
-                            Some(formula)
-                                if error.field == "target.noise_variance"
-                                    && target.get("noise_variance").is_none() =>
-                            {
+                            // a setting is missing where perhaps another model was meant
+                            Some(formula) if error.problem == NOT_SET => {
                                 let files =
                                     read_files(data, clients.clone(), source, tables, true).ok();
                                 let asked = files.and_then(|(files, _)| {
@@ -233,9 +231,6 @@ pub(super) fn read_target(
             };
             let (source, file_places) = match generator {
                 Some(Generator::Synthetic(alpha, beta)) => {
-                    let RowsModel::Softmax { classes, .. } = kind else {
-                        unreachable!("it was made softmax")
-                    };
                     let usual = synthetic::Settings::new(alpha, beta);
                     let (clients, dim) = (
                         whole("clients")?.unwrap_or(usual.clients),
@@ -245,7 +240,7 @@ pub(super) fn read_target(
                         OwnSource::Synthetic(synthetic::Settings {
                             clients,
                             dim,
-                            classes,
+                            classes: generated_classes,
                             ..usual
                         }),
                         Vec::new(),
@@ -322,28 +317,57 @@ fn two_classes(
     Some((at.clone()?, ask_for_model(formula, two_values(columns.into_iter())?)))
 }
 
-/// The model as stated; a formula alone means logistic regression if it compares, else linear.
-fn read_model(target: &Section<'_>, formula: Option<&str>) -> Result<RowsModel, ConfigError> {
-    let model = match (target.get("model"), formula.map(compares)) {
-        (None, Some(true)) => ModelName::Logistic,
-        (None, Some(false)) => ModelName::Linear,
-        (None, None) => target
-            .need("model", "name the likelihood, e.g. model = \"logistic\"")?
-            .choice(MODELS)?,
+/// The model of generated rows with so many classes: as stated, else the first that explains any
+/// number of them.
+fn of_generated_classes(
+    top: &Section<'_>,
+    target: Option<&Section<'_>>,
+    classes: usize,
+) -> Result<Arc<dyn RowModel>, ConfigError> {
+    let choices = models::choices(|row| row.explains == Explains::Classes);
+    let stated = optional(target.and_then(|target| target.get("model")), |v| v.choice(&choices))?;
+    let read = stated.or(choices.first().map(|(_, row)| *row)).and_then(ModelRow::reader);
+    let nothing = DeTable::new();
+    let empty = Section::new(top.document, "target", top.span.clone(), &nothing);
+    match read {
+        Some(read) => read(&Stated::new(target.unwrap_or(&empty)).with_classes(classes)),
+        None => Err(top.error("target.model", "no model explains classes", "remove [data]")),
+    }
+}
+
+/// The model as stated; a formula alone says by its left side which it is.
+fn read_model(
+    target: &Section<'_>,
+    formula: Option<&str>,
+) -> Result<Arc<dyn RowModel>, ConfigError> {
+    let fits = |row: &ModelRow| row.reader().is_some() && (formula.is_none() || row.by_formula);
+    let usual = formula.map(|formula| match compares(formula) {
+        true => models::OF_COMPARISON,
+        false => models::OF_VALUE,
+    });
+    let row = match (target.get("model"), usual) {
+        (None, Some(usual)) => usual,
+        (None, None) => {
+            let fix = "name the likelihood, e.g. model = \"logistic\"";
+            return Err(target.error("model", NOT_SET, fix));
+        }
         (Some(value), _) => {
-            let model = value.choice(MODELS)?;
-            let fits = matches!(model, ModelName::Linear | ModelName::Logistic)
-                || (model == ModelName::Softmax && formula.is_none());
-            if !fits {
+            let row = value.choice(&models::choices(|_| true))?;
+            if !fits(row) {
+                let names: Vec<String> =
+                    models::choices(fits).iter().map(|(name, _)| format!("\"{name}\"")).collect();
                 return Err(value.error(
                     "this model does not go with files of your own, or not with a formula",
-                    "use \"linear\" or \"logistic\", without a formula also \"softmax\"",
+                    format!("use one of {}", names.join(", ")),
                 ));
             }
-            model
+            row
         }
     };
-    read_kind(target, model)
+    match row.reader() {
+        Some(read) => read(&Stated::new(target)),
+        None => Err(target.error("model", "this model has no response", "use another one")),
+    }
 }
 
 /// One file to be dealt, or one for each client.

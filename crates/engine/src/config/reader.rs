@@ -29,15 +29,18 @@ fn at(line: usize) -> String {
     if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
+/// What is said of a field that must be set, and is not.
+pub(crate) const NOT_SET: &str = "it is not set";
+
 /// A config's text and its name.
 #[derive(Clone, Copy)]
-pub(super) struct Document<'a> {
-    pub(super) file: &'a str,
-    pub(super) text: &'a str,
+pub(crate) struct Document<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
 }
 
 impl Document<'_> {
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         span: &Range<usize>,
         field: &str,
@@ -57,16 +60,16 @@ impl Document<'_> {
 }
 
 /// A table of the document.
-pub(super) struct Section<'a> {
-    pub(super) document: Document<'a>,
-    pub(super) path: String,
-    pub(super) span: Range<usize>,
+pub(crate) struct Section<'a> {
+    pub(crate) document: Document<'a>,
+    pub(crate) path: String,
+    pub(crate) span: Range<usize>,
     table: &'a DeTable<'a>,
     asked: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         document: Document<'a>,
         path: &str,
         span: Range<usize>,
@@ -76,7 +79,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key, if it is set.
-    pub(super) fn get(&self, key: &'static str) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, key: &'static str) -> Option<Value<'a>> {
         debug_assert!(
             fields::is_documented(&self.path, key),
             "{}.{key} is not documented",
@@ -93,13 +96,12 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that must be set.
-    pub(super) fn need(&self, key: &'static str, fix: &str) -> Result<Value<'a>, ConfigError> {
-        self.get(key)
-            .ok_or_else(|| self.document.error(&self.span, &self.field(key), "it is not set", fix))
+    pub(crate) fn need(&self, key: &'static str, fix: &str) -> Result<Value<'a>, ConfigError> {
+        self.get(key).ok_or_else(|| self.document.error(&self.span, &self.field(key), NOT_SET, fix))
     }
 
     /// A complaint about a key, at its place if it is set.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         key: &str,
         problem: impl Into<String>,
@@ -114,7 +116,7 @@ impl<'a> Section<'a> {
     }
 
     /// Refuse keys that nobody asked for.
-    pub(super) fn finish(&self) -> Result<(), ConfigError> {
+    pub(crate) fn finish(&self) -> Result<(), ConfigError> {
         let asked = self.asked.borrow();
         for (name, _) in self.table.iter() {
             if !asked.contains(&name.get_ref().as_ref()) {
@@ -153,20 +155,20 @@ impl<'a> Section<'a> {
 
 /// A value of the document.
 #[derive(Clone)]
-pub(super) struct Value<'a> {
-    pub(super) document: Document<'a>,
-    pub(super) field: String,
-    pub(super) span: Range<usize>,
-    pub(super) value: &'a DeValue<'a>,
+pub(crate) struct Value<'a> {
+    pub(crate) document: Document<'a>,
+    pub(crate) field: String,
+    pub(crate) span: Range<usize>,
+    pub(crate) value: &'a DeValue<'a>,
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn error(&self, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+    pub(crate) fn error(&self, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
         self.document.error(&self.span, &self.field, problem, fix)
     }
 
     /// Where it stands.
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         Place { line: self.error("", "").line, field: self.field.clone() }
     }
 
@@ -177,7 +179,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value as the user wrote it.
-    pub(super) fn written(&self) -> &'a str {
+    pub(crate) fn written(&self) -> &'a str {
         self.document.text.get(self.span.clone()).unwrap_or("")
     }
 
@@ -188,11 +190,11 @@ impl<'a> Value<'a> {
         )
     }
 
-    pub(super) fn text(&self, expected: &str) -> Result<&'a str, ConfigError> {
+    pub(crate) fn text(&self, expected: &str) -> Result<&'a str, ConfigError> {
         self.value.as_str().ok_or_else(|| self.wrong_type(expected))
     }
 
-    pub(super) fn as_number(&self) -> Option<f64> {
+    pub(crate) fn as_number(&self) -> Option<f64> {
         let digits = |text: &str| text.replace('_', "").parse::<f64>().ok();
         match self.value {
             DeValue::Integer(whole) if whole.radix() == 10 => digits(whole.as_str()),
@@ -202,7 +204,7 @@ impl<'a> Value<'a> {
     }
 
     /// A finite number.
-    pub(super) fn number(&self) -> Result<f64, ConfigError> {
+    pub(crate) fn number(&self) -> Result<f64, ConfigError> {
         match self.as_number() {
             Some(number) if number.is_finite() => Ok(number),
             Some(_) if self.written().contains(|c: char| c.is_ascii_digit()) => Err(self.error(
@@ -216,7 +218,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number above 0.
-    pub(super) fn positive(&self) -> Result<f64, ConfigError> {
+    pub(crate) fn positive(&self) -> Result<f64, ConfigError> {
         let number = self.number()?;
         if number > 0.0 {
             Ok(number)
@@ -229,7 +231,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number between 0 and 1, with 0 itself only where `zero` allows it.
-    pub(super) fn fraction(&self, zero: bool) -> Result<f64, ConfigError> {
+    pub(crate) fn fraction(&self, zero: bool) -> Result<f64, ConfigError> {
         let number = self.number()?;
         let low = if zero { number >= 0.0 } else { number > 0.0 };
         if low && number <= 1.0 {
@@ -242,12 +244,12 @@ impl<'a> Value<'a> {
         ))
     }
 
-    pub(super) fn is_integer(&self) -> bool {
+    pub(crate) fn is_integer(&self) -> bool {
         self.value.is_integer()
     }
 
     /// A whole number, at least `least`.
-    pub(super) fn whole(&self, least: u64) -> Result<u64, ConfigError> {
+    pub(crate) fn whole(&self, least: u64) -> Result<u64, ConfigError> {
         let DeValue::Integer(whole) = self.value else {
             return Err(self.wrong_type("a whole number"));
         };
@@ -271,7 +273,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    pub(super) fn list(&self, expected: &str) -> Result<Vec<Value<'a>>, ConfigError> {
+    pub(crate) fn list(&self, expected: &str) -> Result<Vec<Value<'a>>, ConfigError> {
         let Some(array) = self.value.as_array() else { return Err(self.wrong_type(expected)) };
         let item = |(k, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Value {
             document: self.document,
@@ -282,12 +284,12 @@ impl<'a> Value<'a> {
         Ok(array.iter().enumerate().map(item).collect())
     }
 
-    pub(super) fn numbers(&self) -> Result<Vec<f64>, ConfigError> {
+    pub(crate) fn numbers(&self) -> Result<Vec<f64>, ConfigError> {
         self.list("a list of numbers")?.iter().map(Value::number).collect()
     }
 
     /// A list of lists of numbers, all equally long; row-major.
-    pub(super) fn matrix(&self) -> Result<(Vec<f64>, usize), ConfigError> {
+    pub(crate) fn matrix(&self) -> Result<(Vec<f64>, usize), ConfigError> {
         let rows = self.list("a list of rows, such as [[1.0, 0.0], [0.0, 1.0]]")?;
         let mut cells = Vec::new();
         let mut columns = None;
@@ -305,13 +307,13 @@ impl<'a> Value<'a> {
         Ok((cells, columns.unwrap_or(0)))
     }
 
-    pub(super) fn section(&self) -> Result<Section<'a>, ConfigError> {
+    pub(crate) fn section(&self) -> Result<Section<'a>, ConfigError> {
         let Some(table) = self.value.as_table() else { return Err(self.wrong_type("a table")) };
         Ok(Section::new(self.document, &self.field, self.span.clone(), table))
     }
 
     /// One of some words.
-    pub(super) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Result<T, ConfigError> {
+    pub(crate) fn choice<T: Copy>(&self, choices: &[(&'static str, T)]) -> Result<T, ConfigError> {
         let words = || choices.iter().map(|(word, _)| *word);
         let expected = format!(
             "one of {} is expected",

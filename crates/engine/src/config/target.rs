@@ -1,40 +1,13 @@
 //! Read what is sampled: the model, the prior, the clients.
 
-use consilience_core::model::Arithmetic;
-
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, RowsModel,
-    Source, TargetConfig, boolean, external, named, optional, own, place,
+    Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, Source,
+    TargetConfig, boolean, external, named, optional, own, place,
 };
 use crate::data::memory::Tables;
+use crate::models::{self, Explains, Reads, Stated};
 use crate::suggest::suggest;
-
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum ModelName {
-    Gaussian,
-    Isotropic,
-    Linear,
-    Logistic,
-    Softmax,
-    External,
-}
-
-/// What is said where linear regression lacks its variance.
-const NOISE: &str = "linear regression needs the variance of the noise around the line, e.g. \
-    noise_variance = 2.5: take the residual variance of a \
-                     least-squares fit at one site; the variance of the response is an upper \
-                     bound. For two classes use logistic regression: \
-                     model = \"logistic\", or a formula that compares, e.g. ill == 1 ~ age";
-
-pub(super) const MODELS: &[(&str, ModelName)] = &[
-    ("gaussian", ModelName::Gaussian),
-    ("isotropic", ModelName::Isotropic),
-    ("linear", ModelName::Linear),
-    ("logistic", ModelName::Logistic),
-    ("softmax", ModelName::Softmax),
-    ("external", ModelName::External),
-];
 
 pub(super) fn read_target(
     top: &Section<'_>,
@@ -166,9 +139,10 @@ fn read_model(
     source: &Source,
     tables: &Tables,
 ) -> Result<ModelConfig, ConfigError> {
-    let model =
-        section.need("model", "name the likelihood, e.g. model = \"logistic\"")?.choice(MODELS)?;
-    if model == ModelName::External {
+    let row = section
+        .need("model", "name the likelihood, e.g. model = \"logistic\"")?
+        .choice(&models::choices(|_| true))?;
+    if let Reads::Program = row.reads {
         return external::read(section, clients);
     }
     let fix = "add one [[client]] table for each client";
@@ -179,18 +153,18 @@ fn read_model(
     if list.is_empty() {
         return Err(clients.error("there are no clients", fix));
     }
-    if model == ModelName::Gaussian {
+    let Reads::Rows(read_settings) = row.reads else {
         let read = |(i, v): (usize, &Value<'_>)| read_gaussian_client(i, &v.section()?, source);
         let clients: Vec<GaussianClient> =
             list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
         check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
         return Ok(ModelConfig::Gaussian(clients));
-    }
-    let kind = read_kind(section, model)?;
-    let intercept = kind != RowsModel::Isotropic
-        && optional(section.get("intercept"), boolean)?.unwrap_or(true);
+    };
+    let kind = read_settings(&Stated::new(section))?;
+    let explains = row.explains != Explains::Nothing;
+    let intercept = explains && optional(section.get("intercept"), boolean)?.unwrap_or(true);
     let read =
-        |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, kind);
+        |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, explains);
     let clients: Vec<RowsClient> = list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
     Ok(ModelConfig::Rows { kind, intercept, clients })
@@ -216,32 +190,6 @@ pub(super) fn same_name(section: &Section<'_>, name: &str, first: usize) -> Conf
         format!("client[{first}] is called \"{name}\", too"),
         "give each client a name of its own",
     )
-}
-
-/// With how many bits a softmax model sums over rows.
-pub(super) fn read_arithmetic(target: &Section<'_>) -> Result<Arithmetic, ConfigError> {
-    Ok(optional(target.get("arithmetic"), |v| {
-        v.choice(&[("f64", Arithmetic::F64), ("f32", Arithmetic::F32)])
-    })?
-    .unwrap_or_default())
-}
-
-/// A model of rows with its settings.
-pub(super) fn read_kind(section: &Section<'_>, model: ModelName) -> Result<RowsModel, ConfigError> {
-    Ok(match model {
-        ModelName::Linear => {
-            RowsModel::Linear { noise_variance: section.need("noise_variance", NOISE)?.positive()? }
-        }
-        ModelName::Logistic => RowsModel::Logistic,
-        ModelName::Softmax => {
-            let classes = section
-                .need("classes", "softmax needs the number of labels, e.g. classes = 10")?
-                .whole(2)?;
-            RowsModel::Softmax { classes: classes as usize, arithmetic: read_arithmetic(section)? }
-        }
-        // the others have no rows here
-        ModelName::Gaussian | ModelName::Isotropic | ModelName::External => RowsModel::Isotropic,
-    })
 }
 
 fn client_name(i: usize, section: &Section<'_>) -> Result<String, ConfigError> {
@@ -322,7 +270,7 @@ fn read_rows_client(
     section: &Section<'_>,
     source: &Source,
     tables: &Tables,
-    kind: RowsModel,
+    explains: bool,
 ) -> Result<RowsClient, ConfigError> {
     let name = client_name(i, section)?;
     let cells = match (section.get("file"), section.get("rows")) {
@@ -353,10 +301,10 @@ fn read_rows_client(
             return Err(section.error("rows", "a file is given too", "give one of the two"));
         }
     };
-    let response = if kind == RowsModel::Isotropic {
-        None
-    } else {
+    let response = if explains {
         optional(section.get("response"), |v| v.text("the name of a column"))?
+    } else {
+        None
     };
     section.finish()?;
     Ok(RowsClient { name, cells, response: response.map(str::to_owned), place: place(section) })

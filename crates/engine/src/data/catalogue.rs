@@ -1,6 +1,7 @@
 //! Know the public data sets of the papers: their files, checksums, shapes and class counts.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -9,7 +10,7 @@ use super::dataset::{Dataset, Features, Groups};
 use super::formats::{self, FormatError, Labels};
 use super::{ColumnSpec, Schema, Table, builtin};
 use crate::encoding::Encoding;
-use crate::predict::Response as Outcome;
+use crate::models::RowModel;
 use crate::suggest::did_you_mean;
 
 mod entries;
@@ -162,29 +163,29 @@ pub fn load_test(name: &str, folder: Option<&Path>) -> Result<Dataset, Catalogue
 pub(crate) fn encoding(
     name: &str,
     data: &Dataset,
-    outcome: Outcome,
+    model: Arc<dyn RowModel>,
 ) -> Result<Encoding, CatalogueError> {
     let entry = find(name)?;
     let words = || Some(entry.classes.iter().map(|class| (*class).to_owned()).collect());
     Ok(match entry.format {
         Format::Builtin => {
             let federation = builtin::load_with(name, false)?;
-            Encoding::of_study(&builtin::study_with(name, false)?, federation.moments(), outcome)
+            Encoding::of_study(&builtin::study_with(name, false)?, federation.moments(), model)
         }
         Format::Csv(response) => {
             let classes = (!entry.classes.is_empty()).then(|| vec!["0".into(), "1".into()]);
-            Encoding::by_columns(&data.columns, None, None, outcome)
+            Encoding::by_columns(&data.columns, None, None, model)
                 .with_response(ColumnSpec::number(response))
                 .with_classes(classes)
         }
         Format::German => {
             let classes = Some(vec!["1".into(), "2".into()]);
-            Encoding::by_columns(&data.columns, None, None, outcome)
+            Encoding::by_columns(&data.columns, None, None, model)
                 .with_response(ColumnSpec::number("class"))
                 .with_classes(classes)
         }
         Format::Libsvm(_) | Format::Idx | Format::Cifar | Format::Covtype => {
-            Encoding::by_columns(&data.columns, None, None, outcome).with_classes(words())
+            Encoding::by_columns(&data.columns, None, None, model).with_classes(words())
         }
     })
 }

@@ -1,15 +1,11 @@
 //! Agree on one design where every site has its own table: each says a summary, all are told the
 //! moments, and each encodes its own rows.
 
-use std::sync::Arc;
-
-use consilience_core::error::DataError;
-use consilience_core::model::Model;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EncodeError, Federation, MomentLedger, Moments, Plan, Schema, SiteSummary, Table, combine,
-    encode, summarise,
+    EncodeError, Federation, MomentLedger, Moments, Plan, Schema, SiteData, SiteSummary, Table,
+    combine, encode, summarise,
 };
 
 /// What all sites know beforehand: how their files are written, and how rows become a design.
@@ -102,15 +98,14 @@ impl Study {
         Ok(Design { moments, notes, exchanged })
     }
 
-    /// Logistic regression on a site's rows, as the moments encode them.
-    pub fn logistic(
+    /// A site's rows, as the moments encode them.
+    pub fn encode(
         &self,
         site: usize,
         table: &Table,
         moments: &Moments,
-    ) -> Result<Result<Arc<dyn Model>, DataError>, EncodeError> {
-        let rows = encode(&self.sites[site], table, &self.plan, moments)?;
-        Ok(rows.logistic().map(|model| Arc::new(model) as Arc<dyn Model>))
+    ) -> Result<SiteData, EncodeError> {
+        encode(&self.sites[site], table, &self.plan, moments)
     }
 
     /// All sites in this process.

@@ -8,7 +8,8 @@ use super::PlanError;
 use super::survey::MOST_WHITENED;
 use crate::collinear::{dependences, describe};
 use crate::conductor::Conductor;
-use crate::config::{Config, ModelConfig, RowsModel};
+use crate::config::{Config, ModelConfig};
+use crate::models::Explains;
 use crate::problem::Problem;
 
 /// The most products of clients and parameters for which they are looked for where no survey is due
@@ -33,20 +34,8 @@ pub(super) fn are_suspected(config: &Config, problem: &Problem, hessian: Option<
 /// How many columns the linear predictors of a model have, in the order of the first parameters;
 /// `None`: it has no columns.
 fn columns_of(config: &Config, d: usize) -> Option<usize> {
-    let kind = match &config.target.model {
-        ModelConfig::Builtin(_) => RowsModel::Logistic,
-        ModelConfig::Named(named) => named.kind,
-        ModelConfig::Own(own) => own.kind,
-        ModelConfig::Rows { kind, .. } => *kind,
-        ModelConfig::Gaussian(_) | ModelConfig::Generated(_) | ModelConfig::External(_) => {
-            return None;
-        }
-    };
-    match kind {
-        RowsModel::Isotropic => None,
-        RowsModel::Softmax { classes, .. } => Some(d / classes.max(1)),
-        RowsModel::Linear { .. } | RowsModel::Logistic => Some(d),
-    }
+    let model = config.target.model.of_rows()?;
+    (model.row().explains != Explains::Nothing).then(|| d / model.predictors().max(1))
 }
 
 /// Name columns that others determine: the Hessian at 0, where all rows count alike, shows them.

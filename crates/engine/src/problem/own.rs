@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model, Softmax};
+use consilience_core::model::{Design, Gaussian, Isotropic, Model};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 
 use super::{Problem, assemble};
-use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource, RowsModel};
+use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource};
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
 use crate::data::hazards::{self, Hazard, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
@@ -17,7 +17,6 @@ use crate::data::{
 };
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
-use crate::predict::Response as Outcome;
 
 /// A problem, what of the config it is about, and its fix.
 struct Complaint {
@@ -65,33 +64,13 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
     };
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (name, design, labels) in sites.clients {
-        let model = model(design, labels, own.kind);
+        let model = own.kind.potential(design, labels);
         clients.push(model.map_err(|e| {
             complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN))
         })?);
     }
     let encoding = sites.encoding.map(|encoding| encoding.with_classes(sites.classes.clone()));
-    let parameters = match own.kind {
-        RowsModel::Softmax { classes, .. } => {
-            let class = |k: usize| {
-                sites
-                    .classes
-                    .as_ref()
-                    .and_then(|names| names.get(k).cloned())
-                    .unwrap_or_else(|| k.to_string())
-            };
-            (0..classes)
-                .flat_map(|k| {
-                    sites
-                        .columns
-                        .iter()
-                        .map(move |column| format!("{column}[{}]", class(k)))
-                        .collect::<Vec<_>>()
-                })
-                .collect()
-        }
-        _ => sites.columns,
-    };
+    let parameters = own.kind.parameters(&sites.columns, sites.classes.as_deref());
     Ok(Problem {
         target: assemble(config, clients, parameters.len())?,
         parameters,
@@ -153,26 +132,6 @@ struct Sites {
     encoding: Option<Encoding>,
 }
 
-/// The model of some rows.
-pub(crate) fn model(
-    design: Design,
-    labels: Vec<f64>,
-    kind: RowsModel,
-) -> Result<Arc<dyn Model>, DataError> {
-    Ok(match kind {
-        RowsModel::Softmax { classes, arithmetic } => Arc::new(
-            Softmax::new(design, labels.iter().map(|y| *y as u32).collect(), classes)?
-                .with_arithmetic(arithmetic),
-        ),
-        RowsModel::Linear { noise_variance } => {
-            Arc::new(Glm::new(design, labels, Family::Gaussian { variance: noise_variance })?)
-        }
-        RowsModel::Logistic | RowsModel::Isotropic => {
-            Arc::new(Glm::new(design, labels, Family::Bernoulli)?)
-        }
-    })
-}
-
 /// Which rows of `rows` are learnt from and which are held out; at least one is learnt from.
 fn hold_out(rows: usize, share: Option<f64>, seed: Seed, place: u64) -> (Vec<u32>, Vec<u32>) {
     let held = share
@@ -216,7 +175,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
                 tables.extend(table.map(|table| (name.as_str(), table)));
                 all.push((name.clone(), data, file));
             }
-            check_columns(&sites[0].1, &tables, None, &mut notes)?;
+            check_columns(own, &sites[0].1, &tables, None, &mut notes)?;
             drop(tables);
             agree_on_columns(&mut all)?;
             let classes = agree_on_labels(
@@ -232,7 +191,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             }
         }
         OwnSource::File { file, clients, scheme, rows } => {
-            let (mut data, columns, scheme) = read_to_deal(file, scheme, &mut notes)?;
+            let (mut data, columns, scheme) = read_to_deal(own, file, scheme, &mut notes)?;
             (raw, header) = (columns, file.header.clone());
             data.classes = agree_on_labels(
                 own,
@@ -282,11 +241,8 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             .map_err(|e| About::Data.complain(format!("{who}: {e}"), DESIGN))
     };
     let raw_divisors = first.divisors(&divisors);
-    let made = |outcome| {
-        Encoding::by_columns(&columns, raw.as_ref(), header, outcome)
-            .scaled(&raw_divisors, own.intercept)
-    };
-    let encoding = Outcome::of(own.kind).map(made);
+    let encoding = Encoding::by_columns(&columns, raw.as_ref(), header, Arc::clone(&own.kind))
+        .scaled(&raw_divisors, own.intercept);
     let held_out = match hold_together(&tests) {
         None => None,
         Some(test) => {
@@ -295,7 +251,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             Some(HeldOut {
                 design: design(&test, &all, "the rows held out")?,
                 labels: test.labels,
-                kind: own.kind,
+                kind: Arc::clone(&own.kind),
             })
         }
     };
@@ -306,6 +262,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     let names = parts.into_iter().map(|(name, _, _)| name).collect();
     let columns =
         own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
+    let encoding = Some(encoding);
     Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out, encoding })
 }
 
@@ -320,6 +277,7 @@ fn read(file: &DataFile, leave_out: Option<&str>) -> Result<(Dataset, Option<Tab
 
 /// Refuse columns that cannot be what they are taken for, where all columns are used.
 fn check_columns(
+    own: &OwnData,
     file: &DataFile,
     tables: &[(&str, Table)],
     leave_out: Option<&str>,
@@ -340,12 +298,17 @@ fn check_columns(
                 .map_err(|hazard| About::Data.complain(&hazard, hazard.fix()))?,
         );
     }
+    if own.kind.classes().is_none() {
+        check_values(own, response, None, &sites)
+            .map_err(|(problem, fix)| About::Data.complain(problem, fix))?;
+    }
     Ok(())
 }
 
 /// The rows of one file, and the scheme that deals them. A column of names or numbers that deals
 /// the rows of a table is no feature.
 fn read_to_deal(
+    own: &OwnData,
     file: &DataFile,
     scheme: &Scheme,
     notes: &mut Vec<String>,
@@ -365,6 +328,7 @@ fn read_to_deal(
         .map(|table| by.map_or_else(|| table.clone(), |column| table.without(column)));
     let raw = features.and_then(|table| RawTable::of(&table, file.response_of(&table)));
     check_columns(
+        own,
         file,
         &table.map(|table| ("the file", table)).into_iter().collect::<Vec<_>>(),
         by,
@@ -451,18 +415,18 @@ fn agree_on_labels<'a>(
     notes: &mut Vec<String>,
 ) -> Result<Option<Vec<String>>, Complaint> {
     let mut all: Vec<(&mut Dataset, String)> = all.collect();
-    let classes = match own.kind {
-        RowsModel::Softmax { classes, .. } => classes,
-        RowsModel::Logistic | RowsModel::Isotropic => 2,
-        RowsModel::Linear { .. } => {
-            if let Some((data, file)) = all.iter().find(|(data, _)| data.classes.is_some()) {
-                let word = data.classes.iter().flatten().next().cloned().unwrap_or_default();
-                let problem = format!("{file}: the response `{word}` is no number");
-                return Err(About::Data
-                    .complain(problem, "name another response, or use model = \"logistic\""));
-            }
-            return Ok(None);
+    let Some(classes) = own.kind.classes() else {
+        if let Some((data, file)) = all.iter().find(|(data, _)| data.classes.is_some()) {
+            let word = data.classes.iter().flatten().next().cloned().unwrap_or_default();
+            let problem = format!("{file}: the response `{word}` is no number");
+            return Err(
+                About::Data.complain(problem, "name another response, or use model = \"logistic\"")
+            );
         }
+        return match all.iter().find_map(|(data, file)| not_accepted(own, data, file)) {
+            Some(error) => Err(About::Data.complain(error, own.kind.remedy("", 0.0, None))),
+            None => Ok(None),
+        };
     };
     if all.iter().any(|(data, _)| data.classes.is_some()) {
         return agree_on_words(&mut all, classes, notes).map(Some);
@@ -512,6 +476,17 @@ fn agree_on_labels<'a>(
         notes.push(format!("Labels: {}.", pairs.join(", ")));
     }
     Ok(Some(values.iter().map(f64::to_string).collect()))
+}
+
+/// The first response that the model does not explain, where it has no classes.
+fn not_accepted(own: &OwnData, data: &Dataset, file: &str) -> Option<FormatError> {
+    let row = data.labels.iter().position(|y| !own.kind.accepts(*y))?;
+    Some(FormatError::Label {
+        file: file.into(),
+        at: At::Row(row as u64 + 1),
+        found: data.labels[row],
+        allowed: format!("use {}", own.kind.responses()),
+    })
 }
 
 /// Words as labels: the classes are the words of all sites in the order of the alphabet.
@@ -696,26 +671,33 @@ fn check_response(
         let (problem, fix) = hazards::ask_for_model(formula, values);
         return Err(About::Formula.complain(problem, fix));
     }
-    if own.kind != RowsModel::Logistic {
-        return Ok(());
-    }
+    let right = formula::halves(formula).map_or("", |(_, right)| right.trim());
+    check_values(own, column, Some(right), sites)
+        .map_err(|(problem, fix)| About::Formula.complain(problem, fix))
+}
+
+/// Refuse a value of the response that the model does not explain, with its file and line; classes
+/// that are numbers are looked at when they are numbered.
+fn check_values(
+    own: &OwnData,
+    column: &str,
+    right: Option<&str>,
+    sites: &[(&str, &Table)],
+) -> Result<(), (String, String)> {
     for (site, table) in sites {
         let Some((_, Column::Number(cells))) = table.column(column) else { continue };
         if let Some((row, value)) = cells
             .iter()
             .enumerate()
-            .find_map(|(row, cell)| cell.filter(|v| *v != 0.0 && *v != 1.0).map(|v| (row, v)))
+            .find_map(|(row, cell)| cell.filter(|v| !own.kind.accepts(*v)).map(|v| (row, v)))
         {
             let (file, at) = (table.file(), table.place(row));
+            let (title, explained) = (own.kind.row().title, own.kind.responses());
             let problem = format!(
-                "logistic regression explains 0 and 1, and `{column}` is {value} at site `{site}` \
+                "{title} explains {explained}, and `{column}` is {value} at site `{site}` \
                  ({file}, {at})"
             );
-            let right = formula::halves(formula).map_or("", |(_, right)| right.trim());
-            return Err(About::Formula.complain(
-                problem,
-                format!("say what counts as 1, e.g. {column} == {value} ~ {right}"),
-            ));
+            return Err((problem, own.kind.remedy(column, value, right)));
         }
     }
     Ok(())
@@ -805,11 +787,9 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     };
     let schema =
         Schema::new(sites.first().map_or_else(Vec::new, |(_, table)| table.specs().to_vec()));
-    let made = |outcome| {
-        Encoding::by_formula(&schema, header, &plan, federation.moments(), outcome)
-            .with_site_column(site_column)
-    };
-    let encoding = Outcome::of(own.kind).map(made);
+    let model = Arc::clone(&own.kind);
+    let encoding = Encoding::by_formula(&schema, header, &plan, federation.moments(), model)
+        .with_site_column(site_column);
     let held_out = if tests.is_empty() {
         None
     } else {
@@ -818,7 +798,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         Some(HeldOut {
             design: Design::dense(rows.cells, rows.columns).map_err(complain)?,
             labels: rows.response,
-            kind: own.kind,
+            kind: Arc::clone(&own.kind),
         })
     };
     notes.splice(0..0, federation.notes.iter().cloned());
@@ -840,6 +820,6 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         notes,
         bits: (federation.exchanged_bits_up + bits.0, federation.exchanged_bits_down + bits.1),
         held_out,
-        encoding,
+        encoding: Some(encoding),
     })
 }

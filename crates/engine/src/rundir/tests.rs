@@ -7,7 +7,7 @@ use crate::calibration::{Calibration, Judged};
 use crate::data::{ColumnSpec, Federation, Schema, Table, formula};
 use crate::draws::Streamed;
 use crate::influence::{Influence, SiteInfluence};
-use crate::predict::Response as Outcome;
+use crate::models::of_comparison;
 use crate::record::{SentRecord, SiteRecord};
 
 /// A record with something in every field.
@@ -100,7 +100,7 @@ fn encoding() -> Encoding {
         Some(vec!["age".into(), "sex".into(), "ill".into()]),
         &plan,
         federation.moments(),
-        Outcome::Probability,
+        of_comparison(),
     )
 }
 
