@@ -24,16 +24,23 @@ struct Place {
 
 impl Place {
     fn new(name: &str) -> Place {
+        Place::of(name, CONFIG, &SITES, &[])
+    }
+
+    /// A folder with a config, its run in one process, certificates for the sites, and more files.
+    fn of(name: &str, config: &str, sites: &[&str], files: &[(&str, &str)]) -> Place {
         let folder =
             std::env::temp_dir().join(format!("consilience-network-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("run.toml"), CONFIG).unwrap();
+        for (file, text) in files.iter().chain([&("run.toml", config)]) {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
         let place = Place {
             port: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
             folder,
         };
-        place.succeed(&["certs", "certs", "--sites", &SITES.join(",")]);
+        place.succeed(&["certs", "certs", "--sites", &sites.join(",")]);
         place.succeed(&["run", "run.toml", "--out", "here"]);
         place
     }
@@ -67,12 +74,16 @@ impl Place {
     }
 
     fn server(&self) -> Child {
+        self.server_of("run.toml")
+    }
+
+    fn server_of(&self, config: &str) -> Child {
         let listen = format!("127.0.0.1:{}", self.port);
         self.spawn(
             "server",
             &[
                 "serve",
-                "run.toml",
+                config,
                 "--listen",
                 &listen,
                 "--certs",
@@ -88,6 +99,10 @@ impl Place {
     fn site(&self, name: &str) -> Child {
         let data = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(format!("../../data/heart-disease/processed.{name}.data"));
+        self.site_with(name, &data)
+    }
+
+    fn site_with(&self, name: &str, data: &Path) -> Child {
         let (server, certs, state) =
             (format!("localhost:{}", self.port), format!("certs/{name}"), format!("state-{name}"));
         let arguments = [
@@ -225,4 +240,51 @@ fn killed_parties_come_back_and_the_chain_is_the_same() {
     }
     assert!(kills >= 3, "only {kills} kills: the run was over too soon");
     place.compare();
+}
+
+/// Raw columns with words and gaps: the sites exchange kinds, codes and sums, the run is that of one
+/// process, and the server's folder knows how to code rows to come.
+#[test]
+fn columns_that_a_formula_codes_are_served_and_predicted_from() {
+    let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 2\niterations = 400\nburn_in = 50\n";
+    let config = |file: fn(&str) -> String| {
+        let client = |site: &str| format!("[[client]]\nname = \"{site}\"\n{}", file(site));
+        let (north, south) = (client("north"), client("south"));
+        let head = "seed = 3\nseeds = \"simulation\"\n[target]\n\
+            formula = \"ill == yes ~ age + sex\"\n";
+        format!("{head}{north}{south}{rest}")
+    };
+    let north = "age,sex,ill\n41,f,no\n63,m,yes\n,m,no\n38,f,yes\n44.5,m,no\n59,f,yes\n";
+    let south = "sex,age,ill,ward\nm,39,no,a\nf,70,yes,b\nf,51,yes,a\nm,62,no,b\nm,,yes,a\n";
+    let new = "sex,age\nf,50\nm,\nm,71\n";
+    let place = Place::of(
+        "formula",
+        &config(|site| format!("file = \"{site}.csv\"\n")),
+        &["north", "south"],
+        &[
+            ("served.toml", &config(|_| String::new())),
+            ("north.csv", north),
+            ("south.csv", south),
+            ("new.csv", new),
+        ],
+    );
+    let mut server = place.server_of("served.toml");
+    let join = |site: &str| place.site_with(site, Path::new(&format!("{site}.csv")));
+    let mut sites = [("south", join("south")), ("north", join("north"))];
+    place.wait("server", &mut server);
+    for (name, site) in &mut sites {
+        place.wait(name, site);
+    }
+    place.compare();
+    let read = |file: &str| std::fs::read_to_string(place.folder.join(file)).unwrap();
+    assert_eq!(read("there/encoding.json"), read("here/encoding.json"));
+    let predicted = |run: &str| {
+        let mut command = place.command(&["predict", run, "--data", "new.csv", "--json"]);
+        let output = command.stdout(Stdio::piped()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(predicted("there"), predicted("here"));
+    assert!(predicted("there").len() > 50, "{}", predicted("there"));
+    assert!(read("there/statement.txt").contains("\"sex: m\": 1 where term 2 is \"m\""));
 }

@@ -1,9 +1,12 @@
 //! Build the target that a config states, and check it against its data.
 
 mod external;
+mod formula;
 mod own;
 
 pub(crate) use external::missing;
+pub use formula::{CodeFacts, CodedSummary, Kinds, TableFacts};
+pub(crate) use own::{About, Complaint, FORMULA, READ};
 
 use std::sync::Arc;
 
@@ -58,6 +61,7 @@ impl Problem {
         let sites = LocalSite::open_all(config)?;
         let agreed = agree(
             config,
+            None,
             &sites.iter().map(|site| site.introduce(config)).collect::<Result<Vec<_>, _>>()?,
         )?;
         let potentials = sites

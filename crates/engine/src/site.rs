@@ -2,8 +2,11 @@
 //! introduces itself, all are told the agreement.
 
 mod brought;
+mod coded;
 
 pub use brought::{CommonModel, OwnModel, OwnModelFacts};
+pub use coded::kinds;
+use coded::{CodedTable, coded_by_sites};
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,10 +20,11 @@ use crate::config::{
     Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource,
     Place, RowsClient,
 };
-use crate::data::{Moments, SiteReport, Study, Table, builtin};
+use crate::data::{ColumnSpec, Moments, SiteReport, Study, Table, builtin};
 use crate::encoding::Encoding;
 use crate::models::{self, Explains, RowModel};
 use crate::numbers::{self, Numbers};
+use crate::problem::{CodedSummary, Kinds, TableFacts};
 use crate::suggest::suggest;
 
 /// The most rows that a site may claim.
@@ -40,6 +44,8 @@ enum Data {
     Table(Box<(Study, Table)>),
     /// Numbers that need no encoding.
     Numbers { columns: Vec<String>, potential: Arc<dyn Model> },
+    /// A table that a formula codes, alike at all sites.
+    Coded(Box<CodedTable>),
     /// A model that the site brings.
     Model(OwnModel),
 }
@@ -124,6 +130,10 @@ pub enum Introduction {
     },
     /// What the site says of the model that it brings.
     Model(OwnModelFacts),
+    /// Which columns the site has that a formula may code.
+    Columns(TableFacts),
+    /// The codes of these columns, and sums of its rows, once all know what the columns are.
+    Coded(CodedSummary),
 }
 
 /// What all sites are told.
@@ -165,11 +175,14 @@ pub fn names(config: &Config) -> Result<Vec<String>, ConfigError> {
             return Err(in_one_process(config, place, GENERATED));
         }
         ModelConfig::Own(own) => {
+            if let Some((_, sites)) = coded_by_sites(own) {
+                return Ok(sites.iter().map(|(name, _)| name.clone()).collect());
+            }
             let why = match (&own.source, &own.formula) {
-                (_, Some(_)) => FORMULA,
-                (OwnSource::File { .. }, None) => DEALT,
+                (OwnSource::File { .. }, _) => DEALT,
+                (OwnSource::Sites(_), Some(_)) => HELD_OUT,
                 (OwnSource::Sites(_), None) => AGREED,
-                (OwnSource::Synthetic(_), None) => GENERATED,
+                (OwnSource::Synthetic(_), _) => GENERATED,
             };
             return Err(in_one_process(config, &own.place, why));
         }
@@ -200,15 +213,14 @@ const GENERATED: Why = (
     "`consilience run` it; to rehearse with sites, give each a file and state one [[client]] for \
      each",
 );
-const FORMULA: Why = (
-    "a formula is applied to the rows of all sites in one process",
-    "write a column of numbers for each of its terms at every site, and state response = \
-     \"COLUMN\" instead; or `consilience run` it",
+const HELD_OUT: Why = (
+    "rows that are held out stay at their sites, and nobody there tests the draws on them",
+    "remove data.test; or `consilience run` it",
 );
 const AGREED: Why = (
     "labels, scales and held-out rows are settled for all sites in one process",
     "give every site a CSV file of numbers, and state one [[client]] for each with response = \
-     \"COLUMN\"; or `consilience run` it",
+     \"COLUMN\", or a formula; or `consilience run` it",
 );
 
 fn in_one_process(config: &Config, place: &Place, (problem, fix): Why) -> ConfigError {
@@ -315,6 +327,9 @@ impl LocalSite {
             (ModelConfig::Rows { kind, intercept, clients }, _) => {
                 rows(config, &clients[index], own, (&**kind, *intercept))?
             }
+            (ModelConfig::Own(data), _) => {
+                Data::Coded(Box::new(CodedTable::open(config, data, index, own)?))
+            }
             (ModelConfig::External(external), _) => match own {
                 Own::Model(model) => Data::Model(model.clone()),
                 _ => return Err(crate::problem::missing(config, &external.place)),
@@ -353,8 +368,25 @@ impl LocalSite {
             Data::Numbers { columns, potential } => {
                 Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 }
             }
+            Data::Coded(table) => table.introduce(),
             Data::Model(model) => model.introduce(),
         })
+    }
+
+    /// Hear what the columns of all sites are that a formula codes; say their codes and sums.
+    pub fn code(
+        &mut self,
+        config: &Config,
+        columns: Vec<ColumnSpec>,
+    ) -> Result<Introduction, ConfigError> {
+        match &mut self.data {
+            Data::Coded(table) => table.code(config, (self.index, &self.name), columns),
+            _ => Err(config.source.complain(
+                &data_place(),
+                "the server told the kinds of columns, and no formula codes this site's",
+                "start every party with the same config",
+            )),
+        }
     }
 
     /// The model that it brings, if it does: it answers in place of its [`LocalSite::potential`],
@@ -386,7 +418,12 @@ impl LocalSite {
                 let design = Design::dense(rows.cells, rows.columns).map_err(data)?;
                 models::of_comparison().potential(design, rows.response).map_err(data)?
             }
-            (Data::Table(_), None) => return Err(complain("the server told no moments".into())),
+            (Data::Coded(table), Some(moments)) => {
+                table.potential(&self.name, moments).map_err(complain)?
+            }
+            (Data::Table(_) | Data::Coded(_), None) => {
+                return Err(complain("the server told no moments".into()));
+            }
             (Data::Numbers { potential, .. }, _) => Arc::clone(potential),
             (Data::Model(own), _) => {
                 own.check(self.index, agreement).map_err(complain)?;
@@ -404,8 +441,16 @@ impl LocalSite {
     }
 }
 
-/// Merge what the sites say, in their order; refuse sites that do not fit together.
-pub fn agree(config: &Config, introductions: &[Introduction]) -> Result<Agreed, ConfigError> {
+/// Merge what the sites say, in their order; refuse sites that do not fit together. Where a formula
+/// codes their columns, [`kinds`] comes first, and sites say more ([`LocalSite::code`]).
+pub fn agree(
+    config: &Config,
+    kinds: Option<&Kinds>,
+    introductions: &[Introduction],
+) -> Result<Agreed, ConfigError> {
+    if let (ModelConfig::Own(own), Some(kinds)) = (&config.target.model, kinds) {
+        return coded::agree(config, own, kinds, introductions);
+    }
     if let ModelConfig::Builtin(name) = &config.target.model {
         let study = study(config, name)?;
         let report = |said: &Introduction| {

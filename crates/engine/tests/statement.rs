@@ -21,7 +21,7 @@ fn parse(text: &str) -> Config {
 fn agreement(config: &Config) -> Agreement {
     let sites = LocalSite::open_all(config).unwrap();
     let said: Vec<_> = sites.iter().map(|site| site.introduce(config).unwrap()).collect();
-    agree(config, &said).unwrap().agreement
+    agree(config, None, &said).unwrap().agreement
 }
 
 fn stated(text: &str) -> Statement {

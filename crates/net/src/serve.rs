@@ -17,7 +17,7 @@ use consilience_engine::plan::{Plan, PlanError};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::Statistic;
 use consilience_engine::run::{Outcome, RunError, gather};
-use consilience_engine::site::{Introduction, agree, names};
+use consilience_engine::site::{Introduction, agree, kinds, names};
 use consilience_engine::statement;
 use consilience_engine::store::{Disk, Folder, ServedChain};
 use serde::{Deserialize, Serialize};
@@ -337,9 +337,14 @@ fn conduct(
     tell: &mut impl FnMut(Stage<'_>),
 ) -> Result<Served, ServeError> {
     let sites = status.sites();
-    let introductions = introductions(hub.ask(&vec![Ask::Introduce; sites.len()])?, &sites)?;
+    let mut said = introductions(hub.ask(&vec![Ask::Introduce; sites.len()])?, &sites)?;
     status.stage("agreeing");
-    let agreed = agree(config, &introductions)?;
+    let kinds = kinds(config, &said)?;
+    if let Some(kinds) = &kinds {
+        let ask = Ask::Summarise { columns: kinds.specs().to_vec() };
+        said = introductions(hub.ask(&vec![ask; sites.len()])?, &sites)?;
+    }
+    let agreed = agree(config, kinds.as_ref(), &said)?;
     let agreement = agreed.agreement.clone();
     let config = &agreement.settle(config);
     let problem = Problem::without_rows(config, agreed)?;

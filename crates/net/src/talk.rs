@@ -1,5 +1,6 @@
 //! Say what server and site say to each other besides the protocol's messages.
 
+use consilience_engine::data::ColumnSpec;
 use consilience_engine::plan::Decision;
 use consilience_engine::site::{Agreement, Introduction};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,12 @@ pub enum Ask {
     Welcome(Box<Welcome>),
     /// Say what you are.
     Introduce,
+    /// This is what the columns of all sites are; say the codes and sums of yours. Where a formula
+    /// codes them.
+    Summarise {
+        /// The columns.
+        columns: Vec<ColumnSpec>,
+    },
     /// This is how columns are coded, and all that is agreed on; say what you take that to be.
     Agree {
         /// How columns are coded.

@@ -355,6 +355,9 @@ impl Run {
     fn told(&mut self, brings: &Brings, ask: Ask) -> Result<Tell, SiteError> {
         Ok(match ask {
             Ask::Introduce => Tell::Introduction(self.local.introduce(&self.config)?),
+            Ask::Summarise { columns } => {
+                Tell::Introduction(self.local.code(&self.config, columns)?)
+            }
             Ask::Agree { agreement, statement } => {
                 self.agree(brings, agreement, &statement)?;
                 Tell::Stated(statement) // checked to be the same

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use common::*;
+use consilience_engine::site::Own;
 use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{ASIDE, Frame, MESSAGE, PATH, WORDS};
 use consilience_net::join::{Credentials, JoinError, JoinOptions, endpoint};
 use consilience_net::serve::{Admission, ServeError, ServeOptions};
 use consilience_net::talk::{Tell, VERSION};
-use consilience_net::worker::{Did, SiteError, Worker};
+use consilience_net::worker::{Brings, Did, SiteError, Worker};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
@@ -163,6 +164,79 @@ fn bad_messages_are_refused_by_name_and_the_chain_is_the_same() {
     let refused: u64 =
         view.refusals.iter().filter(|(why, _)| why.contains("not finite")).map(|(_, n)| n).sum();
     assert_eq!(refused, 2, "NaN and infinity");
+}
+
+/// Take part, with words that are changed on their way.
+fn tampered(
+    address: SocketAddr,
+    brings: Brings,
+    change: impl Fn(&mut serde_json::Value) + Send + 'static,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        runtime().block_on(async {
+            let mut worker = Worker::new(brings);
+            let (to, mut inward) = connect(&joining(address), worker.hello()).await.unwrap();
+            while let Ok(Some(frame)) = inward.message().await {
+                let Ok(Did::Said(said)) = worker.handle(&frame) else { break };
+                let Some(mut said) = said else { continue };
+                if said.kind == WORDS {
+                    let mut words = serde_json::from_slice(&said.body).unwrap();
+                    change(&mut words);
+                    said.body = serde_json::to_vec(&words).unwrap().into();
+                }
+                if to.send(said).await.is_err() {
+                    break;
+                }
+            }
+        })
+    })
+}
+
+/// What sites say of raw columns, of their codes and sums, and of a model that they bring: whoever
+/// lies is named, and nothing is sampled.
+#[test]
+fn introductions_that_are_none_are_refused_by_name() {
+    let clients = "[[client]]\nname = \"north\"\n[[client]]\nname = \"east\"\n[sampler]\n\
+        name = \"lmc\"\nstep = 0.01\n[run]\nchains = 1\niterations = 10\n";
+    let head = "seeds = \"simulation\"\n[target]\n";
+    let coded = config(&format!("{head}formula = \"ill == yes ~ age + sex\"\n{clients}"));
+    let rows = "age,sex,ill\n41,f,no\n63,m,yes\n57,m,no\n38,f,yes\n";
+    let table = |site: &str| Brings { data: Own::Text(rows.into()), ..brings(site) };
+    let summary = "/Introduction/Coded/summary";
+    let facts = "/Introduction/Coded/facts";
+    let numbers = r#"{"Introduction": {"Numbers": {"columns": ["age"], "rows": 4}}}"#;
+    let nothing = r#"{"Introduction": {"Columns": {"columns": [], "suspects": []}}}"#;
+    for (place, value, why) in [
+        // the first words about columns
+        ("/Introduction/Columns", numbers, "it did not say which columns it has"),
+        ("/Introduction/Columns", nothing, "north"),
+        // their codes and sums
+        (facts, numbers, "it sent no sums of its rows"),
+        (&format!("{facts}/columns/1/column"), "\"sex\"", "where ill, age, sex were asked about"),
+        (&format!("{facts}/columns"), "[]", "where ill, age, sex were asked about"),
+        (&format!("{summary}/site"), "\"north\"", "it calls itself `north`"),
+        (&format!("{summary}/rows"), "0", "the summary of site `east` is refused"),
+        (&format!("{summary}/rows"), "18446744073709551615", "of site `east` is refused"),
+        (&format!("{summary}/terms"), "[]", "of site `east` is refused"),
+        (&format!("{summary}/terms/1/Levels"), "[[\"f\", 9]]", "of site `east` is refused"),
+        (&format!("{summary}/terms/0/Numbers/observed"), "99", "of site `east` is refused"),
+        (&format!("{summary}/both_missing"), "[[7, 9, 4]]", "of site `east` is refused"),
+    ] {
+        let options = ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() };
+        let serving = start(&coded, options);
+        let honest = site(table("north"), joining(serving.address));
+        let (place, value) = (place.to_owned(), value.to_owned());
+        let shown = format!("{place}: {value}");
+        let villain = tampered(serving.address, table("east"), move |words| {
+            let Some(part) = words.pointer_mut(&place) else { return };
+            let told: serde_json::Value = serde_json::from_str(&value).unwrap();
+            if told.get("Introduction").is_some() { *words = told } else { *part = told }
+        });
+        let error = serving.end().unwrap_err().to_string();
+        assert!(error.contains(why) && error.contains("east"), "{shown}: {error}");
+        villain.join().unwrap();
+        drop(honest.join().unwrap());
+    }
 }
 
 #[test]

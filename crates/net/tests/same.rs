@@ -72,8 +72,9 @@ fn rows_and_weights_by_rows_too() {
 #[test]
 fn data_that_this_program_deals_is_refused_with_what_to_do() {
     let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 1\niterations = 10\n";
-    let formula = "[target]\nmodel = \"logistic\"\nformula = \"y ~ age\"\n[[client]]\n\
-        name = \"a\"\nfile = \"a.csv\"\n";
+    let held_out = "[target]\nmodel = \"logistic\"\nformula = \"y ~ age\"\n[data]\ntest = 0.2\n\
+        [[client]]\nname = \"a\"\nfile = \"a.csv\"\n";
+    let dealt = "[target]\nformula = \"y == 1 ~ age\"\n[data]\nfile = \"all.csv\"\nclients = 3\n";
     for (data, problem, fix) in [
         (
             "[data]\ngenerate = \"synthetic(1, 1)\"\nclients = 5\n",
@@ -81,7 +82,8 @@ fn data_that_this_program_deals_is_refused_with_what_to_do() {
             "`consilience run` it",
         ),
         ("[data]\nname = \"a9a\"\nclients = 5\n", "deals the rows", "`consilience data split`"),
-        (formula, "a formula is applied", "response = \"COLUMN\""),
+        (held_out, "rows that are held out stay at their sites", "remove data.test"),
+        (dealt, "deals the rows", "`consilience data split`"),
     ] {
         let error = consilience_engine::site::names(&config(&format!("{data}{rest}")))
             .unwrap_err()

@@ -69,6 +69,12 @@ pub enum OwnSource {
 }
 
 impl OwnData {
+    /// What a client is called, where each has a file of its own.
+    pub(super) fn site(&self, index: usize) -> Option<&str> {
+        let OwnSource::Sites(sites) = &self.source else { return None };
+        sites.get(index).map(|(name, _)| name.as_str())
+    }
+
     /// How many clients there are, where that is known before the data is read.
     pub fn clients(&self) -> Option<usize> {
         match &self.source {
@@ -399,6 +405,10 @@ fn read_files(
         if let (Some(table), None) = (tables.get(client), section.get("file")) {
             return Ok(DataFile { memory: Some(table.clone()), response, ..DataFile::new(client) });
         }
+        if section.get("file").is_none() && formula {
+            let elsewhere = DataFile::new("");
+            return Ok(DataFile { format, header: header.clone(), columns, ..elsewhere });
+        }
         let name =
             section.need("file", "give the file with the rows, e.g. file = \"basel.csv\"")?;
         let label_file = optional(section.get("label_file"), join)?;
@@ -453,7 +463,11 @@ fn read_files(
             let name = optional(section.get("name"), |v| v.text("a name"))?.map(str::to_owned);
             let file = read(&section, shared.clone())?;
             section.finish()?;
-            places.push(section.get("file").as_ref().map_or_else(|| place(&section), Value::place));
+            let missing = || {
+                let whole = place(&section);
+                Place { field: format!("{}.file", whole.field), ..whole }
+            };
+            places.push(section.get("file").as_ref().map_or_else(missing, Value::place));
             let usual = Some(stem(&file.path))
                 .filter(|stem| !stem.is_empty() && sites.iter().all(|(known, _)| known != stem));
             let name = name.or(usual).unwrap_or_else(|| format!("client {}", k + 1));

@@ -4,7 +4,7 @@
 use consilience_core::step::Schedule;
 use toml::{Table, Value};
 
-use super::{Config, Start};
+use super::{Config, ModelConfig, Start};
 use crate::plan::Plan;
 
 /// Fields of a client that may name a file.
@@ -110,7 +110,13 @@ impl Config {
                 if table.keys().all(|key| key != "precision" && key != "covariance") {
                     table.remove("mean");
                 }
-                table.entry("name").or_insert_with(|| format!("client {}", i + 1).into());
+                // a file's name may have named it
+                let name = match &self.target.model {
+                    ModelConfig::Own(own) => own.site(i).map(str::to_owned),
+                    _ => None,
+                };
+                let name = name.unwrap_or_else(|| format!("client {}", i + 1));
+                table.entry("name").or_insert_with(|| name.into());
             }
         }
         top.to_string()

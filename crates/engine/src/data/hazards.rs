@@ -1,10 +1,12 @@
 //! Refuse columns that cannot mean what they are taken for: identifiers, numbers among words, codes
 //! that differ between sites.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::facts::{ColumnFacts, Numbered};
 use super::formats::At;
 use super::{Column, Kind, Table, formula};
 
@@ -17,7 +19,7 @@ const FEWEST_NUMBERS: (usize, usize) = (10, 50);
 const MOST_CODES: usize = 10;
 
 /// Why a column is refused.
-#[derive(Clone, Debug, PartialEq, Error)]
+#[derive(Clone, Debug, PartialEq, Error, Serialize, Deserialize)]
 pub(crate) enum Hazard {
     #[error(
         "the column `{column}` has {different} different words in {rows} rows{example}: it is an \
@@ -58,11 +60,6 @@ pub(crate) enum Hazard {
 }
 
 impl Hazard {
-    /// Whether numbers would have been meant.
-    pub(crate) fn is_of_numbers(&self) -> bool {
-        matches!(self, Hazard::Word { .. } | Hazard::Comma { .. } | Hazard::Quoted { .. })
-    }
-
     /// What to do.
     pub(crate) fn fix(&self) -> String {
         match self {
@@ -109,7 +106,7 @@ impl Hazard {
 }
 
 /// Where a column is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Origin {
     /// In the formula, by name.
     Written,
@@ -137,18 +134,33 @@ pub(crate) fn by_formula<'a>(formula: &str, column: &'a str, response: bool) -> 
     Used { column, origin, levels: formula::levels(formula).contains(&column), response }
 }
 
-/// Refuse a column, or say what should be known of it. A site says no more than it says of its
-/// levels: two values at most of a column of numbers.
+/// Refuse a column of tables that are all here, or say what should be known of it.
 pub(crate) fn check(used: Used<'_>, sites: &[(&str, &Table)]) -> Result<Option<String>, Hazard> {
-    for (_, table) in sites.iter().filter(|_| !used.levels) {
-        if let Some((spec, column)) = table.column(used.column)
-            && spec.kind == (Kind::Category { levels: Vec::new() })
-        {
-            numbers_among_words(used.column, table, column)?;
-        }
+    let has_words = |table: &Table| {
+        table
+            .column(used.column)
+            .is_some_and(|(spec, _)| matches!(spec.kind, Kind::Category { .. }))
+    };
+    let words = sites.iter().any(|(_, table)| has_words(table));
+    let facts: Vec<(&str, ColumnFacts)> = sites
+        .iter()
+        .filter_map(|(site, table)| Some((*site, ColumnFacts::of(used, table, words)?)))
+        .collect();
+    let facts: Vec<(&str, &ColumnFacts)> =
+        facts.iter().map(|(site, facts)| (*site, facts)).collect();
+    judge(used, &facts)
+}
+
+/// Refuse a column by what sites say of it, in their order, or say what should be known of it.
+pub(crate) fn judge(
+    used: Used<'_>,
+    sites: &[(&str, &ColumnFacts)],
+) -> Result<Option<String>, Hazard> {
+    if let Some(hazard) = sites.iter().find_map(|(_, facts)| facts.mixed.clone()) {
+        return Err(hazard);
     }
     let seen: Vec<Seen<'_>> =
-        sites.iter().filter_map(|(site, table)| Seen::of(site, table, used.column)).collect();
+        sites.iter().filter_map(|(site, facts)| Seen::of(site, facts)).collect();
     let note = codes(used, &seen)?;
     if !used.response && !used.levels {
         identifier(used, &seen)?;
@@ -158,26 +170,41 @@ pub(crate) fn check(used: Used<'_>, sites: &[(&str, &Table)]) -> Result<Option<S
 
 /// The two values of a column of numbers that has no more of them, the lesser first.
 pub(crate) fn two_values<'a>(columns: impl Iterator<Item = &'a Column>) -> Option<[f64; 2]> {
+    let few: Vec<Vec<f64>> = columns.map(few_numbers).collect::<Option<_>>()?;
+    two_numbers(few.iter().map(Vec::as_slice))
+}
+
+/// The same of what several sites say.
+pub(crate) fn two_numbers<'a>(few: impl Iterator<Item = &'a [f64]>) -> Option<[f64; 2]> {
     let mut values: Vec<f64> = Vec::new();
-    for column in columns {
-        let numbers: Box<dyn Iterator<Item = f64>> = match column {
-            Column::Number(cells) => Box::new(cells.iter().flatten().copied()),
-            Column::Category(category) if category.levels == ["0", "1"] => {
-                Box::new(category.cells.iter().flatten().map(|level| *level as f64))
-            }
-            Column::Category(_) => return None,
-        };
-        for value in numbers {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-            if values.len() > 2 {
-                return None;
-            }
+    for value in few.flatten() {
+        if !values.contains(value) {
+            values.push(*value);
         }
     }
     values.sort_by(f64::total_cmp);
     values.try_into().ok()
+}
+
+/// The different numbers of a column that has two of them at most; `None`: it has more, or words.
+pub(crate) fn few_numbers(column: &Column) -> Option<Vec<f64>> {
+    let numbers: Box<dyn Iterator<Item = f64>> = match column {
+        Column::Number(cells) => Box::new(cells.iter().flatten().copied()),
+        Column::Category(category) if category.levels == ["0", "1"] => {
+            Box::new(category.cells.iter().flatten().map(|level| *level as f64))
+        }
+        Column::Category(_) => return None,
+    };
+    let mut values: Vec<f64> = Vec::new();
+    for value in numbers {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+        if values.len() > 2 {
+            return None;
+        }
+    }
+    Some(values)
 }
 
 /// What is asked where a response of two values is explained, and nothing says by which model: a
@@ -199,41 +226,27 @@ pub(crate) fn ask_for_model(formula: &str, [low, high]: [f64; 2]) -> (String, St
 /// A column of one site that has values.
 struct Seen<'a> {
     site: &'a str,
-    column: &'a Column,
+    facts: &'a ColumnFacts,
     words: bool,
 }
 
 impl<'a> Seen<'a> {
-    fn of(site: &'a str, table: &'a Table, column: &str) -> Option<Self> {
-        let (spec, column) = table.column(column)?;
-        let words = matches!(spec.kind, Kind::Category { .. });
-        (column.missing() < column.rows()).then_some(Seen { site, column, words })
+    fn of(site: &'a str, facts: &'a ColumnFacts) -> Option<Self> {
+        (facts.observed > 0).then_some(Seen { site, facts, words: facts.words })
     }
 
-    /// Its values as they are written, each with how many rows have it.
-    fn values(&self) -> BTreeMap<String, usize> {
-        let mut values = BTreeMap::new();
-        let mut count = |value: String| *values.entry(value).or_insert(0) += 1;
-        match self.column {
-            Column::Number(cells) => {
-                cells.iter().flatten().for_each(|value| count(value.to_string()))
-            }
-            Column::Category(category) => category
-                .cells
-                .iter()
-                .flatten()
-                .for_each(|level| count(category.levels[*level].clone())),
-        }
-        values
-    }
-
+    /// How many rows have a value.
     fn observed(&self) -> usize {
-        self.column.rows() - self.column.missing()
+        self.facts.observed as usize
     }
 }
 
 /// Refuse a column of words most of which are numbers.
-fn numbers_among_words(name: &str, table: &Table, column: &Column) -> Result<(), Hazard> {
+pub(crate) fn numbers_among_words(
+    name: &str,
+    table: &Table,
+    column: &Column,
+) -> Result<(), Hazard> {
     let Column::Category(category) = column else { return Ok(()) };
     let number = |word: &str| word.parse::<f64>().is_ok_and(f64::is_finite);
     let kinds: Vec<(bool, bool)> =
@@ -282,23 +295,19 @@ fn has_comma(word: &str) -> bool {
 
 /// Refuse columns that sites write in different codes.
 fn codes(used: Used<'_>, seen: &[Seen<'_>]) -> Result<Option<String>, Hazard> {
-    let values: Vec<BTreeSet<String>> =
-        seen.iter().map(|seen| seen.values().into_keys().collect()).collect();
+    // Of more numbers than two nothing is said, unless another site has words there.
+    let nothing = BTreeSet::new();
+    let values: Vec<&BTreeSet<String>> =
+        seen.iter().map(|seen| seen.facts.values.as_ref().unwrap_or(&nothing)).collect();
     let refuse = |a: usize, b: usize| {
         let column = used.column.to_owned();
         let (site, other) = (seen[a].site.to_owned(), seen[b].site.to_owned());
-        Err(Hazard::Codes {
-            column,
-            site,
-            here: shown(&values[a]),
-            other,
-            there: shown(&values[b]),
-        })
+        Err(Hazard::Codes { column, site, here: shown(values[a]), other, there: shown(values[b]) })
     };
     let words = seen.iter().position(|seen| seen.words);
     let numbers = seen.iter().position(|seen| !seen.words);
     if let (Some(a), Some(b)) = (numbers, words) {
-        if used.levels && !values[a].is_disjoint(&values[b]) {
+        if used.levels && !values[a].is_disjoint(values[b]) {
             return Ok(None);
         }
         return if a < b { refuse(a, b) } else { refuse(b, a) };
@@ -328,7 +337,7 @@ fn codes(used: Used<'_>, seen: &[Seen<'_>]) -> Result<Option<String>, Hazard> {
     let many = |k: &usize| (2..=MOST_CODES).contains(&values[*k].len());
     for k in (0..seen.len()).rev().filter(many) {
         let others = || (0..seen.len()).filter(|other| *other != k);
-        if others().next().is_none() || others().any(|other| !values[k].is_disjoint(&values[other]))
+        if others().next().is_none() || others().any(|other| !values[k].is_disjoint(values[other]))
         {
             continue;
         }
@@ -343,9 +352,9 @@ fn codes(used: Used<'_>, seen: &[Seen<'_>]) -> Result<Option<String>, Hazard> {
                     "`{}` has {} at site `{}` and {} at site `{}`: no level is at both, so check \
                      that the codes are the same.",
                     used.column,
-                    shown(&values[other]),
+                    shown(values[other]),
                     seen[other].site,
-                    shown(&values[k]),
+                    shown(values[k]),
                     seen[k].site
                 )));
             }
@@ -365,8 +374,8 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
     let (column, origin) = (used.column.to_owned(), used.origin);
     let rows: usize = seen.iter().map(Seen::observed).sum();
     if seen.iter().any(|seen| seen.words) {
-        let values: BTreeSet<String> =
-            seen.iter().flat_map(|seen| seen.values().into_keys()).collect();
+        let values: BTreeSet<&String> =
+            seen.iter().flat_map(|seen| seen.facts.values.iter().flatten()).collect();
         let different = values.len();
         if (different == rows && rows >= FEWEST_WORDS / 2)
             || (different >= FEWEST_WORDS && 2 * different > rows)
@@ -380,25 +389,14 @@ fn identifier(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
     if origin == Origin::Written {
         return Ok(());
     }
-    let mut all: Vec<Vec<f64>> = Vec::new();
-    for seen in seen {
-        let Column::Number(cells) = seen.column else { return Ok(()) };
-        let mut values: Vec<f64> = cells.iter().flatten().copied().collect();
-        values.sort_by(f64::total_cmp);
-        let own =
-            cells.iter().all(Option::is_some) && values.windows(2).all(|pair| pair[0] != pair[1]);
-        if !own || values.iter().any(|value| value.fract() != 0.0) {
-            return Ok(());
-        }
-        all.push(values);
-    }
-    let consecutive = |values: &[f64]| values.windows(2).all(|pair| pair[1] - pair[0] == 1.0);
-    let mut together: Vec<f64> = all.concat();
-    together.sort_by(f64::total_cmp);
-    let in_a_row = consecutive(&together) || all.iter().all(|values| consecutive(values));
+    let Some(numbered) =
+        seen.iter().map(|seen| seen.facts.numbered).collect::<Option<Vec<Numbered>>>()
+    else {
+        return Ok(());
+    };
     let (fewest, fewest_otherwise) = FEWEST_NUMBERS;
     if rows >= fewest_otherwise
-        || (rows >= fewest && in_a_row)
+        || (rows >= fewest && Numbered::are_in_a_row(&numbered, rows))
         || (rows > 2 && is_called_identifier(used.column))
     {
         return Err(Hazard::Numbered { column, rows, origin });

@@ -22,6 +22,7 @@ pub mod builtin;
 pub mod catalogue;
 mod dataset;
 mod encode;
+pub(crate) mod facts;
 mod federation;
 pub mod formats;
 pub mod formula;
@@ -37,6 +38,7 @@ mod table;
 pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
 pub(crate) use encode::{design, known_levels, lookup, response};
+pub use facts::ColumnFacts;
 pub use federation::{Federation, SiteData};
 pub use moments::{
     CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise,

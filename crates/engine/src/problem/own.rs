@@ -7,19 +7,18 @@ use consilience_core::model::{Design, Gaussian, Isotropic, Model};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 
+use super::formula::{CodeFacts, Kinds, OddOne, TableFacts};
 use super::{Problem, assemble};
 use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource};
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
-use crate::data::hazards::{self, Hazard, Origin, Used};
+use crate::data::hazards::{self, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
-use crate::data::{
-    Column, Dataset, Features, Federation, Kind, Plan, Response, Schema, Table, formula,
-};
+use crate::data::{Dataset, Features, Federation, Plan, Response, Schema, Table};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
 
 /// A problem, what of the config it is about, and its fix.
-struct Complaint {
+pub(crate) struct Complaint {
     about: About,
     problem: String,
     fix: String,
@@ -27,7 +26,7 @@ struct Complaint {
 
 /// What of the config is wrong.
 #[derive(Clone, Copy)]
-enum About {
+pub(crate) enum About {
     /// The table of the data.
     Data,
     /// The formula.
@@ -36,27 +35,34 @@ enum About {
     File(usize),
 }
 
-impl About {
-    fn complain(self, problem: impl ToString, fix: impl Into<String>) -> Complaint {
-        Complaint { about: self, problem: problem.to_string(), fix: fix.into() }
-    }
-}
-
-const READ: &str = "correct the file, or how [data] says it is to be read";
-const DEAL: &str = "correct clients, scheme, rows or test in [data]";
-const DESIGN: &str = "correct the rows; where they are dealt, use another scheme, or fewer clients";
-const FORMULA: &str = "correct target.formula, or the files' columns";
-
-/// The problem of a config with data of its own.
-pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigError> {
-    let complain = |Complaint { about, problem, fix }: Complaint| {
-        let place = match about {
+impl Complaint {
+    /// The complaint about this config.
+    pub(crate) fn about(self, config: &Config, own: &OwnData) -> ConfigError {
+        let place = match self.about {
             About::Data => None,
             About::Formula => own.formula_place.as_ref(),
             About::File(k) => own.file_places.get(k),
         };
-        config.source.complain(place.unwrap_or(&own.place), problem, fix)
-    };
+        config.source.complain(place.unwrap_or(&own.place), self.problem, self.fix)
+    }
+}
+
+impl About {
+    pub(crate) fn complain(self, problem: impl ToString, fix: impl Into<String>) -> Complaint {
+        Complaint { about: self, problem: problem.to_string(), fix: fix.into() }
+    }
+}
+
+pub(crate) const READ: &str = "correct the file, or how [data] says it is to be read";
+const DEAL: &str = "correct clients, scheme, rows or test in [data]";
+const ELSEWHERE: &str = "give the file with the rows, e.g. file = \"basel.csv\"; or let the client \
+    bring it, with `consilience serve` and `consilience join`";
+const DESIGN: &str = "correct the rows; where they are dealt, use another scheme, or fewer clients";
+pub(crate) const FORMULA: &str = "correct target.formula, or the files' columns";
+
+/// The problem of a config with data of its own.
+pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigError> {
+    let complain = |complaint: Complaint| complaint.about(config, own);
     let seed = Seed::new(own.seed.unwrap_or(config.seed));
     let sites = match &own.formula {
         Some(formula) => by_formula(own, formula, seed).map_err(complain)?,
@@ -299,7 +305,7 @@ fn check_columns(
         );
     }
     if own.kind.classes().is_none() {
-        check_values(own, response, None, &sites)
+        check_values(own, response, &sites)
             .map_err(|(problem, fix)| About::Data.complain(problem, fix))?;
     }
     Ok(())
@@ -572,108 +578,19 @@ fn agree_on_kinds(
     tables: Vec<(String, Table)>,
     dealt: bool,
 ) -> Result<Tables, Complaint> {
-    let all = Schema::union(tables.iter().map(|(_, table)| table.specs()));
-    let sites: Vec<(&str, &Table)> =
-        tables.iter().map(|(site, table)| (site.as_str(), table)).collect();
-    let hazard = |hazard: Hazard| About::Formula.complain(&hazard, hazard.fix());
-    let plan = formula::parse(formula, &all).map_err(|error| {
-        // A typing error among numbers makes words of them, and should be named first.
-        let suspects = formula::written(formula)
-            .into_iter()
-            .map(|column| hazards::by_formula(formula, column, false));
-        let found = suspects
-            .filter_map(|used| hazards::check(used, &sites).err())
-            .find(Hazard::is_of_numbers);
-        found.map_or_else(|| About::Formula.complain(error, FORMULA), hazard)
-    })?;
-    let columns: Vec<&str> = std::iter::once(plan.response.column())
-        .chain(plan.terms.iter().map(|term| term.column.as_str()))
-        .collect();
-    for (k, (site, table)) in sites.iter().enumerate() {
-        if let Some(column) = columns.iter().find(|column| table.column(column).is_none()) {
-            return Err(missing_column(k, site, table, column, &sites));
-        }
-    }
-    // Every site says of every column what kind it is, and hears what all agreed on: a byte each.
-    let kinds = 8 * (all.columns.len() * sites.len()) as u64;
-    let (mut notes, mut codes) = (Vec::new(), 0);
-    for (k, column) in columns.iter().enumerate() {
-        notes.extend(
-            hazards::check(hazards::by_formula(formula, column, k == 0), &sites).map_err(hazard)?,
-        );
-        if !dealt {
-            // A site that has but two numbers in a column tells them.
-            let values = sites
-                .iter()
-                .filter_map(|(_, table)| table.column(column))
-                .filter(|(spec, _)| spec.kind == Kind::Number);
-            codes += 2
-                * 64
-                * values
-                    .filter(|(_, values)| hazards::two_values(std::iter::once(*values)).is_some())
-                    .count() as u64;
-        }
-    }
-    check_response(own, formula, &plan.response, &sites)?;
-    let used = Schema {
-        columns: all
-            .columns
-            .into_iter()
-            .filter(|spec| columns.contains(&spec.name.as_str()))
-            .collect(),
-        ..Schema::new(Vec::new())
-    };
+    let said: Vec<TableFacts> =
+        tables.iter().map(|(_, table)| TableFacts::of(table, formula)).collect();
+    let names = || tables.iter().map(|(site, _)| site.as_str());
+    let kinds = Kinds::agree(formula, &names().zip(&said).collect::<Vec<_>>())?;
+    let said: Vec<CodeFacts> =
+        tables.iter().map(|(_, table)| kinds.facts(own, formula, table)).collect();
+    let (notes, bits) =
+        kinds.judge(own, formula, &names().zip(&said).collect::<Vec<_>>(), dealt)?;
     let alike = |(k, (site, table)): (usize, &(String, Table))| {
-        let table = table.with_kinds(&used).map_err(|e| About::File(k).complain(e, READ))?;
-        Ok((site.clone(), table))
+        Ok((site.clone(), kinds.convert(k, table)?))
     };
     let sites = tables.iter().enumerate().map(alike).collect::<Result<_, Complaint>>()?;
-    Ok(Tables { sites, plan, notes, bits: (kinds + codes, kinds) })
-}
-
-/// A site lacks a column that others have.
-fn missing_column(
-    k: usize,
-    site: &str,
-    table: &Table,
-    column: &str,
-    sites: &[(&str, &Table)],
-) -> Complaint {
-    let elsewhere =
-        sites.iter().find(|(_, table)| table.column(column).is_some()).map_or("", |(site, _)| site);
-    let problem = formula::absent(
-        site,
-        column,
-        elsewhere,
-        table.specs().iter().map(|spec| spec.name.as_str()),
-    );
-    About::File(k).complain(
-        problem,
-        format!(
-            "add the column there, or leave it out of the formula (`. - \
-            {column}` leaves it out of all columns)"
-        ),
-    )
-}
-
-/// A response that is compared with nothing must fit the model, and two values are no measurement
-/// unless the config says so.
-fn check_response(
-    own: &OwnData,
-    formula: &str,
-    response: &Response,
-    sites: &[(&str, &Table)],
-) -> Result<(), Complaint> {
-    let Response::Value { column } = response else { return Ok(()) };
-    let columns =
-        || sites.iter().filter_map(|(_, table)| table.column(column)).map(|(_, column)| column);
-    if let (Some(values), false) = (hazards::two_values(columns()), own.stated) {
-        let (problem, fix) = hazards::ask_for_model(formula, values);
-        return Err(About::Formula.complain(problem, fix));
-    }
-    let right = formula::halves(formula).map_or("", |(_, right)| right.trim());
-    check_values(own, column, Some(right), sites)
-        .map_err(|(problem, fix)| About::Formula.complain(problem, fix))
+    Ok(Tables { sites, plan: kinds.plan, notes, bits })
 }
 
 /// Refuse a value of the response that the model does not explain, with its file and line; classes
@@ -681,26 +598,12 @@ fn check_response(
 fn check_values(
     own: &OwnData,
     column: &str,
-    right: Option<&str>,
     sites: &[(&str, &Table)],
 ) -> Result<(), (String, String)> {
-    for (site, table) in sites {
-        let Some((_, Column::Number(cells))) = table.column(column) else { continue };
-        if let Some((row, value)) = cells
-            .iter()
-            .enumerate()
-            .find_map(|(row, cell)| cell.filter(|v| !own.kind.accepts(*v)).map(|v| (row, v)))
-        {
-            let (file, at) = (table.file(), table.place(row));
-            let (title, explained) = (own.kind.row().title, own.kind.responses());
-            let problem = format!(
-                "{title} explains {explained}, and `{column}` is {value} at site `{site}` \
-                 ({file}, {at})"
-            );
-            return Err((problem, own.kind.remedy(column, value, right)));
-        }
-    }
-    Ok(())
+    let odd = |(site, table): &(&str, &Table)| {
+        OddOne::of(own, column, table).map(|odd| odd.complaint(own, (site, column), None))
+    };
+    sites.iter().find_map(odd).map_or(Ok(()), Err)
 }
 
 /// Columns by a formula: sites agree on kinds, levels, means and deviations by exchanging sums.
@@ -713,6 +616,9 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         }
         OwnSource::Sites(files) => {
             let table = |(k, (name, file)): (usize, &(String, DataFile))| {
+                if file.is_elsewhere() {
+                    return Err(About::File(k).complain("it is not set", ELSEWHERE));
+                }
                 Ok((name.clone(), file.table(None).map_err(|e| About::File(k).complain(e, READ))?))
             };
             let tables =

@@ -79,6 +79,11 @@ impl DataFile {
         }
     }
 
+    /// Whether the rows are with a client alone, which brings them when it joins.
+    pub fn is_elsewhere(&self) -> bool {
+        self.memory.is_none() && self.path.as_os_str().is_empty()
+    }
+
     fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -142,6 +147,13 @@ impl DataFile {
                 })
             }
         }
+    }
+
+    /// The named columns of a text that is in memory, which stands for the file; `name` is what
+    /// errors call it.
+    pub fn table_of(&self, text: &str, name: &str) -> Result<Table, FormatError> {
+        let named = DataFile { path: name.into(), memory: None, ..self.clone() };
+        Ok(Table::parse(text, name, &named.infer(text)?)?)
     }
 
     /// What the columns of a text or Parquet file look like.

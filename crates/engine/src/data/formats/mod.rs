@@ -19,6 +19,7 @@ mod xz;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use csv::{RawColumn, RawTable};
@@ -27,7 +28,7 @@ pub use file::{DataFile, FORMATS, Format, open};
 pub use packed::{read, unpack};
 
 /// Where in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum At {
     /// A line, from 1.
     Line(u64),

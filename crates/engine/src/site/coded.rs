@@ -1,0 +1,185 @@
+//! Let sites bring tables that a formula codes: each says what its columns are, then their codes and
+//! sums, and all are told one design.
+
+use std::sync::Arc;
+
+use consilience_core::model::{Design, Model};
+
+use super::{Agreed, Agreement, Introduction, Own};
+use crate::config::{Config, ConfigError, OwnData, OwnSource};
+use crate::data::formats::DataFile;
+use crate::data::{
+    ColumnSpec, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, encode, summarise,
+};
+use crate::encoding::Encoding;
+use crate::problem::{About, CodedSummary, Complaint, FORMULA, Kinds, READ, TableFacts};
+
+/// A site's table, and what its columns are once that is agreed on.
+#[derive(Clone, Debug)]
+pub(super) struct CodedTable {
+    own: OwnData,
+    formula: String,
+    raw: Table,
+    coded: Option<(Kinds, Table)>,
+}
+
+/// Data whose columns a formula codes, and that sites bring.
+pub(super) fn coded_by_sites(own: &OwnData) -> Option<(&str, &[(String, DataFile)])> {
+    match (&own.formula, &own.source, own.test) {
+        (Some(formula), OwnSource::Sites(sites), None) => Some((formula, sites)),
+        _ => None,
+    }
+}
+
+impl CodedTable {
+    /// Read a site's rows.
+    pub(super) fn open(
+        config: &Config,
+        own: &OwnData,
+        index: usize,
+        rows: &Own,
+    ) -> Result<CodedTable, ConfigError> {
+        let complain = |complaint: Complaint| complaint.about(config, own);
+        let Some((formula, sites)) = coded_by_sites(own) else {
+            return Err(complain(About::Data.complain("no formula codes the rows", READ)));
+        };
+        let stated = &sites[index].1;
+        let table = match rows {
+            Own::File(path) => DataFile { path: path.clone(), memory: None, ..stated.clone() }
+                .table(None)
+                .map_err(|e| About::File(index).complain(e, READ)),
+            Own::Text(text) => stated
+                .table_of(text, "the site's rows")
+                .map_err(|e| About::File(index).complain(e, READ)),
+            Own::Stated if !stated.is_elsewhere() => {
+                stated.table(None).map_err(|e| About::File(index).complain(e, READ))
+            }
+            Own::Stated => Err(About::File(index)
+                .complain("this site's rows are not stated", "name its file: --data FILE")),
+            Own::Builtin => Err(About::File(index).complain(
+                "the config names no built-in data, and the site has no other",
+                "name the site's file: --data FILE",
+            )),
+            Own::Numbers(_) => Err(About::File(index).complain(
+                "a formula needs columns with names and kinds, and these are plain numbers",
+                "give them as the text of a CSV file",
+            )),
+            Own::Model(_) => Err(About::File(index).complain(
+                "the site brings a model of its own, and the config states another",
+                "leave the model out: name the site's file, --data FILE",
+            )),
+        };
+        Ok(CodedTable {
+            own: own.clone(),
+            formula: formula.to_owned(),
+            raw: table.map_err(complain)?,
+            coded: None,
+        })
+    }
+
+    /// What the site says first: which columns it has.
+    pub(super) fn introduce(&self) -> Introduction {
+        Introduction::Columns(TableFacts::of(&self.raw, &self.formula))
+    }
+
+    /// Hear what all columns are; say their codes, and the sums of the rows.
+    pub(super) fn code(
+        &mut self,
+        config: &Config,
+        (index, name): (usize, &str),
+        columns: Vec<ColumnSpec>,
+    ) -> Result<Introduction, ConfigError> {
+        let complain = |complaint: Complaint| complaint.about(config, &self.own);
+        let kinds = Kinds::told(&self.formula, columns).map_err(complain)?;
+        let facts = kinds.facts(&self.own, &self.formula, &self.raw);
+        let table = kinds.convert(index, &self.raw).map_err(complain)?;
+        let summary = summarise(name, &table, &kinds.plan)
+            .map_err(|e| complain(About::Formula.complain(e, FORMULA)))?;
+        self.coded = Some((kinds, table));
+        Ok(Introduction::Coded(CodedSummary { facts, summary }))
+    }
+
+    /// The potential of the rows, as the moments code them.
+    pub(super) fn potential(
+        &self,
+        name: &str,
+        moments: &Moments,
+    ) -> Result<Arc<dyn Model>, String> {
+        let Some((kinds, table)) = &self.coded else {
+            return Err("the server did not say of what kinds the columns are".into());
+        };
+        let rows = encode(name, table, &kinds.plan, moments).map_err(|e| e.to_string())?;
+        let design = Design::dense(rows.cells, rows.columns).map_err(|e| e.to_string())?;
+        self.own.kind.potential(design, rows.response).map_err(|e| e.to_string())
+    }
+}
+
+/// Merge what sites say of their columns, in their order; `None`: nobody needs to agree on kinds.
+pub fn kinds(
+    config: &Config,
+    introductions: &[Introduction],
+) -> Result<Option<Kinds>, ConfigError> {
+    let crate::config::ModelConfig::Own(own) = &config.target.model else { return Ok(None) };
+    let Some((formula, sites)) = coded_by_sites(own) else { return Ok(None) };
+    let complain = |complaint: Complaint| complaint.about(config, own);
+    let mut said = Vec::new();
+    for (k, ((name, _), introduction)) in sites.iter().zip(introductions).enumerate() {
+        let Introduction::Columns(facts) = introduction else {
+            return Err(complain(About::File(k).complain(
+                format!("client \"{name}\": it did not say which columns it has"),
+                "start every party with the same config",
+            )));
+        };
+        said.push((name.as_str(), facts));
+    }
+    Kinds::agree(formula, &said).map(Some).map_err(complain)
+}
+
+/// Merge the sites' codes and sums, in their order, into one design.
+pub(super) fn agree(
+    config: &Config,
+    own: &OwnData,
+    kinds: &Kinds,
+    introductions: &[Introduction],
+) -> Result<Agreed, ConfigError> {
+    let complain = |complaint: Complaint| complaint.about(config, own);
+    let wrong = |e: EncodeError| complain(About::Formula.complain(e, FORMULA));
+    let Some((formula, sites)) = coded_by_sites(own) else {
+        return Err(complain(About::Data.complain("no formula codes the rows", READ)));
+    };
+    let (mut facts, mut summaries): (Vec<_>, Vec<SiteSummary>) = (Vec::new(), Vec::new());
+    for (k, ((name, _), introduction)) in sites.iter().zip(introductions).enumerate() {
+        let refuse = |problem: String| {
+            let problem = format!("client \"{name}\": {problem}");
+            complain(About::File(k).complain(problem, "start every party with the same config"))
+        };
+        let Introduction::Coded(said) = introduction else {
+            return Err(refuse("it sent no sums of its rows".into()));
+        };
+        said.facts.check(kinds).map_err(refuse)?;
+        if said.summary.site != *name {
+            return Err(refuse(format!("it calls itself `{}`", said.summary.site)));
+        }
+        facts.push((name.as_str(), &said.facts));
+        summaries.push(said.summary.clone());
+    }
+    let (mut notes, bits) = kinds.judge(own, formula, &facts, false).map_err(complain)?;
+    let moments = combine(&summaries, &kinds.plan).map_err(wrong)?;
+    let exchanged = MomentLedger::count(&summaries, &moments);
+    notes.splice(0..0, moments.notes.iter().cloned());
+    let header = sites.iter().find_map(|(_, file)| file.header.clone());
+    let model = Arc::clone(&own.kind);
+    let encoding = Encoding::by_formula(&kinds.used(), header, &kinds.plan, &moments, model);
+    let columns: Vec<String> = moments.columns.iter().map(|column| column.name.clone()).collect();
+    Ok(Agreed {
+        agreement: Agreement {
+            parameters: own.kind.parameters(&columns, None),
+            moments: Some(moments),
+            models: None,
+        },
+        rows: summaries.iter().map(|summary| summary.rows).collect(),
+        notes,
+        moments_bits: (exchanged.up + bits.0, exchanged.down + bits.1),
+        encoding: Some(encoding),
+    })
+}

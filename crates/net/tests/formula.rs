@@ -1,0 +1,244 @@
+//! Columns that a formula codes are served: sites exchange kinds, codes and sums, and the run is that
+//! of one process; what is refused there is refused here, in the same words.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::*;
+use consilience_engine::config::{Config, Source};
+use consilience_engine::problem::Problem;
+use consilience_engine::site::Own;
+use consilience_net::serve::{ServeOptions, Served};
+use consilience_net::worker::Brings;
+
+const SITES: [&str; 3] = ["north", "east", "the south"];
+
+/// A folder that is gone in the end.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str, texts: [&str; 3]) -> Files {
+        let folder =
+            std::env::temp_dir().join(format!("consilience-formula-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (site, text) in SITES.iter().zip(texts) {
+            std::fs::write(folder.join(format!("{site}.csv")), text).unwrap();
+        }
+        Files(folder)
+    }
+
+    fn of(&self, site: &str) -> PathBuf {
+        self.0.join(format!("{site}.csv"))
+    }
+
+    /// A config whose clients have their files, or bring them.
+    fn config(&self, target: &str, sampler: &str, stated: bool) -> Config {
+        let file = |site: &str| if stated { format!("file = \"{site}.csv\"\n") } else { "".into() };
+        let clients: String = SITES
+            .iter()
+            .map(|site| format!("[[client]]\nname = \"{site}\"\n{}", file(site)))
+            .collect();
+        let text = format!(
+            "seed = 5\nseeds = \"simulation\"\n[target]\n{target}\n{clients}[sampler]\n{sampler}\n\
+             [run]\nchains = 2\niterations = 40\nburn_in = 5\n"
+        );
+        let (file, folder) = ("run.toml".into(), self.0.clone());
+        Config::parse(Source { file, folder, text }).unwrap()
+    }
+
+    /// What the sites bring.
+    fn brings(&self) -> Vec<Brings> {
+        let bring = |site: &&str| Brings { data: Own::File(self.of(site)), ..brings(site) };
+        SITES.iter().map(bring).collect()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ages and doses with gaps, words that not every site has, and a column that nobody may use.
+const TEXTS: [&str; 3] = [
+    "id,age,sex,ward,dose,ill\n1,41,f,a,0.5,no\n2,63,m,b,,yes\n3,57,m,a,1.5,no\n4,38,f,a,2.5,yes\n\
+     5,44.5,m,b,1,no\n",
+    "id,age,sex,ward,dose,ill\n6,39,m,a,0.25,no\n7,70,f,c,2,yes\n8,,f,c,1,yes\n9,51,m,a,3,no\n",
+    "sex,age,ill,dose,id,ward\nf,61,yes,2.25,10,b\nf,33,no,0,11,a\nm,58,yes,1.75,12,b\n\
+     m,47,no,0.5,13,a\nf,66,yes,,14,c\nm,29,no,1,15,a\n",
+];
+
+fn served(config: &Config, brings: Vec<Brings>) -> Served {
+    let serving = start(config, options());
+    let sites: Vec<_> = brings.into_iter().map(|own| site(own, joining(serving.address))).collect();
+    let served = serving.end().unwrap();
+    sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+    served
+}
+
+#[test]
+fn a_formula_over_raw_columns_gives_the_run_of_one_process() {
+    let files = Files::new("same", TEXTS);
+    for (target, sampler) in [
+        ("formula = \"ill == yes ~ age + sex + ward + dose + site\"", "name = \"lmc\""),
+        (
+            "formula = \"ill == yes ~ . - id\"",
+            "name = \"qlsd++\"\nbatch = 2\nrefresh = 7\ncompress = \"qsgd(16)\"",
+        ),
+        ("formula = \"dose > 1 ~ C(sex) + age - 1\"", "name = \"vr-fald*\"\nbatch = 2"),
+        (
+            "formula = \"age ~ sex + ward\"\nmodel = \"linear\"\nnoise_variance = 90.0",
+            "name = \"lmc\"\nstep = 0.01",
+        ),
+    ] {
+        // The responses of a line must be there.
+        let texts = TEXTS.map(|text| text.replace("8,,f", "8,55,f"));
+        let files = if target.contains("age ~") {
+            Files::new("line", texts.each_ref().map(String::as_str))
+        } else if target.contains("dose >") {
+            let texts = TEXTS.map(|text| text.replace(",b,,", ",b,1,").replace("yes,,", "yes,3,"));
+            Files::new("doses", texts.each_ref().map(String::as_str))
+        } else {
+            Files::new("same", TEXTS)
+        };
+        let expected = in_process(&files.config(target, sampler, true));
+        let run = served(&files.config(target, sampler, false), files.brings());
+        same(target, &run, &expected);
+        assert_eq!(run.problem.encoding, expected.0.encoding, "{target}");
+        assert!(run.problem.encoding.is_some() && run.problem.moments_bits.0 > 0);
+        assert!(run.statement.text().contains("column 1: "), "{}", run.statement.text());
+        // The server may know the files' names all the same: they are nobody else's business.
+        let stated = served(&files.config(target, sampler, true), files.brings());
+        assert_eq!(stated.outcome.draws, run.outcome.draws);
+    }
+    drop(files);
+}
+
+#[test]
+fn rows_in_memory_are_coded_too() {
+    let files = Files::new("text", TEXTS);
+    let (target, sampler) = ("formula = \"ill == yes ~ age + sex\"", "name = \"lmc\"");
+    let text = |site: &&str| {
+        let text = std::fs::read_to_string(files.of(site)).unwrap();
+        Brings { data: Own::Text(text.into()), ..brings(site) }
+    };
+    let run = served(&files.config(target, sampler, false), SITES.iter().map(text).collect());
+    same("text", &run, &in_process(&files.config(target, sampler, true)));
+}
+
+/// What is refused in one process, and what the server says of sites that bring the same files.
+fn refusals(name: &str, formula: &str, texts: [&str; 3]) -> (String, String) {
+    let files = Files::new(name, texts);
+    let target = format!("{formula}\nprior = {{ law = \"gaussian\", variance = 1.0 }}");
+    let sampler = "name = \"lmc\"\nstep = 0.01";
+    let here = Problem::new(&files.config(&target, sampler, true)).unwrap_err();
+    let config = files.config(&target, sampler, false);
+    let options = ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() };
+    let serving = start(&config, options);
+    let join = |own| site(own, joining(serving.address));
+    let sites: Vec<_> = files.brings().into_iter().map(join).collect();
+    let there = serving.end().unwrap_err().to_string();
+    sites.into_iter().for_each(|site| drop(site.join().unwrap()));
+    assert!(there.contains(&here.problem), "{name}: {there}\nwhere one process says {here}");
+    assert!(there.contains(&here.fix), "{name}: {there}\nwhere one process says {here}");
+    (here.problem, there)
+}
+
+#[test]
+fn what_one_process_refuses_is_refused_in_the_same_words() {
+    let [north, east, south] = TEXTS;
+    let words = |text: &str, from: &str, to: &str| text.replace(from, to);
+    for (name, formula, texts, part) in [
+        (
+            "codes",
+            "formula = \"ill == yes ~ sex\"",
+            [north.into(), words(&words(east, ",f,", ",female,"), ",m,", ",male,"), south.into()],
+            "at site `north`, female, male at site `east`",
+        ),
+        (
+            "mixed",
+            "formula = \"ill == yes ~ age\"",
+            [north.into(), words(&words(east, "yes", "1"), "no", "0"), south.into()],
+            "no, yes at site `north`, 0, 1 at site `east`",
+        ),
+        (
+            "column",
+            "formula = \"ill == yes ~ age + dose\"",
+            [north.into(), east.into(), words(south, "dose", "amount")],
+            "the south",
+        ),
+        (
+            "identifier",
+            "formula = \"ill == yes ~ .\"",
+            [north.into(), east.into(), south.into()],
+            "a whole number of its own in each of 15 rows",
+        ),
+        (
+            "comma",
+            "formula = \"ill == yes ~ dose\"",
+            [north.into(), words(east, "0.25", "\"0,25\""), south.into()],
+            "decimal comma",
+        ),
+        (
+            "typing error",
+            "formula = \"age > 50 ~ dose\"",
+            [north.into(), east.into(), words(south, "61", "6l")],
+            "`6l` is no number",
+        ),
+        (
+            "two values",
+            "formula = \"id ~ age\"\nnoise_variance = 1.0",
+            ["id,age\n1,3\n2,4\n1,5\n".into(), "id,age\n1,3\n2,4\n".into(), "id,age\n2,3\n".into()],
+            "the two values 1 and 2",
+        ),
+        (
+            "other numbers",
+            "formula = \"id ~ age\"\nmodel = \"logistic\"",
+            ["id,age\n1,3\n0,4\n1,5\n".into(), "id,age\n1,3\n2,4\n".into(), "id,age\n0,3\n".into()],
+            "`id` is 2 at site `east`",
+        ),
+        (
+            "one class",
+            "formula = \"ill == maybe ~ age\"",
+            [north.into(), east.into(), south.into()],
+            "holds in 0 of 15 rows",
+        ),
+        (
+            "no such column",
+            "formula = \"ill == yes ~ height\"",
+            [north.into(), east.into(), south.into()],
+            "height",
+        ),
+        (
+            "no response",
+            "formula = \"ill == yes ~ age\"",
+            [north.into(), words(east, "3,no", "3,"), south.into()],
+            "the value is missing",
+        ),
+    ] {
+        let (here, there) = refusals(name, formula, texts.each_ref().map(String::as_str));
+        assert!(here.contains(part), "{name}: {here}");
+        let named = SITES.iter().any(|site| there.contains(site));
+        assert!(
+            named || ["identifier", "two values", "one class", "no such column"].contains(&name)
+        );
+    }
+}
+
+#[test]
+fn sites_without_rows_and_rows_without_sites_are_told_what_to_do() {
+    let files = Files::new("without", TEXTS);
+    let config = files.config("formula = \"ill == yes ~ age\"", "name = \"lmc\"", false);
+    let error = Problem::new(&config).unwrap_err();
+    assert_eq!((error.field.as_str(), error.problem.as_str()), ("client[0].file", "it is not set"));
+    assert!(error.fix.contains("`consilience join`"), "{error}");
+    let serving =
+        start(&config, ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() });
+    let error = site(brings("east"), joining(serving.address)).join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("--data FILE"), "{error}");
+    assert!(serving.end().unwrap_err().to_string().contains("site \"east\" does not take part"));
+    assert!(Path::new(&files.of("east")).exists());
+}
