@@ -8,6 +8,7 @@ mod gaussian;
 pub mod kept;
 mod linear;
 mod logistic;
+mod poisson;
 mod softmax;
 
 use std::fmt::Debug;
@@ -31,6 +32,7 @@ pub const MODELS: &[&ModelRow] = &[
     &linear::ROW,
     &logistic::ROW,
     &softmax::ROW,
+    &poisson::ROW,
     &EXTERNAL,
 ];
 
