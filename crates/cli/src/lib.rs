@@ -96,3 +96,7 @@ struct FromRust;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/adding-a-sampler.md")]
 struct AddingASampler;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/adding-a-model.md")]
+struct AddingAModel;
