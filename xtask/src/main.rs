@@ -4,6 +4,7 @@
 mod answers;
 mod bench;
 mod browser;
+mod dependencies;
 mod mutants;
 mod python;
 mod test;
@@ -15,7 +16,7 @@ const HELP: &str = "\
 Usage: cargo xtask <command>
 
 Commands:
-  test [--torch]          Check everything: format, lints, tests, documentation,
+  test [--torch]          Check everything: format, lints, dependencies, tests, documentation,
                           tests in Python (with PyTorch), the report in a browser
   browser [--find]        Open a report in headless Chromium; or only find (or, as root,
                           install) one
@@ -26,6 +27,7 @@ Commands:
                           and write the chapter about it
   bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by
                           valgrind) and compare with those on record
+  dependencies            Check licences, sources and bans of all dependencies by deny.toml
   mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there
                           must catch each
 ";
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["answers"] => answers::run(&root()),
         ["bench"] => bench::run(&root()),
         ["bench", "--check"] => bench::check(&root()),
+        ["dependencies"] => dependencies::run(&root()),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", name] => mutants::run(&root(), Some(name)),
         _ => Err(format!("there is no command `{}`\n\n{HELP}", words.join(" "))),

@@ -40,6 +40,19 @@ const STEPS: &[Step] = &[
         }],
     },
     Step {
+        name: "dependencies",
+        ways: &[Way { probe: "", run: "cargo xtask dependencies", with: &[] }],
+    },
+    // The database of advisories must be fetched: this is skipped where there is no network.
+    Step {
+        name: "advisories",
+        ways: &[Way {
+            probe: "cargo deny fetch db",
+            run: "cargo deny check advisories",
+            with: &[],
+        }],
+    },
+    Step {
         name: "tests",
         ways: &[
             Way {

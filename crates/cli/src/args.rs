@@ -286,6 +286,9 @@ pub struct ReportCommand {
     /// Write the page here instead of `report.html` in the run directory.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Also write the plot of means and intervals to this SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// `consilience predict`.

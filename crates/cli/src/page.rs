@@ -1,4 +1,4 @@
-//! Write the report of a run that was kept: one HTML page.
+//! Write the report of a run that was kept: one HTML page, and its first plot as a picture.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,12 @@ pub fn report(command: &ReportCommand) -> Result<(), Failure> {
     let record = rundir::read(&command.dir)?;
     let file = command.html.clone().unwrap_or_else(|| inside(&command.dir));
     write(&file, &record)?;
-    say(&format!("The report is {}.\n", file.display()))
+    say(&format!("The report is {}.\n", file.display()))?;
+    let Some(file) = &command.svg else { return Ok(()) };
+    std::fs::write(file, consilience_report::picture(&record)).map_err(|error| {
+        Failure::Other(format!("the picture cannot be written to {}: {error}", file.display()))
+    })?;
+    say(&format!("The picture is {}.\n", file.display()))
 }
 
 /// Where a run directory has its report.

@@ -163,6 +163,40 @@ fn the_exact_law_is_the_printed_one() {
     );
 }
 
+/// The picture of the README is the one that the two commands beside it make, today. `BLESS=1` puts
+/// a new one in its place.
+#[test]
+fn the_picture_is_the_one_that_the_command_makes() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("picture");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let made = folder.join("picture.svg");
+    for arguments in
+        [&[][..], &["report", "runs/heart-disease-1", "--svg", made.to_str().unwrap()][..]]
+    {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_consilience"))
+            .args(arguments)
+            .current_dir(&folder)
+            .env("CONSILIENCE_CACHE", folder.join("cache"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let kept = root().join("docs/src/images/heart-disease.svg");
+    let made = std::fs::read_to_string(made).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&kept, &made).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&kept).is_ok_and(|kept| kept == made),
+        "{} is not what the command makes: BLESS=1 puts the new one there",
+        kept.display()
+    );
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains("](docs/src/images/heart-disease.svg)"));
+    assert!(readme.contains("consilience report runs/heart-disease-1 --svg"));
+}
+
 /// The numbers by which the README asks for trust are those of the pages that it cites.
 #[test]
 fn the_readme_cites_the_numbers_of_its_sources() {

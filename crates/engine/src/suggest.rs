@@ -25,18 +25,7 @@ fn nearest<'a>(
 
 /// How many letters must be added, removed or changed, whatever their case (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.chars().enumerate() {
-            let change = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[row.len() - 1]
+    strsim::levenshtein(&a.to_lowercase(), &b.to_lowercase())
 }
 
 #[cfg(test)]

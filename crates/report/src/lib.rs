@@ -46,6 +46,11 @@ pub fn html(record: &Record) -> String {
     sections(&title(record), &opening(&facts), &SECTIONS, |id| section(id, &facts))
 }
 
+/// The means and intervals of a run as an SVG picture.
+pub fn picture(record: &Record) -> String {
+    posterior::picture(&Facts::new(record))
+}
+
 /// A page of sections that are linked at its top.
 fn sections(
     title: &str,
@@ -77,7 +82,7 @@ pub fn page(title: &str, body: &Markup) -> String {
                 meta name="color-scheme" content="light dark";
                 link rel="icon" href="data:,";
                 title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(plot::STYLE)) (PreEscaped(include_str!("style.css"))) }
             }
             body { (body) }
         }

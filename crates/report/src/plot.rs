@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use crate::scale::Scale;
 use crate::words::{breadth, wrapped};
@@ -19,6 +19,10 @@ pub const LINE: f64 = 14.0;
 const GUTTER: f64 = 136.0;
 /// The gap between a name and what it names.
 const GAP: f64 = 8.0;
+/// The pixels across of a plot that is a file of its own.
+const ALONE: f64 = 760.0;
+/// The colours and the look of plots, on a page and alone.
+pub const STYLE: &str = include_str!("plot.css");
 /// How many colours there are.
 pub const COLOURS: usize = 8;
 
@@ -59,6 +63,30 @@ impl Frame {
                 (inside)
             }
         }
+    }
+
+    /// The plot as an SVG file of its own, with the look of the page.
+    pub fn alone(&self, says: &str, inside: &Markup, caption: &str) -> String {
+        let height = self.height + 2.0 * LINE;
+        let picture = html! {
+            svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label=(says)
+                font-family="system-ui, sans-serif"
+                viewBox={ "0 0 " (place(ALONE)) " " (place(height)) }
+                width=(place(ALONE)) height=(place(height)) {
+                title { (says) }
+                style { (PreEscaped(STYLE)) }
+                rect.page width="100%" height="100%" {}
+                svg x=(place(self.left)) width=(place(ALONE - self.left - self.right))
+                    height=(place(self.height)) overflow="visible" { (inside) }
+                (words("dim middle", (50.0, height - LINE / 2.0), caption))
+            }
+        };
+        picture.into_string()
+    }
+
+    /// Why there is nothing to plot.
+    pub fn reason(&self, why: &str) -> Markup {
+        paragraph("dim middle", (50.0, self.height / 2.0), 0.0, &wrapped(why, NARROW))
     }
 
     /// The pixels between the gutters on a narrow phone.
@@ -274,9 +302,8 @@ pub fn dot(class: &str, at: (f64, f64), radius: f64) -> Markup {
 
 /// A plot with nothing in it but the reason.
 pub fn nothing(height: f64, says: &str, why: &str) -> Markup {
-    let lines = wrapped(why, NARROW);
-    Frame { left: 0.0, right: 0.0, height }
-        .draw(says, &paragraph("dim middle", (50.0, height / 2.0), 0.0, &lines))
+    let frame = Frame { left: 0.0, right: 0.0, height };
+    frame.draw(says, &frame.reason(why))
 }
 
 /// What an axis shows, above or below a plot.

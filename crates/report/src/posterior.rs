@@ -11,11 +11,47 @@ use crate::words::{self, count, decimals, number, wrapped};
 pub const MOST_ROWS: usize = 60;
 /// Points of one scatter plot.
 const POINTS: usize = 500;
+/// What the marks of a forest are.
+const LEGEND: &str = "Dot: mean. Thick line: the middle 50%. Thin line: 89%.";
 /// How many parameters pairs are shown of.
 const PAIRED: usize = 4;
 
-/// Means and intervals, with the pooled ones beside them.
+/// Means and intervals, with the pooled ones beside them, and what they are.
 pub fn forest(facts: &Facts) -> Markup {
+    let (forest, shown) = (intervals(facts), facts.parameters.len().min(MOST_ROWS));
+    let all = facts.parameters.len();
+    html! {
+        figure.wide {
+            (forest.frame.draw(&forest.says, &forest.inside))
+            figcaption {
+                (LEGEND)
+                @if facts.parameters[..shown].iter().any(|p| p.pooled.is_some()) {
+                    " The ring and line below: the same from all rows in one place, a \
+                    check that only data that may be pooled allows." }
+                @if all > shown { " The first " (shown) " of " (count(all as u64)) " \
+                    parameters; the table has all." }
+            }
+        }
+    }
+}
+
+/// Means and intervals as a picture of its own.
+pub fn picture(facts: &Facts) -> String {
+    let forest = intervals(facts);
+    let pooled = facts.parameters.iter().any(|p| p.pooled.is_some());
+    let caption = if pooled { " Ring: the same from all rows in one place." } else { "" };
+    forest.frame.alone(&forest.says, &forest.inside, &format!("{LEGEND}{caption}"))
+}
+
+/// A plot, not yet drawn.
+struct Plot {
+    frame: Frame,
+    /// What it shows, for those who cannot see it.
+    says: String,
+    inside: Markup,
+}
+
+fn intervals(facts: &Facts) -> Plot {
     let shown = &facts.parameters[..facts.parameters.len().min(MOST_ROWS)];
     let pooled = shown.iter().any(|p| p.pooled.is_some());
     let top = 6.0;
@@ -33,7 +69,8 @@ pub fn forest(facts: &Facts) -> Markup {
         if pooled { ", with those from pooled data" } else { "" }
     );
     let Some(scale) = Scale::around(shown.iter().flat_map(ends), 0.0, 100.0) else {
-        return plot::nothing(60.0, &says, "no finite draws");
+        let frame = Frame { left: 0.0, right: 0.0, height: 60.0 };
+        return Plot { frame, says, inside: frame.reason("no finite draws") };
     };
     let zero = scale.at(0.0);
     let inside = html! {
@@ -68,19 +105,7 @@ pub fn forest(facts: &Facts) -> Markup {
             }
         }
     };
-    let all = facts.parameters.len();
-    html! {
-        figure.wide {
-            (frame.draw(&says, &inside))
-            figcaption {
-                "Dot: mean. Thick line: the middle 50%. Thin line: 89%."
-                @if pooled { " The ring and line below: the same from all rows in one place, a \
-                    check that only data that may be pooled allows." }
-                @if all > shown.len() { " The first " (shown.len()) " of " (count(all as u64)) " \
-                    parameters; the table has all." }
-            }
-        }
-    }
+    Plot { frame, says, inside }
 }
 
 /// All numbers.
