@@ -1,4 +1,4 @@
-//! Tell the time as people and programs write it.
+//! Format a time in UTC.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Do what a command line asks.
+//! Parse the command line and run the command.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,5 +1,4 @@
-//! Hold several samplers against each other on one problem: what they get wrong, and what that
-//! costs.
+//! Compare several samplers on one target: their errors, and what they cost.
 
 use std::fmt::Write;
 use std::sync::Arc;

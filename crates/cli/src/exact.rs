@@ -1,4 +1,4 @@
-//! Print the law that a sampler has, without sampling.
+//! Print the exact law of a sampler, without sampling.
 
 use std::fmt::Write;
 

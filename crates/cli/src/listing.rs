@@ -1,4 +1,4 @@
-//! Say what there is: samplers, models, data, fields, a first config.
+//! List samplers, models, data and fields, and write a first config.
 
 use clap::CommandFactory;
 use consilience_core::sampler::registry::REGISTRY;

@@ -1,4 +1,4 @@
-//! Serve a run to sites elsewhere, join one, make certificates.
+//! Serve a run, join one, make certificates.
 
 use std::io::IsTerminal;
 use std::path::Path;

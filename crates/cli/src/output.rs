@@ -1,4 +1,4 @@
-//! Write to the terminal, and end with a code that means something.
+//! Write to the terminal, and choose the exit code.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! Say when a running chain is saved: every few seconds, and seldom enough to cost less than a
-//! hundredth of the time.
+//! Decide when a running chain is saved: every few seconds, and rarely enough to cost less than 1%
+//! of the time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

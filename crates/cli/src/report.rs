@@ -1,4 +1,4 @@
-//! Say what a run found, for people and for programs.
+//! Print the result of a run, as tables or as JSON.
 
 use std::fmt::Write;
 use std::path::PathBuf;

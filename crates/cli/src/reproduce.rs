@@ -1,4 +1,4 @@
-//! Run the papers' experiments again, and judge their claims.
+//! Run the papers' experiments again, and test their claims.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Run a config from its file to its answer.
+//! Run a config, and show the result.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Show a run that was kept, or draws in a file.
+//! Summarise a run that was kept, or draws in a file.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Make the reference from pooled rows by several methods, keep it, and say whether they agree.
+//! Sample references from pooled rows by several methods, keep them, and say whether they agree.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Follow the error of a chain's mean as the chain grows, beside what it has cost until then.
+//! Compute the error of a chain's mean as the chain grows, and what it has cost until then.
 
 use consilience_core::measure::{mean, sd};
 

@@ -1,4 +1,4 @@
-//! Tell how far the posterior mean would move without each site, from the draws that are there.
+//! Estimate how far the posterior mean would move without each site, from the draws.
 //!
 //! Without client `i` the posterior has the weight `exp(U_i(x) / T)` more at every `x`. To first
 //! order in `U_i` its mean then moves by `Cov(x, U_i(x)) / T`, a covariance over the draws of the

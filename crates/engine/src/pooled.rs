@@ -1,5 +1,4 @@
-//! Sample the posterior from pooled rows, as a federation may not: the reference that its answer is
-//! held against.
+//! Sample the posterior from pooled rows by MALA, as a reference for federated answers.
 //!
 //! The Metropolis-adjusted Langevin algorithm, preconditioned by the Hessian at the optimum: it has
 //! no bias, and on a nearly Gaussian posterior it mixes in a few steps.

@@ -1,4 +1,4 @@
-//! Predict new rows: average over the draws what each of them says, and tell how far they disagree.
+//! Predict new rows: average the predictions of all draws, and say how far they disagree.
 //!
 //! Rows are raw, as those that the run was made from: its encoding is kept, and applied to them.
 //! Rows of a run that was made from plain numbers are such numbers.

@@ -1,4 +1,4 @@
-//! Be the command `consilience`, which the wheel brings along.
+//! Run the command `consilience`, which is part of the wheel.
 
 use std::ffi::OsString;
 

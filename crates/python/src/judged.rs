@@ -1,4 +1,4 @@
-//! Hold samplers against the truth, against each other and against the papers.
+//! Compare samplers with the truth, with each other and with the papers.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

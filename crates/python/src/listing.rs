@@ -1,4 +1,4 @@
-//! List what there is.
+//! List samplers and the fields of configs.
 
 use consilience_core::sampler::registry::REGISTRY;
 use consilience_engine::config::fields::{self as documented, Field};

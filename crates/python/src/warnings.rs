@@ -1,4 +1,4 @@
-//! Tell what the reader of a run should know first.
+//! List the warnings about a run.
 
 use consilience_engine::record::Record;
 use serde_json::{Value, json};

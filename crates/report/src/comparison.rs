@@ -1,5 +1,5 @@
-//! Make one self-contained HTML page of several samplers on one target: what they get wrong against
-//! what that costs.
+//! Make one self-contained HTML page of several samplers on one target: their errors, and what they
+//! cost.
 
 use consilience_engine::growth::Stop;
 use maud::{Markup, html};

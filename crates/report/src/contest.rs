@@ -1,4 +1,4 @@
-//! Hold a sampler's draws against the truth: what they get wrong, and what that cost.
+//! Compare a sampler's draws with the truth: their errors, and what they cost.
 
 use consilience_core::measure::{Chains, Gaussian, ess_bulk, mcse_mean};
 use consilience_core::protocol::Direction;

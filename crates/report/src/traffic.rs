@@ -1,4 +1,4 @@
-//! Show what was sent, by whom, and what it bought.
+//! Show what was sent, by whom, and how the error fell with it.
 
 use consilience_engine::record::SiteRecord;
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! Ask whether predictions are as often right as they claim to be.
+//! Compare how often predictions are right with how sure they are.
 //!
 //! Definitions: QLSD S5.3 and Figure S6, FALD sec. 10.2. Confidence is the probability of the class
 //! predicted.

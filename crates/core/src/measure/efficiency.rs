@@ -1,4 +1,4 @@
-//! Weigh what a run gave against what it sent.
+//! Relate the precision of a run to what it sent.
 
 use super::DrawsError;
 use super::summary::{mean, sd};

@@ -1,4 +1,4 @@
-//! Count how many independent draws the dependent ones are worth.
+//! Compute the effective sample size of dependent draws.
 //!
 //! The estimator is that of Vehtari et al. (2021) in all of ArviZ's details: halved chains,
 //! autocorrelations that include the disagreement between chains, Geyer's initial monotone

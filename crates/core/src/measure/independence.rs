@@ -1,5 +1,4 @@
-//! Foretell how much the draws of an independence Metropolis chain will say, from the weights of
-//! its proposals.
+//! Predict the efficiency of an independence Metropolis chain from the weights of its proposals.
 //!
 //! With weights `w = pi/q` of draws from `q`, scaled to mean 1, and `A(w) = E min(1, w'/w)` the
 //! chance to leave a point of weight `w`, the chain's transition operator has a known spectrum (Liu

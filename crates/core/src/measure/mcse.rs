@@ -1,4 +1,4 @@
-//! Give each estimate from dependent draws its Monte Carlo standard error.
+//! Compute the Monte Carlo standard errors of estimates from dependent draws.
 
 use super::beta::beta_quantile;
 use super::ess::{effective, ess_mean, ess_quantile};

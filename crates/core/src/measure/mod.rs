@@ -1,5 +1,4 @@
-//! Measure draws: have they converged, how much do they say, how far are they from the truth, and
-//! what do they predict.
+//! Measure draws: convergence, effective sample size, distances to the truth, predictive scores.
 //!
 //! Every measure is a pure function of numbers. Shapes that make no sense are refused with an
 //! error; a NaN among the draws is data with a cause elsewhere, so it comes back as NaN.

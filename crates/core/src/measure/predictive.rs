@@ -1,5 +1,5 @@
-//! Judge predictive distributions over classes: how often right, how probable the truth, how alert
-//! to what they never saw.
+//! Score predictive distributions over classes: accuracy, probability of the truth, uncertainty on
+//! inputs unlike any seen before.
 //!
 //! Definitions: QLSD S5.3, FALD sec. 10.2; the predictive entropy has the minus sign that QLSD
 //! lost. The class predicted is the most probable, the first of several equal ones.

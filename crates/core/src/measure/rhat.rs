@@ -1,4 +1,4 @@
-//! Ask whether chains agree: rank-normalised split R-hat.
+//! Compute the rank-normalised split R-hat: whether chains agree.
 
 use super::ranks::normal_scores;
 use super::summary::{mean, quantile_of_sorted, sorted, variance};

@@ -1,5 +1,4 @@
-//! Say in one line what the draws of a scalar say: centre, spread, interval, and how far to trust
-//! them.
+//! Summarise the draws of a scalar: centre, spread, interval, and how far to trust them.
 
 use super::{Chains, DrawsError, closed_probability, open_probability};
 use super::{ess_bulk, ess_tail, ess_tail_at, mcse_mean, mcse_sd, rhat};

@@ -1,4 +1,4 @@
-//! Count how often predictions are right, so that sites add up their counts and nobody sends a row.
+//! Count how often predictions are right, in counts that sites add up without sending rows.
 
 use super::calibration::{AtLeast, Bin};
 use super::log;

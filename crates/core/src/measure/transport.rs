@@ -1,4 +1,4 @@
-//! Measure how far one sample must move to become another: 2-Wasserstein distances without a model.
+//! Compute 2-Wasserstein distances between samples.
 //!
 //! Distances between samples are biased upwards, badly so in ten dimensions and more: two samples
 //! of the same law are far apart. Compare with the distance of two samples of the reference, or use

@@ -1,4 +1,4 @@
-//! Tell how far two references differ, in standard errors.
+//! Measure how far two references differ, in standard errors.
 
 use consilience_core::measure::{Chains, DrawsError, mcse_mean, sd};
 

@@ -1,5 +1,4 @@
-//! Say what the posterior is from pooled rows, as a federation may not: by several methods, kept
-//! under the hash of the target.
+//! Make references from pooled rows by several methods, and keep them under the hash of the target.
 //!
 //! MALA is at hand everywhere ([`mala`]), a long run of LMC goes through the same machinery as any
 //! sampler (`lmc`), and NUTS lives in a crate of its own, which makes the same [`Reference`].

@@ -1,4 +1,4 @@
-//! Sample the chain of a fair day, to compare with.
+//! Sample the chain without faults, to compare with.
 
 use consilience_core::protocol::{Device, Event, Exchange, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};

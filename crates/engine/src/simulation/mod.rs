@@ -1,5 +1,5 @@
-//! Run a server and its clients in a simulated world: messages are lost, doubled and reordered, the
-//! power fails anywhere, and the chain must be the one of a fair day.
+//! Simulate a server and its clients under faults: messages are lost, doubled and reordered, the
+//! power fails anywhere, and the chain must be the one without faults.
 //!
 //! Everything follows from one number, so whatever goes wrong can be seen again. Time is virtual.
 //! The parties are those of a deployment: [`DurableServer`] is what `consilience serve` runs, and

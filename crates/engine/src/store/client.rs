@@ -1,4 +1,4 @@
-//! Write down what a client says before it says it: a client that survives.
+//! Write what a client sends to disk before it is sent, so that the client survives a crash.
 
 use consilience_core::protocol::{Answered, Client, Device, OrderRefusal};
 use consilience_core::rng::Seed;

@@ -1,4 +1,4 @@
-//! Say what a disk can do, and do it in a folder.
+//! Define what a disk can do, and do it in a folder.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

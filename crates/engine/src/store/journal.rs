@@ -1,4 +1,4 @@
-//! Remember a party by its last snapshot and the log of what came after it.
+//! Restore a party from its last snapshot and the log of what came after it.
 //!
 //! Generation `g` is the snapshot `NAME.g` and the log `NAME.log.g` of what happened since. The
 //! last two generations are kept, so that a damaged snapshot costs time and nothing else: the older

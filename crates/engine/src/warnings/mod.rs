@@ -1,5 +1,4 @@
-//! Judge the draws of a run: what a reader must know before relying on them, by how much, and the
-//! one thing to do.
+//! Check the draws of a run, and warn: what is wrong, by how much, and the one thing to do.
 
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
 
