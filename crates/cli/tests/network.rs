@@ -242,8 +242,8 @@ fn killed_parties_come_back_and_the_chain_is_the_same() {
     place.compare();
 }
 
-/// Raw columns with words and gaps: the sites exchange kinds, codes and sums, the run is that of one
-/// process, and the server's folder knows how to code rows to come.
+/// Raw columns with words and gaps: the sites exchange kinds, codes and sums, the run is that of
+/// one process, and the server's folder knows how to code rows to come.
 #[test]
 fn columns_that_a_formula_codes_are_served_and_predicted_from() {
     let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 2\niterations = 400\nburn_in = 50\n";

@@ -1,5 +1,5 @@
-//! Columns that a formula codes are served: sites exchange kinds, codes and sums, and the run is that
-//! of one process; what is refused there is refused here, in the same words.
+//! Columns that a formula codes are served: sites exchange kinds, codes and sums, and the run is
+//! that of one process; what is refused there is refused here, in the same words.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod common;

@@ -1,5 +1,5 @@
-//! Say of a site's column what must be known elsewhere before all agree on what it means: of numbers
-//! two values at most, unless they become levels, of which all are told in any case.
+//! Say of a site's column what must be known elsewhere before all agree on what it means: of
+//! numbers two values at most, unless they become levels, of which all are told in any case.
 
 use std::collections::BTreeSet;
 

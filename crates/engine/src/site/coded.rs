@@ -1,5 +1,5 @@
-//! Let sites bring tables that a formula codes: each says what its columns are, then their codes and
-//! sums, and all are told one design.
+//! Let sites bring tables that a formula codes: each says what its columns are, then their codes
+//! and sums, and all are told one design.
 
 use std::sync::Arc;
 
