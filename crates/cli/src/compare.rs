@@ -47,10 +47,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
             }
             Some((statement, _)) => {
                 let mismatch = |e: consilience_core::protocol::Mismatch| {
-                    Failure::Other(format!(
-                        "{}: {e}\n  compare configs that state the same target",
-                        path.display()
-                    ))
+                    Failure::Other(format!("{e}\n  compare configs that state the same target"))
                 };
                 statement
                     .check(&problem.statement, &path.display().to_string())

@@ -105,6 +105,14 @@ pub enum DataError {
         /// Why not, and what instead.
         problem: String,
     },
+    /// Something that a sampler cannot do, or not rightly.
+    #[error("{what} cannot be used here: {why}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// Why not, and what instead.
+        why: &'static str,
+    },
     /// Weights that are not a probability vector, probabilities out of range, and the like.
     #[error("{what}: {problem}")]
     Weights {

@@ -6,7 +6,7 @@ use consilience_core::snapshot::{SnapshotError, State, Visit};
 
 use crate::draws::DrawSink;
 use crate::plan::Plan;
-use crate::run::{Chain, Length, MOST_NOTED, Note, RunError};
+use crate::run::{Chain, Length, MOST_NOTED, RunError, width};
 
 /// What an exchange led to, wherever its chain runs.
 pub(crate) struct Moment<'a> {
@@ -20,15 +20,15 @@ pub(crate) struct Moment<'a> {
 
 impl Moment<'_> {
     /// Count the draws and those that are kept. One that is kept is given to `keep`, in the
-    /// parameters' own coordinates, with a note of what stands beside it unless there are too many:
-    /// `held` says whether draws are in memory.
+    /// parameters' own coordinates, behind the numbers that stand beside it; these are none where
+    /// there are too many draws: `held` says whether draws are in memory.
     pub(crate) fn follow(
         &self,
         (draws, kept): (&mut u64, &mut u64),
         held: bool,
         outward: &mut [f64],
         gradients: impl FnOnce() -> Option<u64>,
-        keep: impl FnOnce(Option<Note>, &[f64]) -> Result<(), RunError>,
+        keep: impl FnOnce(&[f64], &[f64]) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
         let (plan, run, index) = self.about;
         let iteration = self.server.iteration();
@@ -47,28 +47,35 @@ impl Moment<'_> {
             return Ok(());
         }
         *kept += 1;
-        let note = (*kept <= MOST_NOTED || held).then(|| Note {
-            iteration,
-            bits_up: self.ledger.total(Direction::Up),
-            bits_down: self.ledger.total(Direction::Down),
-            gradients: gradients(),
-            participants: self.participants,
-        });
+        let mut numbers = [0.0; MOST_NUMBERS];
+        let own = [
+            iteration as f64,
+            self.ledger.total(Direction::Up) as f64,
+            self.ledger.total(Direction::Down) as f64,
+            gradients().map_or(f64::NAN, |n| n as f64),
+            self.participants as f64,
+        ];
+        let all = own.iter().chain(self.server.numbers());
+        numbers.iter_mut().zip(all).for_each(|(place, number)| *place = *number);
+        let noted = if *kept <= MOST_NOTED || held { width(plan).min(MOST_NUMBERS) } else { 0 };
         match &plan.coordinates {
-            None => keep(note, self.server.position()),
+            None => keep(&numbers[..noted], self.server.position()),
             Some(coordinates) => {
                 coordinates.outward(self.server.position(), outward);
-                keep(note, outward)
+                keep(&numbers[..noted], outward)
             }
         }
     }
 }
 
+/// The most numbers that stand beside a draw: no sampler has more.
+const MOST_NUMBERS: usize = 16;
+
 /// What a chain leaves behind while it runs.
 #[derive(Debug)]
 pub struct ChainLog {
     sink: DrawSink,
-    notes: Vec<Note>,
+    numbers: Vec<f64>,
     /// How many draws there were, and how many were kept.
     draws: u64,
     kept: u64,
@@ -78,7 +85,7 @@ pub struct ChainLog {
 impl ChainLog {
     /// A chain_log that keeps its draws there.
     pub fn new(sink: DrawSink, dim: usize) -> Self {
-        ChainLog { sink, notes: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
+        ChainLog { sink, numbers: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
     }
 
     /// Take note of what an exchange of a chain led to: the plan, how long it is, and which chain.
@@ -90,15 +97,15 @@ impl ChainLog {
         (participants, gradients): (usize, Option<u64>),
         ledger: &Ledger,
     ) -> Result<(), RunError> {
-        let ChainLog { sink, notes, draws, kept, outward } = self;
+        let ChainLog { sink, numbers, draws, kept, outward } = self;
         let moment = Moment { about, event, server, participants, ledger };
         moment.follow(
             (draws, kept),
             sink.is_held(),
             outward,
             || gradients,
-            |note, draw| {
-                notes.extend(note);
+            |noted, draw| {
+                numbers.extend_from_slice(noted);
                 sink.push(draw)
             },
         )
@@ -108,7 +115,7 @@ impl ChainLog {
     pub fn end(self, ledger: Ledger, rows_evaluated: u64, iterations: u64) -> Chain {
         Chain {
             sink: self.sink,
-            notes: self.notes,
+            numbers: self.numbers,
             kept: self.kept,
             ledger,
             rows_evaluated,
@@ -131,11 +138,14 @@ impl State for ChainLog {
         visit.number("the draws kept", &mut self.kept)?;
         let mut bytes: Vec<u8> = self.so_far().iter().flat_map(|x| x.to_le_bytes()).collect();
         visit.bytes("the draws kept", &mut bytes)?;
-        let mut noted: Vec<u8> = self.notes.iter().flat_map(Note::bytes).collect();
+        let mut noted: Vec<u8> = self.numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         visit.bytes("what stands beside draws", &mut noted)?;
         if visit.restores() {
-            self.notes = noted.as_chunks::<{ Note::BYTES }>().0.iter().map(Note::read).collect();
-            let draws = bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect();
+            let numbers = |bytes: &[u8]| -> Vec<f64> {
+                bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect()
+            };
+            self.numbers = numbers(&noted);
+            let draws = numbers(&bytes);
             if let DrawSink::Memory(all) = &mut self.sink {
                 *all = draws;
             }

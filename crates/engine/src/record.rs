@@ -133,7 +133,7 @@ impl Record {
             version: made.version,
             created: made.created,
             config: config.resolved(plan),
-            sampler: (config.sampler.row.name.into(), config.sampler.row.says.into()),
+            sampler: (plan.row.name.into(), plan.row.says.into()),
             seed: config.seed,
             step: plan.step().largest(),
             effective_draws: config.run.iterations.is_none().then_some(config.run.effective_draws),

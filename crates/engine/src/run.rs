@@ -61,8 +61,9 @@ pub struct Outcome {
     /// Where the draws are and how many, if they are on disk alone.
     pub streamed: Option<Streamed>,
     /// What was recorded beside every draw: `iteration`, the `bits_up` and `bits_down` that its
-    /// chain had sent, the `gradients` of single rows that its clients had evaluated, and the
-    /// `participants` of the exchange that made it. Nothing where the draws are not held.
+    /// chain had sent, the `gradients` of single rows that its clients had evaluated, the
+    /// `participants` of the exchange that made it, and what the sampler says of it
+    /// ([`consilience_core::sampler::Family::numbers`]). Nothing where the draws are not held.
     pub statistics: Vec<Statistic>,
     /// What all chains sent.
     pub ledger: Ledger,
@@ -254,11 +255,11 @@ pub fn gather(
         outcome.failure = outcome.failure.or(chain.failure);
         if chain.kept >= least {
             sunk.push(chain.sink);
-            noted.push(chain.notes);
+            noted.push(chain.numbers);
         }
     }
     (outcome.draws, outcome.streamed) = sinks.close(sunk, d)?;
-    outcome.statistics = statistics(&noted, outcome.draws.length());
+    outcome.statistics = statistics(&names(plan), &noted, outcome.draws.length());
     sinks.discard(run.chains);
     Ok(outcome)
 }
@@ -273,33 +274,34 @@ fn least_worth_keeping(mut kept: Vec<u64>) -> u64 {
         .map_or(0, |(length, _)| *length)
 }
 
-/// What is recorded beside a draw.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Note {
-    pub(crate) iteration: u64,
-    pub(crate) bits_up: u64,
-    pub(crate) bits_down: u64,
-    /// Gradients of single rows; unknown to a server that has none.
-    pub(crate) gradients: Option<u64>,
-    pub(crate) participants: usize,
+/// The names of the numbers beside every draw: those of the engine, then those of the sampler.
+fn names(plan: &Plan) -> Vec<&'static str> {
+    [&OWN[..], plan.recipe.family().numbers()].concat()
 }
 
-/// What the chains recorded beside their first `length` draws.
-fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
-    if length == 0 || chains.iter().any(|notes| notes.len() < length) {
+/// What the engine records beside every draw.
+const OWN: [&str; 5] = ["iteration", "bits_up", "bits_down", "gradients", "participants"];
+
+/// How many numbers stand beside every draw.
+pub(crate) fn width(plan: &Plan) -> usize {
+    OWN.len() + plan.recipe.family().numbers().len()
+}
+
+/// What the chains recorded beside their first `length` draws, by name. What a chain does not know
+/// is NaN there, and left out.
+fn statistics(names: &[&str], chains: &[Vec<f64>], length: usize) -> Vec<Statistic> {
+    let width = names.len();
+    if length == 0 || chains.iter().any(|numbers| numbers.len() < length * width) {
         return Vec::new();
     }
-    let of = |name: &str, read: fn(&Note) -> f64| Statistic {
-        name: name.into(),
-        values: chains.iter().map(|notes| notes[..length].iter().map(read).collect()).collect(),
+    let of = |(k, name): (usize, &&str)| Statistic {
+        name: (*name).into(),
+        values: chains
+            .iter()
+            .map(|numbers| numbers.iter().skip(k).step_by(width).take(length).copied().collect())
+            .collect(),
     };
-    let mut all = vec![
-        of("iteration", |n| n.iteration as f64),
-        of("bits_up", |n| n.bits_up as f64),
-        of("bits_down", |n| n.bits_down as f64),
-        of("gradients", |n| n.gradients.map_or(f64::NAN, |n| n as f64)),
-        of("participants", |n| n.participants as f64),
-    ];
+    let mut all: Vec<Statistic> = names.iter().enumerate().map(of).collect();
     all.retain(|s| s.values.iter().flatten().all(|v| !v.is_nan()));
     all
 }
@@ -308,7 +310,8 @@ fn statistics(chains: &[Vec<Note>], length: usize) -> Vec<Statistic> {
 #[derive(Debug)]
 pub struct Chain {
     pub(crate) sink: DrawSink,
-    pub(crate) notes: Vec<Note>,
+    /// What stands beside them, draw by draw.
+    pub(crate) numbers: Vec<f64>,
     /// How many draws went there.
     pub(crate) kept: u64,
     pub(crate) ledger: Ledger,
@@ -384,8 +387,8 @@ impl Chain {
                 sink.is_held(),
                 &mut outward,
                 || Some(gradients),
-                |note, draw| {
-                    note.map_or(Ok(()), |note| notes.push(note, notes_file))?;
+                |numbers, draw| {
+                    notes.push(numbers, notes_file)?;
                     sink.keep(draw, draws_file)
                 },
             )?;
@@ -417,7 +420,7 @@ impl Chain {
         let rows_evaluated = rows_evaluated(&chain.clients);
         Ok(Chain {
             sink,
-            notes: notes.all,
+            numbers: notes.all,
             kept: chain.kept,
             ledger: chain.ledger,
             rows_evaluated,
@@ -447,9 +450,9 @@ fn save(
     Ok(checkpoint.save(index, chain)?)
 }
 
-/// The notes of a chain, in memory and, where there is a checkpoint, in a file.
+/// The numbers beside a chain's draws, in memory and, where there is a checkpoint, in a file.
 struct Notes {
-    all: Vec<Note>,
+    all: Vec<f64>,
     file: Option<(PathBuf, BufWriter<File>)>,
 }
 
@@ -458,61 +461,33 @@ impl Notes {
     fn open(checkpoint: Option<&Checkpoint<'_>>, chain: &Running) -> Result<Self, RunError> {
         let Some(checkpoint) = checkpoint else { return Ok(Notes { all: Vec::new(), file: None }) };
         let path = chain.notes_file.path(checkpoint.path());
-        let opened = || -> std::io::Result<(Vec<Note>, File)> {
+        let opened = || -> std::io::Result<(Vec<f64>, File)> {
             let file = open_at(&path, chain.notes_file.length)?;
             let bytes = std::fs::read(&path)?;
-            Ok((bytes.as_chunks::<{ Note::BYTES }>().0.iter().map(Note::read).collect(), file))
+            Ok((bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect(), file))
         };
         let (all, file) = opened()
             .map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
         Ok(Notes { all, file: Some((path, BufWriter::new(file))) })
     }
 
-    fn push(&mut self, note: Note, part: &mut Part) -> Result<(), RunError> {
-        self.all.push(note);
+    fn push(&mut self, numbers: &[f64], part: &mut Part) -> Result<(), RunError> {
+        self.all.extend_from_slice(numbers);
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
-        let bytes = note.bytes();
-        part.add(&bytes);
-        writer
-            .write_all(&bytes)
-            .map_err(|error| RunError::Write { file: path.display().to_string(), error })
+        for number in numbers {
+            let bytes = number.to_le_bytes();
+            part.add(&bytes);
+            writer
+                .write_all(&bytes)
+                .map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), RunError> {
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
         let synced = writer.flush().and_then(|()| writer.get_ref().sync_data());
         synced.map_err(|error| RunError::Write { file: path.display().to_string(), error })
-    }
-}
-
-impl Note {
-    pub(crate) const BYTES: usize = 40;
-
-    pub(crate) fn bytes(&self) -> [u8; Note::BYTES] {
-        let mut out = [0; Note::BYTES];
-        let numbers = [
-            self.iteration,
-            self.bits_up,
-            self.bits_down,
-            self.gradients.unwrap_or(u64::MAX),
-            self.participants as u64,
-        ];
-        out.chunks_exact_mut(8)
-            .zip(numbers)
-            .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
-        out
-    }
-
-    pub(crate) fn read(bytes: &[u8; Note::BYTES]) -> Note {
-        let number =
-            |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
-        Note {
-            iteration: number(0),
-            bits_up: number(8),
-            bits_down: number(16),
-            gradients: Some(number(24)).filter(|n| *n < u64::MAX),
-            participants: number(32) as usize,
-        }
     }
 }
 

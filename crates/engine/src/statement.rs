@@ -65,8 +65,9 @@ pub fn of_run(
     lines.extend(coding(agreement));
     lines.extend(sampler(&config.sampler));
     lines.extend(run(config));
-    if let Some(Decision { step, weights }) = decision {
+    if let Some(Decision { sampler, step, weights }) = decision {
         let mut add = |field: &str, value: String| lines.push((field.into(), value));
+        add("found: sampler", sampler.clone().unwrap_or("nothing: it is stated".into()));
         add("found: step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
         let equal = || "nothing: they are stated, or equal".into();
         add("found: weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
@@ -245,6 +246,9 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         compress_down,
         code,
         restart,
+        block,
+        leapfrog,
+        proposal: _, // what surveys find is told with every order
     } = settings;
     let mut add = |axis: Axis, field: &str, value: Option<String>| {
         if row.axes.contains(&axis) || value.is_some() {
@@ -333,6 +337,8 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         compress_down.as_ref().map(ToString::to_string),
     );
     add(Axis::Restart, "gradients sent in full with probability", restart.as_ref().map(exact));
+    add(Axis::Block, "proposals in an exchange", block.map(|block| block.to_string()));
+    add(Axis::Leapfrog, "leapfrog steps", leapfrog.map(|steps| steps.to_string()));
     add(Axis::Compress, "code of what is compressed", code.map(|code| code.to_string()));
     let bits = precision.map(|precision| match precision {
         Precision::F32 => "32 bits".into(),

@@ -195,8 +195,12 @@ fn so_do_columns_and_what_surveys_found() {
     }
     moments.rows += 1;
     hashes.insert(hash(&changed));
-    let step =
-        |step, weights| of_run(&config, &first, &names, Some(&Decision { step, weights })).hash();
+    let decided = |sampler: Option<&str>, step, weights| {
+        let decision = Decision { sampler: sampler.map(Into::into), step, weights };
+        of_run(&config, &first, &names, Some(&decision)).hash()
+    };
+    let step = |step, weights| decided(None, step, weights);
+    hashes.insert(decided(Some("imh"), None, None));
     hashes.extend([
         step(None, None),
         step(Some(0.1), None),

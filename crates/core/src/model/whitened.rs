@@ -44,20 +44,24 @@ impl Coordinates {
         })
     }
 
-    /// The coordinates that another party found: the centre and `C` (row-major); `None` if `C` is
-    /// not upper triangular with finite numbers and an inverse.
+    /// The coordinates of a centre and `C` (row-major), found here or by another party; `None` if
+    /// they are not finite numbers, or `C` has no inverse.
     pub fn told(centre: Vec<f64>, matrix: Vec<f64>) -> Option<Self> {
         let d = centre.len();
-        let upper = |(at, c): (usize, &f64)| c.is_finite() && (at % d >= at / d || *c == 0.0);
-        if d == 0
-            || matrix.len() != d * d
-            || !centre.iter().all(|x| x.is_finite())
-            || !matrix.iter().enumerate().all(upper)
-        {
+        let finite = |numbers: &[f64]| numbers.iter().all(|x| x.is_finite());
+        if d == 0 || matrix.len() != d * d || !finite(&centre) || !finite(&matrix) {
             return None;
         }
         let c = DMatrix::from_row_slice(d, d, &matrix);
-        let inverse = c.solve_upper_triangular(&DMatrix::identity(d, d))?;
+        let upper = matrix.iter().enumerate().all(|(at, c)| at % d >= at / d || *c == 0.0);
+        let inverse = if upper {
+            c.solve_upper_triangular(&DMatrix::identity(d, d))?
+        } else {
+            c.clone().try_inverse()?
+        };
+        if !finite(inverse.as_slice()) {
+            return None;
+        }
         let transposed = c.as_slice().to_vec(); // nalgebra is column-major
         Some(Coordinates {
             centre,

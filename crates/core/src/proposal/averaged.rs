@@ -7,8 +7,9 @@
 
 use nalgebra::DMatrix;
 
-use super::{solve, symmetric};
+use super::{solve, symmetric, visit_matrix};
 use crate::linalg::dot;
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// How far the mean may still move, squared and in posterior standard deviations, and how far the
 /// precision may be from the average one, for the fit to be good enough.
@@ -81,9 +82,30 @@ impl Averaged {
         &self.mean
     }
 
+    /// The upper triangle, row by row, of the matrix `A` with `A A' = P^-1`.
+    pub fn root(&self) -> Vec<f64> {
+        let d = self.mean.len();
+        let identity = DMatrix::identity(d, d);
+        let root = self.precision.clone().cholesky().and_then(|cholesky| {
+            // With P = L L' the matrix L'^-1 has L'^-1 L^-1 = P^-1.
+            cholesky.unpack().transpose().solve_upper_triangular(&identity)
+        });
+        // nalgebra is column-major: the slice of the transpose is the matrix row by row.
+        super::triangle(root.unwrap_or(identity).transpose().as_slice(), d).collect()
+    }
+
     /// Its precision, row by row.
     pub fn precision(&self) -> &[f64] {
         self.precision.as_slice()
+    }
+}
+
+impl State for Averaged {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        visit.vector("the mean", &mut self.mean)?;
+        visit_matrix(visit, "the precision", &mut self.precision)?;
+        visit.number("the exchanges", &mut self.exchanges)?;
+        visit.flag("whether it has converged", &mut self.converged)
     }
 }
 

@@ -9,19 +9,51 @@
 mod averaged;
 mod axes;
 mod newton;
+mod points;
 mod student;
 
 pub use averaged::{Averaged, AveragedAnswer};
 pub use axes::{AxisMap, FAR, PROFILE, axes};
 pub use newton::{LADDER, Newton, NewtonAnswer};
+pub use points::Potentials;
 pub use student::Proposal;
 
 use nalgebra::{DMatrix, DVector};
+
+use crate::snapshot::{SnapshotError, Visit};
 
 /// A matrix given row by row (which is column by column where it is symmetric), made symmetric.
 fn symmetric(cells: &[f64], d: usize) -> DMatrix<f64> {
     let m = DMatrix::from_column_slice(d, d, cells);
     (&m + m.transpose()) * 0.5
+}
+
+/// The upper triangle of a matrix given row by row (or, where it is symmetric, column by column),
+/// row by row.
+pub fn triangle(cells: &[f64], dim: usize) -> impl Iterator<Item = f64> {
+    (0..dim).flat_map(move |row| cells[row * dim + row..(row + 1) * dim].iter().copied())
+}
+
+/// The symmetric matrix of an upper triangle.
+pub fn from_triangle(triangle: &[f64], dim: usize) -> Vec<f64> {
+    let mut cells = vec![0.0; dim * dim];
+    let mut next = triangle.iter();
+    for row in 0..dim {
+        for (column, value) in (row..dim).zip(&mut next) {
+            cells[row * dim + column] = *value;
+            cells[column * dim + row] = *value;
+        }
+    }
+    cells
+}
+
+/// A matrix of known size as part of a snapshot.
+fn visit_matrix(
+    visit: &mut Visit<'_>,
+    what: &'static str,
+    matrix: &mut DMatrix<f64>,
+) -> Result<(), SnapshotError> {
+    visit.vector(what, matrix.as_mut_slice())
 }
 
 /// `H^-1 g`, with the eigenvalues of `H` replaced by their absolute values, at least `least`.

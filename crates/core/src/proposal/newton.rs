@@ -9,8 +9,9 @@
 
 use nalgebra::DMatrix;
 
-use super::{solve, symmetric};
+use super::{solve, symmetric, visit_matrix};
 use crate::linalg::dot;
+use crate::snapshot::{SnapshotError, State, Visit};
 
 /// Multiples of the Newton step whose values are asked for.
 pub const LADDER: [f64; 8] = [2.0, 0.5, 0.25, 0.125, 0.0625, 1.0 / 32.0, 1.0 / 64.0, 1.0 / 128.0];
@@ -120,6 +121,11 @@ impl Newton {
         self.known = Some(Known { x, value: answer.value, hessian, step, decrement });
     }
 
+    /// Where the derivatives are known: where the ladder begins.
+    pub fn known(&self) -> Option<&[f64]> {
+        self.known.as_ref().map(|known| &known.x[..])
+    }
+
     /// Whether the last step was short enough.
     pub fn converged(&self) -> bool {
         self.converged
@@ -138,6 +144,34 @@ impl Newton {
     /// The Hessian where it was last known, row by row; empty before the first exchange.
     pub fn hessian(&self) -> &[f64] {
         self.known.as_ref().map_or(&[], |known| known.hessian.as_slice())
+    }
+}
+
+impl State for Newton {
+    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        let d = self.asked.len();
+        visit.vector("where derivatives are asked for", &mut self.asked)?;
+        visit.flag("whether a rung was chosen", &mut self.retried)?;
+        visit.number("the exchanges", &mut self.exchanges)?;
+        visit.flag("whether it has converged", &mut self.converged)?;
+        let mut is_known = self.known.is_some();
+        visit.flag("whether derivatives are known", &mut is_known)?;
+        if !is_known {
+            self.known = None;
+            return Ok(());
+        }
+        let known = self.known.get_or_insert_with(|| Known {
+            x: vec![0.0; d],
+            value: 0.0,
+            hessian: DMatrix::zeros(d, d),
+            step: vec![0.0; d],
+            decrement: 0.0,
+        });
+        visit.vector("where they are known", &mut known.x)?;
+        visit.float("the value", &mut known.value)?;
+        visit_matrix(visit, "the Hessian", &mut known.hessian)?;
+        visit.vector("the Newton step", &mut known.step)?;
+        visit.float("the decrement", &mut known.decrement)
     }
 }
 

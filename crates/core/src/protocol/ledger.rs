@@ -20,17 +20,20 @@ pub enum Kind {
     Survey = 4,
     /// Rounds, tasks and lengths.
     Header = 5,
+    /// Values of the potential, and what says where they are taken.
+    Potential = 6,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Gradient,
         Kind::Parameter,
         Kind::Reference,
         Kind::Control,
         Kind::Survey,
         Kind::Header,
+        Kind::Potential,
     ];
 
     /// The kind's name in reports.
@@ -42,6 +45,7 @@ impl Kind {
             Kind::Control => "control",
             Kind::Survey => "survey",
             Kind::Header => "header",
+            Kind::Potential => "potential",
         }
     }
 }
@@ -95,6 +99,10 @@ impl Ledger {
         if let Some((control, _)) = &order.control {
             self.add(Direction::Down, to, Kind::Control, control.bits());
         }
+        if !order.numbers.is_empty() {
+            let kind = if survey { Kind::Survey } else { Kind::Potential };
+            self.add(Direction::Down, to, kind, 64 * order.numbers.len() as u64);
+        }
     }
 
     /// Count a reply.
@@ -102,6 +110,9 @@ impl Ledger {
         self.messages[Direction::Up as usize] += 1;
         self.add(Direction::Up, from, Kind::Header, super::wire::reply_header_bits(reply));
         self.add(Direction::Up, from, reply.kind, reply.payload.bits());
+        if !reply.beside.is_empty() {
+            self.add(Direction::Up, from, Kind::Potential, 64 * reply.beside.len() as u64);
+        }
     }
 
     /// Count `bits` of one kind.
@@ -184,6 +195,6 @@ mod tests {
         merged.merge(&fill(1000, 100));
         assert_eq!(merged, fill(1001, 101));
         let last = merged.client(ClientId(2), Direction::Down);
-        assert_eq!(last, 1001 + 101 * 31, "the last of 12 + 12 + 2 + 6");
+        assert_eq!(last, 1001 + 101 * 35, "the last of 14 + 14 + 2 + 6");
     }
 }

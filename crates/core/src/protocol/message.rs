@@ -3,6 +3,7 @@
 use super::ledger::Kind;
 use crate::compress::{Channel, CompressError, Compressor, Message, Operator, Precision};
 use crate::linalg::accumulate;
+use crate::proposal::{LADDER, PROFILE, Proposal};
 use crate::rng::Stream;
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -30,24 +31,118 @@ pub enum Task {
     HessianVector,
     /// The largest eigenvalue of the client's own Hessian at the position.
     Curvature,
+    /// The value, the gradient and the Hessian (its upper triangle, row by row) at the position;
+    /// where asked for also values at [`crate::proposal::LADDER`] between the reference point and
+    /// the position.
+    Derivatives {
+        /// Whether the ladder is asked for.
+        ladder: bool,
+    },
+    /// The means of the gradient and of the Hessian (its upper triangle, row by row) under the law
+    /// of `position + A z`; the order's numbers are the upper triangle of `A`, row by row.
+    Averages,
+    /// Values at [`crate::proposal::PROFILE`] along every axis through the origin, less the value
+    /// there.
+    Profiles,
+    /// Values at so many points of a pilot, less the value at the origin; the order's numbers say
+    /// how the points are drawn.
+    Pilot {
+        /// How many points.
+        points: u64,
+    },
+    /// Value and gradient at each of several points, which are the order's numbers.
+    Slopes {
+        /// How many points.
+        points: u64,
+    },
+    /// The value at each of several points, which are the order's numbers, less the value at the
+    /// origin.
+    Values {
+        /// How many points.
+        points: u64,
+    },
+    /// Values at so many proposals from the round on, less the value at the origin; the order's
+    /// numbers say how they are drawn.
+    Potentials {
+        /// How many proposals.
+        points: u64,
+    },
+    /// The value at the proposal of this round, less the value at the origin, after it is known
+    /// whether that of the last round was accepted.
+    Propose {
+        /// Whether it was.
+        accepted: bool,
+    },
+    /// The gradient at the position, with the value beside it.
+    Slope,
 }
+
+/// The most points that one order may name: a bound on what a client makes room for.
+pub const MOST_POINTS: u64 = 1 << 16;
 
 impl Task {
     /// Whether this belongs to the survey of the target before sampling.
     pub fn is_survey(self) -> bool {
-        matches!(self, Task::Value | Task::HessianVector | Task::Curvature)
+        match self {
+            Task::Value
+            | Task::HessianVector
+            | Task::Curvature
+            | Task::Derivatives { .. }
+            | Task::Averages
+            | Task::Profiles
+            | Task::Pilot { .. }
+            | Task::Slopes { .. }
+            | Task::Values { .. } => true,
+            Task::Estimate
+            | Task::Walk { .. }
+            | Task::WalkAndShow { .. }
+            | Task::Gradient
+            | Task::Potentials { .. }
+            | Task::Propose { .. }
+            | Task::Slope => false,
+        }
+    }
+
+    /// How many numbers an order with this task carries beside its vectors, at the least and at
+    /// the most.
+    pub fn order_numbers(self, dim: usize) -> std::ops::RangeInclusive<usize> {
+        let triangle = dim * (dim + 1) / 2;
+        match self {
+            Task::Averages => triangle..=triangle,
+            Task::Slopes { points } | Task::Values { points } => {
+                let all = (points.min(MOST_POINTS) as usize).saturating_mul(dim);
+                all..=all
+            }
+            Task::Pilot { .. } | Task::Potentials { .. } => 1..=Proposal::most_told(dim),
+            _ => 0..=0,
+        }
+    }
+
+    /// How many numbers an answer has beside its vector.
+    pub fn numbers_beside(self) -> usize {
+        usize::from(self == Task::Slope)
     }
 
     /// How many numbers the answer has, where the model has `dim` parameters.
     pub fn answer_len(self, dim: usize) -> usize {
         match self {
             Task::Value => dim + 1,
-            Task::Curvature => 1,
+            Task::Curvature | Task::Propose { .. } => 1,
             Task::Estimate
             | Task::Walk { .. }
             | Task::WalkAndShow { .. }
             | Task::Gradient
+            | Task::Slope
             | Task::HessianVector => dim,
+            Task::Derivatives { ladder } => {
+                1 + dim + dim * (dim + 1) / 2 + if ladder { LADDER.len() } else { 0 }
+            }
+            Task::Averages => dim + dim * (dim + 1) / 2,
+            Task::Profiles => PROFILE.len() * dim,
+            Task::Pilot { points } | Task::Values { points } | Task::Potentials { points } => {
+                points.min(MOST_POINTS) as usize
+            }
+            Task::Slopes { points } => points.min(MOST_POINTS) as usize * (dim + 1),
         }
     }
 }
@@ -67,6 +162,8 @@ pub struct Order<'a> {
     /// The sum of all clients' gradients at the reference point, and the first iteration that uses
     /// both.
     pub control: Option<(Payload<'a>, u64)>,
+    /// Numbers that the task needs beside vectors, always of 64 bits.
+    pub numbers: &'a [f64],
 }
 
 impl Order<'_> {
@@ -82,7 +179,18 @@ impl Order<'_> {
         self.round.saturating_add(match self.task {
             Task::Estimate => 1,
             Task::Walk { steps } | Task::WalkAndShow { steps } => steps,
-            Task::Gradient | Task::Value | Task::HessianVector | Task::Curvature => 0,
+            Task::Potentials { points } => points,
+            Task::Propose { .. } | Task::Slope => 1,
+            Task::Gradient
+            | Task::Value
+            | Task::HessianVector
+            | Task::Curvature
+            | Task::Derivatives { .. }
+            | Task::Averages
+            | Task::Profiles
+            | Task::Pilot { .. }
+            | Task::Slopes { .. }
+            | Task::Values { .. } => 0,
         })
     }
 }
@@ -107,6 +215,8 @@ pub struct Reply<'a> {
     pub kind: Kind,
     /// The vector.
     pub payload: Payload<'a>,
+    /// Numbers beside it, always of 64 bits.
+    pub beside: &'a [f64],
 }
 
 /// A vector as it crosses the wire: the receiver gets exactly these numbers.

@@ -9,7 +9,7 @@
 use thiserror::Error;
 
 use super::ledger::Kind;
-use super::message::{Order, Payload, Reference, Reply, Task};
+use super::message::{MOST_POINTS, Order, Payload, Reference, Reply, Task};
 use crate::compress::code::CodeError;
 use crate::compress::{Channel, CompressError, Message, Precision};
 use crate::rng::{ClientId, Purpose, ROUNDS, SERVER, Seed};
@@ -99,6 +99,14 @@ pub enum WireError {
     /// Symbols that stand for no vector.
     #[error("the compressed vector is refused: {0}")]
     Symbols(#[from] CompressError),
+    /// More or fewer numbers than the task needs, or more points than anybody may ask for.
+    #[error("{found} numbers or points are announced, where at most {most} make sense")]
+    Numbers {
+        /// How many.
+        found: u64,
+        /// How many at the most.
+        most: usize,
+    },
     /// A vector that the task does not carry, or lacks.
     #[error("the answer is a {found}, where a {expected} was asked for")]
     WrongKind {
@@ -130,6 +138,32 @@ fn task_code(task: Task) -> u64 {
         Task::HessianVector => 4,
         Task::Curvature => 5,
         Task::WalkAndShow { .. } => 6,
+        Task::Derivatives { ladder } => 7 + u64::from(ladder),
+        Task::Averages => 9,
+        Task::Profiles => 10,
+        Task::Pilot { .. } => 11,
+        Task::Slopes { .. } => 12,
+        Task::Potentials { .. } => 13,
+        Task::Propose { accepted } => 14 + u64::from(accepted),
+        Task::Slope => 16,
+        Task::Values { .. } => 17,
+    }
+}
+
+/// Whether orders with this task say how many numbers they carry beside vectors.
+fn has_numbers(code: u64) -> bool {
+    code >= 7
+}
+
+/// The count that follows some tasks.
+fn count_of(task: Task) -> Option<u64> {
+    match task {
+        Task::Walk { steps } | Task::WalkAndShow { steps } => Some(steps),
+        Task::Pilot { points }
+        | Task::Slopes { points }
+        | Task::Values { points }
+        | Task::Potentials { points } => Some(points),
+        _ => None,
     }
 }
 
@@ -169,8 +203,12 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
     out.push(first);
     push_task(code, out);
     push_number(order.round, out);
-    if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
-        push_number(steps, out);
+    if let Some(count) = count_of(order.task) {
+        push_number(count, out);
+    }
+    if has_numbers(code) {
+        push_number(order.numbers.len() as u64, out);
+        push_payload(&Payload::Plain(order.numbers, Precision::F64), out);
     }
     if let Some((_, from)) = order.control {
         push_number(from, out);
@@ -190,18 +228,17 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
 pub fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
     out.push(reply.kind as u8);
     push_number(reply.round, out);
+    push_payload(&Payload::Plain(reply.beside, Precision::F64), out);
     push_payload(&reply.payload, out);
 }
 
 /// The bits of an order that are not vectors.
 pub fn order_header_bits(order: &Order<'_>) -> u64 {
-    let walk = if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
-        number_len(steps)
-    } else {
-        0
-    };
+    let count = count_of(order.task).map_or(0, number_len);
     let control = order.control.map_or(0, |(_, from)| number_len(from));
-    8 * (1 + task_len(task_code(order.task)) + number_len(order.round) + walk + control)
+    let code = task_code(order.task);
+    let numbers = if has_numbers(code) { number_len(order.numbers.len() as u64) } else { 0 };
+    8 * (1 + task_len(code) + numbers + number_len(order.round) + count + control)
 }
 
 /// The bits of a reply that are not vectors.
@@ -215,6 +252,7 @@ pub struct OrderBuffer {
     position: Vec<f64>,
     reference: Vec<f64>,
     control: Vec<f64>,
+    numbers: Vec<f64>,
     message: Message,
 }
 
@@ -245,8 +283,25 @@ impl OrderBuffer {
             4 => Task::HessianVector,
             5 => Task::Curvature,
             6 => Task::WalkAndShow { steps: reader.number()? },
+            7..=8 => Task::Derivatives { ladder: code == 8 },
+            9 => Task::Averages,
+            10 => Task::Profiles,
+            11 => Task::Pilot { points: reader.points()? },
+            12 => Task::Slopes { points: reader.points()? },
+            13 => Task::Potentials { points: reader.points()? },
+            14..=15 => Task::Propose { accepted: code == 15 },
+            16 => Task::Slope,
+            17 => Task::Values { points: reader.points()? },
             code => return Err(WireError::Task { code }),
         };
+        self.numbers.clear();
+        if has_numbers(code) {
+            let (count, allowed) = (reader.number()?, task.order_numbers(format.dim));
+            match usize::try_from(count).ok().filter(|count| allowed.contains(count)) {
+                Some(count) => reader.vector(count, Precision::F64, &mut self.numbers)?,
+                None => return Err(WireError::Numbers { found: count, most: *allowed.end() }),
+            }
+        }
         let precision = if task.is_survey() { Precision::F64 } else { format.precision };
         let from = if flags & HAS_CONTROL != 0 { reader.number()? } else { 0 };
         if flags & HAS_REFERENCE != 0 {
@@ -288,6 +343,7 @@ impl OrderBuffer {
             },
             control: (flags & HAS_CONTROL != 0)
                 .then_some((Payload::Plain(&self.control, precision), from)),
+            numbers: &self.numbers,
         })
     }
 }
@@ -296,6 +352,7 @@ impl OrderBuffer {
 #[derive(Clone, Debug, Default)]
 pub struct ReplyBuffer {
     values: Vec<f64>,
+    beside: Vec<f64>,
     message: Message,
 }
 
@@ -319,13 +376,24 @@ impl ReplyBuffer {
             Task::Walk { .. } => &[Kind::Parameter],
             Task::WalkAndShow { .. } => &[Kind::Reference],
             Task::Gradient => &[Kind::Control],
-            Task::Value | Task::HessianVector | Task::Curvature => &[Kind::Survey],
+            Task::Slope => &[Kind::Gradient],
+            Task::Potentials { .. } | Task::Propose { .. } => &[Kind::Potential],
+            Task::Value
+            | Task::HessianVector
+            | Task::Curvature
+            | Task::Derivatives { .. }
+            | Task::Averages
+            | Task::Profiles
+            | Task::Pilot { .. }
+            | Task::Slopes { .. }
+            | Task::Values { .. } => &[Kind::Survey],
         };
         if !expected.contains(&kind) {
             return Err(WireError::WrongKind { found: kind.name(), expected: expected[0].name() });
         }
         let round = reader.number()?;
         let precision = if task.is_survey() { Precision::F64 } else { format.precision };
+        reader.vector(task.numbers_beside(), Precision::F64, &mut self.beside)?;
         let channel =
             format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));
         if let Some(channel) = channel {
@@ -344,7 +412,7 @@ impl ReplyBuffer {
             }
             None => Payload::Plain(&self.values, precision),
         };
-        Ok(Reply { round, kind, payload })
+        Ok(Reply { round, kind, payload, beside: &self.beside })
     }
 }
 
@@ -422,6 +490,16 @@ impl<'a> Reader<'a> {
         }
         let beyond = self.number()?;
         beyond.checked_add(u64::from(TASK)).ok_or(WireError::NotCanonical { at: self.at - 1 })
+    }
+
+    /// How many points a task names.
+    fn points(&mut self) -> Result<u64, WireError> {
+        let found = self.number()?;
+        if (1..=MOST_POINTS).contains(&found) {
+            Ok(found)
+        } else {
+            Err(WireError::Numbers { found, most: MOST_POINTS as usize })
+        }
     }
 
     fn vector(
@@ -512,7 +590,7 @@ mod tests {
             };
             let order = Order {
                 round, task, position, reference,
-                    control: (vectors & 4 != 0).then_some((payload, number)) };
+                    control: (vectors & 4 != 0).then_some((payload, number)), numbers: &[] };
             let mut bytes = Vec::new();
             encode_order(&order, &mut bytes);
             let vectors_bits = [order.position,
@@ -529,7 +607,8 @@ mod tests {
             let answer: Vec<f64> = values.iter().copied().cycle().take(length).collect();
             let kind = [Kind::Gradient, Kind::Parameter, Kind::Control, Kind::Survey, Kind::Survey,
                 Kind::Survey, Kind::Reference][code as usize];
-            let reply = Reply { round, kind, payload: Payload::Plain(&answer, precision) };
+            let payload = Payload::Plain(&answer, precision);
+            let reply = Reply { round, kind, payload, beside: &[] };
             let mut bytes = Vec::new();
             encode_reply(&reply, &mut bytes);
             prop_assert_eq!(bytes.len() as u64 * 8,
@@ -576,7 +655,7 @@ mod tests {
             let (mut buffer, format) = (OrderBuffer::default(), Format::plain(1, Precision::F32));
             buffer.decode(bytes, &format).map(|order| order.task).unwrap_err()
         };
-        assert_eq!(order(&[TASK, 0, 5]), WireError::Task { code: 7 });
+        assert_eq!(order(&[TASK, 50, 5]), WireError::Task { code: 57 });
         assert_eq!(order(&[TASK | HAS_CONTROL, 57, 5]), WireError::Task { code: 64 });
         assert_eq!(order(&[TASK, 0x80, 0x00, 5]), WireError::NotCanonical { at: 2 });
         assert_eq!(order(&[TASK]), WireError::Truncated { at: 1, needed: 1 });
@@ -589,7 +668,7 @@ mod tests {
         let message = |numbers: &[f64]| {
             let payload = Payload::Plain(numbers, Precision::F64);
             let mut bytes = Vec::new();
-            encode_reply(&Reply { round: 3, kind: Kind::Survey, payload }, &mut bytes);
+            encode_reply(&Reply { round: 3, kind: Kind::Survey, payload, beside: &[] }, &mut bytes);
             bytes
         };
         let read = |bytes: &[u8], task| {
@@ -622,7 +701,7 @@ mod tests {
         let payload = packed.pack(&channel, &[1.0, -2.0, 0.5], &mut stream);
         for (round, refused) in [(ROUNDS - 1, false), (ROUNDS, true), (u64::MAX, true)] {
             let mut bytes = Vec::new();
-            encode_reply(&Reply { round, kind: Kind::Gradient, payload }, &mut bytes);
+            encode_reply(&Reply { round, kind: Kind::Gradient, payload, beside: &[] }, &mut bytes);
             let found =
                 ReplyBuffer::default().decode(&bytes, Task::Estimate, &format, ClientId(0)).err();
             assert_eq!(found, refused.then_some(WireError::Round { round }));
@@ -668,6 +747,7 @@ mod tests {
                 round: 300,
                 kind: Kind::Gradient,
                 payload: Payload::Plain(&[1.0, 2.0], Precision::F32),
+                beside: &[],
             },
             &mut bytes,
         );

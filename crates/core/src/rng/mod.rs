@@ -62,6 +62,10 @@ pub enum Purpose {
     Derive = 10,
     /// Points that are proposed: everybody computes them.
     Proposal = 11,
+    /// Whether a proposal is accepted.
+    Accept = 12,
+    /// Points of a pilot, which is thrown away.
+    Pilot = 13,
 }
 
 /// A key from which every stream of one party (or, in simulation, of all parties) is drawn.

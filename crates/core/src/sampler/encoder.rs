@@ -52,7 +52,7 @@ impl Encoder {
                 Payload::Plain(vector, self.precision)
             }
         };
-        Reply { round, kind, payload }
+        Reply { round, kind, payload, beside: &[] }
     }
 
     /// Send `vector` uncompressed; it is rounded in place.
@@ -63,6 +63,6 @@ impl Encoder {
         round: u64,
     ) -> Reply<'a> {
         self.precision.round(vector);
-        Reply { round, kind, payload: Payload::Plain(vector, self.precision) }
+        Reply { round, kind, payload: Payload::Plain(vector, self.precision), beside: &[] }
     }
 }

@@ -95,6 +95,22 @@ pub trait Family {
     /// stable, or its step decreases.
     fn forecast(&self, model: &QuadraticModel) -> Option<Moments>;
 
+    /// Whether the draws have no bias whatever the step.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    /// The settings that were found where they were left open, for the config to run the same
+    /// again.
+    fn resolved(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// The names of the numbers that its servers give beside every draw.
+    fn numbers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether a round can end without a client's answer.
     fn spares_answers(&self) -> bool;
 

@@ -7,6 +7,7 @@ mod family;
 pub mod forecast;
 mod lazy;
 mod local;
+mod metropolis;
 mod participation;
 mod recipe;
 pub mod registry;
@@ -15,6 +16,7 @@ mod uplink;
 pub use attendance::{Attendance, Irregular};
 pub use family::{CAUTION, Curvatures, Family};
 pub use local::{Average, Local, NoiseScale, Synchronise};
+pub use metropolis::{Kernel, Metropolis};
 pub use participation::{Participation, Roll, Weighting};
 pub use recipe::{Batch, Recipe};
 pub use uplink::{Anchor, MemoryRule, NoiseSource, Oracle, Uplink};
@@ -29,6 +31,11 @@ pub trait Sampler: Exchange {
 
     /// How many Langevin iterations are done. In family B these are local steps.
     fn iteration(&self) -> u64;
+
+    /// What stands beside the newest draw, as [`Family::numbers`] names it.
+    fn numbers(&self) -> &[f64] {
+        &[]
+    }
 
     /// Who stayed away, where clients may.
     fn attendance(&self) -> Option<&Attendance> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::family::Family;
 use super::lazy::Lazy;
 use super::local::Local;
+use super::metropolis::Metropolis;
 use super::uplink::Uplink;
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor};
@@ -21,6 +22,8 @@ pub enum Recipe {
     Uplink(Uplink),
     /// Clients walk on their own, parameters go up.
     Local(Local),
+    /// Potentials go up, proposals are accepted or rejected.
+    Metropolis(Metropolis),
 }
 
 impl Recipe {
@@ -29,6 +32,7 @@ impl Recipe {
         match self {
             Recipe::Uplink(recipe) => recipe,
             Recipe::Local(recipe) => recipe,
+            Recipe::Metropolis(recipe) => recipe,
         }
     }
 

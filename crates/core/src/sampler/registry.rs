@@ -2,7 +2,7 @@
 
 use super::{
     Anchor, Average, Batch, NoiseScale, NoiseSource, Participation, Recipe, Synchronise, Weighting,
-    local, uplink,
+    local, metropolis, uplink,
 };
 use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;
@@ -19,10 +19,14 @@ pub struct FamilyRow {
     pub recipe: fn(&Row, &Ingredients<'_>) -> Recipe,
     /// Whether the server of one of its rows can apply a prior.
     pub server_applies_prior: fn(&Row) -> bool,
+    /// Whether its samplers need coordinates in which the posterior is round.
+    pub needs_shape: bool,
+    /// Why none of its samplers has a setting, where there is a reason to tell.
+    pub why_not: fn(Axis) -> Option<&'static str>,
 }
 
 /// Every family.
-pub const FAMILIES: &[&FamilyRow] = &[&uplink::FAMILY, &local::FAMILY];
+pub const FAMILIES: &[&FamilyRow] = &[&metropolis::FAMILY, &uplink::FAMILY, &local::FAMILY];
 
 /// A setting that a sampler may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,10 @@ pub enum Axis {
     CompressDown,
     /// How often gradients are sent in full.
     Restart,
+    /// How many proposals an exchange asks about.
+    Block,
+    /// How many leapfrog steps a proposal takes.
+    Leapfrog,
 }
 
 /// What clients remember of what they sent.
@@ -109,6 +117,41 @@ const PLAIN: Row = Row {
 
 /// Every sampler, in the order in which they are listed.
 pub const REGISTRY: &[Row] = &[
+    Row {
+        name: "imh",
+        family: &metropolis::FAMILY,
+        paper: "Tierney 1994, sec. 2.3",
+        says: "independence Metropolis: thousands of proposals in an exchange, one number for each",
+        axes: &[Axis::Block],
+        beyond: true,
+        ..PLAIN
+    },
+    Row {
+        name: "pcn",
+        family: &metropolis::FAMILY,
+        paper: "Cotter et al. 2013, eq. 4.9",
+        says: "Crank-Nicolson proposals: one number up and one bit down for each",
+        beyond: true,
+        ..PLAIN
+    },
+    Row {
+        name: "mala",
+        family: &metropolis::FAMILY,
+        paper: "Roberts and Tweedie 1996, sec. 1.4",
+        says: "Langevin proposals that are accepted or rejected, also with compressed gradients",
+        axes: &[Axis::Compress],
+        beyond: true,
+        ..PLAIN
+    },
+    Row {
+        name: "hmc",
+        family: &metropolis::FAMILY,
+        paper: "Neal 2011, sec. 3",
+        says: "Hamiltonian Monte Carlo: a gradient for each of several leapfrog steps",
+        axes: &[Axis::Leapfrog],
+        beyond: true,
+        ..PLAIN
+    },
     Row {
         name: "lmc",
         paper: "Karagulyan and Richtarik 2025, eq. 2",
@@ -274,9 +317,19 @@ pub const REGISTRY: &[Row] = &[
     },
 ];
 
+/// The sampler that is none yet: surveys choose one.
+pub static AUTO: Row = Row {
+    name: "auto",
+    family: &metropolis::FAMILY,
+    says: "whichever exact sampler is cheapest on this posterior, by a survey and a pilot",
+    axes: &[Axis::Block],
+    beyond: true,
+    ..PLAIN
+};
+
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
-    REGISTRY.iter().find(|row| row.name == name)
+    if name == AUTO.name { Some(&AUTO) } else { REGISTRY.iter().find(|row| row.name == name) }
 }
 
 /// What a user may set. `None` means the sampler's own default.
@@ -320,6 +373,12 @@ pub struct Settings {
     pub code: Option<CodeChoice>,
     /// With which probability gradients are sent in full; default 1/10.
     pub restart: Option<f64>,
+    /// How many proposals an exchange asks about; default 4096.
+    pub block: Option<u64>,
+    /// How many leapfrog steps a proposal takes; default what a pilot finds.
+    pub leapfrog: Option<u32>,
+    /// The law of proposals ([`crate::proposal::Proposal::parts`]), which surveys find.
+    pub proposal: Option<Vec<f64>>,
 }
 
 impl Settings {
@@ -346,6 +405,8 @@ impl Settings {
         note(self.compress.is_some(), Axis::Compress, "compress");
         note(self.compress_down.is_some(), Axis::CompressDown, "compress_down");
         note(self.restart.is_some(), Axis::Restart, "restart");
+        note(self.block.is_some(), Axis::Block, "block");
+        note(self.leapfrog.is_some(), Axis::Leapfrog, "leapfrog");
         set
     }
 }
@@ -354,6 +415,16 @@ impl Row {
     /// Whether it has a setting.
     pub fn has(&self, axis: Axis) -> bool {
         self.axes.contains(&axis)
+    }
+
+    /// Whether a sampler is still to be chosen.
+    pub fn is_auto(&self) -> bool {
+        self.name == AUTO.name
+    }
+
+    /// Whether it has a step.
+    pub fn has_step(&self) -> bool {
+        !self.has(Axis::Block)
     }
 
     /// Whether its server can apply a prior; else the clients share it.

@@ -143,6 +143,7 @@ impl Exchange for Curvature {
                 Reference::Keep
             },
             control: None,
+            numbers: &[],
         }
     }
 
@@ -233,6 +234,7 @@ impl Exchange for Hessian {
                 Reference::Keep
             },
             control: None,
+            numbers: &[],
         }
     }
 
@@ -303,6 +305,7 @@ impl Exchange for LocalCurvature {
             position,
             reference: Reference::Keep,
             control: None,
+            numbers: &[],
         }
     }
 

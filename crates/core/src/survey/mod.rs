@@ -3,13 +3,18 @@
 
 mod curvature;
 mod optimum;
+mod shape;
 mod skewness;
+mod tuning;
 
 pub use curvature::{Curvature, Hessian, Lanczos, LocalCurvature};
 pub use optimum::{Evaluate, Optimum};
+pub use shape::{Fit, Minimum, Pilot, Profiles};
 pub use skewness::Skewness;
+pub use tuning::{Trial, Tuning};
 
 use crate::ask::{Extent, Question, Sum};
+use crate::proposal::{LADDER, PROFILE, Potentials, Proposal, triangle};
 use crate::protocol::wire::UNKNOWN;
 use crate::protocol::{
     Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task,
@@ -25,14 +30,20 @@ pub struct Client {
     site: Site,
     reference: Vec<f64>,
     answer: Vec<f64>,
-    /// The order that is being worked on: its task, round and point, and whether something is still
-    /// to be asked.
+    /// The order that is being worked on: its task, round, point and numbers, and how many of its
+    /// questions are answered.
     task: Task,
     round: u64,
     point: Vec<f64>,
-    asks: bool,
+    numbers: Vec<f64>,
+    answered: usize,
+    /// Room for the answer to one of several questions.
+    room: Vec<f64>,
     /// The search for the client's own largest curvature.
     lanczos: Option<Lanczos>,
+    /// Values at many points, and the law of those that are drawn.
+    potentials: Potentials,
+    proposal: Option<Proposal>,
 }
 
 impl Client {
@@ -43,12 +54,16 @@ impl Client {
         Client {
             site: target.site(id, rows),
             reference: vec![0.0; d],
-            answer: vec![0.0; d + 1],
+            answer: Vec::new(),
             task: Task::Value,
             round: 0,
             point: vec![0.0; d],
-            asks: false,
+            numbers: Vec::new(),
+            answered: 0,
+            room: Vec::new(),
             lanczos: None,
+            potentials: Potentials::new(d),
+            proposal: None,
         }
     }
 
@@ -57,6 +72,47 @@ impl Client {
         (0..target.clients.len() as u32)
             .map(|i| Box::new(Client::new(target, ClientId(i))) as Box<dyn Device>)
             .collect()
+    }
+
+    /// How many questions the task has, but for those whose number shows on the way.
+    fn questions(&self) -> usize {
+        match self.task {
+            Task::Derivatives { ladder } => 2 + usize::from(ladder),
+            Task::Slopes { points } => points as usize,
+            _ => 1,
+        }
+    }
+
+    /// How many numbers the answer to the next question has.
+    fn width(&self) -> usize {
+        let d = self.point.len();
+        match (self.task, self.answered) {
+            (Task::Value | Task::Slopes { .. } | Task::Derivatives { .. }, 0)
+            | (Task::Slopes { .. }, _) => d + 1,
+            (Task::Derivatives { .. }, 1) => d * d,
+            (Task::Derivatives { .. }, _) => LADDER.len(),
+            (Task::Averages, _) => d + d * d,
+            _ => d,
+        }
+    }
+
+    /// Make room for the next answer.
+    fn clear(&mut self) {
+        let width = self.width();
+        self.room.clear();
+        self.room.resize(width, 0.0);
+    }
+}
+
+/// The point of a number, where a task names many: a proposal's, one that is told, or a profile's.
+fn name(proposal: Option<&Proposal>, told: &[f64], k: usize, x: &mut [f64]) {
+    let d = x.len();
+    if let Some(proposal) = proposal {
+        proposal.draw(Seed::new(shape::PILOT), Purpose::Pilot, k as u64, x);
+    } else if let Some(point) = told.get(k * d..(k + 1) * d) {
+        x.copy_from_slice(point);
+    } else {
+        x[k / PROFILE.len()] = PROFILE[k % PROFILE.len()];
     }
 }
 
@@ -70,65 +126,153 @@ impl State for Client {
 
 impl Device for Client {
     fn accepts(&self, order: &Order<'_>) -> bool {
-        order.task.is_survey() && matches!(order.position, Some(Payload::Plain(..)))
+        let stands = matches!(order.position, Some(Payload::Plain(..)));
+        let d = self.point.len();
+        order.task.is_survey()
+            && order.task.order_numbers(d).contains(&order.numbers.len())
+            && match order.task {
+                Task::Profiles | Task::Slopes { .. } | Task::Values { .. } => true,
+                Task::Pilot { .. } => Proposal::told(d, order.numbers).is_some(),
+                Task::Derivatives { ladder: true } => {
+                    stands && matches!(order.reference, Reference::New(Payload::Plain(..)))
+                }
+                _ => stands,
+            }
     }
 
     fn begin(&mut self, order: &Order<'_>) {
-        (self.task, self.round, self.asks) = (order.task, order.round, true);
+        (self.task, self.round, self.answered) = (order.task, order.round, 0);
+        let d = self.point.len();
         if let Some(point) = &order.position {
             self.point.copy_from_slice(point.values());
         }
         if let Reference::New(point) = &order.reference {
             self.reference.copy_from_slice(point.values());
         }
-        self.answer.fill(0.0);
-        let start = || {
-            Lanczos::new(
-                self.point.len(),
-                &mut Seed::new(0).stream(Purpose::Curvature, self.site.id(), 0),
-            )
-        };
-        self.lanczos = (order.task == Task::Curvature).then(start);
+        self.answer.clear();
+        self.answer.resize(self.task.answer_len(d), 0.0);
+        self.clear();
+        self.numbers.clear();
+        self.numbers.extend_from_slice(order.numbers);
+        self.lanczos = None;
+        self.proposal = None;
+        match self.task {
+            Task::Curvature => {
+                let address = (Purpose::Curvature, self.site.id());
+                let mut stream = Seed::new(0).stream(address.0, address.1, 0);
+                self.lanczos = Some(Lanczos::new(d, &mut stream));
+            }
+            Task::Derivatives { ladder: true } => {
+                for t in LADDER {
+                    let rung = self.reference.iter().zip(&self.point).map(|(x, p)| x + t * (p - x));
+                    self.numbers.extend(rung);
+                }
+            }
+            Task::Averages => {
+                // The columns of an upper triangle that comes row by row.
+                let mut columns = vec![0.0; d * d];
+                let mut next = order.numbers.iter();
+                for row in 0..d {
+                    for (column, value) in (row..d).zip(&mut next) {
+                        columns[column * d + row] = *value;
+                    }
+                }
+                self.numbers = columns;
+            }
+            Task::Profiles | Task::Pilot { .. } | Task::Values { .. } => {
+                if let Task::Pilot { .. } = self.task {
+                    self.proposal = Proposal::told(d, &self.numbers);
+                }
+                let (proposal, told) = (self.proposal.as_ref(), &self.numbers);
+                self.potentials.begin(self.answer.len(), |k, x| name(proposal, told, k, x));
+            }
+            _ => {}
+        }
     }
 
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
-        if !self.asks {
+        if let Task::Profiles | Task::Pilot { .. } | Task::Values { .. } = self.task {
+            return self.potentials.question(&mut self.site);
+        }
+        if self.answered == self.questions() {
             return None;
         }
-        let (x, d) = (&self.point, self.point.len());
-        let (sum, length) = match (self.task, &self.lanczos) {
-            (Task::Value, _) => (Sum::GradientAndValue { x }, d + 1),
-            (Task::Curvature, Some(lanczos)) => (Sum::HessianVector { x, v: lanczos.ask()? }, d),
-            _ => (Sum::HessianVector { x: &self.reference, v: x }, d),
+        let (x, d) = (&self.point[..], self.point.len());
+        let sum = match (self.task, &self.lanczos) {
+            (Task::Value, _) => Sum::GradientAndValue { x },
+            (Task::Curvature, Some(lanczos)) => Sum::HessianVector { x, v: lanczos.ask()? },
+            (Task::Derivatives { .. }, _) => match self.answered {
+                0 => Sum::GradientAndValue { x },
+                1 => Sum::Hessian { x },
+                _ => Sum::Value { x: &self.numbers },
+            },
+            (Task::Averages, _) => Sum::Average { x, spread: &self.numbers },
+            (Task::Slopes { .. }, _) => {
+                let x = &self.numbers[self.answered * d..(self.answered + 1) * d];
+                Sum::GradientAndValue { x }
+            }
+            _ => Sum::HessianVector { x: &self.reference, v: x },
         };
-        Some((
-            &mut self.site,
-            Question { sum, extent: Extent::All, scale: 1.0, out: &mut self.answer[..length] },
-        ))
+        let out = &mut self.room;
+        Some((&mut self.site, Question { sum, extent: Extent::All, scale: 1.0, out }))
     }
 
     fn proceed(&mut self) {
-        let d = self.point.len();
-        if let Some(lanczos) = &mut self.lanczos {
-            lanczos.tell(&self.answer[..d]);
-            self.answer.fill(0.0);
-            if lanczos.ask().is_some() {
+        let (d, room) = (self.point.len(), &self.room);
+        match (self.task, self.answered) {
+            (Task::Profiles | Task::Pilot { .. } | Task::Values { .. }, _) => {
+                let (proposal, told) = (self.proposal.as_ref(), &self.numbers);
+                self.potentials.proceed(|k, x| name(proposal, told, k, x));
+                let values = self.potentials.values();
+                if values.len() == self.answer.len() {
+                    self.answer.copy_from_slice(values);
+                }
                 return;
             }
-            self.answer[0] = lanczos.extremes().1;
+            (Task::Curvature, _) => {
+                if let Some(lanczos) = &mut self.lanczos {
+                    lanczos.tell(room);
+                    if lanczos.ask().is_some() {
+                        return self.clear();
+                    }
+                    self.answer[0] = lanczos.extremes().1;
+                }
+            }
+            (Task::Derivatives { .. }, 0) => {
+                self.answer[0] = room[d];
+                self.answer[1..=d].copy_from_slice(&room[..d]);
+            }
+            (Task::Derivatives { .. }, 1) => {
+                let places = self.answer[1 + d..].iter_mut();
+                places.zip(triangle(room, d)).for_each(|(place, value)| *place = value);
+            }
+            (Task::Derivatives { .. }, _) => {
+                let first = self.answer.len() - LADDER.len();
+                self.answer[first..].copy_from_slice(room);
+            }
+            (Task::Averages, _) => {
+                self.answer[..d].copy_from_slice(&room[..d]);
+                let places = self.answer[d..].iter_mut();
+                places.zip(triangle(&room[d..], d)).for_each(|(place, value)| *place = value);
+            }
+            (Task::Slopes { .. }, k) => {
+                self.answer[k * (d + 1)..(k + 1) * (d + 1)].copy_from_slice(room);
+            }
+            _ => self.answer.copy_from_slice(room),
         }
+        self.answered += 1;
+        self.clear();
         if self.task == Task::Value && self.answer[d].is_nan() {
             self.answer[d] = UNKNOWN; // whichever NaN it is, there is one that is sent
         }
-        self.asks = false;
     }
 
     fn reply(&mut self) -> Reply<'_> {
-        let length = self.task.answer_len(self.point.len());
         Reply {
             round: self.round,
             kind: Kind::Survey,
-            payload: Payload::Plain(&self.answer[..length], Precision::F64),
+            payload: Payload::Plain(&self.answer, Precision::F64),
+            beside: &[],
         }
     }
 

@@ -73,6 +73,7 @@ impl Exchange for Evaluate {
             position,
             reference: Reference::Keep,
             control: None,
+            numbers: &[],
         }
     }
 

@@ -77,6 +77,7 @@ impl Exchange for Skewness {
             position,
             reference: Reference::Keep,
             control: None,
+            numbers: &[],
         }
     }
 

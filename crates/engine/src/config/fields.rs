@@ -404,6 +404,20 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "sampler",
+        "block",
+        "whole number, at most 65536",
+        "4096, or as many as a chain needs",
+        "imh: how many proposals an exchange asks about; it changes no draw",
+    ),
+    field(
+        "sampler",
+        "leapfrog",
+        "whole number, at most 1024",
+        "what a pilot finds",
+        "hmc: how many leapfrog steps a draw takes, each an exchange",
+    ),
+    field(
+        "sampler",
         "precondition",
         "true or false",
         "true where the step is left open and there are at most 500 parameters",

@@ -17,8 +17,14 @@ impl Config {
     pub fn resolved(&self, plan: &Plan) -> String {
         let mut top = self.pinned_table();
         let sampler = table(&mut top, "sampler");
-        if let (None, Schedule::Constant(step)) = (self.sampler.step, plan.step()) {
+        sampler.insert("name".into(), Value::String(plan.row.name.into()));
+        if let (None, true, Schedule::Constant(step)) =
+            (self.sampler.step, plan.row.has_step(), plan.step())
+        {
             sampler.insert("step".into(), Value::Float(step));
+        }
+        for (name, value) in plan.recipe.family().resolved() {
+            sampler.insert(name.into(), whole(value));
         }
         sampler.insert("precondition".into(), Value::Boolean(plan.coordinates.is_some()));
         let run = table(&mut top, "run");

@@ -1,6 +1,7 @@
 //! Read how it is sampled: the sampler, its step and its settings.
 
 use consilience_core::compress::{Compressor, Precision, SpecError};
+use consilience_core::protocol::MOST_POINTS;
 use consilience_core::sampler::registry::{self, Axis, Row, Settings};
 use consilience_core::sampler::{
     Anchor, Average, Batch, NoiseScale, Participation, Synchronise, Weighting,
@@ -11,6 +12,8 @@ use super::reader::{ConfigError, Section, Value};
 use super::{SamplerConfig, boolean, optional, place};
 use crate::suggest::suggest;
 
+/// No draw takes more leapfrog steps than this.
+const MOST_LEAPFROG: u64 = 1024;
 /// No round takes longer than a day.
 const MOST_SECONDS: f64 = 86_400.0;
 
@@ -81,6 +84,20 @@ pub(super) fn read_sampler(
         })
     })?;
     settings.restart = optional(section.get("restart"), |v| v.fraction(false))?;
+    settings.block = optional(section.get("block"), |v| match v.whole(1)? {
+        block @ 0..=MOST_POINTS => Ok(block),
+        block => Err(v.error(
+            format!("{block} proposals are too many for one exchange"),
+            format!("use at most {MOST_POINTS}"),
+        )),
+    })?;
+    settings.leapfrog = optional(section.get("leapfrog"), |v| match v.whole(1)? {
+        steps @ 0..=MOST_LEAPFROG => Ok(steps as u32),
+        steps => Err(v.error(
+            format!("{steps} leapfrog steps are too many for one draw"),
+            format!("use at most {MOST_LEAPFROG}"),
+        )),
+    })?;
     let precondition = optional(section.get("precondition"), boolean)?;
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {
@@ -89,9 +106,10 @@ pub(super) fn read_sampler(
                 .filter(|r| r.axes.contains(&axis))
                 .map(|r| r.name)
                 .collect();
+            let why = (row.family.why_not)(axis).map_or(String::new(), |why| format!(": {why}"));
             return Err(section.error(
                 key,
-                format!("the sampler \"{}\" has no such setting", row.name),
+                format!("the sampler \"{}\" has no such setting{why}", row.name),
                 format!("remove it, or use one of {}", having.join(", ")),
             ));
         }

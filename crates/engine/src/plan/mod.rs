@@ -2,8 +2,11 @@
 //! are counted.
 
 mod bias;
+mod choice;
 mod columns;
+mod exact;
 mod length;
+mod shaped;
 mod survey;
 
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
 use consilience_core::sampler::forecast::{Forecast, QuadraticModel};
-use consilience_core::sampler::registry::Settings;
+use consilience_core::sampler::registry::{self, Row, Settings};
 use consilience_core::sampler::{Anchor, CAUTION, Keys, Participation, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::survey::Evaluate;
@@ -25,6 +28,7 @@ use crate::conductor::{Conductor, Here, Lost};
 use crate::config::{Config, ConfigError, Place, Start};
 use crate::problem::Problem;
 use crate::run::Length;
+pub use choice::{Candidate, Choice};
 pub use survey::Findings;
 
 /// Chains that start around the optimum start so many posterior standard deviations away from it:
@@ -34,6 +38,9 @@ const DISPERSION: f64 = 1.5;
 /// A sampler ready to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// The sampler's name and what is known of it; where the config leaves it open, the one that
+    /// was chosen.
+    pub row: &'static Row,
     /// The sampler.
     pub recipe: Recipe,
     /// The target as this sampler needs it.
@@ -53,6 +60,8 @@ pub struct Plan {
     /// How the draws are forecast to differ from the posterior, where the clients' Hessians are
     /// known and the step is constant.
     pub forecast: Option<Forecast>,
+    /// What was tried and chosen, where the sampler is one that accepts or rejects.
+    pub choice: Option<Choice>,
     /// What the surveys sent.
     pub survey: Ledger,
     /// What the user should know.
@@ -75,6 +84,9 @@ pub enum PlanError {
 /// What a client must be told of a plan to take part in its chains: the rest is in the config.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
+    /// The sampler, where the config left it open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<String>,
     /// The constant step, where the config left it open.
     pub step: Option<f64>,
     /// The clients' weights, where they are not equal.
@@ -89,6 +101,15 @@ impl Decision {
             config.source.complain(&config.sampler.place, problem, "correct [sampler]")
         };
         let (d, b) = (target.dim(), target.clients.len());
+        let row = match &self.sampler {
+            None => config.sampler.row,
+            Some(name) if config.sampler.row.is_auto() => registry::find(name)
+                .filter(|row| !row.is_auto())
+                .ok_or_else(|| complain(format!("the server chose \"{name}\", which is none")))?,
+            Some(name) => {
+                return Err(complain(format!("the server chose {name}, which is not agreed on")));
+            }
+        };
         let step = match (config.sampler.step, self.step) {
             (Some(step), _) => step,
             (None, Some(step)) => Schedule::Constant(step),
@@ -97,12 +118,9 @@ impl Decision {
         let mut settings = settings(config, b);
         settings.weights = self.weights.clone().or(settings.weights);
         // Clients are sent the reference point itself.
-        let anchor = config
-            .sampler
-            .row
-            .needs_optimum
-            .then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
-        let recipe = config.sampler.row.recipe(step, &settings, b, d, anchor);
+        let anchor =
+            row.needs_optimum.then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
+        let recipe = row.recipe(step, &settings, b, d, anchor);
         let target = recipe.check(target).map_err(|e| complain(e.to_string()))?;
         Ok((recipe, target))
     }
@@ -149,12 +167,25 @@ impl Plan {
         problem: &Problem,
         conductor: &mut dyn Conductor,
     ) -> Result<Plan, PlanError> {
+        if config.sampler.row.family.needs_shape {
+            exact::plan(config, problem, conductor)
+        } else {
+            Plan::of_row(config, problem, conductor, config.sampler.row)
+        }
+    }
+
+    /// Plan a sampler whose bias depends on its step.
+    fn of_row(
+        config: &Config,
+        problem: &Problem,
+        conductor: &mut dyn Conductor,
+        row: &'static Row,
+    ) -> Result<Plan, PlanError> {
         let original = &problem.target;
         let (d, b) = (original.dim(), original.clients.len());
         let place = &config.sampler.place;
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
         let mut survey = Ledger::new(b);
-        let row = config.sampler.row;
         let mut warnings = Vec::new();
 
         let mut settings = settings(config, b);
@@ -334,8 +365,10 @@ impl Plan {
         } else {
             None
         };
-        let decision = Decision { step: found, weights };
+        let chosen = config.sampler.row.is_auto().then(|| row.name.to_owned());
+        let decision = Decision { sampler: chosen, step: found, weights };
         Ok(Plan {
+            row,
             recipe,
             target,
             coordinates,
@@ -345,6 +378,7 @@ impl Plan {
             dispersion,
             findings,
             forecast,
+            choice: None,
             survey,
             warnings,
             decision,

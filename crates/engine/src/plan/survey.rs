@@ -20,7 +20,7 @@ pub(super) const MOST_WHITENED: usize = 500;
 /// The most parameters whose third derivatives are asked for: two gradients for each.
 const MOST_SKEWED: usize = 150;
 /// The most numbers of all clients' own Hessians that are kept.
-const MOST_NUMBERS: usize = 20_000_000;
+pub(super) const MOST_NUMBERS: usize = 20_000_000;
 
 /// What the surveys found out about the target.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub(super) fn curved(
     Ok(Curved { hessian: hessian.matrix(), parts, prior })
 }
 
-fn prior_part(prior: &Prior, point: &[f64]) -> Part {
+pub(super) fn prior_part(prior: &Prior, point: &[f64]) -> Part {
     let d = point.len();
     let (mut hessian, mut gradient, mut unit) = (vec![0.0; d * d], vec![0.0; d], vec![0.0; d]);
     prior.add_gradient(point, 1.0, &mut gradient);

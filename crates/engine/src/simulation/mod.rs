@@ -22,7 +22,7 @@ use consilience_core::protocol::{
     Client, Device, Event, Ledger, OrderRefusal, Output, Refusal, Statement,
 };
 use consilience_core::rng::{ClientId, Seed};
-use consilience_core::sampler::{Keys, Recipe};
+use consilience_core::sampler::{Keys, Recipe, registry};
 use consilience_core::target::Target;
 
 use crate::chain_log::ChainLog;
@@ -60,6 +60,7 @@ impl Setup {
         let length =
             Length { chains: 1, iterations: self.iterations, burn_in: 0, thin: 1, threads: 1 };
         Plan {
+            row: &registry::AUTO, // nobody reads it here
             recipe: self.recipe.clone(),
             target: self.target.clone(),
             coordinates: None,
@@ -68,10 +69,11 @@ impl Setup {
             start,
             dispersion: 0.0,
             findings: None,
+            choice: None,
             forecast: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
-            decision: Decision { step: None, weights: None },
+            decision: Decision { sampler: None, step: None, weights: None },
         }
     }
 }

@@ -11,6 +11,8 @@ pub static FAMILY: FamilyRow = FamilyRow {
     recipe,
     // a server that draws its parameter given the clients'
     server_applies_prior: |row| row.has(Axis::Tether),
+    needs_shape: false,
+    why_not: |_| None,
 };
 
 fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {

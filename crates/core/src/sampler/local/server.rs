@@ -189,6 +189,7 @@ impl Exchange for Server {
             position: self.x_is_news.then(|| self.plain(&self.x)),
             reference,
             control: self.control_is_news.map(|from| (self.plain(&self.control), from)),
+            numbers: &[],
         }
     }
 

@@ -11,6 +11,8 @@ pub static FAMILY: FamilyRow = FamilyRow {
     says: "clients send gradients, and the server takes one step a round",
     recipe,
     server_applies_prior: |_| true,
+    needs_shape: false,
+    why_not: |_| None,
 };
 
 /// What is compressed by where nothing is said: 16 levels, scaled down where error feedback asks

@@ -167,6 +167,7 @@ impl Exchange for Server {
             }),
             reference,
             control: None,
+            numbers: &[],
         }
     }
 

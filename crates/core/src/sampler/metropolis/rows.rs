@@ -1,0 +1,64 @@
+//! Turn rows of the registry into samplers of family C.
+
+use super::{BLOCK, JITTER, Kernel, Metropolis};
+use crate::compress::{Compressor, Precision};
+use crate::proposal::Proposal;
+use crate::sampler::Recipe;
+use crate::sampler::registry::{Axis, FamilyRow, Ingredients, Row};
+
+/// The row of this family.
+pub static FAMILY: FamilyRow = FamilyRow {
+    name: "potentials up",
+    says: "clients say the potential at proposals, and the server accepts or rejects: no bias",
+    recipe,
+    server_applies_prior: |_| true,
+    needs_shape: true,
+    why_not: |axis| match axis {
+        Axis::Batch => Some(
+            "whether a proposal is accepted depends on all rows, and a minibatch would make the \
+             draws wrong",
+        ),
+        Axis::Participation => Some(
+            "whether a proposal is accepted depends on every site, and a run without one would \
+             sample another posterior",
+        ),
+        Axis::Memory | Axis::RefreshEvery | Axis::RefreshProbability => Some(
+            "a proposal must not depend on more of the past than where the chain is, or the draws \
+             are no longer exact",
+        ),
+        _ => None,
+    },
+};
+
+fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
+    let settings = make.settings;
+    let kernel = if row.has(Axis::Block) {
+        // What surveys found; on its own a standard Student law.
+        let proposal = settings
+            .proposal
+            .as_ref()
+            .and_then(|told| Proposal::told(make.dim, told))
+            .or_else(|| Proposal::new(make.dim, Proposal::usual_freedom(make.dim), &[]));
+        match proposal {
+            Some(proposal) => {
+                let block = settings.block.map_or(BLOCK, |block| block as usize);
+                Kernel::Independence { proposal, block }
+            }
+            None => Kernel::Autoregressive, // there is always one
+        }
+    } else if row.has(Axis::Leapfrog) || row.has(Axis::Compress) {
+        let steps = if row.has(Axis::Leapfrog) { settings.leapfrog.unwrap_or(3) } else { 1 };
+        Kernel::Hamiltonian { steps, jitter: JITTER }
+    } else {
+        Kernel::Autoregressive
+    };
+    let precision = settings.precision.unwrap_or(Precision::F64);
+    let at = |c: &Compressor| c.clone().at(precision);
+    Recipe::Metropolis(Metropolis {
+        kernel,
+        step: make.step,
+        precision,
+        up: settings.compress.iter().flatten().map(at).collect(),
+        code: make.code(),
+    })
+}

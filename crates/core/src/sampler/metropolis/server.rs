@@ -1,0 +1,42 @@
+//! Hold what the servers of family C have in common: who is asked, the prior, the coins.
+
+use crate::model::Prior;
+use crate::rng::{ClientId, Purpose, SERVER, Seed};
+use crate::simd::exp;
+use crate::target::{Placement, Target};
+
+/// What every server of the family knows.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) everybody: Vec<ClientId>,
+    /// The prior, where the server applies it.
+    pub(super) prior: Prior,
+    pub(super) temperature: f64,
+    pub(super) public: Seed,
+}
+
+impl Shared {
+    pub(super) fn new(target: &Target, public: Seed) -> Self {
+        let placed_here = target.placement == Placement::Server;
+        Shared {
+            everybody: (0..target.clients.len() as u32).map(ClientId).collect(),
+            prior: if placed_here { target.prior.clone() } else { Prior::Flat },
+            temperature: target.temperature,
+            public,
+        }
+    }
+
+    /// `U/T` from the sum of the clients' answers at `x`.
+    pub(super) fn potential(&self, sum: f64, x: &[f64]) -> f64 {
+        (sum + self.prior.value(x)) / self.temperature
+    }
+
+    /// The probability to accept where the logarithm of the ratio is `log`, and whether the coin of
+    /// this iteration falls that way. What is not a number is refused.
+    pub(super) fn decide(&self, iteration: u64, log: f64) -> (f64, bool) {
+        let probability = if log >= 0.0 { 1.0 } else { exp(log) };
+        let probability = if probability.is_nan() { 0.0 } else { probability };
+        let coin = self.public.stream(Purpose::Accept, SERVER, iteration).uniform();
+        (probability, coin < probability)
+    }
+}

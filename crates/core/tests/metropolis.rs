@@ -1,0 +1,337 @@
+//! The samplers that accept or reject have the law of the posterior itself, on targets whose law is
+//! known without sampling: Gaussians, and a skewed logistic regression by quadrature.
+//!
+//! Each check compares the means of 2 + 3 + 10 functions (coordinates, their products, and smooth
+//! steps at five places of each coordinate) over 256 independent chains with their standard errors:
+//! |z| < 4.9 for all of them fails by chance once in 70,000 runs; seeds are fixed. Each check also
+//! shows its power: the same numbers reject the Gaussian that fits the posterior best.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its scores
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use consilience_core::compress::{Compressor, Precision};
+use consilience_core::model::{Coordinates, Design, Family, Glm, Model, Prior};
+use consilience_core::proposal::{PROFILE, Proposal, axes};
+use consilience_core::protocol::{Direction, Kind, Ledger};
+use consilience_core::sampler::exact::posterior;
+use consilience_core::sampler::{Kernel, Metropolis, Recipe};
+use consilience_core::step::Schedule;
+use consilience_core::survey::{Client, Fit, Minimum, Pilot, Profiles, conduct};
+use consilience_core::target::{Placement, Target};
+
+const CHAINS: u32 = 256;
+const BURN_IN: usize = 40;
+const DRAWS: usize = 250;
+/// Where smooth steps are, in standard deviations.
+const STEPS: [f64; 5] = [-1.6, -0.7, 0.0, 0.7, 1.6];
+const FUNCTIONS: usize = 2 + 3 + 2 * STEPS.len();
+
+/// All functions at a point of two coordinates, which are about standard normal.
+fn functions(u: [f64; 2]) -> [f64; FUNCTIONS] {
+    let mut all = [0.0; FUNCTIONS];
+    all[..5].copy_from_slice(&[u[0], u[1], u[0] * u[0], u[0] * u[1], u[1] * u[1]]);
+    for (k, place) in STEPS.iter().enumerate() {
+        all[5 + 2 * k] = (3.0 * (u[0] - place)).tanh();
+        all[6 + 2 * k] = (3.0 * (u[1] - place)).tanh();
+    }
+    all
+}
+
+/// The means of all functions under `exp(-f)`, on a grid that is far finer than they are.
+fn by_quadrature(f: impl Fn([f64; 2]) -> f64) -> [f64; FUNCTIONS] {
+    let (mut sums, mut whole) = ([0.0; FUNCTIONS], 0.0);
+    let grid = || (-200..=200).map(|k| f64::from(k) * 0.045);
+    let bottom = f([0.0, 0.0]);
+    for a in grid() {
+        for b in grid() {
+            let weight = (bottom - f([a, b])).exp();
+            whole += weight;
+            for (sum, value) in sums.iter_mut().zip(functions([a, b])) {
+                *sum += weight * value;
+            }
+        }
+    }
+    sums.map(|sum| sum / whole)
+}
+
+/// The largest z-score of the draws against these means; `inward` takes draws to coordinates in
+/// which they are about standard normal.
+fn largest_z(
+    recipe: &Recipe,
+    target: &Target,
+    inward: impl Fn(&[f64]) -> [f64; 2],
+    truths: &[&[f64; FUNCTIONS]],
+) -> Vec<f64> {
+    let mut per_chain = Vec::new();
+    for c in 0..CHAINS {
+        let mut chain = start(recipe, target, &[0.3, -0.4], 77, c);
+        chain.draws(BURN_IN);
+        let mut sums = [0.0; FUNCTIONS];
+        for _ in 0..DRAWS {
+            let values = functions(inward(chain.draw()));
+            sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += v / DRAWS as f64);
+        }
+        per_chain.push(sums);
+    }
+    let n = f64::from(CHAINS);
+    let z = |truth: &[f64; FUNCTIONS], k: usize| {
+        let mean = per_chain.iter().map(|c| c[k]).sum::<f64>() / n;
+        let variance = per_chain.iter().map(|c| (c[k] - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (mean - truth[k]).abs() / (variance / n).sqrt()
+    };
+    truths.iter().map(|t| (0..FUNCTIONS).map(|k| z(t, k)).fold(0.0, f64::max)).collect()
+}
+
+/// Logistic regression on 4, 6 and 8 rows of three clients: skewed, and lopsided.
+fn logistic(placement: Placement, temperature: f64) -> Target {
+    let mut clients: Vec<Arc<dyn Model>> = Vec::new();
+    for (i, rows) in [4usize, 6, 8].into_iter().enumerate() {
+        let cells = normals(40 + i as u64, rows * 2)
+            .iter()
+            .enumerate()
+            .map(|(k, z)| 0.8 * z + (k % 2) as f64 * 0.9)
+            .collect();
+        let response = (0..rows).map(|j| f64::from(u8::from(j % 5 != 0))).collect();
+        let design = Design::dense(cells, 2).unwrap();
+        clients.push(Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap()));
+    }
+    let prior = Prior::gaussian_per_coordinate(&[4.0, 2.5]).unwrap();
+    Target::new(clients, prior, placement, temperature).unwrap()
+}
+
+/// The target in coordinates in which it is round on average, as surveys find them, and the
+/// profiles of the axes.
+struct Shaped {
+    target: Target,
+    truth: [f64; FUNCTIONS],
+    profiles: Vec<[f64; PROFILE.len()]>,
+    exchanges: u64,
+}
+
+fn shaped(original: &Target) -> Shaped {
+    let mut clients = Client::all(original);
+    let mut ledger = Ledger::new(clients.len());
+    let minimum = Minimum::new(original, &[0.0, 0.0], 0.01, 50, true);
+    let minimum = conduct(minimum, &mut clients, &mut ledger);
+    assert!(minimum.newton().converged());
+    let (optimum, hessian) = (minimum.newton().optimum(), minimum.newton().hessian());
+    let fit = conduct(Fit::new(original, optimum, hessian, 20), &mut clients, &mut ledger);
+    assert!(fit.averaged().converged());
+    let columns = axes(fit.averaged().precision(), hessian, 2).unwrap();
+    let scale = original.temperature.sqrt();
+    // column by column to row by row
+    let matrix = (0..4).map(|k| scale * columns[k % 2 * 2 + k / 2]).collect();
+    let coordinates = Arc::new(Coordinates::told(fit.averaged().mean().to_vec(), matrix).unwrap());
+    let target = original.whitened(&coordinates, &[0.5, 0.2, 0.3]);
+    let mut clients = Client::all(&target);
+    let profiles = conduct(Profiles::new(&target), &mut clients, &mut ledger);
+    let truth = by_quadrature(|u| target.value(&u) / target.temperature);
+    let exchanges = minimum.newton().exchanges() + fit.averaged().exchanges();
+    Shaped { profiles: profiles.profiles().collect(), target, truth, exchanges }
+}
+
+fn rounded() -> [f64; FUNCTIONS] {
+    by_quadrature(|[a, b]| 0.5 * (a * a + b * b))
+}
+
+fn check(name: &str, recipe: Metropolis, shaped: &Shaped) {
+    let recipe = Recipe::Metropolis(recipe);
+    let inward = |u: &[f64]| [u[0], u[1]];
+    let found = largest_z(&recipe, &shaped.target, inward, &[&shaped.truth, &rounded()]);
+    println!("{name}: z = {:.2} against the posterior, {:.1} against its fit", found[0], found[1]);
+    assert!(found[0] < 4.9, "{name}: the draws are {:.2} standard errors off", found[0]);
+    assert!(found[1] > 4.9, "{name}: too few draws to tell the posterior from its fit");
+}
+
+fn student(freedom: u32) -> Proposal {
+    Proposal::new(2, freedom, &[]).unwrap()
+}
+
+#[test]
+fn imh() {
+    for (placement, temperature) in
+        [(Placement::Server, 1.0), (Placement::Split(vec![0.1, 0.2, 0.7]), 0.6)]
+    {
+        let shaped = shaped(&logistic(placement, temperature));
+        check("Student", Metropolis::imh(student(50), 64), &shaped);
+        check("heavy tails", Metropolis::imh(student(5), 300), &shaped);
+        let bent = Proposal::new(2, 20, &[(0, shaped.profiles[0]), (1, shaped.profiles[1])]);
+        check("both axes bent", Metropolis::imh(bent.unwrap(), 48), &shaped);
+    }
+}
+
+#[test]
+fn pcn() {
+    let shaped = shaped(&logistic(Placement::Server, 1.0));
+    check("pcn", Metropolis::pcn(0.8), &shaped);
+    let cold = self::shaped(&logistic(Placement::Split(vec![0.3, 0.3, 0.4]), 0.6));
+    check("pcn, cold", Metropolis::pcn(0.9), &cold);
+}
+
+#[test]
+fn hmc() {
+    let shaped = shaped(&logistic(Placement::Server, 1.0));
+    check("mala", Metropolis::mala(1.3), &shaped);
+    check("hmc of 3 steps", Metropolis::hmc(0.7, 3), &shaped);
+    let cold = self::shaped(&logistic(Placement::Split(vec![0.3, 0.3, 0.4]), 0.6));
+    check("hmc of 2 steps, cold", Metropolis::hmc(0.9, 2), &cold);
+}
+
+/// The message of the chain's point is kept for as long as it stays there. Coins are as coarse as
+/// can be, and steps large.
+#[test]
+fn mala_with_compressed_gradients() {
+    let shaped = shaped(&logistic(Placement::Server, 1.0));
+    let f64_wire = |c: Compressor| c.at(Precision::F64);
+    for compressor in [Compressor::rand_k(1), "qsgd(1)".parse().unwrap(), Compressor::top_k(1)] {
+        let name = format!("mala with {compressor}");
+        check(&name, Metropolis::mala(1.4).compressed(f64_wire(compressor)), &shaped);
+    }
+}
+
+/// In the parameters' own coordinates, where the server applies the prior.
+#[test]
+fn gaussians_in_their_own_coordinates() {
+    for (placement, temperature) in
+        [(Placement::Server, 0.7), (Placement::Split(vec![0.2, 0.3, 0.5]), 1.0)]
+    {
+        let prior = Prior::gaussian_per_coordinate(&[2.0, 0.8]).unwrap();
+        let target = gaussian(prior, placement, temperature);
+        let law = posterior(&target).unwrap();
+        let sd = [law.sd(0), law.sd(1)];
+        let correlation = law.covariance[1] / (sd[0] * sd[1]);
+        let truth = by_quadrature(|[a, b]| {
+            (a * a - 2.0 * correlation * a * b + b * b) / (2.0 * (1.0 - correlation.powi(2)))
+        });
+        let inward = |x: &[f64]| [(x[0] - law.mean[0]) / sd[0], (x[1] - law.mean[1]) / sd[1]];
+        for recipe in [
+            Metropolis::imh(student(4), 100),
+            Metropolis::pcn(0.5),
+            Metropolis::mala(0.8),
+            Metropolis::hmc(0.5, 3),
+        ] {
+            let name = format!("{:?}", recipe.kernel);
+            let found = largest_z(&Recipe::Metropolis(recipe), &target, inward, &[&truth]);
+            assert!(found[0] < 4.9, "{name}: {:.2}", found[0]);
+        }
+    }
+}
+
+/// With 32 bits on the wire draws still have the law, but for what rounding changes.
+#[test]
+fn a_narrow_wire() {
+    let shaped = shaped(&logistic(Placement::Server, 1.0));
+    for recipe in [Metropolis::imh(student(50), 64), Metropolis::hmc(0.7, 2)] {
+        let narrow = Metropolis { precision: Precision::F32, ..recipe };
+        check("32 bits", narrow, &shaped);
+    }
+}
+
+fn draws(recipe: Metropolis, target: &Target) -> Vec<Vec<f64>> {
+    run(&Recipe::Metropolis(recipe), target, 300)
+}
+
+#[test]
+fn a_block_changes_no_draw_and_counts_what_it_sends() {
+    let target = shaped(&logistic(Placement::Server, 1.0)).target;
+    let one = draws(Metropolis::imh(student(50), 1), &target);
+    for block in [7, 128, 4096] {
+        assert!(one == draws(Metropolis::imh(student(50), block), &target), "{block}");
+    }
+    let recipe = Recipe::Metropolis(Metropolis::imh(student(50), 100));
+    let mut chain = start(&recipe, &target, &[0.0, 0.0], 1, 0);
+    chain.draws(300);
+    assert_eq!(chain.ledger.messages(Direction::Up), 3 * 3);
+    assert_eq!(chain.ledger.bits(Direction::Up, Kind::Potential), 3 * 300 * 64);
+}
+
+/// Where proposals of `pcn` do not depend on the chain, it is `imh` with Gaussian proposals.
+#[test]
+fn pcn_with_the_largest_step_is_imh() {
+    let target = shaped(&logistic(Placement::Server, 1.0)).target;
+    let (pcn, imh) = (Metropolis::pcn(1.0), Metropolis::imh(student(0), 50));
+    assert!(draws(pcn, &target) == draws(imh, &target));
+}
+
+#[test]
+fn mala_is_hmc_with_one_step_and_identity_compression_is_none() {
+    let target = shaped(&logistic(Placement::Server, 1.0)).target;
+    let mala = draws(Metropolis::mala(1.1), &target);
+    assert!(mala == draws(Metropolis::hmc(1.1, 1), &target));
+    let identity = Compressor::identity(Precision::F64);
+    assert!(mala == draws(Metropolis::mala(1.1).compressed(identity), &target));
+}
+
+/// Without accepting and rejecting one step of `hmc` is Langevin's at `gamma = h^2/2`: on a
+/// Gaussian the chain before the verdict moves as `lmc` does.
+#[test]
+fn a_small_step_is_nearly_always_accepted() {
+    let target = shaped(&logistic(Placement::Server, 1.0)).target;
+    for (step, least) in [(0.05, 0.999), (0.3, 0.98), (1.2, 0.5)] {
+        let recipe = Recipe::Metropolis(Metropolis::hmc(step, 2));
+        let mut chain = start(&recipe, &target, &[0.3, -0.4], 5, 0);
+        let mut sum = 0.0;
+        for _ in 0..400 {
+            chain.draw();
+            sum += chain.server.numbers()[0];
+        }
+        assert!(sum / 400.0 > least, "{step}: {}", sum / 400.0);
+    }
+}
+
+/// What surveys find: the shape in few exchanges, and a pilot whose weights foretell acceptance.
+#[test]
+fn surveys_shape_the_proposal() {
+    let original = logistic(Placement::Server, 1.0);
+    let shaped = shaped(&original);
+    assert!(shaped.exchanges < 14, "{}", shaped.exchanges);
+    let mut clients = Client::all(&shaped.target);
+    let mut ledger = Ledger::new(3);
+    let pilot = conduct(Pilot::new(&shaped.target, student(50), 2048), &mut clients, &mut ledger);
+    let (points, weights) = pilot.weighed();
+    assert_eq!((points.len(), weights.len()), (2 * 2048, 2048));
+    let foretold = consilience_core::measure::Independence::new(&weights).unwrap().acceptance();
+    let recipe = Recipe::Metropolis(Metropolis::imh(student(50), 500));
+    let mut chain = start(&recipe, &shaped.target, &[0.0, 0.0], 5, 0);
+    let n = 20_000;
+    let mut accepted = 0.0;
+    for _ in 0..n {
+        chain.draw();
+        accepted += chain.server.numbers()[1];
+    }
+    let actual = accepted / f64::from(n);
+    assert!((foretold - actual).abs() < 0.03, "{foretold} was foretold, {actual} happened");
+    assert!(foretold > 0.7, "{foretold}");
+    // The weights are those of the exact potential: at the origin of the coordinates it is 0.
+    let u = &points[..2];
+    let exact = shaped.target.value(&[0.0, 0.0]) - shaped.target.value(u);
+    let log_q = -0.5 * 52.0 * (1.0 + (u[0] * u[0] + u[1] * u[1]) / 50.0).ln();
+    assert!((weights[0] - (exact - log_q)).abs() < 1e-9);
+}
+
+#[test]
+fn what_would_not_be_exact_is_refused_with_its_reason() {
+    let target = shaped(&logistic(Placement::Server, 1.0)).target;
+    let refused = |recipe: Metropolis| {
+        Recipe::Metropolis(recipe).check(target.clone()).unwrap_err().to_string()
+    };
+    let decreasing = Schedule::Polynomial { first: 0.1, delay: 1.0, power: 0.6 };
+    for (recipe, word) in [
+        (Metropolis::hmc(0.5, 3).compressed(Compressor::rand_k(1)), "only mala"),
+        (Metropolis::imh(student(5), 10).compressed(Compressor::rand_k(1)), "only mala"),
+        (Metropolis::imh(student(5), 0), "65536"),
+        (Metropolis::imh(Proposal::new(3, 5, &[]).unwrap(), 10), "dimension"),
+        (Metropolis::pcn(1.5), "at most 1"),
+        (Metropolis::hmc(0.5, 0), "at least one"),
+        (Metropolis::hmc(-0.5, 2), "positive"),
+        (Metropolis { step: decreasing, ..Metropolis::mala(1.0) }, "decreases"),
+    ] {
+        let kernel = matches!(recipe.kernel, Kernel::Autoregressive);
+        let said = refused(recipe);
+        assert!(said.contains(word), "{kernel} {said}");
+    }
+}

@@ -1,0 +1,285 @@
+//! Plan a sampler whose draws have no bias, or choose one.
+
+use consilience_core::protocol::Ledger;
+use consilience_core::sampler::forecast::QuadraticModel;
+use consilience_core::sampler::registry::{self, Axis, Row};
+use consilience_core::step::Schedule;
+use consilience_core::survey::Trial;
+use consilience_core::target::Placement;
+
+use super::choice::{self, Candidate, Choice, HOPE, Size};
+use super::shaped::{self, Foretold, Shaped};
+use super::{Decision, Findings, Plan, PlanError, settings, survey};
+use crate::conductor::Conductor;
+use crate::config::{Config, RunConfig, Start};
+use crate::problem::Problem;
+use crate::run::Length;
+
+/// An optimistic guess of the effective draws for a leapfrog step: where `imh` is cheaper than
+/// that, nothing else need be tried.
+const HOPEFUL: f64 = 0.3;
+/// How many proposals an exchange of `imh` asks about, unless the config says otherwise.
+const BLOCK: u64 = 4096;
+/// The fewest and the most iterations of a chain that are kept, where the length is left open.
+const LEAST_KEPT: f64 = 250.0;
+const MOST_KEPT: f64 = 1e6;
+/// How many draws of a chain are kept in memory, about.
+const KEPT_DRAWS: f64 = 10_000.0;
+
+/// Plan the run of a config whose sampler accepts or rejects, or is to be chosen.
+pub(super) fn plan(
+    config: &Config,
+    problem: &Problem,
+    conductor: &mut dyn Conductor,
+) -> Result<Plan, PlanError> {
+    let original = &problem.target;
+    let (d, b, row) = (original.dim(), original.clients.len(), config.sampler.row);
+    let place = &config.sampler.place;
+    let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
+    if let Some(why) = impossible(config, problem) {
+        let Some(lmc) = registry::find("lmc").filter(|_| row.is_auto()) else {
+            return Err(complain(why, "use name = \"lmc\" or \"qlsd++\"").into());
+        };
+        let mut plan = Plan::of_row(config, problem, conductor, lmc)?;
+        plan.warnings
+            .insert(0, format!("no exact sampler can be used here, and lmc is used: {why}"));
+        return Ok(plan);
+    }
+    if config.sampler.precondition == Some(false) {
+        let problem = format!(
+            "the sampler \"{}\" needs coordinates in which the posterior is round",
+            row.name
+        );
+        return Err(complain(problem, "remove precondition = false").into());
+    }
+    let stated = match config.sampler.step {
+        None => None,
+        Some(Schedule::Constant(step)) if row.has_step() => Some(step),
+        Some(_) if !row.has_step() => {
+            let problem = format!("the sampler \"{}\" has no step", row.name);
+            return Err(complain(problem, "remove the step").into());
+        }
+        Some(_) => {
+            let problem = "a Metropolis chain has a stationary law only at a constant step";
+            return Err(complain(problem.into(), "use a number, or step = \"auto\"").into());
+        }
+    };
+
+    let (mut ledger, mut warnings) = (Ledger::new(b), Vec::new());
+    let equal = vec![1.0 / b as f64; b];
+    let shares =
+        if let Placement::Split(shares) = &original.placement { shares.clone() } else { equal };
+    let shaped = shaped::learn(config, problem, &shares, conductor, &mut ledger, &mut warnings)?;
+    let mut settings = settings(config, b);
+    let size = Size {
+        dim: d,
+        clients: b,
+        chains: config.run.chains,
+        draws: config.run.effective_draws as f64,
+        block: settings.block.unwrap_or(BLOCK) as f64,
+    };
+    let mut tried = Tried { size, shaped: &shaped, conductor, ledger: &mut ledger, all: vec![] };
+    if let Some(step) = stated {
+        tried.all.push((row, stated_step(step, settings.leapfrog)));
+    } else if row.is_auto() {
+        tried.whatever_may_be_cheapest()?;
+    } else {
+        tried.one(row)?;
+    }
+    let all = tried.all;
+    let costs = |(row, foretold): &(&'static Row, Foretold)| Candidate::exact(row, foretold, size);
+    let mut candidates: Vec<Candidate> = all.iter().map(costs).collect();
+    let cost = |at: &usize| {
+        let candidate = &candidates[*at];
+        (candidate.refused.is_some(), candidate.bytes)
+    };
+    let best = (0..all.len()).min_by(|a, b| {
+        let (a, b) = (cost(a), cost(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    let Some((chosen, foretold)) = best.map(|at| all[at].clone()) else {
+        return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
+    };
+    if let Some(why) = foretold.refusal() {
+        warnings.push(format!(
+            "{} is not to be relied on here: {why}. Use name = \"hmc\", or \"auto\", which chooses",
+            chosen.name
+        ));
+    }
+
+    let length = length(&config.run, &foretold, stated.is_some(), chosen, &mut warnings);
+    settings.proposal = foretold.proposal.as_ref().map(|proposal| proposal.parts().to_vec());
+    if chosen.has(Axis::Block) && settings.block.is_none() {
+        let blocks = length.iterations.div_ceil(BLOCK);
+        settings.block = Some(length.iterations.div_ceil(blocks.max(1)));
+    }
+    if chosen.has(Axis::Leapfrog) {
+        settings.leapfrog = settings.leapfrog.or(Some(foretold.leapfrog));
+    }
+    let step = Schedule::Constant(foretold.step);
+    let recipe = chosen.recipe(step, &settings, b, d, None);
+    let target = recipe
+        .check(shaped.target.clone())
+        .map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
+    let model = QuadraticModel::new(
+        &shaped.parts,
+        &shaped.prior,
+        &shares,
+        Some(&shaped.coordinates),
+        original.temperature,
+    )
+    .filter(|_| shaped.parts.len() == b);
+    if let Some(model) = &model {
+        candidates.extend(Candidate::papers(model, &target, size));
+    }
+    candidates.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
+    let khats = all.iter().filter_map(|(_, foretold)| foretold.khat);
+    let choice = Choice {
+        candidates,
+        chosen: chosen.name,
+        acceptance: foretold.acceptance,
+        khat: khats.last(),
+        bent: foretold.proposal.as_ref().map_or(0, |proposal| proposal.bent()),
+        exchanges: choice::exchanges(&ledger, b),
+    };
+    let (start, dispersion) = match &config.run.start {
+        Some(Start::Point(point)) if point.len() != d => {
+            let problem =
+                format!("run.start has {} numbers, the model has {d} parameters", point.len());
+            return Err(complain(problem, "give one number for each parameter").into());
+        }
+        Some(Start::Point(point)) => (shaped.coordinates.inward(point), 0.0),
+        Some(Start::Zero) => (shaped.coordinates.inward(&vec![0.0; d]), 0.0),
+        Some(Start::Optimum) | None => (vec![0.0; d], 1.0),
+    };
+    let findings = Findings {
+        optimum: shaped.optimum,
+        convexity: 1.0,
+        smoothness: 1.0,
+        local_smoothness: vec![1.0; b],
+    };
+    Ok(Plan {
+        row: chosen,
+        recipe,
+        target,
+        coordinates: Some(shaped.coordinates),
+        length,
+        begins: config.run.start.clone().unwrap_or(Start::Optimum),
+        start,
+        dispersion,
+        findings: Some(findings),
+        forecast: None,
+        choice: Some(choice),
+        survey: ledger,
+        warnings,
+        decision: Decision {
+            sampler: row.is_auto().then(|| chosen.name.to_owned()),
+            step: stated.is_none().then_some(foretold.step),
+            weights: None,
+        },
+    })
+}
+
+/// Why no sampler that accepts or rejects can be used, if so.
+fn impossible(config: &Config, problem: &Problem) -> Option<String> {
+    let (d, most) = (problem.target.dim(), survey::MOST_WHITENED);
+    let model = problem.target.joint.as_ref();
+    if d > most {
+        let what = "the shape of the posterior takes a matrix of";
+        Some(format!("{what} {d} x {d} numbers, which is too much beyond {most} parameters"))
+    } else if model.is_some_and(|model| !model.offers().values) {
+        Some("it takes values of the potential, and the model gives gradients alone".into())
+    } else if config.sampler.round_deadline.is_some() {
+        Some("whether a proposal is accepted depends on every site".into())
+    } else {
+        None
+    }
+}
+
+/// What is known where the step is stated, and nothing is tried.
+fn stated_step(step: f64, leapfrog: Option<u32>) -> Foretold {
+    Foretold {
+        efficiency: f64::NAN,
+        acceptance: f64::NAN,
+        khat: None,
+        proposal: None,
+        step,
+        leapfrog: leapfrog.unwrap_or((1.6 / step - 0.3).ceil().clamp(1.0, 64.0) as u32),
+    }
+}
+
+/// Samplers as they are tried.
+struct Tried<'a> {
+    size: Size,
+    shaped: &'a Shaped,
+    conductor: &'a mut dyn Conductor,
+    ledger: &'a mut Ledger,
+    all: Vec<(&'static Row, Foretold)>,
+}
+
+impl Tried<'_> {
+    /// Try one sampler.
+    fn one(&mut self, row: &'static Row) -> Result<(), PlanError> {
+        let (shaped, conductor, ledger) = (self.shaped, &mut *self.conductor, &mut *self.ledger);
+        let foretold = match row.name {
+            "imh" => shaped::try_imh(shaped, conductor, ledger)?,
+            "pcn" => shaped::try_steps(shaped, Trial::Autoregressive, conductor, ledger)?,
+            "mala" => shaped::try_steps(shaped, Trial::Langevin, conductor, ledger)?,
+            _ => shaped::try_steps(shaped, Trial::Hamiltonian, conductor, ledger)?,
+        };
+        self.all.push((row, foretold));
+        Ok(())
+    }
+
+    /// Try `imh`, and the others where it is not to be relied on, or may be dearer.
+    fn whatever_may_be_cheapest(&mut self) -> Result<(), PlanError> {
+        let rows = ["imh", "pcn", "hmc"].map(registry::find);
+        let [Some(imh), Some(pcn), Some(hmc)] = rows else { return Ok(()) };
+        self.one(imh)?;
+        let hopeful = Foretold { efficiency: HOPEFUL, ..stated_step(1.0, Some(1)) };
+        let bar = Candidate::exact(hmc, &hopeful, self.size).bytes;
+        let cheap = self.all.iter().any(|(row, foretold)| {
+            let candidate = Candidate::exact(row, foretold, self.size);
+            candidate.refused.is_none() && candidate.bytes <= bar
+        });
+        if !cheap {
+            self.one(pcn)?;
+            self.one(hmc)?;
+        }
+        Ok(())
+    }
+}
+
+/// How long chains are: as long as the pilot foretells.
+fn length(
+    run: &RunConfig,
+    foretold: &Foretold,
+    stated: bool,
+    row: &Row,
+    warnings: &mut Vec<String>,
+) -> Length {
+    let (chains, threads) = (run.chains, run.threads);
+    if let Some(iterations) = run.iterations {
+        let burn_in = run.burn_in.unwrap_or(iterations / 10);
+        return Length { chains, iterations, burn_in, thin: run.thin.unwrap_or(1), threads };
+    }
+    let wanted = run.effective_draws as f64 / (HOPE * foretold.efficiency) / chains as f64;
+    let kept = if stated || wanted.is_nan() { 2000.0 } else { wanted };
+    if stated {
+        warnings.push(format!(
+            "nothing is known of how fast {} forgets at the step that is stated, so that {kept} \
+             iterations are a guess: state run.iterations, or leave the step out",
+            row.name
+        ));
+    } else if kept > MOST_KEPT {
+        warnings.push(format!(
+            "{} effective draws would take about {wanted:.1e} iterations of each chain; they stop \
+             after {MOST_KEPT:.0e}. State run.iterations for more, or use name = \"auto\"",
+            run.effective_draws
+        ));
+    }
+    let kept = kept.clamp(LEAST_KEPT, MOST_KEPT).ceil();
+    let burn_in = run.burn_in.unwrap_or((kept / 20.0).ceil() as u64);
+    let thin = run.thin.unwrap_or(((kept / KEPT_DRAWS) as u64).max(1));
+    Length { chains, iterations: burn_in + kept as u64, burn_in, thin, threads }
+}

@@ -1,0 +1,256 @@
+//! Plan a sampler that accepts or rejects: learn the shape of the posterior, try what a sampler
+//! would do on it, and say what it will take.
+
+use std::sync::Arc;
+
+use consilience_core::measure::{Chains, Independence, ess_bulk, ess_tail, pareto_k};
+use consilience_core::model::Coordinates;
+use consilience_core::proposal::{AxisMap, FAR, PROFILE, Proposal, axes};
+use consilience_core::protocol::Ledger;
+use consilience_core::sampler::forecast::Part;
+use consilience_core::survey::{Fit, Minimum, Pilot, Profiles, Trial, Tuning};
+use consilience_core::target::{Placement, Target};
+
+use super::{PlanError, columns, survey};
+use crate::conductor::Conductor;
+use crate::config::Config;
+use crate::problem::Problem;
+
+/// Newton's method ends when its step is shorter than a tenth of a posterior standard deviation: no
+/// draw's law depends on it.
+const NEWTON_TOLERANCE: f64 = 0.01;
+const MOST_NEWTON: u64 = 60;
+const MOST_AVERAGED: u64 = 10;
+/// How many proposals a pilot of `imh` tries.
+const PILOT_POINTS: usize = 2048;
+/// Above this tail of the weights heavier tails of the proposals are tried.
+const HEAVY: f64 = 0.5;
+/// With these degrees of freedom.
+const HEAVY_FREEDOM: u32 = 20;
+/// Above this tail of the weights `imh` is not to be relied on.
+pub(crate) const MOST_KHAT: f64 = 0.7;
+/// A pilot that foretells fewer effective draws than this of its own points foretells nothing.
+const LEAST_FORETOLD: f64 = 20.0;
+/// The chains of a pilot that tunes a step, and their draws.
+const PILOT_CHAINS: usize = 16;
+const HMC_DRAWS: usize = 60;
+const PCN_DRAWS: usize = 200;
+
+/// A target in coordinates in which its posterior is round on average.
+pub(super) struct Shaped {
+    pub(super) coordinates: Arc<Coordinates>,
+    pub(super) target: Target,
+    pub(super) optimum: Vec<f64>,
+    /// What each client and the prior contribute at the optimum, where that was kept.
+    pub(super) parts: Vec<Part>,
+    pub(super) prior: Part,
+}
+
+/// Learn the shape: the optimum by Newton's method, and the Gaussian that fits on average.
+pub(super) fn learn(
+    config: &Config,
+    problem: &Problem,
+    shares: &[f64],
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    warnings: &mut Vec<String>,
+) -> Result<Shaped, PlanError> {
+    let original = &problem.target;
+    let (d, b) = (original.dim(), original.clients.len());
+    let place = &config.sampler.place;
+    let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
+    let apart = b.saturating_mul(d * d) <= survey::MOST_NUMBERS;
+    let mut minimum = Minimum::new(original, &vec![0.0; d], NEWTON_TOLERANCE, MOST_NEWTON, apart);
+    conductor.survey(original, &mut minimum, ledger)?;
+    let newton = minimum.newton();
+    let (optimum, hessian) = (newton.optimum().to_vec(), newton.hessian().to_vec());
+    if !hessian.iter().chain(&optimum).all(|x| x.is_finite()) {
+        let problem = "the sites' potentials or their derivatives are not finite numbers";
+        return Err(complain(problem.into(), "scale the columns, or correct the model").into());
+    }
+    if !newton.converged() {
+        warnings.push(format!(
+            "the optimum was not reached in {} exchanges. Draws stay right, but proposals may suit \
+             the posterior badly: give the target a proper prior, or scale its columns",
+            newton.exchanges()
+        ));
+    }
+    if columns::are_suspected(config, problem, Some(&hessian)) {
+        columns::check_columns(config, problem, conductor, ledger, warnings)?;
+    }
+    let mut fit = Fit::new(original, &optimum, &hessian, MOST_AVERAGED);
+    conductor.survey(original, &mut fit, ledger)?;
+    let fitted = fit.averaged();
+    let scale = original.temperature.sqrt();
+    let coordinates = axes(fitted.precision(), &hessian, d)
+        .map(|columns| (0..d * d).map(|k| scale * columns[k % d * d + k / d]).collect())
+        .and_then(|matrix| Coordinates::told(fitted.mean().to_vec(), matrix))
+        .map(Arc::new);
+    let Some(coordinates) = coordinates else {
+        let problem = "the posterior has a direction without information: it is not proper";
+        return Err(complain(problem.into(), "give the target a Gaussian prior").into());
+    };
+    let prior = survey::prior_part(&original.prior, &optimum);
+    let without = |all: Vec<f64>, prior: &[f64], share: f64| -> Vec<f64> {
+        all.iter().zip(prior).map(|(a, p)| a - share * p).collect()
+    };
+    let part = |(i, (gradient, hessian)): (usize, (Vec<f64>, Vec<f64>))| {
+        let share =
+            if let Placement::Split(shares) = &original.placement { shares[i] } else { 0.0 };
+        Part {
+            hessian: without(hessian, &prior.hessian, share),
+            gradient: without(gradient, &prior.gradient, share),
+            skewness: vec![0.0; d],
+            rows: original.clients[i].rows(),
+        }
+    };
+    let parts = minimum.parts().enumerate().map(part).collect();
+    let target = survey::whiten(original, &coordinates, shares, conductor, ledger)?;
+    Ok(Shaped { coordinates, target, optimum, parts, prior })
+}
+
+/// What a pilot foretells of a sampler.
+#[derive(Clone, Debug)]
+pub(super) struct Foretold {
+    /// Effective draws of the worst parameter, bulk and tail, for an iteration.
+    pub(super) efficiency: f64,
+    /// How often proposals are accepted.
+    pub(super) acceptance: f64,
+    /// The tail of the weights, for `imh`.
+    pub(super) khat: Option<f64>,
+    /// What was found: the proposals of `imh`, else the step and how many of them a draw takes.
+    pub(super) proposal: Option<Proposal>,
+    pub(super) step: f64,
+    pub(super) leapfrog: u32,
+}
+
+impl Foretold {
+    /// Why the sampler is not to be relied on here, if so.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let khat = self.khat?;
+        let foretold = self.efficiency * PILOT_POINTS as f64;
+        if khat > MOST_KHAT || khat.is_nan() {
+            Some(format!(
+                "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
+                 {MOST_KHAT})"
+            ))
+        } else if foretold < LEAST_FORETOLD {
+            Some(format!(
+                "its {PILOT_POINTS} trial proposals were worth {foretold:.0} effective draws: too \
+                 few to foretell how long it must run"
+            ))
+        } else {
+            None
+        }
+    }
+}
+
+/// Try `imh`: bend the axes that are far from normal, and weigh proposals.
+pub(super) fn try_imh(
+    shaped: &Shaped,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<Foretold, PlanError> {
+    let target = &shaped.target;
+    let d = target.dim();
+    let mut profiles = Profiles::new(target);
+    conductor.survey(target, &mut profiles, ledger)?;
+    let bent: Vec<(usize, [f64; PROFILE.len()])> = profiles
+        .profiles()
+        .enumerate()
+        .filter(|(_, profile)| AxisMap::new(profile).is_some_and(|(_, off)| off > FAR))
+        .collect();
+    let freedom = Proposal::usual_freedom(d);
+    let mut best = try_proposal(shaped, Proposal::new(d, freedom, &bent), conductor, ledger)?;
+    // Heavier tails, where the weights ask for them.
+    if best.khat.is_none_or(|khat| !(khat <= HEAVY)) && freedom > HEAVY_FREEDOM {
+        let heavier = Proposal::new(d, HEAVY_FREEDOM, &bent);
+        let other = try_proposal(shaped, heavier, conductor, ledger)?;
+        let usable = |f: &Foretold| (f.refusal().is_none(), f.efficiency);
+        if usable(&other) > usable(&best) {
+            best = other;
+        }
+    }
+    Ok(best)
+}
+
+fn try_proposal(
+    shaped: &Shaped,
+    proposal: Option<Proposal>,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<Foretold, PlanError> {
+    let d = shaped.target.dim();
+    let none = Foretold {
+        efficiency: 0.0,
+        acceptance: 0.0,
+        khat: Some(f64::INFINITY),
+        proposal: None,
+        step: 1.0,
+        leapfrog: 1,
+    };
+    let Some(proposal) = proposal else { return Ok(none) };
+    let mut pilot = Pilot::new(&shaped.target, proposal.clone(), PILOT_POINTS);
+    conductor.survey(&shaped.target, &mut pilot, ledger)?;
+    let (points, weights) = pilot.weighed();
+    let khat = pareto_k(&weights);
+    let Some(chain) = Independence::new(&weights) else { return Ok(none) };
+    let outward = outward(&shaped.coordinates, &points);
+    let worst = (0..d)
+        .map(|k| {
+            let of = |j: usize| outward[j * d + k];
+            chain.variance_ratio(of).max(chain.tail_variance_ratio(of))
+        })
+        .fold(1.0, f64::max);
+    Ok(Foretold {
+        efficiency: 1.0 / worst,
+        acceptance: chain.acceptance(),
+        khat: Some(khat),
+        proposal: Some(proposal),
+        ..none
+    })
+}
+
+/// Try `pcn`, `mala` or `hmc`: tune the step by short chains.
+pub(super) fn try_steps(
+    shaped: &Shaped,
+    trial: Trial,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<Foretold, PlanError> {
+    let target = &shaped.target;
+    let draws = if trial == Trial::Autoregressive { PCN_DRAWS } else { HMC_DRAWS };
+    let mut tuning = Tuning::new(target, trial, PILOT_CHAINS, draws);
+    conductor.survey(target, &mut tuning, ledger)?;
+    let d = target.dim();
+    let chains: Vec<Vec<f64>> =
+        tuning.draws().iter().map(|draws| outward(&shaped.coordinates, draws)).collect();
+    let kept = chains.first().map_or(0, |chain| chain.len() / d);
+    let least = |k: usize| {
+        let each: Vec<Vec<f64>> =
+            chains.iter().map(|chain| chain.iter().skip(k).step_by(d).copied().collect()).collect();
+        let each: Vec<&[f64]> = each.iter().map(Vec::as_slice).collect();
+        Chains::new(&each).map_or(f64::NAN, |chains| ess_bulk(&chains).min(ess_tail(&chains)))
+    };
+    let all = (kept * PILOT_CHAINS) as f64;
+    // Antithetic draws are no more than draws here: their tails are not.
+    let ess = (0..d).map(least).fold(all, f64::min);
+    Ok(Foretold {
+        efficiency: if ess.is_nan() { 0.0 } else { ess / all },
+        acceptance: tuning.acceptance(),
+        khat: None,
+        proposal: None,
+        step: tuning.step(),
+        leapfrog: tuning.leapfrog(),
+    })
+}
+
+/// Points in the parameters' own coordinates.
+fn outward(coordinates: &Coordinates, points: &[f64]) -> Vec<f64> {
+    let mut out = vec![0.0; points.len()];
+    let d = coordinates.dim();
+    for (u, x) in points.chunks_exact(d).zip(out.chunks_exact_mut(d)) {
+        coordinates.outward(u, x);
+    }
+    out
+}
