@@ -9,11 +9,11 @@ use consilience_core::sampler::forecast::Forecast;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
 use consilience_engine::held_out::Scores;
-use consilience_engine::plan::Plan;
+use consilience_engine::plan::{Choice, Plan};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
-use consilience_engine::warnings::summaries;
+use consilience_engine::warnings::{khat, summaries};
 use serde_json::{Value, json};
 
 /// Lines of the table.
@@ -51,7 +51,13 @@ pub fn plan(plan: &Plan) -> String {
         schedule => format!("{:.3e} at first, then smaller", schedule.largest()),
     };
     let mut text = String::new();
-    if let Some(found) = &plan.findings {
+    if let Some(choice) = &plan.choice {
+        let (up, down) = plan.survey_bits();
+        text.push_str(&chosen(choice, (up, down)));
+        if plan.row.has_step() {
+            let _ = writeln!(text, "Step {step}.");
+        }
+    } else if let Some(found) = &plan.findings {
         let (up, down) = plan.survey_bits();
         let _ = writeln!(
             text,
@@ -79,6 +85,61 @@ pub fn plan(plan: &Plan) -> String {
         "{chains} chains of {iterations} iterations, of which {burn_in} are burn-in; every draw of \
          {thin} is kept."
     );
+    text
+}
+
+/// What was tried before sampling, and what was chosen.
+fn chosen(choice: &Choice, (up, down): (u64, u64)) -> String {
+    let mut text = format!(
+        "Survey: {} exchanges, {} up and {} down.\nChosen: {}",
+        choice.exchanges,
+        bytes(up),
+        bytes(down),
+        choice.chosen
+    );
+    if let Some(acceptance) = choice.acceptance {
+        let _ = write!(text, "; by forecast {:.0}% of proposals are accepted", 100.0 * acceptance);
+    }
+    if let Some(khat) = choice.khat {
+        let _ = write!(text, ", k-hat {khat:.2}");
+    }
+    if choice.bent > 0 {
+        let axes = if choice.bent == 1 { "axis is" } else { "axes are" };
+        let _ = write!(text, ", {} {axes} bent", choice.bent);
+    }
+    let _ = writeln!(
+        text,
+        ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites):\n  \
+         sampler    iterations  exchanges       bytes  bias of means (sd) and sds"
+    );
+    for one in choice.candidates.iter().filter(|one| one.iterations > 0.0) {
+        let bias = match (&one.refused, one.bias) {
+            (Some(why), _) => format!("not used: {why}"),
+            (None, None) => "none".into(),
+            (None, Some((mean, sd))) => format!("{mean:.3} and {:.1}%", 100.0 * sd),
+        };
+        let _ = writeln!(
+            text,
+            "  {:9} {:>11} {:>10} {:>11}  {bias}",
+            one.sampler,
+            thousands(one.iterations),
+            thousands(one.exchanges),
+            bytes((8.0 * one.bytes) as u64),
+        );
+    }
+    text
+}
+
+/// A large number with its thousands apart.
+fn thousands(number: f64) -> String {
+    let digits = format!("{:.0}", number.min(1e15));
+    let mut text = String::new();
+    for (k, digit) in digits.chars().enumerate() {
+        if k > 0 && (digits.len() - k) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
     text
 }
 
@@ -212,12 +273,30 @@ impl<'a> Answer<'a> {
             let _ = write!(text, "; the published formula counts {} up", bytes(published));
         }
         let (before_up, before_down) = self.record.before_sampling;
+        let (before, sampling) = self.record.exchanges;
         let _ = writeln!(
             text,
-            ".\n  before sampling: {} up, {} down",
+            ".\n  before sampling: {} up, {} down\n  exchanges: {before} before sampling, \
+             {sampling} of all chains",
             bytes(before_up),
             bytes(before_down)
         );
+        match &self.record.bias {
+            Some(bias) if bias.exact => text.push_str(
+                "Bias: none. Proposals are accepted or rejected by the whole posterior.\n",
+            ),
+            Some(bias) => {
+                let mean = bias.mean.iter().fold(0.0f64, |worst, m| worst.max(m.abs()));
+                let sd = bias.sd.iter().fold(0.0f64, |worst, s| worst.max((s - 1.0).abs()));
+                let _ = writeln!(
+                    text,
+                    "Bias by forecast: means up to {mean:.3} posterior sd off, standard \
+                     deviations up to {:.1}%.",
+                    100.0 * sd
+                );
+            }
+            None => {}
+        }
         for direction in ["up", "down"] {
             let kinds: Vec<String> = self
                 .of_direction(direction)
@@ -322,6 +401,15 @@ impl<'a> Answer<'a> {
                 |s| number(s.sd))).collect::<Vec<_>>(),
             })),
             "warnings": self.record.warnings,
+            "exchanges": {
+                "before_sampling": self.record.exchanges.0,
+                "sampling": self.record.exchanges.1,
+            },
+            "bias": self.record.bias.as_ref().map(|bias| json!({
+                "exact": bias.exact, "mean": bias.mean, "sd": bias.sd,
+            })),
+            "khat": khat(self.record).map(number),
+            "choice": self.record.choice,
         });
         if let Some(live) = self.live {
             let bits = &mut value["bits"];

@@ -403,6 +403,9 @@ mod tests {
             draws,
             parameters,
             statistics: Vec::new(),
+            choice: None,
+            bias: None,
+            exchanges: (0, 0),
             reference: None,
             encoding: None,
             ..record()

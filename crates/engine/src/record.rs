@@ -1,15 +1,16 @@
 //! Hold everything that a run leaves behind, as plain data: what a run directory stores and a
 //! report shows.
 
-use consilience_core::protocol::{Direction, Kind};
+use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::ClientId;
+use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
 use crate::config::Config;
 use crate::draws::{Draws, Streamed};
 use crate::encoding::Encoding;
 use crate::influence::Influence;
-use crate::plan::Plan;
+use crate::plan::{Choice, Plan};
 use crate::problem::Problem;
 use crate::reference::Reference;
 use crate::run::Outcome;
@@ -49,6 +50,12 @@ pub struct Record {
     pub streamed: Option<Streamed>,
     /// What was recorded beside every draw.
     pub statistics: Vec<Statistic>,
+    /// What was tried and chosen before sampling, where something was.
+    pub choice: Option<Choice>,
+    /// How far the draws are foretold to be off, where that is known.
+    pub bias: Option<Bias>,
+    /// How many exchanges came before sampling, and how many all chains had.
+    pub exchanges: (u64, u64),
     /// The sites.
     pub sites: Vec<SiteRecord>,
     /// What was sent, by direction and kind.
@@ -73,6 +80,28 @@ pub struct Record {
     pub calibration: Option<Calibration>,
     /// How far the mean would move without each site, where somebody asked.
     pub influence: Option<Influence>,
+}
+
+/// How far draws are foretold to be off, parameter by parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bias {
+    /// Whether the sampler is exact: then there is none.
+    pub exact: bool,
+    /// By how many posterior standard deviations means are off.
+    pub mean: Vec<f64>,
+    /// Standard deviations over those of the posterior.
+    pub sd: Vec<f64>,
+}
+
+impl Bias {
+    fn of(plan: &Plan) -> Option<Self> {
+        let d = plan.target.dim();
+        if plan.recipe.family().is_exact() {
+            return Some(Bias { exact: true, mean: vec![0.0; d], sd: vec![1.0; d] });
+        }
+        let forecast = plan.forecast.as_ref()?;
+        Some(Bias { exact: false, mean: forecast.mean.clone(), sd: forecast.sd.clone() })
+    }
 }
 
 /// What only the caller knows of a run: its program, its clock.
@@ -113,10 +142,13 @@ impl Record {
         let plain = |direction| {
             let vectors: u64 = Kind::ALL
                 .into_iter()
-                .filter(|k| *k != Kind::Header)
+                .filter(|k| ![Kind::Header, Kind::Potential].contains(k))
                 .map(|k| ledger.vectors(direction, k))
                 .sum();
-            vectors * problem.parameters.len() as u64 * 32 + ledger.bits(direction, Kind::Header)
+            // Values of the potential are numbers, and not compressed.
+            vectors * problem.parameters.len() as u64 * 32
+                + ledger.bits(direction, Kind::Header)
+                + ledger.bits(direction, Kind::Potential)
         };
         let site = |(i, (name, client)): (
             usize,
@@ -129,6 +161,11 @@ impl Record {
                 bits: (bits(Direction::Up), bits(Direction::Down)),
             }
         };
+        let sites = problem.clients.len().max(1) as u64;
+        let rounds = |ledger: &Ledger| ledger.messages(Direction::Down) / sites;
+        // Levels first, then moments.
+        let coded = if problem.moments_bits.0 > 0 { 2 } else { 0 };
+        let exchanges = (coded + rounds(&plan.survey), rounds(ledger));
         let mut record = Record {
             version: made.version,
             created: made.created,
@@ -159,6 +196,9 @@ impl Record {
             draws: outcome.draws,
             streamed: outcome.streamed,
             statistics: outcome.statistics,
+            choice: plan.choice.clone(),
+            bias: Bias::of(plan),
+            exchanges,
             reference_by: reference.as_ref().map(Reference::describe),
             reference: reference.map(|reference| reference.draws),
             encoding: problem.encoding.clone(),

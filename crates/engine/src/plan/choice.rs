@@ -9,6 +9,8 @@ use consilience_core::sampler::{CAUTION, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::target::Target;
 
+use serde::{Deserialize, Serialize};
+
 use super::bias;
 use super::shaped::Foretold;
 
@@ -18,10 +20,10 @@ pub(super) const HOPE: f64 = 0.8;
 const COMPARED: [&str; 2] = ["lmc", "qlsd++"];
 
 /// What sampling by one sampler is foretold to cost, surveys and pilots not included.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The sampler.
-    pub sampler: &'static str,
+    pub sampler: String,
     /// Effective draws for an iteration, of the worst parameter.
     pub efficiency: f64,
     /// How many iterations all chains together need.
@@ -38,14 +40,14 @@ pub struct Candidate {
 }
 
 /// What was tried, and what was chosen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// All that was looked at, the cheapest first.
     pub candidates: Vec<Candidate>,
     /// The one that is used.
-    pub chosen: &'static str,
-    /// How often its proposals are foretold to be accepted.
-    pub acceptance: f64,
+    pub chosen: String,
+    /// How often its proposals are foretold to be accepted; nothing where nothing was tried.
+    pub acceptance: Option<f64>,
     /// The tail of the weights of `imh`, where it was tried.
     pub khat: Option<f64>,
     /// How many axes of its proposals are bent.
@@ -88,13 +90,24 @@ impl Candidate {
             }
         };
         Candidate {
-            sampler: row.name,
+            sampler: row.name.into(),
             efficiency: foretold.efficiency,
             iterations,
             exchanges,
             bytes,
             bias: None,
             refused: foretold.refusal(),
+        }
+    }
+
+    /// Costs that are not known are nothing: a file has no NaN.
+    pub(super) fn forget_unknown(&mut self) {
+        for cost in
+            [&mut self.efficiency, &mut self.iterations, &mut self.exchanges, &mut self.bytes]
+        {
+            if !cost.is_finite() {
+                *cost = 0.0;
+            }
         }
     }
 
@@ -117,7 +130,7 @@ impl Candidate {
             let iterations = (size.draws / efficiency).ceil();
             let one = 4.0 * size.dim as f64 + answer_bytes(&recipe, target) + 6.0;
             Some(Candidate {
-                sampler: row.name,
+                sampler: row.name.into(),
                 efficiency,
                 iterations,
                 exchanges: (iterations / size.chains as f64).ceil(),

@@ -89,6 +89,7 @@ pub(super) fn plan(
     let all = tried.all;
     let costs = |(row, foretold): &(&'static Row, Foretold)| Candidate::exact(row, foretold, size);
     let mut candidates: Vec<Candidate> = all.iter().map(costs).collect();
+    candidates.iter_mut().for_each(Candidate::forget_unknown);
     let cost = |at: &usize| {
         let candidate = &candidates[*at];
         (candidate.refused.is_some(), candidate.bytes)
@@ -136,8 +137,8 @@ pub(super) fn plan(
     let khats = all.iter().filter_map(|(_, foretold)| foretold.khat);
     let choice = Choice {
         candidates,
-        chosen: chosen.name,
-        acceptance: foretold.acceptance,
+        chosen: chosen.name.into(),
+        acceptance: Some(foretold.acceptance).filter(|a| a.is_finite()),
         khat: khats.last(),
         bent: foretold.proposal.as_ref().map_or(0, |proposal| proposal.bent()),
         exchanges: choice::exchanges(&ledger, b),

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::draws::Streamed;
-use crate::record::{Record, SentRecord, SiteRecord};
+use crate::plan::Choice;
+use crate::record::{Bias, Record, SentRecord, SiteRecord};
 
 /// The layout's number: a reader refuses one that it does not know.
 pub(super) const FORMAT: u32 = 1;
@@ -35,6 +36,12 @@ pub(super) struct RunFile {
     pub(super) reference_by: Option<String>,
     notes: Vec<String>,
     warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    choice: Option<Choice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bias: Option<Bias>,
+    #[serde(default)]
+    exchanges: (u64, u64),
     /// The fingerprint of the draws, where they are here.
     #[serde(default)]
     digest: Option<String>,
@@ -115,6 +122,9 @@ impl RunFile {
             reference_by: record.reference_by.clone(),
             notes: record.notes.clone(),
             warnings: record.warnings.clone(),
+            choice: record.choice.clone(),
+            bias: record.bias.clone(),
+            exchanges: record.exchanges,
             digest: record.streamed.is_none().then(|| record.draws.digest()),
             streamed: record.streamed.as_ref().map(|s| StreamedFile {
                 file: s.file.display().to_string(),
@@ -156,6 +166,9 @@ impl RunFile {
             rows_evaluated: ledger.rows_evaluated,
             notes: self.notes,
             warnings: self.warnings,
+            choice: self.choice,
+            bias: self.bias,
+            exchanges: self.exchanges,
             reference: None,
             reference_by: self.reference_by,
             streamed: self.streamed.map(|s| Streamed {

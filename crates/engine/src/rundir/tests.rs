@@ -31,6 +31,9 @@ pub(crate) fn record() -> Record {
         draws: Draws::from_chains(vec![cells(0.0), cells(100.0)], 4),
         parameters,
         streamed: None,
+        choice: None,
+        bias: Some(crate::record::Bias { exact: false, mean: vec![0.01; 4], sd: vec![1.02; 4] }),
+        exchanges: (7, 100),
         statistics: vec![
             Statistic {
                 name: "lp".into(),

@@ -1,9 +1,12 @@
 //! Check the draws of a run, and warn: what is wrong, by how much, and the one thing to do.
 
+mod weights;
+
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
 
 use crate::draws::Draws;
 use crate::record::Record;
+pub use weights::khat;
 
 /// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
 pub const MOST_RHAT: f64 = 1.01;
@@ -51,6 +54,7 @@ pub fn of_draws(record: &Record) -> Vec<String> {
         judge.still(),
         judge.apart(),
         judge.reference(),
+        weights::heavy(record),
     ]
     .into_iter()
     .flatten()

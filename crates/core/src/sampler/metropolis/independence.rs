@@ -81,7 +81,7 @@ impl Exchange for Server {
             self.x.copy_from_slice(&self.proposed);
             self.weight = weight;
         }
-        self.numbers = [probability, f64::from(u8::from(accepted)), self.weight];
+        self.numbers = [probability, f64::from(u8::from(accepted)), weight];
         self.iteration += 1;
         if self.iteration - self.first == self.sums.len() as u64 {
             (self.first, self.known) = (self.iteration, false);
