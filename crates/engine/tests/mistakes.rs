@@ -201,7 +201,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
         "name = \"lmc\"",
         "name = \"lmc\"\ncompress = \"natural\"",
         "sampler.compress",
-        "use one of qlsd",
+        "use one of mala, qlsd",
     ),
     ("name = \"lmc\"", "name = \"qlsd\"\ncode = \"zip\"", "sampler.code", "entropy"),
     ("name = \"lmc\"", "name = \"marina-ld\"\nrestart = 0.0", "sampler.restart", "above 0"),

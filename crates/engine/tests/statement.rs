@@ -208,7 +208,7 @@ fn so_do_columns_and_what_surveys_found() {
         step(Some(0.1), Some(vec![0.5, 0.5])),
         step(Some(0.1), Some(vec![0.5, 0.5f64.next_up()])),
     ]);
-    assert_eq!(hashes.len(), count + levels + 1 + 5, "every change has a hash of its own");
+    assert_eq!(hashes.len(), count + levels + 1 + 6, "every change has a hash of its own");
 }
 
 /// People read it: words and numbers, and no names of types.

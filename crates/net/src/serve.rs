@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use consilience_core::protocol::Statement;
+use consilience_core::protocol::{MOST_POINTS, Statement};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
+use consilience_core::sampler::registry::Row;
 use consilience_engine::chain_log::ChainLog;
 use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
@@ -349,7 +350,7 @@ fn conduct(
     let config = &agreement.settle(config);
     let problem = Problem::without_rows(config, agreed)?;
     // twice what numbers take, for the worst of codes
-    hub.limit_messages(16 * (problem.target.dim() + 1) + 1024);
+    hub.limit_messages(most_bytes(config.sampler.row, problem.target.dim()));
     tell(Stage::Agreed(&problem));
     let statement = statement::of_run(config, &agreement, &sites, None);
     let text = statement.text().to_owned();
@@ -557,4 +558,15 @@ fn random<const N: usize>() -> Result<[u8; N], ServeError> {
 /// Ask a run to stop; what was drawn is kept.
 pub fn stop(status: &Status) {
     status.progress.stop.store(true, Ordering::Relaxed);
+}
+
+/// How long the longest message of a site may be: a vector, or what the shape of the posterior and
+/// blocks of proposals take.
+fn most_bytes(row: &Row, dim: usize) -> usize {
+    let numbers = if row.family.needs_shape {
+        MOST_POINTS as usize + dim * (dim + 16)
+    } else {
+        2 * (dim + 1)
+    };
+    8 * numbers + 1024
 }

@@ -5,11 +5,11 @@
 mod common;
 
 use common::*;
-use consilience_core::sampler::registry::{Axis, REGISTRY};
+use consilience_core::sampler::registry::{AUTO, Axis, REGISTRY};
 
 #[test]
 fn every_sampler_gives_the_same_bits_as_in_one_process() {
-    for row in REGISTRY {
+    for row in REGISTRY.iter().chain([&AUTO]) {
         let mut sampler = format!("name = \"{}\"\n", row.name);
         if row.axes.contains(&Axis::Participation) && row.name != "lsd*" {
             sampler.push_str("participation = 0.6\n");
