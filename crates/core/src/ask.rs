@@ -207,7 +207,7 @@ pub struct Walk<'a> {
 
 impl Walk<'_> {
     /// The same walk for as long as this one is borrowed.
-    pub fn reborrow(&mut self) -> Walk<'_> {
+    pub(crate) fn reborrow(&mut self) -> Walk<'_> {
         Walk { x: &mut *self.x, drift: &mut *self.drift, ..*self }
     }
 

@@ -6,13 +6,13 @@
 //! the wider registers that [`vectorised`] switches on change the speed and no bit.
 
 /// How many values one call works on.
-pub const LANES: usize = 8;
+pub(crate) const LANES: usize = 8;
 /// Eight doubles.
-pub type F8 = [f64; LANES];
+pub(crate) type F8 = [f64; LANES];
 
 /// Run `work` compiled for the widest vector registers this machine has, if the compiler inlines
 /// it: a closure of some size it leaves a function of its own, compiled for the narrowest. What
-/// must be fast is a [`Kernel`], most simply written with `wide!`.
+/// must be fast is a `Kernel`, most simply written with `wide!`.
 #[inline(always)]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     struct Closure<F>(F);
@@ -47,7 +47,7 @@ impl<K: Kernel> pulp::NullaryFnOnce for Work<K> {
 /// Run a kernel with the widest vector registers this machine has (with the feature `narrow`, with
 /// those that every machine has).
 #[inline(always)]
-pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
     if cfg!(feature = "narrow") {
         return kernel.run();
     }
@@ -57,7 +57,7 @@ pub fn run_vectorised<K: Kernel>(kernel: K) -> K::Output {
 /// Run a kernel with vector registers of 256 bits where there are such: for short arrays, which
 /// longer registers read across the lines of the cache.
 #[inline(always)]
-pub fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
     if let Some(avx2) = pulp::x86::V3::try_new() {
         return avx2.vectorize(Work(kernel));
@@ -98,7 +98,7 @@ pub(crate) const MAGIC: f64 = 4_503_599_627_370_496.0;
 
 /// An integer below 2^52, exactly.
 #[inline(always)]
-pub fn exact_f64(integer: u64) -> f64 {
+pub(crate) fn exact_f64(integer: u64) -> f64 {
     f64::from_bits(MAGIC_BITS | integer) - MAGIC
 }
 
@@ -165,7 +165,7 @@ pub fn ln(x: f64) -> f64 {
 
 /// Cosine and sine of `2 pi w / 2^32`.
 #[inline(always)]
-pub fn cos_sin_turns(word: u32) -> (f64, f64) {
+pub(crate) fn cos_sin_turns(word: u32) -> (f64, f64) {
     // The nearest quarter turn, and the signed rest in [-1/8, 1/8) turns.
     let quarter = word.wrapping_add(1 << 29) >> 30;
     let rest = word.wrapping_sub(quarter << 30) as i32;
@@ -232,7 +232,7 @@ pub fn sigmoid(t: f64) -> f64 {
 
 /// `ln(1 + exp(t))` without overflow or loss.
 #[inline(always)]
-pub fn softplus(t: f64) -> f64 {
+pub(crate) fn softplus(t: f64) -> f64 {
     let e = exp(-t.abs());
     // ln(1 + e) for e in (0, 1]: the correction term restores what 1 + e rounds away (Goldberg
     // 1991, theorem 4).

@@ -100,7 +100,7 @@ impl Target {
     }
 
     /// The same target with the prior split over the clients by `weights`, as family B needs it.
-    pub fn split_by(mut self, weights: &[f64]) -> Self {
+    pub(crate) fn split_by(mut self, weights: &[f64]) -> Self {
         self.placement = Placement::Split(weights.to_vec());
         self
     }
@@ -205,7 +205,11 @@ impl Target {
 }
 
 /// Check that `weights` are `n` positive numbers that sum to 1.
-pub fn check_probabilities(what: &'static str, weights: &[f64], n: usize) -> Result<(), DataError> {
+pub(crate) fn check_probabilities(
+    what: &'static str,
+    weights: &[f64],
+    n: usize,
+) -> Result<(), DataError> {
     let refuse = |problem: String| Err(DataError::Weights { what, problem });
     if weights.len() != n {
         return refuse(format!(
@@ -268,7 +272,7 @@ impl Site {
 
     /// The same where a difference is asked for.
     #[inline(always)]
-    pub fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
+    pub(crate) fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
         if !self.differences_ignore_rows {
             // else the rows of any draw before will do: a stream is an address, so leaving one out
             // moves no other

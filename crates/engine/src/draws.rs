@@ -189,7 +189,7 @@ impl DrawSink {
     }
 
     /// Whether all draws are held in memory, now or in the end.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         match self {
             DrawSink::Memory(_) => true,
             DrawSink::Part { .. } => false,
@@ -309,7 +309,7 @@ impl Sinks {
 
     /// Remove the part files that are still there; a file that cannot be removed is no reason to
     /// fail.
-    pub fn discard(&self, chains: usize) {
+    pub(crate) fn discard(&self, chains: usize) {
         if let Sinks::File { path, .. } = self {
             (1..=chains).for_each(|chain| drop(std::fs::remove_file(part(path, chain))));
         }

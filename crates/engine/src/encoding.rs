@@ -14,7 +14,7 @@ use crate::data::formats::{
 };
 use crate::data::{
     self, CellRule, Coding, Column, ColumnSpec, DesignColumn, EncodeError, Kind, Missing, Moments,
-    Plan, Reference, Response, Schema, Study, Table, TableError, Term,
+    Plan, ReferenceLevel, Response, Schema, Study, Table, TableError, Term,
 };
 use crate::models::RowModel;
 use crate::models::kept::Kept;
@@ -22,7 +22,7 @@ use crate::suggest::did_you_mean;
 
 /// The layout's number: a reader refuses one that it does not know. Layout 1 said what is predicted
 /// instead of the model.
-pub const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 2;
 
 /// The column that names a row's site, unless the rows were dealt by another one.
 const SITE: &str = "site";
@@ -167,7 +167,7 @@ impl Encoding {
     }
 
     /// Of a study's rows: built-in data.
-    pub fn of_study(study: &Study, moments: &Moments, model: Arc<dyn RowModel>) -> Self {
+    pub(crate) fn of_study(study: &Study, moments: &Moments, model: Arc<dyn RowModel>) -> Self {
         let header = (!study.schema.header)
             .then(|| study.schema.columns.iter().map(|spec| spec.name.clone()).collect());
         Encoding::by_formula(&study.schema, header, &study.plan, moments, model)
@@ -175,7 +175,7 @@ impl Encoding {
 
     /// Of columns as they are: numbers, and a column for every level of words but the first. `raw`
     /// is what a table had; without one there are only numbers, of these names.
-    pub fn by_columns(
+    pub(crate) fn by_columns(
         names: &[String],
         raw: Option<&RawTable>,
         header: Option<Vec<String>>,
@@ -213,7 +213,7 @@ impl Encoding {
                 Kind::Category { .. } if names.contains(&spec.name) => {
                     columns
                         .push(DesignColumn { name: spec.name.clone(), rule: level(&"1".into()) });
-                    Coding::Dummy(Reference::First)
+                    Coding::Dummy(ReferenceLevel::First)
                 }
                 Kind::Category { .. } => {
                     let column = |k: &String| DesignColumn {
@@ -228,7 +228,7 @@ impl Encoding {
                             .filter(|k| names.contains(&format!("{}: {k}", spec.name)))
                             .map(column),
                     );
-                    Coding::Dummy(Reference::First)
+                    Coding::Dummy(ReferenceLevel::First)
                 }
             };
             terms.push(Term {
@@ -266,7 +266,7 @@ impl Encoding {
     }
 
     /// The same where rows say their site in this column.
-    pub fn with_site_column(mut self, column: Option<&str>) -> Self {
+    pub(crate) fn with_site_column(mut self, column: Option<&str>) -> Self {
         if let (Some(known), Some(column)) = (&mut self.site_column, column) {
             *known = column.into();
         }
@@ -274,12 +274,12 @@ impl Encoding {
     }
 
     /// The same where a response that has classes has these values, in order.
-    pub fn with_classes(self, classes: Option<Vec<String>>) -> Self {
+    pub(crate) fn with_classes(self, classes: Option<Vec<String>>) -> Self {
         Encoding { classes, ..self }
     }
 
     /// The same where the response is the number of this column.
-    pub fn with_response(mut self, spec: ColumnSpec) -> Self {
+    pub(crate) fn with_response(mut self, spec: ColumnSpec) -> Self {
         self.response = Some(Response::Value { column: spec.name.clone() });
         self.inputs.push(spec);
         self

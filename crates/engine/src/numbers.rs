@@ -48,7 +48,7 @@ pub fn read(path: &Path) -> Result<Numbers, String> {
 }
 
 /// Read such a table from anywhere; `file` is what complaints call it.
-pub fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
+pub(crate) fn read_from(mut source: impl Read, file: &str) -> Result<Numbers, String> {
     let mut bytes = Vec::new();
     source.read_to_end(&mut bytes).map_err(|error| format!("{file} cannot be read: {error}"))?;
     let text = utf8(&bytes, file).map_err(|error| error.to_string())?;

@@ -15,7 +15,7 @@ use crate::draws::Draws;
 
 /// Draws from pooled data, and how many proposals were accepted.
 #[derive(Clone, Debug)]
-pub struct Reference {
+pub struct PooledDraws {
     /// The draws.
     pub draws: Draws,
     /// The share of accepted proposals.
@@ -29,7 +29,7 @@ pub fn mala(
     chains: usize,
     draws: usize,
     seed: u64,
-) -> Option<Reference> {
+) -> Option<PooledDraws> {
     let cholesky = hessian(target, optimum).cholesky()?;
     let run = |chain: usize| {
         Walker::new(target, optimum, &cholesky)
@@ -39,7 +39,7 @@ pub fn mala(
     let accepted: u64 = finished.iter().map(|(_, a)| a).sum();
     let proposals = (chains * (draws + draws / 10)) as f64;
     let draws = Draws::from_chains(finished.into_iter().map(|(d, _)| d).collect(), target.dim());
-    Some(Reference { draws, acceptance: accepted as f64 / proposals })
+    Some(PooledDraws { draws, acceptance: accepted as f64 / proposals })
 }
 
 /// The Hessian of `U / T` on pooled data.

@@ -17,8 +17,8 @@ use consilience_core::model::{Absent, Design, Gaussian, Model};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
-    Cells, Config, ConfigError, GaussianClient, Generated, ModelConfig, NamedData, OwnSource,
-    Place, RowsClient,
+    Config, ConfigError, FieldLocation, GaussianClient, Generated, ModelConfig, NamedData,
+    OwnSource, RowsClient, TableSource,
 };
 use crate::data::{ColumnSpec, Moments, SiteReport, Study, Table, builtin};
 use crate::encoding::Encoding;
@@ -223,14 +223,14 @@ const AGREED: Why = (
      \"COLUMN\", or a formula; or `consilience run` it",
 );
 
-fn in_one_process(config: &Config, place: &Place, (problem, fix): Why) -> ConfigError {
+fn in_one_process(config: &Config, place: &FieldLocation, (problem, fix): Why) -> ConfigError {
     config.source.complain(place, problem, fix)
 }
 
 /// What complaints about built-in data and its sites' files are about: the file is named in them,
 /// and no line of the config is to blame.
-fn data_place() -> Place {
-    Place { line: 0, field: "data".into() }
+fn data_place() -> FieldLocation {
+    FieldLocation { line: 0, field: "data".into() }
 }
 
 fn study(config: &Config, name: &str) -> Result<Study, ConfigError> {
@@ -554,7 +554,7 @@ fn same_columns(
     Ok(())
 }
 
-fn places(config: &Config) -> Vec<Place> {
+fn places(config: &Config) -> Vec<FieldLocation> {
     match &config.target.model {
         ModelConfig::Gaussian(clients) => clients.iter().map(|c| c.place.clone()).collect(),
         ModelConfig::Rows { clients, .. } => clients.iter().map(|c| c.place.clone()).collect(),
@@ -566,8 +566,8 @@ fn places(config: &Config) -> Vec<Place> {
     }
 }
 
-fn elsewhere(config: &Config, place: &Place, key: &str, example: &str) -> ConfigError {
-    let place = Place { line: place.line, field: format!("{}.{key}", place.field) };
+fn elsewhere(config: &Config, place: &FieldLocation, key: &str, example: &str) -> ConfigError {
+    let place = FieldLocation { line: place.line, field: format!("{}.{key}", place.field) };
     let fix = format!(
         "give the client's data, e.g. {example}; or let the client bring it, with `consilience \
          serve` and `consilience join`"
@@ -580,12 +580,12 @@ fn gaussian(config: &Config, client: &GaussianClient, own: &Own) -> Result<Data,
     let fix = "give a CSV file with one row of the matrix a line";
     let cells = match (own.numbers().map_err(|e| complain(e, fix))?, &client.matrix) {
         (Some(numbers), _) => numbers.cells,
-        (None, Cells::Inline(cells, _)) => cells.clone(),
-        (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?.cells,
-        (None, Cells::Table(table)) => {
+        (None, TableSource::Inline(cells, _)) => cells.clone(),
+        (None, TableSource::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?.cells,
+        (None, TableSource::Table(table)) => {
             numbers::of(table).map_err(|e| complain(e, "give the matrix as a list of rows"))?.cells
         }
-        (None, Cells::Elsewhere) => {
+        (None, TableSource::Elsewhere) => {
             return Err(elsewhere(
                 config,
                 &client.place,
@@ -620,19 +620,19 @@ fn rows(
     let fix = "give a CSV file with one row of numbers a line";
     let table = match (own.numbers().map_err(|e| complain(e, fix))?, &client.cells) {
         (Some(numbers), _) => numbers,
-        (None, Cells::Inline(cells, columns)) => {
+        (None, TableSource::Inline(cells, columns)) => {
             Numbers { names: None, cells: cells.clone(), columns: *columns }
         }
-        (None, Cells::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?,
-        (None, Cells::Table(table)) => numbers::of(table).map_err(|e| {
+        (None, TableSource::File(path)) => numbers::read(path).map_err(|e| complain(e, fix))?,
+        (None, TableSource::Table(table)) => numbers::of(table).map_err(|e| {
             complain(e, "state a formula, which codes words and imputes what is missing")
         })?,
-        (None, Cells::Elsewhere) => {
+        (None, TableSource::Elsewhere) => {
             return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\""));
         }
     };
     let file = match (own, &client.cells) {
-        (Own::File(file), _) | (Own::Stated, Cells::File(file)) => Some(file.as_path()),
+        (Own::File(file), _) | (Own::Stated, TableSource::File(file)) => Some(file.as_path()),
         _ => None,
     };
     let (columns, potential) = build_client(&table, client, kind, intercept, file)

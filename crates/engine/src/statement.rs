@@ -25,12 +25,12 @@ type Lines = Vec<(String, String)>;
 
 /// The target in words. It names everything that parties must agree on, and nothing that only one
 /// of them may know.
-pub fn of_target(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
+pub(crate) fn of_target(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
     Statement::new(target(config, parameters, clients))
 }
 
 /// The target of a model that a program brings, with a prior of its own.
-pub fn of_external(
+pub(crate) fn of_external(
     parameters: &[String],
     clients: &[String],
     prior: &Prior,

@@ -129,7 +129,7 @@ impl Design {
     }
 
     /// The squared norm of a row.
-    pub fn row_norm_squared(&self, row: usize) -> f64 {
+    pub(crate) fn row_norm_squared(&self, row: usize) -> f64 {
         match self.row(row) {
             Entries::Dense(cells) => norm_squared(cells),
             Entries::Sparse(_, values) => values.iter().map(|v| v * v).sum(),

@@ -102,7 +102,7 @@ impl Prior {
     }
 
     /// `out += weight * hess U_0(x)`, row by row.
-    pub fn add_hessian(&self, weight: f64, out: &mut [f64]) {
+    pub(crate) fn add_hessian(&self, weight: f64, out: &mut [f64]) {
         if let Prior::Gaussian(precision) = self {
             for (out, p) in out.iter_mut().step_by(precision.len() + 1).zip(precision.iter()) {
                 *out += weight * p;

@@ -88,7 +88,7 @@ impl Coordinates {
     }
 
     /// `out += C v`: a direction in `u` as a direction in `x`.
-    pub fn add_direction(&self, v: &[f64], out: &mut [f64]) {
+    pub(crate) fn add_direction(&self, v: &[f64], out: &mut [f64]) {
         add_product(&self.transposed, v, 1.0, out);
     }
 

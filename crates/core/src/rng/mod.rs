@@ -170,7 +170,7 @@ impl Stream {
     /// The next words, where they stand: `most` of them or, at the end of what was made together,
     /// fewer.
     #[inline]
-    pub fn at_most(&mut self, most: usize) -> &[u32] {
+    pub(crate) fn at_most(&mut self, most: usize) -> &[u32] {
         if self.used == GROUP {
             self.refill();
         }

@@ -37,7 +37,7 @@ impl Noise {
     }
 
     /// The coordinates, cut into stretches to be asked for one after the other.
-    pub fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let dim = self.dim;
         (0..dim).step_by(STRETCH).map(move |start| start..dim.min(start + STRETCH))
     }
@@ -70,7 +70,7 @@ impl Noise {
     /// The noise of an iteration, and behind it that of those which follow and are here, at most so
     /// many in all: for vectors that are a single stretch.
     #[inline]
-    pub fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+    pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
         self.at(iteration, 0..self.dim);
         if self.dim > GROUP {
             return &self.normals[..self.dim];
@@ -147,7 +147,7 @@ impl SharedNoise {
     /// The noise of an iteration, and behind it that of those which follow, at most so many in all:
     /// for vectors that are a single stretch.
     #[inline]
-    pub fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+    pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
         let dim = self.noise.dim;
         if (self.kept.start..=self.kept.end).contains(&iteration) {
             while self.kept.end < iteration + most && self.keep_next() {}

@@ -2,7 +2,7 @@
 
 use super::reader::{ConfigError, Section, Value};
 use super::target::same_name;
-use super::{ModelConfig, Place, optional, place};
+use super::{FieldLocation, ModelConfig, optional, place};
 
 /// A model that the program which reads the config brings, or every site that joins its run.
 #[derive(Clone, Debug)]
@@ -10,9 +10,9 @@ pub struct External {
     /// What the model is called, if the config says so: every site must say the same.
     pub name: Option<String>,
     /// The clients' names, and where each stands; empty where the program says who they are.
-    pub clients: Vec<(String, Place)>,
+    pub clients: Vec<(String, FieldLocation)>,
     /// Where the table stands.
-    pub place: Place,
+    pub place: FieldLocation,
 }
 
 pub(super) fn read(
@@ -20,7 +20,7 @@ pub(super) fn read(
     clients: Option<Value<'_>>,
 ) -> Result<ModelConfig, ConfigError> {
     let name = optional(section.get("model_name"), |v| Ok(v.text("a name")?.to_owned()))?;
-    let mut known: Vec<(String, Place)> = Vec::new();
+    let mut known: Vec<(String, FieldLocation)> = Vec::new();
     let list = clients.map(|v| v.list("a list of [[client]] tables")).transpose()?;
     for (k, value) in list.unwrap_or_default().iter().enumerate() {
         let section = value.section()?;

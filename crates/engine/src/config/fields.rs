@@ -547,6 +547,6 @@ pub fn keys(section: &str) -> Vec<&'static str> {
 }
 
 /// Whether a field is documented.
-pub fn is_documented(section: &str, key: &str) -> bool {
+pub(crate) fn is_documented(section: &str, key: &str) -> bool {
     keys(section).contains(&key)
 }

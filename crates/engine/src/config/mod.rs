@@ -28,7 +28,7 @@ use crate::models::{self, RowModel};
 
 /// How many effective draws of every parameter a run gives unless it says otherwise: means are then
 /// known to about 0.02 posterior standard deviations, standard deviations to about 1%.
-pub const EFFECTIVE_DRAWS: u64 = 4000;
+pub(crate) const EFFECTIVE_DRAWS: u64 = 4000;
 
 /// Everything that a config says, checked as far as that is possible without its data.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ pub struct TargetConfig {
     /// Who applies it.
     pub placement: PlacementConfig,
     /// Where the prior stands; where none does, the table that would hold it.
-    pub prior_place: Place,
+    pub prior_place: FieldLocation,
 }
 
 /// What the clients know.
@@ -121,11 +121,11 @@ pub struct GaussianClient {
     /// Its mean.
     pub mean: Vec<f64>,
     /// Its precision or covariance.
-    pub matrix: Cells,
+    pub matrix: TableSource,
     /// Whether the matrix is a covariance.
     pub is_covariance: bool,
     /// Where it stands in the config.
-    pub place: Place,
+    pub place: FieldLocation,
 }
 
 /// One client with rows.
@@ -134,16 +134,16 @@ pub struct RowsClient {
     /// Its name.
     pub name: String,
     /// Its rows.
-    pub cells: Cells,
+    pub cells: TableSource,
     /// The column that is the response.
     pub response: Option<String>,
     /// Where it stands in the config.
-    pub place: Place,
+    pub place: FieldLocation,
 }
 
-/// A table of numbers.
+/// Where a table of numbers is.
 #[derive(Clone, Debug)]
-pub enum Cells {
+pub enum TableSource {
     /// In the config: row-major, and how many columns.
     Inline(Vec<f64>, usize),
     /// In a CSV file.
@@ -154,9 +154,9 @@ pub enum Cells {
     Elsewhere,
 }
 
-/// A field's place in the config.
+/// Where a field is in the config.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct FieldLocation {
     /// The line, from 1.
     pub line: usize,
     /// The field.
@@ -205,7 +205,7 @@ pub struct SamplerConfig {
     /// can be had.
     pub precondition: Option<bool>,
     /// Where the table stands.
-    pub place: Place,
+    pub place: FieldLocation,
 }
 
 /// How long a run is to be. What is `None` follows from what the surveys find: see
@@ -319,7 +319,7 @@ impl Source {
     /// A complaint that only the data could bring to light.
     pub fn complain(
         &self,
-        place: &Place,
+        place: &FieldLocation,
         problem: impl Into<String>,
         fix: impl Into<String>,
     ) -> ConfigError {
@@ -340,9 +340,9 @@ fn optional<'a, T>(
     value.map(|v| read(&v)).transpose()
 }
 
-fn place(section: &Section<'_>) -> Place {
+fn place(section: &Section<'_>) -> FieldLocation {
     let at = section.error("", "", "");
-    Place { line: at.line, field: section.path.clone() }
+    FieldLocation { line: at.line, field: section.path.clone() }
 }
 
 fn boolean(value: &Value<'_>) -> Result<bool, ConfigError> {

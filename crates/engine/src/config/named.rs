@@ -7,8 +7,8 @@ use toml::de::DeTable;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    ModelConfig, Place, PlacementConfig, PriorConfig, Source, TargetConfig, boolean, optional,
-    place, target::read_prior,
+    FieldLocation, ModelConfig, PlacementConfig, PriorConfig, Source, TargetConfig, boolean,
+    optional, place, target::read_prior,
 };
 use crate::data::catalogue;
 use crate::data::partition::Scheme;
@@ -35,7 +35,7 @@ pub struct NamedData {
     /// Whether a column of ones is put first.
     pub intercept: bool,
     /// Where the table stands.
-    pub place: Place,
+    pub place: FieldLocation,
 }
 
 /// The target of a config whose `[data]` has a name.

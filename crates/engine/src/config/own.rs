@@ -9,8 +9,8 @@ use toml::de::DeTable;
 use super::reader::{ConfigError, NOT_SET, Section, Value};
 use super::target::{read_prior, same_name};
 use super::{
-    ModelConfig, Place, PlacementConfig, PriorConfig, Source, TargetConfig, boolean, optional,
-    place,
+    FieldLocation, ModelConfig, PlacementConfig, PriorConfig, Source, TargetConfig, boolean,
+    optional, place,
 };
 use crate::data::formats::{DataFile, FORMATS, Format};
 use crate::data::hazards::{ask_for_model, two_values};
@@ -41,11 +41,11 @@ pub struct OwnData {
     /// since nothing says otherwise.
     pub stated: bool,
     /// Where the table stands.
-    pub place: Place,
+    pub place: FieldLocation,
     /// Where the formula stands.
-    pub formula_place: Option<Place>,
+    pub formula_place: Option<FieldLocation>,
     /// Where the files are named, in their order.
-    pub file_places: Vec<Place>,
+    pub file_places: Vec<FieldLocation>,
 }
 
 /// Where rows come from.
@@ -97,7 +97,7 @@ pub struct Generated {
     /// The seed, if not the config's own.
     pub seed: Option<u64>,
     /// Where the table stands.
-    pub place: Place,
+    pub place: FieldLocation,
 }
 
 /// Whether a config means data of its own: it says so in `[data]`, has a formula, or has clients'
@@ -157,7 +157,7 @@ pub(super) fn read_target(
         ));
     }
     let get = |key: &'static str| data.and_then(|data| data.get(key));
-    let here = data.or(target).map_or(Place { line: 1, field: "target".into() }, place);
+    let here = data.or(target).map_or(FieldLocation { line: 1, field: "target".into() }, place);
     let seed = optional(get("seed"), |v| v.whole(0))?;
     let generator = optional(get("generate"), |v| {
         let text = v.text("what is generated, such as \"synthetic(1, 1)\"")?;
@@ -307,8 +307,8 @@ fn compares(formula: &str) -> bool {
 fn two_classes(
     files: &OwnSource,
     formula: &str,
-    at: &Option<Place>,
-) -> Option<(Place, (String, String))> {
+    at: &Option<FieldLocation>,
+) -> Option<(FieldLocation, (String, String))> {
     let files: Vec<&DataFile> = match files {
         OwnSource::File { file, .. } => vec![file],
         OwnSource::Sites(sites) => sites.iter().map(|(_, file)| file).collect(),
@@ -383,7 +383,7 @@ fn read_files(
     source: &Source,
     tables: &Tables,
     formula: bool,
-) -> Result<(OwnSource, Vec<Place>), ConfigError> {
+) -> Result<(OwnSource, Vec<FieldLocation>), ConfigError> {
     let get = |key: &'static str| data.and_then(|data| data.get(key));
     let words: Vec<(&'static str, Format)> =
         FORMATS.iter().map(|(word, format, _)| (*word, *format)).collect();
@@ -451,7 +451,7 @@ fn read_files(
                 fix: fix.into(),
             });
         };
-        let (mut sites, mut places): (Vec<(String, DataFile)>, Vec<Place>) =
+        let (mut sites, mut places): (Vec<(String, DataFile)>, Vec<FieldLocation>) =
             (Vec::new(), Vec::new());
         for (k, value) in list.list("a list of [[client]] tables")?.iter().enumerate() {
             let section = value.section()?;
@@ -465,7 +465,7 @@ fn read_files(
             section.finish()?;
             let missing = || {
                 let whole = place(&section);
-                Place { field: format!("{}.file", whole.field), ..whole }
+                FieldLocation { field: format!("{}.file", whole.field), ..whole }
             };
             places.push(section.get("file").as_ref().map_or_else(missing, Value::place));
             let usual = Some(stem(&file.path))

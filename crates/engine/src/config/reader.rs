@@ -6,7 +6,7 @@ use std::ops::Range;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use super::{Place, fields};
+use super::{FieldLocation, fields};
 use crate::suggest::suggest;
 
 /// What is wrong with a config, where, and what to do.
@@ -168,8 +168,8 @@ impl<'a> Value<'a> {
     }
 
     /// Where it stands.
-    pub(crate) fn place(&self) -> Place {
-        Place { line: self.error("", "").line, field: self.field.clone() }
+    pub(crate) fn place(&self) -> FieldLocation {
+        FieldLocation { line: self.error("", "").line, field: self.field.clone() }
     }
 
     /// What kind of value it is, with its article.

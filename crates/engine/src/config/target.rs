@@ -2,8 +2,8 @@
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    Cells, GaussianClient, ModelConfig, Place, PlacementConfig, PriorConfig, RowsClient, Source,
-    TargetConfig, boolean, external, named, optional, own, place,
+    FieldLocation, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, Source,
+    TableSource, TargetConfig, boolean, external, named, optional, own, place,
 };
 use crate::data::memory::Tables;
 use crate::models::{self, Explains, Reads, Stated};
@@ -44,7 +44,7 @@ pub(super) fn read_target(
         .get("data")
         .or(top.get("target"))
         .as_ref()
-        .map_or(Place { line: 1, field: "target".into() }, Value::place);
+        .map_or(FieldLocation { line: 1, field: "target".into() }, Value::place);
     let (temperature, prior, placement, model) = match top.get("target") {
         None if builtin.is_some() => {
             (1.0, PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default, None)
@@ -197,10 +197,10 @@ fn client_name(i: usize, section: &Section<'_>) -> Result<String, ConfigError> {
         .map_or_else(|| format!("client {}", i + 1), str::to_owned))
 }
 
-fn cells(value: &Value<'_>, source: &Source) -> Result<Cells, ConfigError> {
+fn cells(value: &Value<'_>, source: &Source) -> Result<TableSource, ConfigError> {
     match value.value.as_str() {
-        Some(file) => Ok(Cells::File(source.folder.join(file))),
-        None => value.matrix().map(|(cells, columns)| Cells::Inline(cells, columns)),
+        Some(file) => Ok(TableSource::File(source.folder.join(file))),
+        None => value.matrix().map(|(cells, columns)| TableSource::Inline(cells, columns)),
     }
 }
 
@@ -215,7 +215,7 @@ fn read_gaussian_client(
         return Ok(GaussianClient {
             name,
             mean: Vec::new(),
-            matrix: Cells::Elsewhere,
+            matrix: TableSource::Elsewhere,
             is_covariance: false,
             place: place(section),
         });
@@ -249,7 +249,7 @@ fn read_gaussian_client(
         is_covariance,
         place: place(section),
     };
-    if let Cells::Inline(cells, columns) = &client.matrix
+    if let TableSource::Inline(cells, columns) = &client.matrix
         && (*columns != client.mean.len() || cells.len() != columns * columns)
     {
         let d = client.mean.len();
@@ -274,7 +274,9 @@ fn read_rows_client(
 ) -> Result<RowsClient, ConfigError> {
     let name = client_name(i, section)?;
     let cells = match (section.get("file"), section.get("rows")) {
-        (Some(file), None) => Cells::File(source.folder.join(file.text("the name of a CSV file")?)),
+        (Some(file), None) => {
+            TableSource::File(source.folder.join(file.text("the name of a CSV file")?))
+        }
         (None, Some(rows)) => {
             let (numbers, columns) = rows.matrix()?;
             if numbers.is_empty() {
@@ -283,7 +285,7 @@ fn read_rows_client(
                     "a client needs at least one row: leave empty clients out",
                 ));
             }
-            Cells::Inline(numbers, columns)
+            TableSource::Inline(numbers, columns)
         }
         (None, None)
             if ["mean", "precision", "covariance"].iter().any(|key| section.get(key).is_some()) =>
@@ -294,9 +296,9 @@ fn read_rows_client(
                 "give the client's rows, e.g. file = \"basel.csv\"",
             ));
         }
-        (None, None) => {
-            tables.get(&name).map_or(Cells::Elsewhere, |table| Cells::Table(table.clone()))
-        }
+        (None, None) => tables
+            .get(&name)
+            .map_or(TableSource::Elsewhere, |table| TableSource::Table(table.clone())),
         (Some(_), Some(_)) => {
             return Err(section.error("rows", "a file is given too", "give one of the two"));
         }

@@ -43,7 +43,7 @@ pub fn load(name: &str) -> Result<Federation, BuiltinError> {
 }
 
 /// Built-in data by name, with or without an effect of each site.
-pub fn load_with(name: &str, site_effects: bool) -> Result<Federation, BuiltinError> {
+pub(crate) fn load_with(name: &str, site_effects: bool) -> Result<Federation, BuiltinError> {
     Ok(study_with(name, site_effects)?.federation(&tables(name)?)?)
 }
 

@@ -57,7 +57,7 @@ impl Dataset {
     }
 
     /// How many rows each class has; empty in regression.
-    pub fn class_counts(&self) -> Vec<usize> {
+    pub(crate) fn class_counts(&self) -> Vec<usize> {
         let mut counts = vec![0; self.classes.as_ref().map_or(0, Vec::len)];
         if !counts.is_empty() {
             for label in &self.labels {
@@ -105,7 +105,7 @@ impl Dataset {
     }
 
     /// Whether rows are stored without their zeros.
-    pub fn is_sparse(&self) -> bool {
+    pub(crate) fn is_sparse(&self) -> bool {
         matches!(self.features, Features::Sparse { .. })
     }
 

@@ -78,7 +78,7 @@ impl Federation {
     }
 
     /// Encode more rows of the same sites by the moments that are agreed on, as rows of one table.
-    pub fn encode_more(
+    pub(crate) fn encode_more(
         &self,
         sites: &[(String, Table)],
         plan: &Plan,

@@ -12,15 +12,15 @@
 //! | `` `age + 1` `` | a column whose name has signs or spaces in it |
 //!
 //! Missing values are imputed by the federated mean or the most common level, and marked where they
-//! exceed [`MARK_ABOVE`].
+//! exceed a twentieth of the rows.
 
 use thiserror::Error;
 
-use super::{Coding, ColumnSpec, Kind, Missing, Plan, Reference, Response, Schema, Term};
+use super::{Coding, ColumnSpec, Kind, Missing, Plan, ReferenceLevel, Response, Schema, Term};
 use crate::suggest::did_you_mean;
 
 /// The share of missing values above which a formula's term gets an indicator.
-pub const MARK_ABOVE: f64 = 0.05;
+pub(crate) const MARK_ABOVE: f64 = 0.05;
 
 /// What is wrong with a formula.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -363,11 +363,11 @@ fn unsupported(part: &str) -> Option<(&'static str, &'static str)> {
 /// How a column enters unless one says otherwise.
 fn default_term(spec: &ColumnSpec, as_category: bool) -> Term {
     let coding = match &spec.kind {
-        Kind::Number if as_category => Coding::Dummy(Reference::MostCommon),
+        Kind::Number if as_category => Coding::Dummy(ReferenceLevel::MostCommon),
         Kind::Number => Coding::Standardised,
         Kind::Binary => Coding::Binary,
-        Kind::Category { levels } if levels.is_empty() => Coding::Dummy(Reference::MostCommon),
-        Kind::Category { .. } => Coding::Dummy(Reference::First),
+        Kind::Category { levels } if levels.is_empty() => Coding::Dummy(ReferenceLevel::MostCommon),
+        Kind::Category { .. } => Coding::Dummy(ReferenceLevel::First),
     };
     Term {
         column: spec.name.clone(),
@@ -403,7 +403,7 @@ mod tests {
             parse("num > 0 ~ age + cp + smokes + sex + C(heart-rate) + site", &schema()).unwrap();
         let codings: Vec<Coding> = plan.terms.iter().map(|term| term.coding).collect();
         let (first, common) =
-            (Coding::Dummy(Reference::First), Coding::Dummy(Reference::MostCommon));
+            (Coding::Dummy(ReferenceLevel::First), Coding::Dummy(ReferenceLevel::MostCommon));
         assert_eq!(codings, [Coding::Standardised, first, Coding::Binary, common, common]);
         assert_eq!(plan.terms[1].title, "chest pain");
         assert!(plan.intercept && plan.site_effects);

@@ -43,7 +43,7 @@ pub use federation::{Federation, SiteData};
 pub use moments::{
     CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise,
 };
-pub use plan::{Coding, Missing, Plan, Reference, Response, Term};
+pub use plan::{Coding, Missing, Plan, ReferenceLevel, Response, Term};
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
 pub use study::{Design, SiteReport, Study};
 pub(crate) use table::utf8;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Which level a dummy-coded column is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reference {
+pub enum ReferenceLevel {
     /// The first declared level.
     First,
     /// The level that most rows of the federation have.
@@ -21,7 +21,7 @@ pub enum Coding {
     /// 0 or 1, as it is.
     Binary,
     /// One column of zeros and ones for every level but the reference.
-    Dummy(Reference),
+    Dummy(ReferenceLevel),
 }
 
 /// What happens where a value is missing.

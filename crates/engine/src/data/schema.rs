@@ -67,7 +67,7 @@ impl ColumnSpec {
     }
 
     /// The same column, where this number too means "missing".
-    pub fn missing_if(mut self, value: f64) -> Self {
+    pub(crate) fn missing_if(mut self, value: f64) -> Self {
         self.missing.push(value);
         self
     }
@@ -109,12 +109,12 @@ impl Schema {
     }
 
     /// The same columns in a file without a header.
-    pub fn without_header(self) -> Self {
+    pub(crate) fn without_header(self) -> Self {
         Schema { header: false, ..self }
     }
 
     /// The same columns with another separator.
-    pub fn separated_by(self, separator: u8) -> Self {
+    pub(crate) fn separated_by(self, separator: u8) -> Self {
         Schema { separator, ..self }
     }
 

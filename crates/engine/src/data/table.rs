@@ -325,7 +325,7 @@ impl Table {
     /// The table with the columns and the kinds of a schema: zeros and ones become numbers where
     /// others have other numbers, and numbers levels where others
     /// have words.
-    pub fn with_kinds(&self, schema: &Schema) -> Result<Table, TableError> {
+    pub(crate) fn with_kinds(&self, schema: &Schema) -> Result<Table, TableError> {
         let (mut specs, mut columns) = (Vec::new(), Vec::new());
         for wanted in &schema.columns {
             let Some((spec, column)) = self.column(&wanted.name) else { continue };

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::conductor::{Conductor, Here, Lost};
-use crate::config::{Config, ConfigError, Place, Start};
+use crate::config::{Config, ConfigError, FieldLocation, Start};
 use crate::problem::Problem;
 use crate::run::Length;
 pub use choice::{Candidate, Choice};
@@ -141,8 +141,10 @@ impl Plan {
     /// Plan the run of a config, all of whose data is in this process.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
         if config.sampler.round_deadline.is_some() {
-            let place =
-                Place { field: "sampler.participation".into(), ..config.sampler.place.clone() };
+            let place = FieldLocation {
+                field: "sampler.participation".into(),
+                ..config.sampler.place.clone()
+            };
             let problem =
                 "it is elastic, and in one process nobody is ever late: everybody would count 1/p";
             return Err(config.source.complain(
@@ -386,7 +388,7 @@ impl Plan {
     }
 
     /// Where one chain starts.
-    pub fn start_of(&self, keys: Keys) -> Vec<f64> {
+    pub(crate) fn start_of(&self, keys: Keys) -> Vec<f64> {
         let mut start = vec![0.0; self.start.len()];
         keys.public.stream(Purpose::Start, SERVER, 0).normals(&mut start);
         start.iter_mut().zip(&self.start).for_each(|(z, x)| *z = x + self.dispersion * *z);

@@ -9,7 +9,7 @@ use consilience_core::protocol::Statement;
 use consilience_core::target::{Placement, Target};
 
 use super::{Problem, read_prior, refuse};
-use crate::config::{Config, ConfigError, ModelConfig, Place};
+use crate::config::{Config, ConfigError, FieldLocation, ModelConfig};
 use crate::statement::{of_external, of_target};
 
 impl Problem {
@@ -139,7 +139,7 @@ fn name(
 }
 
 /// What is said where only a config is at hand.
-pub(crate) fn missing(config: &Config, place: &Place) -> ConfigError {
+pub(crate) fn missing(config: &Config, place: &FieldLocation) -> ConfigError {
     let problem = "the model is external: a program must bring it";
     config.source.complain(
         place,

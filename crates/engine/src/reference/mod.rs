@@ -15,7 +15,7 @@ use consilience_core::sampler::registry::{self, Settings as SamplerSettings};
 use consilience_core::step::Schedule;
 use thiserror::Error;
 
-use crate::config::{Config, ConfigError, Place, RunConfig, SamplerConfig, Start};
+use crate::config::{Config, ConfigError, FieldLocation, RunConfig, SamplerConfig, Start};
 use crate::draws::{Draws, Sinks};
 use crate::plan::Plan;
 use crate::pooled;
@@ -27,7 +27,7 @@ pub use cache::{Cache, CacheError, FOLDER};
 pub use digest::digest;
 
 /// The most parameters: every method needs the Hessian, which has as many numbers squared.
-pub const MOST_PARAMETERS: usize = 2000;
+pub(crate) const MOST_PARAMETERS: usize = 2000;
 
 /// The step of the long LMC run, in coordinates in which the Hessian is the identity: it widens
 /// standard deviations by half a per cent.
@@ -210,7 +210,7 @@ impl LongLmc {
             participation_probability: None,
             round_deadline: None,
             precondition: Some(true),
-            place: Place { line: config.sampler.place.line, field: "target".into() },
+            place: FieldLocation { line: config.sampler.place.line, field: "target".into() },
         };
         let config = Config { sampler, run, draws: None, ..config.clone() };
         Ok(LongLmc { plan: Plan::new(&config, problem)?, settings })

@@ -113,7 +113,7 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Whether the log has grown so long that a snapshot is worth its while.
-    pub fn is_long(&self) -> bool {
+    pub(crate) fn is_long(&self) -> bool {
         let least = if self.synced { LEAST } else { LEAST_UNSYNCED };
         self.log.length() > least.max(GROWTH * self.snapshot_length)
     }

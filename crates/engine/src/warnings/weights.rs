@@ -1,5 +1,5 @@
-//! Judge the weights of an independence chain's proposals: a heavy tail means that the chain may not
-//! have seen where it would stay for long.
+//! Judge the weights of an independence chain's proposals: a heavy tail means that the chain may
+//! not have seen where it would stay for long.
 
 use consilience_core::measure::pareto_k;
 

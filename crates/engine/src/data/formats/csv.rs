@@ -9,7 +9,7 @@ use crate::suggest::did_you_mean;
 const MOST_LEVELS: usize = 1000;
 
 /// Text with one comma between fields, whatever number of spaces stood there; lines stay lines.
-pub fn from_spaces(text: &str) -> String {
+pub(crate) fn from_spaces(text: &str) -> String {
     text.lines()
         .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>().join(",") + "\n")
         .collect()

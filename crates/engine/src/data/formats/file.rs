@@ -234,7 +234,7 @@ impl DataFile {
     }
 
     /// The rows of a table of this file as features and labels.
-    pub fn dataset_of(
+    pub(crate) fn dataset_of(
         &self,
         table: &Table,
         leave_out: Option<&str>,
@@ -245,7 +245,7 @@ impl DataFile {
     }
 
     /// The column of a table of this file that is the response.
-    pub fn response_of<'a>(&'a self, table: &'a Table) -> &'a str {
+    pub(crate) fn response_of<'a>(&'a self, table: &'a Table) -> &'a str {
         self.response
             .as_deref()
             .unwrap_or_else(|| table.specs().last().map_or("", |column| column.name.as_str()))

@@ -1,7 +1,7 @@
 //! Lay out the columns of the design, leaving out those that others determine.
 
 use super::{CellRule, DesignColumn, Layout, TermSummary, show};
-use crate::data::{Coding, Missing, Reference, Term};
+use crate::data::{Coding, Missing, ReferenceLevel, Term};
 
 /// Two indicators that share more than this part of their rows are said to be hard to tell apart.
 const OVERLAP: f64 = 0.8;
@@ -121,7 +121,7 @@ impl Layout<'_> {
             return false;
         }
         let (reference, why) = match term.coding {
-            Coding::Dummy(Reference::MostCommon) => (mode.clone(), "the most common level"),
+            Coding::Dummy(ReferenceLevel::MostCommon) => (mode.clone(), "the most common level"),
             _ => (seen[0].0.clone(), "the first level"),
         };
         let all = !binary && std::mem::take(&mut self.whole);
@@ -248,7 +248,7 @@ impl Layout<'_> {
                 }
             }
         }
-        if self.plan.terms[at].coding == Coding::Dummy(Reference::MostCommon) {
+        if self.plan.terms[at].coding == Coding::Dummy(ReferenceLevel::MostCommon) {
             let number = |level: &str| level.parse::<f64>().unwrap_or(f64::INFINITY);
             merged.sort_by(|(a, _), (b, _)| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
         }

@@ -58,7 +58,7 @@ pub enum GeneratorError {
 
 impl Generator {
     /// How many clients and dimensions the paper has.
-    pub fn usual_size(self) -> (usize, usize) {
+    pub(crate) fn usual_size(self) -> (usize, usize) {
         match self {
             Generator::Synthetic(..) => (30, 60),
             Generator::QlsdToy => (20, 50),
