@@ -133,3 +133,39 @@ def test_a_served_run_warns_too():
     with pytest.warns(consilience.ConsilienceWarning) as raised:
         result = by_post(config | {"run": {"chains": 1, "iterations": 20}}, network.BUILTIN)
     assert [str(warning.message) for warning in raised] == result.warnings != []
+
+
+def test_sites_with_raw_tables_are_coded_by_one_formula():
+    tables = {
+        "north": {
+            "age": [41.0, 63.0, None, 38.0, 44.5],
+            "sex": ["f", "m", "m", "f", "m"],
+            "ill": ["no", "yes", "no", "yes", "no"],
+        },
+        "south": {
+            "ill": ["no", "yes", "yes", "no"],
+            "age": [39.0, 70.0, 51.0, 62.0],
+            "sex": ["m", "f", None, "m"],
+        },
+    }
+    config = {
+        "seeds": "simulation",
+        "target": {"formula": "ill == yes ~ age + sex"},
+        "client": [{"name": name} for name in tables],
+        "sampler": {"name": "lmc"},
+        "run": {"chains": 1, "iterations": 40},
+    }
+    serving = network.serve(config)
+    sites = [
+        network.Site(name, tables[name], allow_simulation_seeds=True) for name in serving.sites
+    ]
+    while (result := serving.poll()) is None:
+        for place, site in enumerate(sites):
+            if (letter := serving.collect(place)) is not None:
+                serving.deliver(place, site.answer(letter))
+                assert site.trouble is None, site.trouble
+    expected = consilience.sample(config=config, clients=tables, progress=False)
+    assert result.parameters == expected.parameters
+    assert result.digest == expected.digest and result.bits == expected.bits
+    new = {"age": [50.0, None], "sex": ["f", "m"]}
+    assert np.array_equal(result.predict(new).mean, expected.predict(new).mean)

@@ -23,6 +23,9 @@ use crate::site::{Agreement, CommonModel};
 
 type Lines = Vec<(String, String)>;
 
+/// The releases that mean the same by these words: a third number mends, and changes no meaning.
+const SERIES: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+
 /// The target in words. It names everything that parties must agree on, and nothing that only one
 /// of them may know.
 pub(crate) fn of_target(config: &Config, parameters: &[String], clients: &[String]) -> Statement {
@@ -44,7 +47,7 @@ pub(crate) fn of_external(
         Prior::Laplace { scale } => format!("Laplace, mean 0, scale {}", Exactly(*scale)),
     };
     Statement::new([
-        ("consilience", env!("CARGO_PKG_VERSION").to_owned()),
+        ("consilience", SERIES.to_owned()),
         ("model", "external".to_owned()),
         ("parameters", quoted(parameters)),
         ("sites", quoted(clients)),
@@ -107,8 +110,7 @@ fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
             format!("{}, {}", kind.statement(), intercept(*ones))
         }
     };
-    let mut lines: Lines =
-        vec![("consilience".into(), env!("CARGO_PKG_VERSION").into()), ("model".into(), model)];
+    let mut lines: Lines = vec![("consilience".into(), SERIES.into()), ("model".into(), model)];
     if let ModelConfig::Rows { clients, kind, .. } = &config.target.model
         && let Some(first) = clients.first()
         && kind.row().explains != Explains::Nothing

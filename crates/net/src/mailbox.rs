@@ -105,9 +105,9 @@ impl Mailboxes {
         };
         for frame in frames {
             if let Ok(Tell::Hello { .. }) = frame.read() {
-                match greeted(&inner.sites, &frame) {
-                    Ok((client, _)) if client == site => {}
-                    Ok((client, _)) => {
+                let protocol = match greeted(&inner.sites, &frame) {
+                    Ok((client, _, protocol)) if client == site => protocol,
+                    Ok((client, ..)) => {
                         let why = format!(
                             "site \"{}\" answers for site \"{}\"",
                             inner.sites[client], inner.sites[site]
@@ -115,9 +115,9 @@ impl Mailboxes {
                         return refuse(why);
                     }
                     Err((_, why)) => return refuse(why),
-                }
+                };
                 inner.generation += 1;
-                let (link, letters, credit) = Link::open(inner.generation);
+                let (link, letters, credit) = Link::open(inner.generation, protocol);
                 let generation = link.generation;
                 inner.boxes[site] = Some(Connection { letters, credit, generation });
                 let _ = events.blocking_send(Event::Joined { client: site, link });

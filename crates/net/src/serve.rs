@@ -35,7 +35,7 @@ use crate::mailbox::Mailboxes;
 pub use crate::service::Admission;
 use crate::service::{Event, GrpcService};
 use crate::status::Status;
-use crate::talk::{Ask, Tell, VERSION, Welcome};
+use crate::talk::{Ask, PROTOCOL, Tell, VERSION, Welcome};
 
 /// The largest norm that an answer may have, where nobody says otherwise.
 pub const LARGEST_NORM: f64 = 1e12;
@@ -288,17 +288,16 @@ impl Hosting {
             runtime.spawn(http::show(bound, Arc::clone(status)));
         }
         let boot = u64::from_le_bytes(random::<8>()?);
-        let welcome = |index: usize| {
-            Ask::Welcome(Box::new(Welcome {
-                version: VERSION.into(),
-                run: memory.run.clone(),
-                boot,
-                config: config.shown_to(index),
-                index,
-                simulation: config.seeds == Seeds::Simulation,
-            }))
+        let welcome = |index: usize| Welcome {
+            version: VERSION.into(),
+            protocol: PROTOCOL.most, // what a site speaks is said when it comes
+            run: memory.run.clone(),
+            boot,
+            config: config.shown_to(index),
+            index,
+            simulation: config.seeds == Seeds::Simulation,
         };
-        let welcomes: Vec<Ask> = (0..names(config)?.len()).map(welcome).collect();
+        let welcomes: Vec<Welcome> = (0..names(config)?.len()).map(welcome).collect();
         let mut hub = Hub::new(
             runtime.handle().clone(),
             events,

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use crate::certs::{self, Papers};
 use crate::frame::{Frame, MESSAGE, MOST_WORDS, PATH, WORDS};
-use crate::talk::{Tell, VERSION};
+use crate::talk::{PROTOCOL, Tell, VERSION, strangers};
 use crate::ticket::{self, Tickets};
 
 /// How long a newcomer may take to say who it is.
@@ -74,6 +74,8 @@ pub enum Event {
 pub struct Link {
     /// The number of the connection: what comes from an older one is not heard.
     pub generation: u64,
+    /// Which version of the protocol the site speaks with us.
+    pub protocol: u32,
     to: mpsc::Sender<Result<Frame, Status>>,
     /// How many frames the site may still send.
     credit: Arc<AtomicI64>,
@@ -83,10 +85,11 @@ impl Link {
     /// A new way to a site: what is sent on it, and how many frames the site may still send.
     pub(crate) fn open(
         generation: u64,
+        protocol: u32,
     ) -> (Link, mpsc::Receiver<Result<Frame, Status>>, Arc<AtomicI64>) {
         let (to, outward) = mpsc::channel(QUEUE);
         let credit = Arc::new(AtomicI64::new(0));
-        (Link { generation, to, credit: Arc::clone(&credit) }, outward, credit)
+        (Link { generation, protocol, to, credit: Arc::clone(&credit) }, outward, credit)
     }
 
     /// Send a frame; `false`: the connection is gone, or the site does not read.
@@ -202,7 +205,7 @@ impl StreamingService<Frame> for GrpcService {
     fn call(&mut self, request: Request<Streaming<Frame>>) -> Self::Future {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let (client, stream) = match admit(&inner, request).await {
+            let (client, protocol, stream) = match admit(&inner, request).await {
                 Ok(admitted) => admitted,
                 Err((client, why)) => {
                     warn!(reason = %why, "refused at the service");
@@ -211,7 +214,7 @@ impl StreamingService<Frame> for GrpcService {
                 }
             };
             let generation = inner.generation.fetch_add(1, Ordering::Relaxed);
-            let (link, outward, credit) = Link::open(generation);
+            let (link, outward, credit) = Link::open(generation, protocol);
             if inner.events.send(Event::Joined { client, link }).await.is_err() {
                 return Err(Status::unavailable("the run is over"));
             }
@@ -225,7 +228,7 @@ impl StreamingService<Frame> for GrpcService {
 async fn admit(
     inner: &Inner,
     request: Request<Streaming<Frame>>,
-) -> Result<(usize, Streaming<Frame>), (Option<usize>, String)> {
+) -> Result<(usize, u32, Streaming<Frame>), (Option<usize>, String)> {
     let certificates = request.peer_certs();
     let ticket = request
         .metadata()
@@ -241,22 +244,23 @@ async fn admit(
         unknown(format!("its first frame cannot be read: {}", status.message()))
     })?;
     let first = first.ok_or_else(|| unknown("it left without a word".into()))?;
-    let (client, site) = greeted(&inner.sites, &first)?;
+    let (client, site, protocol) = greeted(&inner.sites, &first)?;
     let certificate = certificates.as_deref().and_then(|chain| chain.first());
     inner
         .admission
         .check(&site, certificate, ticket.as_deref())
         .map_err(|why| (Some(client), why))?;
-    Ok((client, stream))
+    Ok((client, protocol, stream))
 }
 
-/// Check a newcomer's greeting: which site it names, and that it has our version.
+/// Check a newcomer's greeting: which site it names, and which version of the protocol is spoken
+/// with it.
 pub(crate) fn greeted(
     sites: &[String],
     first: &Frame,
-) -> Result<(usize, String), (Option<usize>, String)> {
+) -> Result<(usize, String, u32), (Option<usize>, String)> {
     let unknown = |why: String| (None, why);
-    let Tell::Hello { version, site } = first.read().map_err(unknown)? else {
+    let Tell::Hello { version, site, protocol } = first.read().map_err(unknown)? else {
         return Err(unknown("its first words were no greeting".into()));
     };
     let Some(client) = sites.iter().position(|known| *known == site) else {
@@ -266,17 +270,13 @@ pub(crate) fn greeted(
             sites.join(", ")
         )));
     };
-    if version != VERSION {
+    let Some(common) = PROTOCOL.common(protocol) else {
         let version: String = version.chars().take(40).collect();
-        return Err((
-            Some(client),
-            format!(
-                "site \"{site}\" runs version {version}, the server version {VERSION}: install the \
-                 same on both"
-            ),
-        ));
-    }
-    Ok((client, site))
+        let why = strangers(PROTOCOL, protocol);
+        let why = format!("site \"{site}\", version {version}, server {VERSION}: {why}");
+        return Err((Some(client), why));
+    };
+    Ok((client, site, common))
 }
 
 /// Why a frame is more than a site may send, if it is. It counts against what the site was asked

@@ -1,12 +1,58 @@
 //! Say what server and site say to each other besides the protocol's messages.
 
+use std::fmt;
+
 use consilience_engine::data::ColumnSpec;
 use consilience_engine::plan::Decision;
 use consilience_engine::site::{Agreement, Introduction};
 use serde::{Deserialize, Serialize};
 
-/// The version of this talk and of the program: both sides must have the same.
+/// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The versions of the protocol that this program speaks: these words, their order, and the
+/// messages of the core. A change that the other side would not understand, or would take for
+/// something else, is a new version. The first had no number.
+pub const PROTOCOL: Versions = Versions { least: 2, most: 2 };
+
+/// Versions of the protocol, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// The oldest.
+    pub least: u32,
+    /// The newest.
+    pub most: u32,
+}
+
+impl Versions {
+    /// The newest that both speak.
+    pub fn common(self, other: Versions) -> Option<u32> {
+        let most = self.most.min(other.most);
+        (most >= self.least.max(other.least)).then_some(most)
+    }
+
+    /// Those of a party that names none.
+    fn unnamed() -> Versions {
+        Versions { least: 1, most: 1 }
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.least == self.most {
+            write!(f, "{}", self.least)
+        } else {
+            write!(f, "{} to {}", self.least, self.most)
+        }
+    }
+}
+
+/// What is said where a server and a site have no version of the protocol in common.
+pub fn strangers(server: Versions, site: Versions) -> String {
+    let behind = if site.most < server.least { "site" } else { "server" };
+    format!(
+        "this server speaks protocol {server}, this site {site}: update the {behind}'s consilience"
+    )
+}
 
 /// What the server asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,11 +113,19 @@ pub enum Ask {
     Refused(String),
 }
 
+/// The version of a server that names none.
+fn first() -> u32 {
+    Versions::unnamed().most
+}
+
 /// What a site is told when it comes in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version of the server's program.
     pub version: String,
+    /// Which version of the protocol is spoken: the newest that both know.
+    #[serde(default = "first")]
+    pub protocol: u32,
     /// The name of the run: a new one for every run.
     pub run: String,
     /// A number for every start of the server: surveys do not outlive it.
@@ -93,6 +147,9 @@ pub enum Tell {
         version: String,
         /// Its name.
         site: String,
+        /// Which versions of the protocol it speaks.
+        #[serde(default = "Versions::unnamed")]
+        protocol: Versions,
     },
     /// What I am.
     Introduction(Introduction),
@@ -108,4 +165,46 @@ pub enum Tell {
     Finished(Vec<u64>),
     /// I do not take part, and this is why.
     Refused(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(least: u32, most: u32) -> Versions {
+        Versions { least, most }
+    }
+
+    #[test]
+    fn the_newest_common_version_is_taken() {
+        for (ours, theirs, common) in [
+            (of(1, 4), of(2, 3), Some(3)),
+            (of(2, 3), of(3, 9), Some(3)),
+            (of(2, 2), of(2, 2), Some(2)),
+            (of(3, 4), of(1, 2), None),
+            (of(1, 2), of(3, 4), None),
+            (of(1, 5), of(4, 3), None), // no versions at all
+        ] {
+            assert_eq!((ours.common(theirs), theirs.common(ours)), (common, common));
+        }
+    }
+
+    #[test]
+    fn strangers_are_told_who_must_be_updated() {
+        assert_eq!(
+            strangers(of(3, 4), of(1, 2)),
+            "this server speaks protocol 3 to 4, this site 1 to 2: update the site's consilience"
+        );
+        assert_eq!(
+            strangers(of(2, 2), of(3, 3)),
+            "this server speaks protocol 2, this site 3: update the server's consilience"
+        );
+    }
+
+    #[test]
+    fn a_party_that_names_no_version_speaks_the_first() {
+        let hello = r#"{"Hello": {"version": "0.1.0", "site": "east"}}"#;
+        let Ok(Tell::Hello { protocol, .. }) = serde_json::from_str(hello) else { panic!() };
+        assert_eq!(protocol, of(1, 1));
+    }
 }

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::serve::STATEMENT;
-use crate::talk::{Ask, Tell, VERSION, Welcome};
+use crate::talk::{Ask, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
 
 /// How many coordinates of a point are shown.
 const SHOWN: usize = 6;
@@ -162,7 +162,11 @@ impl Worker {
     pub fn hello(&self) -> Frame {
         Frame::words(
             ASIDE,
-            &Tell::Hello { version: VERSION.to_owned(), site: self.brings.site.clone() },
+            &Tell::Hello {
+                version: VERSION.to_owned(),
+                site: self.brings.site.clone(),
+                protocol: PROTOCOL,
+            },
         )
     }
 
@@ -224,11 +228,9 @@ impl Worker {
     /// The server says which run this is.
     fn enter(&mut self, welcome: Welcome) -> Result<(), SiteError> {
         let disagree = |text: String| Err(SiteError::Disagree(text));
-        if welcome.version != VERSION {
-            return disagree(format!(
-                "the server runs version {}, this site version {VERSION}: install the same on both",
-                welcome.version
-            ));
+        let server = Versions { least: welcome.protocol, most: welcome.protocol };
+        if PROTOCOL.common(server).is_none() {
+            return disagree(strangers(server, PROTOCOL));
         }
         if welcome.run.len() != 32 || !welcome.run.bytes().all(|b| b.is_ascii_hexdigit()) {
             // it becomes the name of a folder
@@ -267,7 +269,8 @@ impl Worker {
             ));
         }
         let local = LocalSite::open(&config, welcome.index, &self.brings.data)?;
-        info!(run = %welcome.run, sites = names.len(), "welcomed");
+        info!(run = %welcome.run, sites = names.len(), protocol = welcome.protocol,
+            server = %welcome.version, "welcomed");
         self.run = Some(Run {
             welcome,
             config,

@@ -13,7 +13,7 @@ use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{ASIDE, Frame, MESSAGE, PATH, WORDS};
 use consilience_net::join::{Credentials, JoinError, JoinOptions, endpoint};
 use consilience_net::serve::{Admission, ServeError, ServeOptions};
-use consilience_net::talk::{Tell, VERSION};
+use consilience_net::talk::{Ask, PROTOCOL, Tell, VERSION, Versions, Welcome};
 use consilience_net::worker::{Brings, Did, SiteError, Worker};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -39,6 +39,10 @@ async fn connect(options: &JoinOptions, first: Frame) -> Result<Lines, Status> {
         to,
         grpc.streaming(Request::new(ReceiverStream::new(outward)), path, codec).await?.into_inner(),
     ))
+}
+
+fn hello(protocol: Versions, site: &str) -> Tell {
+    Tell::Hello { version: VERSION.into(), site: site.into(), protocol }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -283,6 +287,31 @@ fn a_slow_site_that_comes_back_while_the_others_go_on_is_told_too() {
     others.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
 
+/// A site that speaks more versions than the server is welcomed in the newest that both know; and a
+/// site that is welcomed in another takes no part.
+#[test]
+fn the_newest_version_that_both_speak_is_spoken() {
+    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
+    let serving = start(&config, options());
+    let address = serving.address;
+    let welcome = runtime().block_on(async {
+        let wide = hello(Versions { least: 1, most: 77 }, "east");
+        let (_to, mut inward) =
+            connect(&joining(address), Frame::words(ASIDE, &wide)).await.unwrap();
+        inward.message().await.unwrap().unwrap()
+    });
+    let Ok(Ask::Welcome(welcome)) = welcome.read() else { panic!() };
+    assert_eq!(welcome.protocol, PROTOCOL.most);
+    let newer = Ask::Welcome(Box::new(Welcome { protocol: 77, ..*welcome }));
+    let error = Worker::new(brings("east")).handle(&Frame::words(ASIDE, &newer)).unwrap_err();
+    let text = "this server speaks protocol 77, this site 2: update the site's consilience";
+    assert!(error.to_string().contains(text), "{error}");
+    let all: Vec<_> =
+        ["north", "east", "the south"].map(|name| site(brings(name), joining(address))).into();
+    same("after a polyglot", &serving.end().unwrap(), &in_process(&config));
+    all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+}
+
 /// The most memory that this process ever had, in bytes.
 fn most_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -297,8 +326,7 @@ fn a_flood_is_cut_off_and_takes_no_memory() {
     let (address, status) = (serving.address, std::sync::Arc::clone(&serving.status));
     let before = most_memory();
     runtime().block_on(async {
-        let hello =
-            Frame::words(ASIDE, &Tell::Hello { version: VERSION.into(), site: "east".into() });
+        let hello = Frame::words(ASIDE, &hello(PROTOCOL, "east"));
         let (to, mut inward) = connect(&joining(address), hello).await.unwrap();
         let junk =
             Frame { kind: WORDS, phase: 0, chain: 0, body: vec![b' '; 1 << 20].into(), rows: 0 };
@@ -333,14 +361,19 @@ fn strangers_and_other_versions_are_turned_away_at_the_door() {
             connect(&joining(address), first).await.map(|_| ()).unwrap_err().message().to_owned()
         })
     };
-    let hello = |version: &str, site: &str| {
-        Frame::words(ASIDE, &Tell::Hello { version: version.into(), site: site.into() })
-    };
+    let says = |protocol, site: &str| Frame::words(ASIDE, &hello(protocol, site));
     assert!(
-        refusal(hello(VERSION, "west"))
+        refusal(says(PROTOCOL, "west"))
             .contains("no site \"west\": its sites are north, east, the south")
     );
-    assert!(refusal(hello("0.0.0", "east")).contains("runs version 0.0.0, the server version"));
+    let older = refusal(says(Versions { least: 0, most: PROTOCOL.least - 1 }, "east"));
+    assert!(older.contains("this site 0 to 1: update the site's consilience"), "{older}");
+    let newer = refusal(says(Versions { least: 90, most: 91 }, "east"));
+    assert!(newer.contains("this server speaks protocol 2, this site 90 to 91"), "{newer}");
+    assert!(newer.contains("update the server's consilience"), "{newer}");
+    let unnamed = serde_json::json!({ "Hello": { "version": "0.0.0", "site": "east" } });
+    let first = refusal(Frame::words(ASIDE, &unnamed));
+    assert!(first.contains("version 0.0.0") && first.contains("this site 1:"), "{first}");
     assert!(refusal(Frame::message(0, 0, vec![1, 2, 3])).contains("where words were due"));
     assert!(refusal(Frame::words(ASIDE, &Tell::Done)).contains("no greeting"));
     let all: Vec<_> =

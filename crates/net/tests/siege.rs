@@ -17,7 +17,7 @@ use consilience_net::frame::{ASIDE, Frame, MESSAGE, PATH, WORDS};
 use consilience_net::join::{Credentials, JoinOptions, endpoint};
 use consilience_net::serve::{Admission, ServeOptions};
 use consilience_net::status::Status;
-use consilience_net::talk::{Tell, VERSION};
+use consilience_net::talk::{PROTOCOL, Tell, VERSION};
 use consilience_net::ticket::{METADATA, Ticket, Tickets};
 use consilience_net::worker::{Did, Worker};
 use tokio::sync::mpsc;
@@ -266,7 +266,8 @@ fn bad_answers_by_the_thousand_change_nothing() {
 }
 
 fn hello(version: &str, site: &str) -> Frame {
-    Frame::words(ASIDE, &Tell::Hello { version: version.into(), site: site.into() })
+    let (version, site) = (version.into(), site.into());
+    Frame::words(ASIDE, &Tell::Hello { version, site, protocol: PROTOCOL })
 }
 
 /// Knock so often with these first words, and be turned away by name each time.
@@ -289,7 +290,9 @@ fn strangers_and_floods_by_the_thousand_change_nothing() {
     runtime().block_on(async {
         let channel = endpoint(&joining(address)).unwrap().connect().await.unwrap();
         knock(n, &channel, hello(VERSION, "west"), None, "no site \"west\"").await;
-        knock(n, &channel, hello("0.0.0", "east"), None, "runs version 0.0.0").await;
+        let old = serde_json::json!({ "Hello": { "version": "0.0.0", "site": "east" } });
+        let old = Frame::words(ASIDE, &old);
+        knock(n, &channel, old, None, "update the site's consilience").await;
         knock(n, &channel, Frame::message(0, 0, vec![1, 2, 3]), None, "where words were due").await;
         for k in 0..n {
             let (to, mut inward) = stream(&channel, hello(VERSION, "east"), None).await.unwrap();

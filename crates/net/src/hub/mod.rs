@@ -22,7 +22,7 @@ use crate::frame::{ASIDE, Frame, MESSAGE, WORDS};
 use crate::party::Complaint;
 use crate::service::{Event, Link};
 use crate::status::Status;
-use crate::talk::{Ask, Tell};
+use crate::talk::{Ask, Tell, Welcome};
 
 /// How long the conductor waits before it looks at the clock and the stop sign.
 const TICK: Duration = Duration::from_millis(200);
@@ -81,7 +81,7 @@ pub struct Hub {
     events: mpsc::Receiver<Event>,
     sites: Vec<String>,
     places: Vec<SiteLink>,
-    greetings: Vec<Frame>,
+    welcomes: Vec<Welcome>,
     script: Vec<Step>,
     /// The number of the open phase, if one is open: surveys and chains.
     open: Option<(u32, bool)>,
@@ -111,7 +111,7 @@ impl Hub {
     pub fn new(
         handle: Handle,
         events: mpsc::Receiver<Event>,
-        welcomes: Vec<Ask>,
+        welcomes: Vec<Welcome>,
         most_message: Arc<AtomicUsize>,
         status: Arc<Status>,
         deadline: Option<Duration>,
@@ -122,7 +122,7 @@ impl Hub {
             handle,
             events,
             places: sites.iter().map(|_| SiteLink::default()).collect(),
-            greetings: welcomes.iter().map(|ask| Frame::words(ASIDE, ask)).collect(),
+            welcomes,
             sites,
             script: Vec::new(),
             open: None,
@@ -193,8 +193,7 @@ impl Hub {
         while knows.iter().any(|known| !known) && since.elapsed() < LINGER {
             match self.next() {
                 Some(Event::Joined { client, link }) => {
-                    self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
-                    self.send(client, self.greetings[client].clone(), false);
+                    self.greet(client, link);
                     self.send(client, bye.clone(), true);
                 }
                 Some(Event::Heard { client, frame, .. })
@@ -239,9 +238,7 @@ impl Hub {
             Some(Event::Joined { client, link }) => {
                 let back = self.status.connected(client, true);
                 info!(site = %self.sites[client], "{}", if back { "came back" } else { "joined" });
-                let place = &mut self.places[client];
-                *place = SiteLink { link: Some(link), ..SiteLink::default() };
-                self.send(client, self.greetings[client].clone(), false);
+                self.greet(client, link);
                 for step in 0..self.script.len() {
                     self.send(client, self.script[step].asks[client].clone(), true);
                 }
@@ -273,6 +270,14 @@ impl Hub {
             }
         }
         Ok(Turn::Nothing)
+    }
+
+    /// Welcome a site, in the version of the protocol that it speaks.
+    fn greet(&mut self, client: usize, link: Link) {
+        let protocol = link.protocol;
+        self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
+        let welcome = Welcome { protocol, ..self.welcomes[client].clone() };
+        self.send(client, Frame::words(ASIDE, &Ask::Welcome(Box::new(welcome))), false);
     }
 
     fn heard(&mut self, client: usize, frame: Frame) -> Result<Turn, Broken> {
