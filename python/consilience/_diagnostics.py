@@ -24,25 +24,40 @@ class Diagnostic(str):
     result.warnings == result.summary().warnings True >>> "one chain" in result.warnings[0] True
     """
 
-    #: Which warning it is, in a word for programs; empty where it has none.
+    #: Which warning it is, in a word for programs.
     code: str
+    #: ``"info"``, ``"warning"`` or ``"error"``: whether the draws are to be relied on.
+    severity: str
+    #: The numbers of the message, in full.
+    numbers: dict[str, float]
     #: What is wrong.
     message: str
-    #: What to do about it; empty where the message says so itself.
+    #: What to do about it; empty where nothing need be done.
     remedy: str
 
-    def __new__(cls, message: str, remedy: str = "", code: str = "") -> "Diagnostic":
+    def __new__(
+        cls,
+        message: str,
+        remedy: str = "",
+        code: str = "",
+        severity: str = "warning",
+        numbers: Mapping[str, float] | None = None,
+    ) -> "Diagnostic":
         made = super().__new__(cls, f"{message}\n  {remedy}" if remedy else message)
         made.message, made.remedy, made.code = message, remedy, code
+        made.severity, made.numbers = severity, dict(numbers or {})
         return made
 
-    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
-        return self.message, self.remedy, self.code
+    def __getnewargs__(  # type: ignore[override]
+        self,
+    ) -> tuple[str, str, str, str, dict[str, float]]:
+        return self.message, self.remedy, self.code, self.severity, self.numbers
 
 
 def diagnostics(told: Iterable[Mapping[str, Any]]) -> list[Diagnostic]:
     """The warnings that a run tells."""
-    return [Diagnostic(warning["message"], warning["remedy"], warning["code"]) for warning in told]
+    parts = ("message", "remedy", "code", "severity", "numbers")
+    return [Diagnostic(*(warning[part] for part in parts)) for warning in told]
 
 
 def warn(all: Iterable[Diagnostic]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _consilience
-from ._diagnostics import depth, warn
+from ._diagnostics import INTERRUPTED, Diagnostic, depth, warn
 from ._model import AnyModel, Batch, Brought, bring
 from ._progress import shower
 from ._result import Result
@@ -179,7 +179,8 @@ def perform(
         if result.draws.shape[1] == 0:
             raise KeyboardInterrupt
         kept = f"stopped before the end: {result.draws.shape[1]} draws a chain are kept"
-        warnings.warn(kept, InterruptedWarning, stacklevel=depth())
+        told = Diagnostic(kept, code=INTERRUPTED)
+        warnings.warn(told, InterruptedWarning, stacklevel=depth())
     warn(result.warnings)
     return result
 

@@ -51,8 +51,14 @@ class Refused(Error, ValueError):
 class ConsilienceWarning(UserWarning):
     """What the reader of an answer should know first: what is wrong, by how much, and what to do.
 
-    ``Result.warnings`` has it too.
+    ``Result.warnings`` has it too. ``code`` says which it is, in a word for programs; the book
+    lists them.
     """
+
+    @property
+    def code(self) -> str:
+        """Which warning it is, such as ``"chains-disagree"``."""
+        return str(getattr(self.args[0], "code", "")) if self.args else ""
 
 
 class InterruptedWarning(ConsilienceWarning):

@@ -174,7 +174,7 @@ LONE = "one table .*where one for each client is expected\n.*table.groupby"
             consilience.ConfigError,
             [
                 'sampler.batch: a batch of 50 rows is larger than client "zurich", which has 40',
-                "batch=40",
+                "batch = 40",
                 "0.2",
             ],
             dict(sampler="sgld", batch=50),
@@ -295,7 +295,11 @@ def test_what_an_answer_lacks_is_warned_of_once():
     for warning, told in zip(raised, result.warnings):
         assert warning.category is consilience.ConsilienceWarning
         assert str(warning.message) == told and warning.filename == __file__
-    assert any("chain" in told for told in result.warnings)
+        assert warning.message.code == told.code != ""
+    told = next(told for told in result.warnings if told.code == "one-chain")
+    assert told.severity == "warning" and "Run at least 4" in told.remedy
+    numbers = [number for told in result.warnings for number in told.numbers.values()]
+    assert numbers and all(isinstance(number, float) for number in numbers)
     with pytest.raises(consilience.ConsilienceWarning), warnings.catch_warnings():
         warnings.simplefilter("error", consilience.ConsilienceWarning)
         few()
@@ -325,12 +329,10 @@ def test_warnings_stand_below_the_summary():
 
 
 def test_a_warning_keeps_its_parts():
-    told = consilience.Diagnostic("the chains disagree", "run more iterations", "rhat")
+    told = consilience.Diagnostic(
+        "the chains disagree", "run more iterations", "chains-disagree", "error", {"rhat": 1.2}
+    )
     assert told == "the chains disagree\n  run more iterations"
     for copied in [pickle.loads(pickle.dumps(told)), copy.deepcopy(told)]:
         assert copied == told
-        assert (copied.message, copied.remedy, copied.code) == (
-            told.message,
-            told.remedy,
-            told.code,
-        )
+        assert vars(copied) == vars(told)

@@ -103,8 +103,14 @@ pub fn run(root: &Path) -> Result<(), String> {
                 list.as_array()
                     .into_iter()
                     .flatten()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
+                    .filter_map(|w| {
+                        let (says, remedy) = (w["message"].as_str()?, w["remedy"].as_str()?);
+                        Some(if remedy.is_empty() {
+                            says.to_owned()
+                        } else {
+                            format!("{says}. {remedy}")
+                        })
+                    })
                     .collect()
             };
             let answer = Answer {

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use consilience::engine::config::{Config, Source};
-//! use consilience::engine::{draws::Sinks, plan::Plan, problem::Problem, run};
+//! use consilience::engine::session::{Control, Session};
 //!
 //! let text = r#"
 //!     seed = 3
@@ -30,18 +30,13 @@
 //!     folder: ".".into(),
 //!     text: text.into(),
 //! })?;
-//! let problem = Problem::new(&config)?;
-//! let plan = Plan::new(&config, &problem)?;
-//! let outcome = run::sample(
-//!     &plan,
-//!     &plan.length,
-//!     config.seed,
-//!     Sinks::Memory,
-//!     &Default::default(),
-//! )?;
-//! let mean = outcome.draws.mean();
+//! let run = Session::new(config)?.plan()?.run(&Default::default(), Control::default())?;
+//! let mean = run.record.draws.mean();
 //! // The pooled posterior mean is (1, 1).
 //! assert!((mean[0] - 1.0).abs() < 0.1 && (mean[1] - 1.0).abs() < 0.1);
+//! for warning in &run.record.warnings {
+//!     eprintln!("{}: {warning}", warning.code.name());
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 use consilience_core::protocol::Statement;
 use consilience_engine::config::{Config, Source};
-use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::Progress;
 use consilience_engine::rundir;
 use consilience_engine::site::Own;
@@ -122,11 +121,6 @@ fn show(
         let text = config.resolved(&served.plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
     }
-    let made = Circumstances {
-        version: env!("CARGO_PKG_VERSION").into(),
-        created: clock::utc(SystemTime::now()),
-        seconds: served.seconds,
-    };
     let live = Live {
         shown: served.plan.warnings.len(),
         reference: None,
@@ -138,13 +132,12 @@ fn show(
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
-    let absent = served.warnings;
-    let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
-    record.warnings.extend(absent);
+    let created = clock::utc(SystemTime::now());
+    let (record, statement) = served.record(config, env!("CARGO_PKG_VERSION"), created);
     let folder = live.folder.clone();
     keep(&record, live, place, json)?;
     let Some(file) = folder.map(|folder| folder.join(serving::STATEMENT)) else { return Ok(()) };
-    std::fs::write(&file, served.statement.text())
+    std::fs::write(&file, statement.text())
         .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))
 }
 

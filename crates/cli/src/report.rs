@@ -13,7 +13,7 @@ use consilience_engine::plan::{Choice, Plan};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
-use consilience_engine::warnings::{khat, summaries};
+use consilience_engine::warnings::{Warning, khat, summaries};
 use serde_json::{Value, json};
 
 /// Lines of the table.
@@ -400,7 +400,7 @@ impl<'a> Answer<'a> {
                 "sd": r.iter().map(|s| s.as_ref().map_or(Value::Null,
                 |s| number(s.sd))).collect::<Vec<_>>(),
             })),
-            "warnings": self.record.warnings,
+            "warnings": self.record.warnings.iter().map(Warning::value).collect::<Vec<_>>(),
             "exchanges": {
                 "before_sampling": self.record.exchanges.0,
                 "sampling": self.record.exchanges.1,

@@ -6,14 +6,11 @@ use std::time::{Instant, SystemTime};
 
 use consilience_engine::checkpoint::{self, Checkpoint};
 use consilience_engine::config::{Config, Source};
-use consilience_engine::draws::{MOST_HELD, Sinks};
-use consilience_engine::plan::Plan;
-use consilience_engine::problem::Problem;
-use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::record::Record;
 use consilience_engine::reference::{self, Reference, Settings};
-use consilience_engine::run::{Outcome, Progress, RunError, sample_kept};
+use consilience_engine::run::{Progress, RunError};
 use consilience_engine::rundir;
-use consilience_engine::statistics::log_density;
+use consilience_engine::session::{Control, Planned, Session};
 
 use crate::args::{RunCommand, RunOptions};
 use crate::clock;
@@ -40,7 +37,7 @@ pub fn main_job(options: &RunOptions) -> Result<(), Failure> {
             RunFolder::Usual(free(Path::new("runs"), &format!("heart-disease-{}", config.seed)))
         }
     };
-    perform(&config, options, Some(place), true)
+    perform(config, options, Some(place), true)
 }
 
 /// `consilience run`.
@@ -54,14 +51,14 @@ pub fn run(command: &RunCommand) -> Result<(), Failure> {
         }
         let mut config = Config::parse(checkpoint::config_of(dir)?)?;
         apply(&mut config, &command.options)?;
-        return perform(&config, &command.options, Some(RunFolder::Begun(dir.clone())), false);
+        return perform(config, &command.options, Some(RunFolder::Begun(dir.clone())), false);
     }
     let Some(file) = &command.config else {
         return Err(Failure::Argument("give a config, or --resume DIR".into()));
     };
     let mut config = Config::load(file)?;
     apply(&mut config, &command.options)?;
-    perform(&config, &command.options, command.options.out.clone().map(RunFolder::Asked), false)
+    perform(config, &command.options, command.options.out.clone().map(RunFolder::Asked), false)
 }
 
 /// Where the run directory goes.
@@ -92,7 +89,7 @@ fn free(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn perform(
-    config: &Config,
+    config: Config,
     options: &RunOptions,
     place: Option<RunFolder>,
     with_reference: bool,
@@ -100,86 +97,63 @@ fn perform(
     if let Some(RunFolder::Asked(path)) = &place {
         rundir::check(path)?; // before hours are spent
     }
-    let problem = Problem::new(config)?;
+    let session = Session::new(config)?;
     if !options.json {
-        say(&report::opening(config, &problem))?;
+        say(&report::opening(session.config(), session.problem()))?;
     }
-    let plan = Plan::new(config, &problem)?;
+    let planned = session.plan()?;
+    let Planned { config, problem, plan } = &planned;
     if place.is_some() {
-        let text = config.resolved(&plan);
+        let text = config.resolved(plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
     }
     for warning in &plan.warnings {
         note(&format!("warning: {warning}\n"));
     }
     if !options.json {
-        say(&report::plan(&plan))?;
+        say(&report::plan(plan))?;
     }
     let (pace, fingerprint) =
-        (Clocked::default(), checkpoint::fingerprint(&plan, &plan.length, config.seed));
+        (Clocked::default(), checkpoint::fingerprint(plan, &plan.length, config.seed));
     let checkpoint = match &place {
         Some(RunFolder::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
         Some(RunFolder::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
         Some(RunFolder::Usual(_)) | None => None,
     };
-    let file = config.draws.clone().map(|path| (path, problem.parameters.clone()));
-    let sinks = match (&checkpoint, file) {
-        (Some(checkpoint), file) => Sinks::Kept { folder: checkpoint.path().to_path_buf(), file },
-        (None, None) => Sinks::Memory,
-        (None, Some((path, parameters))) => Sinks::File { path, parameters, hold: MOST_HELD },
-    };
     let progress = Arc::new(Progress::default());
-    let total = plan.length.total();
     let started = Instant::now();
-    let sampled = with_progress("sampling", total, &progress, || {
-        sample_kept(&plan, &plan.length, config.seed, sinks, &progress, checkpoint.as_ref())
-    });
-    let mut outcome: Outcome = sampled.inspect_err(|error| abandon(error, place.as_ref()))?;
-    for warning in checkpoint.iter().flat_map(Checkpoint::warnings) {
-        note(&format!("warning: {warning}\n"));
-    }
-    let made = Circumstances {
+    let seconds = || started.elapsed().as_secs_f64();
+    let reference = |planned: &Planned| find_reference(planned, options, with_reference);
+    let control = Control {
         version: env!("CARGO_PKG_VERSION").into(),
         created: clock::utc(SystemTime::now()),
-        seconds: started.elapsed().as_secs_f64(),
+        clock: Some(&seconds),
+        checkpoint: checkpoint.as_ref(),
+        reference: Some(&reference),
+        draws_alone: place.is_none(),
     };
-    let reference = find_reference(config, options, &problem, &plan, with_reference);
-    let mut left_out = None;
-    if place.is_some() && config.lp != Some(false) {
-        match log_density(&problem.target, &outcome.draws) {
-            Ok(lp) => outcome.statistics.insert(0, lp),
-            Err(why) => left_out = Some(why),
-        }
-    }
-    let held_out =
-        problem.held_out.as_ref().and_then(|rows| rows.score(&outcome.draws).ok().flatten());
+    let ended = with_progress("sampling", plan.length.total(), &progress, || {
+        planned.run(&progress, control)
+    });
+    let ended = ended.inspect_err(|error| abandon(error, place.as_ref()))?;
+    let record = ended.record;
     let live = Live {
-        held_out,
+        held_out: ended.held_out,
         shown: plan.warnings.len(),
-        reference: reference.as_ref().map(Reference::describe),
-        iterations: outcome.iterations,
+        reference: record.reference_by.clone(),
+        iterations: ended.iterations,
         survey: plan.survey_bits(),
         moments: problem.moments_bits,
-        published: plan.published_bits(&outcome.ledger),
+        published: ended.published,
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
     };
-    let mut record = Record::new(made, config, &problem, &plan, outcome, reference);
-    if place.is_some() {
-        record.judge(&problem);
-    }
-    record.warnings.extend(left_out);
     keep(&record, live, place, options.json)
 }
 
 /// The reference that is kept for this target; else, for the main job, one by MALA.
-fn find_reference(
-    config: &Config,
-    options: &RunOptions,
-    problem: &Problem,
-    plan: &Plan,
-    make: bool,
-) -> Option<Reference> {
+fn find_reference(planned: &Planned, options: &RunOptions, make: bool) -> Option<Reference> {
+    let Planned { config, problem, plan } = planned;
     if let Some(kept) = truth::kept(problem, options.cache.as_deref()) {
         return Some(kept);
     }

@@ -38,8 +38,10 @@ fn judge(said: &Value) -> (f64, f64, String) {
     let number = |key: &str, k: usize| said[key][k].as_f64().unwrap();
     let shift = (0..6).map(|k| (number("mean", k) - MEAN[k]).abs() / SD[k]).fold(0.0, f64::max);
     let spread = (0..6).map(|k| (number("sd", k) / SD[k] - 1.0).abs()).fold(0.0, f64::max);
-    let warnings: Vec<&str> =
-        said["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    let text = |w: &serde_json::Value| {
+        format!("{}. {}", w["message"].as_str().unwrap(), w["remedy"].as_str().unwrap())
+    };
+    let warnings: Vec<String> = said["warnings"].as_array().unwrap().iter().map(text).collect();
     (shift, spread, warnings.join("; "))
 }
 

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use consilience::engine::draws::{Draws, Streamed};
 use consilience::engine::rundir;
+use consilience::engine::warnings::{Warning, of_draws};
 use serde_json::Value;
 
 const SITES: &str = "[target]\nmodel = \"logistic\"\n\
@@ -117,9 +118,8 @@ fn the_record_holds_what_the_command_says() {
         record.sites.iter().map(|s| s.bits.0).sum::<u64>(),
         answer["bits"]["up"].as_u64().unwrap()
     );
-    let warnings: Vec<&str> =
-        answer["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
-    assert_eq!(record.warnings, warnings);
+    let kept: Vec<_> = record.warnings.iter().map(Warning::value).collect();
+    assert_eq!(answer["warnings"], serde_json::Value::from(kept));
     let calibration = record.calibration.unwrap();
     assert_eq!(calibration.sites.iter().map(|site| site.total.all).collect::<Vec<_>>(), [3, 2]);
     let influence = record.influence.unwrap();
@@ -153,11 +153,7 @@ fn draws_on_disk_alone_are_counted() {
     };
     (record.draws, record.streamed) = (Draws::new(3), Some(streamed));
     (record.statistics, record.calibration, record.influence) = (Vec::new(), None, None);
-    record.warnings = vec![
-        "the draws are too many to be held at once, and nothing here is \
-        computed from them: `consilience summary draws.npy` computes the table"
-            .into(),
-    ];
+    record.warnings = of_draws(&record);
     rundir::write(&folder.join("alone"), &record).unwrap();
     let text = succeed(&folder, &["summary", "alone"]);
     assert!(text.contains("540 draws of each of 4 chains") && !text.contains("R-hat"), "{text}");

@@ -26,6 +26,7 @@ use crate::config::{Config, Source};
 use crate::plan::Plan;
 use crate::run::Length;
 use crate::store::{Disk, Folder, Snapshots, StoreError};
+use crate::warnings::{Code, Warning};
 
 /// What the folder is called inside a run directory.
 pub const FOLDER: &str = "checkpoint";
@@ -78,7 +79,7 @@ pub struct Checkpoint<'a> {
     path: PathBuf,
     disk: Mutex<Folder>,
     pace: &'a dyn Pace,
-    warnings: Mutex<Vec<String>>,
+    warnings: Mutex<Vec<Warning>>,
 }
 
 /// Whether a run directory holds an unfinished run.
@@ -174,7 +175,7 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// What was damaged and had to be computed again.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<Warning> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -206,8 +207,10 @@ impl<'a> Checkpoint<'a> {
             match usable {
                 Ok(()) => return Ok(()),
                 Err(why) => {
-                    let warning =
+                    let says =
                         format!("chain {chain} is sampled again from an earlier point: {why}");
+                    let warning =
+                        Warning::new(Code::CheckpointDamaged, says).number("chain", chain as f64);
                     self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
                 }
             }

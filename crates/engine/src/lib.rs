@@ -23,6 +23,7 @@ pub mod record;
 pub mod reference;
 pub mod run;
 pub mod rundir;
+pub mod session;
 pub mod simulation;
 pub mod site;
 pub mod statement;

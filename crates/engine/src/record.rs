@@ -14,6 +14,7 @@ use crate::plan::{Choice, Plan};
 use crate::problem::Problem;
 use crate::reference::Reference;
 use crate::run::Outcome;
+use crate::warnings::{Code, Warning};
 
 /// A finished (or interrupted) run.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +70,7 @@ pub struct Record {
     /// How the data was encoded, in sentences.
     pub notes: Vec<String>,
     /// What the user should know first.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Draws from pooled data, where they were made.
     pub reference: Option<Draws>,
     /// How they were made, where that is known.
@@ -226,11 +227,11 @@ impl Record {
             &self.draws,
         ) {
             Ok(calibration) => self.calibration = calibration,
-            Err(why) => self.warnings.push(why),
+            Err(why) => self.warnings.push(Warning::new(Code::CalibrationLeftOut, why)),
         }
         match Influence::new(&problem.target, &self.draws) {
             Ok(influence) => self.influence = Some(influence),
-            Err(why) => self.warnings.push(why),
+            Err(why) => self.warnings.push(Warning::new(Code::InfluenceLeftOut, why)),
         }
     }
 

@@ -34,7 +34,7 @@ impl Folder {
         let config = Config::parse(source).map_err(|e| e.to_string())?;
         let problem = Problem::new(&config).map_err(|e| e.to_string())?;
         let plan = Plan::new(&config, &problem).map_err(|e| e.to_string())?;
-        Ok((problem, plan.warnings))
+        Ok((problem, plan.warnings.iter().map(ToString::to_string).collect()))
     }
 
     /// The parameters, or what is said against a formula on `north.csv` and `south.csv`.
@@ -227,7 +227,8 @@ fn perfect_collinearity_is_named() {
                 Source { file: "run.toml".into(), folder: folder.0.clone(), text: text(target) };
             let config = Config::parse(source).unwrap();
             let problem = Problem::new(&config).unwrap();
-            Plan::new(&config, &problem).map(|plan| plan.warnings)
+            Plan::new(&config, &problem)
+                .map(|plan| plan.warnings.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         // A proper prior still gives a posterior: that is a warning.
         let warnings = config("formula = \"ill == 1 ~ .\"").unwrap();

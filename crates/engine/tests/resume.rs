@@ -13,6 +13,7 @@ use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Outcome, Progress, sample, sample_kept};
+use consilience_engine::warnings::Warning;
 
 /// An empty folder that goes away in the end.
 struct Scratch(PathBuf);
@@ -122,7 +123,7 @@ impl Run {
             .unwrap()
     }
 
-    fn resumed(&self, dir: &Path) -> (Outcome, Vec<String>) {
+    fn resumed(&self, dir: &Path) -> (Outcome, Vec<Warning>) {
         let checkpoint = Checkpoint::resume(dir, &self.fingerprint, &Never).unwrap();
         let outcome = self.on(&checkpoint, &Progress::default());
         (outcome, checkpoint.warnings())

@@ -16,11 +16,12 @@ use consilience_engine::config::{Config, ConfigError, Seeds};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::{Plan, PlanError};
 use consilience_engine::problem::Problem;
-use consilience_engine::record::Statistic;
+use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{Introduction, agree, kinds, names};
 use consilience_engine::statement;
 use consilience_engine::store::{Disk, Folder, ServedChain};
+use consilience_engine::warnings::{Code, Warning};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -155,7 +156,18 @@ pub struct Served {
     /// How long sampling took, in seconds.
     pub seconds: f64,
     /// What people should know of who stayed away.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
+}
+
+impl Served {
+    /// What the run leaves behind, and what its parties agreed on.
+    pub fn record(self, config: &Config, version: &str, created: String) -> (Record, Statement) {
+        let Served { problem, plan, statement, outcome, seconds, warnings } = self;
+        let made = Circumstances { version: version.into(), created, seconds };
+        let mut record = Record::new(made, config, &problem, &plan, outcome, None);
+        record.warnings.extend(warnings);
+        (record, statement)
+    }
 }
 
 /// Take an address; port 0 takes any that is free, and [`TcpListener::local_addr`] says which.
@@ -404,7 +416,8 @@ fn conduct(
     let seconds = started.elapsed().as_secs_f64();
     status.stage("finishing");
     let mut rows = vec![0u64; run.chains];
-    let mut warnings = status.warnings();
+    let irregular = |text| Warning::new(Code::SiteIrregular, text);
+    let mut warnings: Vec<Warning> = status.warnings().into_iter().map(irregular).collect();
     if !interrupted {
         // Whoever is away when elastic chains end is not waited for.
         let most = patience.map(|round| round.max(LEAST_FAREWELL));
@@ -415,10 +428,11 @@ fn conduct(
                     .zip(counts)
                     .for_each(|(sum, count)| *sum = sum.saturating_add(count));
             } else {
-                warnings.push(format!(
-                    "site \"{site}\" was away at the end: the gradients that it \
-                    evaluated are not counted"
-                ));
+                let says = format!(
+                    "site \"{site}\" was away at the end: the gradients that it evaluated are not \
+                     counted"
+                );
+                warnings.push(Warning::new(Code::SiteAway, says));
             }
         }
     }
@@ -431,7 +445,7 @@ fn conduct(
     if config.lp == Some(true) && !interrupted {
         match log_density(&problem, &outcome.draws, hub)? {
             Ok(lp) => outcome.statistics.insert(0, lp),
-            Err(why) => warnings.push(why),
+            Err(why) => warnings.push(Warning::new(Code::LpLeftOut, why)),
         }
     }
     info!(seconds, iterations = outcome.iterations, "sampled");

@@ -159,8 +159,8 @@ fn whoever_stays_away_more_often_than_stated_is_named() {
     let served = serving.end().unwrap();
     honest.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     assert!(absent.join().unwrap().0);
-    let named: Vec<&String> =
-        served.warnings.iter().filter(|w| w.contains("standard errors")).collect();
+    let texts = served.warnings.iter().map(ToString::to_string);
+    let named: Vec<String> = texts.filter(|w| w.contains("standard errors")).collect();
     assert!(
         named.iter().any(|w| w.contains("\"the south\" was there in")
             && w.contains("50.0% is stated")

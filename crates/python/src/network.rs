@@ -11,7 +11,7 @@ use consilience_core::model::{Member, Model};
 use consilience_core::rng::ClientId;
 use consilience_engine::config::Config;
 use consilience_engine::data::memory::Tables;
-use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::record::Record;
 use consilience_engine::run::Progress;
 use consilience_engine::site::{Own, OwnModel, names};
 use consilience_net::join::{JoinError, JoinOptions};
@@ -119,14 +119,7 @@ pub fn serve_run(
 }
 
 fn record(config: &Config, served: Served, created: String) -> Record {
-    let made = Circumstances {
-        version: env!("CARGO_PKG_VERSION").into(),
-        created,
-        seconds: served.seconds,
-    };
-    let mut record = Record::new(made, config, &served.problem, &served.plan, served.outcome, None);
-    record.warnings.extend(served.warnings);
-    record
+    served.record(config, env!("CARGO_PKG_VERSION"), created).0
 }
 
 fn failed(status: &Status, error: ServeError) -> Failure {

@@ -3,23 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use consilience_core::measure::MASS;
 use consilience_core::model::Model;
 use consilience_core::protocol::Kind;
-use consilience_core::sampler::Batch;
-use consilience_engine::config::{Config, Start};
+use consilience_engine::config::Start;
 use consilience_engine::data::Table;
-use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
-use consilience_engine::plan::Plan;
+use consilience_engine::draws::Draws;
 use consilience_engine::predict::{Prediction, Predictor};
-use consilience_engine::problem::Problem;
-use consilience_engine::record::{Circumstances, Record, Statistic};
+use consilience_engine::record::{Record, Statistic};
 use consilience_engine::run::Progress;
-use consilience_engine::statistics::log_density;
-use consilience_engine::{run, rundir};
+use consilience_engine::rundir;
+use consilience_engine::session::{Control, Session};
 use numpy::{
     PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods,
 };
@@ -65,54 +61,35 @@ pub fn sample(
         config.run.threads = if brought.concurrent { config.run.threads } else { 1 };
         config.run.start = brought.start.clone().map(Start::Point).or(config.run.start);
     }
-    let config = config;
-    let in_memory = model.is_some() || !tables.is_empty();
     let progress = Progress::default();
     let worked = watched(py, &progress, show.as_ref(), || {
-        let problem = match &model {
-            None => Problem::new(&config),
+        let session = match &model {
+            None => Session::new(config),
             Some(model) => {
                 let (joint, brought): (Arc<dyn Model>, _) =
                     (Arc::<Asked>::clone(model), model.brought());
-                Problem::external(&config, joint, brought.parameters.clone(), brought.sites.clone())
+                Session::external(config, joint, brought.parameters.clone(), brought.sites.clone())
             }
         };
-        let problem = problem.map_err(|e| Failure::complaint(Raised::Data, e, written))?;
-        if in_memory {
-            fits(&config, &problem)?;
-        }
         let undefined = |failure: Failure| match model.as_ref().and_then(|model| model.undefined())
         {
             Some(at) => Failure::new(Raised::Sampling, format!("{at}\n  {NAN}")),
             None => failure,
         };
-        let plan = Plan::new(&config, &problem)
+        let planned = session
+            .map_err(|e| Failure::complaint(Raised::Data, e, written))?
+            .plan()
             .map_err(|e| undefined(Failure::complaint(Raised::Config, e, written)))?;
-        progress.total.store(plan.length.total(), Ordering::Relaxed);
-        let sinks = match config.draws.clone() {
-            None => Sinks::Memory,
-            Some(path) => {
-                Sinks::File { path, parameters: problem.parameters.clone(), hold: MOST_HELD }
-            }
-        };
         let started = Instant::now();
-        let mut outcome = run::sample(&plan, &plan.length, config.seed, sinks, &progress)
-            .map_err(|e| undefined(e.into()))?;
-        let made = Circumstances {
+        let seconds = || started.elapsed().as_secs_f64();
+        let control = Control {
             version: env!("CARGO_PKG_VERSION").into(),
             created,
-            seconds: started.elapsed().as_secs_f64(),
+            clock: Some(&seconds),
+            ..Control::default()
         };
-        let mut left_out = None;
-        match log_density(&problem.target, &outcome.draws) {
-            Ok(lp) => outcome.statistics.insert(0, lp),
-            Err(why) => left_out = Some(why),
-        }
-        let failure = outcome.failure.take();
-        let mut record = Record::new(made, &config, &problem, &plan, outcome, None);
-        record.warnings.extend(left_out);
-        record.judge(&problem);
-        Ok((record, failure.map(|failure| (failure.chain, failure.iteration))))
+        let ended = planned.run(&progress, control).map_err(|e| undefined(e.into()))?;
+        Ok((ended.record, ended.failure.map(|failure| (failure.chain, failure.iteration))))
     });
     let raised = model.and_then(|model| model.raised());
     match (worked, raised) {
@@ -140,27 +117,6 @@ pub fn sample(
 const NAN: &str = "check the model there (a logarithm of what is not above 0, 0/0, rows that are \
     NaN), \
                    or start elsewhere: start=[...]";
-
-/// Refuse a minibatch that is larger than a client whose rows the caller has in hand.
-fn fits(config: &Config, problem: &Problem) -> Result<(), Failure> {
-    let Some(Batch::Rows(batch)) = config.sampler.settings.batch else { return Ok(()) };
-    let sizes =
-        problem.clients.iter().zip(problem.target.clients.iter().map(|client| client.rows()));
-    let Some((client, rows)) =
-        sizes.min_by_key(|(_, rows)| *rows).filter(|(_, rows)| *rows < batch)
-    else {
-        return Ok(());
-    };
-    Err(Failure::field(
-        Raised::Config,
-        "sampler.batch",
-        format!("a batch of {batch} rows is larger than client {client:?}, which has {rows}"),
-        format!(
-            "use batch={rows} or less, a share of every client's rows such as batch=0.2, or \
-             batch=\"all\""
-        ),
-    ))
-}
 
 impl Run {
     /// Hand the draws to NumPy, which then owns them; nobody may change them.

@@ -5,8 +5,8 @@ use consilience_core::measure::{
 };
 use consilience_engine::draws::Draws;
 use consilience_engine::record::Record;
-use consilience_engine::warnings::of_draws;
 pub use consilience_engine::warnings::{LEAST_ESS, MOST_RHAT};
+use consilience_engine::warnings::{Warning, of_draws};
 
 /// One parameter.
 pub struct Parameter {
@@ -45,7 +45,7 @@ pub struct Facts<'a> {
     /// Its parameters, in order.
     pub parameters: Vec<Parameter>,
     /// What the reader should know first.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl<'a> Facts<'a> {
@@ -124,15 +124,15 @@ impl<'a> Facts<'a> {
         fit(&self.record.draws)?.w2(&fit(reference)?).ok().filter(|w2| w2.is_finite())
     }
 
-    fn find_warnings(&self) -> Vec<String> {
+    fn find_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.record.warnings.clone();
         warnings.extend(of_draws(self.record));
         unique(warnings)
     }
 }
 
-fn unique(warnings: Vec<String>) -> Vec<String> {
-    let mut once: Vec<String> = Vec::new();
+fn unique(warnings: Vec<Warning>) -> Vec<Warning> {
+    let mut once: Vec<Warning> = Vec::new();
     for warning in warnings {
         if !once.contains(&warning) {
             once.push(warning);

@@ -160,7 +160,9 @@ fn warnings(facts: &Facts) -> Markup {
         } @else {
             div.warnings role="alert" {
                 strong { (many(facts.warnings.len() as u64, "warning")) }
-                    ul { @for warning in &facts.warnings { li { (warning) } } } }
+                    ul { @for warning in &facts.warnings {
+                        li { (warning.to_string()) " " code.soft { (warning.code.name()) } }
+                    } } }
         }
     }
 }

@@ -8,6 +8,7 @@ use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::{Draws, Streamed};
 use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::record::{Record, SiteRecord};
+use consilience_engine::warnings::{Code, Warning};
 use consilience_report::{COMPARISON_SECTIONS, SECTIONS, comparison, html};
 
 /// Tags in order: name, whether it closes, and its attributes.
@@ -99,7 +100,7 @@ fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
     let page = html(&record);
     assert!(page.contains("None were found") && !page.contains("role=\"alert\""));
     record.interrupted = true;
-    record.warnings = vec!["clipping bit <often>".into(), "clipping bit <often>".into()];
+    record.warnings = vec![Warning::new(Code::Other, "clipping bit <often>"); 2];
     let shifted = (0..4)
         .map(|chain| (0..40).map(|t| f64::from(chain) + f64::from(t % 7) * 0.1).collect())
         .collect();
@@ -111,6 +112,7 @@ fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
         "clipping bit &lt;often&gt;",
         "the chains disagree: R-hat",
         "where 400 are wanted",
+        "chains-disagree",
     ] {
         assert_eq!(page.matches(said).count(), 1, "{said}");
     }
@@ -132,7 +134,7 @@ fn every_text_is_escaped() {
     }
     record.parameters = vec![evil.into(); 2];
     record.notes = vec![evil.into()];
-    record.warnings = vec![evil.into()];
+    record.warnings = vec![Warning::new(Code::Other, evil).remedy(evil)];
     record.sites.push(SiteRecord { name: evil.into(), rows: 1, bits: (1, 1) });
     record.sent[0].kind = evil.into();
     assert!(sound(&record) > 0);

@@ -6,6 +6,7 @@ use consilience_core::step::Schedule;
 use consilience_core::target::Target;
 
 use super::Findings;
+use crate::warnings::{Code, Warning};
 
 /// What an automatic step may do: shift a mean by so many posterior standard deviations, and widen
 /// a standard deviation by this part. A reader who wants 0.1 and 5% then has room for Monte Carlo
@@ -68,16 +69,24 @@ pub(super) struct Outlook<'a> {
 
 impl Outlook<'_> {
     /// The warnings.
-    pub(super) fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.recipe.family().cautions();
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        let cautions = self.recipe.family().cautions().into_iter();
+        let mut warnings: Vec<Warning> =
+            cautions.map(|text| Warning::new(Code::SamplerCaution, text)).collect();
         let (schedule, step) = (self.recipe.step(), self.recipe.step().largest());
         if let Some(limit) =
             self.findings.map(|found| 2.0 / found.smoothness).filter(|limit| step >= *limit)
         {
-            warnings.push(format!(
+            let says = format!(
                 "the step {step:.3e} is beyond the stable limit 2/L = {limit:.3e}: the chain will \
-                 diverge. Use step = \"auto\""
-            ));
+                 diverge"
+            );
+            warnings.push(
+                Warning::new(Code::StepUnstable, says)
+                    .remedy("Use step = \"auto\"")
+                    .number("step", step)
+                    .number("limit", limit),
+            );
         } else if let Some(forecast) = self.forecast {
             warnings.extend(
                 (!is_within(forecast, MEAN_ALARM, SD_ALARM)).then(|| self.biased(step, forecast)),
@@ -85,18 +94,18 @@ impl Outlook<'_> {
         } else if matches!(schedule, Schedule::Constant(_))
             && self.recipe.family().is_biased_by_design(self.target)
         {
-            warnings.push(format!(
+            let says = format!(
                 "the draws of {} are biased by its design, by an amount that is not known before \
-                 sampling. {}",
-                self.sampler,
-                self.remedy()
-            ));
+                 sampling",
+                self.sampler
+            );
+            warnings.push(Warning::new(Code::BiasByDesign, says).remedy(self.remedy()));
         }
         warnings
     }
 
     /// The warning of a bias that is forecast.
-    fn biased(&self, step: f64, forecast: &Forecast) -> String {
+    fn biased(&self, step: f64, forecast: &Forecast) -> Warning {
         let name = |k: usize| {
             self.parameters.get(k).map_or_else(|| format!("parameter {}", k + 1), String::clone)
         };
@@ -125,11 +134,16 @@ impl Outlook<'_> {
             Some(better) => format!("Use a step of at most {better:.1e}, or step = \"auto\""),
             None => self.remedy().into(),
         };
-        format!(
-            "the draws of {} at step {step:.1e} are biased: {} by forecast. {remedy}",
+        let says = format!(
+            "the draws of {} at step {step:.1e} are biased: {} by forecast",
             self.sampler,
             how.join(", ")
-        )
+        );
+        Warning::new(Code::BiasForecast, says)
+            .remedy(remedy)
+            .number("step", step)
+            .number("mean_shift_sd", mean)
+            .number("sd_ratio_off", sd)
     }
 
     /// What helps, where a smaller step does not.

@@ -11,6 +11,7 @@ use crate::conductor::Conductor;
 use crate::config::{Config, ModelConfig};
 use crate::models::Explains;
 use crate::problem::Problem;
+use crate::warnings::{Code, Warning};
 
 /// The most products of clients and parameters for which they are looked for where no survey is due
 /// otherwise.
@@ -45,7 +46,7 @@ pub(super) fn check_columns(
     problem: &Problem,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<(), PlanError> {
     let (target, d) = (&problem.target, problem.target.dim());
     let Some(columns) = columns_of(config, d).filter(|_| d <= MOST_WHITENED) else { return Ok(()) };
@@ -69,9 +70,14 @@ pub(super) fn check_columns(
             law = \"gaussian\" and variance = 6.25";
         return Err(config.source.complain(&config.target.prior_place, problem, fix).into());
     }
-    warnings.push(format!(
+    let says = format!(
         "{said} (perfect collinearity): the rows cannot tell these columns apart, and the prior \
-         alone divides the effect among them. Leave them out, or read the columns together."
-    ));
+         alone divides the effect among them"
+    );
+    warnings.push(
+        Warning::new(Code::CollinearColumns, says)
+            .remedy("Leave them out, or read the columns together")
+            .number("columns", found.len() as f64),
+    );
     Ok(())
 }

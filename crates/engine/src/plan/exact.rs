@@ -14,6 +14,7 @@ use crate::conductor::Conductor;
 use crate::config::{Config, RunConfig, Start};
 use crate::problem::Problem;
 use crate::run::Length;
+use crate::warnings::{Code, Warning};
 
 /// An optimistic guess of the effective draws for a leapfrog step: where `imh` is cheaper than
 /// that, nothing else need be tried.
@@ -41,8 +42,8 @@ pub(super) fn plan(
             return Err(complain(why, "use name = \"lmc\" or \"qlsd++\"").into());
         };
         let mut plan = Plan::of_row(config, problem, conductor, lmc)?;
-        plan.warnings
-            .insert(0, format!("no exact sampler can be used here, and lmc is used: {why}"));
+        let says = format!("no exact sampler can be used here, and lmc is used: {why}");
+        plan.warnings.insert(0, Warning::new(Code::NoExactSampler, says));
         return Ok(plan);
     }
     if config.sampler.precondition == Some(false) {
@@ -102,10 +103,11 @@ pub(super) fn plan(
         return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
     };
     if let Some(why) = foretold.refusal() {
-        warnings.push(format!(
-            "{} is not to be relied on here: {why}. Use name = \"hmc\", or \"auto\", which chooses",
-            chosen.name
-        ));
+        let says = format!("{} is not to be relied on here: {why}", chosen.name);
+        warnings.push(
+            Warning::new(Code::ProposalUnfit, says)
+                .remedy("Use name = \"hmc\", or \"auto\", which chooses"),
+        );
     }
 
     let length = length(&config.run, &foretold, stated.is_some(), chosen, &mut warnings);
@@ -257,7 +259,7 @@ fn length(
     foretold: &Foretold,
     stated: bool,
     row: &Row,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Length {
     let (chains, threads) = (run.chains, run.threads);
     if let Some(iterations) = run.iterations {
@@ -267,17 +269,28 @@ fn length(
     let wanted = run.effective_draws as f64 / (HOPE * foretold.efficiency) / chains as f64;
     let kept = if stated || wanted.is_nan() { 2000.0 } else { wanted };
     if stated {
-        warnings.push(format!(
+        let says = format!(
             "nothing is known of how fast {} forgets at the step that is stated, so that {kept} \
-             iterations are a guess: state run.iterations, or leave the step out",
+             iterations are a guess",
             row.name
-        ));
+        );
+        warnings.push(
+            Warning::new(Code::LengthGuessed, says)
+                .remedy("State run.iterations, or leave the step out")
+                .number("iterations", kept),
+        );
     } else if kept > MOST_KEPT {
-        warnings.push(format!(
+        let says = format!(
             "{} effective draws would take about {wanted:.1e} iterations of each chain; they stop \
-             after {MOST_KEPT:.0e}. State run.iterations for more, or use name = \"auto\"",
+             after {MOST_KEPT:.0e}",
             run.effective_draws
-        ));
+        );
+        warnings.push(
+            Warning::new(Code::LengthCapped, says)
+                .remedy("State run.iterations for more, or use name = \"auto\"")
+                .number("wanted", wanted)
+                .number("iterations", MOST_KEPT),
+        );
     }
     let kept = kept.clamp(LEAST_KEPT, MOST_KEPT).ceil();
     let burn_in = run.burn_in.unwrap_or((kept / 20.0).ceil() as u64);

@@ -5,6 +5,7 @@ use consilience_core::sampler::Recipe;
 use super::Findings;
 use crate::config::RunConfig;
 use crate::run::Length;
+use crate::warnings::{Code, Warning};
 
 /// Chains are so much longer than the slowest direction of a Gaussian posterior would need: others
 /// have slower ones.
@@ -23,7 +24,7 @@ pub(super) fn length(
     run: &RunConfig,
     recipe: &Recipe,
     findings: Option<&Findings>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Length {
     let (chains, threads) = (run.chains, run.threads);
     let Some(iterations) = run.iterations else {
@@ -37,26 +38,33 @@ pub(super) fn length(
         };
         let kept = wanted.ceil().clamp(LEAST_ITERATIONS, MOST_ITERATIONS);
         if forgets <= 0.0 {
-            warnings.push(format!(
+            let says = format!(
                 "nothing is known of how fast these chains forget, so that {GUESS} iterations are \
-                 a guess: state \
-                 run.iterations, or leave the step out"
-            ));
+                 a guess"
+            );
+            warnings.push(
+                Warning::new(Code::LengthGuessed, says)
+                    .remedy("State run.iterations, or leave the step out")
+                    .number("iterations", GUESS),
+            );
         } else if wanted > 1.01 * kept {
-            warnings.push(format!(
+            let says = format!(
                 "{} effective draws would take about {wanted:.1e} iterations of each chain at step \
-                 {step:.1e}; they stop \
-                 after {kept:.1e}. State run.iterations for more, or use a sampler that takes \
-                 larger steps, such as \
+                 {step:.1e}; they stop after {kept:.1e}",
+                run.effective_draws
+            );
+            let narrow = findings.is_some_and(|found| found.convexity < 0.5 * found.smoothness);
+            let remedy = format!(
+                "State run.iterations for more, or use a sampler that takes larger steps, such as \
                  qlsd++{}",
-                run.effective_draws,
-                if findings.is_some_and(|found| found.convexity < 0.5 * found.smoothness) {
-                    ", and \
-                    precondition = true"
-                } else {
-                    ""
-                }
-            ));
+                if narrow { ", and precondition = true" } else { "" }
+            );
+            warnings.push(
+                Warning::new(Code::LengthCapped, says)
+                    .remedy(remedy)
+                    .number("wanted", wanted)
+                    .number("iterations", kept),
+            );
         }
         let burn_in = run.burn_in.unwrap_or((kept / 9.0).ceil() as u64);
         let thin = run.thin.unwrap_or(((kept * rate / KEPT_DRAWS) as u64).max(1));

@@ -16,7 +16,7 @@ use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
 use consilience_core::sampler::forecast::{Forecast, QuadraticModel};
 use consilience_core::sampler::registry::{self, Row, Settings};
-use consilience_core::sampler::{Anchor, CAUTION, Keys, Participation, Recipe};
+use consilience_core::sampler::{Anchor, Batch, CAUTION, Keys, Participation, Recipe};
 use consilience_core::step::Schedule;
 use consilience_core::survey::Evaluate;
 use consilience_core::target::{Placement, Target};
@@ -28,6 +28,7 @@ use crate::conductor::{Conductor, Here, Lost};
 use crate::config::{Config, ConfigError, FieldLocation, Start};
 use crate::problem::Problem;
 use crate::run::Length;
+use crate::warnings::{Code, Warning};
 pub use choice::{Candidate, Choice};
 pub use survey::Findings;
 
@@ -65,7 +66,7 @@ pub struct Plan {
     /// What the surveys sent.
     pub survey: Ledger,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// What clients must be told.
     pub decision: Decision,
 }
@@ -137,6 +138,26 @@ fn settings(config: &Config, clients: usize) -> Settings {
     settings
 }
 
+/// Refuse a minibatch that is larger than the smallest site.
+fn check_batch(config: &Config, problem: &Problem) -> Result<(), ConfigError> {
+    let Some(Batch::Rows(batch)) = config.sampler.settings.batch else { return Ok(()) };
+    let sizes =
+        problem.clients.iter().zip(problem.target.clients.iter().map(|client| client.rows()));
+    let Some((site, rows)) = sizes.min_by_key(|(_, rows)| *rows).filter(|(_, rows)| *rows < batch)
+    else {
+        return Ok(());
+    };
+    let place = FieldLocation { field: "sampler.batch".into(), ..config.sampler.place.clone() };
+    Err(config.source.complain(
+        &place,
+        format!("a batch of {batch} rows is larger than client \"{site}\", which has {rows}"),
+        format!(
+            "use batch = {rows} or less, a share of every client's rows such as batch = 0.2, or \
+             batch = \"all\""
+        ),
+    ))
+}
+
 impl Plan {
     /// Plan the run of a config, all of whose data is in this process.
     pub fn new(config: &Config, problem: &Problem) -> Result<Plan, ConfigError> {
@@ -189,6 +210,7 @@ impl Plan {
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
         let mut survey = Ledger::new(b);
         let mut warnings = Vec::new();
+        check_batch(config, problem)?;
 
         let mut settings = settings(config, b);
         if config.sampler.weights_by_rows {
@@ -240,10 +262,12 @@ impl Plan {
                     let fix = "set precondition = false, or give the target a Gaussian prior";
                     return Err(complain(problem.into(), fix).into());
                 }
-                warnings.push(format!(
-                    "{problem}, so that the chains are not preconditioned and may be slow: give \
-                     the target a Gaussian prior"
-                ));
+                let says =
+                    format!("{problem}, so that the chains are not preconditioned and may be slow");
+                warnings.push(
+                    Warning::new(Code::NotPreconditioned, says)
+                        .remedy("Give the target a Gaussian prior"),
+                );
             }
         }
         let equal = vec![1.0 / b as f64; b];

@@ -15,6 +15,7 @@ use super::{PlanError, columns, survey};
 use crate::conductor::Conductor;
 use crate::config::Config;
 use crate::problem::Problem;
+use crate::warnings::{Code, Warning};
 
 /// Newton's method ends when its step is shorter than a tenth of a posterior standard deviation: no
 /// draw's law depends on it.
@@ -53,7 +54,7 @@ pub(super) fn learn(
     shares: &[f64],
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Shaped, PlanError> {
     let original = &problem.target;
     let (d, b) = (original.dim(), original.clients.len());
@@ -69,11 +70,16 @@ pub(super) fn learn(
         return Err(complain(problem.into(), "scale the columns, or correct the model").into());
     }
     if !newton.converged() {
-        warnings.push(format!(
+        let says = format!(
             "the optimum was not reached in {} exchanges. Draws stay right, but proposals may suit \
-             the posterior badly: give the target a proper prior, or scale its columns",
+             the posterior badly",
             newton.exchanges()
-        ));
+        );
+        warnings.push(
+            Warning::new(Code::OptimumNotReached, says)
+                .remedy("Give the target a proper prior, or scale its columns")
+                .number("exchanges", newton.exchanges() as f64),
+        );
     }
     if columns::are_suspected(config, problem, Some(&hessian)) {
         columns::check_columns(config, problem, conductor, ledger, warnings)?;

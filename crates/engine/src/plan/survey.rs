@@ -11,6 +11,7 @@ use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Opt
 use consilience_core::target::{Placement, Target};
 
 use crate::conductor::{Conductor, Lost};
+use crate::warnings::{Code, Warning};
 
 /// How small the gradient at the optimum must be, relative to the one at 0.
 const OPTIMUM_TOLERANCE: f64 = 1e-9;
@@ -40,21 +41,25 @@ pub(super) fn find_optimum(
     target: &Target,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Vec<f64>, Lost> {
     let zero = vec![0.0; target.dim()];
     let mut optimum = Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES);
     conductor.survey(target, &mut optimum, ledger)?;
     if !optimum.converged() {
-        warnings.push(format!(
-            "the optimum was not reached in {} exchanges: the largest gradient left there is \
-             {:.2e}. Draws stay right, \
-             but the step and the bias are worked out at another point: give the target a proper \
-             prior, or scale its \
-             columns",
-            optimum.exchanges(),
-            optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs()))
-        ));
+        let (exchanges, left) =
+            (optimum.exchanges(), optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs())));
+        let says = format!(
+            "the optimum was not reached in {exchanges} exchanges: the largest gradient left there \
+             is {left:.2e}. Draws stay right, but the step and the bias are worked out at another \
+             point"
+        );
+        warnings.push(
+            Warning::new(Code::OptimumNotReached, says)
+                .remedy("Give the target a proper prior, or scale its columns")
+                .number("exchanges", exchanges as f64)
+                .number("gradient", left),
+        );
     }
     Ok(optimum.point().to_vec())
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::draws::Streamed;
 use crate::plan::Choice;
 use crate::record::{Bias, Record, SentRecord, SiteRecord};
+use crate::warnings::Warning;
 
 /// The layout's number: a reader refuses one that it does not know.
 pub(super) const FORMAT: u32 = 1;
@@ -35,7 +36,7 @@ pub(super) struct RunFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reference_by: Option<String>,
     notes: Vec<String>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     choice: Option<Choice>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ use crate::draws::Streamed;
 use crate::influence::{Influence, SiteInfluence};
 use crate::models::of_comparison;
 use crate::record::{SentRecord, SiteRecord};
+use crate::warnings::{Code, Warning};
 
 /// A record with something in every field.
 pub(crate) fn record() -> Record {
@@ -58,7 +59,10 @@ pub(crate) fn record() -> Record {
         before_sampling: (11, 12),
         rows_evaluated: 13,
         notes: vec!["age is standardised".into()],
-        warnings: vec!["beware".into(), "twice".into()],
+        warnings: vec![
+            Warning::new(Code::OneChain, "beware").remedy("Mend it").number("chains", 1.0),
+            Warning::new(Code::Other, "twice"),
+        ],
         reference: Some(Draws::from_chains(vec![vec![1.0, 2.0, 3.0, 4.0]; 3], 4)),
         reference_by: Some("NUTS".into()),
         encoding: Some(encoding()),

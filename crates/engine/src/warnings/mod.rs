@@ -1,248 +1,248 @@
-//! Check the draws of a run, and warn: what is wrong, by how much, and the one thing to do.
+//! Say what a reader must know before relying on a run: which warning it is, by how much, and the
+//! one thing to do.
+//!
+//! Warnings are values. They are made where something is noticed, kept with the run, and shown by
+//! the command, the report and Python, which decide nothing.
 
+pub mod draws;
 mod weights;
 
-use consilience_core::measure::{Chains, Interval, Summary, summarise};
+use std::collections::BTreeMap;
+use std::fmt;
 
-use crate::draws::Draws;
-use crate::record::Record;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+
+pub use draws::{LEAST_ESS, MOST_RHAT, of_draws, summaries};
 pub use weights::khat;
 
-/// Above this R-hat chains are said to disagree (Vehtari et al. 2021).
-pub const MOST_RHAT: f64 = 1.01;
-/// Below so many effective draws a chain, quantiles are not to be trusted.
-pub const LEAST_ESS: f64 = 100.0;
-/// A pooled reference and the draws disagree beyond this: means by so many posterior standard
-/// deviations, standard deviations by this part.
-const MOST_SHIFT: f64 = 0.1;
-const MOST_SPREAD: f64 = 0.05;
-/// So many standard errors are no accident.
-const BEYOND_ERROR: f64 = 4.0;
-/// More than so many times the iterations are no advice.
-const MOST_LONGER: f64 = 30.0;
+/// How much a warning matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Something was left out, or is elsewhere; the draws are what they should be.
+    Info,
+    /// The answer may be off, or less precise than was asked for.
+    Warning,
+    /// The draws are not to be relied on.
+    Error,
+}
 
-/// A summary of every parameter; `None` where there are too few draws.
-pub fn summaries(draws: &Draws) -> Vec<Option<Summary>> {
-    let one = |k: usize| {
-        let chains = draws.parameter(k);
-        let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-        summarise(&Chains::new(&slices).ok()?, Interval::default()).ok()
+impl Severity {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($variant:ident = $name:literal, $severity:ident, $says:literal;)*) => {
+        /// Which warning it is. Programs may rely on the words: one that is in use keeps its
+        /// meaning.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $says] $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of the book.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+
+            /// Its word.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$variant => $name,)* }
+            }
+
+            /// How much it matters.
+            pub fn severity(self) -> Severity {
+                match self { $(Code::$variant => Severity::$severity,)* }
+            }
+
+            /// When it is given, in one sentence.
+            pub fn says(self) -> &'static str {
+                match self { $(Code::$variant => $says,)* }
+            }
+        }
     };
-    (0..draws.dim()).map(one).collect()
 }
 
-/// What the draws of a record give reason to warn of.
-pub fn of_draws(record: &Record) -> Vec<String> {
-    if let Some(streamed) = &record.streamed {
-        return vec![format!(
-            "the draws are too many to be held at once, and nothing here is computed from them: \
-             `consilience summary {}` \
-             computes the table",
-            streamed.file.display()
-        )];
-    }
-    if record.draws.dim() == 0 || record.draws.length() == 0 {
-        return vec!["there are no draws here to be summarised".into()];
-    }
-    let judge =
-        Judge { record, summaries: summaries(&record.draws), iterations: record.iterations };
-    [
-        judge.stopped(),
-        judge.broken(),
-        judge.few(),
-        judge.alone(),
-        judge.still(),
-        judge.apart(),
-        judge.reference(),
-        weights::heavy(record),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+codes! {
+    ChainsDisagree = "chains-disagree", Error,
+        "R-hat is above 1.01: the chains have not found the same law.";
+    FewEffectiveDraws = "few-effective-draws", Warning,
+        "There are fewer effective draws than are needed, or than were asked for.";
+    RhatUnknown = "rhat-unknown", Warning,
+        "The draws of a parameter hardly vary, so that it has no R-hat.";
+    OneChain = "one-chain", Warning,
+        "One chain cannot show whether chains agree.";
+    TooFewDraws = "too-few-draws", Warning,
+        "There are too few draws for a summary.";
+    NotFinite = "draws-not-finite", Error,
+        "Some draws are infinite or no numbers.";
+    NoDraws = "no-draws", Error,
+        "There are no draws to be summarised.";
+    DrawsOnDisk = "draws-on-disk", Info,
+        "The draws are too many to be held, and are in a file alone.";
+    Interrupted = "interrupted", Warning,
+        "The run was stopped before its end.";
+    ReferenceDisagrees = "reference-disagrees", Error,
+        "The draws and the same posterior from pooled rows differ.";
+    HeavyWeights = "heavy-weights", Error,
+        "The weights of an independence chain's proposals have a heavy tail.";
+    ProposalUnfit = "proposal-unfit", Error,
+        "The proposals of an exact sampler do not suit the posterior.";
+    NoExactSampler = "no-exact-sampler", Warning,
+        "No exact sampler can be used for this target, and another one is.";
+    StepUnstable = "step-unstable", Error,
+        "The step is beyond 2/L, and the chain will diverge.";
+    BiasForecast = "bias-forecast", Warning,
+        "The sampler is forecast to be biased at this step, by more than is usual.";
+    BiasByDesign = "bias-by-design", Warning,
+        "The sampler is biased by its design, by an amount that is not known beforehand.";
+    SamplerCaution = "sampler-caution", Warning,
+        "The sampler's settings are as published, and known to be off.";
+    LengthGuessed = "length-guessed", Warning,
+        "Nothing says how long the chains should be.";
+    LengthCapped = "length-capped", Warning,
+        "The effective draws that were asked for would take too many iterations.";
+    OptimumNotReached = "optimum-not-reached", Warning,
+        "The survey did not reach the optimum.";
+    CollinearColumns = "collinear-columns", Warning,
+        "Some columns determine others, and the prior alone tells them apart.";
+    NotPreconditioned = "not-preconditioned", Warning,
+        "The Hessian at the optimum is not positive definite.";
+    SiteIrregular = "site-irregular", Warning,
+        "A site takes part more or less often than was stated.";
+    SiteAway = "site-away", Info,
+        "A site was away at the end, and its gradients are not counted.";
+    CheckpointDamaged = "checkpoint-damaged", Info,
+        "A snapshot was damaged, and a chain was sampled again from an earlier one.";
+    LpLeftOut = "lp-left-out", Info,
+        "The log-density of the draws was not computed.";
+    CalibrationLeftOut = "calibration-left-out", Info,
+        "Calibration was not computed.";
+    InfluenceLeftOut = "influence-left-out", Info,
+        "The influence of sites was not computed.";
+    Other = "other", Warning,
+        "A run that an older version kept has it without a code.";
 }
 
-struct Judge<'a> {
-    record: &'a Record,
-    summaries: Vec<Option<Summary>>,
-    iterations: u64,
+/// One warning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warning {
+    /// Which it is.
+    pub code: Code,
+    /// What is wrong, and by how much.
+    pub message: String,
+    /// What to do about it; empty where nothing need be done.
+    pub remedy: String,
+    /// The numbers of the message, in full.
+    pub numbers: BTreeMap<String, f64>,
 }
 
-impl Judge<'_> {
-    fn known(&self) -> impl Iterator<Item = (usize, &Summary)> {
-        self.summaries.iter().enumerate().filter_map(|(k, summary)| Some((k, summary.as_ref()?)))
+impl Warning {
+    /// A warning without numbers, and without a remedy.
+    pub fn new(code: Code, message: impl Into<String>) -> Warning {
+        let message = message.into();
+        Warning { code, message, remedy: String::new(), numbers: BTreeMap::new() }
     }
 
-    fn name(&self, k: usize) -> String {
-        self.record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1))
+    /// The same with what to do about it.
+    pub fn remedy(self, remedy: impl Into<String>) -> Warning {
+        Warning { remedy: remedy.into(), ..self }
     }
 
-    fn stopped(&self) -> Option<String> {
-        let says =
-            "the run was stopped before its end: what follows is what it had drawn until then";
-        self.record.interrupted.then(|| says.into())
-    }
-
-    fn broken(&self) -> Option<String> {
-        let broken =
-            self.record.draws.rows().filter(|row| !row.iter().all(|x| x.is_finite())).count();
-        let says = format!(
-            "{broken} draws are not finite: the chains left every reasonable place. Use step = \
-             \"auto\""
-        );
-        (broken > 0).then_some(says)
-    }
-
-    fn few(&self) -> Option<String> {
-        let few = self.record.draws.length() < Chains::LEAST;
-        few.then(|| "too few draws for a summary: run more iterations, or thin less".into())
-    }
-
-    fn alone(&self) -> Option<String> {
-        (self.record.draws.chains() < 2)
-            .then(|| "one chain cannot show whether chains agree: run at least 4".into())
-    }
-
-    fn still(&self) -> Option<String> {
-        let still = self.known().filter(|(_, s)| s.rhat.is_nan()).count();
-        let all = self.summaries.len();
-        let says = format!(
-            "R-hat is not known for {still} of {all} parameters: their draws hardly vary. Use step \
-             = \"auto\""
-        );
-        (still > 0).then_some(says)
-    }
-
-    /// Chains that disagree, or have too few effective draws: one warning, since one thing helps
-    /// against both.
-    fn apart(&self) -> Option<String> {
-        let finite = |value: f64| Some(value).filter(|v| !v.is_nan());
-        let rhat = self
-            .known()
-            .filter_map(|(k, s)| Some((k, finite(s.rhat)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        let effective = |s: &Summary| finite(s.ess_bulk.min(s.ess_tail));
-        let ess = self
-            .known()
-            .filter_map(|(k, s)| Some((k, effective(s)?)))
-            .min_by(|a, b| a.1.total_cmp(&b.1));
-        let least = LEAST_ESS * self.record.draws.chains() as f64;
-        // Where so many were asked for, half of them is a promise that was not kept.
-        let wanted =
-            self.record.effective_draws.map_or(least, |wanted| least.max(0.5 * wanted as f64));
-        let mut says = Vec::new();
-        if let Some((k, worst)) = rhat.filter(|(_, worst)| *worst > MOST_RHAT) {
-            says.push(format!(
-                "the chains disagree: R-hat is up to {worst:.3} (`{}`), and should \
-                be below {MOST_RHAT}",
-                self.name(k)
-            ));
+    /// The same with one of its numbers, if that is finite.
+    pub fn number(mut self, name: &str, value: f64) -> Warning {
+        if value.is_finite() {
+            self.numbers.insert(name.into(), value);
         }
-        if let Some((k, worst)) = ess.filter(|(_, worst)| *worst < wanted) {
-            says.push(format!(
-                "only {worst:.0} effective draws (`{}`) where {wanted:.0} are wanted",
-                self.name(k)
-            ));
-        }
-        let longer = ess
-            .map_or(2.0, |(_, ess)| {
-                1.2 * self.record.effective_draws.map_or(wanted, |w| w as f64) / ess.max(1.0)
-            })
-            .max(2.0);
-        (!says.is_empty()).then(|| format!("{}. {}", says.join("; "), self.advice(longer)))
+        self
     }
 
-    /// What helps against chains that are so many times too short.
-    fn advice(&self, longer: f64) -> String {
-        let sampler = &self.record.sampler.0;
-        let stated = |key: &str| {
-            let config: toml::Table = self.record.config.parse().ok()?;
-            config.get("sampler")?.as_table()?.get(key).cloned()
-        };
-        let preconditioned = stated("precondition").and_then(|value| value.as_bool());
-        if self.record.interrupted {
-            "Let the run come to its end".into()
-        } else if preconditioned == Some(false) && self.summaries.len() <= 500 {
-            "Set precondition = true, and leave the step out: chains then move alike in all \
-             directions"
-                .into()
-        } else if longer <= MOST_LONGER {
-            format!("Run {} iterations (--iterations)", rounded(longer * self.iterations as f64))
-        } else if sampler == "lmc" || sampler == "qlsd++" {
-            "More iterations alone would take too long: give the target a proper prior, or scale \
-             its columns"
-                .into()
-        } else {
-            format!(
-                "More iterations alone would take too long: use another sampler than {sampler}, \
-                 such as qlsd++ or lmc"
-            )
-        }
-    }
-
-    /// A pooled reference that disagrees.
-    fn reference(&self) -> Option<String> {
-        let reference = summaries(self.record.reference.as_ref()?);
-        // How far a parameter is off, and how many standard errors that is.
-        let mut mean = (0.0, 0.0, 0);
-        let mut sd = (0.0, 0.0, 0);
-        for (k, s) in self.known() {
-            let Some(Some(r)) = reference.get(k) else { continue };
-            let (shift, spread) = ((s.mean - r.mean).abs() / r.sd, (s.sd / r.sd - 1.0).abs());
-            let shift_error = s.mcse_mean.hypot(r.mcse_mean) / r.sd;
-            let spread_error = s.mcse_sd.hypot(r.mcse_sd) / r.sd;
-            if shift > mean.0 {
-                mean = (shift, shift / shift_error, k);
-            }
-            if spread > sd.0 {
-                sd = (spread, spread / spread_error, k);
-            }
-        }
-        let mut says = Vec::new();
-        if mean.0 > MOST_SHIFT {
-            says.push(format!(
-                "means differ by up to {:.2} posterior standard deviations (`{}`)",
-                mean.0,
-                self.name(mean.2)
-            ));
-        }
-        if sd.0 > MOST_SPREAD {
-            says.push(format!(
-                "standard deviations by up to {:.0}% (`{}`)",
-                100.0 * sd.0,
-                self.name(sd.2)
-            ));
-        }
-        let errors = [mean, sd]
-            .into_iter()
-            .zip([MOST_SHIFT, MOST_SPREAD])
-            .filter(|(off, most)| off.0 > *most)
-            .map(|(off, _)| off.1);
-        let biased = errors.fold(0.0, f64::max) > BEYOND_ERROR;
-        let sampler = &self.record.sampler.0;
-        let remedy = if biased {
-            format!(
-                "That is beyond Monte Carlo error, so that more iterations do not help: {sampler} \
-                 is biased at step {:.1e}. Leave \
-                 the step out, halve it, or use another sampler, such as qlsd++ or lmc",
-                self.record.step
-            )
-        } else {
-            format!("Monte Carlo error may explain it: {}", self.advice(4.0))
-        };
-        (!says.is_empty()).then(|| {
-            format!(
-                "these draws and the same posterior from pooled rows disagree: {}. {remedy}",
-                says.join(", ")
-            )
+    /// For programs.
+    pub fn value(&self) -> Value {
+        json!({
+            "code": self.code.name(),
+            "severity": self.code.severity().name(),
+            "message": self.message,
+            "remedy": self.remedy,
+            "numbers": self.numbers,
         })
     }
 }
 
-/// A number of iterations as one would write it: two digits.
-fn rounded(number: f64) -> String {
-    let unit = 10f64.powf((number.log10() - 1.0).floor()).max(1.0);
-    format!("{}", (number / unit).ceil() * unit)
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.remedy.is_empty() {
+            true => f.write_str(&self.message),
+            false => write!(f, "{}. {}", self.message, self.remedy),
+        }
+    }
+}
+
+impl Serialize for Warning {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(to)
+    }
+}
+
+/// As it is kept: older versions kept the text alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    Text(String),
+    Whole {
+        code: String,
+        message: String,
+        remedy: String,
+        #[serde(default)]
+        numbers: BTreeMap<String, f64>,
+    },
+}
+
+impl<'de> Deserialize<'de> for Warning {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(match Kept::deserialize(from)? {
+            Kept::Text(text) => Warning::new(Code::Other, text),
+            Kept::Whole { code, message, remedy, numbers } => {
+                let known = Code::ALL.iter().copied().find(|known| known.name() == code);
+                Warning { code: known.unwrap_or(Code::Other), message, remedy, numbers }
+            }
+        })
+    }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_words_of_small_letters() {
+        let mut names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+        let plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        assert!(names.iter().all(plain));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_texts_of_older_versions_too() {
+        let made = Warning::new(Code::OneChain, "one chain")
+            .remedy("Run four")
+            .number("chains", 1.0)
+            .number("nothing", f64::NAN);
+        assert_eq!(made.to_string(), "one chain. Run four");
+        let text = serde_json::to_string(&made).unwrap();
+        assert!(text.contains("\"severity\":\"warning\"") && !text.contains("nothing"));
+        assert_eq!(serde_json::from_str::<Warning>(&text).unwrap(), made);
+        let old: Warning = serde_json::from_str("\"beware\"").unwrap();
+        assert_eq!((old.code, old.to_string()), (Code::Other, "beware".into()));
+        let newer = text.replace("one-chain", "of-a-newer-version");
+        assert_eq!(serde_json::from_str::<Warning>(&newer).unwrap().code, Code::Other);
+    }
+}

@@ -3,6 +3,7 @@
 
 use consilience_core::measure::pareto_k;
 
+use super::{Code, Warning};
 use crate::record::Record;
 
 /// Above this tail of the weights draws are not to be relied on (Vehtari et al. 2024).
@@ -15,12 +16,13 @@ pub fn khat(record: &Record) -> Option<f64> {
 }
 
 /// The warning of a heavy tail.
-pub(super) fn heavy(record: &Record) -> Option<String> {
+pub(super) fn heavy(record: &Record) -> Option<Warning> {
     let khat = khat(record)?;
     (khat > MOST_KHAT || khat.is_nan()).then(|| {
-        format!(
+        let says = format!(
             "the weights of the proposals have a heavy tail (k-hat {khat:.2}, above {MOST_KHAT}): \
-             the chains may not have been where they would stay for long. Use name = \"hmc\""
-        )
+             the chains may not have been where they would stay for long"
+        );
+        Warning::new(Code::HeavyWeights, says).remedy("Use name = \"hmc\"").number("khat", khat)
     })
 }

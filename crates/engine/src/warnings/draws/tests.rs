@@ -40,21 +40,21 @@ fn normal(c: usize, i: usize, k: usize) -> f64 {
     z[0]
 }
 
+fn texts(record: &Record) -> Vec<String> {
+    of_draws(record).iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn good_draws_are_not_warned_of() {
-    assert_eq!(of_draws(&record(4, 1000, 2, normal)), Vec::<String>::new());
+    assert_eq!(texts(&record(4, 1000, 2, normal)), Vec::<String>::new());
 }
 
 /// One parameter whose draws never vary has no R-hat; the other's chains disagree, and that is
 /// still said.
 #[test]
 fn an_unknown_rhat_does_not_hide_a_bad_one() {
-    let said = of_draws(&record(
-        4,
-        1000,
-        2,
-        |c, i, k| if k == 0 { 1.0 } else { normal(c, i, k) + c as f64 },
-    ));
+    let said =
+        texts(&record(4, 1000, 2, |c, i, k| if k == 0 { 1.0 } else { normal(c, i, k) + c as f64 }));
     assert!(said.iter().any(|w| w.contains("not known for 1 of 2")), "{said:?}");
     assert!(said.iter().any(|w| w.contains("R-hat is up to") && w.contains("beta1")), "{said:?}");
 }
@@ -63,24 +63,24 @@ fn an_unknown_rhat_does_not_hide_a_bad_one() {
 #[test]
 fn advice_is_what_helps() {
     let slow = |c: usize, i: usize, k: usize| normal(c, i / 20, k);
-    let longer = of_draws(&record(4, 4000, 1, slow)).concat();
+    let longer = texts(&record(4, 4000, 1, slow)).concat();
     assert!(
         longer.is_empty(),
         "800 effective draws are enough unless more were asked for: {longer}"
     );
     let mut asked = record(4, 4000, 1, slow);
     asked.effective_draws = Some(4000);
-    let longer = of_draws(&asked).concat();
+    let longer = texts(&asked).concat();
     assert!(
         longer.contains("where 2000 are wanted") && longer.contains("(--iterations)"),
         "{longer}"
     );
     let mut unscaled = asked.clone();
     unscaled.config = "[sampler]\nprecondition = false\n".into();
-    assert!(of_draws(&unscaled).concat().contains("precondition = true"));
-    let stuck = of_draws(&record(4, 4000, 1, |c, _, k| normal(c, 0, k))).concat();
+    assert!(texts(&unscaled).concat().contains("precondition = true"));
+    let stuck = texts(&record(4, 4000, 1, |c, _, k| normal(c, 0, k))).concat();
     assert!(!stuck.contains("--iterations"), "{stuck}");
-    let crawling = of_draws(&record(4, 4000, 1, |c, i, _| c as f64 + i as f64 * 1e-4)).concat();
+    let crawling = texts(&record(4, 4000, 1, |c, i, _| c as f64 + i as f64 * 1e-4)).concat();
     assert!(
         crawling.contains("another sampler than fald") && !crawling.contains("--iterations"),
         "{crawling}"
@@ -91,7 +91,7 @@ fn advice_is_what_helps() {
 fn a_reference_that_disagrees_is_a_warning() {
     let mut wide = record(4, 5000, 2, |c, i, k| normal(c, i, k) * if k == 1 { 1.57 } else { 1.0 });
     wide.reference = Some(draws(4, 5000, 2, |c, i, k| normal(c + 10, i, k)));
-    let said = of_draws(&wide).concat();
+    let said = texts(&wide).concat();
     assert!(
         said.contains("standard deviations by up to")
             && said.contains("beta1")
@@ -101,8 +101,25 @@ fn a_reference_that_disagrees_is_a_warning() {
     assert!(!said.contains("means differ"), "{said}");
     let mut few = record(4, 120, 1, |c, i, k| normal(c, i, k) + 0.12);
     few.reference = Some(draws(4, 5000, 1, |c, i, k| normal(c + 10, i, k)));
-    let said = of_draws(&few).concat();
+    let said = texts(&few).concat();
     assert!(said.contains("Monte Carlo error may explain it"), "{said}");
     wide.reference = Some(wide.draws.clone());
-    assert_eq!(of_draws(&wide), Vec::<String>::new());
+    assert!(of_draws(&wide).is_empty());
+}
+
+/// Programs read codes and numbers, not sentences.
+#[test]
+fn codes_and_numbers_say_the_same_as_the_words() {
+    let apart = record(4, 1000, 1, |c, i, k| normal(c, i, k) + c as f64);
+    let found = &of_draws(&apart)[0];
+    assert_eq!(found.code, Code::ChainsDisagree);
+    assert!(found.numbers["rhat"] > 1.5 && found.message.contains("R-hat"), "{found:?}");
+    let slow = |c: usize, i: usize, k: usize| normal(c, i / 20, k);
+    let few = Record { effective_draws: Some(4000), ..record(4, 4000, 1, slow) };
+    let found = &of_draws(&few)[0];
+    assert_eq!(found.code, Code::FewEffectiveDraws);
+    assert_eq!(found.numbers["wanted"], 2000.0);
+    assert!(found.numbers["effective_draws"] < 2000.0 && !found.remedy.is_empty());
+    let stopped = Record { interrupted: true, ..record(4, 1000, 2, normal) };
+    assert_eq!(of_draws(&stopped)[0].code, Code::Interrupted);
 }

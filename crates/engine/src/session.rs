@@ -1,0 +1,164 @@
+//! Take a config to its record in one place: problem, plan, chains, what is computed of the draws,
+//! warnings.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use consilience_engine::config::Config;
+//! use consilience_engine::session::{Control, Session};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load(Path::new("run.toml"))?;
+//! let run = Session::new(config)?.plan()?.run(&Default::default(), Control::default())?;
+//! println!("{:?}", run.record.draws.mean());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use consilience_core::model::Model;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::{Config, ConfigError};
+use crate::draws::{MOST_HELD, Sinks};
+use crate::held_out::Scores;
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::record::{Circumstances, Record};
+use crate::reference::Reference;
+use crate::run::{Failure, Progress, RunError, sample_kept};
+use crate::statistics::log_density;
+use crate::warnings::{Code, Warning};
+
+/// A config with its data.
+#[derive(Clone, Debug)]
+pub struct Session {
+    config: Config,
+    problem: Problem,
+}
+
+impl Session {
+    /// The problem of a config, all of whose data is here.
+    pub fn new(config: Config) -> Result<Session, ConfigError> {
+        let problem = Problem::new(&config)?;
+        Ok(Session { config, problem })
+    }
+
+    /// The problem of a config whose model this program brings, with its clients.
+    pub fn external(
+        config: Config,
+        model: Arc<dyn Model>,
+        parameters: Vec<String>,
+        sites: Vec<String>,
+    ) -> Result<Session, ConfigError> {
+        let problem = Problem::external(&config, model, parameters, sites)?;
+        Ok(Session { config, problem })
+    }
+
+    /// The config.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it states, with its data.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Find what the config left open.
+    pub fn plan(self) -> Result<Planned, ConfigError> {
+        let Session { config, problem } = self;
+        let plan = Plan::new(&config, &problem)?;
+        Ok(Planned { config, problem, plan })
+    }
+}
+
+/// A run that can begin.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The config.
+    pub config: Config,
+    /// What it states, with its data.
+    pub problem: Problem,
+    /// What is done.
+    pub plan: Plan,
+}
+
+/// How a reference is found for a run that has ended.
+pub type FindReference<'a> = &'a dyn Fn(&Planned) -> Option<Reference>;
+
+/// What only the caller knows or decides. By default nothing is kept on the way, everything is
+/// computed of the draws, and no clock runs.
+#[derive(Default)]
+pub struct Control<'a> {
+    /// The version of the program.
+    pub version: String,
+    /// When it was made, in UTC, such as `2026-01-31T12:00:00Z`.
+    pub created: String,
+    /// Seconds since any moment; none: the run takes no time.
+    pub clock: Option<&'a dyn Fn() -> f64>,
+    /// Where chains are saved as they go on.
+    pub checkpoint: Option<&'a Checkpoint<'a>>,
+    /// A reference from pooled rows to hold the draws against.
+    pub reference: Option<FindReference<'a>>,
+    /// Leave out what takes passes over all rows after sampling: the log-density of the draws,
+    /// calibration, influence.
+    pub draws_alone: bool,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What it leaves behind.
+    pub record: Record,
+    /// How many iterations all chains did.
+    pub iterations: u64,
+    /// The bits up by the published formula of the sampler, where there is one.
+    pub published: Option<u64>,
+    /// How well rows that were held out are predicted.
+    pub held_out: Option<Scores>,
+    /// Why it stopped before its end, if its model failed.
+    pub failure: Option<Failure>,
+}
+
+impl Planned {
+    /// Run the chains to their end, or until somebody asks to stop, and conclude.
+    pub fn run(&self, progress: &Progress, control: Control<'_>) -> Result<Ended, RunError> {
+        let Planned { config, problem, plan } = self;
+        progress.total.store(plan.length.total(), Ordering::Relaxed);
+        let file = config.draws.clone().map(|path| (path, problem.parameters.clone()));
+        let sinks = match (control.checkpoint, file) {
+            (Some(checkpoint), file) => {
+                Sinks::Kept { folder: checkpoint.path().to_path_buf(), file }
+            }
+            (None, None) => Sinks::Memory,
+            (None, Some((path, parameters))) => Sinks::File { path, parameters, hold: MOST_HELD },
+        };
+        let now = || control.clock.map_or(0.0, |clock| clock());
+        let started = now();
+        let mut outcome =
+            sample_kept(plan, &plan.length, config.seed, sinks, progress, control.checkpoint)?;
+        let seconds = now() - started;
+        let mut warnings = control.checkpoint.map(Checkpoint::warnings).unwrap_or_default();
+        if !control.draws_alone && config.lp != Some(false) {
+            match log_density(&problem.target, &outcome.draws) {
+                Ok(lp) => outcome.statistics.insert(0, lp),
+                Err(why) => warnings.push(Warning::new(Code::LpLeftOut, why)),
+            }
+        }
+        let scored = problem.held_out.as_ref().map(|rows| rows.score(&outcome.draws));
+        let (iterations, failure) = (outcome.iterations, outcome.failure.take());
+        let published = plan.published_bits(&outcome.ledger);
+        let made = Circumstances { version: control.version, created: control.created, seconds };
+        let reference = control.reference.and_then(|find| find(self));
+        let mut record = Record::new(made, config, problem, plan, outcome, reference);
+        record.warnings.extend(warnings);
+        if !control.draws_alone {
+            record.judge(problem);
+        }
+        let held_out = scored.and_then(|scores| scores.ok().flatten());
+        Ok(Ended { record, iterations, published, held_out, failure })
+    }
+}
