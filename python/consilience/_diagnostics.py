@@ -17,11 +17,18 @@ INTERRUPTED = "interrupted"
 class Diagnostic(str):
     """A warning of a run, as text: what is wrong and by how much, and what to do.
 
-    >>> import consilience >>> sites = {"a": {"mean": [0.0], "precision": [[1.0]]}} >>> import
-    warnings >>> with warnings.catch_warnings(record=True) as raised: ...
-    warnings.simplefilter("always") ... result = consilience.sample("gaussian", sites, step=0.1,
-    chains=1, iterations=2000, progress=False) >>> [str(warning.message) for warning in raised] ==
-    result.warnings == result.summary().warnings True >>> "one chain" in result.warnings[0] True
+    >>> import consilience
+    >>> sites = {"a": {"mean": [0.0], "precision": [[1.0]]}}
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as raised:
+    ...     warnings.simplefilter("always")
+    ...     result = consilience.sample(
+    ...         "gaussian", sites, step=0.1, chains=1, iterations=2000, progress=False
+    ...     )
+    >>> [str(warning.message) for warning in raised] == result.warnings == result.summary().warnings
+    True
+    >>> "one chain" in result.warnings[0]
+    True
     """
 
     #: Which warning it is, in a word for programs.

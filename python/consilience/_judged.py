@@ -54,10 +54,12 @@ def exact(
     """The exact law of a sampler's draws on a Gaussian target, bias included. Takes what
     :func:`consilience.sample` takes.
 
-    >>> import consilience >>> law = consilience.exact("gaussian", {"a": {"mean": [1.0],
-    "precision": [[2.0]]}}, step=0.1) >>> [round(float(variance), 12) for variance in
-    (law.posterior.covariance[0, 0], law.stationary.covariance[0, 0])] # 1/2, and 1/2 / (1 - 0.1 * 2
-    / 2) [0.5, 0.555555555556]
+    >>> import consilience
+    >>> sites = {"a": {"mean": [1.0], "precision": [[2.0]]}}
+    >>> law = consilience.exact("gaussian", sites, step=0.1)
+    >>> both = law.posterior.covariance[0, 0], law.stationary.covariance[0, 0]
+    >>> [round(float(variance), 12) for variance in both]  # 1/2, and 1/2 / (1 - 0.1 * 2 / 2)
+    [0.5, 0.555555555556]
     """
     stated, columns = state(model, clients, config, settings)
     return Exact(json.loads(_consilience.exact(stated, columns)))
@@ -107,12 +109,20 @@ def compare(
     ``configs`` are configs of :func:`consilience.sample`, by name or in a list; ``model``,
     ``clients`` and other settings hold for all of them.
 
-    >>> import consilience >>> sites = {"a": {"mean": [0.0], "precision": [[1.0]]}, "b": {"mean":
-    [3.0], "precision": [[2.0]]}} >>> samplers = {"plain": {"sampler": {"name": "lmc"}},
-    "compressed": {"sampler": {"name": "qlsd", "compress": "natural"}}} >>> found =
-    consilience.compare(samplers, "gaussian", sites, step=0.05, iterations=2000, progress=False) >>>
-    found.reference, found.runs[0]["bits_up"] > found.runs[1]["bits_up"] ('the exact posterior',
-    True)
+    >>> import consilience
+    >>> sites = {
+    ...     "a": {"mean": [0.0], "precision": [[1.0]]},
+    ...     "b": {"mean": [3.0], "precision": [[2.0]]},
+    ... }
+    >>> samplers = {
+    ...     "plain": {"sampler": {"name": "lmc"}},
+    ...     "compressed": {"sampler": {"name": "qlsd", "compress": "natural"}},
+    ... }
+    >>> found = consilience.compare(
+    ...     samplers, "gaussian", sites, step=0.05, iterations=2000, progress=False
+    ... )
+    >>> found.reference, found.runs[0]["bits_up"] > found.runs[1]["bits_up"]
+    ('the exact posterior', True)
     """
     if not isinstance(configs, Mapping):
         configs = {
@@ -169,10 +179,12 @@ def reproduce(
     :func:`consilience.reproductions`.
 
     Args:
-        id: which, such as ``"toy-gaussian"``. size: ``"tiny"`` (seconds, no verdict worth much),
-        ``"quick"``, ``"hour"`` or ``"full"``. out: where work, figures and tables are kept;
-        ``reproductions/SIZE/ID`` if nothing is said. What is there already is not run again. seed:
-        another seed than the study's own. data: the folder of data sets that are not built in.
+        id: which, such as ``"toy-gaussian"``.
+        size: ``"tiny"`` (seconds, no verdict worth much), ``"quick"``, ``"hour"`` or ``"full"``.
+        out: where work, figures and tables are kept; ``reproductions/SIZE/ID`` if nothing is said.
+            What is there already is not run again.
+        seed: another seed than the study's own.
+        data: the folder of data sets that are not built in.
     """
     folder = Path(out) if out is not None else Path("reproductions") / size / id
     facts, page = _consilience.reproduce(

@@ -173,23 +173,30 @@ class Model:
     """A model of one's own: a function that gives gradients of the potential, which is minus the
     log-likelihood. The prior is not its business.
 
-    >>> import numpy as np, consilience >>> data = {"basel": np.array([1.0, 2.0, 3.0]), "zurich":
-    np.array([5.0, 5.0])} >>> def gradients(batch): ... for site, x, rows, out in batch: ... out +=
-    (x - data[site][rows, None]).sum(0) >>> model = consilience.Model(["mean"], {site: len(y) for
-    site, y in data.items()}, gradients) >>> result = consilience.sample(model, sampler="lmc",
-    step=0.1, prior=100.0, seed=1, progress=False) >>> result.parameters,
-    bool(abs(result.draws.mean() - 3.2) < 0.1) (['mean'], True)
+    >>> import numpy as np, consilience
+    >>> data = {"basel": np.array([1.0, 2.0, 3.0]), "zurich": np.array([5.0, 5.0])}
+    >>> def gradients(batch):
+    ...     for site, x, rows, out in batch:
+    ...         out += (x - data[site][rows, None]).sum(0)
+    >>> model = consilience.Model(["mean"], {site: len(y) for site, y in data.items()}, gradients)
+    >>> result = consilience.sample(
+    ...     model, sampler="lmc", step=0.1, prior=100.0, seed=1, progress=False
+    ... )
+    >>> result.parameters, bool(abs(result.draws.mean() - 3.2) < 0.1)
+    (['mean'], True)
 
     Args:
-        parameters: the parameters' names, or how many there are. rows: how many rows each client
-        has, by its name. gradients: called with a :class:`Batch` once an iteration. differences: it
-        gives differences of gradients itself where ``batch.z`` is there. Otherwise they are made of
-        gradients at both points, in the same call. concurrent: it may be called on several threads
-        at once, so that chains run side by side. Otherwise they run one after the other.
+        parameters: the parameters' names, or how many there are.
+        rows: how many rows each client has, by its name.
+        gradients: called with a :class:`Batch` once an iteration.
+        differences: it gives differences of gradients itself where ``batch.z`` is there. Otherwise
+            they are made of gradients at both points, in the same call.
+        concurrent: it may be called on several threads at once, so that chains run side by side.
+            Otherwise they run one after the other.
         resolution: the relative error of a gradient; some 1e-7 where it is computed with 32 bits.
-        Surveys of the curvature take larger steps then. start: where chains start, if
-        :func:`consilience.sample` does not say it. name: what it is called; over a network all
-        sites must bring a model of the same name.
+            Surveys of the curvature take larger steps then.
+        start: where chains start, if :func:`consilience.sample` does not say it.
+        name: what it is called; over a network all sites must bring a model of the same name.
     """
 
     def __init__(

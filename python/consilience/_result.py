@@ -252,20 +252,26 @@ class Result:
         from,
         in any form that :func:`consilience.sample` takes.
 
-        >>> import consilience >>> sites = {"a": {"dose": [1.0, 2.0, 4.0], "sex": ["f", "m", "m"],
-        "ill": [0, 1, 1]}, "b": {"dose": [3.0, 2.5], "sex": ["m", "f"], "ill": [1, 0]}} >>> result =
-        consilience.sample("ill == 1 ~ dose + sex", sites, seed=3, iterations=1000, progress=False)
-        >>> found = result.predict({"dose": [1.0, 4.0, None], "sex": ["f", "m", "m"]}) >>>
-        found.mean.shape, bool(found.mean[0] < found.mean[1]), found.notes ((3,), True, ['dose: 1 of
-        3 values are missing, imputed by the federated mean.'])
+        >>> import consilience
+        >>> sites = {
+        ...     "a": {"dose": [1.0, 2.0, 4.0], "sex": ["f", "m", "m"], "ill": [0, 1, 1]},
+        ...     "b": {"dose": [3.0, 2.5], "sex": ["m", "f"], "ill": [1, 0]},
+        ... }
+        >>> result = consilience.sample(
+        ...     "ill == 1 ~ dose + sex", sites, seed=3, iterations=1000, progress=False
+        ... )
+        >>> found = result.predict({"dose": [1.0, 4.0, None], "sex": ["f", "m", "m"]})
+        >>> found.mean.shape, bool(found.mean[0] < found.mean[1]), found.notes
+        ((3,), True, ['dose: 1 of 3 values are missing, imputed by the federated mean.'])
 
         Args:
             table: the rows. The response may be left out; where it is there, the predictions are
-            scored. site: the site of all rows, where sites have effects and no column says it.
+                scored.
+            site: the site of all rows, where sites have effects and no column says it.
 
         Raises:
             DataError: a column is missing, a level is unknown, a value is none; ``Error``: the
-            model says nothing of rows.
+                model says nothing of rows.
         """
         return Prediction(*self._run.predict(columns_of(table, "the rows"), site))
 

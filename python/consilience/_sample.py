@@ -84,40 +84,51 @@ def sample(
 ) -> Result:
     """Draw from the one posterior that all clients together have.
 
-    >>> import numpy as np, consilience >>> rng = np.random.default_rng(1) >>> def site(n): ... x =
-    rng.normal(size=n) ... return {"dose": x, "ill": (rng.random(n) < 1 / (1 +
-    np.exp(-x))).astype(float)} >>> result = consilience.sample("ill == 1 ~ dose", {"basel":
-    site(80), "zurich": site(50)}, sampler="lmc", seed=3, progress=False) >>> result.parameters
+    >>> import numpy as np, consilience
+    >>> rng = np.random.default_rng(1)
+    >>> def site(n):
+    ...     x = rng.normal(size=n)
+    ...     return {"dose": x, "ill": (rng.random(n) < 1 / (1 + np.exp(-x))).astype(float)}
+    >>> sites = {"basel": site(80), "zurich": site(50)}
+    >>> result = consilience.sample(
+    ...     "ill == 1 ~ dose", sites, sampler="lmc", seed=3, progress=False
+    ... )
+    >>> result.parameters
     ['intercept', 'dose']
 
     Args:
-        model: a name of :func:`consilience.models`, such as ``"logistic"``; or a
-        formula such as ``"ill == yes ~ age + C(site)"``, by which the sites agree on
-            codes, means and deviations. Without a formula columns are taken as they are, and the
-            last one (or ``response``) is explained. Or a model of one's own, such as a
+        model: a name of :func:`consilience.models`, such as ``"logistic"``; or a formula such as
+            ``"ill == yes ~ age + C(site)"``, by which the sites agree on codes, means and
+            deviations. Without a formula columns are taken as they are, and the last one (or
+            ``response``) is explained. Or a model of one's own, such as a
             :class:`consilience.Model`, that brings its clients; or the function of one, with
             ``clients={name: rows}`` and ``parameters=``.
         clients: ``{name: table}``. A table is a dictionary of columns, a structured array, a pair
-        ``(X, y)``, or a pandas, polars or Arrow table. A Gaussian
-            client is ``{"mean": ..., "precision": ...}`` (or ``"covariance"``).
+            ``(X, y)``, or a pandas, polars or Arrow table. A Gaussian client is ``{"mean": ...,
+            "precision": ...}`` (or ``"covariance"``).
         config: everything at once, as the command takes it: a dictionary, the text of a TOML file,
-        or its path. Other arguments change it. sampler: a name of :func:`consilience.samplers`;
-        ``"lmc"`` if nothing is said. step: ``"auto"``, a number, or a schedule. chains, iterations:
-        how many chains, and how many Langevin iterations each has, burn-in (a tenth) included.
-        seed: the same seed gives the same chains, bit for bit, here and in the command. prior: the
-        variance of a Gaussian prior, or ``{"law": "laplace", "scale": 1.0}`` and the like.
-        compress: how clients compress what they send, such as ``"qsgd(16)"``. response: which
-        column is explained. progress: show a bar on a terminal or in a notebook. **more: any other
-        setting of a config: ``burn_in``, ``thin``, ``start``, ``threads``, ``temperature``,
-        ``test``, ... and those of the sampler: ``batch``, ``refresh``,
+            or its path. Other arguments change it.
+        sampler: a name of :func:`consilience.samplers`; ``"lmc"`` if nothing is said.
+        step: ``"auto"``, a number, or a schedule.
+        chains, iterations: how many chains, and how many Langevin iterations each has, burn-in (a
+            tenth) included.
+        seed: the same seed gives the same chains, bit for bit, here and in the command.
+        prior: the variance of a Gaussian prior, or ``{"law": "laplace", "scale": 1.0}`` and the
+            like.
+        compress: how clients compress what they send, such as ``"qsgd(16)"``.
+        response: which column is explained.
+        progress: show a bar on a terminal or in a notebook.
+        **more: any other setting of a config: ``burn_in``, ``thin``, ``start``, ``threads``,
+            ``temperature``, ``test``, ... and those of the sampler: ``batch``, ``refresh``,
             ``precondition``, ``participation``, ``synchronise``, ...
 
     Raises:
         ConfigError: something about the arguments is wrong; ``DataError``: something about the
-        rows. ArgumentError: a keyword is no setting, which is a ``TypeError``, too. SamplingError:
-        a chain diverged, or a model of one's own gave a gradient that is no number. Anything: what
-        a model of one's own raises stops the chains and comes out as itself; its attribute
-        ``result`` has the draws until then.
+            rows.
+        ArgumentError: a keyword is no setting, which is a ``TypeError``, too.
+        SamplingError: a chain diverged, or a model of one's own gave a gradient that is no number.
+        Anything: what a model of one's own raises stops the chains and comes out as itself; its
+            attribute ``result`` has the draws until then.
 
     What the reader of the answer should know first is raised as a :class:`ConsilienceWarning`, each
     thing once, and stands in ``result.warnings`` and below ``result.summary()``.

@@ -10,9 +10,14 @@ class Error(Exception):
 class ConfigError(Error, ValueError):
     """A config, or an argument that became part of one, is wrong.
 
-    >>> import consilience >>> try: ... consilience.sample(config={"data": {"builtin":
-    "heart-diseas"}, "sampler": {"name": "lmc"}}) ... except consilience.ConfigError as error: ...
-    print(error.field, "|", error.fix) data.builtin | did you mean `heart-disease`?
+    >>> import consilience
+    >>> try:
+    ...     consilience.sample(
+    ...         config={"data": {"builtin": "heart-diseas"}, "sampler": {"name": "lmc"}}
+    ...     )
+    ... except consilience.ConfigError as error:
+    ...     print(error.field, "|", error.fix)
+    data.builtin | did you mean `heart-disease`?
     """
 
     #: The field, such as ``sampler.step``.

@@ -1,13 +1,25 @@
 """Sample a model that is written in JAX: a log-density of rows, compiled once, vectorised over
 clients.
 
->>> import jax.numpy as jnp, numpy as np, consilience.jax >>> def log_density(parameters, row): ...
-x, y = row ... return -0.5 * (y - parameters["slope"] * x - parameters["level"]) ** 2 >>> rng =
-np.random.default_rng(1) >>> x = {"basel": rng.normal(size=40), "zurich": rng.normal(size=30)} >>>
-data = {site: (x, 1.0 + 2.0 * x + rng.normal(size=len(x))) for site, x in x.items()} >>> model =
-consilience.jax.Model(log_density, {"level": 0.0, "slope": 0.0}, data) >>> result =
-consilience.sample(model, sampler="vr-fald*", step=1e-3, batch=8, prior=10.0, iterations=2000,
-seed=1, progress=False) >>> result.parameters, model.tree(result.draws.mean((0, 1)))["slope"].shape
+>>> import jax.numpy as jnp, numpy as np, consilience.jax
+>>> def log_density(parameters, row):
+...     x, y = row
+...     return -0.5 * (y - parameters["slope"] * x - parameters["level"]) ** 2
+>>> rng = np.random.default_rng(1)
+>>> x = {"basel": rng.normal(size=40), "zurich": rng.normal(size=30)}
+>>> data = {site: (x, 1.0 + 2.0 * x + rng.normal(size=len(x))) for site, x in x.items()}
+>>> model = consilience.jax.Model(log_density, {"level": 0.0, "slope": 0.0}, data)
+>>> result = consilience.sample(
+...     model,
+...     sampler="vr-fald*",
+...     step=1e-3,
+...     batch=8,
+...     prior=10.0,
+...     iterations=2000,
+...     seed=1,
+...     progress=False,
+... )
+>>> result.parameters, model.tree(result.draws.mean((0, 1)))["slope"].shape
 (['level', 'slope'], ())
 """
 
@@ -36,10 +48,11 @@ class Model:
 
     Args:
         log_density: of parameters and one row, up to a constant: the log-likelihood of the row,
-        without the prior. It must be traceable by JAX. parameters: where chains start, as any tree
-        of arrays that JAX knows. data: each client's rows, as any tree of arrays of which the first
-        axis counts rows; all trees are alike. chunk: at most so many rows at a time where all rows
-        of a client are wanted.
+            without the prior. It must be traceable by JAX.
+        parameters: where chains start, as any tree of arrays that JAX knows.
+        data: each client's rows, as any tree of arrays of which the first axis counts rows; all
+            trees are alike.
+        chunk: at most so many rows at a time where all rows of a client are wanted.
     """
 
     #: It gives differences itself, so as to say a common point of reference once.

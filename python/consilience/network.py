@@ -4,13 +4,28 @@ somebody else carries.
 Over our own streams, the server issues an :class:`Invitation` to every site: where it is, the
 authority that vouches for it in this run alone, and a secret ticket. Hand each site its own.
 
->>> import threading >>> from consilience import network >>> config = {"seeds": "simulation",
-"target": {"model": "gaussian"}, "sampler": {"name": "lmc", "step": 0.1}, "run": {"iterations": 50,
-"chains": 1}, ... "client": [{"name": "a", "mean": [0.0], "precision": [[1.0]]}, {"name": "b",
-"mean": [3.0], "precision": [[2.0]]}]} >>> with network.serve(config, host="127.0.0.1") as serving:
-... sites = [threading.Thread(target=network.join, args=(i,), kwargs={"allow_simulation_seeds":
-True}) for i in serving.invitations.values()] ... for site in sites: site.start() ... result =
-serving.result() >>> result.draws.shape (1, 45, 1)
+>>> import threading
+>>> from consilience import network
+>>> config = {
+...     "seeds": "simulation",
+...     "target": {"model": "gaussian"},
+...     "sampler": {"name": "lmc", "step": 0.1},
+...     "run": {"iterations": 50, "chains": 1},
+...     "client": [
+...         {"name": "a", "mean": [0.0], "precision": [[1.0]]},
+...         {"name": "b", "mean": [3.0], "precision": [[2.0]]},
+...     ],
+... }
+>>> with network.serve(config, host="127.0.0.1") as serving:
+...     allow = {"allow_simulation_seeds": True}
+...     sites = [
+...         threading.Thread(target=network.join, args=(invitation,), kwargs=allow)
+...         for invitation in serving.invitations.values()
+...     ]
+...     for site in sites: site.start()
+...     result = serving.result()
+>>> result.draws.shape
+(1, 45, 1)
 
 By post, whoever carries messages brings a site what waits for it, and brings back what it answers:
 
@@ -165,11 +180,12 @@ def serve(
     """Serve a run. The server has no rows: a client of the config may be no more than a name.
 
     Args:
-        config: as :func:`consilience.sample` takes it; ``**settings`` change it. host: under which
-        name or address the sites find the server; without it the run is served by post. listen,
-        port: where it listens; port 0 takes any that is free. state: a folder in which the run is
-        kept, so that a server that dies goes on where it was. deadline: how many seconds nothing
-        may go forward before the run is given up.
+        config: as :func:`consilience.sample` takes it; ``**settings`` change it.
+        host: under which name or address the sites find the server; without it the run is served by
+            post.
+        listen, port: where it listens; port 0 takes any that is free.
+        state: a folder in which the run is kept, so that a server that dies goes on where it was.
+        deadline: how many seconds nothing may go forward before the run is given up.
     """
     stated, _ = stated_of(None, None, config, settings)
     return Serving(_consilience.serve_run(stated, now(), host, listen, port, state, deadline))
@@ -235,9 +251,10 @@ class Site:
         rows: its rows: a file, any table that :func:`consilience.sample` takes, or :data:`BUILTIN`;
             ``None``: they stand in the config.
         state: a folder in which it keeps what the next letter needs. With one, a site may be made
-        anew for every letter; without, it must live as long as the run. allow_simulation_seeds:
-        whether the server may know the site's noise. Never in earnest. model: a model of one's own
-        where the config says ``model = "external"``, as :func:`join` takes it.
+            anew for every letter; without, it must live as long as the run.
+        allow_simulation_seeds: whether the server may know the site's noise. Never in earnest.
+        model: a model of one's own where the config says ``model = "external"``, as :func:`join`
+            takes it.
     """
 
     def __init__(

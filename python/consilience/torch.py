@@ -1,13 +1,26 @@
 """Sample the weights of a PyTorch module: minibatch gradients of all clients in one call.
 
->>> import torch, consilience.torch >>> _ = torch.manual_seed(1) >>> x = {site: torch.randn(rows, 3)
-for site, rows in {"basel": 40, "zurich": 30}.items()} >>> data = {site: (inputs, (inputs[:, 0] >
-0).long()) for site, inputs in x.items()} >>> module = torch.nn.Sequential(torch.nn.Linear(3, 4),
-torch.nn.Tanh(), torch.nn.Linear(4, 2)) >>> model = consilience.torch.Model(module,
-torch.nn.CrossEntropyLoss(reduction="sum"), data) >>> result = consilience.sample(model,
-sampler="vr-fald*", step=1e-3, batch=8, prior=1.0, iterations=500, chains=1, seed=1, progress=False)
->>> result.draws.shape, result.parameters[:2] ((1, 50, 26), ['0.weight[0,0]', '0.weight[0,1]']) >>>
-model.outputs(result.draws[0, -10:], x["basel"]).shape torch.Size([10, 40, 2])
+>>> import torch, consilience.torch
+>>> _ = torch.manual_seed(1)
+>>> x = {site: torch.randn(rows, 3) for site, rows in {"basel": 40, "zurich": 30}.items()}
+>>> data = {site: (inputs, (inputs[:, 0] > 0).long()) for site, inputs in x.items()}
+>>> module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+>>> model = consilience.torch.Model(module, torch.nn.CrossEntropyLoss(reduction="sum"), data)
+>>> result = consilience.sample(
+...     model,
+...     sampler="vr-fald*",
+...     step=1e-3,
+...     batch=8,
+...     prior=1.0,
+...     iterations=500,
+...     chains=1,
+...     seed=1,
+...     progress=False,
+... )
+>>> result.draws.shape, result.parameters[:2]
+((1, 50, 26), ['0.weight[0,0]', '0.weight[0,1]'])
+>>> model.outputs(result.draws[0, -10:], x["basel"]).shape
+torch.Size([10, 40, 2])
 """
 
 from __future__ import annotations
@@ -56,10 +69,12 @@ class Model:
 
     Args:
         module: called with a stack of inputs. Rows must not know of each other: no batch
-        normalisation in training mode, and no dropout. loss: of outputs and targets, summed over
-        rows (``reduction="sum"``) or one number a row; a mean is refused. data: inputs and targets
-        of each client. device: where it is computed, such as ``"cuda"``; the data and the module
-        move there. chunk: at most so many rows at a time where all rows of a client are wanted.
+            normalisation in training mode, and no dropout.
+        loss: of outputs and targets, summed over rows (``reduction="sum"``) or one number a row; a
+            mean is refused.
+        data: inputs and targets of each client.
+        device: where it is computed, such as ``"cuda"``; the data and the module move there.
+        chunk: at most so many rows at a time where all rows of a client are wanted.
     """
 
     #: It gives differences itself, so as to say a common point of reference once.
