@@ -479,6 +479,14 @@ fn a_damaged_encoding_is_refused() {
         let error = rundir::read(&folder.0.join("kept")).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("encoding.json"), "{error}");
     }
+    // layout 1 said what is predicted, where layout 2 names the model
+    let old = text
+        .replace("\"format\":2", "\"format\":1")
+        .replace("\"model\":{\"model\":\"logistic\"}", "\"outcome\":\"Probability\"");
+    assert!(old.contains("outcome"), "{old}");
+    std::fs::write(&path, &old).unwrap();
+    let again = rundir::read(&folder.0.join("kept")).unwrap();
+    assert_eq!(Predictor::new(&again).unwrap().predicts().kind, "probability");
     record.parameters[1] = "another".into();
     assert!(matches!(Predictor::new(&record), Err(PredictError::OtherEncoding { .. })));
 }

@@ -371,9 +371,11 @@ pub fn read(path: &Path) -> Result<Record, RunDirError> {
 
 fn read_encoding(file: &Path, text: &str) -> Result<Encoding, RunDirError> {
     let Format { format } = parse(file, text)?;
-    if format != encoding::FORMAT {
-        let problem =
-            format!("it has layout {format}; this program knows layout {}", encoding::FORMAT);
+    if !(1..=encoding::FORMAT.into()).contains(&format) {
+        let problem = format!(
+            "it has layout {format}; this program knows layouts up to {}",
+            encoding::FORMAT
+        );
         return Err(RunDirError::malformed(file, problem));
     }
     let encoding: Encoding = parse(file, text)?;
