@@ -12,7 +12,7 @@ def samplers() -> list[dict[str, str]]:
 
     >>> import consilience
     >>> [s["name"] for s in consilience.samplers()][:3]
-    ['lmc', 'sgld', 'lsd*']
+    ['imh', 'pcn', 'mala']
     """
     return list(json.loads(_consilience.samplers()))
 

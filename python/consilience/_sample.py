@@ -108,7 +108,8 @@ def sample(
             "precision": ...}`` (or ``"covariance"``).
         config: everything at once, as the command takes it: a dictionary, the text of a TOML file,
             or its path. Other arguments change it.
-        sampler: a name of :func:`consilience.samplers`; ``"lmc"`` if nothing is said.
+        sampler: a name of :func:`consilience.samplers`; if nothing is said ``"auto"``, the cheapest
+            exact one (``"lmc"`` with a step or other settings of its kind).
         step: ``"auto"``, a number, or a schedule.
         chains, iterations: how many chains, and how many Langevin iterations each has, burn-in (a
             tenth) included.
@@ -222,12 +223,16 @@ def state(
         and not settings
     ):
         return _written(config), []
-    top = _dictionary(config) if config is not None else {"sampler": {"name": "lmc"}}
+    top = _dictionary(config) if config is not None else {}
     if model is not None:
         table = top.setdefault("target", {})
         table["formula" if "~" in model else "model"] = model
     columns = _clients(top, clients, settings.pop("response", None)) if clients is not None else []
     _apply(top, settings)
+    if config is None:
+        # Settings of a sampler that is not named are those of the plainest one that has some.
+        sampler = top.setdefault("sampler", {})
+        sampler.setdefault("name", "lmc" if sampler else "auto")
     folder = "."
     if isinstance(config, (str, os.PathLike)) and _is_path(config):
         folder = os.path.dirname(os.fspath(config)) or "."

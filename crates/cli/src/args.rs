@@ -64,6 +64,12 @@ pub enum Command {
     /// without sampling.
     #[command(after_help = "Example:\n  consilience exact run.toml")]
     Exact(ExactCommand),
+    /// Survey the posterior and say what sampling it would take, without sampling
+    #[command(
+        after_help = "Example:\n  consilience plan run.toml    what each sampler would cost, which \
+            is chosen and why"
+    )]
+    Plan(PlanCommand),
     /// Sample the posterior from pooled rows, as a reference to compare with.
     #[command(after_help = "Example:\n  consilience truth run.toml\n  consilience truth run.toml \
             --method nuts --json\n\n\
@@ -302,6 +308,16 @@ pub struct PredictCommand {
     /// The site of all rows, if the model has site effects and there is no column `site`.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience plan`.
+#[derive(Debug, Arguments)]
+pub struct PlanCommand {
+    /// The config.
+    pub config: PathBuf,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -8,7 +8,7 @@ use clap::Parser;
 use crate::args::{Args, Command};
 use crate::output::{self, Failure};
 use crate::{
-    compare, data, exact, listing, network, page, predict, reproduce, run, summary, truth,
+    compare, data, exact, listing, network, page, plan, predict, reproduce, run, summary, truth,
 };
 
 /// The command `consilience`: what stands behind its name, done; its exit code.
@@ -30,6 +30,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Some(Command::Report(command)) => page::report(&command),
         Some(Command::Predict(command)) => predict::predict(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
+        Some(Command::Plan(command)) => plan::plan(&command),
         Some(Command::Truth(command)) => truth::truth(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::Reproduce(command)) => reproduce::reproduce(&command),

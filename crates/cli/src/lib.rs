@@ -65,6 +65,8 @@ mod page;
 #[cfg(feature = "cli")]
 mod picture;
 #[cfg(feature = "cli")]
+mod plan;
+#[cfg(feature = "cli")]
 mod predict;
 #[cfg(feature = "cli")]
 mod progress;

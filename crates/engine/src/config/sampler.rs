@@ -9,7 +9,7 @@ use consilience_core::sampler::{
 use consilience_core::step::Schedule;
 
 use super::reader::{ConfigError, Section, Value};
-use super::{SamplerConfig, boolean, optional, place};
+use super::{FieldLocation, SamplerConfig, boolean, optional, place};
 use crate::suggest::suggest;
 
 /// No draw takes more leapfrog steps than this.
@@ -21,17 +21,20 @@ pub(super) fn read_sampler(
     top: &Section<'_>,
     clients: Option<usize>,
 ) -> Result<SamplerConfig, ConfigError> {
-    let value = top.need("sampler", "add a table [sampler] with a name, e.g. name = \"lmc\"")?;
-    let section = value.section()?;
-    let name = section
-        .need("name", "name a sampler, e.g. name = \"lmc\"; `consilience list` shows all")?;
-    let word = name.text("the name of a sampler")?;
-    let Some(row) = registry::find(word) else {
-        return Err(name.error(
-            format!("there is no sampler \"{word}\""),
-            suggest(word, registry::REGISTRY.iter().map(|r| r.name)),
-        ));
+    let Some(value) = top.get("sampler") else {
+        return Ok(SamplerConfig {
+            row: &registry::AUTO,
+            step: None,
+            settings: Settings::default(),
+            weights_by_rows: false,
+            participation_probability: None,
+            round_deadline: None,
+            precondition: None,
+            place: FieldLocation { line: 0, field: "sampler".into() },
+        });
     };
+    let section = value.section()?;
+    let row = read_name(&section)?;
     let step = read_step(&section)?;
     let mut settings =
         Settings { batch: optional(section.get("batch"), read_batch)?, ..Settings::default() };
@@ -135,6 +138,19 @@ pub(super) fn read_sampler(
         round_deadline,
         precondition,
         place,
+    })
+}
+
+/// The sampler that is named; whichever is cheapest where none is.
+fn read_name(section: &Section<'_>) -> Result<&'static Row, ConfigError> {
+    let Some(name) = section.get("name") else { return Ok(&registry::AUTO) };
+    let word = name.text("the name of a sampler")?;
+    registry::find(word).ok_or_else(|| {
+        let rows = registry::REGISTRY.iter().chain([&registry::AUTO]);
+        name.error(
+            format!("there is no sampler \"{word}\""),
+            suggest(word, rows.map(|row| row.name)),
+        )
     })
 }
 
