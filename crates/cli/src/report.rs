@@ -110,13 +110,13 @@ fn chosen(choice: &Choice, (up, down): (u64, u64)) -> String {
     let _ = writeln!(
         text,
         ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites):\n  \
-         sampler    iterations  exchanges       bytes  bias of means (sd) and sds"
+         sampler    iterations  exchanges       bytes  bias of sds"
     );
     for one in choice.candidates.iter().filter(|one| one.iterations > 0.0) {
         let bias = match (&one.refused, one.bias) {
             (Some(why), _) => format!("not used: {why}"),
             (None, None) => "none".into(),
-            (None, Some((mean, sd))) => format!("{mean:.3} and {:.1}%", 100.0 * sd),
+            (None, Some(sd)) => format!("{:.1}%", 100.0 * sd),
         };
         let _ = writeln!(
             text,

@@ -32,9 +32,9 @@ pub struct Candidate {
     pub exchanges: f64,
     /// How many bytes go both ways, between the server and all sites.
     pub bytes: f64,
-    /// How far means are foretold to be off, in posterior standard deviations, and standard
-    /// deviations, relatively: nothing where the sampler is exact.
-    pub bias: Option<(f64, f64)>,
+    /// By how much standard deviations are foretold to be off, relatively: nothing where the
+    /// sampler is exact. (What means are off by takes a survey of its own.)
+    pub bias: Option<f64>,
     /// Why it is not used, where it could not be.
     pub refused: Option<String>,
 }
@@ -135,7 +135,7 @@ impl Candidate {
                 iterations,
                 exchanges: (iterations / size.chains as f64).ceil(),
                 bytes: size.clients as f64 * iterations * one,
-                bias: Some(forecast.worst()),
+                bias: Some(forecast.worst().1),
                 refused: None,
             })
         };
