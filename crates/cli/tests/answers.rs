@@ -98,3 +98,41 @@ fn what_is_biased_says_so() {
         );
     }
 }
+
+/// Without bias what is left is Monte Carlo error: with 2000 effective draws or more 0.022 standard
+/// deviations of a mean, 1.6% of a standard deviation, and bounds are 4 of these.
+#[test]
+fn an_exact_sampler_gives_the_posterior_and_no_warning() {
+    for (name, chosen) in
+        [("auto", "imh"), ("imh", "imh"), ("pcn", "pcn"), ("mala", "mala"), ("hmc", "hmc")]
+    {
+        let said = run(&format!("exact-{name}"), &format!("name = \"{name}\""));
+        let (shift, spread, warnings) = judge(&said);
+        assert!(shift < 0.09 && spread < 0.065, "{name}: {shift} {spread}");
+        assert_eq!(warnings, "", "{name}");
+        assert_eq!((&said["sampler"], &said["bias"]["exact"]), (&chosen.into(), &true.into()));
+    }
+}
+
+/// Four hospitals, as the main job has them: few exchanges and few bytes, surveys and headers
+/// included, for many effective draws of every parameter.
+#[test]
+fn the_main_job_takes_few_exchanges() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answers-main");
+    let _ = std::fs::remove_dir_all(&folder);
+    command.args(["--json", "--out"]).arg(&folder).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bits = |key: &str| said["bits"][key].as_u64().unwrap();
+    let all = bits("up") + bits("down") + bits("before_sampling_up") + bits("before_sampling_down");
+    assert!(all < 8_000_000, "{all} bits");
+    let exchanges = |key: &str| said["exchanges"][key].as_u64().unwrap();
+    assert!(exchanges("before_sampling") + exchanges("sampling") <= 25, "{}", said["exchanges"]);
+    for key in ["ess_bulk", "ess_tail"] {
+        let least = said[key].as_array().unwrap().iter().map(|ess| ess.as_f64().unwrap());
+        assert!(least.fold(f64::INFINITY, f64::min) > 2000.0, "{key}");
+    }
+    assert!(said["khat"].as_f64().unwrap() < 0.7);
+}

@@ -27,8 +27,16 @@ fn every_sampler_gives_the_same_bits_as_in_one_process() {
 }
 
 #[test]
-fn preconditioned_compressed_and_surveyed_hospitals_too() {
-    let config = config(&hospitals(60));
+fn hospitals_too_preconditioned_and_compressed_or_by_what_is_chosen() {
+    let langevin = hospitals(60);
+    let (before, _) = langevin.split_once("[sampler]").unwrap();
+    for text in [&langevin[..], &format!("{before}[run]\nchains = 2\niterations = 300\n")] {
+        hospitals_are_the_same(text);
+    }
+}
+
+fn hospitals_are_the_same(text: &str) {
+    let config = config(text);
     let serving = start(&config, options());
     let join = |name: &str| {
         site(

@@ -5,6 +5,7 @@
 
 mod calibration;
 mod chains;
+mod choice;
 mod comparison;
 mod contest;
 mod facts;
@@ -16,6 +17,7 @@ mod scale;
 mod traffic;
 mod words;
 
+use consilience_core::sampler::registry;
 use consilience_engine::record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -129,7 +131,7 @@ fn opening(facts: &Facts) -> Markup {
             (many(record.sites.len() as u64, "site")) " with " (many(rows, "row")) " in all \
                 sampled one posterior of " (many(facts.parameters.len() as u64, "parameter"))
             " with " strong { (record.sampler.0) } @if !says.is_empty() { " (" (says) ")" }
-            ", step " (number(record.step)) ". " (many(chains as u64,
+            @if has_step(record) { ", step " (number(record.step)) } ". " (many(chains as u64,
                 "chain")) " of " (many(record.iterations,
                     "iteration")) " took " (duration(record.seconds))
             " and left " (many(length as u64, "draw")) " each, after a burn-in \
@@ -148,7 +150,13 @@ fn opening(facts: &Facts) -> Markup {
                 ("Time", duration(record.seconds)),
             ] { div { dt { (name) } dd { (value) } } }
         }
+        (choice::section(record))
     }
+}
+
+/// Whether the sampler has a step: one that is not known here may.
+fn has_step(record: &Record) -> bool {
+    registry::find(&record.sampler.0).is_none_or(|row| row.has_step())
 }
 
 fn warnings(facts: &Facts) -> Markup {

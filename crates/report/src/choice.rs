@@ -1,0 +1,83 @@
+//! Show how far draws may be off, what was tried before sampling, and what was chosen.
+
+use consilience_engine::plan::{Candidate, Choice};
+use consilience_engine::record::Record;
+use consilience_engine::warnings::khat;
+use maud::{Markup, html};
+
+use crate::words::{bytes, count, decimals, many};
+
+/// The bias of the draws, and the choice of the sampler.
+pub fn section(record: &Record) -> Markup {
+    html! {
+        @if let Some(bias) = &record.bias {
+            p {
+                strong { "Bias: " }
+                @if bias.exact {
+                    "none. Proposals are accepted or rejected by the whole posterior, so that the \
+                     draws have its law at any step."
+                } @else {
+                    "by forecast means are up to "
+                    (decimals(bias.mean.iter().fold(0.0f64, |worst, m| worst.max(m.abs())), 3))
+                    " posterior standard deviations off, and standard deviations up to "
+                    (decimals(
+                        100.0 * bias.sd.iter().fold(0.0f64, |worst, s| worst.max((s - 1.0).abs())),
+                        1,
+                    ))
+                    "%."
+                }
+            }
+        }
+        @if let Some(choice) = &record.choice { (chosen(record, choice)) }
+    }
+}
+
+fn chosen(record: &Record, choice: &Choice) -> Markup {
+    let (before, sampling) = record.exchanges;
+    let actual = |name: &str| -> Option<f64> {
+        let found = record.statistics.iter().find(|s| s.name == name)?;
+        let count: usize = found.values.iter().map(Vec::len).sum();
+        Some(found.values.iter().flatten().sum::<f64>() / count.max(1) as f64)
+    };
+    html! {
+        p {
+            strong { "Choice: " } (choice.chosen) ", after " (many(before, "exchange"))
+            " of surveys and pilots; sampling took " (many(sampling, "exchange")) " of all chains."
+            @if let Some(foretold) = choice.acceptance {
+                " Proposals were foretold to be accepted in " (decimals(100.0 * foretold, 0)) "%"
+                @if let Some(actual) = actual("acceptance_rate") {
+                    " of all cases, and were in " (decimals(100.0 * actual, 0)) "%" }
+                "."
+            }
+            @if let Some(khat) = khat(record) {
+                " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 the draws \
+                 would not be relied on." }
+        }
+        @if choice.candidates.iter().any(known) {
+            div.table tabindex="0" role="region" aria-label="What the same draws would have cost" {
+                table {
+                    thead { tr {
+                        @for title in ["sampler", "iterations", "exchanges of a chain", "sent",
+                            "bias of standard deviations"] { th scope="col" { (title) } }
+                    } }
+                    tbody { @for one in choice.candidates.iter().filter(|one| known(one)) { tr {
+                        th scope="row" { span.name { (one.sampler) } }
+                        td { (count(one.iterations as u64)) }
+                        td { (count(one.exchanges as u64)) }
+                        td { (bytes(8.0 * one.bytes)) }
+                        td {
+                            @if let Some(why) = &one.refused { "not used: " (why) }
+                            @else if let Some(bias) = one.bias { (decimals(100.0 * bias, 1)) "%" }
+                            @else { "none" }
+                        }
+                    } } }
+                }
+            }
+            p.soft { "What the same effective draws were foretold to cost, surveys not included." }
+        }
+    }
+}
+
+fn known(candidate: &Candidate) -> bool {
+    candidate.iterations > 0.0
+}
