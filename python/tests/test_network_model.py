@@ -87,10 +87,10 @@ def by_post(config, bring, tmp_path=None):
     while (result := serving.poll()) is None:
         for place, name in enumerate(serving.sites):
             if (letter := serving.collect(place)) is not None:
-                # with a state, every letter finds a new process
-                site = sites[name] if tmp_path is None else wake(name)
+                # with a state, every letter finds a new process, and nobody holds the folder
+                answer = (sites[name] if tmp_path is None else wake(name)).answer(letter)
                 try:
-                    serving.deliver(place, site.answer(letter))
+                    serving.deliver(place, answer)
                 except consilience.Refused:
                     pass  # the run is over
     return result
