@@ -126,6 +126,7 @@ fn configs_and_commands_run() {
 #[test]
 fn chapters_are_listed_and_links_lead_somewhere() {
     let contents = std::fs::read_to_string(root().join("docs/src/SUMMARY.md")).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     for document in documents() {
         let text = std::fs::read_to_string(&document).unwrap();
         for link in text
@@ -144,6 +145,12 @@ fn chapters_are_listed_and_links_lead_somewhere() {
         assert!(
             file == "README.md" || file == "SUMMARY.md" || contents.contains(&format!("({file})")),
             "{file} is not in SUMMARY.md"
+        );
+        assert!(
+            file == "README.md"
+                || file == "SUMMARY.md"
+                || readme.contains(&format!("(docs/src/{file})")),
+            "{file} is not in the contents of README.md"
         );
     }
 }
@@ -209,6 +216,13 @@ fn the_readme_cites_the_numbers_of_its_sources() {
     let cited =
         readme.split("default settings, ").nth(1).unwrap().split(" answers").next().unwrap();
     assert!(answers.contains(&format!("{cited} answers are acceptable")), "{cited}");
+    // | heart-disease | 22 | `imh` | 0 | 12 + 4 | 0.64 MB | ...
+    let exact = std::fs::read_to_string(root().join("docs/src/exact.md")).unwrap();
+    let row = exact.lines().find(|line| line.starts_with("| heart-disease |")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    let exchanges: u32 = cells[5].split(" + ").map(|n| n.parse::<u32>().unwrap()).sum();
+    let cited = format!("it takes {exchanges} exchanges with the sites and {}", cells[6]);
+    assert!(readme.contains(&cited), "{cited}");
     // "49 claims of the papers: holds: 33, ..."
     let (before, after) = scorecard.split_once(" claims of the papers: holds: ").unwrap();
     let (claims, holds) = (before.rsplit(' ').next().unwrap(), after.split(',').next().unwrap());
