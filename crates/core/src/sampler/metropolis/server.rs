@@ -40,3 +40,30 @@ impl Shared {
         (probability, coin < probability)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Coins of 40,000 iterations: how often two that follow each other both say yes is off by
+    /// `sqrt(p^2 (1 - p^2) / n)`, and a little more since pairs overlap.
+    #[test]
+    fn every_iteration_has_a_coin_of_its_own() {
+        let shared = Shared {
+            everybody: Vec::new(),
+            prior: Prior::Flat,
+            temperature: 1.0,
+            public: Seed::new(8),
+        };
+        let n = 40_000;
+        let said: Vec<bool> = (0..n).map(|k| shared.decide(k, -0.7).1).collect();
+        let p = (-0.7f64).exp();
+        let share = |count: usize| count as f64 / n as f64;
+        let alone = share(said.iter().filter(|yes| **yes).count());
+        let both = share(said.windows(2).filter(|pair| pair[0] && pair[1]).count());
+        assert!((alone - p).abs() < 4.9 * 0.0025, "{alone} is not {p}");
+        assert!((both - p * p).abs() < 4.9 * 0.0035, "{both} is not {}", p * p);
+        assert_eq!(shared.decide(3, f64::NAN), (0.0, false));
+        assert_eq!(shared.decide(3, 0.5), (1.0, true));
+    }
+}
