@@ -336,9 +336,12 @@ impl<'a> Predictor<'a> {
     }
 }
 
+/// A model, whether it has an intercept, and its columns.
+type Plain = (Arc<dyn RowModel>, bool, Vec<String>);
+
 /// The model of a run whose rows were plain numbers, and its columns; a run whose columns were
 /// coded in a way that it does not tell is refused.
-fn plain(record: &Record) -> Result<(Arc<dyn RowModel>, bool, Vec<String>), PredictError> {
+fn plain(record: &Record) -> Result<Plain, PredictError> {
     const FILE: &str = "config.toml";
     let source = Source { file: FILE.into(), folder: ".".into(), text: record.config.clone() };
     let config =

@@ -48,7 +48,8 @@ pub fn check(model: &Arc<dyn Model>) -> Result<(), Broken> {
 
 macro_rules! ensure {
     ($promise:ident, $holds:expr, $($found:tt)*) => {
-        if !$holds {
+        let holds: bool = $holds;
+        if !holds {
             return Err(Broken { promise: $promise, found: format!($($found)*) });
         }
     };

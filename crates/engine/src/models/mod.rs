@@ -86,7 +86,7 @@ pub enum Reads {
     /// A mean and a matrix of every client.
     Moments,
     /// Every client's rows. The settings of `[target]` make it.
-    Rows(fn(&Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError>),
+    Rows(ReadRows),
     /// Nothing: the program that reads the config brings it.
     Program,
 }
@@ -115,9 +115,12 @@ impl Explains {
     }
 }
 
+/// How rows and settings make a model.
+pub type ReadRows = fn(&Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError>;
+
 impl ModelRow {
     /// How rows and settings make such a model, where it explains a response by rows.
-    pub fn reader(&self) -> Option<fn(&Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError>> {
+    pub fn reader(&self) -> Option<ReadRows> {
         match self.reads {
             Reads::Rows(read) if self.explains != Explains::Nothing => Some(read),
             _ => None,

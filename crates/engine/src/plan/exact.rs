@@ -136,12 +136,12 @@ pub(super) fn plan(
         candidates.extend(Candidate::papers(model, &target, size));
     }
     candidates.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
-    let khats = all.iter().filter_map(|(_, foretold)| foretold.khat);
+    let khat = all.iter().rev().find_map(|(_, foretold)| foretold.khat);
     let choice = Choice {
         candidates,
         chosen: chosen.name.into(),
         acceptance: Some(foretold.acceptance).filter(|a| a.is_finite()),
-        khat: khats.last(),
+        khat,
         bent: foretold.proposal.as_ref().map_or(0, |proposal| proposal.bent()),
         exchanges: choice::exchanges(&ledger, b),
     };

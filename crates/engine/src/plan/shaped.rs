@@ -169,7 +169,7 @@ pub(super) fn try_imh(
     let freedom = Proposal::usual_freedom(d);
     let mut best = try_proposal(shaped, Proposal::new(d, freedom, &bent), conductor, ledger)?;
     // Heavier tails, where the weights ask for them.
-    if best.khat.is_none_or(|khat| !(khat <= HEAVY)) && freedom > HEAVY_FREEDOM {
+    if best.khat.is_none_or(|khat| khat > HEAVY || khat.is_nan()) && freedom > HEAVY_FREEDOM {
         let heavier = Proposal::new(d, HEAVY_FREEDOM, &bent);
         let other = try_proposal(shaped, heavier, conductor, ledger)?;
         let usable = |f: &Foretold| (f.refusal().is_none(), f.efficiency);

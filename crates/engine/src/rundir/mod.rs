@@ -371,7 +371,7 @@ pub fn read(path: &Path) -> Result<Record, RunDirError> {
 
 fn read_encoding(file: &Path, text: &str) -> Result<Encoding, RunDirError> {
     let Format { format } = parse(file, text)?;
-    if !(1..=encoding::FORMAT.into()).contains(&format) {
+    if !(1..=encoding::FORMAT).contains(&format) {
         let problem = format!(
             "it has layout {format}; this program knows layouts up to {}",
             encoding::FORMAT
