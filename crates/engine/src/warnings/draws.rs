@@ -40,12 +40,13 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         return vec![Warning::new(Code::DrawsOnDisk, says).remedy(remedy)];
     }
     if record.draws.dim() == 0 || record.draws.length() == 0 {
-        return vec![Warning::new(Code::NoDraws, "there are no draws here to be summarised")];
+        let none = Warning::new(Code::NoDraws, "there are no draws here to be summarised");
+        return stopped(record).into_iter().chain([none]).collect();
     }
     let judge =
         Judge { record, summaries: summaries(&record.draws), iterations: record.iterations };
     [
-        judge.stopped(),
+        stopped(record),
         judge.broken(),
         judge.few(),
         judge.alone(),
@@ -57,6 +58,11 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn stopped(record: &Record) -> Option<Warning> {
+    let says = "the run was stopped before its end: what follows is what it had drawn until then";
+    record.interrupted.then(|| Warning::new(Code::Interrupted, says))
 }
 
 struct Judge<'a> {
@@ -72,12 +78,6 @@ impl Judge<'_> {
 
     fn name(&self, k: usize) -> String {
         self.record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1))
-    }
-
-    fn stopped(&self) -> Option<Warning> {
-        let says =
-            "the run was stopped before its end: what follows is what it had drawn until then";
-        self.record.interrupted.then(|| Warning::new(Code::Interrupted, says))
     }
 
     fn broken(&self) -> Option<Warning> {
