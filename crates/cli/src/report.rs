@@ -80,10 +80,14 @@ pub fn plan(plan: &Plan) -> String {
         );
     }
     let Length { chains, iterations, burn_in, thin, .. } = plan.length;
+    let kept = if thin == 1 {
+        "all others are kept".to_owned()
+    } else {
+        format!("of the others one in {thin} is kept")
+    };
     let _ = writeln!(
         text,
-        "{chains} chains of {iterations} iterations, of which {burn_in} are burn-in; every draw of \
-         {thin} is kept."
+        "{chains} chains of {iterations} iterations, of which {burn_in} are burn-in; {kept}."
     );
     text
 }

@@ -1,4 +1,4 @@
-//! Know which columns a formula uses before any is converted.
+//! Find which columns a formula uses before any is converted.
 
 use consilience_engine::data::formula::{FormulaError, used};
 use pyo3::prelude::*;

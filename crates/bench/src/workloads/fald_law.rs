@@ -1,5 +1,5 @@
-//! Know FALD's stationary second moment on Gaussian clients, at a cost that does not grow with the
-//! square of their number.
+//! Compute FALD's stationary second moment on Gaussian clients, at a cost that does not grow with
+//! the square of their number.
 //!
 //! At communications the chain is `x' = A_T x + c_T + noise_T` with `T` geometric and `A_T` the
 //! clients' mean of `(I - gamma P_i)^T`; its first two moments solve linear systems of sizes `d`

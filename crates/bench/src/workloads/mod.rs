@@ -1,4 +1,4 @@
-//! Know the workloads by the peers' names and by their numbers.
+//! List the workloads by the peers' names and by their numbers.
 
 mod elf;
 mod fald_law;

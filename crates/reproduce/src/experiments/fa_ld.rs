@@ -1,4 +1,4 @@
-//! Know FA-LD's toy Gaussian exactly: mean and covariance after every round, by recursion.
+//! Compute FA-LD's toy Gaussian exactly: mean and covariance after every round, by recursion.
 //!
 //! Every client walks `x <- M_c x + eta b_c / p_c + noise` with `M_c = I - eta H_c / p_c`, so the
 //! synchronised parameter is a random affine map of the one before, and its first two moments

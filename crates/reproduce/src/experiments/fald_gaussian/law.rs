@@ -1,4 +1,4 @@
-//! Know the law of FALD and VR-FALD* with many Gaussian clients, random synchronisation and full
+//! Compute the law of FALD and VR-FALD* with many Gaussian clients, random synchronisation and full
 //! gradients.
 //!
 //! `sampler::exact::stationary` keeps the second moment of all clients together, (b d)^2 numbers,
