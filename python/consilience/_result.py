@@ -140,7 +140,7 @@ class Result:
     >>> result.digest == __import__("hashlib").sha256(result.draws.tobytes()).hexdigest()
     True
     >>> sorted(result.ledger["up"])
-    ['control', 'gradient', 'header', 'parameter', 'reference', 'survey']
+    ['control', 'gradient', 'header', 'parameter', 'potential', 'reference', 'survey']
     """
 
     def __init__(self, run: "_consilience.Run") -> None:
