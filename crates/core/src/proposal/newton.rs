@@ -18,8 +18,9 @@ pub const LADDER: [f64; 8] = [2.0, 0.5, 0.25, 0.125, 0.0625, 1.0 / 32.0, 1.0 / 6
 
 /// A full step must lower the potential by this share of what its slope promises.
 const ENOUGH: f64 = 1e-4;
-/// Curvatures are at least this: directions without information are walked in finite steps.
-const LEAST_CURVATURE: f64 = 0.1;
+/// Curvatures are at least this share of the largest: directions without information are walked in
+/// finite steps.
+const LEAST_CURVATURE: f64 = 1e-14;
 
 /// What an exchange says of the whole potential, prior included.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +113,8 @@ impl Newton {
         }
         self.retried = false;
         let hessian = symmetric(&answer.hessian, d);
-        let inverse = solve(&hessian, &answer.gradient, LEAST_CURVATURE);
+        let least = LEAST_CURVATURE * hessian.diagonal().amax();
+        let inverse = solve(&hessian, &answer.gradient, least.max(f64::MIN_POSITIVE));
         let decrement = dot(&answer.gradient, inverse.as_slice());
         let step: Vec<f64> = inverse.iter().map(|p| -p).collect();
         let x = std::mem::take(&mut self.asked);
@@ -231,6 +233,20 @@ mod tests {
             )
         });
         assert!(newton.converged() && (newton.optimum()[0] - 1.0).abs() < 0.05, "{newton:?}");
+    }
+
+    /// Parameters in large units have small curvatures, and the search does not care.
+    #[test]
+    fn units_do_not_matter() {
+        for unit in [1e-4, 1.0, 1e4] {
+            let (newton, _) = search(&[0.0], |x| {
+                let z = x[0] / unit - 2.0;
+                (50.0 * z.cosh().ln(), vec![50.0 / unit * z.tanh()], {
+                    vec![50.0 / unit / unit / z.cosh().powi(2)]
+                })
+            });
+            assert!(newton.converged() && (newton.optimum()[0] / unit - 2.0).abs() < 0.02);
+        }
     }
 
     /// What is not a number is no step, and the search ends after its exchanges.

@@ -15,6 +15,9 @@ use crate::simd::{exp, ln};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::Target;
 
+/// The longest step of `pcn`: at 1 proposals are independent, which is `imh` without its guards.
+const LONGEST: f64 = 0.8;
+
 /// What is tuned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
@@ -289,7 +292,7 @@ impl Exchange for Tuning {
                 let moved = ln(self.step) + rate / (1.0 + k as f64 / patience) * (mean - goal);
                 self.step = exp(moved);
                 if self.trial == Trial::Autoregressive {
-                    self.step = self.step.min(1.0);
+                    self.step = self.step.min(LONGEST);
                 }
             }
         }

@@ -131,6 +131,18 @@ pub(super) struct Foretold {
 }
 
 impl Foretold {
+    /// Of proposals that cannot be made.
+    fn nothing() -> Self {
+        Foretold {
+            efficiency: 0.0,
+            acceptance: 0.0,
+            khat: Some(f64::INFINITY),
+            proposal: None,
+            step: 1.0,
+            leapfrog: 1,
+        }
+    }
+
     /// Why the sampler is not to be relied on here, if so.
     pub(super) fn refusal(&self) -> Option<String> {
         let khat = self.khat?;
@@ -166,18 +178,25 @@ pub(super) fn try_imh(
         .enumerate()
         .filter(|(_, profile)| AxisMap::new(profile).is_some_and(|(_, off)| off > FAR))
         .collect();
+    // What suits most posteriors; heavier tails, and straight axes, where the weights ask for them.
     let freedom = Proposal::usual_freedom(d);
-    let mut best = try_proposal(shaped, Proposal::new(d, freedom, &bent), conductor, ledger)?;
-    // Heavier tails, where the weights ask for them.
-    if best.khat.is_none_or(|khat| khat > HEAVY || khat.is_nan()) && freedom > HEAVY_FREEDOM {
-        let heavier = Proposal::new(d, HEAVY_FREEDOM, &bent);
-        let other = try_proposal(shaped, heavier, conductor, ledger)?;
-        let usable = |f: &Foretold| (f.refusal().is_none(), f.efficiency);
-        if usable(&other) > usable(&best) {
-            best = other;
+    let mut tried = vec![(freedom, &bent[..]), (HEAVY_FREEDOM, &bent[..])];
+    if !bent.is_empty() {
+        tried.extend([(freedom, &[][..]), (HEAVY_FREEDOM, &[][..])]);
+    }
+    let usable = |f: &Foretold| (f.refusal().is_none(), f.efficiency);
+    let mut best: Option<Foretold> = None;
+    for (freedom, bent) in tried {
+        let other = try_proposal(shaped, Proposal::new(d, freedom, bent), conductor, ledger)?;
+        let light = other.khat.is_some_and(|khat| khat <= HEAVY);
+        if best.as_ref().is_none_or(|best| usable(&other) > usable(best)) {
+            best = Some(other);
+        }
+        if light {
+            break;
         }
     }
-    Ok(best)
+    Ok(best.unwrap_or_else(Foretold::nothing))
 }
 
 fn try_proposal(
@@ -187,14 +206,7 @@ fn try_proposal(
     ledger: &mut Ledger,
 ) -> Result<Foretold, PlanError> {
     let d = shaped.target.dim();
-    let none = Foretold {
-        efficiency: 0.0,
-        acceptance: 0.0,
-        khat: Some(f64::INFINITY),
-        proposal: None,
-        step: 1.0,
-        leapfrog: 1,
-    };
+    let none = Foretold::nothing();
     let Some(proposal) = proposal else { return Ok(none) };
     let mut pilot = Pilot::new(&shaped.target, proposal.clone(), PILOT_POINTS);
     conductor.survey(&shaped.target, &mut pilot, ledger)?;
