@@ -281,10 +281,20 @@ class Site:
         return answer
 
 
+class _Meeting(NamedTuple):
+    invitation: str | None
+    server: str
+    certs: str | None
+    server_name: str | None
+
+
 def join(
-    invitation: Invitation,
+    server: Invitation | str,
     rows: Any = None,
     *,
+    site: str | None = None,
+    certs: str | os.PathLike[str] | None = None,
+    server_name: str | None = None,
     model: AnyModel | Callable[[Batch], npt.ArrayLike | None] | None = None,
     parameters: int | Sequence[str] | None = None,
     state: str | os.PathLike[str] | None = None,
@@ -293,6 +303,11 @@ def join(
 ) -> bool:
     """Take part in a run, to its end. It comes back by itself when the connection is lost; with
     ``state`` also after it was killed and is started again.
+
+    The server is known by the invitation that it issued to this site; or, where the command
+    ``consilience serve`` is the server, by its address ``"host:port"``, with the name of the
+    ``site`` and the folder of its ``certs`` (none on the server's own machine; ``server_name`` is
+    the name in the server's certificate, where it is not the host).
 
     Where the config says ``model = "external"`` every site brings a ``model`` of its own: anything
     that :func:`consilience.sample` takes, such as a :class:`consilience.Model` with this site's
@@ -303,8 +318,18 @@ def join(
     Returns whether the run came to its end. ``patience`` is how many seconds to look for a server
     that is away; without it, for ever.
     """
+    if isinstance(server, Invitation):
+        if site not in (None, server.site) or certs is not None or server_name is not None:
+            raise ConfigError("the invitation says who is invited\n  leave out `site` and `certs`")
+        who, meeting = server.site, _Meeting(server.to_json(), server.server, None, None)
+    elif site is None:
+        raise ConfigError(
+            "the server must know who joins\n"
+            '  name the site: join("trials.example.org:7461", site="east", certs="certs/east")'
+        )
+    else:
+        papers = None if certs is None else os.fspath(certs)
+        who, meeting = site, _Meeting(None, server, papers, server_name)
     return _consilience.join_run(
-        _bringing(invitation.site, rows, state, allow_simulation_seeds, model, parameters),
-        invitation.to_json(),
-        patience,
+        _bringing(who, rows, state, allow_simulation_seeds, model, parameters), meeting, patience
     )

@@ -1,6 +1,8 @@
 """Sites that bring a model of their own, in processes of their own: the chains of one process."""
 
 import multiprocessing
+import os
+import subprocess
 import threading
 
 import consilience
@@ -77,6 +79,66 @@ def test_three_processes_with_a_model_each_give_the_chains_of_one(sampler):
     assert [site["rows"] for site in served.sites] == [5, 9, 13]
 
 
+def serving_command(folder, config, *arguments):
+    """`consilience serve`, and where it listens."""
+    lines = ['seed = 3\nseeds = "simulation"\n[target]\nmodel = "external"']
+    lines += ['model_name = "robust 1"\nprior = { law = "gaussian", variance = 4.0 }']
+    lines += [f'[[client]]\nname = "{name}"' for name in ROWS]
+    lines += ['[sampler]\nname = "lmc"\n[run]\nchains = 2\niterations = 40\n']
+    (folder / config).write_text("\n".join(lines))
+    command = [os.environ["CONSILIENCE"], "serve", config, "--listen", "127.0.0.1:0"]
+    server = subprocess.Popen(
+        [*command, "--deadline", "60", "--out", "run", *arguments],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in server.stderr:
+        if line.startswith("listening on "):
+            return server, line.removeprefix("listening on ").strip()
+    raise AssertionError(f"the server ended with {server.wait()}")
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_sites_with_models_join_the_command(secure, tmp_path, command):
+    if secure:
+        command("certs", "certs", "--sites", ",".join(ROWS), cwd=tmp_path)
+    papers = ["--certs", "certs/server"] if secure else ["--insecure-loopback"]
+    server, address = serving_command(tmp_path, "run.toml", *papers)
+    ends = []
+
+    def join(name):
+        port = address.rpartition(":")[2]
+        folders = {p.name: p for p in (tmp_path / "certs").glob("*")} if secure else {}
+        certs = folders.get(name) or next(
+            (p for key, p in folders.items() if key.startswith(name.split()[0])), None
+        )
+        model = model_of({name: ROWS[name]})
+        where = f"localhost:{port}" if secure else address
+        ends.append(
+            network.join(
+                where,
+                site=name,
+                certs=certs,
+                model=model,
+                allow_simulation_seeds=True,
+                patience=60,
+            )
+        )
+
+    threads = [threading.Thread(target=join, args=(name,)) for name in ROWS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.stderr.read()
+    assert server.wait() == 0 and ends == [True] * 3
+    served = consilience.load(tmp_path / "run")
+    expected = consilience.sample(model_of(ROWS), config=config_of("lmc"), progress=False)
+    assert served.digest == expected.digest
+
+
 def by_post(config, bring, tmp_path=None):
     """Serve a run letter by letter; `bring(name)` is what a site brings."""
     serving = network.serve(config)
@@ -132,6 +194,16 @@ def test_models_that_differ_are_refused_by_name(change, why):
     with pytest.raises(consilience.Error) as error:
         by_post(config_of("lmc"), bring)
     assert why in str(error.value) and '"west"' in str(error.value)
+
+
+def test_whoever_joins_says_who_it_is():
+    with pytest.raises(consilience.ConfigError, match="must know who joins"):
+        network.join("localhost:7461", model=model_of(ROWS))
+    invitation = network.Invitation("north", "localhost:7461", "", "0" * 64)
+    with pytest.raises(consilience.ConfigError, match="says who is invited"):
+        network.join(invitation, site="west")
+    with pytest.raises(consilience.Error, match="without certificates nobody knows"):
+        network.join("trials.example.org:7461", site="north", model=model_of(ROWS))
 
 
 def test_what_a_site_cannot_bring_is_said_before_it_joins():

@@ -14,7 +14,8 @@ use consilience_engine::data::memory::Tables;
 use consilience_engine::record::Record;
 use consilience_engine::run::Progress;
 use consilience_engine::site::{Own, OwnModel, names};
-use consilience_net::join::{JoinError, JoinOptions};
+use consilience_net::certs::Papers;
+use consilience_net::join::{Credentials, JoinError, JoinOptions};
 use consilience_net::mailbox::{self, Mailboxes};
 use consilience_net::serve::{self, Admission, ServeError, ServeOptions, Served};
 use consilience_net::status::Status;
@@ -291,18 +292,44 @@ fn raised(py: Python<'_>, model: Option<&Arc<Asked>>, site: &str) -> PyResult<()
     Err(raised)
 }
 
-/// Follow an invitation to the end of the run; whether it came to its end. Ctrl-C is raised.
+/// The server that a site joins: by an invitation, or at an address, with certificates unless it is
+/// on this machine.
+#[derive(FromPyObject)]
+pub struct Meeting {
+    invitation: Option<String>,
+    server: String,
+    certs: Option<PathBuf>,
+    server_name: Option<String>,
+}
+
+impl Meeting {
+    fn options(self) -> Result<JoinOptions, Failure> {
+        let wrong = |error: &dyn std::fmt::Display| Failure::new(Raised::Error, error);
+        if let Some(invitation) = self.invitation {
+            let invitation: Invitation = serde_json::from_str(&invitation)
+                .map_err(|e| wrong(&format!("this is no invitation: {e}")))?;
+            return JoinOptions::invited(&invitation).map_err(site_failure);
+        }
+        let papers = self.certs.as_deref().map(Papers::load).transpose().map_err(|e| wrong(&e))?;
+        Ok(JoinOptions {
+            server: self.server,
+            server_name: self.server_name,
+            credentials: papers.map_or(Credentials::Word, Credentials::Certificate),
+            patience: None,
+        })
+    }
+}
+
+/// Take part in a run to its end; whether it came to its end. Ctrl-C is raised.
 #[pyfunction]
-#[pyo3(signature = (bringing, invitation, patience=None))]
+#[pyo3(signature = (bringing, meeting, patience=None))]
 pub fn join_run(
     py: Python<'_>,
     bringing: Bringing,
-    invitation: &str,
+    meeting: Meeting,
     patience: Option<f64>,
 ) -> PyResult<bool> {
-    let invitation: Invitation = serde_json::from_str(invitation)
-        .map_err(|e| Failure::new(Raised::Error, format!("this is no invitation: {e}")))?;
-    let mut options = JoinOptions::invited(&invitation).map_err(site_failure)?;
+    let mut options = meeting.options()?;
     options.patience = patience
         .map(Duration::try_from_secs_f64)
         .transpose()
