@@ -1,4 +1,4 @@
-//! Know a site's own rows, and agree with the others on what their columns mean: each site
+//! Read a site's own rows, and agree with the other sites on what columns mean: each site
 //! introduces itself, all are told the agreement.
 
 mod brought;

@@ -1,4 +1,4 @@
-//! Make a small authority, and certificates by which the server and its sites know each other.
+//! Make a certificate authority, and the certificates of the server and its sites.
 //!
 //! A site is known by the DNS name in its certificate: the site's own name where that can be one,
 //! else a name made of its hash. So any authority can issue the certificates; this one is for those

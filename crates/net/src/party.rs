@@ -1,4 +1,5 @@
-//! Say what a server's side of one chain of exchanges must do, for whoever carries its messages.
+//! Define what the server's side of one chain of exchanges must do, for whoever carries its
+//! messages.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Let sites in: check who they are, then carry their frames to the conductor and its frames to
-//! them.
+//! Admit sites: check who they are, then pass frames between them and the conductor.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Know how a run stands: who is there, who is slow, how far the chains are, how much was sent and
+//! Track how a run stands: who is there, who is slow, how far the chains are, how much was sent and
 //! refused.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Say what server and site say to each other besides the protocol's messages.
+//! Define what server and site send each other besides the protocol's messages.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Shorten a vector in two halves: a random quantiser and an exact code.
+//! Compress a vector in two parts: a random quantiser and a lossless code.
 //!
 //! The quantiser ([`Compressor`]) is lossy: it turns a vector into the symbols of a [`Message`],
 //! and [`Message::dequantise`] gives the vector that the receiver will see. The [`code`] is

@@ -1,5 +1,5 @@
-//! Count bits as the QLSD paper's program did: an upper bound of a code, with natural logarithms,
-//! never written by anybody.
+//! Count bits as the QLSD paper's program did: an upper bound on the length of a code that nobody
+//! wrote, with natural logarithms.
 
 use crate::simd::ln;
 

@@ -97,7 +97,7 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     }
 
     /// [`Sum::Average`]: `out += scale * sum_{j in rows}` of the mean gradient and the mean
-    /// Hessian. Unless a model has a better way it takes the mean over [`POINTS`] points that
+    /// Hessian. Unless a model has a better way it takes the mean over `POINTS` points that
     /// everybody knows, in pairs on both sides of the mean.
     fn add_average(
         &self,

@@ -1,5 +1,4 @@
-//! Take a model's shortcuts away: what they save is measured, and their answers are tested, against
-//! it.
+//! Hide a model's shortcuts, to measure what they save and to test their answers.
 
 use super::{Likelihood, Rows};
 

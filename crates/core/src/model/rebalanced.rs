@@ -1,4 +1,5 @@
-//! Deal the potential anew, so that clients pull alike: the conducive gradient of FSGLD.
+//! Redistribute the potential between clients, so that their gradients agree: the conducive
+//! gradient of FSGLD.
 //!
 //! ```text
 //! drift of FSGLD at client c     (1/p_c) [H_c(x) - grad l_c(x)] + grad l(x),   l = sum_c l_c

@@ -1,4 +1,4 @@
-//! Look at a potential in coordinates in which the posterior is round.
+//! Transform a model to coordinates in which the posterior is round.
 //!
 //! With `x = centre + C u` and `C C'` the inverse Hessian at the optimum, the posterior of `u` is
 //! close to a standard normal whatever the scales and correlations of `x`: the step can be as large

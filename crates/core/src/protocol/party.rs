@@ -1,4 +1,4 @@
-//! Speak bytes: the server and a client as state machines that eat messages and produce messages.
+//! Run the server and a client as state machines that take and give encoded messages.
 //!
 //! Answers may come in any order; they are folded in the order of the cohort, so the chain does not
 //! depend on it. A refusal is a value and changes nothing.

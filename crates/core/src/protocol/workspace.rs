@@ -1,4 +1,4 @@
-//! Give a device room for what it makes and uses up within one order.
+//! Hold the scratch memory that a device needs within one order.
 
 use super::message::Packed;
 use crate::rng::SharedNoise;

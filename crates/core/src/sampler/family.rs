@@ -1,4 +1,4 @@
-//! Say what every family of samplers can do.
+//! Define what every family of samplers can do.
 //!
 //! A family is a folder: its axes, check, server, clients, law, forecast and words. Whoever needs
 //! one of these asks the trait; [`Recipe::family`] is the one place that knows which families there

@@ -1,4 +1,4 @@
-//! Know the law that a sampler has: stationary mean and covariance on Gaussian targets, without
+//! Compute the law of a sampler: stationary mean and covariance on Gaussian targets, without
 //! sampling.
 //!
 //! On quadratic potentials every sampler here is a random affine recursion, so its first two

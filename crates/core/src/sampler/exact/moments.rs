@@ -1,5 +1,4 @@
-//! Push second moments through a random affine recursion, and find the moments that it leaves
-//! alone.
+//! Push second moments through a random affine recursion, and find its stationary moments.
 //!
 //! The state is a list of blocks, of which block 0 is the number 1; `M = E[s s']` over all blocks
 //! then holds means and covariances at once. A program is a list of operations, each of which sets

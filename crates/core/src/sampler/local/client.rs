@@ -1,4 +1,4 @@
-//! Walk on one client's potential, with noise that is partly everybody's.
+//! Walk on one client's potential, with noise that is partly shared.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Say what family B does wrong, and what helps.
+//! Word the warnings of family B: what is wrong, and what helps.
 
 use super::{Average, Local, NoiseScale};
 use crate::target::Target;

@@ -1,4 +1,4 @@
-//! Say what family A does wrong, and what helps.
+//! Word the warnings of family A: what is wrong, and what helps.
 
 use super::{Oracle, Uplink};
 use crate::compress::{Operator, paper_bits};
