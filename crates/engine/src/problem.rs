@@ -11,7 +11,7 @@ pub(crate) use own::{About, Complaint, FORMULA, READ};
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Absent, Model, Prior};
+use consilience_core::model::{Absent, Model, Offers, Prior};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::target::{Placement, Target};
@@ -75,7 +75,16 @@ impl Problem {
     pub fn without_rows(config: &Config, agreed: Agreed) -> Result<Problem, ConfigError> {
         let dim = agreed.agreement.parameters.len();
         let absent = |rows: &u64| Arc::new(Absent::new(dim, *rows as usize)) as Arc<dyn Model>;
-        Problem::assemble(config, agreed.rows.iter().map(absent).collect(), agreed)
+        // What models of the sites' own do not offer decides what can be sampled, and how.
+        let models = agreed.agreement.models.as_ref().map(|models| -> Arc<dyn Model> {
+            let (values, rows) = (models.derivatives, models.rows.iter().sum::<u64>() as usize);
+            let offers = Offers { values, hessians: values, ..Offers::default() };
+            Arc::new(Absent::new(dim, rows).offering(offers))
+        });
+        let potentials = agreed.rows.iter().map(absent).collect();
+        let mut problem = Problem::assemble(config, potentials, agreed)?;
+        problem.target.joint = models;
+        Ok(problem)
     }
 
     /// The problem as one site sees it: its own rows, and nobody else's.

@@ -166,7 +166,7 @@ fn placement(placement: &PlacementConfig) -> String {
 /// How columns are made of what stands in the sites' tables.
 fn coding(agreement: &Agreement) -> Lines {
     let Agreement { parameters, moments, models } = agreement;
-    if let Some(CommonModel { name, rows, start: _ }) = models {
+    if let Some(CommonModel { name, rows, derivatives, start: _ }) = models {
         // where chains start stands among what is run
         let rows: Vec<String> = rows.iter().map(u64::to_string).collect();
         return vec![
@@ -176,6 +176,10 @@ fn coding(agreement: &Agreement) -> Lines {
             ),
             ("dimension of the model".into(), parameters.len().to_string()),
             ("rows of the sites".into(), rows.join(", ")),
+            (
+                "the models give".into(),
+                if *derivatives { "gradients, values and Hessians" } else { "gradients" }.into(),
+            ),
         ];
     }
     let Some(moments) = moments else {

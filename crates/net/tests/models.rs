@@ -155,6 +155,7 @@ fn a_model_at_every_site_gives_the_run_of_one_process_bit_for_bit() {
         "name = \"qlsd*\"\nbatch = 3",
         "name = \"vr-fald*\"\nbatch = 3",
         "name = \"dg-lmc\"\nstep = 0.01",
+        "name = \"auto\"",
     ] {
         let config = stated(sampler, "");
         same(sampler, &served(&config, bringing), &jointly(&config));
@@ -170,6 +171,7 @@ fn what_a_site_states_of_its_model_is_part_of_what_all_check() {
         "model brought by the sites: \"robust 1\"",
         "dimension of the model: 2",
         "rows of the sites: 5, 9, 13",
+        "the models give: gradients",
     ] {
         assert!(text.lines().any(|known| known == line), "{line} is not in {text}");
     }
@@ -250,6 +252,19 @@ fn models_that_do_not_fit_together_are_refused_by_name() {
     let (error, _) =
         refusal(&asks_for_values, bringing("the south", model_of("the south", Robust::new())));
     assert!(error.contains("gives gradients and no values"), "{error}");
+}
+
+/// A sampler that needs more than gradients is refused in the words of one process.
+#[test]
+fn what_the_models_do_not_offer_is_not_asked_of_them() {
+    let config = stated("name = \"mala\"", "");
+    let sites = SITES.map(String::from).into();
+    let problem = Problem::external(&config, Arc::new(Robust::new()), parameters(), sites).unwrap();
+    let here = Plan::new(&config, &problem).unwrap_err();
+    assert!(here.problem.contains("the model gives gradients alone"), "{here}");
+    let own = bringing("the south", model_of("the south", Robust::new()));
+    let (there, _) = refusal(&config, own);
+    assert!(there.contains(&here.problem) && there.contains(&here.fix), "{there}");
 }
 
 #[test]

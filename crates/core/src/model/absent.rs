@@ -8,12 +8,18 @@ use super::{Likelihood, Offers, Rows};
 pub struct Absent {
     dim: usize,
     rows: usize,
+    offers: Offers,
 }
 
 impl Absent {
     /// A client of so many rows, in so many parameters.
     pub fn new(dim: usize, rows: usize) -> Self {
-        Absent { dim, rows }
+        Absent { dim, rows, offers: Offers::default() }
+    }
+
+    /// The same where whoever has the rows offers this.
+    pub fn offering(self, offers: Offers) -> Self {
+        Absent { offers, ..self }
     }
 }
 
@@ -74,6 +80,6 @@ impl Likelihood for Absent {
     }
 
     fn offers(&self) -> Offers {
-        Offers::default()
+        self.offers
     }
 }

@@ -29,6 +29,7 @@ impl OwnModel {
             parameters: self.parameters.clone(),
             rows: self.model.rows() as u64,
             values: self.model.offers().values,
+            hessians: self.model.offers().hessians,
             start: self.start.clone(),
         })
     }
@@ -75,6 +76,8 @@ pub struct OwnModelFacts {
     pub rows: u64,
     /// Whether it gives values of the potential.
     pub values: bool,
+    /// Whether it gives Hessians.
+    pub hessians: bool,
     /// Where chains start, if it knows.
     pub start: Option<Vec<f64>>,
 }
@@ -86,6 +89,8 @@ pub struct CommonModel {
     pub name: Option<String>,
     /// How many rows each site has.
     pub rows: Vec<u64>,
+    /// Whether all models give values and Hessians, as samplers that accept or reject need them.
+    pub derivatives: bool,
     /// Where chains start, if the models know.
     pub start: Option<Vec<f64>>,
 }
@@ -112,7 +117,7 @@ pub(super) fn agree(
     introductions: &[Introduction],
 ) -> Result<Agreed, ConfigError> {
     let mut first: Option<&OwnModelFacts> = None;
-    let mut rows = Vec::new();
+    let (mut rows, mut derivatives) = (Vec::new(), true);
     for ((name, place), said) in external.clients.iter().zip(introductions) {
         let complain = |problem: String, fix: &str| {
             Err(config.source.complain(place, format!("client \"{name}\": {problem}"), fix))
@@ -172,11 +177,12 @@ pub(super) fn agree(
         }
         first = first.or(Some(said));
         rows.push(said.rows);
+        derivatives &= said.values && said.hessians;
     }
     let (name, parameters, start) = first
         .map(|first| (first.name.clone(), first.parameters.clone(), first.start.clone()))
         .unwrap_or_default();
-    let models = Some(CommonModel { name, rows: rows.clone(), start });
+    let models = Some(CommonModel { name, rows: rows.clone(), derivatives, start });
     Ok(Agreed {
         agreement: Agreement { parameters, moments: None, models },
         rows,
