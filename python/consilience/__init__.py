@@ -3,7 +3,7 @@
 >>> import consilience
 >>> result = consilience.heart(iterations=2000, seed=1, progress=False)
 >>> result.draws.shape
-(4, 190, 22)
+(4, 1800, 22)
 """
 
 from __future__ import annotations

@@ -242,6 +242,8 @@ def state(
 
 def _apply(top: dict[str, Any], settings: Mapping[str, Any]) -> None:
     run = top.get("run", {})
+    if "iterations" in settings and "effective_draws" not in settings:
+        run.pop("effective_draws", None)  # as the command does
     if "iterations" in settings and "burn_in" in run and "burn_in" not in settings:
         run["burn_in"] = (
             run["burn_in"] * settings["iterations"] // run.get("iterations", 10_000)

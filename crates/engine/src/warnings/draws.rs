@@ -107,6 +107,9 @@ impl Judge<'_> {
     }
 
     fn still(&self) -> Option<Warning> {
+        if self.record.draws.chains() < 2 {
+            return None; // one chain has no R-hat, and is a warning of its own
+        }
         let still = self.known().filter(|(_, s)| s.rhat.is_nan()).count();
         let all = self.summaries.len();
         let says =
