@@ -113,25 +113,36 @@ fn chosen(choice: &Choice, (up, down): (u64, u64)) -> String {
     }
     let _ = writeln!(
         text,
-        ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites):\n  \
-         sampler    iterations  exchanges       bytes  bias of sds"
+        ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites, seconds of \
+         the network):\n  sampler   chains  iterations  exchanges       bytes    seconds  bias of \
+         means and sds"
     );
     for one in choice.candidates.iter().filter(|one| one.iterations > 0.0) {
         let bias = match (&one.refused, one.bias) {
             (Some(why), _) => format!("not used: {why}"),
             (None, None) => "none".into(),
-            (None, Some(sd)) => format!("{:.1}%", 100.0 * sd),
+            (None, Some(sd)) => {
+                let mean = one.mean_bias.map_or(String::new(), |mean| format!("{mean:.3} sd, "));
+                format!("{mean}{:.1}%", 100.0 * sd)
+            }
         };
         let _ = writeln!(
             text,
-            "  {:9} {:>11} {:>10} {:>11}  {bias}",
+            "  {:9} {:>6} {:>11} {:>10} {:>11} {:>10}  {bias}",
             one.sampler,
+            one.chains,
             thousands(one.iterations),
             thousands(one.exchanges),
             bytes((8.0 * one.bytes) as u64),
+            seconds(one.seconds),
         );
     }
     text
+}
+
+/// Seconds with no more digits than people read.
+fn seconds(number: f64) -> String {
+    if number < 10.0 { format!("{number:.1}") } else { thousands(number) }
 }
 
 /// A large number with its thousands apart.

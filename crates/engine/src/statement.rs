@@ -68,10 +68,11 @@ pub fn of_run(
     lines.extend(coding(agreement));
     lines.extend(sampler(&config.sampler));
     lines.extend(run(config));
-    if let Some(Decision { sampler, step, weights }) = decision {
+    if let Some(Decision { sampler, step, weights, chains }) = decision {
         let mut add = |field: &str, value: String| lines.push((field.into(), value));
         add("found: sampler", sampler.clone().unwrap_or("nothing: it is stated".into()));
         add("found: step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
+        add("found: chains", chains.map_or("nothing: they are stated, or 4".into(), |n| n.to_string()));
         let equal = || "nothing: they are stated, or equal".into();
         add("found: weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
     }
@@ -355,13 +356,13 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
 }
 
 fn run(config: &Config) -> Lines {
-    let RunConfig { chains, iterations, effective_draws, burn_in, thin, threads: _, start } =
-        &config.run;
+    // What the server chooses by is the server's: what it chose is stated.
+    let RunConfig { chains, iterations, effective_draws, burn_in, thin, start, .. } = &config.run;
     let found = || "found by surveys".to_owned();
     let whole = |number: &Option<u64>| number.map_or_else(found, |n| n.to_string());
     let many = || format!("as many as {effective_draws} effective draws take");
     let lines = [
-        ("chains", chains.to_string()),
+        ("chains", chains.map_or_else(found, |n| n.to_string())),
         ("iterations", iterations.map_or_else(many, |n| n.to_string())),
         ("burn-in", whole(burn_in)),
         ("thinning", whole(thin)),

@@ -556,7 +556,7 @@ impl Run {
         let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
         let id = ClientId(self.welcome.index as u32);
         let mut chains = Vec::new();
-        for chain in 0..self.config.run.chains as u32 {
+        for chain in 0..decision.chains(&self.config) as u32 {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
             let client =
                 Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);

@@ -58,16 +58,21 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
                 table {
                     thead { tr {
                         @for title in ["sampler", "iterations", "exchanges of a chain", "sent",
-                            "bias of standard deviations"] { th scope="col" { (title) } }
+                            "seconds of the network", "bias of means and standard deviations"] { th scope="col" { (title) } }
                     } }
                     tbody { @for one in choice.candidates.iter().filter(|one| known(one)) { tr {
                         th scope="row" { span.name { (one.sampler) } }
                         td { (count(one.iterations as u64)) }
                         td { (count(one.exchanges as u64)) }
                         td { (bytes(8.0 * one.bytes)) }
+                        td { (decimals(one.seconds, 1)) }
                         td {
                             @if let Some(why) = &one.refused { "not used: " (why) }
-                            @else if let Some(bias) = one.bias { (decimals(100.0 * bias, 1)) "%" }
+                            @else if let Some(bias) = one.bias {
+                                @if let Some(mean) = one.mean_bias {
+                                    (decimals(mean, 3)) " sd, " }
+                                (decimals(100.0 * bias, 1)) "%"
+                            }
                             @else { "none" }
                         }
                     } } }

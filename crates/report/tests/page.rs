@@ -432,10 +432,13 @@ fn bias_and_choice_are_told() {
     let one = |sampler: &str, bias, refused: Option<&str>| Candidate {
         sampler: sampler.into(),
         efficiency: 0.5,
+        chains: 4,
         iterations: 8000.0,
         exchanges: 1.0,
         bytes: 64_000.0,
+        seconds: 0.1,
         bias,
+        mean_bias: None,
         refused: refused.map(Into::into),
     };
     record.bias = Some(Bias { exact: true, mean: vec![0.0; 3], sd: vec![1.0; 3] });

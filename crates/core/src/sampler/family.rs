@@ -8,10 +8,10 @@ use super::exact::{Law, NoClosedForm};
 use super::forecast::{Moments, QuadraticModel};
 use super::recipe::Recipe;
 use super::{Keys, Sampler};
-use crate::compress::{Channel, Precision};
+use crate::compress::{Channel, Message, Precision};
 use crate::error::DataError;
 use crate::protocol::{Device, Format, Kind, Ledger};
-use crate::rng::ClientId;
+use crate::rng::{ClientId, Purpose, Seed};
 use crate::step::Schedule;
 use crate::target::Target;
 
@@ -28,6 +28,34 @@ pub struct Curvatures<'a> {
     pub smoothness: f64,
     /// The largest curvature of each client's own potential.
     pub local_smoothness: &'a [f64],
+}
+
+/// How many bytes of an order or of an answer are not its contents, about.
+pub(super) const HEADER: f64 = 4.0;
+
+/// What one iteration of a chain takes, on average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// How many exchanges.
+    pub exchanges: f64,
+    /// How many bytes a client sends.
+    pub up: f64,
+    /// How many bytes it is sent.
+    pub down: f64,
+}
+
+/// How many bytes a vector of normal numbers takes: through a channel, or as it is.
+pub(super) fn vector_bytes(channel: Option<&Channel>, precision: Precision, dim: usize) -> f64 {
+    let plain = dim as f64 * if precision == Precision::F64 { 8.0 } else { 4.0 };
+    let Some(channel) = channel else { return plain };
+    let mut stream = Seed::new(0).stream(Purpose::Pilot, ClientId(0), 0);
+    let mut vector = vec![0.0; dim];
+    stream.normals(&mut vector);
+    let mut message = Message::default();
+    match channel.quantise(&vector, &mut stream, &mut message) {
+        Ok(()) => (channel.length_bits(&message) as f64 / 8.0).ceil(),
+        Err(_) => plain,
+    }
 }
 
 /// A sampler with all its settings, as one of its family.
@@ -84,6 +112,29 @@ pub trait Family {
 
     /// How many draws an iteration gives, on average.
     fn draws_per_iteration(&self) -> f64;
+
+    /// What an iteration takes, on average; by default a vector each way.
+    fn traffic(&self, target: &Target) -> Traffic {
+        let (dim, precision) = (target.dim(), self.precision());
+        let up = self.channels(target).ok().and_then(|all| all.into_iter().next().flatten());
+        let down = self.down_channel(dim).ok().flatten();
+        let exchanges = self.draws_per_iteration();
+        Traffic {
+            exchanges,
+            up: exchanges * (vector_bytes(up.as_ref(), precision, dim) + HEADER),
+            down: exchanges * (vector_bytes(down.as_ref(), precision, dim) + HEADER),
+        }
+    }
+
+    /// How many iterations chains that start around the optimum take at least to forget that.
+    fn settling(&self) -> u64 {
+        0
+    }
+
+    /// Whether more chains, each of them shorter, take fewer exchanges.
+    fn gains_by_chains(&self) -> bool {
+        true
+    }
 
     /// A step that theory takes for safe, where nothing is known of the clients' Hessians.
     fn cautious_step(&self, found: Curvatures<'_>) -> f64;

@@ -14,7 +14,7 @@ pub mod registry;
 mod uplink;
 
 pub use attendance::{Attendance, Irregular};
-pub use family::{CAUTION, Curvatures, Family};
+pub use family::{CAUTION, Curvatures, Family, Traffic};
 pub use local::{Average, Local, NoiseScale, Synchronise};
 pub use metropolis::{Kernel, Metropolis};
 pub use participation::{Participation, Roll, Weighting};

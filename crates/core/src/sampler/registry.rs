@@ -6,6 +6,7 @@ use super::{
 };
 use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;
+use crate::survey::Trial;
 
 /// One family of samplers: a way to share the work between the clients and the server. Its
 /// [`super::Family`] says what a sampler of it does.
@@ -21,6 +22,8 @@ pub struct FamilyRow {
     pub server_applies_prior: fn(&Row) -> bool,
     /// Whether its samplers need coordinates in which the posterior is round.
     pub needs_shape: bool,
+    /// By which pilot the step of one of its rows is found, where that takes one.
+    pub tuned: fn(&Row) -> Option<Trial>,
     /// Why none of its samplers has a setting, where there is a reason to tell.
     pub why_not: fn(Axis) -> Option<&'static str>,
 }

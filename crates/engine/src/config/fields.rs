@@ -485,7 +485,13 @@ const FIELDS: &[Field] = &[
         "I: with replacement by weight; II: without, equal weights only",
     ),
     field("sampler.average", "clients", "whole number", "", "how many are averaged"),
-    field("run", "chains", "whole number", "4", "independent chains"),
+    field(
+        "run",
+        "chains",
+        "whole number",
+        "4; for pcn, mala and hmc one for every 200 effective draws, from 4 to 32",
+        "independent chains",
+    ),
     field(
         "run",
         "effective_draws",
@@ -522,6 +528,35 @@ const FIELDS: &[Field] = &[
         "\"zero\", \"optimum\", or a list of numbers",
         "\"optimum\"; \"zero\" where the step is stated and nothing else needs a survey",
         "where the chains start; with precondition, \"optimum\" scatters them around it",
+    ),
+    field(
+        "run",
+        "cost",
+        "\"bytes\", \"exchanges\", \"seconds\"",
+        "\"bytes\"",
+        "what name = \"auto\" makes small: what is sent, how often, or how long the network takes",
+    ),
+    field(
+        "run",
+        "latency_ms",
+        "number above 0",
+        "20",
+        "how long an exchange takes whatever it carries; seconds are counted by it",
+    ),
+    field(
+        "run",
+        "bandwidth_mbit",
+        "number above 0",
+        "100",
+        "megabits a second of the server's line; seconds are counted by it",
+    ),
+    field(
+        "run",
+        "most_bias",
+        "number above 0",
+        "0.03",
+        "how far an automatic step may shift a mean, in posterior standard deviations, by \
+         forecast; half of it, relatively, for standard deviations",
     ),
     field(
         "output",

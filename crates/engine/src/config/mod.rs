@@ -29,6 +29,11 @@ use crate::models::{self, RowModel};
 /// How many effective draws of every parameter a run gives unless it says otherwise: means are then
 /// known to about 0.02 posterior standard deviations, standard deviations to about 1%.
 pub(crate) const EFFECTIVE_DRAWS: u64 = 4000;
+/// What a network is like where nobody says: between cities.
+pub(crate) const LATENCY_MS: f64 = 20.0;
+pub(crate) const BANDWIDTH_MBIT: f64 = 100.0;
+/// How far an automatic step may shift a mean, in posterior standard deviations, where nobody says.
+pub(crate) const MOST_BIAS: f64 = 0.03;
 
 /// Everything that a config says, checked as far as that is possible without its data.
 #[derive(Clone, Debug)]
@@ -212,8 +217,8 @@ pub struct SamplerConfig {
 /// [`crate::plan::Plan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunConfig {
-    /// How many chains.
-    pub chains: usize,
+    /// How many chains; `None`: 4, or more of them where that takes fewer exchanges.
+    pub chains: Option<usize>,
     /// How many iterations each; `None`: what `effective_draws` take.
     pub iterations: Option<u64>,
     /// How many effective draws of every parameter all chains together are to give.
@@ -226,6 +231,27 @@ pub struct RunConfig {
     pub threads: usize,
     /// Where chains start.
     pub start: Option<Start>,
+    /// What a sampler is chosen by.
+    pub cost: Cost,
+    /// How long an exchange takes whatever it carries, in milliseconds, and how many megabits a
+    /// second the server's line carries: what seconds are counted by.
+    pub latency_ms: f64,
+    /// The server's line, in megabits a second.
+    pub bandwidth_mbit: f64,
+    /// By how many posterior standard deviations an automatic step may shift a mean; half of that,
+    /// relatively, is for standard deviations.
+    pub most_bias: f64,
+}
+
+/// What a sampler is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// What is sent, both ways.
+    Bytes,
+    /// How often the server and the sites exchange something.
+    Exchanges,
+    /// How long the network takes.
+    Seconds,
 }
 
 /// Where chains start.
@@ -356,17 +382,21 @@ fn boolean(value: &Value<'_>) -> Result<bool, ConfigError> {
 
 fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     let default = RunConfig {
-        chains: 4,
+        chains: None,
         iterations: None,
         effective_draws: EFFECTIVE_DRAWS,
         burn_in: None,
         thin: None,
         threads: 0,
         start: None,
+        cost: Cost::Bytes,
+        latency_ms: LATENCY_MS,
+        bandwidth_mbit: BANDWIDTH_MBIT,
+        most_bias: MOST_BIAS,
     };
     let Some(value) = top.get("run") else { return Ok(default) };
     let section = value.section()?;
-    let chains = optional(section.get("chains"), |v| v.whole(1))?.unwrap_or(4) as usize;
+    let chains = optional(section.get("chains"), |v| v.whole(1))?.map(|n| n as usize);
     let iterations = optional(section.get("iterations"), |v| v.whole(1))?;
     let effective_draws = optional(section.get("effective_draws"), |v| v.whole(1))?;
     if let (Some(iterations), Some(draws)) = (iterations, effective_draws) {
@@ -397,9 +427,33 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
             Start::Zero
         }),
     };
+    let costs = [
+        ("bytes", Cost::Bytes),
+        ("exchanges", Cost::Exchanges),
+        ("seconds", Cost::Seconds),
+    ];
+    let cost = optional(section.get("cost"), |v| v.choice(&costs))?.unwrap_or(default.cost);
+    let above_zero = |key: &'static str, usual: f64| {
+        Ok(optional(section.get(key), |v| v.positive())?.unwrap_or(usual))
+    };
+    let latency_ms = above_zero("latency_ms", default.latency_ms)?;
+    let bandwidth_mbit = above_zero("bandwidth_mbit", default.bandwidth_mbit)?;
+    let most_bias = above_zero("most_bias", default.most_bias)?;
     section.finish()?;
     let effective_draws = effective_draws.unwrap_or(EFFECTIVE_DRAWS);
-    Ok(RunConfig { chains, iterations, effective_draws, burn_in, thin, threads, start })
+    Ok(RunConfig {
+        chains,
+        iterations,
+        effective_draws,
+        burn_in,
+        thin,
+        threads,
+        start,
+        cost,
+        latency_ms,
+        bandwidth_mbit,
+        most_bias,
+    })
 }
 
 fn read_output(

@@ -29,6 +29,7 @@ impl Config {
         sampler.insert("precondition".into(), Value::Boolean(plan.coordinates.is_some()));
         let run = table(&mut top, "run");
         run.remove("effective_draws");
+        run.insert("chains".into(), whole(plan.length.chains as u64));
         run.insert("iterations".into(), whole(plan.length.iterations));
         run.insert("burn_in".into(), whole(plan.length.burn_in));
         run.insert("thin".into(), whole(plan.length.thin));
@@ -46,7 +47,9 @@ impl Config {
         let mut top: Table = self.source.text.parse().unwrap_or_default();
         top.insert("seed".into(), whole(self.seed));
         let run = table(&mut top, "run");
-        run.insert("chains".into(), whole(self.run.chains as u64));
+        if let Some(chains) = self.run.chains {
+            run.insert("chains".into(), whole(chains as u64));
+        }
         run.insert("threads".into(), whole(self.run.threads as u64));
         let stated = [
             ("iterations", self.run.iterations),

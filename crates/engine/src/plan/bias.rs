@@ -9,25 +9,47 @@ use super::Findings;
 use crate::warnings::{Code, Warning};
 
 /// What an automatic step may do: shift a mean by so many posterior standard deviations, and widen
-/// a standard deviation by this part. A reader who wants 0.1 and 5% then has room for Monte Carlo
-/// error, and for a posterior that is not Gaussian.
-const MEAN_GOAL: f64 = 0.03;
-const SD_GOAL: f64 = 0.015;
-/// Beyond this, a forecast becomes a warning: in trials it was right within a factor of 1.5.
-const MEAN_ALARM: f64 = 0.06;
-const SD_ALARM: f64 = 0.03;
+/// a standard deviation by this part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct BiasGoal {
+    mean: f64,
+    sd: f64,
+}
+
+impl BiasGoal {
+    /// The goal of a config that allows this shift of a mean: half of it, relatively, for standard
+    /// deviations. A reader who wants 0.1 and 5% has, by default, room for Monte Carlo error, and
+    /// for a posterior that is not Gaussian.
+    pub(super) fn new(most: f64) -> Self {
+        BiasGoal { mean: most, sd: 0.5 * most }
+    }
+
+    /// Beyond which bias people are warned.
+    pub(super) fn alarm(self) -> Self {
+        BiasGoal { mean: ALARM * self.mean, sd: ALARM * self.sd }
+    }
+
+    fn is_met(self, forecast: &Forecast) -> bool {
+        let (mean, sd) = forecast.worst();
+        mean <= self.mean && sd <= self.sd
+    }
+}
+
+/// A forecast becomes a warning beyond this many times the goal: in trials it was right within a
+/// factor of 1.5.
+const ALARM: f64 = 2.0;
 
 /// The largest step, up to `most`, whose bias is within the goals; `least` if there is none above
 /// it.
 pub(super) fn step_within_goals(
     model: &QuadraticModel,
     draft: &Recipe,
+    goal: BiasGoal,
     least: f64,
     most: f64,
 ) -> Option<f64> {
     let at = |step: f64| model.forecast(&draft.with_step(Schedule::Constant(step)));
-    let good =
-        |step: f64| at(step).is_some_and(|forecast| is_within(&forecast, MEAN_GOAL, SD_GOAL));
+    let good = |step: f64| at(step).is_some_and(|forecast| goal.is_met(&forecast));
     if good(most) {
         return Some(most);
     }
@@ -48,11 +70,6 @@ pub(super) fn step_within_goals(
     Some(low)
 }
 
-fn is_within(forecast: &Forecast, mean: f64, sd: f64) -> bool {
-    let worst = forecast.worst();
-    worst.0 <= mean && worst.1 <= sd
-}
-
 /// What a user should know of a recipe before it runs.
 pub(super) struct Outlook<'a> {
     /// The sampler's name.
@@ -63,6 +80,8 @@ pub(super) struct Outlook<'a> {
     pub(super) parameters: &'a [String],
     pub(super) findings: Option<&'a Findings>,
     pub(super) forecast: Option<&'a Forecast>,
+    /// What is too much.
+    pub(super) alarm: BiasGoal,
     /// A step whose bias is within the goals, where the config states another.
     pub(super) better: Option<f64>,
 }
@@ -89,7 +108,7 @@ impl Outlook<'_> {
             );
         } else if let Some(forecast) = self.forecast {
             warnings.extend(
-                (!is_within(forecast, MEAN_ALARM, SD_ALARM)).then(|| self.biased(step, forecast)),
+                (!self.alarm.is_met(forecast)).then(|| self.biased(step, forecast)),
             );
         } else if matches!(schedule, Schedule::Constant(_))
             && self.recipe.family().is_biased_by_design(self.target)
@@ -114,7 +133,7 @@ impl Outlook<'_> {
         };
         let (mean, sd) = forecast.worst();
         let mut how = Vec::new();
-        if sd > SD_ALARM {
+        if sd > self.alarm.sd {
             let k = largest(&|k| (forecast.sd[k] - 1.0).abs());
             let word = if forecast.sd[k] > 1.0 { "large" } else { "small" };
             how.push(format!(
@@ -123,7 +142,7 @@ impl Outlook<'_> {
                 name(k)
             ));
         }
-        if mean > MEAN_ALARM {
+        if mean > self.alarm.mean {
             let k = largest(&|k| forecast.mean[k].abs());
             how.push(format!(
                 "means up to {mean:.2} posterior standard deviations off (`{}`)",

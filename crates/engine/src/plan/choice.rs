@@ -1,8 +1,6 @@
 //! Choose a sampler by what it would cost, and say what the others would have.
 
-use consilience_core::compress::Message;
 use consilience_core::protocol::{Direction, Ledger};
-use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::forecast::QuadraticModel;
 use consilience_core::sampler::registry::{self, Row};
 use consilience_core::sampler::{CAUTION, Recipe};
@@ -11,13 +9,18 @@ use consilience_core::target::Target;
 
 use serde::{Deserialize, Serialize};
 
-use super::bias;
-use super::shaped::Foretold;
+use super::bias::{self, BiasGoal};
+use crate::config::{Cost, RunConfig};
 
 /// A pilot is taken to be this much too hopeful.
 pub(super) const HOPE: f64 = 0.8;
 /// The samplers of the papers that are shown for comparison.
 const COMPARED: [&str; 2] = ["lmc", "qlsd++"];
+/// How many chains there are, where that is left open and more of them gain nothing.
+pub(super) const CHAINS: usize = 4;
+/// Where chains are gained from: so many effective draws for each, and so many chains at most.
+const DRAWS_OF_A_CHAIN: f64 = 200.0;
+const MOST_CHAINS: f64 = 32.0;
 
 /// What sampling by one sampler is foretold to cost, surveys and pilots not included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,15 +29,24 @@ pub struct Candidate {
     pub sampler: String,
     /// Effective draws for an iteration, of the worst parameter.
     pub efficiency: f64,
-    /// How many iterations all chains together need.
+    /// How many chains it would have.
+    pub chains: usize,
+    /// How many iterations all chains together need, burn-in included.
     pub iterations: f64,
     /// How many exchanges a chain needs, all of them side by side.
     pub exchanges: f64,
     /// How many bytes go both ways, between the server and all sites.
     pub bytes: f64,
+    /// How many seconds the network takes, by the latency and the bandwidth of the config; what
+    /// sites compute is not counted.
+    pub seconds: f64,
     /// By how much standard deviations are foretold to be off, relatively: nothing where the
-    /// sampler is exact. (What means are off by takes a survey of its own.)
+    /// sampler is exact.
     pub bias: Option<f64>,
+    /// By how many posterior standard deviations means are foretold to be off; nothing where the
+    /// sampler is exact.
+    #[serde(default)]
+    pub mean_bias: Option<f64>,
     /// Why it is not used, where it could not be.
     pub refused: Option<String>,
 }
@@ -56,106 +68,108 @@ pub struct Choice {
     pub exchanges: u64,
 }
 
-/// How large a run is to be, and of what.
+/// How large a run is to be, and what counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
-    pub(super) dim: usize,
     pub(super) clients: usize,
-    pub(super) chains: usize,
+    /// How many chains, where the config says so.
+    chains: Option<usize>,
     /// How many effective draws are wanted.
-    pub(super) draws: f64,
-    /// How many proposals an exchange of `imh` asks about, at the most.
-    pub(super) block: f64,
+    draws: f64,
+    cost: Cost,
+    /// Seconds that an exchange takes whatever it carries, and bytes a second.
+    latency: f64,
+    bandwidth: f64,
 }
 
-impl Candidate {
-    /// What a sampler that accepts or rejects would cost.
-    pub(super) fn exact(row: &'static Row, foretold: &Foretold, size: Size) -> Self {
-        let (d, sites) = (size.dim as f64, size.clients as f64);
-        let iterations = (size.draws / (HOPE * foretold.efficiency)).ceil();
-        let each = (iterations / size.chains as f64).ceil();
-        let header = 4.0;
-        let (exchanges, bytes) = match row.name {
-            "imh" => {
-                let exchanges = (each / size.block).ceil();
-                let told = 8.0 * foretold.proposal.as_ref().map_or(1, |p| p.parts().len()) as f64;
-                let headers = (told + 3.0 * header) * exchanges * size.chains as f64;
-                (exchanges, sites * (8.0 * iterations + headers))
-            }
-            "pcn" => (each, sites * iterations * (8.0 + 2.0 * header)),
-            _ => {
-                let steps = f64::from(foretold.leapfrog);
-                let one = 16.0 * d + 8.0 + 2.0 * header;
-                (each * steps, sites * iterations * steps * one)
-            }
-        };
-        Candidate {
-            sampler: row.name.into(),
-            efficiency: foretold.efficiency,
-            iterations,
-            exchanges,
-            bytes,
-            bias: None,
-            refused: foretold.refusal(),
+impl Size {
+    pub(super) fn new(run: &RunConfig, clients: usize) -> Self {
+        Size {
+            clients,
+            chains: run.chains,
+            draws: run.effective_draws as f64,
+            cost: run.cost,
+            latency: run.latency_ms / 1000.0,
+            bandwidth: run.bandwidth_mbit * 1e6 / 8.0,
         }
     }
 
-    /// Costs that are not known are nothing: a file has no NaN.
-    pub(super) fn forget_unknown(&mut self) {
-        for cost in
-            [&mut self.efficiency, &mut self.iterations, &mut self.exchanges, &mut self.bytes]
-        {
-            if !cost.is_finite() {
-                *cost = 0.0;
-            }
+    /// How many chains a sampler has here.
+    pub(super) fn chains(&self, recipe: &Recipe) -> usize {
+        let many = (self.draws / DRAWS_OF_A_CHAIN).clamp(CHAINS as f64, MOST_CHAINS);
+        let family = recipe.family();
+        let gains = family.is_exact() && family.gains_by_chains();
+        self.chains.unwrap_or(if gains { many as usize } else { CHAINS })
+    }
+
+    /// What is to be small.
+    pub(super) fn cost(&self, candidate: &Candidate) -> f64 {
+        match self.cost {
+            Cost::Bytes => candidate.bytes,
+            Cost::Exchanges => candidate.exchanges,
+            Cost::Seconds => candidate.seconds,
+        }
+    }
+}
+
+impl Candidate {
+    /// What a sampler of this efficiency would cost; costs that are not known are 0, since a file
+    /// has no NaN.
+    pub(super) fn new(
+        row: &'static Row,
+        recipe: &Recipe,
+        target: &Target,
+        efficiency: f64,
+        size: &Size,
+    ) -> Self {
+        let (family, chains) = (recipe.family(), size.chains(recipe));
+        let traffic = family.traffic(target);
+        let each = (size.draws / efficiency / chains as f64).ceil() + family.settling() as f64;
+        let iterations = each * chains as f64;
+        let exchanges = (each * traffic.exchanges).ceil();
+        let whole = (exchanges / traffic.exchanges / each).max(1.0);
+        // A block that is not used up is sent all the same, but only what stands around it counts.
+        let bytes =
+            size.clients as f64 * iterations * (traffic.up + traffic.down * whole);
+        let known = |cost: f64| if cost.is_finite() { cost } else { 0.0 };
+        Candidate {
+            sampler: row.name.into(),
+            efficiency: known(efficiency),
+            chains,
+            iterations: known(iterations),
+            exchanges: known(exchanges),
+            bytes: known(bytes),
+            seconds: known(exchanges * size.latency + bytes / size.bandwidth),
+            bias: None,
+            mean_bias: None,
+            refused: None,
         }
     }
 
     /// What the papers' samplers would cost, at the largest step whose bias is within the goals by
     /// the quadratic model of the target.
-    pub(super) fn papers(model: &QuadraticModel, target: &Target, size: Size) -> Vec<Self> {
+    pub(super) fn papers(
+        model: &QuadraticModel,
+        target: &Target,
+        size: &Size,
+        goal: BiasGoal,
+    ) -> Vec<Self> {
         let of = |name: &&'static str| {
             let row = registry::find(name)?;
             let draft = row.recipe(
                 Schedule::Constant(1.0),
                 &registry::Settings::default(),
                 size.clients,
-                size.dim,
+                target.dim(),
                 None,
             );
-            let step = bias::step_within_goals(model, &draft, 1e-6, CAUTION)?;
+            let step = bias::step_within_goals(model, &draft, goal, 1e-6, CAUTION)?;
             let recipe = draft.with_step(Schedule::Constant(step));
-            let forecast = model.forecast(&recipe)?;
-            let efficiency = (0.5 * step).min(1.0);
-            let iterations = (size.draws / efficiency).ceil();
-            let one = 4.0 * size.dim as f64 + answer_bytes(&recipe, target) + 6.0;
-            Some(Candidate {
-                sampler: row.name.into(),
-                efficiency,
-                iterations,
-                exchanges: (iterations / size.chains as f64).ceil(),
-                bytes: size.clients as f64 * iterations * one,
-                bias: Some(forecast.worst().1),
-                refused: None,
-            })
+            let (mean, sd) = model.forecast(&recipe)?.worst();
+            let one = Candidate::new(row, &recipe, target, (0.5 * step).min(1.0), size);
+            Some(Candidate { bias: Some(sd), mean_bias: Some(mean), ..one })
         };
         COMPARED.iter().filter_map(of).collect()
-    }
-}
-
-/// How many bytes a client's answer takes: those of a compressed vector of normal numbers.
-fn answer_bytes(recipe: &Recipe, target: &Target) -> f64 {
-    let dim = target.dim();
-    let plain = 4.0 * dim as f64;
-    let channels = recipe.family().channels(target).unwrap_or_default();
-    let Some(channel) = channels.into_iter().next().flatten() else { return plain };
-    let mut stream = Seed::new(0).stream(Purpose::Pilot, ClientId(0), 0);
-    let mut vector = vec![0.0; dim];
-    stream.normals(&mut vector);
-    let mut message = Message::default();
-    match channel.quantise(&vector, &mut stream, &mut message) {
-        Ok(()) => (channel.length_bits(&message) as f64 / 8.0).ceil(),
-        Err(_) => plain,
     }
 }
 

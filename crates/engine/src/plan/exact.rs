@@ -2,11 +2,12 @@
 
 use consilience_core::protocol::Ledger;
 use consilience_core::sampler::forecast::QuadraticModel;
-use consilience_core::sampler::registry::{self, Axis, Row};
+use consilience_core::sampler::Recipe;
+use consilience_core::sampler::registry::{self, Axis, Row, Settings};
 use consilience_core::step::Schedule;
-use consilience_core::survey::Trial;
 use consilience_core::target::Placement;
 
+use super::bias::BiasGoal;
 use super::choice::{self, Candidate, Choice, HOPE, Size};
 use super::shaped::{self, Foretold, Shaped};
 use super::{Decision, Findings, Plan, PlanError, settings, survey};
@@ -24,8 +25,8 @@ const BLOCK: u64 = 4096;
 /// The fewest and the most iterations of a chain that are kept, where the length is left open.
 const LEAST_KEPT: f64 = 250.0;
 const MOST_KEPT: f64 = 1e6;
-/// How many draws of a chain are kept in memory, about.
-const KEPT_DRAWS: f64 = 10_000.0;
+/// How many draws of all chains are kept in memory, about.
+const KEPT_DRAWS: f64 = 40_000.0;
 
 /// Plan the run of a config whose sampler accepts or rejects, or is to be chosen.
 pub(super) fn plan(
@@ -71,35 +72,26 @@ pub(super) fn plan(
     let shares =
         if let Placement::Split(shares) = &original.placement { shares.clone() } else { equal };
     let shaped = shaped::learn(config, problem, &shares, conductor, &mut ledger, &mut warnings)?;
-    let mut settings = settings(config, b);
-    let size = Size {
-        dim: d,
-        clients: b,
-        chains: config.run.chains,
-        draws: config.run.effective_draws as f64,
-        block: settings.block.unwrap_or(BLOCK) as f64,
-    };
-    let mut tried = Tried { size, shaped: &shaped, conductor, ledger: &mut ledger, all: vec![] };
+    let settings = settings(config, b);
+    let size = Size::new(&config.run, b);
+    let mut tried =
+        Tried { size, settings, shaped: &shaped, conductor, ledger: &mut ledger, all: vec![] };
     if let Some(step) = stated {
-        tried.all.push((row, stated_step(step, settings.leapfrog)));
+        let foretold = stated_step(step, tried.settings.leapfrog);
+        tried.all.push((row, foretold));
     } else if row.is_auto() {
         tried.whatever_may_be_cheapest()?;
     } else {
         tried.one(row)?;
     }
-    let all = tried.all;
-    let costs = |(row, foretold): &(&'static Row, Foretold)| Candidate::exact(row, foretold, size);
-    let mut candidates: Vec<Candidate> = all.iter().map(costs).collect();
-    candidates.iter_mut().for_each(Candidate::forget_unknown);
-    let cost = |at: &usize| {
-        let candidate = &candidates[*at];
-        (candidate.refused.is_some(), candidate.bytes)
-    };
-    let best = (0..all.len()).min_by(|a, b| {
-        let (a, b) = (cost(a), cost(b));
+    let candidates: Vec<Candidate> =
+        tried.all.iter().map(|(row, foretold)| tried.candidate(row, foretold)).collect();
+    let order = |at: &usize| (candidates[*at].refused.is_some(), size.cost(&candidates[*at]));
+    let best = (0..candidates.len()).min_by(|a, b| {
+        let (a, b) = (order(a), order(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
-    let Some((chosen, foretold)) = best.map(|at| all[at].clone()) else {
+    let Some((chosen, foretold)) = best.map(|at| tried.all[at].clone()) else {
         return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
     };
     if let Some(why) = foretold.refusal() {
@@ -110,17 +102,17 @@ pub(super) fn plan(
         );
     }
 
-    let length = length(&config.run, &foretold, stated.is_some(), chosen, &mut warnings);
-    settings.proposal = foretold.proposal.as_ref().map(|proposal| proposal.parts().to_vec());
+    let draft = tried.recipe(chosen, &foretold);
+    let (mut settings, khat) =
+        (tried.settings, tried.all.iter().rev().find_map(|(_, foretold)| foretold.khat));
+    let chains = size.chains(&draft);
+    let length =
+        length(&config.run, chains, &draft, &foretold, stated.is_some(), chosen, &mut warnings);
     if chosen.has(Axis::Block) && settings.block.is_none() {
         let blocks = length.iterations.div_ceil(BLOCK);
         settings.block = Some(length.iterations.div_ceil(blocks.max(1)));
     }
-    if chosen.has(Axis::Leapfrog) {
-        settings.leapfrog = settings.leapfrog.or(Some(foretold.leapfrog));
-    }
-    let step = Schedule::Constant(foretold.step);
-    let recipe = chosen.recipe(step, &settings, b, d, None);
+    let recipe = recipe(chosen, &foretold, settings, b, d);
     let target = recipe
         .check(shaped.target.clone())
         .map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
@@ -132,11 +124,12 @@ pub(super) fn plan(
         original.temperature,
     )
     .filter(|_| shaped.parts.len() == b);
+    let mut candidates = candidates;
     if let Some(model) = &model {
-        candidates.extend(Candidate::papers(model, &target, size));
+        let goal = BiasGoal::new(config.run.most_bias);
+        candidates.extend(Candidate::papers(model, &target, &size, goal));
     }
-    candidates.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
-    let khat = all.iter().rev().find_map(|(_, foretold)| foretold.khat);
+    candidates.sort_by(|a, b| size.cost(a).total_cmp(&size.cost(b)));
     let choice = Choice {
         candidates,
         chosen: chosen.name.into(),
@@ -179,6 +172,7 @@ pub(super) fn plan(
             sampler: row.is_auto().then(|| chosen.name.to_owned()),
             step: stated.is_none().then_some(foretold.step),
             weights: None,
+            chains: config.run.chains.is_none().then_some(chains as u64),
         },
     })
 }
@@ -211,9 +205,25 @@ fn stated_step(step: f64, leapfrog: Option<u32>) -> Foretold {
     }
 }
 
+/// A sampler with what was found for it.
+fn recipe(
+    row: &Row,
+    foretold: &Foretold,
+    mut settings: Settings,
+    clients: usize,
+    dim: usize,
+) -> Recipe {
+    settings.proposal = foretold.proposal.as_ref().map(|proposal| proposal.parts().to_vec());
+    if row.has(Axis::Leapfrog) {
+        settings.leapfrog = settings.leapfrog.or(Some(foretold.leapfrog));
+    }
+    row.recipe(Schedule::Constant(foretold.step), &settings, clients, dim, None)
+}
+
 /// Samplers as they are tried.
 struct Tried<'a> {
     size: Size,
+    settings: Settings,
     shaped: &'a Shaped,
     conductor: &'a mut dyn Conductor,
     ledger: &'a mut Ledger,
@@ -224,14 +234,24 @@ impl Tried<'_> {
     /// Try one sampler.
     fn one(&mut self, row: &'static Row) -> Result<(), PlanError> {
         let (shaped, conductor, ledger) = (self.shaped, &mut *self.conductor, &mut *self.ledger);
-        let foretold = match row.name {
-            "imh" => shaped::try_imh(shaped, conductor, ledger)?,
-            "pcn" => shaped::try_steps(shaped, Trial::Autoregressive, conductor, ledger)?,
-            "mala" => shaped::try_steps(shaped, Trial::Langevin, conductor, ledger)?,
-            _ => shaped::try_steps(shaped, Trial::Hamiltonian, conductor, ledger)?,
+        let foretold = match (row.family.tuned)(row) {
+            None => shaped::try_imh(shaped, conductor, ledger)?,
+            Some(trial) => shaped::try_steps(shaped, trial, conductor, ledger)?,
         };
         self.all.push((row, foretold));
         Ok(())
+    }
+
+    fn recipe(&self, row: &Row, foretold: &Foretold) -> Recipe {
+        let (clients, dim) = (self.size.clients, self.shaped.target.dim());
+        recipe(row, foretold, self.settings.clone(), clients, dim)
+    }
+
+    fn candidate(&self, row: &'static Row, foretold: &Foretold) -> Candidate {
+        let recipe = self.recipe(row, foretold);
+        let efficiency = HOPE * foretold.efficiency;
+        let one = Candidate::new(row, &recipe, &self.shaped.target, efficiency, &self.size);
+        Candidate { refused: foretold.refusal(), ..one }
     }
 
     /// Try `imh`, and the others where it is not to be relied on, or may be dearer.
@@ -240,10 +260,10 @@ impl Tried<'_> {
         let [Some(imh), Some(pcn), Some(hmc)] = rows else { return Ok(()) };
         self.one(imh)?;
         let hopeful = Foretold { efficiency: HOPEFUL, ..stated_step(1.0, Some(1)) };
-        let bar = Candidate::exact(hmc, &hopeful, self.size).bytes;
+        let bar = self.size.cost(&self.candidate(hmc, &hopeful));
         let cheap = self.all.iter().any(|(row, foretold)| {
-            let candidate = Candidate::exact(row, foretold, self.size);
-            candidate.refused.is_none() && candidate.bytes <= bar
+            let candidate = self.candidate(row, foretold);
+            candidate.refused.is_none() && self.size.cost(&candidate) <= bar
         });
         if !cheap {
             self.one(pcn)?;
@@ -256,12 +276,14 @@ impl Tried<'_> {
 /// How long chains are: as long as the pilot foretells.
 fn length(
     run: &RunConfig,
+    chains: usize,
+    recipe: &Recipe,
     foretold: &Foretold,
     stated: bool,
     row: &Row,
     warnings: &mut Vec<Warning>,
 ) -> Length {
-    let (chains, threads) = (run.chains, run.threads);
+    let threads = run.threads;
     if let Some(iterations) = run.iterations {
         let burn_in = run.burn_in.unwrap_or(iterations / 10);
         return Length { chains, iterations, burn_in, thin: run.thin.unwrap_or(1), threads };
@@ -293,7 +315,8 @@ fn length(
         );
     }
     let kept = kept.clamp(LEAST_KEPT, MOST_KEPT).ceil();
-    let burn_in = run.burn_in.unwrap_or((kept / 20.0).ceil() as u64);
-    let thin = run.thin.unwrap_or(((kept / KEPT_DRAWS) as u64).max(1));
+    let settling = recipe.family().settling().max((kept / 20.0).ceil() as u64);
+    let burn_in = run.burn_in.unwrap_or(settling);
+    let thin = run.thin.unwrap_or(((kept * chains as f64 / KEPT_DRAWS) as u64).max(1));
     Length { chains, iterations: burn_in + kept as u64, burn_in, thin, threads }
 }

@@ -3,6 +3,7 @@
 use consilience_core::sampler::Recipe;
 
 use super::Findings;
+use super::choice::CHAINS;
 use crate::config::RunConfig;
 use crate::run::Length;
 use crate::warnings::{Code, Warning};
@@ -26,7 +27,7 @@ pub(super) fn length(
     findings: Option<&Findings>,
     warnings: &mut Vec<Warning>,
 ) -> Length {
-    let (chains, threads) = (run.chains, run.threads);
+    let (chains, threads) = (run.chains.unwrap_or(CHAINS), run.threads);
     let Some(iterations) = run.iterations else {
         let (step, rate) = (recipe.step().largest(), recipe.family().draws_per_iteration());
         let forgets = findings.map_or(0.0, |found| step * found.convexity);
@@ -86,5 +87,5 @@ const GUESS: f64 = 10_000.0;
 /// that it may have.
 pub(super) fn least_step(run: &RunConfig, convexity: f64) -> f64 {
     let most = run.iterations.map_or(MOST_ITERATIONS, |iterations| 0.9 * iterations as f64);
-    2.0 * MARGIN * run.effective_draws as f64 / (run.chains as f64 * convexity * most)
+    2.0 * MARGIN * run.effective_draws as f64 / (run.chains.unwrap_or(CHAINS) as f64 * convexity * most)
 }

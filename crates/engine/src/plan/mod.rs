@@ -29,6 +29,7 @@ use crate::config::{Config, ConfigError, FieldLocation, Start};
 use crate::problem::Problem;
 use crate::run::Length;
 use crate::warnings::{Code, Warning};
+use bias::BiasGoal;
 pub use choice::{Candidate, Choice};
 pub use survey::Findings;
 
@@ -92,9 +93,18 @@ pub struct Decision {
     pub step: Option<f64>,
     /// The clients' weights, where they are not equal.
     pub weights: Option<Vec<f64>>,
+    /// How many chains there are, where the config left it open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chains: Option<u64>,
 }
 
 impl Decision {
+    /// How many chains there are.
+    pub fn chains(&self, config: &Config) -> usize {
+        let told = self.chains.map(|chains| chains as usize);
+        config.run.chains.or(told).unwrap_or(choice::CHAINS)
+    }
+
     /// The sampler and the target of a client that was told so, in the coordinates that it was
     /// told.
     pub fn recipe(&self, config: &Config, target: Target) -> Result<(Recipe, Target), ConfigError> {
@@ -335,10 +345,11 @@ impl Plan {
                 target.temperature,
             )
         });
+        let goal = BiasGoal::new(config.run.most_bias);
         let automatic = findings.as_ref().map(|found| {
             let least = length::least_step(&config.run, found.convexity);
             let chosen =
-                |model| bias::step_within_goals(model, &draft, least, CAUTION / found.smoothness);
+                |model| bias::step_within_goals(model, &draft, goal, least, CAUTION / found.smoothness);
             model.as_ref().and_then(chosen).unwrap_or_else(|| found.step(&draft))
         });
         let step = match (config.sampler.step, automatic) {
@@ -380,6 +391,7 @@ impl Plan {
             parameters: &problem.parameters,
             findings: findings.as_ref(),
             forecast: forecast.as_ref(),
+            alarm: goal.alarm(),
             better: automatic.filter(|better| !open && *better < step.largest()),
         };
         warnings.extend(outlook.warnings());
@@ -392,7 +404,7 @@ impl Plan {
             None
         };
         let chosen = config.sampler.row.is_auto().then(|| row.name.to_owned());
-        let decision = Decision { sampler: chosen, step: found, weights };
+        let decision = Decision { sampler: chosen, step: found, weights, chains: None };
         Ok(Plan {
             row,
             recipe,

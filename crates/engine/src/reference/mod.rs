@@ -189,7 +189,7 @@ impl LongLmc {
         check(problem)?;
         let kept = settings.draws as u64 * LMC_THIN;
         let run = RunConfig {
-            chains: settings.chains,
+            chains: Some(settings.chains),
             iterations: Some(kept + kept / 10),
             burn_in: Some(kept / 10),
             thin: Some(LMC_THIN),

@@ -73,7 +73,7 @@ impl Setup {
             forecast: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
-            decision: Decision { sampler: None, step: None, weights: None },
+            decision: Decision { sampler: None, step: None, weights: None, chains: None },
         }
     }
 }

@@ -30,7 +30,7 @@ mod server;
 pub(super) use rows::FAMILY;
 
 use super::exact::{Law, NoClosedForm, posterior};
-use super::family::{Curvatures, Family};
+use super::family::{Curvatures, Family, HEADER, Traffic, vector_bytes};
 use super::forecast::{Moments, QuadraticModel};
 use super::recipe::channel;
 use super::{Keys, Recipe, Sampler};
@@ -229,6 +229,43 @@ impl Family for Metropolis {
 
     fn draws_per_iteration(&self) -> f64 {
         1.0
+    }
+
+    fn traffic(&self, target: &Target) -> Traffic {
+        let number = vector_bytes(None, self.plain(), 1);
+        match &self.kernel {
+            Kernel::Independence { proposal, block } => {
+                let (block, told) = (*block as f64, 8.0 * proposal.parts().len() as f64);
+                Traffic {
+                    exchanges: 1.0 / block,
+                    up: number + HEADER / block,
+                    down: (told + 2.0 * HEADER) / block,
+                }
+            }
+            Kernel::Autoregressive => {
+                Traffic { exchanges: 1.0, up: number + HEADER, down: HEADER }
+            }
+            Kernel::Hamiltonian { steps, .. } => {
+                let (dim, steps) = (target.dim(), f64::from(*steps));
+                let channels = self.channels(target).unwrap_or_default();
+                let channel = channels.first().and_then(Option::as_ref);
+                let up = vector_bytes(channel, self.plain(), dim) + number + HEADER;
+                let down = vector_bytes(None, self.plain(), dim) + HEADER;
+                Traffic { exchanges: steps, up: steps * up, down: steps * down }
+            }
+        }
+    }
+
+    fn settling(&self) -> u64 {
+        match self.kernel {
+            Kernel::Independence { .. } => 0,
+            Kernel::Autoregressive => 200,
+            Kernel::Hamiltonian { .. } => 20,
+        }
+    }
+
+    fn gains_by_chains(&self) -> bool {
+        !matches!(self.kernel, Kernel::Independence { .. })
     }
 
     fn cautious_step(&self, found: Curvatures<'_>) -> f64 {

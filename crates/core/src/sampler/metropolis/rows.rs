@@ -5,6 +5,7 @@ use crate::compress::{Compressor, Precision};
 use crate::proposal::Proposal;
 use crate::sampler::Recipe;
 use crate::sampler::registry::{Axis, FamilyRow, Ingredients, Row};
+use crate::survey::Trial;
 
 /// The row of this family.
 pub static FAMILY: FamilyRow = FamilyRow {
@@ -13,6 +14,17 @@ pub static FAMILY: FamilyRow = FamilyRow {
     recipe,
     server_applies_prior: |_| true,
     needs_shape: true,
+    tuned: |row| {
+        if row.has(Axis::Block) {
+            None
+        } else if row.has(Axis::Leapfrog) {
+            Some(Trial::Hamiltonian)
+        } else if row.has(Axis::Compress) {
+            Some(Trial::Langevin)
+        } else {
+            Some(Trial::Autoregressive)
+        }
+    },
     why_not: |axis| match axis {
         Axis::Batch => Some(
             "whether a proposal is accepted depends on all rows, and a minibatch would make the \

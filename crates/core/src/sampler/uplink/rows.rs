@@ -12,6 +12,7 @@ pub static FAMILY: FamilyRow = FamilyRow {
     recipe,
     server_applies_prior: |_| true,
     needs_shape: false,
+    tuned: |_| None,
     why_not: |_| None,
 };
 
