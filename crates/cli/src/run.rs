@@ -161,7 +161,11 @@ fn find_reference(planned: &Planned, options: &RunOptions, make: bool) -> Option
     reference::mala(
         problem,
         &found.optimum,
-        Settings { chains: config.run.chains.unwrap_or(4), draws: REFERENCE_DRAWS, seed: config.seed },
+        Settings {
+            chains: config.run.chains.unwrap_or(4),
+            draws: REFERENCE_DRAWS,
+            seed: config.seed,
+        },
     )
     .ok()
 }

@@ -124,11 +124,11 @@ fn shaped(original: &Target) -> Shaped {
 fn shape(original: &Target) -> (Target, Arc<Coordinates>, Vec<[f64; PROFILE.len()]>, u64) {
     let mut clients = Client::all(original);
     let mut ledger = Ledger::new(clients.len());
-    let minimum = Minimum::new(original, &[0.0, 0.0], 0.01, 50, true);
+    let minimum = Minimum::new(original, &[0.0, 0.0], 0.01, 50);
     let minimum = conduct(minimum, &mut clients, &mut ledger);
     assert!(minimum.newton().converged());
     let (optimum, hessian) = (minimum.newton().optimum(), minimum.newton().hessian());
-    let fit = conduct(Fit::new(original, optimum, hessian, 20), &mut clients, &mut ledger);
+    let fit = conduct(Fit::new(original, optimum, hessian, 20, false), &mut clients, &mut ledger);
     let columns = axes(fit.averaged().precision(), hessian, 2).unwrap();
     let scale = original.temperature.sqrt();
     // column by column to row by row

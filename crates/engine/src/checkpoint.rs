@@ -6,6 +6,7 @@
 //! | `config.toml` | the config with all that the command line said, files by their full names |
 //! | `plan` | a fingerprint of target, sampler and start: what is continued must be what was begun |
 //! | `chain-N.draws`, `chain-N.notes` | the draws so far, and what stands beside them |
+//! | `again/` | the same of the sampler that was chosen when the first one's draws were given up |
 //! | `chain-N.state.K` | the chain after `K` exchanges, the last two such snapshots |
 //!
 //! Whatever is damaged or missing here costs time and nothing else: a chain goes back to the newest
@@ -32,6 +33,7 @@ use crate::warnings::{Code, Warning};
 pub const FOLDER: &str = "checkpoint";
 const CONFIG: &str = "config.toml";
 const PLAN: &str = "plan";
+const AGAIN: &str = "again";
 
 /// Decides when chains are saved. The engine has no clock: whoever has one decides.
 pub trait Pace: Sync {
@@ -163,6 +165,16 @@ impl<'a> Checkpoint<'a> {
         let disk = Folder::open(&path)
             .map_err(|error| CheckpointError::Io { path: path.clone(), error })?;
         Ok(Checkpoint { path, disk: Mutex::new(disk), pace, warnings: Mutex::new(Vec::new()) })
+    }
+
+    /// One inside it for the chains of another sampler, where those of the first were given up.
+    /// What the first did is kept: whoever resumes comes to the same conclusion.
+    pub(crate) fn again(&self) -> Result<Checkpoint<'a>, StoreError> {
+        let path = self.path.join(AGAIN);
+        let disk = Folder::open(&path)
+            .map_err(|error| StoreError::Io { file: path.display().to_string(), error })?;
+        let (pace, warnings) = (self.pace, Mutex::new(Vec::new()));
+        Ok(Checkpoint { path, disk: Mutex::new(disk), pace, warnings })
     }
 
     fn disk(&self) -> std::sync::MutexGuard<'_, Folder> {

@@ -15,12 +15,14 @@
 //! # }
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consilience_core::model::Model;
 
 use crate::checkpoint::Checkpoint;
+use crate::conductor::Here;
 use crate::config::{Config, ConfigError};
 use crate::draws::{MOST_HELD, Sinks};
 use crate::held_out::Scores;
@@ -28,7 +30,7 @@ use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::record::{Circumstances, Record};
 use crate::reference::Reference;
-use crate::run::{Failure, Progress, RunError, sample_kept};
+use crate::run::{Failure, Outcome, Progress, RunError, sample_kept};
 use crate::statistics::log_density;
 use crate::warnings::{Code, Warning};
 
@@ -124,24 +126,48 @@ pub struct Ended {
 }
 
 impl Planned {
-    /// Run the chains to their end, or until somebody asks to stop, and conclude.
-    pub fn run(&self, progress: &Progress, control: Control<'_>) -> Result<Ended, RunError> {
-        let Planned { config, problem, plan } = self;
-        progress.total.store(plan.length.total(), Ordering::Relaxed);
-        let file = config.draws.clone().map(|path| (path, problem.parameters.clone()));
-        let sinks = match (control.checkpoint, file) {
+    fn sample(
+        &self,
+        plan: &Plan,
+        progress: &Progress,
+        checkpoint: Option<&Checkpoint<'_>>,
+    ) -> Result<Outcome, RunError> {
+        let file = self.config.draws.clone().map(|path| (path, self.problem.parameters.clone()));
+        let sinks = match (checkpoint, file) {
             (Some(checkpoint), file) => {
                 Sinks::Kept { folder: checkpoint.path().to_path_buf(), file }
             }
             (None, None) => Sinks::Memory,
             (None, Some((path, parameters))) => Sinks::File { path, parameters, hold: MOST_HELD },
         };
+        sample_kept(plan, &plan.length, self.config.seed, sinks, progress, checkpoint)
+    }
+
+    /// Run the chains to their end, or until somebody asks to stop, and conclude.
+    pub fn run(&self, progress: &Progress, control: Control<'_>) -> Result<Ended, RunError> {
+        let Planned { config, problem, plan } = self;
         let now = || control.clock.map_or(0.0, |clock| clock());
         let started = now();
-        let mut outcome =
-            sample_kept(plan, &plan.length, config.seed, sinks, progress, control.checkpoint)?;
+        let (mut plan, mut total) = (Cow::Borrowed(plan), plan.length.total());
+        progress.total.store(total, Ordering::Relaxed);
+        let mut outcome = self.sample(&plan, progress, control.checkpoint)?;
+        let again;
+        let mut checkpoint = control.checkpoint;
+        if let Some(why) = plan.disappointment(&outcome)
+            && let Ok(next) = plan.after(why, config, problem, &mut Here, &outcome.ledger)
+        {
+            total += next.length.total();
+            progress.total.store(total, Ordering::Relaxed);
+            if let Some(first) = checkpoint {
+                again = first.again()?;
+                checkpoint = Some(&again);
+            }
+            outcome = self.sample(&next, progress, checkpoint)?;
+            plan = Cow::Owned(next);
+        }
+        let plan = &*plan;
         let seconds = now() - started;
-        let mut warnings = control.checkpoint.map(Checkpoint::warnings).unwrap_or_default();
+        let mut warnings = checkpoint.map(Checkpoint::warnings).unwrap_or_default();
         if !control.draws_alone && config.lp != Some(false) {
             match log_density(&problem.target, &outcome.draws) {
                 Ok(lp) => outcome.statistics.insert(0, lp),

@@ -68,11 +68,15 @@ pub fn of_run(
     lines.extend(coding(agreement));
     lines.extend(sampler(&config.sampler));
     lines.extend(run(config));
-    if let Some(Decision { sampler, step, weights, chains }) = decision {
+    if let Some(Decision { sampler, step, weights, chains, attempt }) = decision {
         let mut add = |field: &str, value: String| lines.push((field.into(), value));
         add("found: sampler", sampler.clone().unwrap_or("nothing: it is stated".into()));
         add("found: step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
-        add("found: chains", chains.map_or("nothing: they are stated, or 4".into(), |n| n.to_string()));
+        add(
+            "found: chains",
+            chains.map_or("nothing: they are stated, or 4".into(), |n| n.to_string()),
+        );
+        add("found: samplers given up before", attempt.to_string());
         let equal = || "nothing: they are stated, or equal".into();
         add("found: weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
     }

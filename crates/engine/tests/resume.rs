@@ -203,7 +203,7 @@ fn flipped_bits_cost_time_and_nothing_else() {
     let scratch = Scratch::new("flips");
     let (dir, album) = (scratch.0.join("run"), scratch.0.join("album"));
     let mut config = config("lsd++", false);
-    (config.run.chains, config.run.iterations) = (1, Some(400));
+    (config.run.chains, config.run.iterations) = (Some(1), Some(400));
     (config.run.burn_in, config.run.thin) = (Some(10), Some(1));
     let run = Run::new(config);
     let whole = run.whole();

@@ -4,13 +4,14 @@
 
 use std::cell::Cell;
 
+use consilience_engine::checkpoint::{Checkpoint, Pace, fingerprint};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{self, Progress};
 use consilience_engine::session::{Control, Session};
-use consilience_engine::warnings::Code;
+use consilience_engine::warnings::{Code, summaries};
 
 const TEXT: &str = r#"
 seed = 5
@@ -93,4 +94,102 @@ fn a_batch_larger_than_the_smallest_site_is_refused_by_its_name() {
     assert!(error.problem.contains(&format!("client \"{name}\", which has {least}")), "{error}");
     stated(&least.to_string()).unwrap();
     stated("0.9").unwrap();
+}
+
+/// Twelve rows at two sites under a wide prior: a posterior so skewed that proposals which are
+/// drawn beforehand do not suit it, while the pilot does not see that.
+fn skewed(rows: [&str; 2]) -> Config {
+    let [a, b] = rows;
+    config(&format!(
+        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 100.0 }}\n\
+         [[client]]\nrows = [{a}]\n[[client]]\nrows = [{b}]\n[run]\neffective_draws = 1000\n"
+    ))
+}
+
+/// Whose effective draws are far below what the pilot foretold, at a k-hat that looks well.
+const STUCK: [&str; 2] = [
+    "[1, 0.2, 0.1, 0], [1, 0.7, -0.4, 1], [1, -0.6, 0, 1], [1, -0.5, -0.8, 0], [1, 0.9, 0.5, 1], \
+     [1, -1.3, 1.1, 1]",
+    "[1, 0, 0.6, 1], [1, -0.2, -0.6, 0], [1, -1.3, 0.1, 0], [1, -0.1, 0, 0], [1, 0.9, -0.7, 0], \
+     [1, 0.4, 2.1, 1]",
+];
+/// Whose weights have a heavier tail than the pilot saw.
+const HEAVY: [&str; 2] = [
+    "[1, 0.9, -0.3, 1], [1, 0.2, -0.4, 0], [1, 0.6, -0.4, 1], [1, -0.6, 0.4, 0], \
+     [1, 1.2, 0.5, 0], [1, -0.9, -1, 0]",
+    "[1, -0.3, -0.2, 1], [1, -0.5, -0.2, 0], [1, -1.3, -0.3, 0], [1, -0.2, -0.4, 0], \
+     [1, 0.2, 0.4, 1], [1, -1.3, -0.5, 0]",
+];
+
+#[test]
+fn draws_that_disappoint_are_given_up_and_an_automatic_choice_goes_on() {
+    for (rows, why) in [(STUCK, "effective ones, and its pilot foretold"), (HEAVY, "k-hat")] {
+        let planned = Session::new(skewed(rows)).unwrap().plan().unwrap();
+        assert_eq!(planned.plan.row.name, "imh");
+        let progress = Progress::default();
+        let record = planned.run(&progress, Control::default()).unwrap().record;
+        assert_eq!(record.sampler.0, "hmc");
+        let told: Vec<_> =
+            record.warnings.iter().filter(|w| w.code == Code::SamplerReplaced).collect();
+        assert!(told.len() == 1 && told[0].message.contains(why), "{:?}", record.warnings);
+        let choice = record.choice.as_ref().unwrap();
+        let given_up = choice.candidates.iter().find(|one| one.sampler == "imh").unwrap();
+        assert!(given_up.refused.as_ref().unwrap().contains(why));
+        // what was given up is counted
+        assert!(record.before_sampling.0 > planned.plan.survey_bits().0 + 64 * 2000);
+        let ess = summaries(&record.draws)
+            .iter()
+            .flatten()
+            .map(|s| s.ess_bulk.min(s.ess_tail))
+            .fold(f64::INFINITY, f64::min);
+        assert!(ess > 500.0, "{ess}");
+        // Whoever names the sampler keeps it, and is warned or has few effective draws.
+        let text = planned.config.source.text.clone() + "[sampler]\nname = \"imh\"\n";
+        let named = Session::new(config(&text)).unwrap().plan().unwrap();
+        let named = named.run(&progress, Control::default()).unwrap().record;
+        assert_eq!(named.sampler.0, "imh");
+        let codes: Vec<Code> = named.warnings.iter().map(|warning| warning.code).collect();
+        let warned = [Code::HeavyWeights, Code::FewEffectiveDraws, Code::ChainsDisagree];
+        assert!(codes.iter().any(|code| warned.contains(code)), "{codes:?}");
+    }
+}
+
+struct Always;
+
+impl Pace for Always {
+    fn due(&self, _: usize) -> bool {
+        true
+    }
+
+    fn saved(&self, _: usize) {}
+}
+
+#[test]
+fn a_run_that_is_stopped_while_it_goes_on_is_resumed_to_the_same_draws() {
+    let planned = Session::new(skewed(STUCK)).unwrap().plan().unwrap();
+    let whole = planned.run(&Progress::default(), Control::default()).unwrap().record;
+    let dir = std::env::temp_dir().join(format!("consilience-goes-on-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let print = fingerprint(&planned.plan, &planned.plan.length, planned.config.seed);
+    let (progress, mut stops) = (Progress::default(), 0);
+    drop(Checkpoint::begin(&dir, &planned.config, &print, &Always).unwrap());
+    // A sign to stop is seen at every look, so that each start gets a little further.
+    progress.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let resumed = loop {
+        let checkpoint = Checkpoint::resume(&dir, &print, &Always).unwrap();
+        let control = Control { checkpoint: Some(&checkpoint), ..Control::default() };
+        let record = planned.run(&progress, control).unwrap().record;
+        if record.draws.digest() == whole.draws.digest() {
+            break record;
+        }
+        stops += 1;
+        if stops == 20 {
+            progress.stop.store(false, std::sync::atomic::Ordering::Relaxed);
+        }
+        assert!(stops < 30, "it does not come to its end");
+    };
+    assert_eq!(resumed.sampler.0, "hmc");
+    assert_eq!(resumed.sent, whole.sent);
+    assert_eq!(resumed.before_sampling, whole.before_sampling);
+    std::fs::remove_dir_all(&dir).unwrap();
 }

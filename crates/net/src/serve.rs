@@ -14,11 +14,11 @@ use consilience_engine::chain_log::ChainLog;
 use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
-use consilience_engine::plan::{Plan, PlanError};
+use consilience_engine::plan::{MOST_WHITENED, Plan, PlanError};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
-use consilience_engine::site::{Introduction, agree, kinds, names};
+use consilience_engine::site::{Agreement, Introduction, agree, kinds, names};
 use consilience_engine::statement;
 use consilience_engine::store::{Disk, Folder, ServedChain};
 use consilience_engine::warnings::{Code, Warning};
@@ -52,6 +52,8 @@ const TOLD_AT_ONCE: usize = 50_000;
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The file in which a party keeps what all agreed on.
 pub const STATEMENT: &str = "statement.txt";
+/// The folder of the chains of another sampler, where the draws of the first were given up.
+pub(crate) const AGAIN: &str = "again";
 
 /// How a run is served.
 #[derive(Clone, Debug)]
@@ -368,9 +370,51 @@ fn conduct(
     let ask = Ask::Agree { agreement: agreement.clone(), statement: text };
     check(&statement, &sites, hub.ask(&vec![ask; sites.len()])?)?;
     status.stage("surveying");
-    let plan = Plan::conducted(config, &problem, hub)?;
-    tell(Stage::Planned(&plan));
-    let statement = statement::of_run(config, &agreement, &sites, Some(&plan.decision));
+    let mut plan = Plan::conducted(config, &problem, hub)?;
+    let started = Instant::now();
+    let irregular = |text| Warning::new(Code::SiteIrregular, text);
+    let (mut sampled, mut warnings);
+    loop {
+        let agreed = (config, &agreement, &problem);
+        (sampled, warnings) = sample(agreed, &plan, options, memory, hub, status, tell)?;
+        warnings.extend(status.warnings().into_iter().map(irregular));
+        let Some(why) = plan.disappointment(&sampled.outcome) else { break };
+        info!(sampler = plan.row.name, why, "the draws are given up");
+        status.stage("surveying");
+        plan = plan.after(why, config, &problem, hub, &sampled.outcome.ledger)?;
+    }
+    let Sampled { mut outcome, statement } = sampled;
+    let (interrupted, seconds) = (outcome.interrupted, started.elapsed().as_secs_f64());
+    if config.lp == Some(true) && !interrupted {
+        match log_density(&problem, &outcome.draws, hub)? {
+            Ok(lp) => outcome.statistics.insert(0, lp),
+            Err(why) => warnings.push(Warning::new(Code::LpLeftOut, why)),
+        }
+    }
+    info!(seconds, iterations = outcome.iterations, "sampled");
+    Ok(Served { outcome, seconds, problem, plan, statement, warnings })
+}
+
+/// What was drawn by one sampler.
+struct Sampled {
+    outcome: Outcome,
+    /// All that the parties agreed on.
+    statement: Statement,
+}
+
+/// Tell the sites what was decided, and sample.
+fn sample(
+    (config, agreement, problem): (&Config, &Agreement, &Problem),
+    plan: &Plan,
+    options: &ServeOptions,
+    memory: &mut Memory,
+    hub: &mut Hub,
+    status: &Arc<Status>,
+    tell: &mut impl FnMut(Stage<'_>),
+) -> Result<(Sampled, Vec<Warning>), ServeError> {
+    let sites = status.sites();
+    tell(Stage::Planned(plan));
+    let statement = statement::of_run(config, agreement, &sites, Some(&plan.decision));
     memory.keep(&statement)?;
     let text = statement.text().to_owned();
     let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
@@ -378,7 +422,6 @@ fn conduct(
     tell(Stage::Stated(&statement));
     let run = &plan.length;
     status.sampling(run.total());
-    let started = Instant::now();
     let sinks = match &config.draws {
         None => Sinks::Memory,
         Some(path) => Sinks::File {
@@ -393,11 +436,14 @@ fn conduct(
         let public = Seed::new(config.seed).chain(index as u32);
         // the server has no noise of its own but the public one
         let keys = Keys { public, private: public };
-        let folder =
-            memory.folder.as_ref().map(|disk| disk.path().join(format!("chain-{}", index + 1)));
+        let mut folder = memory.folder.as_ref().map(|disk| disk.path().to_path_buf());
+        if let Some(folder) = &mut folder {
+            folder.extend((plan.decision.attempt > 0).then_some(AGAIN));
+            folder.push(format!("chain-{}", index + 1));
+        }
         let chain_log = ChainLog::new(sink, problem.target.dim());
         let served = ServedChain {
-            plan: &plan,
+            plan,
             run,
             index,
             keys,
@@ -413,11 +459,9 @@ fn conduct(
         Err(other) => return Err(other.into()),
     };
     <HostedChain<'_> as crate::party::Party>::measure(&chains, status);
-    let seconds = started.elapsed().as_secs_f64();
     status.stage("finishing");
     let mut rows = vec![0u64; run.chains];
-    let irregular = |text| Warning::new(Code::SiteIrregular, text);
-    let mut warnings: Vec<Warning> = status.warnings().into_iter().map(irregular).collect();
+    let mut warnings = Vec::new();
     if !interrupted {
         // Whoever is away when elastic chains end is not waited for.
         let most = patience.map(|round| round.max(LEAST_FAREWELL));
@@ -441,15 +485,8 @@ fn conduct(
             "rounds were closed without it");
     }
     let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
-    let mut outcome = gather(&plan, run, &sinks, chains, interrupted)?;
-    if config.lp == Some(true) && !interrupted {
-        match log_density(&problem, &outcome.draws, hub)? {
-            Ok(lp) => outcome.statistics.insert(0, lp),
-            Err(why) => warnings.push(Warning::new(Code::LpLeftOut, why)),
-        }
-    }
-    info!(seconds, iterations = outcome.iterations, "sampled");
-    Ok(Served { outcome, seconds, problem, plan, statement, warnings })
+    let outcome = gather(plan, run, &sinks, chains, interrupted)?;
+    Ok((Sampled { outcome, statement }, warnings))
 }
 
 /// The log-density of every draw, from what the sites say of their part of it; a text says why it
@@ -573,13 +610,11 @@ pub fn stop(status: &Status) {
     status.progress.stop.store(true, Ordering::Relaxed);
 }
 
-/// How long the longest message of a site may be: a vector, or what the shape of the posterior and
-/// blocks of proposals take.
+/// How long the longest message of a site may be: a vector, a Hessian where surveys ask for one,
+/// or a block of proposals.
 fn most_bytes(row: &Row, dim: usize) -> usize {
-    let numbers = if row.family.needs_shape {
-        MOST_POINTS as usize + dim * (dim + 16)
-    } else {
-        2 * (dim + 1)
-    };
+    let survey = if dim <= MOST_WHITENED { dim * (dim + 16) } else { dim };
+    let proposals = if row.family.needs_shape { MOST_POINTS as usize } else { 0 };
+    let numbers = 2 * (dim + 1) + survey + proposals;
     8 * numbers + 1024
 }

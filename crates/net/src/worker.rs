@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
-use crate::serve::STATEMENT;
+use crate::serve::{AGAIN, STATEMENT};
 use crate::talk::{Ask, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
 
 /// How many coordinates of a point are shown.
@@ -533,20 +533,26 @@ impl Run {
     ) -> Result<(), SiteError> {
         match &self.chains {
             Some((known, _)) if *known == decision => return Ok(()),
+            // The draws of one sampler were given up, or a server that starts anew comes to that.
+            Some((known, _)) if known.attempt != decision.attempt => self.finished = false,
             Some(_) => {
                 return Err(SiteError::Disagree("the server decided otherwise before".into()));
             }
             None => {}
         }
+        self.chains = None; // lets go of their folders
         let early = || SiteError::Disagree("the server decided before all had agreed".into());
         let (agreement, _) = self.agreed.as_ref().ok_or_else(early)?;
         self.check(brings, agreement, Some(&decision), statement)?;
         let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
-        let folder = brings
+        let mut folder = brings
             .state
             .as_ref()
             // sites of one machine may share a folder
             .map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site)));
+        if let (Some(folder), 1..) = (&mut folder, decision.attempt) {
+            folder.push(AGAIN);
+        }
         if let Some(folder) = &folder {
             let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
             let mut disk = Folder::open(folder).map_err(failed)?;

@@ -6,6 +6,7 @@ mod common;
 
 use common::*;
 use consilience_core::sampler::registry::{AUTO, Axis, REGISTRY};
+use consilience_engine::session::{Control, Session};
 
 #[test]
 fn every_sampler_gives_the_same_bits_as_in_one_process() {
@@ -33,6 +34,27 @@ fn hospitals_too_preconditioned_and_compressed_or_by_what_is_chosen() {
     for text in [&langevin[..], &format!("{before}[run]\nchains = 2\niterations = 300\n")] {
         hospitals_are_the_same(text);
     }
+}
+
+/// Proposals that are drawn beforehand do not suit this posterior, and their draws are given up.
+#[test]
+fn a_choice_that_goes_on_too() {
+    let text = "seeds = \"simulation\"\n[target]\nmodel = \"logistic\"\n\
+        prior = { law = \"gaussian\", variance = 100.0 }\n[[client]]\n\
+        rows = [[1, 0.2, 0.1, 0], [1, 0.7, -0.4, 1], [1, -0.6, 0, 1], [1, -0.5, -0.8, 0],\n\
+        [1, 0.9, 0.5, 1], [1, -1.3, 1.1, 1]]\n[[client]]\nname = \"b\"\n\
+        rows = [[1, 0, 0.6, 1], [1, -0.2, -0.6, 0], [1, -1.3, 0.1, 0], [1, -0.1, 0, 0],\n\
+        [1, 0.9, -0.7, 0], [1, 0.4, 2.1, 1]]\n[run]\neffective_draws = 1000\n";
+    let config = config(text);
+    let planned = Session::new(config.clone()).unwrap().plan().unwrap();
+    let here = planned.run(&Default::default(), Control::default()).unwrap().record;
+    let served = over_the_network(&config, options());
+    assert_eq!((served.plan.row.name, planned.plan.row.name), ("hmc", "imh"));
+    assert_eq!(served.outcome.draws, here.draws);
+    let (record, _) = served.record(&config, "", String::new());
+    assert_eq!((record.sampler, record.sent), (here.sampler, here.sent));
+    assert_eq!(record.before_sampling, here.before_sampling);
+    assert_eq!(record.exchanges, here.exchanges);
 }
 
 fn hospitals_are_the_same(text: &str) {

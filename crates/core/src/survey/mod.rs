@@ -9,7 +9,7 @@ mod tuning;
 
 pub use curvature::{Curvature, Hessian, Lanczos, LocalCurvature};
 pub use optimum::{Evaluate, Optimum};
-pub use shape::{Fit, Minimum, Pilot, Profiles};
+pub use shape::{ClientAverage, Fit, Minimum, Pilot, Profiles};
 pub use skewness::Skewness;
 pub use tuning::{Trial, Tuning};
 

@@ -31,41 +31,24 @@ pub struct Minimum {
     newton: Newton,
     round: u64,
     sum: Vec<f64>,
-    /// The newest answer of each client, where they are wanted.
-    each: Vec<Vec<f64>>,
 }
 
 impl Minimum {
-    /// Start at `start`, as [`Newton::new`] does; `apart` keeps what each client says.
-    pub fn new(
-        target: &Target,
-        start: &[f64],
-        tolerance: f64,
-        most_exchanges: u64,
-        apart: bool,
-    ) -> Self {
+    /// Start at `start`, as [`Newton::new`] does.
+    pub fn new(target: &Target, start: &[f64], tolerance: f64, most_exchanges: u64) -> Self {
         let length = Task::Derivatives { ladder: false }.answer_len(start.len());
-        let clients = if apart { target.clients.len() } else { 0 };
         Minimum {
             everybody: everybody(target),
             prior: prior_of_server(target),
             newton: Newton::new(start.to_vec(), tolerance, most_exchanges),
             round: 0,
             sum: vec![0.0; length + LADDER.len()],
-            each: vec![vec![0.0; length]; clients],
         }
     }
 
     /// The search.
     pub fn newton(&self) -> &Newton {
         &self.newton
-    }
-
-    /// Each client's gradient and Hessian (row by row) where derivatives were last asked for, with
-    /// its share of the prior.
-    pub fn parts(&self) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
-        let d = self.newton.optimum().len();
-        self.each.iter().map(move |own| (own[1..=d].to_vec(), from_triangle(&own[1 + d..], d)))
     }
 
     fn task(&self) -> Task {
@@ -93,13 +76,9 @@ impl Exchange for Minimum {
         }
     }
 
-    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+    fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
         let values = reply.payload.values();
         add_scaled(1.0, values, &mut self.sum[..values.len()]);
-        if let Some(own) = self.each.get_mut(from.index()) {
-            let length = own.len();
-            own.copy_from_slice(&values[..length]);
-        }
     }
 
     fn advance(&mut self) -> Event {
@@ -125,40 +104,73 @@ impl State for Minimum {
         visit.subject("a search by Newton's method")?;
         visit.number("the round", &mut self.round)?;
         self.newton.state(visit)?;
-        visit.vector("the answers so far", &mut self.sum)?;
-        for own in &mut self.each {
-            visit.vector("the answer of a client", own)?;
-        }
-        Ok(())
+        visit.vector("the answers so far", &mut self.sum)
     }
 }
 
 /// The Gaussian that fits on average, by [`Averaged`] steps.
+///
+/// Where clients are kept apart, one exchange more asks for averages over a Gaussian that is wider
+/// than the last one that was asked about: by how much each client's mean gradient moves then is
+/// what shifts the mean of draws that are spread too widely.
 #[derive(Clone, Debug)]
 pub struct Fit {
     everybody: Vec<ClientId>,
     prior: Prior,
     averaged: Averaged,
-    /// The upper triangle of the root of the covariance, row by row.
+    /// The mean that is asked about, and the upper triangle of the root of the covariance, row by
+    /// row.
+    mean: Vec<f64>,
     root: Vec<f64>,
     /// The square root of the temperature.
     scale: f64,
     round: u64,
     sum: Vec<f64>,
+    /// The newest answer of each client, where they are wanted, and that for the wider Gaussian.
+    each: Vec<Vec<f64>>,
+    wider: Vec<Vec<f64>>,
+    widens: bool,
+}
+
+/// The variance of the wider Gaussian over that of the other.
+const WIDER: f64 = 1.2;
+
+/// What a client says on average over the Gaussian, with its share of the prior.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientAverage {
+    /// The mean of its gradient.
+    pub gradient: Vec<f64>,
+    /// The mean of its Hessian, row by row.
+    pub hessian: Vec<f64>,
+    /// By how much its mean gradient moves where the Gaussian is wider, over how much larger its
+    /// variance is, relatively.
+    pub skewness: Vec<f64>,
 }
 
 impl Fit {
-    /// Start from the optimum and its Hessian.
-    pub fn new(target: &Target, optimum: &[f64], hessian: &[f64], most_exchanges: u64) -> Self {
+    /// Start from the optimum and its Hessian; `apart` keeps what each client says.
+    pub fn new(
+        target: &Target,
+        optimum: &[f64],
+        hessian: &[f64],
+        most_exchanges: u64,
+        apart: bool,
+    ) -> Self {
         let d = optimum.len();
+        let length = Task::Averages.answer_len(d);
+        let clients = if apart { target.clients.len() } else { 0 };
         let mut fit = Fit {
             everybody: everybody(target),
             prior: prior_of_server(target),
             averaged: Averaged::new(optimum.to_vec(), hessian, most_exchanges),
+            mean: Vec::new(),
             root: Vec::new(),
             scale: target.temperature.sqrt(),
             round: 0,
-            sum: vec![0.0; Task::Averages.answer_len(d)],
+            sum: vec![0.0; length],
+            each: vec![vec![0.0; length]; clients],
+            wider: vec![vec![0.0; d]; clients],
+            widens: false,
         };
         fit.aim();
         fit
@@ -166,6 +178,7 @@ impl Fit {
 
     /// Make the root of the covariance that is asked about.
     fn aim(&mut self) {
+        self.mean = self.averaged.mean().to_vec();
         self.root.clear();
         self.root.extend(self.averaged.root().iter().map(|a| a * self.scale));
     }
@@ -173,6 +186,21 @@ impl Fit {
     /// The fit.
     pub fn averaged(&self) -> &Averaged {
         &self.averaged
+    }
+
+    /// The mean of the Gaussian whose averages [`Fit::parts`] are: the last that was asked about.
+    pub fn asked(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// What each client said, where they are kept apart.
+    pub fn parts(&self) -> impl Iterator<Item = ClientAverage> {
+        let d = self.mean.len();
+        self.each.iter().zip(&self.wider).map(move |(own, wider)| ClientAverage {
+            gradient: own[..d].to_vec(),
+            hessian: from_triangle(&own[d..], d),
+            skewness: wider.iter().zip(own).map(|(w, g)| (w - g) / (WIDER - 1.0)).collect(),
+        })
     }
 }
 
@@ -185,29 +213,50 @@ impl Exchange for Fit {
         Order {
             round: self.round,
             task: Task::Averages,
-            position: Some(plain(self.averaged.mean())),
+            position: Some(plain(&self.mean)),
             reference: Reference::Keep,
             control: None,
             numbers: &self.root,
         }
     }
 
-    fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
-        add_scaled(1.0, reply.payload.values(), &mut self.sum);
+    fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
+        let values = reply.payload.values();
+        let d = self.mean.len();
+        if self.widens {
+            if let Some(wider) = self.wider.get_mut(from.index()) {
+                wider.copy_from_slice(&values[..d]);
+            }
+            return;
+        }
+        add_scaled(1.0, values, &mut self.sum);
+        if let Some(own) = self.each.get_mut(from.index()) {
+            own.copy_from_slice(values);
+        }
     }
 
     fn advance(&mut self) -> Event {
-        let mean = self.averaged.mean();
-        let d = mean.len();
+        self.round += 1;
+        if self.widens {
+            return Event::Done;
+        }
+        let d = self.mean.len();
         let mut gradient = self.sum[..d].to_vec();
         let mut hessian = from_triangle(&self.sum[d..], d);
-        self.prior.add_gradient(mean, 1.0, &mut gradient);
+        self.prior.add_gradient(&self.mean, 1.0, &mut gradient);
         self.prior.add_hessian(1.0, &mut hessian);
         self.averaged.tell(&AveragedAnswer { gradient, hessian });
         self.sum.fill(0.0);
-        self.round += 1;
-        self.aim();
-        if self.averaged.asks().is_some() { Event::Nothing } else { Event::Done }
+        if self.averaged.asks().is_some() {
+            self.aim();
+            return Event::Nothing;
+        }
+        if self.each.is_empty() {
+            return Event::Done;
+        }
+        self.widens = true;
+        self.root.iter_mut().for_each(|a| *a *= WIDER.sqrt());
+        Event::Nothing
     }
 }
 
@@ -216,11 +265,13 @@ impl State for Fit {
         visit.subject("a fit of a Gaussian on average")?;
         visit.number("the round", &mut self.round)?;
         self.averaged.state(visit)?;
+        visit.vector("the mean asked about", &mut self.mean)?;
+        visit.vector("the root asked about", &mut self.root)?;
         visit.vector("the answers so far", &mut self.sum)?;
-        if visit.restores() {
-            self.aim();
+        for own in self.each.iter_mut().chain(&mut self.wider) {
+            visit.vector("the answer of a client", own)?;
         }
-        Ok(())
+        visit.flag("whether a wider Gaussian is asked about", &mut self.widens)
     }
 }
 

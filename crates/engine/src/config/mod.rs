@@ -427,11 +427,8 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
             Start::Zero
         }),
     };
-    let costs = [
-        ("bytes", Cost::Bytes),
-        ("exchanges", Cost::Exchanges),
-        ("seconds", Cost::Seconds),
-    ];
+    let costs =
+        [("bytes", Cost::Bytes), ("exchanges", Cost::Exchanges), ("seconds", Cost::Seconds)];
     let cost = optional(section.get("cost"), |v| v.choice(&costs))?.unwrap_or(default.cost);
     let above_zero = |key: &'static str, usual: f64| {
         Ok(optional(section.get(key), |v| v.positive())?.unwrap_or(usual))

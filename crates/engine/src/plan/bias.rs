@@ -107,9 +107,7 @@ impl Outlook<'_> {
                     .number("limit", limit),
             );
         } else if let Some(forecast) = self.forecast {
-            warnings.extend(
-                (!self.alarm.is_met(forecast)).then(|| self.biased(step, forecast)),
-            );
+            warnings.extend((!self.alarm.is_met(forecast)).then(|| self.biased(step, forecast)));
         } else if matches!(schedule, Schedule::Constant(_))
             && self.recipe.family().is_biased_by_design(self.target)
         {

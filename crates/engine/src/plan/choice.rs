@@ -10,10 +10,14 @@ use consilience_core::target::Target;
 use serde::{Deserialize, Serialize};
 
 use super::bias::{self, BiasGoal};
+use super::length::MARGIN;
 use crate::config::{Cost, RunConfig};
 
 /// A pilot is taken to be this much too hopeful.
 pub(super) const HOPE: f64 = 0.8;
+/// Chains of the papers' samplers are longer than their efficiency asks for by a margin, and by
+/// their burn-in.
+const LENGTH: f64 = 0.9 / MARGIN;
 /// The samplers of the papers that are shown for comparison.
 const COMPARED: [&str; 2] = ["lmc", "qlsd++"];
 /// How many chains there are, where that is left open and more of them gain nothing.
@@ -113,24 +117,24 @@ impl Size {
 }
 
 impl Candidate {
-    /// What a sampler of this efficiency would cost; costs that are not known are 0, since a file
+    /// What a sampler of this efficiency would cost, were that only half true for `hope` 0.5; costs that are not known are 0, since a file
     /// has no NaN.
     pub(super) fn new(
         row: &'static Row,
         recipe: &Recipe,
         target: &Target,
-        efficiency: f64,
+        (efficiency, hope): (f64, f64),
         size: &Size,
     ) -> Self {
         let (family, chains) = (recipe.family(), size.chains(recipe));
         let traffic = family.traffic(target);
-        let each = (size.draws / efficiency / chains as f64).ceil() + family.settling() as f64;
+        let each =
+            (size.draws / (hope * efficiency) / chains as f64).ceil() + family.settling() as f64;
         let iterations = each * chains as f64;
         let exchanges = (each * traffic.exchanges).ceil();
         let whole = (exchanges / traffic.exchanges / each).max(1.0);
         // A block that is not used up is sent all the same, but only what stands around it counts.
-        let bytes =
-            size.clients as f64 * iterations * (traffic.up + traffic.down * whole);
+        let bytes = size.clients as f64 * iterations * (traffic.up + traffic.down * whole);
         let known = |cost: f64| if cost.is_finite() { cost } else { 0.0 };
         Candidate {
             sampler: row.name.into(),
@@ -166,7 +170,7 @@ impl Candidate {
             let step = bias::step_within_goals(model, &draft, goal, 1e-6, CAUTION)?;
             let recipe = draft.with_step(Schedule::Constant(step));
             let (mean, sd) = model.forecast(&recipe)?.worst();
-            let one = Candidate::new(row, &recipe, target, (0.5 * step).min(1.0), size);
+            let one = Candidate::new(row, &recipe, target, ((0.5 * step).min(1.0), LENGTH), size);
             Some(Candidate { bias: Some(sd), mean_bias: Some(mean), ..one })
         };
         COMPARED.iter().filter_map(of).collect()

@@ -1,8 +1,10 @@
 //! Plan a sampler whose draws have no bias, or choose one.
 
+use std::sync::Arc;
+
 use consilience_core::protocol::Ledger;
-use consilience_core::sampler::forecast::QuadraticModel;
 use consilience_core::sampler::Recipe;
+use consilience_core::sampler::forecast::QuadraticModel;
 use consilience_core::sampler::registry::{self, Axis, Row, Settings};
 use consilience_core::step::Schedule;
 use consilience_core::target::Placement;
@@ -20,6 +22,9 @@ use crate::warnings::{Code, Warning};
 /// An optimistic guess of the effective draws for a leapfrog step: where `imh` is cheaper than
 /// that, nothing else need be tried.
 const HOPEFUL: f64 = 0.3;
+/// The sampler that is used where the draws of another were given up.
+pub(super) const LAST: &str = "hmc";
+const UNTRUSTED: &str = "it relies on the Gaussian that did not suit the posterior";
 /// How many proposals an exchange of `imh` asks about, unless the config says otherwise.
 const BLOCK: u64 = 4096;
 /// The fewest and the most iterations of a chain that are kept, where the length is left open.
@@ -35,7 +40,7 @@ pub(super) fn plan(
     conductor: &mut dyn Conductor,
 ) -> Result<Plan, PlanError> {
     let original = &problem.target;
-    let (d, b, row) = (original.dim(), original.clients.len(), config.sampler.row);
+    let (b, row) = (original.clients.len(), config.sampler.row);
     let place = &config.sampler.place;
     let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
     if let Some(why) = impossible(config, problem) {
@@ -72,109 +77,173 @@ pub(super) fn plan(
     let shares =
         if let Placement::Split(shares) = &original.placement { shares.clone() } else { equal };
     let shaped = shaped::learn(config, problem, &shares, conductor, &mut ledger, &mut warnings)?;
-    let settings = settings(config, b);
-    let size = Size::new(&config.run, b);
-    let mut tried =
-        Tried { size, settings, shaped: &shaped, conductor, ledger: &mut ledger, all: vec![] };
-    if let Some(step) = stated {
-        let foretold = stated_step(step, tried.settings.leapfrog);
-        tried.all.push((row, foretold));
-    } else if row.is_auto() {
-        tried.whatever_may_be_cheapest()?;
-    } else {
-        tried.one(row)?;
-    }
-    let candidates: Vec<Candidate> =
-        tried.all.iter().map(|(row, foretold)| tried.candidate(row, foretold)).collect();
-    let order = |at: &usize| (candidates[*at].refused.is_some(), size.cost(&candidates[*at]));
-    let best = (0..candidates.len()).min_by(|a, b| {
-        let (a, b) = (order(a), order(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-    });
-    let Some((chosen, foretold)) = best.map(|at| tried.all[at].clone()) else {
-        return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
-    };
-    if let Some(why) = foretold.refusal() {
-        let says = format!("{} is not to be relied on here: {why}", chosen.name);
-        warnings.push(
-            Warning::new(Code::ProposalUnfit, says)
-                .remedy("Use name = \"hmc\", or \"auto\", which chooses"),
-        );
+    let so_far = SoFar { shaped: Arc::new(shaped), shares, stated, all: Vec::new(), failed: None };
+    so_far.decide(config, problem, conductor, ledger, warnings)
+}
+
+/// What surveys and pilots have found, and which sampler has failed.
+#[derive(Clone, Debug)]
+pub(crate) struct SoFar {
+    shaped: Arc<Shaped>,
+    shares: Vec<f64>,
+    /// The step that the config states.
+    stated: Option<f64>,
+    /// What was tried.
+    all: Vec<(&'static Row, Foretold)>,
+    /// Which sampler's draws were given up, and why.
+    failed: Option<(&'static Row, String)>,
+}
+
+impl SoFar {
+    /// The plan without a sampler whose draws were given up; `sent` is what they cost.
+    pub(super) fn without(
+        &self,
+        failed: (&'static Row, String),
+        config: &Config,
+        problem: &Problem,
+        conductor: &mut dyn Conductor,
+        sent: Ledger,
+    ) -> Result<Plan, PlanError> {
+        let so_far = SoFar { failed: Some(failed), ..self.clone() };
+        so_far.decide(config, problem, conductor, sent, Vec::new())
     }
 
-    let draft = tried.recipe(chosen, &foretold);
-    let (mut settings, khat) =
-        (tried.settings, tried.all.iter().rev().find_map(|(_, foretold)| foretold.khat));
-    let chains = size.chains(&draft);
-    let length =
-        length(&config.run, chains, &draft, &foretold, stated.is_some(), chosen, &mut warnings);
-    if chosen.has(Axis::Block) && settings.block.is_none() {
-        let blocks = length.iterations.div_ceil(BLOCK);
-        settings.block = Some(length.iterations.div_ceil(blocks.max(1)));
-    }
-    let recipe = recipe(chosen, &foretold, settings, b, d);
-    let target = recipe
-        .check(shaped.target.clone())
-        .map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
-    let model = QuadraticModel::new(
-        &shaped.parts,
-        &shaped.prior,
-        &shares,
-        Some(&shaped.coordinates),
-        original.temperature,
-    )
-    .filter(|_| shaped.parts.len() == b);
-    let mut candidates = candidates;
-    if let Some(model) = &model {
-        let goal = BiasGoal::new(config.run.most_bias);
-        candidates.extend(Candidate::papers(model, &target, &size, goal));
-    }
-    candidates.sort_by(|a, b| size.cost(a).total_cmp(&size.cost(b)));
-    let choice = Choice {
-        candidates,
-        chosen: chosen.name.into(),
-        acceptance: Some(foretold.acceptance).filter(|a| a.is_finite()),
-        khat,
-        bent: foretold.proposal.as_ref().map_or(0, |proposal| proposal.bent()),
-        exchanges: choice::exchanges(&ledger, b),
-    };
-    let (start, dispersion) = match &config.run.start {
-        Some(Start::Point(point)) if point.len() != d => {
-            let problem =
-                format!("run.start has {} numbers, the model has {d} parameters", point.len());
-            return Err(complain(problem, "give one number for each parameter").into());
+    fn decide(
+        self,
+        config: &Config,
+        problem: &Problem,
+        conductor: &mut dyn Conductor,
+        mut ledger: Ledger,
+        mut warnings: Vec<Warning>,
+    ) -> Result<Plan, PlanError> {
+        let original = &problem.target;
+        let (d, b, row) = (original.dim(), original.clients.len(), config.sampler.row);
+        let place = &config.sampler.place;
+        let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
+        let SoFar { shaped, shares, stated, all, failed } = self;
+        let settings = settings(config, b);
+        let size = Size::new(&config.run, b);
+        let mut tried =
+            Tried { size, settings, shaped: &shaped, conductor, ledger: &mut ledger, all };
+        if let Some(step) = stated {
+            let foretold = stated_step(step, tried.settings.leapfrog);
+            tried.all.push((row, foretold));
+        } else if failed.is_some() {
+            tried.last()?;
+        } else if row.is_auto() {
+            tried.whatever_may_be_cheapest()?;
+        } else {
+            tried.one(row)?;
         }
-        Some(Start::Point(point)) => (shaped.coordinates.inward(point), 0.0),
-        Some(Start::Zero) => (shaped.coordinates.inward(&vec![0.0; d]), 0.0),
-        Some(Start::Optimum) | None => (vec![0.0; d], 1.0),
-    };
-    let findings = Findings {
-        optimum: shaped.optimum,
-        convexity: 1.0,
-        smoothness: 1.0,
-        local_smoothness: vec![1.0; b],
-    };
-    Ok(Plan {
-        row: chosen,
-        recipe,
-        target,
-        coordinates: Some(shaped.coordinates),
-        length,
-        begins: config.run.start.clone().unwrap_or(Start::Optimum),
-        start,
-        dispersion,
-        findings: Some(findings),
-        forecast: None,
-        choice: Some(choice),
-        survey: ledger,
-        warnings,
-        decision: Decision {
-            sampler: row.is_auto().then(|| chosen.name.to_owned()),
-            step: stated.is_none().then_some(foretold.step),
-            weights: None,
-            chains: config.run.chains.is_none().then_some(chains as u64),
-        },
-    })
+        let mut candidates: Vec<Candidate> =
+            tried.all.iter().map(|(row, foretold)| tried.candidate(row, foretold)).collect();
+        if let Some((row, why)) = &failed {
+            // Whatever else relies on the Gaussian that was fitted is not tried again.
+            for one in candidates.iter_mut().filter(|one| one.sampler != LAST) {
+                let why = if one.sampler == row.name { why } else { UNTRUSTED };
+                one.refused = Some(why.into());
+            }
+        }
+        let order = |at: &usize| (candidates[*at].refused.is_some(), size.cost(&candidates[*at]));
+        let best = (0..candidates.len()).min_by(|a, b| {
+            let (a, b) = (order(a), order(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        let Some((chosen, foretold)) = best.map(|at| tried.all[at].clone()) else {
+            return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
+        };
+        if let Some((given_up, why)) = &failed {
+            let says = format!(
+                "{} was tried first, and its draws were given up: {why}. These are of {}, and what \
+                 both sent is counted",
+                given_up.name, chosen.name
+            );
+            warnings.push(Warning::new(Code::SamplerReplaced, says));
+        }
+        if let Some(why) = foretold.refusal() {
+            let says = format!("{} is not to be relied on here: {why}", chosen.name);
+            warnings.push(
+                Warning::new(Code::ProposalUnfit, says)
+                    .remedy("Use name = \"hmc\", or \"auto\", which chooses"),
+            );
+        }
+
+        let draft = tried.recipe(chosen, &foretold);
+        let (mut settings, all) = (tried.settings, tried.all);
+        let khat = all.iter().rev().find_map(|(_, foretold)| foretold.khat);
+        let chains = size.chains(&draft);
+        let length =
+            length(&config.run, chains, &draft, &foretold, stated.is_some(), chosen, &mut warnings);
+        if chosen.has(Axis::Block) && settings.block.is_none() {
+            let blocks = length.iterations.div_ceil(BLOCK);
+            settings.block = Some(length.iterations.div_ceil(blocks.max(1)));
+        }
+        let recipe = recipe(chosen, &foretold, settings, b, d);
+        let target = recipe
+            .check(shaped.target.clone())
+            .map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
+        let model = QuadraticModel::new(
+            &shaped.fitted.parts,
+            &shaped.fitted.prior,
+            &shares,
+            Some(&shaped.coordinates),
+            original.temperature,
+        )
+        .filter(|_| shaped.fitted.parts.len() == b);
+        if let Some(model) = &model {
+            let goal = BiasGoal::new(config.run.most_bias);
+            candidates.extend(Candidate::papers(model, &target, &size, goal));
+        }
+        candidates.sort_by(|a, b| size.cost(a).total_cmp(&size.cost(b)));
+        let attempt = u32::from(failed.is_some());
+        let choice = Choice {
+            candidates,
+            chosen: chosen.name.into(),
+            acceptance: Some(foretold.acceptance).filter(|a| a.is_finite()),
+            khat,
+            bent: foretold.proposal.as_ref().map_or(0, |proposal| proposal.bent()),
+            exchanges: choice::exchanges(&ledger, b),
+        };
+        let (start, dispersion) = match &config.run.start {
+            Some(Start::Point(point)) if point.len() != d => {
+                let problem =
+                    format!("run.start has {} numbers, the model has {d} parameters", point.len());
+                return Err(complain(problem, "give one number for each parameter").into());
+            }
+            Some(Start::Point(point)) => (shaped.coordinates.inward(point), 0.0),
+            Some(Start::Zero) => (shaped.coordinates.inward(&vec![0.0; d]), 0.0),
+            Some(Start::Optimum) | None => (vec![0.0; d], 1.0),
+        };
+        let findings = Findings {
+            optimum: shaped.fitted.optimum.clone(),
+            convexity: 1.0,
+            smoothness: 1.0,
+            local_smoothness: vec![1.0; b],
+        };
+        Ok(Plan {
+            row: chosen,
+            recipe,
+            target,
+            coordinates: Some(Arc::clone(&shaped.coordinates)),
+            length,
+            begins: config.run.start.clone().unwrap_or(Start::Optimum),
+            start,
+            dispersion,
+            findings: Some(findings),
+            forecast: None,
+            choice: Some(choice),
+            survey: ledger,
+            warnings,
+            so_far: Some(SoFar { shaped, shares, stated, all, failed }),
+            decision: Decision {
+                sampler: row.is_auto().then(|| chosen.name.to_owned()),
+                step: stated.is_none().then_some(foretold.step),
+                weights: None,
+                chains: config.run.chains.is_none().then_some(chains as u64),
+                attempt,
+            },
+        })
+    }
 }
 
 /// Why no sampler that accepts or rejects can be used, if so.
@@ -249,14 +318,22 @@ impl Tried<'_> {
 
     fn candidate(&self, row: &'static Row, foretold: &Foretold) -> Candidate {
         let recipe = self.recipe(row, foretold);
-        let efficiency = HOPE * foretold.efficiency;
-        let one = Candidate::new(row, &recipe, &self.shaped.target, efficiency, &self.size);
+        let hoped = (foretold.efficiency, HOPE);
+        let one = Candidate::new(row, &recipe, &self.shaped.target, hoped, &self.size);
         Candidate { refused: foretold.refusal(), ..one }
+    }
+
+    /// Try the one that does not rely on how well the posterior was fitted.
+    fn last(&mut self) -> Result<(), PlanError> {
+        match registry::find(LAST) {
+            Some(row) if !self.all.iter().any(|(known, _)| known.name == row.name) => self.one(row),
+            _ => Ok(()),
+        }
     }
 
     /// Try `imh`, and the others where it is not to be relied on, or may be dearer.
     fn whatever_may_be_cheapest(&mut self) -> Result<(), PlanError> {
-        let rows = ["imh", "pcn", "hmc"].map(registry::find);
+        let rows = ["imh", "pcn", LAST].map(registry::find);
         let [Some(imh), Some(pcn), Some(hmc)] = rows else { return Ok(()) };
         self.one(imh)?;
         let hopeful = Foretold { efficiency: HOPEFUL, ..stated_step(1.0, Some(1)) };
@@ -267,7 +344,7 @@ impl Tried<'_> {
         });
         if !cheap {
             self.one(pcn)?;
-            self.one(hmc)?;
+            self.last()?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::warnings::{Code, Warning};
 
 /// Chains are so much longer than the slowest direction of a Gaussian posterior would need: others
 /// have slower ones.
-const MARGIN: f64 = 1.3;
+pub(super) const MARGIN: f64 = 1.3;
 /// The fewest and the most iterations of a chain whose length is left open.
 const LEAST_ITERATIONS: f64 = 1000.0;
 const MOST_ITERATIONS: f64 = 5e5;
@@ -87,5 +87,6 @@ const GUESS: f64 = 10_000.0;
 /// that it may have.
 pub(super) fn least_step(run: &RunConfig, convexity: f64) -> f64 {
     let most = run.iterations.map_or(MOST_ITERATIONS, |iterations| 0.9 * iterations as f64);
-    2.0 * MARGIN * run.effective_draws as f64 / (run.chains.unwrap_or(CHAINS) as f64 * convexity * most)
+    2.0 * MARGIN * run.effective_draws as f64
+        / (run.chains.unwrap_or(CHAINS) as f64 * convexity * most)
 }

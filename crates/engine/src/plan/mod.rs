@@ -11,6 +11,7 @@ mod survey;
 
 use std::sync::Arc;
 
+use consilience_core::measure::{Chains, ess_bulk, ess_tail, pareto_k};
 use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
@@ -27,12 +28,15 @@ use thiserror::Error;
 use crate::conductor::{Conductor, Here, Lost};
 use crate::config::{Config, ConfigError, FieldLocation, Start};
 use crate::problem::Problem;
-use crate::run::Length;
-use crate::warnings::{Code, Warning};
+use crate::run::{Length, Outcome};
+use crate::warnings::{Code, LOG_WEIGHT, Warning};
 use bias::BiasGoal;
 pub use choice::{Candidate, Choice};
-pub use survey::Findings;
+use shaped::MOST_KHAT;
+pub use survey::{Findings, MOST_WHITENED};
 
+/// Fewer effective draws than this say nothing of a pilot.
+const LEAST_EXPECTED: f64 = 400.0;
 /// Chains that start around the optimum start so many posterior standard deviations away from it:
 /// far enough for R-hat to notice if they do not come together.
 const DISPERSION: f64 = 1.5;
@@ -70,6 +74,8 @@ pub struct Plan {
     pub warnings: Vec<Warning>,
     /// What clients must be told.
     pub decision: Decision,
+    /// What is known for another choice.
+    pub(crate) so_far: Option<exact::SoFar>,
 }
 
 /// Why there is no plan.
@@ -96,6 +102,9 @@ pub struct Decision {
     /// How many chains there are, where the config left it open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chains: Option<u64>,
+    /// How many samplers were given up before.
+    #[serde(default)]
+    pub attempt: u32,
 }
 
 impl Decision {
@@ -245,27 +254,37 @@ impl Plan {
         let surveyed = open || precondition || row.needs_optimum;
         let usual = if surveyed { Start::Optimum } else { Start::Zero };
         let begins = config.run.start.clone().unwrap_or(usual);
-        let optimum = if surveyed || begins == Start::Optimum {
-            Some(survey::find_optimum(original, conductor, &mut survey, &mut warnings)?)
+        let wanted = surveyed || begins == Start::Optimum;
+        let dense = d <= survey::MOST_WHITENED;
+        let values = original.joint.as_ref().is_none_or(|model| model.offers().values);
+        let fits = wanted && dense && values;
+        let fitted = if fits {
+            Some(shaped::fit(config, problem, conductor, &mut survey, &mut warnings)?)
         } else {
             None
         };
-        let curved = match &optimum {
-            Some(optimum) if d <= survey::MOST_WHITENED => {
+        let optimum = match &fitted {
+            Some(fitted) => Some(fitted.optimum.clone()),
+            None if wanted => {
+                Some(survey::find_optimum(original, conductor, &mut survey, &mut warnings)?)
+            }
+            None => None,
+        };
+        let fitted = match &optimum {
+            Some(optimum) if fitted.is_none() && dense => {
                 Some(survey::curved(original, optimum, conductor, &mut survey)?)
             }
-            _ => None,
+            _ => fitted,
         };
-        if columns::are_suspected(
-            config,
-            problem,
-            curved.as_ref().map(|curved| &curved.hessian[..]),
-        ) {
-            columns::check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
+        if !fits {
+            let hessian = fitted.as_ref().map(|fitted| &fitted.hessian[..]);
+            if columns::are_suspected(config, problem, hessian) {
+                columns::check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
+            }
         }
         let mut coordinates = None;
-        if let (Some(optimum), Some(curved), true) = (&optimum, &curved, precondition) {
-            coordinates = Coordinates::whitening(optimum, &curved.hessian).map(Arc::new);
+        if let (Some(fitted), true) = (&fitted, precondition) {
+            coordinates = Coordinates::whitening(&fitted.mean, &fitted.precision).map(Arc::new);
             if coordinates.is_none() {
                 let problem = "the Hessian at the optimum is not positive definite";
                 if config.sampler.precondition == Some(true) {
@@ -298,19 +317,29 @@ impl Plan {
             Start::Point(point) if point.len() == d => Some(inward(point)),
             Start::Zero | Start::Point(_) => Some(inward(&vec![0.0; d])),
         };
+        let known = fitted.as_ref().filter(|fitted| fitted.parts.len() == b);
         let findings = match optimum {
             None => None,
             Some(optimum) => {
-                let there = inward(&optimum);
-                Some(Findings::survey(
-                    &target,
-                    optimum,
-                    &there,
-                    origin.as_deref(),
-                    config.seed,
-                    conductor,
-                    &mut survey,
-                )?)
+                let nobody = vec![0.0; b];
+                let server = coordinates.is_none() && target.placement == Placement::Server;
+                let shares = if server { &nobody } else { &shares };
+                let found = known
+                    .and_then(|fitted| Findings::of_parts(fitted, shares, coordinates.as_deref()));
+                let found = match found {
+                    Some(found) => found,
+                    None => {
+                        let there = inward(&optimum);
+                        let (seed, sent) = (config.seed, &mut survey);
+                        Findings::survey(&target, optimum, &there, seed, conductor, sent)?
+                    }
+                };
+                Some(match &origin {
+                    None => found,
+                    Some(origin) => {
+                        found.also_at(&target, origin, config.seed, conductor, &mut survey)?
+                    }
+                })
             }
         };
 
@@ -336,10 +365,10 @@ impl Plan {
                 Placement::Server => vec![0.0; b],
             };
         }
-        let model = curved.as_ref().filter(|curved| curved.parts.len() == b).and_then(|curved| {
+        let model = known.and_then(|fitted| {
             QuadraticModel::new(
-                &curved.parts,
-                &curved.prior,
+                &fitted.parts,
+                &fitted.prior,
                 &shares,
                 coordinates.as_deref(),
                 target.temperature,
@@ -348,8 +377,9 @@ impl Plan {
         let goal = BiasGoal::new(config.run.most_bias);
         let automatic = findings.as_ref().map(|found| {
             let least = length::least_step(&config.run, found.convexity);
-            let chosen =
-                |model| bias::step_within_goals(model, &draft, goal, least, CAUTION / found.smoothness);
+            let chosen = |model| {
+                bias::step_within_goals(model, &draft, goal, least, CAUTION / found.smoothness)
+            };
             model.as_ref().and_then(chosen).unwrap_or_else(|| found.step(&draft))
         });
         let step = match (config.sampler.step, automatic) {
@@ -404,7 +434,7 @@ impl Plan {
             None
         };
         let chosen = config.sampler.row.is_auto().then(|| row.name.to_owned());
-        let decision = Decision { sampler: chosen, step: found, weights, chains: None };
+        let decision = Decision { sampler: chosen, step: found, weights, chains: None, attempt: 0 };
         Ok(Plan {
             row,
             recipe,
@@ -420,7 +450,64 @@ impl Plan {
             survey,
             warnings,
             decision,
+            so_far: None,
         })
+    }
+
+    /// Why the draws of a sampler that was chosen automatically must be given up, if so: the tail of
+    /// its weights is too heavy, or it gave less than half the effective draws that its pilot
+    /// foretold (either happens without the other).
+    pub fn disappointment(&self, outcome: &Outcome) -> Option<String> {
+        let chosen = self.decision.sampler.as_deref().filter(|_| self.decision.attempt == 0)?;
+        let whole = !outcome.interrupted && outcome.failure.is_none();
+        if chosen == exact::LAST || !self.recipe.family().is_exact() || !whole {
+            return None;
+        }
+        let weights = outcome.statistics.iter().find(|s| s.name == LOG_WEIGHT);
+        if let Some(khat) = weights.map(|weights| pareto_k(&weights.values.concat()))
+            && (khat > MOST_KHAT || khat.is_nan())
+        {
+            return Some(format!(
+                "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
+                 {MOST_KHAT})"
+            ));
+        }
+        let candidates = self.choice.iter().flat_map(|choice| &choice.candidates);
+        let foretold = candidates.filter(|one| one.sampler == chosen).map(|one| one.efficiency);
+        let draws = &outcome.draws;
+        let kept = (draws.chains() * draws.length()) as f64;
+        let expected = foretold.fold(0.0, f64::max) * self.length.thin as f64;
+        let expected = kept * expected.min(1.0);
+        let ess = |k: usize| {
+            let each = draws.parameter(k);
+            let each: Vec<&[f64]> = each.iter().map(Vec::as_slice).collect();
+            Chains::new(&each).map_or(f64::NAN, |c| ess_bulk(&c).min(ess_tail(&c)))
+        };
+        let least = (0..draws.dim()).map(ess).fold(f64::INFINITY, f64::min);
+        (expected >= LEAST_EXPECTED && least < 0.5 * expected).then(|| {
+            format!(
+                "its draws were worth {least:.0} effective ones, and its pilot foretold \
+                 {expected:.0}"
+            )
+        })
+    }
+
+    /// The plan that goes on where draws were given up, by surveys that somebody carries; `sent` is
+    /// what they cost.
+    pub fn after(
+        &self,
+        why: String,
+        config: &Config,
+        problem: &Problem,
+        conductor: &mut dyn Conductor,
+        sent: &Ledger,
+    ) -> Result<Plan, PlanError> {
+        let mut ledger = self.survey.clone();
+        ledger.merge(sent);
+        match &self.so_far {
+            Some(so_far) => so_far.without((self.row, why), config, problem, conductor, ledger),
+            None => Plan::conducted(config, problem, conductor),
+        }
     }
 
     /// Where one chain starts.

@@ -8,9 +8,10 @@ use consilience_core::model::Coordinates;
 use consilience_core::proposal::{AxisMap, FAR, PROFILE, Proposal, axes};
 use consilience_core::protocol::Ledger;
 use consilience_core::sampler::forecast::Part;
-use consilience_core::survey::{Fit, Minimum, Pilot, Profiles, Trial, Tuning};
+use consilience_core::survey::{ClientAverage, Fit, Minimum, Pilot, Profiles, Trial, Tuning};
 use consilience_core::target::{Placement, Target};
 
+use super::survey::Fitted;
 use super::{PlanError, columns, survey};
 use crate::conductor::Conductor;
 use crate::config::Config;
@@ -38,13 +39,11 @@ const HMC_DRAWS: usize = 60;
 const PCN_DRAWS: usize = 200;
 
 /// A target in coordinates in which its posterior is round on average.
+#[derive(Debug)]
 pub(super) struct Shaped {
     pub(super) coordinates: Arc<Coordinates>,
     pub(super) target: Target,
-    pub(super) optimum: Vec<f64>,
-    /// What each client and the prior contribute at the optimum, where that was kept.
-    pub(super) parts: Vec<Part>,
-    pub(super) prior: Part,
+    pub(super) fitted: Fitted,
 }
 
 /// Learn the shape: the optimum by Newton's method, and the Gaussian that fits on average.
@@ -57,17 +56,40 @@ pub(super) fn learn(
     warnings: &mut Vec<Warning>,
 ) -> Result<Shaped, PlanError> {
     let original = &problem.target;
+    let d = original.dim();
+    let fitted = fit(config, problem, conductor, ledger, warnings)?;
+    let scale = original.temperature.sqrt();
+    let coordinates = axes(&fitted.precision, &fitted.hessian, d)
+        .map(|columns| (0..d * d).map(|k| scale * columns[k % d * d + k / d]).collect())
+        .and_then(|matrix| Coordinates::told(fitted.mean.clone(), matrix))
+        .map(Arc::new);
+    let Some(coordinates) = coordinates else {
+        let problem = "the posterior has a direction without information: it is not proper";
+        let fix = "give the target a Gaussian prior";
+        return Err(config.source.complain(&config.sampler.place, problem, fix).into());
+    };
+    let target = survey::whiten(original, &coordinates, shares, conductor, ledger)?;
+    Ok(Shaped { coordinates, target, fitted })
+}
+
+/// Find the optimum by Newton's method, and the Gaussian that fits on average.
+pub(super) fn fit(
+    config: &Config,
+    problem: &Problem,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    warnings: &mut Vec<Warning>,
+) -> Result<Fitted, PlanError> {
+    let original = &problem.target;
     let (d, b) = (original.dim(), original.clients.len());
-    let place = &config.sampler.place;
-    let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
-    let apart = b.saturating_mul(d * d) <= survey::MOST_NUMBERS;
-    let mut minimum = Minimum::new(original, &vec![0.0; d], NEWTON_TOLERANCE, MOST_NEWTON, apart);
+    let mut minimum = Minimum::new(original, &vec![0.0; d], NEWTON_TOLERANCE, MOST_NEWTON);
     conductor.survey(original, &mut minimum, ledger)?;
     let newton = minimum.newton();
     let (optimum, hessian) = (newton.optimum().to_vec(), newton.hessian().to_vec());
     if !hessian.iter().chain(&optimum).all(|x| x.is_finite()) {
         let problem = "the sites' potentials or their derivatives are not finite numbers";
-        return Err(complain(problem.into(), "scale the columns, or correct the model").into());
+        let fix = "scale the columns, or correct the model";
+        return Err(config.source.complain(&config.sampler.place, problem, fix).into());
     }
     if !newton.converged() {
         let says = format!(
@@ -84,35 +106,28 @@ pub(super) fn learn(
     if columns::are_suspected(config, problem, Some(&hessian)) {
         columns::check_columns(config, problem, conductor, ledger, warnings)?;
     }
-    let mut fit = Fit::new(original, &optimum, &hessian, MOST_AVERAGED);
+    let apart = b.saturating_mul(d * d) <= survey::MOST_NUMBERS;
+    let mut fit = Fit::new(original, &optimum, &hessian, MOST_AVERAGED, apart);
     conductor.survey(original, &mut fit, ledger)?;
-    let fitted = fit.averaged();
-    let scale = original.temperature.sqrt();
-    let coordinates = axes(fitted.precision(), &hessian, d)
-        .map(|columns| (0..d * d).map(|k| scale * columns[k % d * d + k / d]).collect())
-        .and_then(|matrix| Coordinates::told(fitted.mean().to_vec(), matrix))
-        .map(Arc::new);
-    let Some(coordinates) = coordinates else {
-        let problem = "the posterior has a direction without information: it is not proper";
-        return Err(complain(problem.into(), "give the target a Gaussian prior").into());
-    };
-    let prior = survey::prior_part(&original.prior, &optimum);
-    let without = |all: Vec<f64>, prior: &[f64], share: f64| -> Vec<f64> {
-        all.iter().zip(prior).map(|(a, p)| a - share * p).collect()
-    };
-    let part = |(i, (gradient, hessian)): (usize, (Vec<f64>, Vec<f64>))| {
+    let prior = survey::prior_part(&original.prior, fit.asked());
+    // A client answers with its share of the prior.
+    let part = |(i, average): (usize, ClientAverage)| {
         let share =
             if let Placement::Split(shares) = &original.placement { shares[i] } else { 0.0 };
+        let without = |all: Vec<f64>, prior: &[f64]| -> Vec<f64> {
+            all.iter().zip(prior).map(|(a, p)| a - share * p).collect()
+        };
         Part {
-            hessian: without(hessian, &prior.hessian, share),
-            gradient: without(gradient, &prior.gradient, share),
-            skewness: vec![0.0; d],
+            hessian: without(average.hessian, &prior.hessian),
+            gradient: without(average.gradient, &prior.gradient),
+            skewness: average.skewness, // shares of a Gaussian prior are affine, and cancel
             rows: original.clients[i].rows(),
         }
     };
-    let parts = minimum.parts().enumerate().map(part).collect();
-    let target = survey::whiten(original, &coordinates, shares, conductor, ledger)?;
-    Ok(Shaped { coordinates, target, optimum, parts, prior })
+    let parts = fit.parts().enumerate().map(part).collect();
+    let fitted = fit.averaged();
+    let (mean, precision) = (fitted.mean().to_vec(), fitted.precision().to_vec());
+    Ok(Fitted { optimum, hessian, mean, precision, parts, prior })
 }
 
 /// What a pilot foretells of a sampler.
@@ -244,23 +259,43 @@ pub(super) fn try_steps(
     let chains: Vec<Vec<f64>> =
         tuning.draws().iter().map(|draws| outward(&shaped.coordinates, draws)).collect();
     let kept = chains.first().map_or(0, |chain| chain.len() / d);
-    let least = |k: usize| {
-        let each: Vec<Vec<f64>> =
-            chains.iter().map(|chain| chain.iter().skip(k).step_by(d).copied().collect()).collect();
-        let each: Vec<&[f64]> = each.iter().map(Vec::as_slice).collect();
-        Chains::new(&each).map_or(f64::NAN, |chains| ess_bulk(&chains).min(ess_tail(&chains)))
-    };
-    let all = (kept * PILOT_CHAINS) as f64;
-    // Antithetic draws are no more than draws here: their tails are not.
-    let ess = (0..d).map(least).fold(all, f64::min);
+    let efficiency = least_efficiency(&chains, d, kept);
     Ok(Foretold {
-        efficiency: if ess.is_nan() { 0.0 } else { ess / all },
+        efficiency,
         acceptance: tuning.acceptance(),
         khat: None,
         proposal: None,
         step: tuning.step(),
         leapfrog: tuning.leapfrog(),
     })
+}
+
+/// Effective draws for a draw of the worst parameter, from short chains: their estimates scatter,
+/// and the least of many would be far too small. How much they scatter is what two halves of the
+/// chains disagree by, and estimates are drawn towards their mean by that (on a logarithmic scale).
+fn least_efficiency(chains: &[Vec<f64>], dim: usize, kept: usize) -> f64 {
+    let estimate = |chains: &[Vec<f64>], k: usize| {
+        let each: Vec<Vec<f64>> = chains
+            .iter()
+            .map(|chain| chain.iter().skip(k).step_by(dim).copied().collect())
+            .collect();
+        let each: Vec<&[f64]> = each.iter().map(Vec::as_slice).collect();
+        // Antithetic draws are no more than draws here: their tails are not.
+        let all = (kept * chains.len()) as f64;
+        let ess = Chains::new(&each).map_or(f64::NAN, |c| ess_bulk(&c).min(ess_tail(&c)));
+        (ess.min(all) / all).ln()
+    };
+    let (first, second) = chains.split_at(chains.len() / 2);
+    let (mut all, mut noise) = (Vec::new(), 0.0);
+    for k in 0..dim {
+        all.push(estimate(chains, k));
+        noise += (estimate(first, k) - estimate(second, k)).powi(2) / (4.0 * dim as f64);
+    }
+    let mean = all.iter().sum::<f64>() / dim as f64;
+    let scatter = all.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / dim as f64;
+    let true_part = if scatter > 0.0 { (1.0 - noise / scatter).max(0.0).sqrt() } else { 0.0 };
+    let least = all.iter().map(|e| mean + true_part * (e - mean)).fold(0.0, f64::min).exp();
+    if least.is_nan() || all.iter().any(|e| e.is_nan()) { 0.0 } else { least }
 }
 
 /// Points in the parameters' own coordinates.

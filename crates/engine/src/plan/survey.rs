@@ -9,6 +9,7 @@ use consilience_core::sampler::forecast::Part;
 use consilience_core::sampler::{Curvatures, Recipe};
 use consilience_core::survey::{Curvature, Evaluate, Hessian, LocalCurvature, Optimum, Skewness};
 use consilience_core::target::{Placement, Target};
+use nalgebra::DMatrix;
 
 use crate::conductor::{Conductor, Lost};
 use crate::warnings::{Code, Warning};
@@ -17,7 +18,7 @@ use crate::warnings::{Code, Warning};
 const OPTIMUM_TOLERANCE: f64 = 1e-9;
 const MOST_EXCHANGES: u64 = 1000;
 /// The most parameters whose whole Hessian is asked for: it has as many numbers squared.
-pub(super) const MOST_WHITENED: usize = 500;
+pub const MOST_WHITENED: usize = 500;
 /// The most parameters whose third derivatives are asked for: two gradients for each.
 const MOST_SKEWED: usize = 150;
 /// The most numbers of all clients' own Hessians that are kept.
@@ -64,23 +65,30 @@ pub(super) fn find_optimum(
     Ok(optimum.point().to_vec())
 }
 
-/// The Hessian at the optimum, and what each client contributes to it where that is not too much to
-/// keep.
-pub(super) struct Curved {
+/// What surveys found of the posterior's shape.
+#[derive(Debug)]
+pub(super) struct Fitted {
+    pub(super) optimum: Vec<f64>,
+    /// The Hessian at the optimum, row by row.
     pub(super) hessian: Vec<f64>,
-    /// What each client's rows contribute, without the prior.
+    /// The Gaussian that stands for the posterior: on average where averages are to be had, else at
+    /// the optimum.
+    pub(super) mean: Vec<f64>,
+    pub(super) precision: Vec<f64>,
+    /// What each client's rows contribute, without the prior, where that is not too much to keep.
     pub(super) parts: Vec<Part>,
     /// What the prior contributes.
     pub(super) prior: Part,
 }
 
-/// Ask for the Hessian and the clients' gradients at the optimum.
+/// Ask for the Hessian and the clients' gradients at the optimum, by gradients and products of the
+/// Hessian alone.
 pub(super) fn curved(
     target: &Target,
     optimum: &[f64],
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
-) -> Result<Curved, Lost> {
+) -> Result<Fitted, Lost> {
     let (d, b) = (target.dim(), target.clients.len());
     let apart = b.saturating_mul(d * d) <= MOST_NUMBERS;
     let mut hessian =
@@ -122,7 +130,9 @@ pub(super) fn curved(
             }
         }
     }
-    Ok(Curved { hessian: hessian.matrix(), parts, prior })
+    let (optimum, hessian) = (optimum.to_vec(), hessian.matrix());
+    let (mean, precision) = (optimum.clone(), hessian.clone());
+    Ok(Fitted { optimum, hessian, mean, precision, parts, prior })
 }
 
 pub(super) fn prior_part(prior: &Prior, point: &[f64]) -> Part {
@@ -155,28 +165,62 @@ pub(super) fn whiten(
 }
 
 impl Findings {
-    pub(super) fn survey(
+    /// What is known without another exchange, where each client's Hessian is.
+    pub(super) fn of_parts(
+        fitted: &Fitted,
+        shares: &[f64],
+        coordinates: Option<&Coordinates>,
+    ) -> Option<Findings> {
+        let d = fitted.optimum.len();
+        let map = coordinates.map(|c| DMatrix::from_row_slice(d, d, c.parts().1));
+        let extremes = |hessian: &DMatrix<f64>| {
+            let inside = map.as_ref().map_or_else(|| hessian.clone(), |c| c.tr_mul(hessian) * c);
+            let values = ((&inside + inside.transpose()) * 0.5).symmetric_eigenvalues();
+            (values.min(), values.max())
+        };
+        let of = |hessian: &[f64]| DMatrix::from_row_slice(d, d, hessian);
+        let prior = of(&fitted.prior.hessian);
+        let whole = fitted.parts.iter().fold(prior.clone(), |sum, part| sum + of(&part.hessian));
+        let (there, on_average) = (extremes(&of(&fitted.hessian)), extremes(&whole));
+        let local = fitted.parts.iter().zip(shares);
+        let local_smoothness: Vec<f64> =
+            local.map(|(part, share)| extremes(&(of(&part.hessian) + &prior * *share)).1).collect();
+        let (convexity, smoothness) = (on_average.0, there.1.max(on_average.1));
+        let known = convexity > 0.0 && smoothness.is_finite();
+        known.then(|| Findings {
+            optimum: fitted.optimum.clone(),
+            convexity,
+            smoothness,
+            local_smoothness,
+        })
+    }
+
+    /// The same with no step too large for a chain that starts at `origin`.
+    pub(super) fn also_at(
+        mut self,
         target: &Target,
-        optimum: Vec<f64>,
-        there: &[f64],
-        origin: Option<&[f64]>,
+        origin: &[f64],
         seed: u64,
         conductor: &mut dyn Conductor,
         ledger: &mut Ledger,
     ) -> Result<Findings, Lost> {
-        let mut at = |point: &[f64]| -> Result<((f64, f64), Vec<f64>), Lost> {
-            let mut whole = Curvature::new(target, point, Seed::new(seed));
-            conductor.survey(target, &mut whole, ledger)?;
-            let mut each = LocalCurvature::new(target, point);
-            conductor.survey(target, &mut each, ledger)?;
-            Ok((whole.extremes(), each.largest().to_vec()))
-        };
-        let ((convexity, mut smoothness), mut local_smoothness) = at(there)?;
-        if let Some(origin) = origin {
-            let ((_, largest), local) = at(origin)?;
-            smoothness = smoothness.max(largest);
-            local_smoothness.iter_mut().zip(&local).for_each(|(l, there)| *l = l.max(*there));
-        }
+        let ((_, largest), local) = curvatures(target, origin, seed, conductor, ledger)?;
+        self.smoothness = self.smoothness.max(largest);
+        self.local_smoothness.iter_mut().zip(&local).for_each(|(l, there)| *l = l.max(*there));
+        Ok(self)
+    }
+
+    /// Ask for them, where the clients' Hessians are too much to ask for.
+    pub(super) fn survey(
+        target: &Target,
+        optimum: Vec<f64>,
+        there: &[f64],
+        seed: u64,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Findings, Lost> {
+        let ((convexity, smoothness), local_smoothness) =
+            curvatures(target, there, seed, conductor, ledger)?;
         Ok(Findings { optimum, convexity, smoothness, local_smoothness })
     }
 
@@ -189,4 +233,19 @@ impl Findings {
             local_smoothness: &self.local_smoothness,
         })
     }
+}
+
+/// The extreme curvatures at a point, and the largest of each client.
+fn curvatures(
+    target: &Target,
+    point: &[f64],
+    seed: u64,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<((f64, f64), Vec<f64>), Lost> {
+    let mut whole = Curvature::new(target, point, Seed::new(seed));
+    conductor.survey(target, &mut whole, ledger)?;
+    let mut each = LocalCurvature::new(target, point);
+    conductor.survey(target, &mut each, ledger)?;
+    Ok((whole.extremes(), each.largest().to_vec()))
 }

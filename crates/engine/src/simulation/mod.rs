@@ -73,7 +73,14 @@ impl Setup {
             forecast: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
-            decision: Decision { sampler: None, step: None, weights: None, chains: None },
+            decision: Decision {
+                sampler: None,
+                step: None,
+                weights: None,
+                chains: None,
+                attempt: 0,
+            },
+            so_far: None,
         }
     }
 }

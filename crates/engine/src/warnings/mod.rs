@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 pub use draws::{LEAST_ESS, MOST_RHAT, of_draws, summaries};
+pub(crate) use weights::LOG_WEIGHT;
 pub use weights::khat;
 
 /// How much a warning matters.
@@ -94,6 +95,8 @@ codes! {
         "The weights of an independence chain's proposals have a heavy tail.";
     ProposalUnfit = "proposal-unfit", Error,
         "The proposals of an exact sampler do not suit the posterior.";
+    SamplerReplaced = "sampler-replaced", Info,
+        "The sampler that was chosen first gave draws that could not be relied on.";
     NoExactSampler = "no-exact-sampler", Warning,
         "No exact sampler can be used for this target, and another one is.";
     StepUnstable = "step-unstable", Error,

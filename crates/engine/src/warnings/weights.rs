@@ -9,9 +9,12 @@ use crate::record::Record;
 /// Above this tail of the weights draws are not to be relied on (Vehtari et al. 2024).
 const MOST_KHAT: f64 = 0.7;
 
+/// What the logarithms of an independence chain's weights are called beside its draws.
+pub(crate) const LOG_WEIGHT: &str = "log_weight";
+
 /// The tail of the weights of all proposals of a record, where it has weights.
 pub fn khat(record: &Record) -> Option<f64> {
-    let weights = record.statistics.iter().find(|s| s.name == "log_weight")?;
+    let weights = record.statistics.iter().find(|s| s.name == LOG_WEIGHT)?;
     Some(pareto_k(&weights.values.concat()))
 }
 

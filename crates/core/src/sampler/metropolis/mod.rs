@@ -242,9 +242,7 @@ impl Family for Metropolis {
                     down: (told + 2.0 * HEADER) / block,
                 }
             }
-            Kernel::Autoregressive => {
-                Traffic { exchanges: 1.0, up: number + HEADER, down: HEADER }
-            }
+            Kernel::Autoregressive => Traffic { exchanges: 1.0, up: number + HEADER, down: HEADER },
             Kernel::Hamiltonian { steps, .. } => {
                 let (dim, steps) = (target.dim(), f64::from(*steps));
                 let channels = self.channels(target).unwrap_or_default();
