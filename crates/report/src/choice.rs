@@ -58,7 +58,8 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
                 table {
                     thead { tr {
                         @for title in ["sampler", "iterations", "exchanges of a chain", "sent",
-                            "seconds of the network", "bias of means and standard deviations"] { th scope="col" { (title) } }
+                            "seconds of the network", "bias of means and standard deviations"] {
+                            th scope="col" { (title) } }
                     } }
                     tbody { @for one in choice.candidates.iter().filter(|one| known(one)) { tr {
                         th scope="row" { span.name { (one.sampler) } }

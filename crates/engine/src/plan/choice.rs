@@ -117,8 +117,8 @@ impl Size {
 }
 
 impl Candidate {
-    /// What a sampler of this efficiency would cost, were that only half true for `hope` 0.5; costs that are not known are 0, since a file
-    /// has no NaN.
+    /// What a sampler would cost of whose efficiency so much can be hoped for; costs that are not
+    /// known are 0, since a file has no NaN.
     pub(super) fn new(
         row: &'static Row,
         recipe: &Recipe,

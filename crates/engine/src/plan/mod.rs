@@ -454,8 +454,8 @@ impl Plan {
         })
     }
 
-    /// Why the draws of a sampler that was chosen automatically must be given up, if so: the tail of
-    /// its weights is too heavy, or it gave less than half the effective draws that its pilot
+    /// Why the draws of a sampler that was chosen automatically must be given up, if so: the tail
+    /// of its weights is too heavy, or it gave less than half the effective draws that its pilot
     /// foretold (either happens without the other).
     pub fn disappointment(&self, outcome: &Outcome) -> Option<String> {
         let chosen = self.decision.sampler.as_deref().filter(|_| self.decision.attempt == 0)?;
