@@ -113,9 +113,9 @@ fn chosen(choice: &Choice, (up, down): (u64, u64)) -> String {
     }
     let _ = writeln!(
         text,
-        ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites, seconds \
-         of the network):\n  sampler   chains  iterations  exchanges       bytes    seconds  bias \
-         of means and sds"
+        ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites, \
+         seconds of the network):\n  sampler   chains  iterations  exchanges       bytes    \
+         seconds  bias of means and sds"
     );
     for one in choice.candidates.iter().filter(|one| one.iterations > 0.0) {
         let bias = match (&one.refused, one.bias) {
