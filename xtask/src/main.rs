@@ -4,6 +4,7 @@
 mod answers;
 mod bench;
 mod browser;
+mod choices;
 mod dependencies;
 mod mutants;
 mod python;
@@ -25,6 +26,12 @@ Commands:
   wheel                   Build the Python package as a wheel
   answers                 Run samplers with their defaults on real data, hold them against NUTS,
                           and write the chapter about it
+  choices [--built] [TARGET...]
+                          Run `auto` and the samplers that it chooses from on real posteriors,
+                          hold forecasts against what came out, and write the chapter about it;
+                          what was run is kept in target/choices (`bias` runs the table of
+                          biases, `nothing` nothing; `--built` takes the command as it was last
+                          built)
   bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by
                           valgrind) and compare with those on record
   dependencies            Check licences, sources and bans of all dependencies by deny.toml
@@ -48,6 +55,7 @@ fn main() -> ExitCode {
         ["python", "--torch"] => python(true),
         ["wheel"] => python::wheel(&root()),
         ["answers"] => answers::run(&root()),
+        ["choices", ref words @ ..] => choices::run(&root(), words),
         ["bench"] => bench::run(&root()),
         ["bench", "--check"] => bench::check(&root()),
         ["dependencies"] => dependencies::run(&root()),

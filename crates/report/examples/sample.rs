@@ -14,7 +14,9 @@ fn main() -> ExitCode {
         eprintln!("usage: sample REPORT COMPARISON");
         return ExitCode::FAILURE;
     };
-    let report = (report, consilience_report::html(&made_up::record(4, 2000, 22, true)));
+    let mut record = made_up::record(4, 2000, 22, true);
+    (record.choice, record.effective_draws) = (Some(made_up::choice()), Some(4000));
+    let report = (report, consilience_report::html(&record));
     let compare = (compare, consilience_report::comparison(&made_up::comparison(3)));
     for (path, page) in [report, compare] {
         if let Err(error) = std::fs::write(path, page) {

@@ -5,6 +5,7 @@ use consilience_engine::record::Record;
 use consilience_engine::warnings::khat;
 use maud::{Markup, html};
 
+use crate::candidates;
 use crate::words::{bytes, count, decimals, many};
 
 /// The bias of the draws, and the choice of the sampler.
@@ -53,6 +54,7 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
                 " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 the draws \
                  would not be relied on." }
         }
+        (candidates::plots(record, choice))
         @if choice.candidates.iter().any(known) {
             div.table tabindex="0" role="region" aria-label="What the same draws would have cost" {
                 table {

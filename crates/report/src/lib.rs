@@ -4,6 +4,7 @@
 //! prints.
 
 mod calibration;
+mod candidates;
 mod chains;
 mod choice;
 mod comparison;

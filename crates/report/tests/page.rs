@@ -7,7 +7,6 @@ mod made_up;
 use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::{Draws, Streamed};
 use consilience_engine::influence::{Influence, SiteInfluence};
-use consilience_engine::plan::{Candidate, Choice};
 use consilience_engine::record::{Bias, Record, SiteRecord};
 use consilience_engine::warnings::{Code, Warning};
 use consilience_report::{COMPARISON_SECTIONS, SECTIONS, comparison, html};
@@ -429,29 +428,26 @@ fn bias_and_choice_are_told() {
         Some(Bias { exact: false, mean: vec![0.0, -0.04, 0.01], sd: vec![1.0, 1.02, 1.0] });
     let page = html(&record);
     assert!(page.contains("up to 0.040") && page.contains("up to 2.0%"), "{page}");
-    let one = |sampler: &str, bias, refused: Option<&str>| Candidate {
-        sampler: sampler.into(),
-        efficiency: 0.5,
-        chains: 4,
-        iterations: 8000.0,
-        exchanges: 1.0,
-        bytes: 64_000.0,
-        seconds: 0.1,
-        bias,
-        mean_bias: None,
-        refused: refused.map(Into::into),
-    };
     record.bias = Some(Bias { exact: true, mean: vec![0.0; 3], sd: vec![1.0; 3] });
-    record.choice = Some(Choice {
-        candidates: vec![one("hmc", None, None), one("imh", None, Some("its weights are heavy"))],
-        chosen: "hmc".into(),
-        acceptance: Some(0.75),
-        khat: Some(1.2),
-        bent: 0,
-        exchanges: 9,
-    });
+    record.choice = Some(made_up::choice());
     let page = html(&record);
     for word in ["none. Proposals are accepted", "not used: its weights are heavy", "75%"] {
         assert!(page.contains(word), "{word}");
     }
+}
+
+#[test]
+fn candidates_are_plotted_and_the_chosen_is_marked() {
+    let mut record = made_up::record(2, 60, 3, false);
+    record.choice = Some(made_up::choice());
+    assert!(!html(&record).contains("Effective draws against"), "no draws were asked for");
+    record.effective_draws = Some(4000);
+    let page = html(&record);
+    for against in ["Effective draws against bytes", "Effective draws against exchanges"] {
+        assert!(page.contains(against), "{against}");
+    }
+    for (mark, times) in [("s0 chosen", 2), ("s1 dashed\"", 2), ("s2\"", 2), ("chosen\"", 2)] {
+        assert_eq!(page.matches(mark).count(), times, "{mark}");
+    }
+    assert!(page.contains("hmc (chosen)") && page.contains("imh (not used)"));
 }

@@ -7,6 +7,7 @@ use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::Draws;
 use consilience_engine::growth::Stop;
 use consilience_engine::influence::{Influence, SiteInfluence};
+use consilience_engine::plan::{Candidate, Choice};
 use consilience_engine::record::{Record, SentRecord, SiteRecord, Statistic};
 use consilience_report::{Comparison, Contender};
 
@@ -103,6 +104,34 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         influence: Some(influence(sites.len(), dim)),
         reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),
         reference_by: reference.then(|| "NUTS".into()),
+    }
+}
+
+/// What was tried before sampling: one that is used, one that is not to be relied on, one with a
+/// bias.
+pub fn choice() -> Choice {
+    let one =
+        |sampler: &str, iterations, exchanges, bytes, bias, refused: Option<&str>| Candidate {
+            sampler: sampler.into(),
+            efficiency: 0.5,
+            iterations,
+            exchanges,
+            bytes,
+            bias,
+            refused: refused.map(Into::into),
+        };
+    let heavy = Some("its weights are heavy");
+    Choice {
+        candidates: vec![
+            one("hmc", 8000.0, 6000.0, 12e6, None, None),
+            one("imh", 90_000.0, 6.0, 3e6, None, heavy),
+            one("lmc", 300_000.0, 75_000.0, 110e6, Some(0.013), None),
+        ],
+        chosen: "hmc".into(),
+        acceptance: Some(0.75),
+        khat: Some(1.2),
+        bent: 0,
+        exchanges: 9,
     }
 }
 

@@ -1,0 +1,76 @@
+//! Run every sampler that can be afforded on real posteriors, and hold what `auto` foretold and
+//! chose against what came out.
+//!
+//! What was run is kept in `target/choices`, so that it can be stopped and begun again; a config
+//! that has changed is run again. Remove files there after the samplers have changed.
+
+mod bias;
+mod digits;
+mod measured;
+mod page;
+mod runs;
+mod targets;
+
+use std::path::Path;
+
+use crate::cargo;
+use measured::judge;
+use runs::Runs;
+
+/// Run the targets of these names, those whose names begin with one of these words, or all; and
+/// write `docs/src/choices.md` from all that is kept.
+pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
+    let (is_built, words) = match words {
+        ["--built", words @ ..] => (true, words),
+        words => (false, words),
+    };
+    let build = || cargo().args(["build", "--release", "--locked"]).current_dir(root).status();
+    if !is_built && !build().is_ok_and(|status| status.success()) {
+        return Err("the command does not build".into());
+    }
+    let folder = runs::folder(root)?;
+    digits::make(&folder)?;
+    let mut runs =
+        Runs { program: root.join("target/release/consilience"), folder, kept_alone: false };
+    let lists = [targets::main(), targets::variations()];
+    let is_name = |word: &str| lists.iter().flatten().any(|target| target.name == word);
+    let means = |word: &str, name: &str| {
+        if is_name(word) { name == word } else { name.starts_with(word) }
+    };
+    let asked = |name: &str| words.is_empty() || words.iter().any(|word| means(word, name));
+    let known = |word: &&&str| lists.iter().flatten().any(|target| target.name.starts_with(**word));
+    let special = |word: &str| ["nothing", "bias"].contains(&word);
+    if let Some(word) = words.iter().find(|word| !special(word) && !known(word)) {
+        let names: Vec<&str> = lists.iter().flatten().map(|target| target.name.as_str()).collect();
+        return Err(format!("no target begins with `{word}`: there are {}", names.join("; ")));
+    }
+    for target in lists.iter().flatten().filter(|target| asked(&target.name)) {
+        judge(&runs, target);
+    }
+    let biased = lists[0].iter().filter(|target| target.has_bias_judged());
+    if words.is_empty() || words.contains(&"bias") {
+        bias::section(&runs, &biased.clone().collect::<Vec<_>>());
+    }
+    runs.kept_alone = true;
+    let biases = bias::section(&runs, &biased.collect::<Vec<_>>());
+    let mut absent = Vec::new();
+    let [main, variations] = lists.map(|list| {
+        let mut kept = Vec::new();
+        for target in list {
+            match judge(&runs, &target) {
+                Some(judged) => kept.push(judged),
+                None => absent.push(target.name),
+            }
+        }
+        kept
+    });
+    let page = root.join("docs/src/choices.md");
+    std::fs::write(&page, page::written(&main, &variations, &biases, &absent))
+        .map_err(|error| format!("{}: {error}", page.display()))
+}
+
+/// A paragraph in lines of at most 100 columns.
+fn lines(text: &str, indent: &str) -> String {
+    let options = textwrap::Options::new(100).break_words(false).subsequent_indent(indent);
+    textwrap::fill(text, options.word_splitter(textwrap::WordSplitter::NoHyphenation))
+}
