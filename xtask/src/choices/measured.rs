@@ -116,23 +116,25 @@ pub fn judge(runs: &Runs, target: &Target) -> Option<Judged> {
 
 /// What NUTS says of the pooled rows, where that can be afforded.
 pub fn reference(runs: &Runs, target: &Target) -> Option<Value> {
-    let (config, draws) = (stated(target, "lmc"), target.nuts?.to_string());
+    let own = (target.name.clone(), target.config.clone());
+    let (name, config) = target.pooled.clone().unwrap_or(own);
+    let (config, draws) = (stated(&config, "lmc"), target.nuts?.to_string());
     let cache = runs.folder.join("references").display().to_string();
     let options = ["--method", "nuts", "--draws", &draws, "--cache", &cache];
-    let kept = runs.get(&file_name(&target.name, "nuts"), "truth", &config, &options)?;
+    let kept = runs.get(&file_name(&name, "nuts"), "truth", &config, &options)?;
     Some(kept["said"]["references"][0].clone()).filter(Value::is_object)
 }
 
-fn stated(target: &Target, sampler: &str) -> String {
+fn stated(config: &str, sampler: &str) -> String {
     format!(
-        "seed = 1\n\n{}\n[sampler]\nname = \"{sampler}\"\n\n[run]\neffective_draws = {DRAWS}\n",
-        target.config
+        "seed = 1\n\n{config}\n[sampler]\nname = \"{sampler}\"\n\n[run]\n\
+         effective_draws = {DRAWS}\n"
     )
 }
 
 fn one(runs: &Runs, target: &Target, sampler: &str, verb: &str, options: &[&str]) -> Option<Value> {
     let name = file_name(&target.name, &format!("{sampler} {verb}"));
-    runs.get(&name, verb, &stated(target, sampler), options)
+    runs.get(&name, verb, &stated(&target.config, sampler), options)
 }
 
 /// What a run says, beside its own plan; what the plan of `auto` foretells where its own foretells

@@ -16,6 +16,8 @@ pub struct Target {
     /// How many draws of each chain NUTS takes from the pooled rows; none where that would take
     /// hours.
     pub nuts: Option<u32>,
+    /// The name and the config of the same posterior elsewhere, which NUTS samples once for all.
+    pub pooled: Option<(String, String)>,
     /// What is run beside `auto`.
     pub samplers: Vec<&'static str>,
 }
@@ -61,11 +63,16 @@ pub fn variations() -> Vec<Target> {
     let names = ["titanic", "pima", "german-credit", "heart-disease"];
     let mut all = Vec::new();
     for name in names {
+        let dealt = |rest: &str| format!("name = \"{name}\"\n{rest}");
+        // built-in data has sites of its own
+        let elsewhere =
+            if ["pima", "german-credit"].contains(&name) { "" } else { ", dealt to 4 sites" };
+        let pooled = regression(&format!("{name}{elsewhere}"), &dealt("clients = 4"), 6.25);
         let mut add = |word: &str, data: String, variance: f64| {
             let stated = regression(&format!("{name}, {word}"), &data, variance);
-            all.push(Target { samplers: vec![], ..stated });
+            let same = (variance == 6.25).then(|| (pooled.name.clone(), pooled.config.clone()));
+            all.push(Target { pooled: same, samplers: vec![], ..stated });
         };
-        let dealt = |rest: &str| format!("name = \"{name}\"\n{rest}");
         add("prior variance 1", dealt("clients = 4"), 1.0);
         add("prior variance 100", dealt("clients = 4"), 100.0);
         add("2 sites", dealt("clients = 2"), 6.25);
@@ -83,6 +90,7 @@ fn regression(name: &str, data: &str, variance: f64) -> Target {
             "[data]\n{data}\n\n[target.prior]\nlaw = \"gaussian\"\nvariance = {variance:?}\n"
         ),
         nuts: Some(5000),
+        pooled: None,
         samplers: [EXACT, PAPERS].concat(),
     }
 }
