@@ -67,7 +67,9 @@ def exact(
 
 class Comparison:
     """Several samplers on one target. ``runs`` has a dictionary for each: ``mean_error_sd``,
-    ``sd_error``, ``w2``, ``ess``, ``bits_up``, ``bits_down``, ``rows_evaluated``, ``seconds``.
+    ``sd_error``, ``w2``, ``ess`` (bulk or tail, whichever is less), ``bits_up``, ``bits_down``
+    (surveys and pilots included; ``survey_bits`` are these), ``exchanges`` (``before_sampling``
+    and ``sampling``), ``rows_evaluated``, ``seconds``.
     """
 
     def __init__(self, numbers: Mapping[str, Any], page: str) -> None:

@@ -235,6 +235,8 @@ def test_a_comparison_is_that_of_the_command(command, tmp_path):
             "ess",
             "bits_up",
             "bits_down",
+            "survey_bits",
+            "exchanges",
             "rows_evaluated",
         ]:
             assert ours[key] == theirs[key], key

@@ -91,7 +91,7 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
 fn to_text(rows: &[Contender], reference: &str) -> String {
     let width = rows.iter().map(|r| r.config.chars().count()).max().unwrap_or(6).max(6);
     let mut text = format!(
-        "{:<width$} {:<12} {:>9} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>8} {:>9} {:>9}\n",
+        "{:<width$} {:<12} {:>9} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>8} {:>9} {:>9}\n",
         "config",
         "sampler",
         "step",
@@ -101,6 +101,7 @@ fn to_text(rows: &[Contender], reference: &str) -> String {
         "ESS",
         "up",
         "down",
+        "exchanges",
         "gradients",
         "seconds",
         "ESS/MB",
@@ -111,15 +112,16 @@ fn to_text(rows: &[Contender], reference: &str) -> String {
         let megabytes = (row.bits.0 + row.bits.1) as f64 / 8e6;
         let _ = writeln!(
             text,
-            "{:<width$} {:<12} {:>9.2e} {mean:>8.3} {:>6.1}% {w2:>9.4} {:>9.0} {:>9} {:>9} {:>11} \
-             {:>8.2} {:>9.1} {:>9.0}",
+            "{:<width$} {:<12} {:>9} {mean:>8.3} {:>6.1}% {w2:>9.4} {:>9.0} {:>9} {:>9} {:>11} \
+             {:>11} {:>8.2} {:>9.1} {:>9.0}",
             row.config,
             row.sampler,
-            row.step,
+            row.step.map_or_else(|| "-".into(), |step| format!("{step:.2e}")),
             100.0 * sd,
             row.ess,
             bytes(row.bits.0),
             bytes(row.bits.1),
+            format!("{} + {}", row.exchanges.0, row.exchanges.1),
             row.gradients,
             row.seconds,
             row.ess / megabytes,
@@ -130,8 +132,9 @@ fn to_text(rows: &[Contender], reference: &str) -> String {
         text,
         "\nErrors are against {reference}: the largest of a mean in posterior standard deviations, \
          the largest of a standard deviation, and the 2-Wasserstein distance\n\
-         between Gaussians with these means and covariances. ESS is the smallest bulk effective \
-         sample size; gradients are those of single rows."
+         between Gaussians with these means and covariances. ESS is the smallest effective sample \
+         size, bulk or tail; gradients are those of single rows.\nBytes and exchanges have \
+         surveys and pilots in them: exchanges of these, and of all chains."
     );
     text
 }
@@ -141,7 +144,8 @@ fn to_json(rows: &[Contender], reference: &str) -> String {
         json!({
             "config": r.config, "sampler": r.sampler, "step": r.step,
             "mean_error_sd": r.errors[0], "sd_error": r.errors[1], "w2": r.errors[2],
-            "ess": r.ess, "bits_up": r.bits.0, "bits_down": r.bits.1,
+            "ess": r.ess, "bits_up": r.bits.0, "bits_down": r.bits.1, "survey_bits": r.surveys,
+            "exchanges": { "before_sampling": r.exchanges.0, "sampling": r.exchanges.1 },
             "rows_evaluated": r.gradients, "seconds": r.seconds,
             "ess_per_megabyte": r.ess / ((r.bits.0 + r.bits.1) as f64 / 8e6),
             "ess_per_second": r.ess / r.seconds,

@@ -371,6 +371,38 @@ fn samplers_are_compared_on_one_target() {
     );
 }
 
+/// Samplers of all families, on a Gaussian: what surveys and pilots send is counted, and who was
+/// chosen is told.
+#[test]
+fn all_three_families_are_compared() {
+    let samplers = ["auto", "imh", "pcn", "mala", "hmc", "lmc", "qlsd++", "fald"];
+    let sites = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [0.0, 1.0]\n\
+        precision = [[1.0, 0.3], [0.3, 2.0]]\n[[client]]\nmean = [2.0, 0.0]\n\
+        precision = [[3.0, 0.0], [0.0, 1.0]]\n";
+    let files = samplers.map(|name| {
+        let text = format!("{sites}[sampler]\nname = \"{name}\"\n[run]\neffective_draws = 400\n");
+        config(&format!("family-{}", name.replace('+', "p")), &text)
+    });
+    let mut arguments = vec!["compare", "--json"];
+    arguments.extend(files.iter().map(String::as_str));
+    let table: Value = serde_json::from_str(&succeed(&arguments)).unwrap();
+    let runs = table["runs"].as_array().unwrap();
+    let number = |k: usize, name: &str| runs[k].pointer(name).unwrap().as_f64().unwrap();
+    for (k, name) in samplers.iter().enumerate() {
+        let told = runs[k]["sampler"].as_str().unwrap();
+        assert_eq!(told, if k == 0 { "auto: imh" } else { name });
+        let exact = ["auto", "imh"].contains(name);
+        assert_eq!(runs[k]["step"].is_null(), exact, "{name} has a step or none");
+        // 400 effective draws: 0.05 standard errors, and what biased samplers may add
+        assert!(number(k, "/mean_error_sd") < 0.3, "{name}: {}", runs[k]);
+        assert!(number(k, "/bits_up") + number(k, "/bits_down") > number(k, "/survey_bits"));
+        assert!(number(k, "/survey_bits") > 0.0, "{name}: the survey is counted");
+    }
+    let exchanges = |k| number(k, "/exchanges/before_sampling") + number(k, "/exchanges/sampling");
+    assert_eq!(exchanges(0), exchanges(1), "auto tried nothing but imh");
+    assert!(exchanges(5) > 100.0 * exchanges(1), "lmc: {}, imh: {}", exchanges(5), exchanges(1));
+}
+
 /// `consilience list | head -0`: the reader is gone before the first byte.
 #[test]
 fn a_closed_pipe_is_no_failure() {

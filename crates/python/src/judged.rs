@@ -99,6 +99,8 @@ pub fn compare(
                 "config": r.config, "sampler": r.sampler, "step": r.step,
                 "mean_error_sd": r.errors[0], "sd_error": r.errors[1], "w2": r.errors[2],
                 "ess": r.ess, "bits_up": r.bits.0, "bits_down": r.bits.1,
+                "survey_bits": r.surveys,
+                "exchanges": { "before_sampling": r.exchanges.0, "sampling": r.exchanges.1 },
                 "rows_evaluated": r.gradients, "seconds": r.seconds,
             })
         };

@@ -40,17 +40,21 @@ pub struct Contender {
     pub config: String,
     /// The sampler's name.
     pub sampler: String,
-    /// The step.
-    pub step: f64,
+    /// The step, where the sampler has one.
+    pub step: Option<f64>,
     /// How many chains ran, and the iterations of each.
     pub chains: (usize, u64),
     /// The largest error of a mean in posterior standard deviations, the largest relative error of
     /// a standard deviation, and W2 between Gaussians of the same moments.
     pub errors: [f64; 3],
-    /// The smallest bulk effective sample size.
+    /// The smallest effective sample size, bulk or tail.
     pub ess: f64,
-    /// Bits up and down, of all chains.
+    /// Bits up and down, of surveys and of all chains.
     pub bits: (u64, u64),
+    /// The bits of surveys and pilots among them, both ways.
+    pub surveys: u64,
+    /// Exchanges of surveys and pilots, and of all chains.
+    pub exchanges: (u64, u64),
     /// Gradients of single rows, of all chains.
     pub gradients: u64,
     /// How long all chains took.
@@ -89,8 +93,8 @@ pub fn comparison(comparison: &Comparison) -> String {
     let section = |id: &str| match id {
         "bits" => curves(
             comparison,
-            "bytes sent and received by all sites for one chain",
-            &|_, stop| stop.bits / 8.0,
+            "bytes sent and received by all sites for surveys and one chain",
+            &|run, stop| (run.surveys as f64 + stop.bits) / 8.0,
             &round_bytes,
         ),
         "gradients" => curves(
@@ -209,6 +213,7 @@ fn table(runs: &[Contender]) -> Markup {
         "ESS",
         "up",
         "down",
+        "exchanges",
         "gradients",
         "time",
         "ESS per MB",
@@ -224,7 +229,7 @@ fn table(runs: &[Contender]) -> Markup {
                         tr {
                             th scope="row" { span.name { (run.sampler) } }
                             td { (run.config) }
-                            td { (number(run.step)) }
+                            td { (run.step.map_or_else(|| "–".into(), number)) }
                             td { (decimals(mean, 3)) }
                             td { (decimals(100.0 * spread, 1)) "%" }
                             td { (decimals(w2, 4)) }
@@ -232,6 +237,7 @@ fn table(runs: &[Contender]) -> Markup {
                                 else { number(run.ess) }) }
                             td { (bytes(run.bits.0 as f64)) }
                             td { (bytes(run.bits.1 as f64)) }
+                            td { (count(run.exchanges.0)) " + " (count(run.exchanges.1)) }
                             td { (count(run.gradients)) }
                             td { (duration(run.seconds)) }
                             td { (rate(run.ess / ((run.bits.0 + run.bits.1) as f64 / 8e6))) }
@@ -268,9 +274,10 @@ fn method(comparison: &Comparison) -> Markup {
             "The table has all chains together: the largest error of a mean in posterior standard \
              deviations, the largest relative error of a standard deviation, and the 2-Wasserstein \
              distance between Gaussians with these means and covariances. "
-            "ESS is the smallest bulk effective sample size of any parameter; a megabyte is what \
-             all sites sent and received, headers included. What was sent before sampling \
-             (moments, surveys) is not in it."
+            "ESS is the smallest effective sample size of any parameter, bulk or tail; a megabyte \
+             is what all sites sent and received, surveys, pilots and headers included. Exchanges \
+             are those of surveys and pilots, and those of all chains. The sums by which sites \
+             agree on columns are the same for all, and are not counted."
         }
         p { "Bytes and gradients are counted draw by draw, burn-in included." }
     }

@@ -1,7 +1,7 @@
 //! Compare a sampler's draws with the truth: their errors, and what they cost.
 
-use consilience_core::measure::{Chains, Gaussian, ess_bulk, mcse_mean};
-use consilience_core::protocol::Direction;
+use consilience_core::measure::{Chains, Gaussian, ess_bulk, ess_tail, mcse_mean};
+use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::sampler::exact::posterior;
 use consilience_engine::config::Config;
 use consilience_engine::draws::Draws;
@@ -104,28 +104,40 @@ impl Truth {
         outcome: &Outcome,
         seconds: f64,
     ) -> Contender {
-        let ledger = &outcome.ledger;
+        let (ledger, survey) = (&outcome.ledger, &plan.survey);
+        let bits = |direction| (survey.total(direction), ledger.total(direction));
+        let (up, down) = (bits(Direction::Up), bits(Direction::Down));
+        let rounds = |ledger: &Ledger| {
+            ledger.messages(Direction::Down) / plan.target.clients.len().max(1) as u64
+        };
+        let sampler = if config.sampler.row.is_auto() {
+            format!("auto: {}", plan.row.name)
+        } else {
+            plan.row.name.into()
+        };
         Contender {
             config: name.into(),
-            sampler: config.sampler.row.name.into(),
-            step: plan.step().largest(),
+            sampler,
+            step: plan.row.has_step().then(|| plan.step().largest()),
             chains: (outcome.draws.chains(), plan.length.iterations),
             growth: growth(&outcome.draws, &outcome.statistics, self.gaussian.mean(), &self.sd),
             errors: self.errors(&outcome.draws),
             ess: least_ess(&outcome.draws),
-            bits: (ledger.total(Direction::Up), ledger.total(Direction::Down)),
+            bits: (up.0 + up.1, down.0 + down.1),
+            surveys: up.0 + down.0,
+            exchanges: (rounds(survey), rounds(ledger)),
             gradients: outcome.rows_evaluated,
             seconds,
         }
     }
 }
 
-/// The smallest bulk effective sample size of any parameter.
+/// The smallest effective sample size of any parameter, bulk or tail.
 fn least_ess(draws: &Draws) -> f64 {
     let of = |k: usize| {
         let chains = draws.parameter(k);
         let slices: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-        Chains::new(&slices).map_or(f64::NAN, |chains| ess_bulk(&chains))
+        Chains::new(&slices).map_or(f64::NAN, |chains| ess_bulk(&chains).min(ess_tail(&chains)))
     };
     (0..draws.dim()).map(of).fold(f64::INFINITY, |m, e| if e < m || e.is_nan() { e } else { m })
 }
