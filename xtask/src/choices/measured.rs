@@ -5,6 +5,8 @@ use serde_json::Value;
 use super::runs::{Runs, file_name};
 use super::targets::{DRAWS, Target};
 
+/// `auto`, told to make small what is sent, how often, or how long it takes.
+pub const AUTOS: [&str; 3] = ["auto", "auto by exchanges", "auto by seconds"];
 /// What an exchange costs in time, besides computing.
 const LATENCY: f64 = 0.02;
 
@@ -83,7 +85,6 @@ impl Measured {
 /// A posterior with all of its runs.
 pub struct Judged {
     pub target: Target,
-    /// `auto` first.
     pub runs: Vec<Measured>,
     /// What could not be run, and why.
     pub failed: Vec<(String, String)>,
@@ -95,7 +96,8 @@ pub fn judge(runs: &Runs, target: &Target) -> Option<Judged> {
     let reference = reference(runs, target);
     let cache = runs.folder.join("no-cache").display().to_string();
     let foretells = one(runs, target, "auto", "plan", &[]);
-    for sampler in std::iter::once("auto").chain(target.samplers.iter().copied()) {
+    let autos = if target.samplers.is_empty() { 1 } else { AUTOS.len() };
+    for sampler in AUTOS.into_iter().take(autos).chain(target.samplers.iter().copied()) {
         let plan = one(runs, target, sampler, "plan", &[]);
         let run = one(runs, target, sampler, "run", &["--cache", &cache]);
         let (Some(plan), Some(run)) = (plan, run) else { continue };
@@ -126,9 +128,10 @@ pub fn reference(runs: &Runs, target: &Target) -> Option<Value> {
 }
 
 fn stated(config: &str, sampler: &str) -> String {
+    let (name, cost) = sampler.split_once(" by ").unwrap_or((sampler, "bytes"));
     format!(
-        "seed = 1\n\n{config}\n[sampler]\nname = \"{sampler}\"\n\n[run]\n\
-         effective_draws = {DRAWS}\n"
+        "seed = 1\n\n{config}\n[sampler]\nname = \"{name}\"\n\n[run]\n\
+         effective_draws = {DRAWS}\ncost = \"{cost}\"\n"
     )
 }
 

@@ -114,10 +114,13 @@ pub fn choice() -> Choice {
         |sampler: &str, iterations, exchanges, bytes, bias, refused: Option<&str>| Candidate {
             sampler: sampler.into(),
             efficiency: 0.5,
+            chains: 4,
             iterations,
             exchanges,
             bytes,
+            seconds: 0.02 * exchanges,
             bias,
+            mean_bias: bias,
             refused: refused.map(Into::into),
         };
     let heavy = Some("its weights are heavy");
