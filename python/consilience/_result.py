@@ -167,6 +167,17 @@ class Result:
         self.step: float = facts["step"]
         #: The master seed.
         self.seed: int = facts["seed"]
+        #: How far the draws are off, by forecast: ``exact`` where they are not, ``mean`` in
+        #: posterior standard deviations, ``sd`` as a ratio; with ``bias="halve"`` also
+        #: ``measured``, with means and standard deviations without it. None where it is not known.
+        self.bias: dict[str, Any] | None = facts["bias"]
+        #: What was tried before sampling and what each candidate would have cost; None where the
+        #: sampler is not one that accepts or rejects.
+        self.choice: dict[str, Any] | None = facts["choice"]
+        #: How many exchanges came before sampling, and how many all chains had.
+        self.exchanges: dict[str, int] = dict(
+            zip(("before_sampling", "sampling"), facts["exchanges"])
+        )
         #: How long sampling took.
         self.seconds: float = facts["seconds"]
         #: The config as it was resolved, in TOML: the command runs it again, where its rows are in

@@ -280,3 +280,24 @@ def test_the_bar_says_how_far_it_is(capsys, monkeypatch):
     )
     assert _progress.shower(True, "x") is None  # nobody sees it here
     assert _progress.shower(False, "x") is None
+
+
+def test_bias_and_choice_stand_beside_the_draws():
+    clients = {
+        "a": {"mean": [1.0, 0.0], "precision": [[1.0, 0.0], [0.0, 0.25]]},
+        "b": {"mean": [-1.0, 4.0], "precision": [[1.0, 0.0], [0.0, 0.25]]},
+    }
+    settings = {"iterations": 4000, "progress": False}
+    biased = consilience.sample(
+        "gaussian", clients, sampler="lmc", step=0.2, bias="halve", **settings
+    )
+    assert biased.bias is not None and not biased.bias["exact"]
+    measured = biased.bias["measured"]
+    # the law: variance 1 / (c (1 - h c / 2)), extrapolated from h = 0.2 and 0.1
+    assert measured["sd_ratio"][0] == pytest.approx(1.134, abs=0.03)
+    assert measured["sd_ratio"][1] == pytest.approx(1.027, abs=0.03)
+    assert biased.choice is None
+    exact = consilience.sample("gaussian", clients, **settings)
+    assert exact.bias is not None and exact.bias["exact"]
+    assert exact.choice is not None and exact.choice["chosen"] == exact.sampler == "imh"
+    assert exact.exchanges["sampling"] < 20 < biased.exchanges["sampling"]

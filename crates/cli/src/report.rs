@@ -309,6 +309,18 @@ impl<'a> Answer<'a> {
                      deviations up to {:.1}%.",
                     100.0 * sd
                 );
+                if let Some(halved) = &bias.measured {
+                    let ((mean, at), (sd, wide)) = halved.worst();
+                    let _ = writeln!(
+                        text,
+                        "Bias as measured, at half the step: means up to {mean:.3} +- {:.3} \
+                         posterior sd off, standard deviations up to {:.1}% +- {:.1}%. --json and \
+                         the report have means and standard deviations without it.",
+                        halved.mean_bias_error[at],
+                        100.0 * sd,
+                        100.0 * halved.sd_ratio_error[wide],
+                    );
+                }
             }
             None => {}
         }
@@ -421,7 +433,7 @@ impl<'a> Answer<'a> {
                 "sampling": self.record.exchanges.1,
             },
             "bias": self.record.bias.as_ref().map(|bias| json!({
-                "exact": bias.exact, "mean": bias.mean, "sd": bias.sd,
+                "exact": bias.exact, "mean": bias.mean, "sd": bias.sd, "measured": bias.measured,
             })),
             "khat": khat(self.record).map(number),
             "choice": self.record.choice,

@@ -11,6 +11,7 @@ pub mod draws;
 pub mod encoding;
 pub mod exact;
 pub mod growth;
+pub mod halved;
 pub mod held_out;
 pub mod influence;
 pub mod models;

@@ -9,6 +9,7 @@ use crate::calibration::Calibration;
 use crate::config::Config;
 use crate::draws::{Draws, Streamed};
 use crate::encoding::Encoding;
+use crate::halved::Halved;
 use crate::influence::Influence;
 use crate::plan::{Choice, Plan};
 use crate::problem::Problem;
@@ -92,16 +93,21 @@ pub struct Bias {
     pub mean: Vec<f64>,
     /// Standard deviations over those of the posterior.
     pub sd: Vec<f64>,
+    /// The same as measured, where chains of half the step were run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Halved>,
 }
 
 impl Bias {
     fn of(plan: &Plan) -> Option<Self> {
         let d = plan.target.dim();
         if plan.recipe.family().is_exact() {
-            return Some(Bias { exact: true, mean: vec![0.0; d], sd: vec![1.0; d] });
+            let (mean, sd) = (vec![0.0; d], vec![1.0; d]);
+            return Some(Bias { exact: true, mean, sd, measured: None });
         }
         let forecast = plan.forecast.as_ref()?;
-        Some(Bias { exact: false, mean: forecast.mean.clone(), sd: forecast.sd.clone() })
+        let (mean, sd) = (forecast.mean.clone(), forecast.sd.clone());
+        Some(Bias { exact: false, mean, sd, measured: None })
     }
 }
 
@@ -213,6 +219,28 @@ impl Record {
 }
 
 impl Record {
+    /// Measure the bias by what was drawn at half the step, and warn of one that is large.
+    pub fn halve(&mut self, plan: &Plan, halved: &Outcome) {
+        let measured = match Halved::new(&self.draws, &halved.draws, 0.5 * self.step) {
+            Ok(measured) => measured,
+            Err(why) => {
+                let says = format!("the bias was not measured: {why}");
+                self.warnings.push(Warning::new(Code::BiasLeftOut, says));
+                return;
+            }
+        };
+        let remedy = plan.recipe.family().remedy(&plan.target);
+        self.warnings.extend(measured.warning(&self.parameters, self.step, remedy));
+        match &mut self.bias {
+            Some(bias) => bias.measured = Some(measured),
+            None => {
+                let (mean, sd) = (measured.mean_bias.clone(), measured.sd_ratio.clone());
+                let measured = Some(measured);
+                self.bias = Some(Bias { exact: false, mean, sd, measured });
+            }
+        }
+    }
+
     /// Add what the sites can say of the draws: how often predictions are right, and how far each
     /// site moves the mean.
     pub fn judge(&mut self, problem: &Problem) {

@@ -155,6 +155,15 @@ pub fn sample(
     sample_kept(plan, run, seed, sinks, progress, None)
 }
 
+impl Outcome {
+    /// Count what another run cost that was made for this one.
+    pub fn count(&mut self, other: &Outcome) {
+        self.ledger.merge(&other.ledger);
+        self.rows_evaluated += other.rows_evaluated;
+        self.iterations += other.iterations;
+    }
+}
+
 /// Run all chains of a plan from where a checkpoint has them, and save them there as they go. Its
 /// draws go to [`Sinks::Kept`] in its folder.
 pub fn sample_kept(
@@ -333,7 +342,7 @@ impl Chain {
         progress: &Progress,
         checkpoint: Option<&Checkpoint<'_>>,
     ) -> Result<Chain, RunError> {
-        let keys = Keys::simulation(Seed::new(seed), index as u32);
+        let keys = plan.keys(Keys::simulation(Seed::new(seed), index as u32));
         let server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
         let clients = plan.recipe.clients(&Arc::new(plan.target.clone()), keys)?;
         let mut chain = Running::new(index + 1, server, clients);

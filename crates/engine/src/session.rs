@@ -166,6 +166,23 @@ impl Planned {
             plan = Cow::Owned(next);
         }
         let plan = &*plan;
+        let halved = match plan.halves(config).filter(|_| !outcome.interrupted) {
+            None => None,
+            Some(halves) => {
+                progress.total.store(total + halves.length.total(), Ordering::Relaxed);
+                let again = control.checkpoint.map(Checkpoint::again).transpose()?;
+                let again = again.as_ref();
+                // Its draws are for the bias alone, and go to no file.
+                let sinks = again.map_or(Sinks::Memory, |again| Sinks::Kept {
+                    folder: again.path().to_path_buf(),
+                    file: None,
+                });
+                let (length, seed) = (&halves.length, config.seed);
+                let halved = sample_kept(&halves, length, seed, sinks, progress, again)?;
+                outcome.count(&halved);
+                Some(halved)
+            }
+        };
         let seconds = now() - started;
         let mut warnings = checkpoint.map(Checkpoint::warnings).unwrap_or_default();
         if !control.draws_alone && config.lp != Some(false) {
@@ -180,6 +197,9 @@ impl Planned {
         let made = Circumstances { version: control.version, created: control.created, seconds };
         let reference = control.reference.and_then(|find| find(self));
         let mut record = Record::new(made, config, problem, plan, outcome, reference);
+        if let Some(halved) = halved {
+            record.halve(plan, &halved);
+        }
         record.warnings.extend(warnings);
         if !control.draws_alone {
             record.judge(problem);

@@ -68,7 +68,7 @@ pub fn of_run(
     lines.extend(coding(agreement));
     lines.extend(sampler(&config.sampler));
     lines.extend(run(config));
-    if let Some(Decision { sampler, step, weights, chains, attempt }) = decision {
+    if let Some(Decision { sampler, step, weights, chains, attempt, halved }) = decision {
         let mut add = |field: &str, value: String| lines.push((field.into(), value));
         add("found: sampler", sampler.clone().unwrap_or("nothing: it is stated".into()));
         add("found: step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
@@ -76,7 +76,9 @@ pub fn of_run(
             "found: chains",
             chains.map_or("nothing: they are stated, or 4".into(), |n| n.to_string()),
         );
-        add("found: samplers given up before", attempt.to_string());
+        let runs = if *halved { "at half the step, for the bias" } else { "as stated" };
+        add("found: chains run", runs.into());
+        add("found: runs before this one", attempt.to_string());
         let equal = || "nothing: they are stated, or equal".into();
         add("found: weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
     }

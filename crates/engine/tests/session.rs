@@ -193,3 +193,44 @@ fn a_run_that_is_stopped_while_it_goes_on_is_resumed_to_the_same_draws() {
     assert_eq!(resumed.before_sampling, whole.before_sampling);
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+/// Two Gaussian sites whose sum has precisions 2 and 0.5: at step h draws have variance
+/// `1 / (c (1 - h c / 2))`, as Langevin Monte Carlo must.
+const ROUND: &str = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0, 0.0]\n\
+    precision = [[1.0, 0.0], [0.0, 0.25]]\n[[client]]\nmean = [-1.0, 4.0]\n\
+    precision = [[1.0, 0.0], [0.0, 0.25]]\n[sampler]\nname = \"lmc\"\nstep = 0.2\n\
+    [run]\niterations = 40000\n";
+
+#[test]
+fn half_the_step_measures_the_bias_and_takes_it_away() {
+    let text = format!("{ROUND}bias = \"halve\"\n");
+    let planned = Session::new(config(&text)).unwrap().plan().unwrap();
+    let record = planned.run(&Progress::default(), Control::default()).unwrap().record;
+    let plain = Session::new(config(ROUND)).unwrap().plan().unwrap();
+    let plain = plain.run(&Progress::default(), Control::default()).unwrap().record;
+    assert_eq!(record.draws, plain.draws, "the draws themselves are those of the step");
+    let halved = record.bias.as_ref().unwrap().measured.as_ref().unwrap();
+    for (k, (precision, mean)) in [(2.0f64, 0.0), (0.5, 2.0)].into_iter().enumerate() {
+        let variance = |step: f64| 1.0 / (precision * (1.0 - 0.5 * step * precision));
+        let left = (2.0 * variance(0.1) - variance(0.2)).sqrt();
+        let ratio = (1.0 + 2.0 * (variance(0.2) - variance(0.1)) / (left * left)).sqrt();
+        let near = |what: &str, found: f64, law: f64, error: f64| {
+            println!("{what} {k}: {found} +- {error}, by law {law}");
+            assert!((found - law).abs() < 4.9 * error, "{what}: {found} +- {error}, by law {law}");
+        };
+        near("mean", halved.mean[k], mean, halved.mean_error[k]);
+        near("sd", halved.sd[k], left, halved.sd_error[k]);
+        near("bias of the mean", halved.mean_bias[k], 0.0, halved.mean_bias_error[k]);
+        near("ratio of sds", halved.sd_ratio[k], ratio, halved.sd_ratio_error[k]);
+        // one path for both: independent chains would have an error of sqrt(6) of the mean's
+        assert!(halved.mean_bias_error[k] * halved.sd[k] < 0.3 * halved.mean_error[k]);
+    }
+    let told = record.warnings.iter().find(|w| w.code == Code::BiasMeasured).unwrap();
+    assert!(told.message.contains("standard deviations up to 1"), "{told}");
+    assert!(record.exchanges.1 == 3 * plain.exchanges.1, "what half the step sent is counted");
+    // Nothing is measured where there is nothing to measure.
+    let exact = "[data]\nbuiltin = \"titanic\"\n[run]\nbias = \"halve\"\neffective_draws = 400\n";
+    let exact = Session::new(config(exact)).unwrap().plan().unwrap();
+    let exact = exact.run(&Progress::default(), Control::default()).unwrap().record;
+    assert!(exact.bias.as_ref().unwrap().measured.is_none());
+}

@@ -196,8 +196,14 @@ fn so_do_columns_and_what_surveys_found() {
     moments.rows += 1;
     hashes.insert(hash(&changed));
     let decided = |sampler: Option<&str>, step, weights| {
-        let decision =
-            Decision { sampler: sampler.map(Into::into), step, weights, chains: None, attempt: 0 };
+        let decision = Decision {
+            sampler: sampler.map(Into::into),
+            step,
+            weights,
+            chains: None,
+            attempt: 0,
+            halved: false,
+        };
         of_run(&config, &first, &names, Some(&decision)).hash()
     };
     let step = |step, weights| decided(None, step, weights);

@@ -155,6 +155,8 @@ pub struct Served {
     pub statement: Statement,
     /// What was drawn.
     pub outcome: Outcome,
+    /// What was drawn at half the step, where the bias is measured.
+    pub halved: Option<Outcome>,
     /// How long sampling took, in seconds.
     pub seconds: f64,
     /// What people should know of who stayed away.
@@ -164,9 +166,12 @@ pub struct Served {
 impl Served {
     /// What the run leaves behind, and what its parties agreed on.
     pub fn record(self, config: &Config, version: &str, created: String) -> (Record, Statement) {
-        let Served { problem, plan, statement, outcome, seconds, warnings } = self;
+        let Served { problem, plan, statement, outcome, halved, seconds, warnings } = self;
         let made = Circumstances { version: version.into(), created, seconds };
         let mut record = Record::new(made, config, &problem, &plan, outcome, None);
+        if let Some(halved) = halved {
+            record.halve(&plan, &halved);
+        }
         record.warnings.extend(warnings);
         (record, statement)
     }
@@ -384,6 +389,14 @@ fn conduct(
         plan = plan.after(why, config, &problem, hub, &sampled.outcome.ledger)?;
     }
     let Sampled { mut outcome, statement } = sampled;
+    let mut halved = None;
+    if let Some(halves) = plan.halves(config).filter(|_| !outcome.interrupted) {
+        let agreed = (config, &agreement, &problem);
+        let (sampled, more) = sample(agreed, &halves, options, memory, hub, status, tell)?;
+        outcome.count(&sampled.outcome);
+        halved = Some(sampled.outcome);
+        warnings.extend(more);
+    }
     let (interrupted, seconds) = (outcome.interrupted, started.elapsed().as_secs_f64());
     if config.lp == Some(true) && !interrupted {
         match log_density(&problem, &outcome.draws, hub)? {
@@ -392,7 +405,7 @@ fn conduct(
         }
     }
     info!(seconds, iterations = outcome.iterations, "sampled");
-    Ok(Served { outcome, seconds, problem, plan, statement, warnings })
+    Ok(Served { outcome, halved, seconds, problem, plan, statement, warnings })
 }
 
 /// What was drawn by one sampler.
@@ -436,6 +449,7 @@ fn sample(
         let public = Seed::new(config.seed).chain(index as u32);
         // the server has no noise of its own but the public one
         let keys = Keys { public, private: public };
+        let keys = if plan.decision.halved { keys.halved() } else { keys };
         let mut folder = memory.folder.as_ref().map(|disk| disk.path().to_path_buf());
         if let Some(folder) = &mut folder {
             folder.extend((plan.decision.attempt > 0).then_some(AGAIN));

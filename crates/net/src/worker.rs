@@ -121,6 +121,8 @@ struct Run {
     is_there: bool,
     survey: Option<(u32, Client<survey::Client>)>,
     chains: Option<(Decision, Vec<Chain>)>,
+    /// The seed of this site's own noise.
+    private: Option<Seed>,
     finished: bool,
 }
 
@@ -280,6 +282,7 @@ impl Worker {
             is_there: false,
             survey: None,
             chains: None,
+            private: None,
             finished: false,
         });
         Ok(())
@@ -550,6 +553,13 @@ impl Run {
             .as_ref()
             // sites of one machine may share a folder
             .map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site)));
+        let public = Seed::new(self.config.seed);
+        let private = match self.private {
+            Some(private) => private,
+            None if self.welcome.simulation => public,
+            None => own_seed(folder.as_deref())?,
+        };
+        self.private = Some(private); // the same for all runs of one
         if let (Some(folder), 1..) = (&mut folder, decision.attempt) {
             folder.push(AGAIN);
         }
@@ -558,12 +568,11 @@ impl Run {
             let mut disk = Folder::open(folder).map_err(failed)?;
             disk.replace(STATEMENT, statement.as_bytes()).map_err(failed)?;
         }
-        let public = Seed::new(self.config.seed);
-        let private = if self.welcome.simulation { public } else { own_seed(folder.as_deref())? };
         let id = ClientId(self.welcome.index as u32);
         let mut chains = Vec::new();
         for chain in 0..decision.chains(&self.config) as u32 {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
+            let keys = if decision.halved { keys.halved() } else { keys };
             let client =
                 Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
             let client = match &target.joint {

@@ -57,6 +57,25 @@ fn a_choice_that_goes_on_too() {
     assert_eq!(record.exchanges, here.exchanges);
 }
 
+/// Chains of half the step follow the paths of the others, those of sites with noise of their own
+/// too.
+#[test]
+fn a_bias_that_is_measured_too() {
+    for sampler in ["lmc", "fald"] {
+        let text = gaussians(&format!("name = \"{sampler}\"\nstep = 0.05"), 400);
+        let text = text.replace("[run]\n", "[run]\nbias = \"halve\"\n");
+        let config = config(&text);
+        let planned = Session::new(config.clone()).unwrap().plan().unwrap();
+        let here = planned.run(&Default::default(), Control::default()).unwrap().record;
+        let served = over_the_network(&config, options());
+        assert_eq!(served.outcome.draws, here.draws, "{sampler}");
+        let (record, _) = served.record(&config, "", String::new());
+        assert!(here.bias.as_ref().unwrap().measured.is_some(), "{sampler}");
+        assert_eq!((record.bias, record.sent), (here.bias, here.sent), "{sampler}");
+        assert_eq!(record.exchanges, here.exchanges, "{sampler}");
+    }
+}
+
 fn hospitals_are_the_same(text: &str) {
     let config = config(text);
     let serving = start(&config, options());

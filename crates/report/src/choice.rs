@@ -1,5 +1,6 @@
 //! Show how far draws may be off, what was tried before sampling, and what was chosen.
 
+use consilience_engine::halved::Halved;
 use consilience_engine::plan::{Candidate, Choice};
 use consilience_engine::record::Record;
 use consilience_engine::warnings::khat;
@@ -29,7 +30,45 @@ pub fn section(record: &Record) -> Markup {
                 }
             }
         }
+        @if let Some(halved) = record.bias.as_ref().and_then(|bias| bias.measured.as_ref()) {
+            (measured(record, halved))
+        }
         @if let Some(choice) = &record.choice { (chosen(record, choice)) }
+    }
+}
+
+/// The bias as chains of half the step show it, and what is left without it.
+fn measured(record: &Record, halved: &Halved) -> Markup {
+    let ((mean, _), (sd, _)) = halved.worst();
+    let both = |value: f64, error: f64, places: usize| {
+        format!("{} ± {}", decimals(value, places), decimals(error, places))
+    };
+    html! {
+        p {
+            strong { "Bias as measured: " } "means are up to " (decimals(mean, 3))
+            " posterior standard deviations off, and standard deviations up to "
+            (decimals(100.0 * sd, 1)) "%, by chains of half the step along the same paths."
+        }
+        div.table tabindex="0" role="region" aria-label="The bias as measured" {
+            table {
+                thead { tr {
+                    @for title in ["parameter", "mean without it", "standard deviation without it",
+                        "bias of the mean, in sd", "bias of the sd, in %"] {
+                        th scope="col" { (title) } }
+                } }
+                tbody { @for (k, name) in record.parameters.iter().enumerate() { tr {
+                    th scope="row" { span.name { (name) } }
+                    td { (both(halved.mean[k], halved.mean_error[k], 3)) }
+                    td { (both(halved.sd[k], halved.sd_error[k], 3)) }
+                    td { (both(halved.mean_bias[k], halved.mean_bias_error[k], 3)) }
+                    td { (both(
+                        100.0 * (halved.sd_ratio[k] - 1.0),
+                        100.0 * halved.sd_ratio_error[k],
+                        1,
+                    )) }
+                } } }
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod made_up;
 
 use consilience_engine::calibration::{Calibration, Judged};
 use consilience_engine::draws::{Draws, Streamed};
+use consilience_engine::halved::Halved;
 use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::record::{Bias, Record, SiteRecord};
 use consilience_engine::warnings::{Code, Warning};
@@ -424,11 +425,30 @@ fn bits_are_counted_or_spread_evenly() {
 #[test]
 fn bias_and_choice_are_told() {
     let mut record = made_up::record(2, 60, 3, false);
-    record.bias =
-        Some(Bias { exact: false, mean: vec![0.0, -0.04, 0.01], sd: vec![1.0, 1.02, 1.0] });
+    record.bias = Some(Bias {
+        exact: false,
+        mean: vec![0.0, -0.04, 0.01],
+        sd: vec![1.0, 1.02, 1.0],
+        measured: None,
+    });
     let page = html(&record);
     assert!(page.contains("up to 0.040") && page.contains("up to 2.0%"), "{page}");
-    record.bias = Some(Bias { exact: true, mean: vec![0.0; 3], sd: vec![1.0; 3] });
+    record.bias.as_mut().unwrap().measured = Some(Halved {
+        step: 0.25,
+        mean: vec![1.5; 3],
+        mean_error: vec![0.1; 3],
+        sd: vec![2.0; 3],
+        sd_error: vec![0.2; 3],
+        mean_bias: vec![0.021, 0.0, -0.123],
+        mean_bias_error: vec![0.003; 3],
+        sd_ratio: vec![1.0, 0.93, 1.0],
+        sd_ratio_error: vec![0.01; 3],
+    });
+    let page = html(&record);
+    for word in ["Bias as measured", "up to 0.123", "up to 7.0%", "1.500 ± 0.100"] {
+        assert!(page.contains(word), "{word}");
+    }
+    record.bias = Some(Bias { exact: true, mean: vec![0.0; 3], sd: vec![1.0; 3], measured: None });
     record.choice = Some(made_up::choice());
     let page = html(&record);
     for word in ["none. Proposals are accepted", "not used: its weights are heavy", "75%"] {

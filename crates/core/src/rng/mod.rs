@@ -66,11 +66,17 @@ pub enum Purpose {
     Accept = 12,
     /// Points of a pilot, which is thrown away.
     Pilot = 13,
+    /// What tells the two halves of an iteration's noise apart, where a chain takes half the step.
+    Bridge = 14,
 }
 
 /// A key from which every stream of one party (or, in simulation, of all parties) is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Seed([u32; 8]);
+pub struct Seed {
+    key: [u32; 8],
+    /// Whether a chain takes half the step, along the path of the chain that does not.
+    halved: bool,
+}
 
 impl std::fmt::Debug for Seed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -84,7 +90,7 @@ impl Seed {
         let mut key = [0; 8];
         key[0] = number as u32;
         key[1] = (number >> 32) as u32;
-        Seed(key)
+        Seed { key, halved: false }
     }
 
     /// A seed from 256 bits of entropy.
@@ -93,14 +99,20 @@ impl Seed {
         for (word, four) in key.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
         }
-        Seed(key)
+        Seed { key, halved: false }
+    }
+
+    /// The same for a chain of half the step: two of its iterations have, together, the noise of
+    /// one of the other chain's, so that both follow the same path.
+    pub fn halved(self) -> Self {
+        Seed { halved: true, ..self }
     }
 
     /// The seed of one of several independent chains.
     pub fn chain(self, chain: u32) -> Self {
         let mut words = [0; 8];
         self.stream(Purpose::Derive, SERVER, u64::from(chain)).words(&mut words);
-        Seed(words)
+        Seed { key: words, ..self }
     }
 
     /// The stream at an address. Rounds are numbered below 2^56.
@@ -115,7 +127,7 @@ impl Seed {
 
     fn place(self, purpose: Purpose, client: ClientId, round: u64) -> StreamAddress {
         debug_assert!(round < ROUNDS, "round {round} does not fit its address");
-        StreamAddress { key: self.0, client: client.0, tag: round | ((purpose as u64) << 56) }
+        StreamAddress { key: self.key, client: client.0, tag: round | ((purpose as u64) << 56) }
     }
 }
 

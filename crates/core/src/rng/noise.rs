@@ -14,11 +14,69 @@ const AHEAD: u64 = 4;
 /// Standard normals for every iteration of one party: a pure function of seed, party, dimension and
 /// iteration.
 ///
+/// Where the seed is [`Seed::halved`], iterations `2k` and `2k + 1` have `(z + y)/sqrt(2)` and
+/// `(z - y)/sqrt(2)`: independent standard normals, whose sum is `sqrt(2)` times the noise `z` of
+/// iteration `k` of the chain with twice the step. Both chains then follow one Brownian path.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    lots: Lots,
+    /// The noise `y` and room for the sum, where the seed is halved.
+    bridge: Option<Box<(Lots, Vec<f64>)>>,
+}
+
+impl Noise {
+    /// The noise of a client, or of all together at [`super::SERVER`].
+    pub fn new(seed: Seed, client: ClientId, dim: usize) -> Self {
+        let lots = |purpose| Lots::new(seed, purpose, client, dim);
+        let bridge = seed.halved.then(|| Box::new((lots(Purpose::Bridge), Vec::new())));
+        Noise { lots: lots(Purpose::Noise), bridge }
+    }
+
+    /// The coordinates, cut into stretches to be asked for one after the other.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let dim = self.lots.dim;
+        (0..dim).step_by(STRETCH).map(move |start| start..dim.min(start + STRETCH))
+    }
+
+    /// The noise of an iteration in one of the stretches.
+    #[inline]
+    pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+        if self.bridge.is_none() {
+            return self.lots.at(iteration, stretch);
+        }
+        self.half(iteration, stretch)
+    }
+
+    fn half(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+        let whole = self.lots.at(iteration / 2, stretch.clone());
+        let Some(bridge) = &mut self.bridge else { return whole };
+        let (apart, room) = &mut **bridge;
+        let sign = if iteration.is_multiple_of(2) { 1.0 } else { -1.0 };
+        let halves = whole.iter().zip(apart.at(iteration / 2, stretch));
+        room.clear();
+        room.extend(halves.map(|(z, y)| (z + sign * y) * std::f64::consts::FRAC_1_SQRT_2));
+        room
+    }
+
+    /// The noise of an iteration, and behind it that of those which follow and are here, at most so
+    /// many in all: for vectors that are a single stretch.
+    #[inline]
+    pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+        if self.bridge.is_none() {
+            return self.lots.some_from(iteration, most);
+        }
+        self.half(iteration, 0..self.lots.dim)
+    }
+}
+
+/// Standard normals by address.
+///
 /// Short vectors share what one address gives: a *lot* of so many iterations in a row. What is kept
 /// here was drawn already or is likely to be asked next; it is no state.
 #[derive(Clone, Debug)]
-pub struct Noise {
+struct Lots {
     seed: Seed,
+    purpose: Purpose,
     client: ClientId,
     dim: usize,
     /// Iterations of a lot.
@@ -29,22 +87,14 @@ pub struct Noise {
     normals: Vec<f64>,
 }
 
-impl Noise {
-    /// The noise of a client, or of all together at [`super::SERVER`].
-    pub fn new(seed: Seed, client: ClientId, dim: usize) -> Self {
-        let per = (GROUP / dim.max(1)).max(1);
-        Noise { seed, client, dim, per: per as u64, held: 0..0, normals: Vec::new() }
+impl Lots {
+    fn new(seed: Seed, purpose: Purpose, client: ClientId, dim: usize) -> Self {
+        let per = (GROUP / dim.max(1)).max(1) as u64;
+        Lots { seed, purpose, client, dim, per, held: 0..0, normals: Vec::new() }
     }
 
-    /// The coordinates, cut into stretches to be asked for one after the other.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let dim = self.dim;
-        (0..dim).step_by(STRETCH).map(move |start| start..dim.min(start + STRETCH))
-    }
-
-    /// The noise of an iteration in one of the stretches.
     #[inline]
-    pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+    fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
         let lot = iteration / self.per;
         if self.normals.is_empty() {
             let room = if self.dim <= GROUP {
@@ -56,7 +106,7 @@ impl Noise {
         }
         if self.dim > GROUP {
             let normals = &mut self.normals[..stretch.len()];
-            let place = self.seed.place(Purpose::Noise, self.client, lot);
+            let place = self.seed.place(self.purpose, self.client, lot);
             blocks::normals(&place, (stretch.start / 16) as u32, stretch.len(), normals);
             return normals;
         }
@@ -67,10 +117,8 @@ impl Noise {
         &self.normals[first..first + self.dim]
     }
 
-    /// The noise of an iteration, and behind it that of those which follow and are here, at most so
-    /// many in all: for vectors that are a single stretch.
     #[inline]
-    pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+    fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
         self.at(iteration, 0..self.dim);
         if self.dim > GROUP {
             return &self.normals[..self.dim];
@@ -83,7 +131,7 @@ impl Noise {
     fn draw(&mut self, lot: u64) {
         let each = self.per as usize * self.dim;
         let lots = if lot == self.held.end { AHEAD } else { 1 };
-        let place = self.seed.place(Purpose::Noise, self.client, lot);
+        let place = self.seed.place(self.purpose, self.client, lot);
         blocks::normals(&place, 0, each, &mut self.normals[..lots as usize * each]);
         self.held = lot..lot + lots;
     }
@@ -112,7 +160,9 @@ impl SharedNoise {
         dim: usize,
         iteration: u64,
     ) -> &mut SharedNoise {
-        let fits = |shared: &mut SharedNoise| (shared.noise.seed, shared.noise.dim) == (seed, dim);
+        let fits = |shared: &mut SharedNoise| {
+            (shared.noise.lots.seed, shared.noise.lots.dim) == (seed, dim)
+        };
         if !place.as_mut().is_some_and(fits) {
             *place = None;
         }
@@ -133,7 +183,7 @@ impl SharedNoise {
     /// The noise of an iteration in one of its stretches.
     #[inline]
     pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
-        let dim = self.noise.dim;
+        let dim = self.noise.lots.dim;
         if iteration == self.kept.end {
             self.keep_next();
         }
@@ -148,7 +198,7 @@ impl SharedNoise {
     /// for vectors that are a single stretch.
     #[inline]
     pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
-        let dim = self.noise.dim;
+        let dim = self.noise.lots.dim;
         if (self.kept.start..=self.kept.end).contains(&iteration) {
             while self.kept.end < iteration + most && self.keep_next() {}
         }
@@ -161,7 +211,7 @@ impl SharedNoise {
 
     /// Draw and keep the iteration after those that are kept; false if there is no room.
     fn keep_next(&mut self) -> bool {
-        let (dim, count) = (self.noise.dim, (self.kept.end - self.kept.start) as usize);
+        let (dim, count) = (self.noise.lots.dim, (self.kept.end - self.kept.start) as usize);
         if (count + 1) * dim > Self::MOST {
             return false;
         }
@@ -184,6 +234,31 @@ mod tests {
 
     fn whole(noise: &mut Noise, iteration: u64) -> Vec<f64> {
         noise.stretches().flat_map(|stretch| noise.at(iteration, stretch).to_vec()).collect()
+    }
+
+    /// Two halves add up to the whole, are as wide as it, and have nothing to do with each other.
+    #[test]
+    fn halves_follow_the_path_of_the_whole() {
+        for dim in [1, 3, 70, 2000] {
+            let mut whole_of = Noise::new(Seed::new(4), ClientId(2), dim);
+            let mut half_of = Noise::new(Seed::new(4).halved(), ClientId(2), dim);
+            let (mut squares, mut products, mut count) = (0.0, 0.0, 0.0);
+            for k in 0..(8000 / dim as u64).max(4) {
+                let (a, b) = (whole(&mut half_of, 2 * k), whole(&mut half_of, 2 * k + 1));
+                if dim <= STRETCH {
+                    assert_eq!(half_of.some_from(2 * k, 3)[..dim], a);
+                }
+                for ((z, a), b) in whole(&mut whole_of, k).iter().zip(&a).zip(&b) {
+                    assert!((a + b - 2.0f64.sqrt() * z).abs() < 1e-12);
+                    squares += 0.5 * (a * a + b * b);
+                    products += a * b;
+                    count += 1.0;
+                }
+            }
+            // five standard errors of a mean of 8000
+            assert!((squares / count - 1.0).abs() < 0.06, "{dim}: {}", squares / count);
+            assert!((products / count).abs() < 0.06, "{dim}: {}", products / count);
+        }
     }
 
     #[test]

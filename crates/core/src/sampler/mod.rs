@@ -59,4 +59,9 @@ impl Keys {
         let seed = master.chain(chain);
         Keys { public: seed, private: seed }
     }
+
+    /// The keys of the chain with half the step, along the same path.
+    pub fn halved(self) -> Self {
+        Keys { public: self.public.halved(), private: self.private.halved() }
+    }
 }

@@ -552,6 +552,14 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "run",
+        "bias",
+        "\"forecast\", \"halve\"",
+        "\"forecast\"",
+        "how the bias of a sampler that has one is known: by forecast, or measured, by chains of \
+         half the step along the same paths, which take twice as many iterations again",
+    ),
+    field(
+        "run",
         "most_bias",
         "number above 0",
         "0.03",

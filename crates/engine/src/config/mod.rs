@@ -241,6 +241,8 @@ pub struct RunConfig {
     /// By how many posterior standard deviations an automatic step may shift a mean; half of that,
     /// relatively, is for standard deviations.
     pub most_bias: f64,
+    /// Whether the bias is measured by chains of half the step.
+    pub halve: bool,
 }
 
 /// What a sampler is chosen by.
@@ -393,6 +395,7 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
         latency_ms: LATENCY_MS,
         bandwidth_mbit: BANDWIDTH_MBIT,
         most_bias: MOST_BIAS,
+        halve: false,
     };
     let Some(value) = top.get("run") else { return Ok(default) };
     let section = value.section()?;
@@ -436,6 +439,8 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     let latency_ms = above_zero("latency_ms", default.latency_ms)?;
     let bandwidth_mbit = above_zero("bandwidth_mbit", default.bandwidth_mbit)?;
     let most_bias = above_zero("most_bias", default.most_bias)?;
+    let how = [("forecast", false), ("halve", true)];
+    let halve = optional(section.get("bias"), |v| v.choice(&how))?.unwrap_or(default.halve);
     section.finish()?;
     let effective_draws = effective_draws.unwrap_or(EFFECTIVE_DRAWS);
     Ok(RunConfig {
@@ -450,6 +455,7 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
         latency_ms,
         bandwidth_mbit,
         most_bias,
+        halve,
     })
 }
 

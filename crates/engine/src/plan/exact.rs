@@ -234,6 +234,7 @@ impl SoFar {
             choice: Some(choice),
             survey: ledger,
             warnings,
+            halved: false,
             so_far: Some(SoFar { shaped, shares, stated, all, failed }),
             decision: Decision {
                 sampler: row.is_auto().then(|| chosen.name.to_owned()),
@@ -241,6 +242,7 @@ impl SoFar {
                 weights: None,
                 chains: config.run.chains.is_none().then_some(chains as u64),
                 attempt,
+                halved: false,
             },
         })
     }

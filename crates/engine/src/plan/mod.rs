@@ -74,6 +74,8 @@ pub struct Plan {
     pub warnings: Vec<Warning>,
     /// What clients must be told.
     pub decision: Decision,
+    /// Whether its chains follow the paths of others, at half the step.
+    pub(crate) halved: bool,
     /// What is known for another choice.
     pub(crate) so_far: Option<exact::SoFar>,
 }
@@ -105,6 +107,9 @@ pub struct Decision {
     /// How many samplers were given up before.
     #[serde(default)]
     pub attempt: u32,
+    /// Whether these are the chains of half the step.
+    #[serde(default)]
+    pub halved: bool,
 }
 
 impl Decision {
@@ -134,6 +139,10 @@ impl Decision {
             (Some(step), _) => step,
             (None, Some(step)) => Schedule::Constant(step),
             (None, None) => return Err(complain("the server told no step".into())),
+        };
+        let step = match step {
+            Schedule::Constant(step) if self.halved => Schedule::Constant(0.5 * step),
+            step => step,
         };
         let mut settings = settings(config, b);
         settings.weights = self.weights.clone().or(settings.weights);
@@ -434,7 +443,14 @@ impl Plan {
             None
         };
         let chosen = config.sampler.row.is_auto().then(|| row.name.to_owned());
-        let decision = Decision { sampler: chosen, step: found, weights, chains: None, attempt: 0 };
+        let decision = Decision {
+            sampler: chosen,
+            step: found,
+            weights,
+            chains: None,
+            attempt: 0,
+            halved: false,
+        };
         Ok(Plan {
             row,
             recipe,
@@ -450,6 +466,7 @@ impl Plan {
             survey,
             warnings,
             decision,
+            halved: false,
             so_far: None,
         })
     }
@@ -508,6 +525,33 @@ impl Plan {
             Some(so_far) => so_far.without((self.row, why), config, problem, conductor, ledger),
             None => Plan::conducted(config, problem, conductor),
         }
+    }
+
+    /// The chains that measure the bias of these, where the config asks for them: of half the step
+    /// and twice the length, along the same paths. `None` where there is no bias to be measured.
+    pub fn halves(&self, config: &Config) -> Option<Plan> {
+        let Schedule::Constant(step) = self.step() else { return None };
+        if !config.run.halve || self.recipe.family().is_exact() {
+            return None;
+        }
+        let Length { chains, iterations, burn_in, thin, threads } = self.length;
+        // So that every second draw is at the time of one of the others.
+        let every = (1.0 / self.recipe.family().draws_per_iteration()).round().max(1.0) as u64;
+        let burn_in = 2 * (burn_in - burn_in % every) + every;
+        let (iterations, thin) = (2 * iterations, 2 * thin);
+        let decision = Decision { halved: true, attempt: 1, ..self.decision.clone() };
+        Some(Plan {
+            recipe: self.recipe.with_step(Schedule::Constant(0.5 * step)),
+            length: Length { chains, iterations, burn_in, thin, threads },
+            halved: true,
+            decision,
+            ..self.clone()
+        })
+    }
+
+    /// The keys of a chain, as those of the chain that it follows.
+    pub(crate) fn keys(&self, keys: Keys) -> Keys {
+        if self.halved { keys.halved() } else { keys }
     }
 
     /// Where one chain starts.

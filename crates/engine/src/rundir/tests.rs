@@ -33,7 +33,22 @@ pub(crate) fn record() -> Record {
         parameters,
         streamed: None,
         choice: None,
-        bias: Some(crate::record::Bias { exact: false, mean: vec![0.01; 4], sd: vec![1.02; 4] }),
+        bias: Some(crate::record::Bias {
+            exact: false,
+            mean: vec![0.01; 4],
+            sd: vec![1.02; 4],
+            measured: Some(crate::halved::Halved {
+                step: 0.25,
+                mean: vec![1.5; 4],
+                mean_error: vec![0.1; 4],
+                sd: vec![2.0; 4],
+                sd_error: vec![0.2; 4],
+                mean_bias: vec![0.02; 4],
+                mean_bias_error: vec![0.003; 4],
+                sd_ratio: vec![1.05; 4],
+                sd_ratio_error: vec![0.01; 4],
+            }),
+        }),
         exchanges: (7, 100),
         statistics: vec![
             Statistic {

@@ -79,7 +79,9 @@ impl Setup {
                 weights: None,
                 chains: None,
                 attempt: 0,
+                halved: false,
             },
+            halved: false,
             so_far: None,
         }
     }

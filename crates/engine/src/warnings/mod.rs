@@ -105,6 +105,10 @@ codes! {
         "The sampler is forecast to be biased at this step, by more than is usual.";
     BiasByDesign = "bias-by-design", Warning,
         "The sampler is biased by its design, by an amount that is not known beforehand.";
+    BiasMeasured = "bias-measured", Warning,
+        "The draws are biased by more than 0.1 posterior standard deviations, or 10%, as measured.";
+    BiasLeftOut = "bias-left-out", Info,
+        "The bias was to be measured by half the step, and could not be.";
     SamplerCaution = "sampler-caution", Warning,
         "The sampler's settings are as published, and known to be off.";
     LengthGuessed = "length-guessed", Warning,
