@@ -64,8 +64,8 @@ class Compressor:
 
 
 def compressor(text: str, *, code: str = "auto") -> Compressor:
-    """A compressor by its text form: ``qsgd(s)``, ``natural``, ``rand_k(k)``, ``top_k(k)``,
-    ``scaled(...)``, ``block(..., size)``, ``identity``.
+    """A compressor by its text form, such as ``qsgd(16)``, ``natural``, ``top_k(10)`` or
+    ``scaled(block(rand_k(4), 64))``; ``consilience list`` shows all.
 
     >>> import consilience, numpy as np
     >>> qsgd = consilience.compressor("qsgd(16)")

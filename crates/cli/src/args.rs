@@ -87,7 +87,7 @@ pub enum Command {
             all --quick --as-published\n\nCtrl-C stops it; the same command continues."
     )]
     Reproduce(ReproduceCommand),
-    /// List the samplers and the built-in data.
+    /// List the samplers, the models, the compressors and the built-in data.
     #[command(after_help = "Example:\n  consilience list")]
     List,
     /// List, describe, check, split and show data sets.

@@ -1,6 +1,7 @@
-//! List samplers, models, data and fields, and write a first config.
+//! List samplers, models, compressors, data and fields, and write a first config.
 
 use clap::CommandFactory;
+use consilience_core::compress;
 use consilience_core::sampler::registry::REGISTRY;
 use consilience_engine::config::fields;
 use consilience_engine::data::builtin;
@@ -25,6 +26,10 @@ pub fn list() -> Result<(), Failure> {
     text.push_str("\nModels\n");
     for row in MODELS {
         text.push_str(&format!("  {:<10} {}\n", row.name, row.says));
+    }
+    text.push_str("\nCompressors\n");
+    for row in compress::rows() {
+        text.push_str(&format!("  {:<18} {} ({})\n", row.usage, row.says, row.constant));
     }
     text.push_str("\nBuilt-in data\n");
     for name in builtin::names() {

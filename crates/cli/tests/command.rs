@@ -104,6 +104,10 @@ fn lists_are_complete() {
             row.name
         );
     }
+    for row in consilience_core::compress::rows() {
+        let line = format!("\n  {:<18} {} ({})", row.usage, row.says, row.constant);
+        assert!(list.contains(&line), "{}", row.name);
+    }
     let fields = succeed(&["fields"]);
     for field in fields::all() {
         assert!(

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use consilience_core::compress::code::{Code, CodeError, Integer, Layout};
-use consilience_core::compress::{Compressor, Message, Precision};
+use consilience_core::compress::{Compressor, Message, rows};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -15,23 +15,11 @@ fn codes() -> Vec<Code> {
     elias.chain([Code::Fixed, Code::Huffman, Code::Entropy]).collect()
 }
 
+/// Those of the registry, and some that are hard on codes.
 fn compressors() -> Vec<Compressor> {
-    let whole = [1, 2, 3, 4, 5, 16, 37, 256, 65_536, (1 << 30) - 1].map(Compressor::qsgd);
-    let others = [
-        Compressor::identity(Precision::F32),
-        Compressor::identity(Precision::F64),
-        Compressor::natural(),
-        Compressor::layered(0.01),
-        Compressor::rand_k(1),
-        Compressor::rand_k(3).at(Precision::F64),
-        Compressor::top_k(2),
-        Compressor::top_k(4),
-        Compressor::qsgd(4).scaled(),
-        Compressor::qsgd(2).block(5),
-        Compressor::rand_k(3).block(4),
-        Compressor::top_k(4).block(4),
-    ];
-    whole.into_iter().chain(others).collect()
+    let hard = ["qsgd(3)", "qsgd(4)", "qsgd(5)", "qsgd(16)", "qsgd(256)", "block(qsgd(2), 5)"];
+    let listed = rows().flat_map(|row| row.examples);
+    listed.chain(&hard).map(|text| text.parse().unwrap()).collect()
 }
 
 fn at(seed: u64) -> Stream {

@@ -2,6 +2,7 @@
 
 use super::code::{Book, Code, CodeError, Integer, Layout};
 use super::message::{Message, Symbols};
+use super::operator::Quantiser;
 use super::spec::SpecError;
 use super::{CompressError, Compressor};
 use crate::rng::{Purpose, SERVER, Seed, Stream};

@@ -24,48 +24,119 @@
 //! Draws have 32 bits (the dither 52), so the law is Gaussian up to 9.6 standard deviations and to
 //! that resolution.
 
-use super::message::{Message, Rest, take};
-use super::{CompressError, MAX_LEVEL, largest};
+use super::message::{Message, Rest, Symbols, take};
+use super::operator::{CompressorRow, Operator, Quantiser, SecondMoments};
+use super::spec::{SpecError, number};
+use super::{CompressError, Compressor, MAX_LEVEL, largest};
 use crate::rng::Stream;
 use crate::simd::{Kernel, cos_sin_turns, exact_f64, exp, ln, run_vectorised, unit};
 
-pub(super) fn quantise(
+pub(super) const ROW: CompressorRow = CompressorRow {
+    name: "layered",
+    usage: "layered(sigma)",
+    says: "v + N(0, sigma^2 I), exactly, whatever v is",
+    constant: "absolute error",
+    examples: &["layered(0.125)", "layered(0.01)"],
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Layered {
+    /// Standard deviation of the error.
     sigma: f64,
-    v: &[f64],
-    first: usize,
-    stream: &mut Stream,
-    message: &mut Message,
-) -> Result<(), CompressError> {
-    largest(v, first)?;
-    let mut layers = Layers::new();
-    let levels = message.room_for_levels(v.len());
-    for (number, (values, out)) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)).enumerate() {
-        layers.draw(sigma, values.len(), stream);
-        for (place, (x, out)) in values.iter().zip(out).enumerate() {
-            let level = (x / layers.width[place] + layers.dither[place] + 0.5).floor();
-            if level.abs() > f64::from(MAX_LEVEL) {
-                let limit = f64::from(MAX_LEVEL) * layers.width[place];
-                return Err(CompressError::TooLarge {
-                    coordinate: first + number * CHUNK + place,
-                    value: *x,
-                    limit,
-                });
-            }
-            *out = level as i32;
-        }
-    }
-    Ok(())
 }
 
-pub(super) fn dequantise(sigma: f64, rest: &mut Rest<'_>, shared: &mut Stream, out: &mut [f64]) {
-    let mut layers = Layers::new();
-    let levels = take(&mut rest.levels, out.len());
-    for (values, levels) in out.chunks_mut(CHUNK).zip(levels.chunks(CHUNK)) {
-        layers.draw(sigma, values.len(), shared);
-        for (place, (x, level)) in values.iter_mut().zip(levels).enumerate() {
-            *x = (f64::from(*level) - layers.dither[place]) * layers.width[place]
-                + layers.centre[place];
+impl Compressor {
+    /// Rounding whose error is exactly Gaussian with standard deviation `sigma`. Sender and
+    /// receiver must share its stream.
+    pub const fn layered(sigma: f64) -> Self {
+        Self::whole(Operator::Layered(Layered { sigma }))
+    }
+}
+
+pub(super) fn read(arguments: &[&str]) -> Result<Option<Layered>, SpecError> {
+    Ok(match arguments {
+        [sigma] => Some(Layered { sigma: number(sigma)? }),
+        _ => None,
+    })
+}
+
+impl Quantiser for Layered {
+    fn row(&self) -> &'static CompressorRow {
+        &ROW
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        vec![self.sigma.to_string()]
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        if self.sigma > 0.0 && self.sigma < f64::INFINITY {
+            return Ok(());
         }
+        Err(SpecError::Argument {
+            text: Operator::from(*self).to_string(),
+            must: "the standard deviation must be positive and finite",
+        })
+    }
+
+    fn symbols(&self) -> Symbols {
+        Symbols::Levels { max: MAX_LEVEL, norms: false }
+    }
+
+    fn quantise(
+        &self,
+        v: &[f64],
+        first: usize,
+        stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
+        largest(v, first)?;
+        let mut layers = Layers::new();
+        let levels = message.room_for_levels(v.len());
+        for (number, (values, out)) in v.chunks(CHUNK).zip(levels.chunks_mut(CHUNK)).enumerate() {
+            layers.draw(self.sigma, values.len(), stream);
+            for (place, (x, out)) in values.iter().zip(out).enumerate() {
+                let level = (x / layers.width[place] + layers.dither[place] + 0.5).floor();
+                if level.abs() > f64::from(MAX_LEVEL) {
+                    let limit = f64::from(MAX_LEVEL) * layers.width[place];
+                    return Err(CompressError::TooLarge {
+                        coordinate: first + number * CHUNK + place,
+                        value: *x,
+                        limit,
+                    });
+                }
+                *out = level as i32;
+            }
+        }
+        Ok(())
+    }
+
+    fn dequantise(&self, rest: &mut Rest<'_>, shared: &mut Stream, out: &mut [f64]) {
+        let mut layers = Layers::new();
+        let levels = take(&mut rest.levels, out.len());
+        for (values, levels) in out.chunks_mut(CHUNK).zip(levels.chunks(CHUNK)) {
+            layers.draw(self.sigma, values.len(), shared);
+            for (place, (x, level)) in values.iter_mut().zip(levels).enumerate() {
+                *x = (f64::from(*level) - layers.dither[place]) * layers.width[place]
+                    + layers.centre[place];
+            }
+        }
+    }
+
+    fn omega(&self, _d: f64) -> Option<f64> {
+        None
+    }
+
+    fn alpha(&self, _d: f64) -> Option<f64> {
+        None
+    }
+
+    fn shares_stream(&self) -> bool {
+        true
+    }
+
+    fn moments(&self, _d: usize) -> Option<SecondMoments> {
+        Some(SecondMoments { mean: 1.0, squares: 1.0, pairs: 1.0, noise: self.sigma * self.sigma })
     }
 }
 
@@ -163,7 +234,8 @@ mod tests {
     #[test]
     fn levels_beyond_the_limit_are_refused() {
         let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
-        let error = quantise(1e-12, &[0.0, 1.0], 5, &mut stream, &mut Message::new()).unwrap_err();
+        let fine = Layered { sigma: 1e-12 };
+        let error = fine.quantise(&[0.0, 1.0], 5, &mut stream, &mut Message::new()).unwrap_err();
         assert!(
             matches!(error, CompressError::TooLarge { coordinate: 6, value: 1.0, .. }),
             "{error}"

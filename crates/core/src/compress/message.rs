@@ -1,10 +1,8 @@
 //! Hold the symbols of one compressed vector, and rebuild from them the vector that the receiver
 //! sees.
 
-use super::{
-    CompressError, Compressor, MAX_LEVEL, Operator, Precision, identity, layered, natural, qsgd,
-    rand_k, scaled, top_k,
-};
+use super::operator::Quantiser;
+use super::{CompressError, Compressor, Precision, scaled};
 use crate::rng::{Stream, Subsets};
 
 /// A compressed vector as symbols: what a code writes and reads. Reuse one message for many
@@ -44,20 +42,6 @@ pub(super) enum Symbols {
     Levels { max: u32, norms: bool },
     /// `keep` indices a block (all, in shorter blocks), and their numbers.
     Sparse { keep: u32, precision: Precision },
-}
-
-impl Operator {
-    pub(super) fn symbols(&self) -> Symbols {
-        match *self {
-            Operator::Identity(precision) => Symbols::Numbers(precision),
-            Operator::Qsgd { levels } => Symbols::Levels { max: levels, norms: true },
-            Operator::Natural => Symbols::Levels { max: natural::MAX, norms: false },
-            Operator::Layered { .. } => Symbols::Levels { max: MAX_LEVEL, norms: false },
-            Operator::RandK { keep, precision } | Operator::TopK { keep, precision } => {
-                Symbols::Sparse { keep, precision }
-            }
-        }
-    }
 }
 
 impl Default for Message {
@@ -147,8 +131,7 @@ impl Message {
 
     /// The coordinates of the vector that are named, where all others are 0.
     pub fn named(&self) -> Option<&[u32]> {
-        let sparse =
-            matches!(self.compressor.operator, Operator::TopK { .. } | Operator::RandK { .. });
+        let sparse = matches!(self.compressor.operator.symbols(), Symbols::Sparse { .. });
         (sparse && self.compressor.is_whole()).then_some(&self.indices)
     }
 
@@ -167,14 +150,7 @@ impl Message {
             values: &self.values,
         };
         for block in out.chunks_mut(self.compressor.longest_block(self.dimension)) {
-            match self.compressor.operator {
-                Operator::Identity(_) => identity::dequantise(&mut rest, block),
-                Operator::Qsgd { levels } => qsgd::dequantise(levels, &mut rest, block),
-                Operator::Natural => natural::dequantise(&mut rest, block),
-                Operator::RandK { keep, .. } => rand_k::dequantise(keep, &mut rest, block),
-                Operator::TopK { keep, .. } => top_k::dequantise(keep, &mut rest, block),
-                Operator::Layered { sigma } => layered::dequantise(sigma, &mut rest, shared, block),
-            }
+            self.compressor.operator.dequantise(&mut rest, shared, block);
         }
         if let (true, Some(omega)) =
             (self.compressor.scaled, self.compressor.raw_omega(self.dimension))

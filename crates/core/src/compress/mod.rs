@@ -31,6 +31,7 @@ mod identity;
 mod layered;
 mod message;
 mod natural;
+mod operator;
 mod paper;
 mod qsgd;
 mod rand_k;
@@ -41,11 +42,14 @@ mod words;
 
 pub use channel::{Channel, CodeChoice};
 pub use message::Message;
+pub use operator::CompressorRow;
+pub(crate) use operator::SecondMoments;
 pub use paper::paper_bits;
-pub use spec::SpecError;
+pub use spec::{SpecError, rows};
 
 use crate::rng::Stream;
 use crate::simd::{Kernel, LANES, run_vectorised};
+use operator::{Operator, Quantiser};
 
 /// The largest level a message can carry, and so the most levels `qsgd` may have.
 pub const MAX_LEVEL: u32 = (1 << 30) - 1;
@@ -78,41 +82,6 @@ impl Precision {
             }
         }
     }
-}
-
-/// What is done to one block of a vector; `NOTATION.md` has the table. An operator with a table of
-/// its own keeps it behind an `Arc`: every message has a clone of what made it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Operator {
-    /// Nothing, but for rounding to the precision.
-    Identity(Precision),
-    /// Stochastic rounding of `s |v_j| / norm(v)` to an integer level, with sign and norm
-    /// (`[vono22]` eq. 4).
-    Qsgd {
-        /// `s`, the number of levels above zero.
-        levels: u32,
-    },
-    /// Stochastic rounding of `|v_j|` to a power of two.
-    Natural,
-    /// `k` coordinates chosen uniformly, times `d/k`.
-    RandK {
-        /// How many coordinates are kept.
-        keep: u32,
-        /// How they travel.
-        precision: Precision,
-    },
-    /// The `k` coordinates that are largest in absolute value.
-    TopK {
-        /// How many coordinates are kept.
-        keep: u32,
-        /// How they travel.
-        precision: Precision,
-    },
-    /// Dithered rounding whose error is exactly `N(0, sigma^2)` whatever the vector (`[hegazy24]`).
-    Layered {
-        /// Standard deviation of the error.
-        sigma: f64,
-    },
 }
 
 /// A lossy random map of vectors, known by its constants: an operator, on the whole vector or on
@@ -171,48 +140,10 @@ impl Compressor {
         Compressor { operator, block: None, scaled: false }
     }
 
-    /// The vector itself, at 32 bits a coordinate (rounded to nearest) or 64 (exactly).
-    pub const fn identity(precision: Precision) -> Self {
-        Self::whole(Operator::Identity(precision))
-    }
-
-    /// Stochastic rounding to `levels` levels of the norm. "p bits" in the papers is
-    /// `levels = 2^p`.
-    pub const fn qsgd(levels: u32) -> Self {
-        Self::whole(Operator::Qsgd { levels })
-    }
-
-    /// Stochastic rounding to powers of two.
-    pub const fn natural() -> Self {
-        Self::whole(Operator::Natural)
-    }
-
-    /// `keep` coordinates chosen uniformly without replacement, as 32-bit numbers rounded without
-    /// bias.
-    pub const fn rand_k(keep: u32) -> Self {
-        Self::whole(Operator::RandK { keep, precision: Precision::F32 })
-    }
-
-    /// The `keep` largest coordinates, as 32-bit numbers; among equals the lowest index wins.
-    pub const fn top_k(keep: u32) -> Self {
-        Self::whole(Operator::TopK { keep, precision: Precision::F32 })
-    }
-
-    /// Rounding whose error is exactly Gaussian with standard deviation `sigma`. Sender and
-    /// receiver must share its stream.
-    pub const fn layered(sigma: f64) -> Self {
-        Self::whole(Operator::Layered { sigma })
-    }
-
     /// The same, with kept coordinates at another precision. Levels have none: for those operators
     /// nothing changes.
     pub fn at(self, precision: Precision) -> Self {
-        let operator = match self.operator {
-            Operator::Identity(_) => Operator::Identity(precision),
-            Operator::RandK { keep, .. } => Operator::RandK { keep, precision },
-            Operator::TopK { keep, .. } => Operator::TopK { keep, precision },
-            other => other,
-        };
+        let operator = self.operator.at(precision).unwrap_or(self.operator);
         Compressor { operator, ..self }
     }
 
@@ -226,9 +157,9 @@ impl Compressor {
         Compressor { block: Some(size), ..self }
     }
 
-    /// What is done to one block.
-    pub const fn operator(&self) -> &Operator {
-        &self.operator
+    /// The name of what is done to one block.
+    pub fn name(&self) -> &'static str {
+        self.operator.row().name
     }
 
     /// Whether the operator works on the whole vector, not on blocks of it.
@@ -237,14 +168,36 @@ impl Compressor {
     }
 
     /// Whether random numbers are drawn.
-    pub const fn draws(&self) -> bool {
-        !matches!(self.operator, Operator::Identity(_) | Operator::TopK { .. })
+    pub fn draws(&self) -> bool {
+        self.operator.draws()
     }
 
     /// Whether the receiver needs the stream that the sender drew from: its address must then be
     /// public.
-    pub const fn needs_shared_stream(&self) -> bool {
-        matches!(self.operator, Operator::Layered { .. })
+    pub fn needs_shared_stream(&self) -> bool {
+        self.operator.shares_stream()
+    }
+
+    /// At which precision vectors are sent as they are, if nothing else is done to them.
+    pub fn plain(&self) -> Option<Precision> {
+        self.operator.plain()
+    }
+
+    /// The bits of a vector by the formula of a paper, where there is one.
+    pub fn published_bits(&self, dimension: usize) -> Option<f64> {
+        self.operator.published_bits(dimension)
+    }
+
+    /// The law of what the receiver sees of a vector, to second order, where it is known.
+    pub(crate) fn moments(&self, dimension: usize) -> Option<SecondMoments> {
+        let plain = self.operator.moments(dimension).filter(|_| self.is_whole())?;
+        let factor = if self.scaled { scaled::factor(self.raw_omega(dimension)?) } else { 1.0 };
+        Some(SecondMoments {
+            mean: factor * plain.mean,
+            squares: factor * factor * plain.squares,
+            pairs: factor * factor * plain.pairs,
+            noise: factor * factor * plain.noise,
+        })
     }
 
     /// The least known omega with `E C(v) = v` and `E norm(C(v) - v)^2 <= omega norm(v)^2` on
@@ -258,14 +211,7 @@ impl Compressor {
     }
 
     fn raw_omega(&self, dimension: usize) -> Option<f64> {
-        let d = self.longest_block(dimension) as f64;
-        match self.operator {
-            Operator::Identity(_) => Some(0.0),
-            Operator::Qsgd { levels } => Some(qsgd::omega(levels, d)),
-            Operator::Natural => Some(natural::OMEGA),
-            Operator::RandK { keep, .. } => Some(rand_k::omega(keep, d)),
-            Operator::TopK { .. } | Operator::Layered { .. } => None,
-        }
+        self.operator.omega(self.longest_block(dimension) as f64)
     }
 
     /// The largest known alpha with `E norm(C(v) - v)^2 <= (1 - alpha) norm(v)^2` on vectors of
@@ -274,13 +220,7 @@ impl Compressor {
         if self.scaled {
             return self.raw_omega(dimension).map(scaled::factor);
         }
-        match self.operator {
-            Operator::Identity(_) => Some(1.0),
-            Operator::TopK { keep, .. } => {
-                Some(top_k::alpha(keep, self.longest_block(dimension) as f64))
-            }
-            _ => None,
-        }
+        self.operator.alpha(self.longest_block(dimension) as f64)
     }
 
     /// Turn a vector into symbols. What `message` held before is gone; its memory is reused.
@@ -295,22 +235,7 @@ impl Compressor {
         self.check(v.len())?;
         message.start(self, v.len());
         for (first, block) in self.blocks(v) {
-            match self.operator {
-                Operator::Identity(precision) => {
-                    identity::quantise(precision, block, first, message)?
-                }
-                Operator::Qsgd { levels } => qsgd::quantise(levels, block, first, stream, message)?,
-                Operator::Natural => natural::quantise(block, first, stream, message)?,
-                Operator::RandK { keep, precision } => {
-                    rand_k::quantise(keep, precision, block, first, stream, message)?
-                }
-                Operator::TopK { keep, precision } => {
-                    top_k::quantise(keep, precision, block, first, message)?
-                }
-                Operator::Layered { sigma } => {
-                    layered::quantise(sigma, block, first, stream, message)?
-                }
-            }
+            self.operator.quantise(block, first, stream, message)?;
         }
         message.end();
         Ok(())

@@ -7,32 +7,92 @@
 //! is the power's biased exponent, 0 standing for 0.
 
 use super::coin::{self, Grid};
-use super::message::{Message, Rest, take};
-use super::{CompressError, largest};
+use super::message::{Message, Rest, Symbols, take};
+use super::operator::{CompressorRow, Operator, Quantiser, Spread};
+use super::spec::SpecError;
+use super::{CompressError, Compressor, largest};
 use crate::rng::Stream;
 use crate::simd::exact_f64;
 
+pub(super) const ROW: CompressorRow = CompressorRow {
+    name: "natural",
+    usage: "natural",
+    says: "stochastic rounding of abs(v_j) to a power of two",
+    constant: "omega = 1/8",
+    examples: &["natural"],
+};
+
 /// The relative variance of x in [1, 2) is `(x - 1)(2 - x)/x^2`, at most 1/8, at x = 4/3.
-pub(super) const OMEGA: f64 = 0.125;
+const OMEGA: f64 = 0.125;
 /// The largest level.
-pub(super) const MAX: u32 = 254;
+const MAX: u32 = 254;
 
 const BIAS: i32 = 127;
 const MANTISSA: u32 = 52;
 
-pub(super) fn quantise(
-    v: &[f64],
-    first: usize,
-    stream: &mut Stream,
-    message: &mut Message,
-) -> Result<(), CompressError> {
-    let limit = power(MAX as i32);
-    if largest(v, first)? > limit {
-        let place = v.iter().position(|x| x.abs() > limit).unwrap_or(0);
-        return Err(CompressError::TooLarge { coordinate: first + place, value: v[place], limit });
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Natural;
+
+impl Compressor {
+    /// Stochastic rounding to powers of two.
+    pub const fn natural() -> Self {
+        Self::whole(Operator::Natural(Natural))
     }
-    coin::round_to_levels(v, stream, message.room_for_levels(v.len()), Powers);
-    Ok(())
+}
+
+pub(super) fn read(arguments: &[&str]) -> Result<Option<Natural>, SpecError> {
+    Ok(arguments.is_empty().then_some(Natural))
+}
+
+impl Quantiser for Natural {
+    fn row(&self) -> &'static CompressorRow {
+        &ROW
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn symbols(&self) -> Symbols {
+        Symbols::Levels { max: MAX, norms: false }
+    }
+
+    fn spread(&self, _length: usize) -> Spread {
+        Spread::Exponents
+    }
+
+    fn quantise(
+        &self,
+        v: &[f64],
+        first: usize,
+        stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
+        let limit = power(MAX as i32);
+        if largest(v, first)? > limit {
+            let place = v.iter().position(|x| x.abs() > limit).unwrap_or(0);
+            let (coordinate, value) = (first + place, v[place]);
+            return Err(CompressError::TooLarge { coordinate, value, limit });
+        }
+        coin::round_to_levels(v, stream, message.room_for_levels(v.len()), Powers);
+        Ok(())
+    }
+
+    fn dequantise(&self, rest: &mut Rest<'_>, _shared: &mut Stream, out: &mut [f64]) {
+        let sent = take(&mut rest.levels, out.len());
+        for (x, level) in out.iter_mut().zip(sent) {
+            let size = if *level == 0 { 0.0 } else { power(level.abs()) };
+            *x = if *level < 0 { -size } else { size };
+        }
+    }
+
+    fn omega(&self, _d: f64) -> Option<f64> {
+        Some(OMEGA)
+    }
+
+    fn alpha(&self, _d: f64) -> Option<f64> {
+        None
+    }
 }
 
 /// The levels are powers of two.
@@ -70,14 +130,6 @@ impl Grid for Powers {
     }
 }
 
-pub(super) fn dequantise(rest: &mut Rest<'_>, out: &mut [f64]) {
-    let sent = take(&mut rest.levels, out.len());
-    for (x, level) in out.iter_mut().zip(sent) {
-        let size = if *level == 0 { 0.0 } else { power(level.abs()) };
-        *x = if *level < 0 { -size } else { size };
-    }
-}
-
 /// `2^(level - 127)`.
 #[inline(always)]
 fn power(level: i32) -> f64 {
@@ -96,14 +148,12 @@ mod tests {
         for x in [1.0, -2.0, 0.5, limit, -limit, 2f64.powi(-126), 0.0, 1.5, -0.7, 3e-39, 5e-324] {
             let mut message = Message::new();
             for _ in 0..50 {
-                quantise(&[x], 0, &mut stream, &mut message).unwrap();
+                Natural.quantise(&[x], 0, &mut stream, &mut message).unwrap();
             }
             for level in message.levels {
                 let mut out = [0.0];
-                dequantise(
-                    &mut Rest { scales: &[], levels: &[level], indices: &[], values: &[] },
-                    &mut out,
-                );
+                let mut rest = Rest { scales: &[], levels: &[level], indices: &[], values: &[] };
+                Natural.dequantise(&mut rest, &mut stream, &mut out);
                 let (low, high) = if x.abs() < power(1) {
                     (0.0, power(1))
                 } else {
@@ -120,7 +170,7 @@ mod tests {
             }
         }
         assert_eq!(
-            quantise(&[0.0, -limit.next_up()], 3, &mut stream, &mut Message::new()),
+            Natural.quantise(&[0.0, -limit.next_up()], 3, &mut stream, &mut Message::new()),
             Err(CompressError::TooLarge { coordinate: 4, value: -limit.next_up(), limit })
         );
     }

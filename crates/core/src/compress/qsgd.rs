@@ -7,28 +7,120 @@
 //! exact, and the variance bound holds as long as the norm is a normal `f32`.
 
 use super::coin::{self, Grid};
-use super::message::{Message, Rest, take};
-use super::{CompressError, largest};
+use super::message::{Message, Rest, Symbols, take};
+use super::operator::{CompressorRow, Operator, Quantiser, Spread};
+use super::spec::{SpecError, number};
+use super::{CompressError, Compressor, MAX_LEVEL, largest, paper_bits};
 use crate::rng::Stream;
 use crate::simd::{LANES, wide};
 
-/// `min(d/s^2, sqrt(d)/s)`.
-pub(super) fn omega(levels: u32, d: f64) -> f64 {
-    let s = f64::from(levels);
-    (d / (s * s)).min(d.sqrt() / s)
+pub(super) const ROW: CompressorRow = CompressorRow {
+    name: "qsgd",
+    usage: "qsgd(s)",
+    says: "stochastic rounding of `s abs(v_j) / norm(v)` to an integer level, with sign and norm",
+    constant: "omega = min(d/s^2, sqrt(d)/s)",
+    examples: &["qsgd(1)", "qsgd(2)", "qsgd(37)", "qsgd(65536)", "qsgd(1073741823)"],
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Qsgd {
+    /// `s`, the number of levels above zero.
+    levels: u32,
 }
 
-pub(super) fn quantise(
+impl Compressor {
+    /// Stochastic rounding to `levels` levels of the norm. "p bits" in the papers is
+    /// `levels = 2^p`.
+    pub const fn qsgd(levels: u32) -> Self {
+        Self::whole(Operator::Qsgd(Qsgd { levels }))
+    }
+}
+
+pub(super) fn read(arguments: &[&str]) -> Result<Option<Qsgd>, SpecError> {
+    Ok(match arguments {
+        [levels] => Some(Qsgd { levels: number(levels)? }),
+        _ => None,
+    })
+}
+
+impl Quantiser for Qsgd {
+    fn row(&self) -> &'static CompressorRow {
+        &ROW
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        vec![self.levels.to_string()]
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        check_levels(self.levels, || Operator::from(*self))
+    }
+
+    fn symbols(&self) -> Symbols {
+        Symbols::Levels { max: self.levels, norms: true }
+    }
+
+    /// A coordinate of a Gaussian vector is `1/sqrt(d)` of the norm, in standard deviation.
+    fn spread(&self, length: usize) -> Spread {
+        Spread::Normal { square: length as u64 }
+    }
+
+    fn quantise(
+        &self,
+        v: &[f64],
+        first: usize,
+        stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
+        round_to_shares(self.levels, rounded_norm(v, first)?, v, stream, message);
+        Ok(())
+    }
+
+    fn dequantise(&self, rest: &mut Rest<'_>, _shared: &mut Stream, out: &mut [f64]) {
+        rebuild_shares(self.levels, rest, out);
+    }
+
+    /// `min(d/s^2, sqrt(d)/s)`.
+    fn omega(&self, d: f64) -> Option<f64> {
+        let s = f64::from(self.levels);
+        Some((d / (s * s)).min(d.sqrt() / s))
+    }
+
+    fn alpha(&self, _d: f64) -> Option<f64> {
+        None
+    }
+
+    fn published_bits(&self, d: usize) -> Option<f64> {
+        Some(paper_bits(self.levels, d))
+    }
+}
+
+/// Refuse a number of levels that messages cannot carry.
+pub(super) fn check_levels(
     levels: u32,
+    operator: impl FnOnce() -> Operator,
+) -> Result<(), SpecError> {
+    if (1..=MAX_LEVEL).contains(&levels) {
+        return Ok(());
+    }
+    Err(SpecError::Argument {
+        text: operator().to_string(),
+        must: "the number of levels must lie in 1..=1073741823",
+    })
+}
+
+/// Append the norm of a block, and its coordinates rounded at random to `levels` shares of it. No
+/// coordinate is larger than the norm.
+pub(super) fn round_to_shares(
+    levels: u32,
+    norm: f32,
     v: &[f64],
-    first: usize,
     stream: &mut Stream,
     message: &mut Message,
-) -> Result<(), CompressError> {
-    let norm = rounded_norm(v, first)?;
+) {
     message.scales.push(norm);
     if norm == 0.0 {
-        return Ok(());
+        return;
     }
     let (per_unit, top) =
         (f64::from(levels) / f64::from(norm) * coin::CELLS, f64::from(levels) * coin::CELLS);
@@ -38,7 +130,16 @@ pub(super) fn quantise(
     } else {
         coin::round_to_levels(v, stream, out, Shares::<false> { per_unit, top });
     }
-    Ok(())
+}
+
+/// Take them off again.
+pub(super) fn rebuild_shares(levels: u32, rest: &mut Rest<'_>, out: &mut [f64]) {
+    let norm = take(&mut rest.scales, 1)[0];
+    if norm == 0.0 {
+        return out.fill(0.0);
+    }
+    let step = f64::from(norm) / f64::from(levels);
+    multiply(take(&mut rest.levels, out.len()), step, out);
 }
 
 /// The levels are shares of the norm, here counted in cells of 2^-16 of a level.
@@ -79,15 +180,6 @@ impl<const NARROW: bool> Grid for Shares<NARROW> {
     }
 }
 
-pub(super) fn dequantise(levels: u32, rest: &mut Rest<'_>, out: &mut [f64]) {
-    let norm = take(&mut rest.scales, 1)[0];
-    if norm == 0.0 {
-        return out.fill(0.0);
-    }
-    let step = f64::from(norm) / f64::from(levels);
-    multiply(take(&mut rest.levels, out.len()), step, out);
-}
-
 wide! {
     fn multiply<'a>(levels: &'a [i32], step: f64, out: &'a mut [f64]) -> () {
         // One loop: in eights the compiler takes each number alone, or gathers them.
@@ -110,6 +202,11 @@ fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
         let (scale, back) = if largest(v, first)? > 1.0 { (down, up) } else { (up, down) };
         scaled_squares(v, scale).sqrt() * back
     };
+    round_up(norm, first)
+}
+
+/// A norm, rounded up to 32 bits.
+pub(super) fn round_up(norm: f64, first: usize) -> Result<f32, CompressError> {
     let near = norm as f32;
     // By the bits, which ascend with the number: a branch would go either way half of the time.
     let rounded = f32::from_bits(near.to_bits() + u32::from(f64::from(near) < norm));

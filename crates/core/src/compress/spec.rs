@@ -1,17 +1,22 @@
 //! Read and write compressors as text: `qsgd(16)`, `scaled(block(rand_k(10), 128))`.
 
-use super::{Compressor, MAX_LEVEL, Operator, Precision};
+use super::message::Symbols;
+use super::operator::{CompressorRow, OPERATORS, Operator, Quantiser};
+use super::{Compressor, Precision};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 /// Why a compressor makes no sense, in itself or on vectors of some length.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SpecError {
-    /// `qsgd` with no levels or too many.
-    #[error("qsgd({levels}): the number of levels must lie in 1..={MAX_LEVEL}")]
-    Levels {
+    /// A compressor with an argument that makes no sense.
+    #[error("{text}: {must}")]
+    Argument {
         /// What was asked for.
-        levels: u32,
+        text: String,
+        /// What the argument must be.
+        must: &'static str,
     },
     /// `rand_k` or `top_k` that keeps nothing, or more than there is.
     #[error("cannot keep {keep} of {available} coordinates")]
@@ -20,12 +25,6 @@ pub enum SpecError {
         keep: u32,
         /// The length of the vector or of a block.
         available: usize,
-    },
-    /// `layered` with a standard deviation that is not positive and finite.
-    #[error("layered({sigma}): the standard deviation must be positive and finite")]
-    Sigma {
-        /// What was asked for.
-        sigma: f64,
     },
     /// Blocks of no coordinates.
     #[error("blocks of 0 coordinates")]
@@ -54,51 +53,57 @@ pub enum SpecError {
         /// The part that could not be read.
         text: String,
         /// What would have been understood there.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
 }
 
-const COMPRESSORS: &str = "identity(f32|f64), qsgd(s), natural, rand_k(k), top_k(k), \
-    layered(sigma), scaled(c), block(c, size)";
+/// What is made of other compressors.
+const WRAPPERS: [CompressorRow; 2] = [
+    CompressorRow {
+        name: "scaled",
+        usage: "scaled(c)",
+        says: "an unbiased compressor, divided by 1 + omega",
+        constant: "alpha = 1/(1 + omega)",
+        examples: &["scaled(qsgd(4))", "scaled(rand_k(1))", "scaled(block(natural, 7))"],
+    },
+    CompressorRow {
+        name: "block",
+        usage: "block(c, size)",
+        says: "a compressor on consecutive blocks, each with its own norm",
+        constant: "that of the longest block",
+        examples: &["block(qsgd(2), 128)", "block(rand_k(3), 4)", "block(top_k(4), 4)"],
+    },
+];
+
+/// All that users can write as a compressor, in the order in which it is listed.
+pub fn rows() -> impl Iterator<Item = &'static CompressorRow> {
+    OPERATORS.iter().copied().chain(&WRAPPERS)
+}
 
 impl Compressor {
     /// Whether this can work on vectors of `dimension` coordinates.
     pub fn check(&self, dimension: usize) -> Result<(), SpecError> {
-        self.check_parameters()?;
+        self.check_arguments()?;
+        let Symbols::Sparse { keep, .. } = self.operator.symbols() else { return Ok(()) };
         let available = self.block.unwrap_or(dimension);
-        match self.operator {
-            Operator::RandK { keep, .. } | Operator::TopK { keep, .. }
-                if keep as usize > available =>
-            {
-                Err(SpecError::Keep { keep, available })
-            }
-            Operator::RandK { .. } | Operator::TopK { .. }
-                if self.longest_block(dimension) > u32::MAX as usize =>
-            {
-                Err(SpecError::TooLong { dimension: self.longest_block(dimension) })
-            }
-            _ => Ok(()),
+        if keep as usize > available {
+            return Err(SpecError::Keep { keep, available });
         }
+        if self.longest_block(dimension) > u32::MAX as usize {
+            return Err(SpecError::TooLong { dimension: self.longest_block(dimension) });
+        }
+        Ok(())
     }
 
-    fn check_parameters(&self) -> Result<(), SpecError> {
-        match self.operator {
-            Operator::Qsgd { levels } if levels == 0 || levels > MAX_LEVEL => {
-                return Err(SpecError::Levels { levels });
-            }
-            Operator::RandK { keep: 0, .. } | Operator::TopK { keep: 0, .. } => {
-                return Err(SpecError::Keep { keep: 0, available: 0 });
-            }
-            Operator::Layered { sigma } if !(sigma > 0.0 && sigma < f64::INFINITY) => {
-                return Err(SpecError::Sigma { sigma });
-            }
-            _ => {}
+    fn check_arguments(&self) -> Result<(), SpecError> {
+        self.operator.check()?;
+        if let Symbols::Sparse { keep: 0, .. } = self.operator.symbols() {
+            return Err(SpecError::Keep { keep: 0, available: 0 });
         }
         if self.block == Some(0) {
             return Err(SpecError::EmptyBlock);
         }
-        if self.scaled && matches!(self.operator, Operator::TopK { .. } | Operator::Layered { .. })
-        {
+        if self.scaled && self.operator.omega(1.0).is_none() {
             return Err(SpecError::NotScalable {
                 inner: Compressor { scaled: false, ..self.clone() }.to_string(),
             });
@@ -113,21 +118,6 @@ impl fmt::Display for Precision {
             Precision::F32 => "f32",
             Precision::F64 => "f64",
         })
-    }
-}
-
-impl fmt::Display for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Operator::Identity(precision) => write!(f, "identity({precision})"),
-            Operator::Qsgd { levels } => write!(f, "qsgd({levels})"),
-            Operator::Natural => f.write_str("natural"),
-            Operator::RandK { keep, precision: Precision::F32 } => write!(f, "rand_k({keep})"),
-            Operator::RandK { keep, precision } => write!(f, "rand_k({keep}, {precision})"),
-            Operator::TopK { keep, precision: Precision::F32 } => write!(f, "top_k({keep})"),
-            Operator::TopK { keep, precision } => write!(f, "top_k({keep}, {precision})"),
-            Operator::Layered { sigma } => write!(f, "layered({sigma})"),
-        }
     }
 }
 
@@ -158,26 +148,13 @@ impl Compressor {
     /// Read a compressor inside which at most `wrappers` more can stand.
     fn read(text: &str, wrappers: u32) -> Result<Self, SpecError> {
         let text = text.trim();
-        let (name, arguments) = call(text).ok_or_else(|| unknown(text, COMPRESSORS))?;
+        let (name, arguments) = call(text).ok_or_else(|| not_one(text))?;
         if let ("scaled" | "block", 0) = (name, wrappers) {
             return Err(SpecError::Twice {
                 name: if name == "block" { "block" } else { "scaled" },
             });
         }
         let compressor = match (name, arguments.as_slice()) {
-            ("identity", []) => Compressor::identity(Precision::F32),
-            ("identity", [precision]) => Compressor::identity(read_precision(precision)?),
-            ("qsgd", [levels]) => Compressor::qsgd(number(levels)?),
-            ("natural", []) => Compressor::natural(),
-            ("rand_k", [keep]) => Compressor::rand_k(number(keep)?),
-            ("rand_k", [keep, precision]) => {
-                Compressor::rand_k(number(keep)?).at(read_precision(precision)?)
-            }
-            ("top_k", [keep]) => Compressor::top_k(number(keep)?),
-            ("top_k", [keep, precision]) => {
-                Compressor::top_k(number(keep)?).at(read_precision(precision)?)
-            }
-            ("layered", [sigma]) => Compressor::layered(number(sigma)?),
             ("scaled", [inner]) => match Compressor::read(inner, wrappers - 1)? {
                 inner if inner.scaled => return Err(SpecError::Twice { name: "scaled" }),
                 inner => inner.scaled(),
@@ -186,9 +163,12 @@ impl Compressor {
                 inner if inner.block.is_some() => return Err(SpecError::Twice { name: "block" }),
                 inner => inner.block(number(size)?),
             },
-            _ => return Err(unknown(text, COMPRESSORS)),
+            (name, arguments) => match Operator::read(name, arguments)? {
+                Some(operator) => Compressor::whole(operator),
+                None => return Err(not_one(text)),
+            },
         };
-        compressor.check_parameters()?;
+        compressor.check_arguments()?;
         Ok(compressor)
     }
 }
@@ -216,15 +196,21 @@ pub(super) fn call(text: &str) -> Option<(&str, Vec<&str>)> {
     (depth == 0).then_some((name.trim(), arguments))
 }
 
-pub(super) fn unknown(text: &str, expected: &'static str) -> SpecError {
-    SpecError::Unknown { text: text.to_owned(), expected }
+/// The text is not one of the compressors.
+fn not_one(text: &str) -> SpecError {
+    let usages: Vec<&str> = rows().map(|row| row.usage).collect();
+    SpecError::Unknown { text: text.to_owned(), expected: usages.join(", ").into() }
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, SpecError> {
+pub(super) fn unknown(text: &str, expected: &'static str) -> SpecError {
+    SpecError::Unknown { text: text.to_owned(), expected: expected.into() }
+}
+
+pub(super) fn number<T: FromStr>(text: &str) -> Result<T, SpecError> {
     text.parse().map_err(|_| unknown(text, "the numbers that can stand there"))
 }
 
-fn read_precision(text: &str) -> Result<Precision, SpecError> {
+pub(super) fn read_precision(text: &str) -> Result<Precision, SpecError> {
     match text {
         "f32" => Ok(Precision::F32),
         "f64" => Ok(Precision::F64),
@@ -238,21 +224,12 @@ mod tests {
 
     #[test]
     fn text_is_read_back() {
-        for text in [
-            "identity(f32)",
-            "identity(f64)",
-            "qsgd(16)",
-            "natural",
-            "rand_k(10)",
-            "rand_k(10, f64)",
-            "top_k(1)",
-            "top_k(3, f64)",
-            "layered(0.125)",
-            "scaled(qsgd(4))",
-            "block(qsgd(2), 128)",
-            "scaled(block(natural, 7))",
-        ] {
-            assert_eq!(text.parse::<Compressor>().unwrap().to_string(), text);
+        for row in rows() {
+            assert!(!row.examples.is_empty(), "{}", row.name);
+            for text in row.examples {
+                assert!(text.starts_with(row.name), "{text}");
+                assert_eq!(text.parse::<Compressor>().unwrap().to_string(), *text);
+            }
         }
         assert_eq!("identity".parse(), Ok(Compressor::identity(Precision::F32)));
         assert_eq!(
@@ -264,11 +241,15 @@ mod tests {
     #[test]
     fn nonsense_is_refused_by_name() {
         let refused = |text: &str| text.parse::<Compressor>().unwrap_err();
-        assert_eq!(refused("qsgd(0)"), SpecError::Levels { levels: 0 });
-        assert_eq!(refused("qsgd(1073741824)"), SpecError::Levels { levels: 1 << 30 });
+        for text in ["qsgd(0)", "qsgd(1073741824)"] {
+            let message = format!("{text}: the number of levels must lie in 1..=1073741823");
+            assert_eq!(refused(text).to_string(), message);
+        }
         assert_eq!(refused("rand_k(0)"), SpecError::Keep { keep: 0, available: 0 });
-        assert_eq!(refused("layered(-1)"), SpecError::Sigma { sigma: -1.0 });
-        assert!(matches!(refused("layered(NaN)"), SpecError::Sigma { .. }));
+        for text in ["layered(-1)", "layered(NaN)"] {
+            let message = format!("{text}: the standard deviation must be positive and finite");
+            assert_eq!(refused(text).to_string(), message);
+        }
         assert_eq!(refused("block(natural, 0)"), SpecError::EmptyBlock);
         assert_eq!(
             refused("scaled(top_k(1))"),

@@ -3,48 +3,122 @@
 //! Kept numbers travel as 32 bits rounded to nearest: the operator is biased anyway, and the
 //! rounding adds a relative 2^-50 to what is lost.
 
-use super::message::{Message, Rest, take};
-use super::{CompressError, Precision, coin, largest};
+use super::message::{Message, Rest, Symbols, take};
+use super::operator::{CompressorRow, Operator, Quantiser};
+use super::spec::{SpecError, number, read_precision};
+use super::{CompressError, Compressor, Precision, coin, largest};
+use crate::rng::Stream;
 use crate::simd::{LANES, wide};
 use std::cmp::Reverse;
 
-/// `k/d`; 1 if all are kept.
-pub(super) fn alpha(keep: u32, d: f64) -> f64 {
-    (f64::from(keep) / d).min(1.0)
+pub(super) const ROW: CompressorRow = CompressorRow {
+    name: "top_k",
+    usage: "top_k(k)",
+    says: "the k largest in absolute value; ties: lowest index",
+    constant: "alpha = k/d",
+    examples: &["top_k(1)", "top_k(3, f64)", "top_k(4)"],
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TopK {
+    /// How many coordinates are kept.
+    keep: u32,
+    /// How they travel.
+    precision: Precision,
 }
 
-pub(super) fn quantise(
-    keep: u32,
-    precision: Precision,
-    v: &[f64],
-    first: usize,
-    message: &mut Message,
-) -> Result<(), CompressError> {
-    let top = largest(v, first)?;
-    let kept = v.len().min(keep as usize);
-    let order = &mut message.scratch.order;
-    order.clear();
-    if kept == 1 {
-        order.extend(first_of_size(v, top)); // no need to sort for the one that is known already
-    } else {
-        order.extend(0..v.len() as u32);
+impl Compressor {
+    /// The `keep` largest coordinates, as 32-bit numbers; among equals the lowest index wins.
+    pub const fn top_k(keep: u32) -> Self {
+        Self::whole(Operator::TopK(TopK { keep, precision: Precision::F32 }))
     }
-    if 1 < kept && kept < v.len() {
-        // Absolute values in the order of their bits, which for them is the order of numbers.
-        order.select_nth_unstable_by_key(kept, |index| {
-            (Reverse(v[*index as usize].abs().to_bits()), *index)
-        });
-        order[..kept].sort_unstable();
+}
+
+pub(super) fn read(arguments: &[&str]) -> Result<Option<TopK>, SpecError> {
+    Ok(match arguments {
+        [keep] => Some(TopK { keep: number(keep)?, precision: Precision::F32 }),
+        [keep, precision] => {
+            Some(TopK { keep: number(keep)?, precision: read_precision(precision)? })
+        }
+        _ => None,
+    })
+}
+
+impl Quantiser for TopK {
+    fn row(&self) -> &'static CompressorRow {
+        &ROW
     }
-    for index in &order[..kept] {
-        let x = v[*index as usize];
-        message.indices.push(*index);
-        message.values.push(match precision {
-            Precision::F64 => x,
-            Precision::F32 => coin::nearest_f32(x, first + *index as usize)?,
-        });
+
+    fn arguments(&self) -> Vec<String> {
+        match self.precision {
+            Precision::F32 => vec![self.keep.to_string()],
+            other => vec![self.keep.to_string(), other.to_string()],
+        }
     }
-    Ok(())
+
+    fn symbols(&self) -> Symbols {
+        Symbols::Sparse { keep: self.keep, precision: self.precision }
+    }
+
+    fn quantise(
+        &self,
+        v: &[f64],
+        first: usize,
+        _stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
+        let top = largest(v, first)?;
+        let kept = v.len().min(self.keep as usize);
+        let order = &mut message.scratch.order;
+        order.clear();
+        if kept == 1 {
+            order.extend(first_of_size(v, top)); // no need to sort for the one that is known
+        } else {
+            order.extend(0..v.len() as u32);
+        }
+        if 1 < kept && kept < v.len() {
+            // Absolute values in the order of their bits, which for them is the order of numbers.
+            order.select_nth_unstable_by_key(kept, |index| {
+                (Reverse(v[*index as usize].abs().to_bits()), *index)
+            });
+            order[..kept].sort_unstable();
+        }
+        for index in &order[..kept] {
+            let x = v[*index as usize];
+            message.indices.push(*index);
+            message.values.push(match self.precision {
+                Precision::F64 => x,
+                Precision::F32 => coin::nearest_f32(x, first + *index as usize)?,
+            });
+        }
+        Ok(())
+    }
+
+    fn dequantise(&self, rest: &mut Rest<'_>, _shared: &mut Stream, out: &mut [f64]) {
+        let kept = out.len().min(self.keep as usize);
+        out.fill(0.0);
+        let values = take(&mut rest.values, kept);
+        for (index, value) in take(&mut rest.indices, kept).iter().zip(values) {
+            out[*index as usize] = *value;
+        }
+    }
+
+    fn omega(&self, _d: f64) -> Option<f64> {
+        None
+    }
+
+    /// `k/d`; 1 if all are kept.
+    fn alpha(&self, d: f64) -> Option<f64> {
+        Some((f64::from(self.keep) / d).min(1.0))
+    }
+
+    fn draws(&self) -> bool {
+        false
+    }
+
+    fn at(&self, precision: Precision) -> Option<Operator> {
+        Some(TopK { precision, ..*self }.into())
+    }
 }
 
 wide! {
@@ -71,21 +145,16 @@ wide! {
     }
 }
 
-pub(super) fn dequantise(keep: u32, rest: &mut Rest<'_>, out: &mut [f64]) {
-    let kept = out.len().min(keep as usize);
-    out.fill(0.0);
-    for (index, value) in take(&mut rest.indices, kept).iter().zip(take(&mut rest.values, kept)) {
-        out[*index as usize] = *value;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::{Purpose, SERVER, Seed};
 
     fn kept(keep: u32, v: &[f64]) -> Vec<u32> {
         let mut message = Message::new();
-        quantise(keep, Precision::F32, v, 0, &mut message).unwrap();
+        let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
+        let top = TopK { keep, precision: Precision::F32 };
+        top.quantise(v, 0, &mut stream, &mut message).unwrap();
         message.indices
     }
 

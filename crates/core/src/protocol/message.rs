@@ -1,7 +1,7 @@
 //! Give every message one shape: what to do, and up to three vectors.
 
 use super::ledger::Kind;
-use crate::compress::{Channel, CompressError, Compressor, Message, Operator, Precision};
+use crate::compress::{Channel, CompressError, Message, Precision};
 use crate::linalg::accumulate;
 use crate::proposal::{LADDER, PROFILE, Proposal};
 use crate::rng::Stream;
@@ -371,13 +371,5 @@ impl State for Sender {
             });
         }
         Ok(())
-    }
-}
-
-/// The precision of a compressor that sends vectors as they are.
-pub fn plain_precision(compressor: &Compressor) -> Option<Precision> {
-    match compressor.operator() {
-        Operator::Identity(precision) => Some(*precision),
-        _ => None,
     }
 }

@@ -378,15 +378,15 @@ const FIELDS: &[Field] = &[
         "compress",
         "a compressor, or a list with one for each client",
         "qsgd(16); with error feedback scaled(qsgd(16)); local steps: none",
-        "how clients compress: qsgd(s), natural, rand_k(k), top_k(k), scaled(...), block(..., \
-         size), identity",
+        "how clients compress what they send; `consilience list` has the compressors",
     ),
     field(
         "sampler",
         "compress_down",
         "a compressor",
         "scaled(qsgd(16))",
-        "how the server compresses the parameter: top_k(k), scaled(...), identity",
+        "how the server compresses the parameter: a contractive compressor, such as top_k(k) or \
+         scaled(...)",
     ),
     field(
         "sampler",

@@ -196,8 +196,7 @@ fn read_compressor(value: &Value<'_>) -> Result<Compressor, ConfigError> {
     text.parse().map_err(|e: SpecError| {
         value.error(
             e.to_string(),
-            "use e.g. \"qsgd(16)\", \"natural\", \"rand_k(10)\", \"top_k(1)\", \
-             \"scaled(qsgd(4))\", \"block(qsgd(2), 128)\"",
+            "use e.g. \"qsgd(16)\" or \"scaled(rand_k(10))\"; `consilience list` says what each does",
         )
     })
 }

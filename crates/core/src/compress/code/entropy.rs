@@ -10,11 +10,12 @@
 //! the Gaussian one a few, which is what counts at d = 784 and s = 1 (about 170 bits in all). For
 //! `natural` the exponents are the leaves of a tree of decisions.
 
-use super::super::{Compressor, Operator};
 use super::CodeError;
 use super::bits::{BitSink, Counter};
 use super::range::{Bit, Coder, Decoder, Encoder, Pricer};
+use crate::compress::Compressor;
 use crate::compress::message::Symbols;
+use crate::compress::operator::{Quantiser, Spread};
 use crate::simd::wide;
 
 pub(super) fn write<S: BitSink>(
@@ -90,18 +91,16 @@ fn code<C: Coder>(
     wanted: impl Fn(usize) -> i32,
     mut found: impl FnMut(usize, i32),
 ) {
-    match &compressor.operator {
-        Operator::Natural => {
-            let mut model = Exponents { tree: [Bit::UNKNOWN; 256] };
-            for place in 0..count {
-                found(place, model.level(coder, wanted(place)));
-            }
+    let spread = compressor.operator.spread(compressor.longest_block(dimension));
+    if spread == Spread::Exponents {
+        let mut model = Exponents { tree: [Bit::UNKNOWN; 256] };
+        for place in 0..count {
+            found(place, model.level(coder, wanted(place)));
         }
-        operator => {
-            let mut model = Sizes::new(operator, compressor.longest_block(dimension));
-            for place in 0..count {
-                found(place, model.level(coder, wanted(place)));
-            }
+    } else {
+        let mut model = Sizes::new(compressor.operator.symbols(), spread);
+        for place in 0..count {
+            found(place, model.level(coder, wanted(place)));
         }
     }
 }
@@ -128,22 +127,20 @@ const fn per_mille(p: u64) -> u64 {
 }
 
 impl Sizes {
-    fn new(operator: &Operator, length: usize) -> Self {
-        match operator {
-            Operator::Qsgd { levels } => Self::gaussian(*levels, length as u64),
-            other => {
-                let max = if let Symbols::Levels { max, .. } = other.symbols() { max } else { 0 };
-                let (longer, finer) = ([Bit::UNKNOWN; 32], [[Bit::UNKNOWN; 3]; 32]);
-                Sizes {
-                    max,
-                    nonzero: Bit::UNKNOWN,
-                    middle: 0,
-                    reaches: Bit::UNKNOWN,
-                    longer,
-                    shorter: longer,
-                    finer,
-                }
-            }
+    fn new(symbols: Symbols, spread: Spread) -> Self {
+        let max = if let Symbols::Levels { max, .. } = symbols { max } else { 0 };
+        if let Spread::Normal { square } = spread {
+            return Self::gaussian(max, square);
+        }
+        let (longer, finer) = ([Bit::UNKNOWN; 32], [[Bit::UNKNOWN; 3]; 32]);
+        Sizes {
+            max,
+            nonzero: Bit::UNKNOWN,
+            middle: 0,
+            reaches: Bit::UNKNOWN,
+            longer,
+            shorter: longer,
+            finer,
         }
     }
 

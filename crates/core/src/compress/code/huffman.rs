@@ -8,12 +8,13 @@
 //! Sizes beyond six standard deviations are one symbol together, followed by the excess in Elias's
 //! gamma code, so that a vector that is far from Gaussian costs a few bits more and not many.
 
-use super::super::{Compressor, Operator};
 use super::CodeError;
 use super::bits::{BitReader, BitSink};
 use super::elias::Integer;
 use super::stairs::Stairs;
+use crate::compress::Compressor;
 use crate::compress::message::Symbols;
+use crate::compress::operator::{Quantiser, Spread};
 use crate::simd::exp;
 
 /// More symbols than any table has: six standard deviations of at most 16 steps, zero, and what
@@ -66,13 +67,10 @@ impl Book {
     /// makes no levels.
     pub(super) fn new(compressor: &Compressor, dimension: usize) -> Book {
         let Symbols::Levels { max, .. } = compressor.operator.symbols() else { return Book::NONE };
-        let deviation = match compressor.operator {
-            Operator::Qsgd { levels } => {
-                f64::from(levels) / (compressor.longest_block(dimension).max(1) as f64).sqrt()
-            }
-            // exponents: any of them may be the common one
-            Operator::Natural => f64::from(max) / 4.0,
-            _ => 1.0,
+        let deviation = match compressor.operator.spread(compressor.longest_block(dimension)) {
+            Spread::Normal { square } => f64::from(max) / (square.max(1) as f64).sqrt(),
+            Spread::Exponents => f64::from(max) / 4.0,
+            Spread::Unknown => 1.0,
         };
         let mut shift = 0;
         while deviation / f64::from(1u32 << shift) >= STEPS {

@@ -27,6 +27,7 @@ mod stairs;
 pub use elias::{Integer, Layout};
 
 use super::message::{Message, Symbols};
+use super::operator::Quantiser;
 use super::spec::{SpecError, call, unknown};
 use super::{Compressor, Precision};
 use bits::{BitReader, BitSink, BitWriter, Counter};

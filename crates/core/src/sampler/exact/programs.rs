@@ -4,8 +4,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::moments::{Linear, Op};
 use super::{Affine, NoClosedForm};
-use crate::compress::{Compressor, Operator};
-use crate::protocol::plain_precision;
+use crate::compress::{Compressor, SecondMoments};
 use crate::step::Schedule;
 
 /// The block of the constant 1.
@@ -71,7 +70,7 @@ pub(in crate::sampler) fn compress(
     block: usize,
     d: usize,
 ) -> Result<Vec<Op>, NoClosedForm> {
-    let Some(compressor) = compressor.filter(|c| plain_precision(c).is_none()) else {
+    let Some(compressor) = compressor.filter(|c| c.plain().is_none()) else {
         return Ok(Vec::new());
     };
     let identity = DMatrix::<f64>::identity(d, d);
@@ -80,32 +79,18 @@ pub(in crate::sampler) fn compress(
         instead: "rand_k(...), scaled(rand_k(...)), identity and the exact-error quantiser have \
             closed forms",
     };
-    if !compressor.is_whole() {
-        return Err(unknown());
+    let SecondMoments { mean, squares, pairs, noise } =
+        compressor.moments(d).ok_or_else(unknown)?;
+    let mut spread = Vec::new();
+    if pairs != mean * mean {
+        spread.push((pairs - mean * mean, vec![(block, identity.clone())]));
     }
-    let set = |scale: f64, noise, spread| {
-        vec![Op::Set { block, linear: vec![(block, &identity * scale)], noise, spread }]
-    };
-    match compressor.operator() {
-        Operator::Layered { sigma } => Ok(set(1.0, Some(&identity * (sigma * sigma)), Vec::new())),
-        Operator::RandK { keep, .. } => {
-            // k of d coordinates, scaled by d/k, or not at all: E C = scale v, E C_i^2 = diagonal
-            // v_i^2, E C_i C_j = beside v_i v_j.
-            let (n, k) = (d as f64, f64::from(*keep).min(d as f64));
-            let scale = if compressor.omega(d).is_some() { n / k } else { 1.0 };
-            let mean = scale * k / n;
-            let diagonal = scale * scale * k / n;
-            let beside =
-                if d > 1 { scale * scale * k * (k - 1.0) / (n * (n - 1.0)) } else { diagonal };
-            let mut spread = vec![(beside - mean * mean, vec![(block, identity.clone())])];
-            for i in 0..d {
-                let only = DMatrix::from_fn(d, d, |r, c| f64::from(u8::from(r == i && c == i)));
-                spread.push((diagonal - beside, vec![(block, only)]));
-            }
-            Ok(set(mean, None, spread))
-        }
-        _ => Err(unknown()),
+    for i in (0..d).filter(|_| squares != pairs) {
+        let only = DMatrix::from_fn(d, d, |r, c| f64::from(u8::from(r == i && c == i)));
+        spread.push((squares - pairs, vec![(block, only)]));
     }
+    let noise = (noise > 0.0).then(|| &identity * noise);
+    Ok(vec![Op::Set { block, linear: vec![(block, identity * mean)], noise, spread }])
 }
 
 /// Add up the matrices of equal blocks.

@@ -4,7 +4,6 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::{Average, Local, Synchronise};
-use crate::protocol::plain_precision;
 use crate::sampler::forecast::{QuadraticModel, lag, typical_error};
 use crate::sampler::{CAUTION, Curvatures};
 use crate::step::Schedule;
@@ -63,7 +62,7 @@ impl QuadraticModel {
             Average::WithoutReplacement(s) => 1.0 / (s as f64 * b as f64),
         };
         let private = (1.0 - rho2) * recipe.noise.factor(recipe.average, b);
-        let error = recipe.up.as_ref().filter(|(c, _)| plain_precision(c).is_none());
+        let error = recipe.up.as_ref().filter(|(c, _)| c.plain().is_none());
         let error = error.map(|(c, rate)| (typical_error(c, self.curvature.len()), *rate));
         let start = self.curvature.map(|c| self.temperature / c);
         let away = match recipe.refresh {

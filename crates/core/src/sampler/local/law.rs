@@ -3,7 +3,6 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::{Average, Local, Synchronise};
-use crate::protocol::plain_precision;
 use crate::sampler::exact::moments::{Blocks, Linear, Op, apply, fixed_point};
 use crate::sampler::exact::programs::{At, ONE, collect, column, compress, constant_step};
 use crate::sampler::exact::{Affine, NoClosedForm, prior_precision};
@@ -25,7 +24,7 @@ pub(super) fn second_moment(
     let factor = recipe.noise.factor(recipe.average, b);
     // the mean first: it is what the draws are
     let (mean, shared, y, next_y, sent, first) = (1, 2, 3, 4, 5, 6);
-    let compression = recipe.up.as_ref().filter(|(c, _)| plain_precision(c).is_none());
+    let compression = recipe.up.as_ref().filter(|(c, _)| c.plain().is_none());
     let blocks = Blocks::new(vec![d; 5 + b + if compression.is_some() { b } else { 0 }]);
     let weighted = |weights: &[f64]| -> Linear {
         (0..b).filter(|c| weights[*c] > 0.0).map(|c| (first + c, &identity * weights[c])).collect()

@@ -37,7 +37,7 @@ use super::recipe::{Batch, Recipe, channel};
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
-use crate::protocol::{Device, Kind, plain_precision};
+use crate::protocol::{Device, Kind};
 use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
@@ -141,7 +141,7 @@ impl Local {
     }
 
     fn lossy(&self) -> Option<&(Compressor, f64)> {
-        self.up.as_ref().filter(|(c, _)| plain_precision(c).is_none())
+        self.up.as_ref().filter(|(c, _)| c.plain().is_none())
     }
 
     /// How clients' parameters are compressed and written.

@@ -37,7 +37,7 @@ use super::{Keys, Recipe, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
 use crate::proposal::Proposal;
-use crate::protocol::{Device, Kind, plain_precision};
+use crate::protocol::{Device, Kind};
 use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
@@ -162,7 +162,7 @@ impl Family for Metropolis {
             }
             _ => {}
         }
-        let lossy = self.up.iter().any(|c| plain_precision(c).is_none());
+        let lossy = self.up.iter().any(|c| c.plain().is_none());
         if lossy && !matches!(self.kernel, Kernel::Hamiltonian { steps: 1, .. }) {
             return refuse(
                 "compressed gradients".into(),
@@ -205,7 +205,7 @@ impl Family for Metropolis {
     }
 
     fn channels(&self, target: &Target) -> Result<Vec<Option<Channel>>, DataError> {
-        let of = |compressor: &Compressor| match plain_precision(compressor) {
+        let of = |compressor: &Compressor| match compressor.plain() {
             Some(_) => Ok(None),
             None => channel(compressor, self.code, target.dim()).map(Some),
         };
@@ -326,6 +326,6 @@ impl Family for Metropolis {
 impl Metropolis {
     /// The precision of vectors that are sent as they are.
     fn plain(&self) -> Precision {
-        self.up.first().and_then(plain_precision).unwrap_or(self.precision)
+        self.up.first().and_then(Compressor::plain).unwrap_or(self.precision)
     }
 }

@@ -5,7 +5,6 @@ use nalgebra::DVector;
 
 use super::{MemoryRule, NoiseSource, Oracle, Uplink};
 use crate::compress::Compressor;
-use crate::protocol::plain_precision;
 use crate::sampler::forecast::{QuadraticModel, lag, typical_error};
 use crate::sampler::{CAUTION, Curvatures, Participation};
 use crate::step::Schedule;
@@ -47,7 +46,7 @@ impl QuadraticModel {
     pub(super) fn uplink(&self, recipe: &Uplink) -> Option<DVector<f64>> {
         let Schedule::Constant(step) = recipe.step else { return None };
         let d = self.curvature.len();
-        let lossy = |c: &Compressor| plain_precision(c).is_none();
+        let lossy = |c: &Compressor| c.plain().is_none();
         let exact_error = recipe.noise == NoiseSource::Compression;
         let up = |i: usize| {
             recipe

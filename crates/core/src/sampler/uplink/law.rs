@@ -4,7 +4,6 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{MemoryRule, NoiseSource, Oracle, Uplink};
 use crate::model::Prior;
-use crate::protocol::plain_precision;
 use crate::sampler::exact::moments::{Blocks, Op, apply, fixed_point};
 use crate::sampler::exact::programs::{At, ONE, collect, column, compress, constant_step};
 use crate::sampler::exact::{Affine, NoClosedForm, prior_precision};
@@ -38,7 +37,7 @@ pub(super) fn second_moment(
     let memories = if memory.is_some() { b } else { 0 };
     let blocks = Blocks::new(vec![d; 7 + memories]);
 
-    let down = recipe.down.as_ref().filter(|c| plain_precision(c).is_none());
+    let down = recipe.down.as_ref().filter(|c| c.plain().is_none());
     let point = if down.is_some() { w } else { x };
     let at = match &recipe.oracle {
         Oracle::Plain => At::Plain(point),

@@ -34,7 +34,7 @@ use super::recipe::{Batch, Recipe, channel};
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
-use crate::protocol::{Device, Kind, Ledger, plain_precision};
+use crate::protocol::{Device, Kind, Ledger};
 use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
@@ -234,7 +234,7 @@ impl Uplink {
             )));
         }
         let given = if self.up.len() == 1 { self.up.first() } else { self.up.get(client) };
-        given.filter(|c| plain_precision(c).is_none()).cloned()
+        given.filter(|c| c.plain().is_none()).cloned()
     }
 
     /// How one client's answers are compressed and written.
@@ -246,14 +246,14 @@ impl Uplink {
 
     /// How the parameter's increments are compressed and written.
     pub fn down_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
-        let lossy = self.down.as_ref().filter(|c| plain_precision(c).is_none());
+        let lossy = self.down.as_ref().filter(|c| c.plain().is_none());
         lossy.map(|c| channel(c, self.code, dim)).transpose()
     }
 
     /// The memory rate, unless the memory changes nothing: where it starts from the gradient,
     /// nothing is lost, and everybody takes part.
     pub fn effective_memory(&self) -> Option<f64> {
-        let lossless = self.up.iter().all(|c| plain_precision(c).is_some());
+        let lossless = self.up.iter().all(|c| c.plain().is_some());
         let idle = self.memory_rule != MemoryRule::FromZero
             && lossless
             && self.participation == Participation::All;
@@ -262,7 +262,7 @@ impl Uplink {
 
     /// The precision of vectors that are sent as they are.
     pub fn plain(&self) -> Precision {
-        self.up.first().and_then(plain_precision).unwrap_or(self.precision)
+        self.up.first().and_then(Compressor::plain).unwrap_or(self.precision)
     }
 }
 

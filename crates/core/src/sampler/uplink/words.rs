@@ -1,7 +1,6 @@
 //! Word the warnings of family A: what is wrong, and what helps.
 
 use super::{Oracle, Uplink};
-use crate::compress::{Operator, paper_bits};
 use crate::protocol::{Direction, Kind, Ledger};
 use crate::target::Target;
 
@@ -29,7 +28,6 @@ pub(super) fn remedy(recipe: &Uplink, target: &Target) -> &'static str {
 /// gradients, where all clients use `qsgd`.
 pub(super) fn published_bits(recipe: &Uplink, dim: usize, ledger: &Ledger) -> Option<u64> {
     let [compressor] = &recipe.up[..] else { return None };
-    let Operator::Qsgd { levels } = compressor.operator() else { return None };
-    let each = paper_bits(*levels, dim);
+    let each = compressor.published_bits(dim)?;
     Some((each * ledger.vectors(Direction::Up, Kind::Gradient) as f64) as u64)
 }
