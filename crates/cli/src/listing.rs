@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use consilience_core::compress;
-use consilience_core::sampler::registry::REGISTRY;
+use consilience_core::sampler::registry::{FAMILIES, REGISTRY};
 use consilience_engine::config::fields;
 use consilience_engine::data::builtin;
 use consilience_engine::models::MODELS;
@@ -15,15 +15,18 @@ pub const MAIN_JOB: &str = include_str!("../templates/heart.toml");
 
 /// `consilience list`.
 pub fn list() -> Result<(), Failure> {
-    let mut text = String::from("Samplers\n");
-    for row in REGISTRY {
-        let family = row.family.name;
-        text.push_str(&format!(
-            "  {:<10} {family:<13} {}\n  {:<24} [{}]\n",
-            row.name, row.says, "", row.paper
-        ));
+    let mut text = String::new();
+    for family in FAMILIES {
+        text.push_str(&format!("Samplers: {}\n  {}\n", family.name, family.says));
+        for row in REGISTRY.iter().filter(|row| std::ptr::eq(row.family, *family)) {
+            text.push_str(&format!(
+                "  {:<12} {}\n  {:<12} [{}]\n",
+                row.name, row.says, "", row.paper
+            ));
+        }
+        text.push('\n');
     }
-    text.push_str("\nModels\n");
+    text.push_str("Models\n");
     for row in MODELS {
         text.push_str(&format!("  {:<10} {}\n", row.name, row.says));
     }

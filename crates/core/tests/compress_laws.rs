@@ -331,8 +331,8 @@ fn contractive_compressors_contract() {
     assert_eq!(square(&out), 2.0); // d/k / (1 + omega) = 1
 }
 
-/// What every row of the registry promises, found from its own constants: that the mean is exact and
-/// the variance below its bound where it says omega, that it contracts where it says alpha, and
+/// What every row of the registry promises, found from its own constants: that the mean is exact
+/// and the variance below its bound where it says omega, that it contracts where it says alpha, and
 /// that nothing is drawn where it says so. Norms and numbers are of ordinary size here.
 #[test]
 fn every_compressor_keeps_what_it_promises() {

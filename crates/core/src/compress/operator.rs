@@ -3,7 +3,6 @@
 
 use super::message::{Message, Rest, Symbols};
 use super::{CompressError, Precision, SpecError};
-use super::{identity, layered, natural, qsgd, rand_k, top_k};
 use crate::rng::Stream;
 use std::fmt;
 
@@ -25,7 +24,8 @@ pub(super) trait Quantiser {
     /// Which symbols its messages consist of.
     fn symbols(&self) -> Symbols;
 
-    /// How levels are spread in blocks of this length, as codes expect it before they have seen any.
+    /// How levels are spread in blocks of this length, as codes expect it before they have seen
+    /// any.
     fn spread(&self, _length: usize) -> Spread {
         Spread::Unknown
     }
@@ -129,24 +129,24 @@ macro_rules! operators {
         /// every message has a clone of what made it.
         #[derive(Clone, Debug, PartialEq)]
         pub(super) enum Operator {
-            $($name($file::$name)),+
+            $($name(super::$file::$name)),+
         }
 
         /// Every operator, in the order in which they are listed.
-        pub(super) const OPERATORS: &[&CompressorRow] = &[$(&$file::ROW),+];
+        pub(super) const OPERATORS: &[&CompressorRow] = &[$(&super::$file::ROW),+];
 
         impl Operator {
             /// The operator of this name with these arguments; nothing if there is none.
             pub(super) fn read(name: &str, arguments: &[&str]) -> Result<Option<Self>, SpecError> {
-                $(if name == $file::ROW.name {
-                    return Ok($file::read(arguments)?.map(Operator::$name));
+                $(if name == super::$file::ROW.name {
+                    return Ok(super::$file::read(arguments)?.map(Operator::$name));
                 })+
                 Ok(None)
             }
         }
 
-        $(impl From<$file::$name> for Operator {
-            fn from(operator: $file::$name) -> Self {
+        $(impl From<super::$file::$name> for Operator {
+            fn from(operator: super::$file::$name) -> Self {
                 Operator::$name(operator)
             }
         })+

@@ -1,8 +1,8 @@
 //! Define what every family of samplers can do.
 //!
-//! A family is a folder: its axes, check, server, clients, law, forecast and words. Whoever needs
-//! one of these asks the trait; [`Recipe::family`] is the one place that knows which families there
-//! are, and [`super::registry::FAMILIES`] lists them for people.
+//! A family is a folder: its axes, check, server, clients, law, forecast, words and rows. Whoever
+//! needs one of these asks the trait; `recipe.rs` is the one place that knows which families there
+//! are.
 
 use super::exact::{Law, NoClosedForm};
 use super::forecast::{Moments, QuadraticModel};

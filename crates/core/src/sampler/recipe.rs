@@ -1,12 +1,10 @@
-//! Name a sampler of any family with all its settings.
+//! List the families, and name a sampler of any of them with all its settings.
 
 use std::sync::Arc;
 
 use super::family::Family;
 use super::lazy::Lazy;
-use super::local::Local;
-use super::metropolis::Metropolis;
-use super::uplink::Uplink;
+use super::registry::{FamilyRow, PLAIN, Row};
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor};
 use crate::error::DataError;
@@ -15,27 +13,54 @@ use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
 
-/// A sampler of any family.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Recipe {
-    /// Gradients go up, one step a round.
-    Uplink(Uplink),
-    /// Clients walk on their own, parameters go up.
-    Local(Local),
+/// The registry of families: a family is a folder with a type of its name that is a [`Family`], its
+/// row (`FAMILY`) and the rows of its samplers (`SAMPLERS`).
+macro_rules! families {
+    ($($(#[$says:meta])* $folder:ident::$name:ident),+ $(,)?) => {
+        /// A sampler of any family.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Recipe {
+            $($(#[$says])* $name(super::$folder::$name)),+
+        }
+
+        impl Recipe {
+            /// What this sampler does as one of its family. Nothing else asks which family it is.
+            pub fn family(&self) -> &dyn Family {
+                match self {
+                    $(Recipe::$name(recipe) => recipe),+
+                }
+            }
+        }
+
+        /// Every family, in the order in which they are listed.
+        pub const FAMILIES: &[&FamilyRow] = &[$(&super::$folder::FAMILY),+];
+
+        /// Every sampler, in the order in which they are listed.
+        pub const REGISTRY: &[Row] = &{
+            let mut all = [PLAIN; 0 $(+ super::$folder::SAMPLERS.len())+];
+            let mut next = 0;
+            $(
+                let mut place = 0;
+                while place < super::$folder::SAMPLERS.len() {
+                    all[next] = super::$folder::SAMPLERS[place];
+                    (next, place) = (next + 1, place + 1);
+                }
+            )+
+            all
+        };
+    };
+}
+
+families! {
     /// Potentials go up, proposals are accepted or rejected.
-    Metropolis(Metropolis),
+    metropolis::Metropolis,
+    /// Gradients go up, one step a round.
+    uplink::Uplink,
+    /// Clients walk on their own, parameters go up.
+    local::Local,
 }
 
 impl Recipe {
-    /// What this sampler does as one of its family. Nothing else asks which family it is.
-    pub fn family(&self) -> &dyn Family {
-        match self {
-            Recipe::Uplink(recipe) => recipe,
-            Recipe::Local(recipe) => recipe,
-            Recipe::Metropolis(recipe) => recipe,
-        }
-    }
-
     /// Check the recipe against the target, and give the target as this sampler needs it.
     pub fn check(&self, target: Target) -> Result<Target, DataError> {
         self.family().check(target)

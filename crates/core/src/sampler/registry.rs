@@ -1,8 +1,11 @@
-//! List every sampler: one row a name.
+//! Define the rows of samplers and families, and find them by name; `rows.rs` in each family's
+//! folder has its own, and [`Recipe`] lists the families.
+
+pub use super::recipe::{FAMILIES, REGISTRY};
 
 use super::{
     Anchor, Average, Batch, NoiseScale, NoiseSource, Participation, Recipe, Synchronise, Weighting,
-    local, metropolis, uplink,
+    metropolis, uplink,
 };
 use crate::compress::{CodeChoice, Compressor, Precision};
 use crate::step::Schedule;
@@ -27,9 +30,6 @@ pub struct FamilyRow {
     /// Why none of its samplers has a setting, where there is a reason to tell.
     pub why_not: fn(Axis) -> Option<&'static str>,
 }
-
-/// Every family.
-pub const FAMILIES: &[&FamilyRow] = &[&metropolis::FAMILY, &uplink::FAMILY, &local::FAMILY];
 
 /// A setting that a sampler may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +105,8 @@ pub struct Row {
     pub beyond: bool,
 }
 
-/// What most rows have in common.
-const PLAIN: Row = Row {
+/// What most rows have in common; a family adds itself.
+pub(super) const PLAIN: Row = Row {
     name: "",
     family: &uplink::FAMILY,
     paper: "",
@@ -117,208 +117,6 @@ const PLAIN: Row = Row {
     noise: NoiseSource::Server,
     beyond: false,
 };
-
-/// Every sampler, in the order in which they are listed.
-pub const REGISTRY: &[Row] = &[
-    Row {
-        name: "imh",
-        family: &metropolis::FAMILY,
-        paper: "Tierney 1994, sec. 2.3",
-        says: "independence Metropolis: thousands of proposals in an exchange, one number for each",
-        axes: &[Axis::Block],
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "pcn",
-        family: &metropolis::FAMILY,
-        paper: "Cotter et al. 2013, eq. 4.9",
-        says: "Crank-Nicolson proposals: one number up and one bit down for each",
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "mala",
-        family: &metropolis::FAMILY,
-        paper: "Roberts and Tweedie 1996, sec. 1.4",
-        says: "Langevin proposals that are accepted or rejected, also with compressed gradients",
-        axes: &[Axis::Compress],
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "hmc",
-        family: &metropolis::FAMILY,
-        paper: "Neal 2011, sec. 3",
-        says: "Hamiltonian Monte Carlo: a gradient for each of several leapfrog steps",
-        axes: &[Axis::Leapfrog],
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "lmc",
-        paper: "Karagulyan and Richtarik 2025, eq. 2",
-        says: "Langevin Monte Carlo with full gradients",
-        axes: &[Axis::Participation],
-        ..PLAIN
-    },
-    Row {
-        name: "sgld",
-        paper: "Vono et al. 2022, eq. 3",
-        says: "minibatch gradients, no control variates: biased when the rows differ",
-        axes: &[Axis::Batch, Axis::Participation],
-        ..PLAIN
-    },
-    Row {
-        name: "lsd*",
-        paper: "Vono et al. 2022, Alg. S2",
-        says: "minibatch gradients with control variates at the optimum",
-        axes: &[Axis::Batch, Axis::Participation],
-        needs_optimum: true,
-        ..PLAIN
-    },
-    Row {
-        name: "lsd++",
-        paper: "Vono et al. 2022, Alg. S3",
-        says: "minibatch gradients with control variates that are renewed every so many rounds, \
-            and a memory",
-        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Participation],
-        feedback: Feedback::Optional,
-        ..PLAIN
-    },
-    Row {
-        name: "qlsd",
-        paper: "Vono et al. 2022, Alg. 1",
-        says: "compressed gradients",
-        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
-        ..PLAIN
-    },
-    Row {
-        name: "qlsd#",
-        paper: "Vono et al. 2022, sec. 2",
-        says: "compressed minibatch gradients: biased when clients or rows differ",
-        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
-        ..PLAIN
-    },
-    Row {
-        name: "qlsd*",
-        paper: "Vono et al. 2022, Alg. S1",
-        says: "compressed minibatch gradients with control variates at the optimum",
-        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
-        needs_optimum: true,
-        ..PLAIN
-    },
-    Row {
-        name: "qlsd++",
-        paper: "Vono et al. 2022, Alg. 2",
-        says: "compressed differences to a memory, with control variates that are renewed every so \
-            many rounds",
-        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Compress, Axis::Participation],
-        feedback: Feedback::Diana,
-        ..PLAIN
-    },
-    Row {
-        name: "d-elf",
-        paper: "Karagulyan and Richtarik 2025, Alg. 1",
-        says: "contractive compression of gradients with error feedback (with a batch: beyond the \
-            paper)",
-        axes: &[Axis::Batch, Axis::Compress],
-        feedback: Feedback::ErrorFeedback,
-        ..PLAIN
-    },
-    Row {
-        name: "p-elf",
-        paper: "Karagulyan and Richtarik 2025, Alg. 2",
-        says: "contractive compression of the parameter on its way down",
-        axes: &[Axis::CompressDown],
-        ..PLAIN
-    },
-    Row {
-        name: "b-elf",
-        paper: "Karagulyan and Richtarik 2025, Alg. 3",
-        says: "contractive compression both ways, with error feedback",
-        axes: &[Axis::Batch, Axis::Compress, Axis::CompressDown],
-        feedback: Feedback::ErrorFeedback,
-        ..PLAIN
-    },
-    Row {
-        name: "bi-qlsd++",
-        paper: "Vono et al. 2022, Alg. 2 with Karagulyan and Richtarik 2025, Alg. 2",
-        says: "QLSD++ with a compressed way down (bidirectional DIANA)",
-        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Compress, Axis::CompressDown],
-        feedback: Feedback::Diana,
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "marina-ld",
-        paper: "after Gorbunov et al. 2021",
-        says: "compressed differences of successive gradients, sent in full now and then \
-            (Langevin-MARINA)",
-        axes: &[Axis::Compress, Axis::Restart],
-        feedback: Feedback::Differences,
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "qlsd*-exact",
-        paper: "Hegazy et al. 2024",
-        says: "QLSD* whose compression error is exactly the Langevin noise: the server draws none",
-        axes: &[Axis::Batch],
-        needs_optimum: true,
-        noise: NoiseSource::Compression,
-        beyond: true,
-        ..PLAIN
-    },
-    Row {
-        name: "fald",
-        family: &local::FAMILY,
-        paper: "Plassier et al. 2023, Alg. 2",
-        says: "local Langevin steps, averaged at random times",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Compress],
-        ..PLAIN
-    },
-    Row {
-        name: "vr-fald*",
-        family: &local::FAMILY,
-        paper: "Plassier et al. 2023, Alg. 3",
-        says: "FALD with control variates: local drift corrected by the global gradient at a \
-            reference point",
-        axes: &[
-            Axis::Batch,
-            Axis::Synchronise,
-            Axis::Correlation,
-            Axis::RefreshProbability,
-            Axis::Compress,
-        ],
-        ..PLAIN
-    },
-    Row {
-        name: "fa-ld",
-        family: &local::FAMILY,
-        paper: "Deng et al. 2021, Alg. 1",
-        says: "local Langevin steps, averaged every K of them, with weights and partial \
-            participation",
-        axes: &[
-            Axis::Batch,
-            Axis::Synchronise,
-            Axis::Correlation,
-            Axis::Weights,
-            Axis::Average,
-            Axis::Compress,
-        ],
-        ..PLAIN
-    },
-    Row {
-        name: "dg-lmc",
-        family: &local::FAMILY,
-        paper: "Plassier et al. 2021, Alg. 1",
-        says: "local Langevin steps tied to the server's parameter, which is drawn given the \
-            clients' (with a batch: DG-SGLD)",
-        axes: &[Axis::Batch, Axis::Synchronise, Axis::Weights, Axis::Tether],
-        ..PLAIN
-    },
-];
 
 /// The sampler that is none yet: surveys choose one.
 pub static AUTO: Row = Row {

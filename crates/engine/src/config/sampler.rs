@@ -196,7 +196,8 @@ fn read_compressor(value: &Value<'_>) -> Result<Compressor, ConfigError> {
     text.parse().map_err(|e: SpecError| {
         value.error(
             e.to_string(),
-            "use e.g. \"qsgd(16)\" or \"scaled(rand_k(10))\"; `consilience list` says what each does",
+            "use e.g. \"qsgd(16)\" or \"scaled(rand_k(10))\"; `consilience list` says what each \
+             does",
         )
     })
 }

@@ -28,7 +28,7 @@ mod rows;
 mod server;
 mod words;
 
-pub(super) use rows::FAMILY;
+pub(super) use rows::{FAMILY, SAMPLERS};
 
 use super::exact::{self, Law, NoClosedForm};
 use super::family::{Curvatures, Family};

@@ -1,8 +1,8 @@
-//! Turn rows of the registry into samplers of family B.
+//! List the samplers, and turn their rows into recipes, of family B.
 
 use super::{Average, Local, NoiseScale, Synchronise};
 use crate::sampler::Recipe;
-use crate::sampler::registry::{Axis, FamilyRow, Ingredients, Row};
+use crate::sampler::registry::{Axis, FamilyRow, Ingredients, PLAIN, Row};
 
 /// The row of this family.
 pub static FAMILY: FamilyRow = FamilyRow {
@@ -15,6 +15,57 @@ pub static FAMILY: FamilyRow = FamilyRow {
     tuned: |_| None,
     why_not: |_| None,
 };
+
+/// What its rows have in common.
+const OURS: Row = Row { family: &FAMILY, ..PLAIN };
+
+/// Its samplers, in the order in which they are listed.
+pub const SAMPLERS: &[Row] = &[
+    Row {
+        name: "fald",
+        paper: "Plassier et al. 2023, Alg. 2",
+        says: "local Langevin steps, averaged at random times",
+        axes: &[Axis::Batch, Axis::Synchronise, Axis::Correlation, Axis::Compress],
+        ..OURS
+    },
+    Row {
+        name: "vr-fald*",
+        paper: "Plassier et al. 2023, Alg. 3",
+        says: "FALD with control variates: local drift corrected by the global gradient at a \
+            reference point",
+        axes: &[
+            Axis::Batch,
+            Axis::Synchronise,
+            Axis::Correlation,
+            Axis::RefreshProbability,
+            Axis::Compress,
+        ],
+        ..OURS
+    },
+    Row {
+        name: "fa-ld",
+        paper: "Deng et al. 2021, Alg. 1",
+        says: "local Langevin steps, averaged every K of them, with weights and partial \
+            participation",
+        axes: &[
+            Axis::Batch,
+            Axis::Synchronise,
+            Axis::Correlation,
+            Axis::Weights,
+            Axis::Average,
+            Axis::Compress,
+        ],
+        ..OURS
+    },
+    Row {
+        name: "dg-lmc",
+        paper: "Plassier et al. 2021, Alg. 1",
+        says: "local Langevin steps tied to the server's parameter, which is drawn given the \
+            clients' (with a batch: DG-SGLD)",
+        axes: &[Axis::Batch, Axis::Synchronise, Axis::Weights, Axis::Tether],
+        ..OURS
+    },
+];
 
 fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
     let (settings, precision) = (make.settings, make.precision());

@@ -27,7 +27,7 @@ mod independence;
 mod rows;
 mod server;
 
-pub(super) use rows::FAMILY;
+pub(super) use rows::{FAMILY, SAMPLERS};
 
 use super::exact::{Law, NoClosedForm, posterior};
 use super::family::{Curvatures, Family, HEADER, Traffic, vector_bytes};

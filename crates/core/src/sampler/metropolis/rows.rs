@@ -1,10 +1,10 @@
-//! Turn rows of the registry into samplers of family C.
+//! List the samplers, and turn their rows into recipes, of family C.
 
 use super::{BLOCK, JITTER, Kernel, Metropolis};
 use crate::compress::{Compressor, Precision};
 use crate::proposal::Proposal;
 use crate::sampler::Recipe;
-use crate::sampler::registry::{Axis, FamilyRow, Ingredients, Row};
+use crate::sampler::registry::{Axis, FamilyRow, Ingredients, PLAIN, Row};
 use crate::survey::Trial;
 
 /// The row of this family.
@@ -41,6 +41,44 @@ pub static FAMILY: FamilyRow = FamilyRow {
         _ => None,
     },
 };
+
+/// What its rows have in common.
+const OURS: Row = Row { family: &FAMILY, ..PLAIN };
+
+/// Its samplers, in the order in which they are listed.
+pub const SAMPLERS: &[Row] = &[
+    Row {
+        name: "imh",
+        paper: "Tierney 1994, sec. 2.3",
+        says: "independence Metropolis: thousands of proposals in an exchange, one number for each",
+        axes: &[Axis::Block],
+        beyond: true,
+        ..OURS
+    },
+    Row {
+        name: "pcn",
+        paper: "Cotter et al. 2013, eq. 4.9",
+        says: "Crank-Nicolson proposals: one number up and one bit down for each",
+        beyond: true,
+        ..OURS
+    },
+    Row {
+        name: "mala",
+        paper: "Roberts and Tweedie 1996, sec. 1.4",
+        says: "Langevin proposals that are accepted or rejected, also with compressed gradients",
+        axes: &[Axis::Compress],
+        beyond: true,
+        ..OURS
+    },
+    Row {
+        name: "hmc",
+        paper: "Neal 2011, sec. 3",
+        says: "Hamiltonian Monte Carlo: a gradient for each of several leapfrog steps",
+        axes: &[Axis::Leapfrog],
+        beyond: true,
+        ..OURS
+    },
+];
 
 fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
     let settings = make.settings;

@@ -22,7 +22,7 @@ mod rows;
 mod server;
 mod words;
 
-pub(super) use rows::FAMILY;
+pub(super) use rows::{FAMILY, SAMPLERS};
 
 use nalgebra::DVector;
 

@@ -1,9 +1,9 @@
-//! Turn rows of the registry into samplers of family A.
+//! List the samplers, and turn their rows into recipes, of family A.
 
 use super::{MemoryRule, Oracle, Uplink};
 use crate::compress::Compressor;
-use crate::sampler::registry::{Axis, FamilyRow, Feedback, Ingredients, Row};
-use crate::sampler::{Participation, Recipe, Weighting};
+use crate::sampler::registry::{Axis, FamilyRow, Feedback, Ingredients, PLAIN, Row};
+use crate::sampler::{NoiseSource, Participation, Recipe, Weighting};
 
 /// The row of this family.
 pub static FAMILY: FamilyRow = FamilyRow {
@@ -15,6 +15,128 @@ pub static FAMILY: FamilyRow = FamilyRow {
     tuned: |_| None,
     why_not: |_| None,
 };
+
+/// What its rows have in common.
+const OURS: Row = Row { family: &FAMILY, ..PLAIN };
+
+/// Its samplers, in the order in which they are listed.
+pub const SAMPLERS: &[Row] = &[
+    Row {
+        name: "lmc",
+        paper: "Karagulyan and Richtarik 2025, eq. 2",
+        says: "Langevin Monte Carlo with full gradients",
+        axes: &[Axis::Participation],
+        ..OURS
+    },
+    Row {
+        name: "sgld",
+        paper: "Vono et al. 2022, eq. 3",
+        says: "minibatch gradients, no control variates: biased when the rows differ",
+        axes: &[Axis::Batch, Axis::Participation],
+        ..OURS
+    },
+    Row {
+        name: "lsd*",
+        paper: "Vono et al. 2022, Alg. S2",
+        says: "minibatch gradients with control variates at the optimum",
+        axes: &[Axis::Batch, Axis::Participation],
+        needs_optimum: true,
+        ..OURS
+    },
+    Row {
+        name: "lsd++",
+        paper: "Vono et al. 2022, Alg. S3",
+        says: "minibatch gradients with control variates that are renewed every so many rounds, \
+            and a memory",
+        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Participation],
+        feedback: Feedback::Optional,
+        ..OURS
+    },
+    Row {
+        name: "qlsd",
+        paper: "Vono et al. 2022, Alg. 1",
+        says: "compressed gradients",
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        ..OURS
+    },
+    Row {
+        name: "qlsd#",
+        paper: "Vono et al. 2022, sec. 2",
+        says: "compressed minibatch gradients: biased when clients or rows differ",
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        ..OURS
+    },
+    Row {
+        name: "qlsd*",
+        paper: "Vono et al. 2022, Alg. S1",
+        says: "compressed minibatch gradients with control variates at the optimum",
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        needs_optimum: true,
+        ..OURS
+    },
+    Row {
+        name: "qlsd++",
+        paper: "Vono et al. 2022, Alg. 2",
+        says: "compressed differences to a memory, with control variates that are renewed every so \
+            many rounds",
+        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Compress, Axis::Participation],
+        feedback: Feedback::Diana,
+        ..OURS
+    },
+    Row {
+        name: "d-elf",
+        paper: "Karagulyan and Richtarik 2025, Alg. 1",
+        says: "contractive compression of gradients with error feedback (with a batch: beyond the \
+            paper)",
+        axes: &[Axis::Batch, Axis::Compress],
+        feedback: Feedback::ErrorFeedback,
+        ..OURS
+    },
+    Row {
+        name: "p-elf",
+        paper: "Karagulyan and Richtarik 2025, Alg. 2",
+        says: "contractive compression of the parameter on its way down",
+        axes: &[Axis::CompressDown],
+        ..OURS
+    },
+    Row {
+        name: "b-elf",
+        paper: "Karagulyan and Richtarik 2025, Alg. 3",
+        says: "contractive compression both ways, with error feedback",
+        axes: &[Axis::Batch, Axis::Compress, Axis::CompressDown],
+        feedback: Feedback::ErrorFeedback,
+        ..OURS
+    },
+    Row {
+        name: "bi-qlsd++",
+        paper: "Vono et al. 2022, Alg. 2 with Karagulyan and Richtarik 2025, Alg. 2",
+        says: "QLSD++ with a compressed way down (bidirectional DIANA)",
+        axes: &[Axis::Batch, Axis::RefreshEvery, Axis::Memory, Axis::Compress, Axis::CompressDown],
+        feedback: Feedback::Diana,
+        beyond: true,
+        ..OURS
+    },
+    Row {
+        name: "marina-ld",
+        paper: "after Gorbunov et al. 2021",
+        says: "compressed differences of successive gradients, sent in full now and then \
+            (Langevin-MARINA)",
+        axes: &[Axis::Compress, Axis::Restart],
+        feedback: Feedback::Differences,
+        beyond: true,
+        ..OURS
+    },
+    Row {
+        name: "qlsd*-exact",
+        paper: "Hegazy et al. 2024",
+        says: "QLSD* whose compression error is exactly the Langevin noise: the server draws none",
+        axes: &[Axis::Batch],
+        needs_optimum: true,
+        noise: NoiseSource::Compression,
+        beyond: true,
+        ..OURS
+    },
+];
 
 /// What is compressed by where nothing is said: 16 levels, scaled down where error feedback asks
 /// for a contraction. One coordinate of many (`top_k(1)`) would need steps that are smaller by
