@@ -97,3 +97,7 @@ struct AddingASampler;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/adding-a-model.md")]
 struct AddingAModel;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/adding-a-compressor.md")]
+struct AddingACompressor;

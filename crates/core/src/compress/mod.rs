@@ -29,6 +29,7 @@ pub mod code;
 mod coin;
 mod identity;
 mod layered;
+mod max_norm;
 mod message;
 mod natural;
 mod operator;

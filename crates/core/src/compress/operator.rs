@@ -199,6 +199,7 @@ macro_rules! operators {
 operators! {
     identity::Identity,
     qsgd::Qsgd,
+    max_norm::MaxNorm,
     natural::Natural,
     rand_k::RandK,
     top_k::TopK,
