@@ -45,10 +45,19 @@ fn watch(title: &str, total: u64, progress: &Progress, finished: &AtomicBool) {
     bar.set_prefix(title.to_owned());
     let started = Instant::now();
     let mut next_line = Duration::from_secs(5);
+    let mut ended = false;
     while !finished.load(Ordering::Relaxed) {
         let done = progress.done.load(Ordering::Relaxed);
         bar.set_position(done);
-        if !terminal && started.elapsed() >= next_line {
+        let is_due = terminal || started.elapsed() >= next_line;
+        if !ended && done >= total && is_due {
+            // densities and scores of the draws, or a reference, which nobody counts
+            ended = true;
+            bar.set_prefix(format!("{title}: diagnostics"));
+            if !terminal {
+                note(&format!("{title} 100%; computing diagnostics\n"));
+            }
+        } else if !terminal && !ended && is_due {
             let share = done as f64 / total.max(1) as f64;
             let left = if share > 0.0 {
                 format!("{:.0} s left", started.elapsed().as_secs_f64() * (1.0 - share) / share)

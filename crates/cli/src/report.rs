@@ -40,6 +40,12 @@ pub fn opening(config: &Config, problem: &Problem) -> String {
     for note in &problem.notes {
         let _ = writeln!(text, "  {note}");
     }
+    let stated = |field: &str| problem.statement.fields().find(|(name, _)| *name == field);
+    for (title, field) in [("Model", "model"), ("Prior", "prior")] {
+        if let Some((_, value)) = stated(field) {
+            let _ = writeln!(text, "{title}: {value}");
+        }
+    }
     let _ = writeln!(text, "Sampler: {} ({})", config.sampler.row.name, config.sampler.row.says);
     text
 }

@@ -214,6 +214,25 @@ fn the_draws_have_the_exact_law() {
     }
 }
 
+/// What is sampled is said before anything is, the prior that nobody stated included.
+#[test]
+fn a_run_says_its_model_and_its_prior() {
+    let path = config(
+        "prior",
+        "[target]\nformula = \"ill == 1 ~ age\"\n[[client]]\nfile = \"north.csv\"\n[run]\n\
+         iterations = 50\n",
+    );
+    let rows = "age,ill\n31,0\n44,1\n52,0\n63,1\n70,1\n38,0\n";
+    std::fs::write(Path::new(&path).with_file_name("north.csv"), rows).unwrap();
+    let said = succeed(&["run", &path]);
+    for line in [
+        "\nModel: logistic regression, by \"ill == 1 ~ age\"\n",
+        "\nPrior: normal, mean 0, variance 6.25 for every parameter\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
 #[test]
 fn the_seed_decides_everything_and_the_threads_nothing() {
     let run = |seed: &str, threads: &str| {

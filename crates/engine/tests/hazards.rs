@@ -390,6 +390,10 @@ fn formulas_are_complained_about_where_they_stand() {
         ("ill == 1 ~ age:dose", "`age:dose` in the formula is not supported yet (interactions)"),
         ("ill == 1 ~ age - dose", "`- dose` in the formula: there is no such term"),
         ("ill == 2 ~ age", "a binary column is 0 or 1"),
+        ("dos ~ age", "`dos` in the formula is not a column: did you mean `dose`?"),
+        ("dose ~ agee", "did you mean `age`?"),
+        ("Surv(dose, ill) ~ age", "`Surv(dose, ill)` in the formula is not supported yet"),
+        ("log(dose) ~ age", "not supported yet (a function of a column)"),
         ("dose == 77 ~ age", "holds in 0 of 21 rows"),
     ] {
         refused(folder.by(formula), &["run.toml, line 2: target.formula: ", part]);

@@ -13,9 +13,11 @@ use super::{
     optional, place,
 };
 use crate::data::formats::{DataFile, FORMATS, Format};
+use crate::data::formula::{self, FormulaError};
 use crate::data::hazards::{ask_for_model, two_values};
 use crate::data::memory::Tables;
 use crate::data::partition::{Generator, Scheme, synthetic};
+use crate::data::{Schema, Table};
 use crate::models::{self, Explains, ModelRow, RowModel, Stated};
 
 /// Data of your own and what is modelled.
@@ -217,7 +219,7 @@ pub(super) fn read_target(
                                 let files =
                                     read_files(data, clients.clone(), source, tables, true).ok();
                                 let asked = files.and_then(|(files, _)| {
-                                    two_classes(&files, formula, &formula_place)
+                                    unfit_formula(&files, formula, &formula_place)
                                 });
                                 asked.map_or(error, |(place, (problem, fix))| {
                                     source.complain(&place, problem, fix)
@@ -303,8 +305,9 @@ fn compares(formula: &str) -> bool {
     formula.split('~').next().is_some_and(|left| left.contains('>') || left.contains("=="))
 }
 
-/// What is said of a formula whose response has two values and is compared with neither, and where.
-fn two_classes(
+/// What is said of a formula that names what is no column or is not supported, or whose response has
+/// two values and is compared with neither, and where.
+fn unfit_formula(
     files: &OwnSource,
     formula: &str,
     at: &Option<FieldLocation>,
@@ -314,8 +317,17 @@ fn two_classes(
         OwnSource::Sites(sites) => sites.iter().map(|(_, file)| file).collect(),
         OwnSource::Synthetic(_) => return None,
     };
-    let response = *crate::data::formula::written(formula).first()?;
     let tables = files.into_iter().map(|file| file.table(None).ok()).collect::<Option<Vec<_>>>()?;
+    let all = Schema::union(tables.iter().map(Table::specs));
+    if let Err(error @ (FormulaError::NoColumn { .. } | FormulaError::Unsupported { .. })) =
+        formula::parse(formula, &all)
+    {
+        return Some((
+            at.clone()?,
+            (error.to_string(), "correct it, or the files' columns".into()),
+        ));
+    }
+    let response = *formula::written(formula).first()?;
     let columns = tables
         .iter()
         .map(|table| table.column(response).map(|(_, column)| column))
