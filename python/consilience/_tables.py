@@ -27,10 +27,18 @@ DATES = (
 )
 
 
-def columns_of(table: Any, where: str) -> list[tuple[str, Cells]]:
+def columns_of(
+    table: Any, where: str, *, dates_are_words: bool = False
+) -> list[tuple[str, Cells]]:
     """The named columns of a table: a mapping, a structured array, a pair ``(X, y)``, or anything
     that looks like a data frame.
+
+    Args:
+        dates_are_words: take dates for words, where it is not known yet whether they are used.
     """
+    if dates_are_words:
+        columns = ((name, _without_dates(values)) for name, values in named(table, where))
+        return converted(columns, where)
     return converted(named(table, where), where)
 
 
@@ -40,6 +48,17 @@ def converted(
     """Those of the columns that are wanted, as numbers or words; the others are not looked at."""
     wanted = ((str(name), values) for name, values in columns if only is None or str(name) in only)
     return [(name, cells(values, f"{where}, column `{name}`")) for name, values in wanted]
+
+
+def _without_dates(values: Any) -> Any:
+    """A column with its dates and times as words."""
+    array = _numpy(values)
+    if array.dtype.kind in "Mm":
+        array = np.where(np.isnat(array), None, array.astype(str).astype(object))
+    elif array.dtype.kind == "O" and any(isinstance(value, MOMENTS) for value in array.flat):
+        known = [_missing(value) for value in array.tolist()]
+        array = np.array([None if value is None else str(value) for value in known], dtype=object)
+    return array
 
 
 def check_kinds(sites: Mapping[str, list[tuple[str, Cells]]]) -> None:

@@ -41,16 +41,13 @@ By post, whoever carries messages brings a site what waits for it, and brings ba
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from . import _consilience
@@ -58,7 +55,7 @@ from ._diagnostics import warn
 from ._model import AnyModel, Batch, Brought, bring
 from ._result import Result
 from ._sample import Config, now, state as stated_of
-from ._tables import columns_of
+from ._tables import Cells, columns_of
 from .errors import ConfigError, Error
 
 __all__ = ["BUILTIN", "Invitation", "Serving", "Site", "join", "serve"]
@@ -195,7 +192,7 @@ class _Bringing(NamedTuple):
     site: str
     model: Brought | None
     file: str | None
-    text: str | None
+    columns: list[tuple[str, Cells]] | None
     builtin: bool
     state: str | None
     allows_simulation: bool
@@ -220,27 +217,9 @@ def _bringing(
     if parameters is not None:
         raise ConfigError("`parameters` are those of a model\n  give `model`, or leave them out")
     file = os.fspath(rows) if isinstance(rows, (str, os.PathLike)) else None
-    text = None if rows is None or rows is BUILTIN or file is not None else _csv(rows, site)
-    return _Bringing(site, None, file, text, rows is BUILTIN, kept, allow_simulation_seeds)
-
-
-def _csv(table: Any, site: str) -> str:
-    """A table as the text of a CSV file; numbers to the last bit."""
-    columns = columns_of(table, f"site {site!r}")
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([name for name, _ in columns])
-    writer.writerows(zip(*([_word(value) for value in cells] for _, cells in columns)))
-    return out.getvalue()
-
-
-def _word(value: Any) -> str:
-    if value is None or (isinstance(value, float) and value != value):
-        return ""
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
-    return str(value)
+    stated = rows is None or rows is BUILTIN or file is not None
+    columns = None if stated else columns_of(rows, f"site {site!r}", dates_are_words=True)
+    return _Bringing(site, None, file, columns, rows is BUILTIN, kept, allow_simulation_seeds)
 
 
 class Site:

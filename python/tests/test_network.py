@@ -1,5 +1,6 @@
 """Chains that are carried over streams, or letter by letter, are those of `sample`, bit for bit."""
 
+import datetime
 import threading
 
 import consilience
@@ -98,9 +99,10 @@ def test_nonsense_is_refused_and_a_wrong_ticket_opens_nothing():
 
 
 def by_post(config, rows):
-    """Serve a run to sites in this process, which bring these rows."""
+    """Serve a run to sites in this process, which bring these rows, or each its own."""
     serving = network.serve(config)
-    sites = [network.Site(name, rows, allow_simulation_seeds=True) for name in serving.sites]
+    own = rows if isinstance(rows, dict) else dict.fromkeys(serving.sites, rows)
+    sites = [network.Site(name, own[name], allow_simulation_seeds=True) for name in serving.sites]
     while (result := serving.poll()) is None:
         for place, site in enumerate(sites):
             if (letter := serving.collect(place)) is not None:
@@ -135,6 +137,22 @@ def test_a_served_run_warns_too():
     assert [str(warning.message) for warning in raised] == result.warnings != []
 
 
+def coded(tables, formula):
+    """What sites with these tables are served, and what one process samples."""
+    config = {
+        "seeds": "simulation",
+        "target": {"formula": formula},
+        "client": [{"name": name} for name in tables],
+        "sampler": {"name": "lmc"},
+        "run": {"chains": 1, "iterations": 40},
+    }
+    result = by_post(config, tables)
+    expected = consilience.sample(config=config, clients=tables, progress=False)
+    assert result.parameters == expected.parameters
+    assert result.digest == expected.digest and result.bits == expected.bits
+    return result, expected
+
+
 def test_sites_with_raw_tables_are_coded_by_one_formula():
     tables = {
         "north": {
@@ -148,24 +166,26 @@ def test_sites_with_raw_tables_are_coded_by_one_formula():
             "sex": ["m", "f", None, "m"],
         },
     }
-    config = {
-        "seeds": "simulation",
-        "target": {"formula": "ill == yes ~ age + sex"},
-        "client": [{"name": name} for name in tables],
-        "sampler": {"name": "lmc"},
-        "run": {"chains": 1, "iterations": 40},
-    }
-    serving = network.serve(config)
-    sites = [
-        network.Site(name, tables[name], allow_simulation_seeds=True) for name in serving.sites
-    ]
-    while (result := serving.poll()) is None:
-        for place, site in enumerate(sites):
-            if (letter := serving.collect(place)) is not None:
-                serving.deliver(place, site.answer(letter))
-                assert site.trouble is None, site.trouble
-    expected = consilience.sample(config=config, clients=tables, progress=False)
-    assert result.parameters == expected.parameters
-    assert result.digest == expected.digest and result.bits == expected.bits
+    result, expected = coded(tables, "ill == yes ~ age + sex")
     new = {"age": [50.0, None], "sex": ["f", "m"]}
     assert np.array_equal(result.predict(new).mean, expected.predict(new).mean)
+
+
+def test_words_of_digits_stay_words_at_a_site_and_dates_that_nobody_uses_do_no_harm():
+    def table(wards, ages):
+        return {
+            "ward": np.array(wards),
+            "age": ages,
+            "ill": [float(k % 2) for k in range(len(ages))],
+            "seen": np.datetime64("2024-02-01") + np.arange(len(ages)),
+            "left": [datetime.date(2024, 3, 1), *[None] * (len(ages) - 1)],
+        }
+
+    tables = {
+        "north": table(["007", "7", "007", "7", "11"], [41.0, 63.0, 57.0, 38.0, 44.5]),
+        "south": table(["7", "007", "11", "7"], [39.0, 70.0, 51.0, 62.0]),
+    }
+    result, _ = coded(tables, "ill == 1 ~ age + C(ward)")
+    assert [name for name in result.parameters if "ward" in name] == ["ward: 7", "ward: 11"]
+    with pytest.raises(AssertionError, match="`seen` has 9 different words in 9 rows"):
+        coded(tables, "ill == 1 ~ age + seen")

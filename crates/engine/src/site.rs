@@ -20,7 +20,7 @@ use crate::config::{
     Config, ConfigError, FieldLocation, GaussianClient, Generated, ModelConfig, NamedData,
     OwnSource, RowsClient, TableSource,
 };
-use crate::data::{ColumnSpec, Moments, SiteReport, Study, Table, builtin};
+use crate::data::{ColumnSpec, Moments, Schema, SiteReport, Study, Table, builtin, lookup};
 use crate::encoding::Encoding;
 use crate::models::{self, Explains, RowModel};
 use crate::numbers::{self, Numbers};
@@ -62,6 +62,8 @@ pub enum Own {
     File(PathBuf),
     /// In memory, as they would stand in a file.
     Text(Arc<str>),
+    /// In memory, as columns whose kinds are known.
+    Table(Arc<Table>),
     /// In memory, as numbers.
     Numbers(Arc<Numbers>),
     /// With a model of its own, which alone knows them.
@@ -89,6 +91,9 @@ impl Own {
                 .into()),
             Own::File(file) => numbers::read(file).map(Some),
             Own::Text(text) => numbers::read_from(text.as_bytes(), &self.name()).map(Some),
+            Own::Table(table) => numbers::of(table)
+                .map(Some)
+                .map_err(|problem| format!("{}: {problem}", self.name())),
             Own::Numbers(numbers) => {
                 let whole = numbers.columns > 0
                     && !numbers.cells.is_empty()
@@ -287,6 +292,16 @@ impl LocalSite {
                     Box::new(file)
                 }
                 Own::Text(text) => Box::new(std::io::Cursor::new(text.as_bytes().to_vec())),
+                Own::Table(table) => {
+                    let Schema { columns, missing, .. } = study(config, name)?.schema;
+                    let there = columns.iter().try_for_each(|spec| {
+                        lookup(table, &spec.name).map(|_| ()).map_err(|e| e.to_string())
+                    });
+                    let read = there
+                        .and_then(|()| table.reread(&columns, &missing).map_err(|e| e.to_string()));
+                    let read = read.map_err(|problem| complain(problem, "correct the table"))?;
+                    return LocalSite::from(config, index, Some(read), own);
+                }
                 Own::Stated => {
                     return Err(complain(
                         "this site's rows are not stated".into(),

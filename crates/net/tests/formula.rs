@@ -5,10 +5,13 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
 use consilience_engine::config::{Config, Source};
+use consilience_engine::data::Table;
+use consilience_engine::data::memory::{Values, table};
 use consilience_engine::problem::Problem;
 use consilience_engine::site::Own;
 use consilience_net::serve::{ServeOptions, Served};
@@ -127,6 +130,38 @@ fn rows_in_memory_are_coded_too() {
     };
     let run = served(&files.config(target, sampler, false), SITES.iter().map(text).collect());
     same("text", &run, &in_process(&files.config(target, sampler, true)));
+}
+
+/// "007" and "7" are two words where a table says that they are words, and one number in a file.
+#[test]
+fn columns_in_memory_keep_their_kinds() {
+    let digits = |text: &str| text.replace(",a,", ",007,").replace(",b,", ",7,");
+    let texts = TEXTS.map(|text| digits(text).replace(",c,", ",11,"));
+    let texts = texts.each_ref().map(|text| text.replace(",a\n", ",007\n"));
+    let texts = texts.each_ref().map(|text| text.replace(",b\n", ",7\n").replace(",c\n", ",11\n"));
+    let files = Files::new("kinds", texts.each_ref().map(String::as_str));
+    let names = |words: bool| -> Vec<String> {
+        let bring = |site: &&str| {
+            let text = std::fs::read_to_string(files.of(site)).unwrap();
+            let data = if words { Own::Table(as_words(&text)) } else { Own::Text(text.into()) };
+            Brings { data, ..brings(site) }
+        };
+        let target = "formula = \"ill == yes ~ ward\"";
+        let config = files.config(target, "name = \"lmc\"", false);
+        served(&config, SITES.iter().map(bring).collect()).problem.parameters
+    };
+    assert_eq!(names(true), ["intercept", "ward: 7", "ward: 11"]);
+    assert_eq!(names(false), ["intercept", "ward"]);
+}
+
+/// The table of a text in which every column is of words.
+fn as_words(text: &str) -> Arc<Table> {
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let rows: Vec<Vec<String>> = lines.collect();
+    let cells = |k: usize| rows.iter().map(|row| Some(row[k].clone())).collect();
+    let columns = names.iter().enumerate().map(|(k, name)| (name.clone(), Values::Words(cells(k))));
+    Arc::new(table("the site's rows", columns.collect()).unwrap())
 }
 
 /// What is refused in one process, and what the server says of sites that bring the same files.

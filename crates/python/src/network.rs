@@ -29,6 +29,7 @@ use crate::errors::{Failure, Raised};
 use crate::model::{Asked, Brought};
 use crate::run::Run;
 use crate::stated::Stated;
+use crate::tables::{ColumnCells, one_table};
 
 /// How long the interpreter waits between two looks at its signals.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -227,28 +228,30 @@ impl Serving {
     }
 }
 
-/// What a site brings: its name, its rows (a file's name, the text of a CSV file, or those that are
-/// built in; else they are in the config) or a model that knows them, where it keeps its state, and
-/// whether the server may know its noise.
+/// What a site brings: its name, its rows (a file's name, columns, or those that are built in; else
+/// they are in the config) or a model that knows them, where it keeps its state, and whether the
+/// server may know its noise.
 #[derive(FromPyObject)]
-pub struct Bringing {
+pub struct Bringing<'py> {
     site: String,
     model: Option<Brought>,
     file: Option<PathBuf>,
-    text: Option<String>,
+    columns: Option<Vec<(String, ColumnCells<'py>)>>,
     builtin: bool,
     state: Option<PathBuf>,
     allows_simulation: bool,
 }
 
-impl Bringing {
+impl Bringing<'_> {
     /// The same as the network takes it, and the model, to ask it what went wrong.
     fn brings(self) -> PyResult<(Brings, Option<Arc<Asked>>)> {
         let model = self.model.map(|model| Arc::new(Asked::new(model)));
-        let data = match (&model, self.file, self.text) {
+        let data = match (&model, self.file, self.columns) {
             (Some(model), ..) => Own::Model(own_model(&self.site, model)?),
             (None, Some(file), _) => Own::File(file),
-            (None, None, Some(text)) => Own::Text(text.into()),
+            (None, None, Some(columns)) => {
+                Own::Table(Arc::new(one_table("the site's rows", &columns)?))
+            }
             (None, None, None) if self.builtin => Own::Builtin,
             (None, None, None) => Own::Stated,
         };
@@ -325,7 +328,7 @@ impl Meeting {
 #[pyo3(signature = (bringing, meeting, patience=None))]
 pub fn join_run(
     py: Python<'_>,
-    bringing: Bringing,
+    bringing: Bringing<'_>,
     meeting: Meeting,
     patience: Option<f64>,
 ) -> PyResult<bool> {
@@ -366,7 +369,7 @@ pub struct Correspondent(Mutex<mailbox::Correspondent>);
 #[pymethods]
 impl Correspondent {
     #[new]
-    fn new(py: Python<'_>, bringing: Bringing) -> PyResult<Self> {
+    fn new(py: Python<'_>, bringing: Bringing<'_>) -> PyResult<Self> {
         let (brings, _) = bringing.brings()?;
         let site = py
             .detach(|| mailbox::Correspondent::new(brings))

@@ -51,6 +51,7 @@ impl CodedTable {
             Own::Text(text) => stated
                 .table_of(text, "the site's rows")
                 .map_err(|e| About::File(index).complain(e, READ)),
+            Own::Table(table) => Ok(Table::clone(table)),
             Own::Stated if !stated.is_elsewhere() => {
                 stated.table(None).map_err(|e| About::File(index).complain(e, READ))
             }
