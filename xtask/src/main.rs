@@ -35,8 +35,8 @@ Commands:
   bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by
                           valgrind) and compare with those on record
   dependencies            Check licences, sources and bans of all dependencies by deny.toml
-  mutants [--only NAME]   Plant the bugs of mutants.toml one at a time: the tests named there
-                          must catch each
+  mutants [--only NAMES]  Plant the bugs of mutants.toml one at a time, or those of these names
+                          (with commas between them): the tests named there must catch each
 ";
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         ["bench", "--check"] => bench::check(&root()),
         ["dependencies"] => dependencies::run(&root()),
         ["mutants"] => mutants::run(&root(), None),
-        ["mutants", "--only", name] => mutants::run(&root(), Some(name)),
+        ["mutants", "--only", names] => mutants::run(&root(), Some(names)),
         _ => Err(format!("there is no command `{}`\n\n{HELP}", words.join(" "))),
     };
     match outcome {

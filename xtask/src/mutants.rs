@@ -35,15 +35,18 @@ enum Fate {
     NotCompiled(String),
 }
 
-/// Plant all mutants, or the one of this name, and print what became of each.
+/// Plant all mutants, or those of these names (with commas between them), and print what became of
+/// each.
 pub fn run(root: &Path, only: Option<&str>) -> Result<(), String> {
     let start = Instant::now();
     let mut mutants = read(&root.join("mutants.toml"))?;
-    if let Some(name) = only {
-        mutants.retain(|mutant| mutant.name == name);
-        if mutants.is_empty() {
+    if let Some(names) = only {
+        let names: Vec<&str> = names.split(',').collect();
+        let known = |name: &&str| mutants.iter().any(|mutant| mutant.name == *name);
+        if let Some(name) = names.iter().find(|name| !known(name)) {
             return Err(format!("mutants.toml has no mutant `{name}`"));
         }
+        mutants.retain(|mutant| names.contains(&mutant.name.as_str()));
     }
     let bench = Bench {
         tree: root.join("target/mutants/tree"),
