@@ -24,8 +24,8 @@ Commands:
   python [--torch]        Run the tests in Python on the package and the built command,
                           with ArviZ 0.23 and the current one (and PyTorch)
   wheel                   Build the Python package as a wheel
-  answers                 Run samplers with their defaults on real data, hold them against NUTS,
-                          and write the chapter about it
+  answers [--built]       Run samplers with their defaults on real data, hold them against NUTS,
+                          and write the chapter about it (by the release build that is there)
   choices [--built] [TARGET...]
                           Run `auto` and the samplers that it chooses from on real posteriors,
                           hold forecasts against what came out, and write the chapter about it;
@@ -54,7 +54,8 @@ fn main() -> ExitCode {
         ["python"] => python(false),
         ["python", "--torch"] => python(true),
         ["wheel"] => python::wheel(&root()),
-        ["answers"] => answers::run(&root()),
+        ["answers"] => answers::run(&root(), false),
+        ["answers", "--built"] => answers::run(&root(), true),
         ["choices", ref words @ ..] => choices::run(&root(), words),
         ["bench"] => bench::run(&root()),
         ["bench", "--check"] => bench::check(&root()),
