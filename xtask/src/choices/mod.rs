@@ -8,6 +8,7 @@ mod bias;
 mod digits;
 mod measured;
 mod page;
+mod rates;
 mod runs;
 mod targets;
 
@@ -18,7 +19,7 @@ use measured::judge;
 use runs::Runs;
 
 /// Run the targets of these names, those whose names begin with one of these words, or all; and
-/// write `docs/src/choices.md` from all that is kept.
+/// write `docs/src/choices.md`, and the tables of `docs/src/choosing.md`, from all that is kept.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let (is_built, words) = match words {
         ["--built", words @ ..] => (true, words),
@@ -64,9 +65,16 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         }
         kept
     });
-    let page = root.join("docs/src/choices.md");
-    std::fs::write(&page, page::written(&main, &variations, &biases, &absent))
-        .map_err(|error| format!("{}: {error}", page.display()))
+    let book = root.join("docs/src");
+    write(&book.join("choices.md"), &page::written(&main, &variations, &biases, &absent))?;
+    let choosing = book.join("choosing.md");
+    let told = |error: std::io::Error| format!("{}: {error}", choosing.display());
+    let chapter = std::fs::read_to_string(&choosing).map_err(told)?;
+    write(&choosing, &rates::renewed(&chapter, &main)?)
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// A paragraph in lines of at most 100 columns.

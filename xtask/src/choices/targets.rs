@@ -129,7 +129,11 @@ columns = 20
 const DIGITS: &str = "\
 file = \"images-idx3-ubyte\"
 label_file = \"labels-idx1-ubyte\"
-clients = 4";
+clients = 4
+
+[target]
+model = \"softmax\"
+classes = 10";
 
 #[cfg(test)]
 mod tests {
