@@ -16,7 +16,7 @@ pub fn written(main: &[Judged], variations: &[Judged], bias: &str, absent: &[Str
          samplers were run as well. Made by `cargo xtask choices`, with CONSILIENCE_DATA for the \
          data that is not built in; every run asks for {DRAWS} effective draws and states \
          nothing else. *Draws* are effective draws of the worst parameter, *tail* those at the \
-         ends of the 89% interval, as a run reports them (forecasts, and `auto` where it judges \
+         11 and 89% points, as a run reports them (forecasts, and `auto` where it judges \
          its own draws, take the 5 and 95% points, where there may be fewer); *exchanges* are \
          those of a chain, all chains side by side; *seconds* are seconds of computing, \
          all sites one after the other on one machine, and *at 20 ms* adds 20 ms for every \
