@@ -171,8 +171,7 @@ impl<'a> Checkpoint<'a> {
     /// What the first did is kept: whoever resumes comes to the same conclusion.
     pub(crate) fn again(&self) -> Result<Checkpoint<'a>, StoreError> {
         let path = self.path.join(AGAIN);
-        let disk = Folder::open(&path)
-            .map_err(|error| StoreError::Io { file: path.display().to_string(), error })?;
+        let disk = Folder::open(&path).map_err(StoreError::opening(&path))?;
         let (pace, warnings) = (self.pace, Mutex::new(Vec::new()));
         Ok(Checkpoint { path, disk: Mutex::new(disk), pace, warnings })
     }

@@ -262,9 +262,9 @@ fn a_real_folder_does_what_the_simulated_disk_does() {
     let scratch = Scratch::new("folder");
     for round in 1..=3u64 {
         let folder = Folder::open(&scratch.0).unwrap();
-        assert!(
-            Folder::open(&scratch.0).unwrap_err().to_string().contains("in use by another process")
-        );
+        let twice = Folder::open(&scratch.0).unwrap_err().to_string();
+        assert!(twice.contains("is in use by this process: let go of the first"), "{twice}");
+        assert!(twice.contains(&scratch.0.display().to_string()), "{twice}");
         let mut party = Sum::default();
         let (mut journal, _) = Journal::open(folder, "party", &mut party).unwrap();
         assert_eq!(party, after((round - 1) * 11));

@@ -38,10 +38,7 @@ impl<'a> HostedChain<'a> {
         patience: Option<Duration>,
     ) -> Result<HostedChain<'a>, Complaint> {
         let number = served.index + 1;
-        let open = |folder: &Path| {
-            Folder::open(folder)
-                .map_err(|error| StoreError::Io { file: folder.display().to_string(), error })
-        };
+        let open = |folder: &Path| Folder::open(folder).map_err(StoreError::opening(folder));
         let disk = folder.map(open).transpose()?;
         let (chain, warnings) = DurableServer::open(served, chain_log, disk).map_err(complaint)?;
         for warning in warnings {

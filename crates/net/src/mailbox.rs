@@ -211,7 +211,20 @@ impl Correspondent {
         let told = brings.state.as_ref().map(file);
         let mut worker = Worker::new(brings);
         let known = told.as_ref().map_or(Ok(Vec::new()), Told::read)?;
-        let knows = !known.is_empty() && known.iter().all(|frame| worker.handle(frame).is_ok());
+        let mut knows = !known.is_empty();
+        for frame in &known {
+            match worker.handle(frame) {
+                Ok(_) => {}
+                // It has a twin, which knows better: to begin anew would not end.
+                Err(SiteError::Store(StoreError::InUse(who))) => {
+                    return Err(StoreError::InUse(who).into());
+                }
+                Err(_) => {
+                    knows = false;
+                    break;
+                }
+            }
+        }
         Ok(Correspondent { worker, told, knows })
     }
 

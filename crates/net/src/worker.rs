@@ -565,7 +565,7 @@ impl Run {
         }
         if let Some(folder) = &folder {
             let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
-            let mut disk = Folder::open(folder).map_err(failed)?;
+            let mut disk = Folder::open(folder).map_err(StoreError::opening(folder))?;
             disk.replace(STATEMENT, statement.as_bytes()).map_err(failed)?;
         }
         let id = ClientId(self.welcome.index as u32);
@@ -583,10 +583,7 @@ impl Run {
                 None => Chain::Fleeting(Box::new(client)),
                 Some(folder) => {
                     let path = folder.join(format!("chain-{}", chain + 1));
-                    let disk = Folder::open(&path).map_err(|error| StoreError::Io {
-                        file: path.display().to_string(),
-                        error,
-                    })?;
+                    let disk = Folder::open(&path).map_err(StoreError::opening(&path))?;
                     let (client, warnings) = match brings.reserve {
                         None => DurableClient::open(disk, client)?,
                         Some(ahead) => DurableClient::reserving(disk, client, ahead)?,
@@ -644,7 +641,7 @@ fn own_seed(folder: Option<&std::path::Path>) -> Result<Seed, SiteError> {
         }
         Some(folder) => {
             let path = folder.join("seed");
-            let mut disk = Folder::open(&path).map_err(failed(path.display().to_string()))?;
+            let mut disk = Folder::open(&path).map_err(StoreError::opening(&path))?;
             Ok(private_seed(&mut disk, entropy)?)
         }
     }

@@ -165,3 +165,42 @@ fn wrong_letters_are_refused_by_name() {
         assert!(why.contains(part), "{why}");
     }
 }
+
+/// A second site with the folder of one that lives is told whose it is; the first goes on, and the
+/// run comes to its end.
+#[test]
+fn a_second_site_on_the_same_folder_is_refused_by_the_folder_and_its_owner() {
+    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 40));
+    let folder = Folder::new("twin");
+    let sites = names(&config).unwrap();
+    let mailboxes = Mailboxes::new(&sites);
+    let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
+    let served = {
+        let (mailboxes, config) = (mailboxes.clone(), config.clone());
+        std::thread::spawn(move || {
+            let options = ServeOptions::new(Admission::Word);
+            serve_by_post(&mailboxes, &config, &options, &status, |_| {}, |served| served)
+        })
+    };
+    let bringing = |site: &String| Brings { state: Some(folder.0.clone()), ..brings(site) };
+    let mut first: Vec<Correspondent> =
+        sites.iter().map(|site| Correspondent::new(bringing(site)).unwrap()).collect();
+    let (mut letters, mut refused) = (0, 0);
+    while !served.is_finished() {
+        for (index, site) in sites.iter().enumerate() {
+            let Some(letter) = mailboxes.collect(index) else { continue };
+            letters += 1;
+            if letters > 30 && index == 0 {
+                let why = Correspondent::new(bringing(site)).err().unwrap().to_string();
+                assert!(why.contains("is in use by this process"), "{why}");
+                assert!(why.contains(&folder.0.display().to_string()), "{why}");
+                refused += 1;
+            }
+            let answered = first[index].answer(&letter).unwrap();
+            mailboxes.deliver(index, &answered.bundle).unwrap();
+        }
+        std::thread::yield_now();
+    }
+    same("twin", &served.join().unwrap().unwrap(), &in_process(&config));
+    assert!(refused > 5, "{refused}");
+}

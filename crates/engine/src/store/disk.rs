@@ -97,13 +97,10 @@ impl Folder {
     /// The folder at this path, made if it is not there.
     pub fn open(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path)?;
-        let lock = private().create(true).truncate(false).write(true).open(path.join(LOCK))?;
-        lock.try_lock().map_err(|_| {
-            Error::new(
-                ErrorKind::WouldBlock,
-                format!("{} is in use by another process", path.display()),
-            )
-        })?;
+        let mut lock = private().create(true).truncate(false).write(true).open(path.join(LOCK))?;
+        lock.try_lock().map_err(|_| Error::new(ErrorKind::WouldBlock, in_use(path)))?;
+        // for whoever finds it locked
+        lock.set_len(0).and_then(|()| lock.write_all(std::process::id().to_string().as_bytes()))?;
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             sync_folder(parent)?;
         }
@@ -127,6 +124,20 @@ impl Folder {
         }
         self.open.get_mut(name).ok_or_else(|| Error::from(ErrorKind::NotFound))
     }
+}
+
+/// Who uses a folder, and what to do about it.
+fn in_use(path: &Path) -> String {
+    let said = std::fs::read_to_string(path.join(LOCK)).unwrap_or_default();
+    let owner: Option<u32> = said.parse().ok();
+    let (owner, remedy) = match owner {
+        Some(pid) if pid == std::process::id() => {
+            ("this process".into(), "let go of the first one")
+        }
+        Some(pid) => (format!("process {pid}"), "end that process"),
+        None => ("another process".into(), "end that process"),
+    };
+    format!("{} is in use by {owner}: {remedy}, or use another folder", path.display())
 }
 
 /// Files that only their owner can read.

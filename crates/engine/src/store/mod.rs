@@ -62,6 +62,9 @@ pub enum StoreError {
         /// Why not.
         error: std::io::Error,
     },
+    /// Somebody else uses the folder.
+    #[error("{0}")]
+    InUse(String),
     /// A file is not as it was written.
     #[error(
         "{file} is damaged at byte {at}: {problem}. It was complete once, so this is no power cut: \
@@ -106,6 +109,15 @@ impl StoreError {
     fn at(file: &str) -> impl FnOnce(std::io::Error) -> StoreError {
         let file = file.to_owned();
         move |error| StoreError::Io { file, error }
+    }
+
+    /// Why a folder could not be opened.
+    pub fn opening(folder: &std::path::Path) -> impl FnOnce(std::io::Error) -> StoreError + use<> {
+        let file = folder.display().to_string();
+        move |error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => StoreError::InUse(error.to_string()),
+            _ => StoreError::Io { file, error },
+        }
     }
 
     fn damaged(file: &str, at: usize, problem: impl Into<String>) -> StoreError {
