@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
+use consilience_engine::warnings::Code;
 
 /// A folder of this test's own.
 struct Folder(PathBuf);
@@ -420,4 +421,45 @@ fn plain_numbers_say_what_is_wrong_with_them() {
     refused(said("age,y\n1,0\n1e999,1\n"), &["1.8e308"]);
     refused(said("age,y\n1,1\n2,2\n"), &["labels must be 0 or 1"]);
     assert_eq!(said("0,1,y\n1,2,0\n3,5,1\n").unwrap(), "", "names may be numbers");
+}
+
+/// Rows that a column separates, and a group without an event: under a flat prior there is no
+/// posterior, and that is said before anything is sampled. Rows that overlap by one have one.
+#[test]
+fn a_flat_prior_on_separable_rows_is_warned_of_by_its_direction() {
+    let rows = |overlap: bool| {
+        let row = |k: usize| {
+            let (dose, age) = ((k * 37 % 40) as f64 / 10.0, 30 + k * k % 23);
+            let ill = (dose > 2.0) != (overlap && k == 11);
+            let visits = if k.is_multiple_of(4) { 0 } else { 1 + k % 3 };
+            let rare = u8::from(k.is_multiple_of(4));
+            format!("{dose},{age},{},{rare},{visits}\n", u8::from(ill))
+        };
+        let head = "dose,age,ill,rare,visits\n";
+        let part = |from: usize| (from..from + 20).map(row).collect::<String>();
+        [format!("{head}{}", part(0)), format!("{head}{}", part(20))]
+    };
+    let warned = |overlap: bool, target: &str, sampler: &str| {
+        let [north, south] = rows(overlap);
+        let folder = Folder::new("separable").with("north.csv", north).with("south.csv", south);
+        let text = format!(
+            "[target]\n{target}\n[[client]]\nfile = \"north.csv\"\n[[client]]\nfile = \
+             \"south.csv\"\n[sampler]\nname = \"{sampler}\"\n"
+        );
+        let source = Source { file: "run.toml".into(), folder: folder.0.clone(), text };
+        let config = Config::parse(source).unwrap();
+        let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
+        plan.warnings.into_iter().find(|warning| warning.code == Code::ImproperPosterior)
+    };
+    let (ill, flat) = ("formula = \"ill == 1 ~ dose + age\"\n", "prior = { law = \"flat\" }");
+    let visits = "model = \"poisson\"\nformula = \"visits ~ age + rare\"\n";
+    for sampler in ["auto", "hmc", "lmc"] {
+        let separated = warned(false, &format!("{ill}{flat}"), sampler).unwrap();
+        assert!(separated.message.contains("towards larger values of `dose`"), "{separated}");
+        assert!(separated.remedy.contains("[target.prior]"));
+        let no_event = warned(false, &format!("{visits}{flat}"), sampler).unwrap();
+        assert!(no_event.message.contains("towards smaller values of `rare`"), "{no_event}");
+        assert!(warned(true, &format!("{ill}{flat}"), sampler).is_none(), "{sampler}");
+        assert!(warned(false, ill, sampler).is_none(), "{sampler}");
+    }
 }

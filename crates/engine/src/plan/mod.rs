@@ -6,6 +6,7 @@ mod choice;
 mod columns;
 mod exact;
 mod length;
+mod proper;
 mod shaped;
 mod survey;
 

@@ -12,7 +12,7 @@ use consilience_core::survey::{ClientAverage, Fit, Minimum, Pilot, Profiles, Tri
 use consilience_core::target::{Placement, Target};
 
 use super::survey::Fitted;
-use super::{PlanError, columns, survey};
+use super::{PlanError, columns, proper, survey};
 use crate::conductor::Conductor;
 use crate::config::Config;
 use crate::problem::Problem;
@@ -106,6 +106,7 @@ pub(super) fn fit(
     if columns::are_suspected(config, problem, Some(&hessian)) {
         columns::check_columns(config, problem, conductor, ledger, warnings)?;
     }
+    proper::check_proper(problem, newton, conductor, ledger, warnings)?;
     let apart = b.saturating_mul(d * d) <= survey::MOST_NUMBERS;
     let mut fit = Fit::new(original, &optimum, &hessian, MOST_AVERAGED, apart);
     conductor.survey(original, &mut fit, ledger)?;

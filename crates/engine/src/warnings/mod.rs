@@ -117,6 +117,8 @@ codes! {
         "The effective draws that were asked for would take too many iterations.";
     OptimumNotReached = "optimum-not-reached", Warning,
         "The survey did not reach the optimum.";
+    ImproperPosterior = "improper-posterior", Error,
+        "The prior is flat, and in some direction the rows put no bound on the parameters.";
     CollinearColumns = "collinear-columns", Warning,
         "Some columns determine others, and the prior alone tells them apart.";
     NotPreconditioned = "not-preconditioned", Warning,
