@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use consilience_engine::checkpoint::{self, Checkpoint};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::record::Record;
-use consilience_engine::reference::{self, Reference, Settings};
+use consilience_engine::reference::{self, Reference, ReferenceSettings};
 use consilience_engine::run::{Progress, RunError};
 use consilience_engine::rundir;
 use consilience_engine::session::{Control, Planned, Session};
@@ -161,7 +161,7 @@ fn find_reference(planned: &Planned, options: &RunOptions, make: bool) -> Option
     reference::mala(
         problem,
         &found.optimum,
-        Settings {
+        ReferenceSettings {
             chains: config.run.chains.unwrap_or(4),
             draws: REFERENCE_DRAWS,
             seed: config.seed,

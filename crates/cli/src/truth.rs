@@ -8,7 +8,8 @@ use consilience_core::measure::{Chains, Interval, MASS, Summary, summarise};
 use consilience_engine::config::Config;
 use consilience_engine::problem::Problem;
 use consilience_engine::reference::{
-    self, Agreement, Cache, LMC_STEP, LongLmc, MOST_STANDARD_ERRORS, Method, Reference, Settings,
+    self, Cache, Differences, LMC_STEP, LongLmc, MOST_STANDARD_ERRORS, Method, Reference,
+    ReferenceSettings,
 };
 use consilience_engine::run::Progress;
 use serde_json::{Value, json};
@@ -51,7 +52,10 @@ pub fn truth(command: &TruthCommand) -> Result<(), Failure> {
     for method in methods {
         let draws = command.draws.unwrap_or(method.usual_draws());
         made.push(
-            maker.get(method, Settings { chains: command.chains, draws, seed: config.seed })?,
+            maker.get(
+                method,
+                ReferenceSettings { chains: command.chains, draws, seed: config.seed },
+            )?,
         );
     }
     let mut pairs = Vec::new();
@@ -118,7 +122,11 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// A reference, and whether it was kept.
-    fn get(&self, method: Method, settings: Settings) -> Result<(Reference, bool), Failure> {
+    fn get(
+        &self,
+        method: Method,
+        settings: ReferenceSettings,
+    ) -> Result<(Reference, bool), Failure> {
         if let Some(cache) = self.cache.filter(|_| !self.fresh) {
             match cache.load(self.target, method, settings) {
                 Ok(Some(kept)) => return Ok((kept, true)),
@@ -135,7 +143,7 @@ impl Maker<'_> {
         Ok((made, false))
     }
 
-    fn make(&self, method: Method, settings: Settings) -> Result<Reference, Failure> {
+    fn make(&self, method: Method, settings: ReferenceSettings) -> Result<Reference, Failure> {
         let long = LongLmc::new(self.config, self.problem, settings).map_err(other)?;
         match method {
             Method::Nuts => self.nuts(long.optimum(), settings),
@@ -159,15 +167,15 @@ impl Maker<'_> {
     }
 
     #[cfg(feature = "nuts")]
-    fn nuts(&self, optimum: &[f64], settings: Settings) -> Result<Reference, Failure> {
-        let Settings { chains, draws, seed } = settings;
+    fn nuts(&self, optimum: &[f64], settings: ReferenceSettings) -> Result<Reference, Failure> {
+        let ReferenceSettings { chains, draws, seed } = settings;
         let draws = consilience_truth::nuts(&self.problem.target, optimum, chains, draws, seed)
             .map_err(other)?;
         Ok(Reference { method: Method::Nuts, settings, draws, acceptance: None })
     }
 
     #[cfg(not(feature = "nuts"))]
-    fn nuts(&self, _: &[f64], _: Settings) -> Result<Reference, Failure> {
+    fn nuts(&self, _: &[f64], _: ReferenceSettings) -> Result<Reference, Failure> {
         Err(Failure::Other(
             "this command was built without NUTS\n  use --method mala,lmc, or build \
             with the feature `nuts`"
@@ -189,7 +197,7 @@ fn to_text(
     problem: &Problem,
     target: &str,
     made: &[(Reference, bool)],
-    pairs: &[(Method, Method, Agreement)],
+    pairs: &[(Method, Method, Differences)],
 ) -> String {
     let mut text = format!(
         "The posterior of {} pooled rows, {} parameters. Target {}.\n",
@@ -199,7 +207,7 @@ fn to_text(
     );
     let width = problem.parameters.iter().map(|p| p.chars().count()).max().unwrap_or(9).max(9);
     for (reference, was_kept) in made {
-        let Settings { chains, draws, .. } = reference.settings;
+        let ReferenceSettings { chains, draws, .. } = reference.settings;
         let from = if *was_kept { ", kept" } else { "" };
         let _ = writeln!(
             text,
@@ -269,7 +277,7 @@ fn to_json(
     problem: &Problem,
     target: &str,
     made: &[(Reference, bool)],
-    pairs: &[(Method, Method, Agreement)],
+    pairs: &[(Method, Method, Differences)],
 ) -> String {
     let reference = |(reference, was_kept): &(Reference, bool)| -> Value {
         let all = summaries(reference);
@@ -286,7 +294,7 @@ fn to_json(
             "mcse_mean": of(|s| s.mcse_mean),
         })
     };
-    let pair = |(a, b, found): &(Method, Method, Agreement)| -> Value {
+    let pair = |(a, b, found): &(Method, Method, Differences)| -> Value {
         json!({
             "methods": [a.word(), b.word()], "means": found.means, "sds": found.deviations,
             "parameter": problem.parameters[found.parameter], "agree": found.holds(),

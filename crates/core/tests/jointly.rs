@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::*;
 use consilience_core::ask::{Ask, Sum};
 use consilience_core::model::{
-    ByGradients, Coordinates, EvaluationError, Evaluator, Federation, Member, Model, Offers, Prior,
-    Rows, Unusable,
+    ByGradients, ClientModels, Coordinates, EvaluationError, Evaluator, Member, Model, Offers,
+    Prior, Rows, Unusable,
 };
 use consilience_core::protocol::{
     Answered, Client as Party, Device, Event, Exchange, Format, Jointly, Ledger, OrderRefusal,
@@ -73,7 +73,7 @@ impl Model for Pooled {
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
-        let federation = Arc::new(Federation::new(self.models.clone()).unwrap());
+        let federation = Arc::new(ClientModels::new(self.models.clone()).unwrap());
         Box::new(Counted(federation.evaluator(), self))
     }
 }

@@ -13,8 +13,8 @@ use crate::data::formats::{
     DataFile, Format, FormatError, RawColumn, RawTable, csv, parquet, read, read_text,
 };
 use crate::data::{
-    self, CellRule, Coding, Column, ColumnSpec, DesignColumn, EncodeError, Kind, Missing, Moments,
-    Plan, ReferenceLevel, Response, Schema, Study, Table, TableError, Term,
+    self, CellRule, Coding, Column, ColumnSpec, DesignColumn, DesignPlan, EncodeError, Kind,
+    Missing, Moments, ReferenceLevel, Response, Schema, Study, Table, TableError, Term,
 };
 use crate::models::RowModel;
 use crate::models::kept::Kept;
@@ -124,7 +124,7 @@ impl Encoding {
     pub fn by_formula(
         schema: &Schema,
         header: Option<Vec<String>>,
-        plan: &Plan,
+        plan: &DesignPlan,
         moments: &Moments,
         model: Arc<dyn RowModel>,
     ) -> Self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consilience_core::ask::Ask;
-use consilience_core::model::{EvaluationError, Evaluator, Federation, Model, Offers, Prior};
+use consilience_core::model::{ClientModels, EvaluationError, Evaluator, Model, Offers, Prior};
 use consilience_core::rng::ClientId;
 use consilience_engine::checkpoint::{Checkpoint, Pace, fingerprint};
 use consilience_engine::config::{Config, ConfigError, Source};
@@ -48,7 +48,7 @@ impl Model for Called {
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
-        let federation = Arc::new(Federation::new(self.models.clone()).unwrap());
+        let federation = Arc::new(ClientModels::new(self.models.clone()).unwrap());
         Box::new(Calling(federation.evaluator(), self))
     }
 }

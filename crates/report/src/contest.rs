@@ -8,7 +8,7 @@ use consilience_engine::draws::Draws;
 use consilience_engine::growth::growth;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
-use consilience_engine::reference::{self, Reference, Settings};
+use consilience_engine::reference::{self, Reference, ReferenceSettings};
 use consilience_engine::run::Outcome;
 
 use crate::Contender;
@@ -52,7 +52,7 @@ impl Truth {
             .findings
             .as_ref()
             .map_or_else(|| vec![0.0; problem.target.dim()], |f| f.optimum.clone());
-        let settings = Settings { chains: 4, draws: REFERENCE_DRAWS, seed: config.seed };
+        let settings = ReferenceSettings { chains: 4, draws: REFERENCE_DRAWS, seed: config.seed };
         let reference = match kept {
             Some(kept) => kept,
             None => reference::mala(problem, &start, settings).map_err(|e| wrong(&e))?,

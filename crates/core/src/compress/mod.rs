@@ -53,7 +53,7 @@ use crate::simd::{Kernel, LANES, run_vectorised};
 use operator::{Operator, Quantiser};
 
 /// The largest level a message can carry, and so the most levels `qsgd` may have.
-pub const MAX_LEVEL: u32 = (1 << 30) - 1;
+pub(crate) const MAX_LEVEL: u32 = (1 << 30) - 1;
 
 /// How a real number travels when it is not quantised to levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Compressor {
     }
 
     /// Whether the operator works on the whole vector, not on blocks of it.
-    pub const fn is_whole(&self) -> bool {
+    pub(crate) const fn is_whole(&self) -> bool {
         self.block.is_none()
     }
 

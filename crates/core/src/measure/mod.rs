@@ -147,11 +147,6 @@ impl<'a> Chains<'a> {
         &self.draws
     }
 
-    /// Whether some draw is NaN.
-    pub fn has_nan(&self) -> bool {
-        self.draws.iter().any(|draw| draw.is_nan())
-    }
-
     /// The first and last half of every chain, as chains of their own.
     fn halves(&self) -> Halves {
         self.halves_of(|draw| draw)

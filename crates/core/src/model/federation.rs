@@ -8,19 +8,19 @@ use crate::rng::ClientId;
 
 /// The models of several clients, which are asked together.
 #[derive(Clone, Debug)]
-pub struct Federation {
+pub struct ClientModels {
     clients: Vec<Arc<dyn Model>>,
 }
 
-impl Federation {
+impl ClientModels {
     /// Of one model a client; `None` if there is none, or if they differ in their parameters.
     pub fn new(clients: Vec<Arc<dyn Model>>) -> Option<Self> {
         let dim = clients.first()?.dim();
-        clients.iter().all(|client| client.dim() == dim).then_some(Federation { clients })
+        clients.iter().all(|client| client.dim() == dim).then_some(ClientModels { clients })
     }
 }
 
-impl Model for Federation {
+impl Model for ClientModels {
     fn dim(&self) -> usize {
         self.clients[0].dim()
     }

@@ -26,7 +26,7 @@ mod whitened;
 pub use absent::Absent;
 pub use by_gradients::ByGradients;
 pub use design::Design;
-pub use federation::Federation;
+pub use federation::ClientModels;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, Glm};
 pub use likelihood::{Likelihood, Rowwise};

@@ -35,7 +35,7 @@ pub fn triangle(cells: &[f64], dim: usize) -> impl Iterator<Item = f64> {
 }
 
 /// The symmetric matrix of an upper triangle.
-pub fn from_triangle(triangle: &[f64], dim: usize) -> Vec<f64> {
+pub(crate) fn from_triangle(triangle: &[f64], dim: usize) -> Vec<f64> {
     let mut cells = vec![0.0; dim * dim];
     let mut next = triangle.iter();
     for row in 0..dim {

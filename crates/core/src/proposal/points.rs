@@ -82,7 +82,7 @@ impl Potentials {
     }
 
     /// The same, to be rounded to what the wire carries.
-    pub fn values_mut(&mut self) -> &mut [f64] {
+    pub(crate) fn values_mut(&mut self) -> &mut [f64] {
         &mut self.values
     }
 }

@@ -61,7 +61,7 @@ impl Proposal {
     }
 
     /// How many numbers it takes to tell, at the most.
-    pub fn most_told(dim: usize) -> usize {
+    pub(crate) fn most_told(dim: usize) -> usize {
         1 + TOLD * dim
     }
 

@@ -1,6 +1,6 @@
 //! Count what is sent.
 
-use super::message::{Order, Reference, Reply};
+use super::message::{Order, ReferencePoint, Reply};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -88,7 +88,7 @@ impl Ledger {
                 position.bits(),
             );
         }
-        if let Reference::New(reference) = &order.reference {
+        if let ReferencePoint::New(reference) = &order.reference {
             self.add(
                 Direction::Down,
                 to,

@@ -82,7 +82,7 @@ pub const MOST_POINTS: u64 = 1 << 16;
 
 impl Task {
     /// Whether this belongs to the survey of the target before sampling.
-    pub fn is_survey(self) -> bool {
+    pub(crate) fn is_survey(self) -> bool {
         match self {
             Task::Value
             | Task::HessianVector
@@ -105,7 +105,7 @@ impl Task {
 
     /// How many numbers an order with this task carries beside its vectors, at the least and at
     /// the most.
-    pub fn order_numbers(self, dim: usize) -> std::ops::RangeInclusive<usize> {
+    pub(crate) fn order_numbers(self, dim: usize) -> std::ops::RangeInclusive<usize> {
         let triangle = dim * (dim + 1) / 2;
         match self {
             Task::Averages => triangle..=triangle,
@@ -119,12 +119,12 @@ impl Task {
     }
 
     /// How many numbers an answer has beside its vector.
-    pub fn numbers_beside(self) -> usize {
+    pub(crate) fn numbers_beside(self) -> usize {
         usize::from(self == Task::Slope)
     }
 
     /// How many numbers the answer has, where the model has `dim` parameters.
-    pub fn answer_len(self, dim: usize) -> usize {
+    pub(crate) fn answer_len(self, dim: usize) -> usize {
         match self {
             Task::Value => dim + 1,
             Task::Curvature | Task::Propose { .. } => 1,
@@ -158,7 +158,7 @@ pub struct Order<'a> {
     /// increment to where it stands.
     pub position: Option<Payload<'a>>,
     /// What the client shall hold as its reference point.
-    pub reference: Reference<'a>,
+    pub reference: ReferencePoint<'a>,
     /// The sum of all clients' gradients at the reference point, and the first iteration that uses
     /// both.
     pub control: Option<(Payload<'a>, u64)>,
@@ -197,7 +197,7 @@ impl Order<'_> {
 
 /// What happens to a client's reference point.
 #[derive(Clone, Copy, Debug)]
-pub enum Reference<'a> {
+pub enum ReferencePoint<'a> {
     /// It stays.
     Keep,
     /// It becomes the position: nothing needs to be sent.
@@ -246,7 +246,7 @@ impl<'a> Payload<'a> {
 
     /// `out += scale * values`; coordinates that a message does not name are not visited, if they
     /// are many.
-    pub fn add_to(&self, scale: f64, out: &mut [f64]) {
+    pub(crate) fn add_to(&self, scale: f64, out: &mut [f64]) {
         if let Payload::Coded { values, message, .. } = self
             && let Some(named) = message.named()
             && 4 * named.len() <= values.len()
@@ -282,7 +282,7 @@ impl Packed {
     ///
     /// A vector that cannot be compressed (NaN, infinity, too large for its numbers) is sent as it
     /// is, for the receiver to refuse by name.
-    pub fn pack<'a>(
+    pub(crate) fn pack<'a>(
         &'a mut self,
         channel: &'a Channel,
         v: &[f64],

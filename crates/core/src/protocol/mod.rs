@@ -13,7 +13,7 @@ mod workspace;
 pub use crate::compress::Precision;
 pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
-pub use message::{MOST_POINTS, Order, Packed, Payload, Reference, Reply, Sender, Task};
+pub use message::{MOST_POINTS, Order, Packed, Payload, ReferencePoint, Reply, Sender, Task};
 pub use party::{Answered, Client, Output, Server};
 pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Exactly, Mismatch, Statement};

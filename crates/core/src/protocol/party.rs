@@ -434,11 +434,6 @@ impl<D: Device> Client<D> {
     pub fn spend(&mut self, unused: u64) {
         self.unused = self.unused.max(unused);
     }
-
-    /// The round of the last order that was answered.
-    pub fn last_round(&self) -> Option<u64> {
-        self.last.map(|(round, _)| round)
-    }
 }
 
 /// Answer what a device asks, until it has nothing more to ask.

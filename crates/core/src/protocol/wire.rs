@@ -9,7 +9,7 @@
 use thiserror::Error;
 
 use super::ledger::Kind;
-use super::message::{MOST_POINTS, Order, Payload, Reference, Reply, Task};
+use super::message::{MOST_POINTS, Order, Payload, ReferencePoint, Reply, Task};
 use crate::compress::code::CodeError;
 use crate::compress::{Channel, CompressError, Message, Precision};
 use crate::rng::{ClientId, Purpose, ROUNDS, SERVER, Seed};
@@ -127,7 +127,7 @@ const HAS_CONTROL: u8 = 1 << 6;
 const POSITION_IS_CODED: u8 = 1 << 7;
 
 /// A value that the client does not know, behind its gradient: the one NaN that is no mistake.
-pub const UNKNOWN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+pub(crate) const UNKNOWN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 fn task_code(task: Task) -> u64 {
     match task {
@@ -193,9 +193,9 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
         Some(Payload::Coded { .. }) => HAS_POSITION | POSITION_IS_CODED,
     };
     first |= match order.reference {
-        Reference::Keep => 0,
-        Reference::Position => REFERENCE_IS_POSITION,
-        Reference::New(_) => HAS_REFERENCE,
+        ReferencePoint::Keep => 0,
+        ReferencePoint::Position => REFERENCE_IS_POSITION,
+        ReferencePoint::New(_) => HAS_REFERENCE,
     };
     if order.control.is_some() {
         first |= HAS_CONTROL;
@@ -213,7 +213,7 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
     if let Some((_, from)) = order.control {
         push_number(from, out);
     }
-    if let Reference::New(reference) = &order.reference {
+    if let ReferencePoint::New(reference) = &order.reference {
         push_payload(reference, out);
     }
     if let Some((control, _)) = &order.control {
@@ -233,7 +233,7 @@ pub fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
 }
 
 /// The bits of an order that are not vectors.
-pub fn order_header_bits(order: &Order<'_>) -> u64 {
+pub(crate) fn order_header_bits(order: &Order<'_>) -> u64 {
     let count = count_of(order.task).map_or(0, number_len);
     let control = order.control.map_or(0, |(_, from)| number_len(from));
     let code = task_code(order.task);
@@ -242,7 +242,7 @@ pub fn order_header_bits(order: &Order<'_>) -> u64 {
 }
 
 /// The bits of a reply that are not vectors.
-pub fn reply_header_bits(reply: &Reply<'_>) -> u64 {
+pub(crate) fn reply_header_bits(reply: &Reply<'_>) -> u64 {
     8 * (1 + number_len(reply.round))
 }
 
@@ -335,11 +335,11 @@ impl OrderBuffer {
                 }
             },
             reference: if flags & HAS_REFERENCE != 0 {
-                Reference::New(Payload::Plain(&self.reference, precision))
+                ReferencePoint::New(Payload::Plain(&self.reference, precision))
             } else if flags & REFERENCE_IS_POSITION != 0 {
-                Reference::Position
+                ReferencePoint::Position
             } else {
-                Reference::Keep
+                ReferencePoint::Keep
             },
             control: (flags & HAS_CONTROL != 0)
                 .then_some((Payload::Plain(&self.control, precision), from)),
@@ -584,9 +584,9 @@ mod tests {
             let payload = Payload::Plain(&values, precision);
             let position = (vectors & 1 != 0).then_some(payload);
             let reference = match vectors & 2 {
-                0 => Reference::Keep,
-                _ if position.is_some() => Reference::Position,
-                _ => Reference::New(payload),
+                0 => ReferencePoint::Keep,
+                _ if position.is_some() => ReferencePoint::Position,
+                _ => ReferencePoint::New(payload),
             };
             let order = Order {
                 round, task, position, reference,
@@ -594,7 +594,7 @@ mod tests {
             let mut bytes = Vec::new();
             encode_order(&order, &mut bytes);
             let vectors_bits = [order.position,
-                match reference { Reference::New(p) => Some(p), _ => None },
+                match reference { ReferencePoint::New(p) => Some(p), _ => None },
                     order.control.map(|c| c.0)]
                 .iter().flatten().map(Payload::bits).sum::<u64>();
             prop_assert_eq!(bytes.len() as u64 * 8, order_header_bits(&order) + vectors_bits);

@@ -221,7 +221,7 @@ pub(super) fn lag(r: f64, rate: f64) -> f64 {
 }
 
 /// The mean square error of a compressor on Gaussian vectors, relative to their mean square.
-pub fn typical_error(compressor: &Compressor, dim: usize) -> f64 {
+pub(crate) fn typical_error(compressor: &Compressor, dim: usize) -> f64 {
     let (mut message, mut v, mut back) = (Message::new(), vec![0.0; dim], vec![0.0; dim]);
     let (mut error, mut size) = (0.0, 0.0);
     for trial in 0..(TRIED / dim.max(1)).max(8) as u64 {

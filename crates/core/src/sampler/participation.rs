@@ -187,7 +187,7 @@ impl Roll {
     }
 
     /// Whether a round may end without everybody's answer.
-    pub fn is_elastic(&self) -> bool {
+    pub(crate) fn is_elastic(&self) -> bool {
         matches!(self.participation, Participation::Elastic(_))
     }
 

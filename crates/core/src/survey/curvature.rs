@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 use super::everybody;
 use crate::linalg::{add_scaled, dot, norm_squared};
 use crate::model::Prior;
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Stream};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Placement, Target};
@@ -138,9 +138,9 @@ impl Exchange for Curvature {
             task: Task::HessianVector,
             position: self.lanczos.ask().map(plain),
             reference: if self.round == 0 {
-                Reference::New(plain(&self.point))
+                ReferencePoint::New(plain(&self.point))
             } else {
-                Reference::Keep
+                ReferencePoint::Keep
             },
             control: None,
             numbers: &[],
@@ -229,9 +229,9 @@ impl Exchange for Hessian {
             task: Task::HessianVector,
             position: Some(plain(&self.unit)),
             reference: if self.column == 0 {
-                Reference::New(plain(&self.point))
+                ReferencePoint::New(plain(&self.point))
             } else {
-                Reference::Keep
+                ReferencePoint::Keep
             },
             control: None,
             numbers: &[],
@@ -303,7 +303,7 @@ impl Exchange for LocalCurvature {
             round: 0,
             task: Task::Curvature,
             position,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &[],
         }

@@ -17,7 +17,7 @@ use crate::ask::{Extent, Question, Sum};
 use crate::proposal::{LADDER, PROFILE, Potentials, Proposal, triangle};
 use crate::protocol::wire::UNKNOWN;
 use crate::protocol::{
-    Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, Reference, Reply, Task,
+    Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, ReferencePoint, Reply, Task,
     exchange,
 };
 use crate::rng::{ClientId, Purpose, Seed};
@@ -134,7 +134,7 @@ impl Device for Client {
                 Task::Profiles | Task::Slopes { .. } | Task::Values { .. } => true,
                 Task::Pilot { .. } => Proposal::told(d, order.numbers).is_some(),
                 Task::Derivatives { ladder: true } => {
-                    stands && matches!(order.reference, Reference::New(Payload::Plain(..)))
+                    stands && matches!(order.reference, ReferencePoint::New(Payload::Plain(..)))
                 }
                 _ => stands,
             }
@@ -146,7 +146,7 @@ impl Device for Client {
         if let Some(point) = &order.position {
             self.point.copy_from_slice(point.values());
         }
-        if let Reference::New(point) = &order.reference {
+        if let ReferencePoint::New(point) = &order.reference {
             self.reference.copy_from_slice(point.values());
         }
         self.answer.clear();

@@ -4,7 +4,7 @@
 use super::everybody;
 use crate::linalg::{add_scaled, dot, norm_squared};
 use crate::model::Prior;
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Placement, Target};
@@ -71,7 +71,7 @@ impl Exchange for Evaluate {
             round: self.round,
             task: Task::Value,
             position,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &[],
         }

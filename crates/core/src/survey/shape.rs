@@ -9,7 +9,7 @@ use crate::model::Prior;
 use crate::proposal::{
     Averaged, AveragedAnswer, LADDER, Newton, NewtonAnswer, PROFILE, Proposal, from_triangle,
 };
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Placement, Target};
@@ -68,8 +68,10 @@ impl Exchange for Minimum {
             task,
             position: self.newton.asks().map(plain),
             reference: match (task, self.newton.known()) {
-                (Task::Derivatives { ladder: true }, Some(known)) => Reference::New(plain(known)),
-                _ => Reference::Keep,
+                (Task::Derivatives { ladder: true }, Some(known)) => {
+                    ReferencePoint::New(plain(known))
+                }
+                _ => ReferencePoint::Keep,
             },
             control: None,
             numbers: &[],
@@ -214,7 +216,7 @@ impl Exchange for Fit {
             round: self.round,
             task: Task::Averages,
             position: Some(plain(&self.mean)),
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &self.root,
         }
@@ -326,7 +328,7 @@ impl Exchange for Profiles {
             round: 0,
             task: Task::Profiles,
             position: None,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &[],
         }
@@ -400,7 +402,7 @@ impl Exchange for Pilot {
             round: 0,
             task: Task::Pilot { points: self.sum.len() as u64 },
             position: None,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: self.proposal.parts(),
         }

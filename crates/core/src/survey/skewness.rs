@@ -7,7 +7,7 @@
 
 use super::everybody;
 use crate::linalg::add_scaled;
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::Target;
@@ -75,7 +75,7 @@ impl Exchange for Skewness {
             round: self.round,
             task: Task::Value,
             position,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &[],
         }

@@ -9,7 +9,7 @@ use super::everybody;
 use super::shape::{PILOT, prior_of_server};
 use crate::linalg::{add_scaled, norm_squared};
 use crate::model::Prior;
-use crate::protocol::{Event, Exchange, Order, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::simd::{exp, ln};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -242,7 +242,7 @@ impl Exchange for Tuning {
                 Task::Slopes { points }
             },
             position: None,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &self.at,
         }

@@ -505,7 +505,7 @@ const FIELDS: &[Field] = &[
         "iterations",
         "whole number",
         "as many as effective_draws need",
-        "Langevin iterations of each chain, burn-in included",
+        "iterations of each chain, burn-in included",
     ),
     field(
         "run",

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::formats::At;
 use super::{
-    Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, Kind, Missing, Moments, Plan,
-    Response, SiteData, Table, Term,
+    Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, DesignPlan, Kind, Missing,
+    Moments, Response, SiteData, Table, Term,
 };
 use crate::suggest::did_you_mean;
 
@@ -124,7 +124,7 @@ pub enum EncodeError {
 pub fn encode(
     site: &str,
     table: &Table,
-    plan: &Plan,
+    plan: &DesignPlan,
     moments: &Moments,
 ) -> Result<SiteData, EncodeError> {
     if !moments.sites.iter().any(|known| known == site) {

@@ -3,7 +3,7 @@
 use consilience_core::error::DataError;
 use consilience_core::model::{Design, Family, Glm};
 
-use super::{EncodeError, MomentLedger, Moments, Plan, Table, combine, encode, summarise};
+use super::{DesignPlan, EncodeError, MomentLedger, Moments, Table, combine, encode, summarise};
 
 /// One site's rows as numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,11 @@ pub struct Federation {
 impl Federation {
     /// Encode named tables by a plan. Only summaries and moments pass between a site and the
     /// server.
-    pub fn new(name: &str, sites: &[(String, Table)], plan: &Plan) -> Result<Self, EncodeError> {
+    pub fn new(
+        name: &str,
+        sites: &[(String, Table)],
+        plan: &DesignPlan,
+    ) -> Result<Self, EncodeError> {
         let summaries = sites
             .iter()
             .map(|(site, table)| summarise(site, table, plan))
@@ -81,7 +85,7 @@ impl Federation {
     pub(crate) fn encode_more(
         &self,
         sites: &[(String, Table)],
-        plan: &Plan,
+        plan: &DesignPlan,
     ) -> Result<SiteData, EncodeError> {
         let mut all = SiteData {
             name: self.name.clone(),

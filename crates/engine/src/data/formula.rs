@@ -16,7 +16,9 @@
 
 use thiserror::Error;
 
-use super::{Coding, ColumnSpec, Kind, Missing, Plan, ReferenceLevel, Response, Schema, Term};
+use super::{
+    Coding, ColumnSpec, DesignPlan, Kind, Missing, ReferenceLevel, Response, Schema, Term,
+};
 use crate::suggest::did_you_mean;
 
 /// The share of missing values above which a formula's term gets an indicator.
@@ -91,10 +93,10 @@ pub enum FormulaError {
 }
 
 /// Read a formula over the columns of a schema.
-pub fn parse(formula: &str, schema: &Schema) -> Result<Plan, FormulaError> {
+pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError> {
     let shape = || FormulaError::Shape { formula: formula.into() };
     let (left, right) = halves(formula).ok_or_else(shape)?;
-    let mut plan = Plan {
+    let mut plan = DesignPlan {
         response: response(left.trim(), schema)?,
         intercept: true,
         terms: Vec::new(),

@@ -43,8 +43,8 @@ pub use federation::{Federation, SiteData};
 pub use moments::{
     CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise,
 };
-pub use plan::{Coding, Missing, Plan, ReferenceLevel, Response, Term};
+pub use plan::{Coding, DesignPlan, Missing, ReferenceLevel, Response, Term};
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
-pub use study::{Design, SiteReport, Study};
+pub use study::{AgreedDesign, SiteReport, Study};
 pub(crate) use table::utf8;
 pub use table::{Category, Column, Table, TableError};

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::encode::{levels, lookup, numbers, response};
-use super::{Coding, EncodeError, Missing, Plan, Response, Table, Term};
+use super::{Coding, DesignPlan, EncodeError, Missing, Response, Table, Term};
 
 /// The most rows that a site may claim: sums over sites stay exact.
 pub(crate) const MOST_ROWS: u64 = 1 << 40;
@@ -196,7 +196,7 @@ fn text(word: &str) -> u64 {
 }
 
 /// Say what the server needs to know about a site's rows.
-pub fn summarise(site: &str, table: &Table, plan: &Plan) -> Result<SiteSummary, EncodeError> {
+pub fn summarise(site: &str, table: &Table, plan: &DesignPlan) -> Result<SiteSummary, EncodeError> {
     Ok(SiteSummary {
         site: site.into(),
         rows: table.rows() as u64,
@@ -210,7 +210,7 @@ pub fn summarise(site: &str, table: &Table, plan: &Plan) -> Result<SiteSummary, 
     })
 }
 
-fn both_missing(table: &Table, plan: &Plan) -> Result<Vec<(usize, usize, u64)>, EncodeError> {
+fn both_missing(table: &Table, plan: &DesignPlan) -> Result<Vec<(usize, usize, u64)>, EncodeError> {
     let mut marked: Vec<(usize, BTreeSet<usize>)> = Vec::new();
     for (at, term) in plan
         .terms
@@ -247,7 +247,7 @@ fn summarise_term(table: &Table, term: &Term) -> Result<TermSummary, EncodeError
 
 /// Merge what the sites said into the layout of the design. Columns that others already determine
 /// are left out, and named.
-pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, EncodeError> {
+pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, EncodeError> {
     check(summaries, plan)?;
     let rows: u64 = summaries.iter().map(|summary| summary.rows).sum();
     let positive: f64 = summaries.iter().map(|summary| summary.response_sum).sum();
@@ -311,7 +311,7 @@ pub fn combine(summaries: &[SiteSummary], plan: &Plan) -> Result<Moments, Encode
 }
 
 /// Refuse summaries that do not belong to the plan.
-fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
+fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), EncodeError> {
     if summaries.is_empty() {
         return Err(EncodeError::NoSites);
     }
@@ -391,7 +391,7 @@ fn check(summaries: &[SiteSummary], plan: &Plan) -> Result<(), EncodeError> {
 /// The design as it grows.
 struct Layout<'a> {
     summaries: &'a [SiteSummary],
-    plan: &'a Plan,
+    plan: &'a DesignPlan,
     rows: u64,
     /// Whether no column of ones is there yet, nor a set of levels that add up to one.
     whole: bool,

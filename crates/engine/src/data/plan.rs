@@ -101,7 +101,7 @@ impl fmt::Display for Response {
 
 /// How tables become a design: the same at every site.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct DesignPlan {
     /// What the model explains.
     pub response: Response,
     /// Whether the design opens with a column of ones. Without it, the first dummy-coded term (else

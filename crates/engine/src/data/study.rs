@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EncodeError, Federation, MomentLedger, Moments, Plan, Schema, SiteData, SiteSummary, Table,
-    combine, encode, summarise,
+    DesignPlan, EncodeError, Federation, MomentLedger, Moments, Schema, SiteData, SiteSummary,
+    Table, combine, encode, summarise,
 };
 
 /// What all sites know beforehand: how their files are written, and how rows become a design.
@@ -16,7 +16,7 @@ pub struct Study {
     /// How a site's file is written.
     pub schema: Schema,
     /// How a table becomes a design.
-    pub plan: Plan,
+    pub plan: DesignPlan,
     /// The sites, in order.
     pub sites: Vec<String>,
     /// Columns that are left out since most values of them are missing: all sites but the first say
@@ -37,7 +37,7 @@ pub struct SiteReport {
 
 /// What the server makes of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Design {
+pub struct AgreedDesign {
     /// The layout of the design: what every site is told.
     pub moments: Moments,
     /// How the data were encoded, in sentences.
@@ -57,7 +57,7 @@ impl Study {
     }
 
     /// Merge the reports of all sites, in order.
-    pub fn design(&self, reports: &[SiteReport]) -> Result<Design, EncodeError> {
+    pub fn design(&self, reports: &[SiteReport]) -> Result<AgreedDesign, EncodeError> {
         for (at, (site, report)) in self.sites.iter().zip(reports).enumerate() {
             let refuse =
                 |problem: String| Err(EncodeError::Summary { site: site.clone(), problem });
@@ -95,7 +95,7 @@ impl Study {
             ));
         }
         notes.extend(self.remarks.iter().cloned());
-        Ok(Design { moments, notes, exchanged })
+        Ok(AgreedDesign { moments, notes, exchanged })
     }
 
     /// A site's rows, as the moments encode them.

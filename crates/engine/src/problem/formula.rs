@@ -8,7 +8,8 @@ use crate::config::OwnData;
 use crate::data::formats::At;
 use crate::data::hazards::{self, Hazard, Used};
 use crate::data::{
-    Column, ColumnFacts, ColumnSpec, Kind, Plan, Response, Schema, SiteSummary, Table, formula,
+    Column, ColumnFacts, ColumnSpec, DesignPlan, Kind, Response, Schema, SiteSummary, Table,
+    formula,
 };
 
 /// What a site says of its table first.
@@ -43,7 +44,7 @@ impl TableFacts {
 #[derive(Clone, Debug)]
 pub struct Kinds {
     all: Schema,
-    pub(crate) plan: Plan,
+    pub(crate) plan: DesignPlan,
 }
 
 impl Kinds {

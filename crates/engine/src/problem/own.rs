@@ -13,7 +13,7 @@ use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource};
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
 use crate::data::hazards::{self, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
-use crate::data::{Dataset, Features, Federation, Plan, Response, Schema, Table};
+use crate::data::{Dataset, DesignPlan, Features, Federation, Response, Schema, Table};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
 
@@ -564,7 +564,7 @@ fn hold_together(tests: &[Dataset]) -> Option<Dataset> {
 /// The sites' tables as a formula uses them.
 struct Tables {
     sites: Vec<(String, Table)>,
-    plan: Plan,
+    plan: DesignPlan,
     notes: Vec<String>,
     /// What it cost to agree on kinds and codes, in bits up and down.
     bits: (u64, u64),

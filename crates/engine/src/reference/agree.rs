@@ -11,7 +11,7 @@ pub const MOST_STANDARD_ERRORS: f64 = 5.3;
 
 /// How far two references differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Agreement {
+pub struct Differences {
     /// The largest difference of means, in standard errors, after the methods' known bias is
     /// granted.
     pub means: f64,
@@ -21,7 +21,7 @@ pub struct Agreement {
     pub parameter: usize,
 }
 
-impl Agreement {
+impl Differences {
     /// The larger of the two.
     pub fn largest(&self) -> f64 {
         self.means.max(self.deviations)
@@ -34,10 +34,10 @@ impl Agreement {
 }
 
 /// Compare two references of one target, parameter by parameter.
-pub fn agree(a: &Reference, b: &Reference) -> Result<Agreement, DrawsError> {
+pub fn agree(a: &Reference, b: &Reference) -> Result<Differences, DrawsError> {
     let granted = a.method.bias() + b.method.bias();
     let (of_a, of_b) = (moments(&a.draws)?, moments(&b.draws)?);
-    let mut found = Agreement { means: 0.0, deviations: 0.0, parameter: 0 };
+    let mut found = Differences { means: 0.0, deviations: 0.0, parameter: 0 };
     for (k, (x, y)) in of_a.iter().zip(&of_b).enumerate() {
         let unit = x.deviation.0;
         let score = |x: (f64, f64), y: (f64, f64)| {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::digest::hex;
-use super::{Method, Reference, Settings};
+use super::{Method, Reference, ReferenceSettings};
 use crate::draws::Draws;
 
 /// The environment variable that names the cache folder.
@@ -77,8 +77,8 @@ impl Cache {
     }
 
     /// The file of a reference.
-    pub fn path(&self, target: &str, method: Method, settings: Settings) -> PathBuf {
-        let Settings { chains, draws, seed } = settings;
+    pub fn path(&self, target: &str, method: Method, settings: ReferenceSettings) -> PathBuf {
+        let ReferenceSettings { chains, draws, seed } = settings;
         self.folder.join(format!("{target}-{method}-{chains}x{draws}-seed{seed}{}", ending()))
     }
 
@@ -87,7 +87,7 @@ impl Cache {
         &self,
         target: &str,
         method: Method,
-        settings: Settings,
+        settings: ReferenceSettings,
     ) -> Result<Option<Reference>, CacheError> {
         let path = self.path(target, method, settings);
         if !path.exists() {
@@ -226,7 +226,7 @@ fn parse(bytes: &[u8], target: &str) -> Result<Reference, String> {
     }
     let number = |eight: &[u8]| f64::from_le_bytes(eight.try_into().unwrap_or_default());
     let all: Vec<f64> = numbers.chunks_exact(8).map(number).collect();
-    let settings = Settings { chains, draws, seed: whole("seed")? };
+    let settings = ReferenceSettings { chains, draws, seed: whole("seed")? };
     let chains = all.chunks_exact(each).map(<[f64]>::to_vec).collect();
     Ok(Reference {
         method,

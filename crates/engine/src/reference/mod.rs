@@ -11,7 +11,7 @@ mod digest;
 use std::fmt;
 
 use consilience_core::protocol::Precision;
-use consilience_core::sampler::registry::{self, Settings as SamplerSettings};
+use consilience_core::sampler::registry::{self, Settings};
 use consilience_core::step::Schedule;
 use thiserror::Error;
 
@@ -22,7 +22,7 @@ use crate::pooled;
 use crate::problem::Problem;
 use crate::run::{Progress, RunError, sample};
 
-pub use agree::{Agreement, MOST_STANDARD_ERRORS, agree};
+pub use agree::{Differences, MOST_STANDARD_ERRORS, agree};
 pub use cache::{Cache, CacheError, FOLDER};
 pub use digest::digest;
 
@@ -89,7 +89,7 @@ impl fmt::Display for Method {
 
 /// How long a reference is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ReferenceSettings {
     /// How many chains.
     pub chains: usize,
     /// How many draws each keeps.
@@ -104,7 +104,7 @@ pub struct Reference {
     /// How it was made.
     pub method: Method,
     /// How long it is.
-    pub settings: Settings,
+    pub settings: ReferenceSettings,
     /// The draws.
     pub draws: Draws,
     /// The share of accepted proposals, where there are any.
@@ -157,7 +157,7 @@ pub fn check(problem: &Problem) -> Result<(), ReferenceError> {
 pub fn mala(
     problem: &Problem,
     optimum: &[f64],
-    settings: Settings,
+    settings: ReferenceSettings,
 ) -> Result<Reference, ReferenceError> {
     check(problem)?;
     let found =
@@ -176,7 +176,7 @@ pub fn mala(
 #[derive(Debug)]
 pub struct LongLmc {
     plan: Plan,
-    settings: Settings,
+    settings: ReferenceSettings,
 }
 
 impl LongLmc {
@@ -184,7 +184,7 @@ impl LongLmc {
     pub fn new(
         config: &Config,
         problem: &Problem,
-        settings: Settings,
+        settings: ReferenceSettings,
     ) -> Result<LongLmc, ReferenceError> {
         check(problem)?;
         let kept = settings.draws as u64 * LMC_THIN;
@@ -202,10 +202,7 @@ impl LongLmc {
         let sampler = SamplerConfig {
             row,
             step: Some(Schedule::Constant(LMC_STEP)),
-            settings: SamplerSettings {
-                precision: Some(Precision::F64),
-                ..SamplerSettings::default()
-            },
+            settings: Settings { precision: Some(Precision::F64), ..Settings::default() },
             weights_by_rows: false,
             participation_probability: None,
             round_deadline: None,

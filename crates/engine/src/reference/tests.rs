@@ -41,7 +41,7 @@ fn folder(name: &str) -> std::path::PathBuf {
 }
 
 fn small(method: Method, draws: usize) -> Reference {
-    let settings = Settings { chains: 2, draws, seed: 3 };
+    let settings = ReferenceSettings { chains: 2, draws, seed: 3 };
     let chain = |c: usize| (0..2 * draws).map(|k| (k * 7 % 5) as f64 + c as f64 / 3.0).collect();
     Reference {
         method,
@@ -69,7 +69,11 @@ fn what_is_kept_is_found_again_and_the_best_first() {
     assert_eq!(cache.find("abd").0, None);
     assert_eq!(
         cache
-            .load("abc", Method::Nuts, Settings { seed: 4, ..small(Method::Nuts, 5).settings })
+            .load(
+                "abc",
+                Method::Nuts,
+                ReferenceSettings { seed: 4, ..small(Method::Nuts, 5).settings }
+            )
             .unwrap(),
         None
     );
@@ -122,7 +126,7 @@ fn no_damaged_file_is_trusted() {
 #[test]
 fn mala_and_long_lmc_agree_and_a_wider_posterior_is_noticed() {
     let (config, problem) = problem(ROWS);
-    let settings = Settings { chains: 4, draws: 4000, seed: 5 };
+    let settings = ReferenceSettings { chains: 4, draws: 4000, seed: 5 };
     let long = LongLmc::new(&config, &problem, settings).unwrap();
     let mala = mala(&problem, long.optimum(), settings).unwrap();
     let lmc = long.run(&Progress::default()).unwrap();

@@ -8,7 +8,7 @@ use super::Local;
 use crate::ask::{Extent, Question, Sum, Walk};
 use crate::compress::Channel;
 use crate::linalg::add_scaled;
-use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
+use crate::protocol::{Device, Kind, Order, Payload, ReferencePoint, Reply, Task, Workspace};
 use crate::rng::{ClientId, Noise, Purpose, Rounds, Seed, SharedNoise};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin_scaled};
@@ -213,9 +213,9 @@ impl Client {
             }
         }
         match &order.reference {
-            Reference::Keep => {}
-            Reference::Position => self.next.point.copy_from_slice(&self.x),
-            Reference::New(y) => self.next.point.copy_from_slice(y.values()),
+            ReferencePoint::Keep => {}
+            ReferencePoint::Position => self.next.point.copy_from_slice(&self.x),
+            ReferencePoint::New(y) => self.next.point.copy_from_slice(y.values()),
         }
         if let Some((control, from)) = &order.control {
             self.next.gradient.copy_from_slice(control.values());

@@ -145,7 +145,7 @@ impl Local {
     }
 
     /// How clients' parameters are compressed and written.
-    pub fn up_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
+    pub(crate) fn up_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
         self.lossy().map(|(c, _)| channel(c, self.code, dim)).transpose()
     }
 

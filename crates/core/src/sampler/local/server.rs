@@ -4,7 +4,7 @@ use super::super::Sampler;
 use super::gibbs::Conditional;
 use super::{Average, Local, Synchronise};
 use crate::linalg::{add_scaled, norm_squared};
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::Target;
@@ -178,10 +178,12 @@ impl Exchange for Server {
 
     fn order(&self, _to: ClientId) -> Order<'_> {
         let (task, reference) = match self.phase {
-            Phase::WalkToAverage { steps } => (Task::Walk { steps }, Reference::Keep),
-            Phase::WalkToReference { steps } => (Task::WalkAndShow { steps }, Reference::Keep),
-            Phase::Refer { .. } if self.x_is_news => (Task::Gradient, Reference::Position),
-            Phase::Refer { .. } => (Task::Gradient, Reference::New(self.plain(&self.reference))),
+            Phase::WalkToAverage { steps } => (Task::Walk { steps }, ReferencePoint::Keep),
+            Phase::WalkToReference { steps } => (Task::WalkAndShow { steps }, ReferencePoint::Keep),
+            Phase::Refer { .. } if self.x_is_news => (Task::Gradient, ReferencePoint::Position),
+            Phase::Refer { .. } => {
+                (Task::Gradient, ReferencePoint::New(self.plain(&self.reference)))
+            }
         };
         Order {
             round: self.iteration,

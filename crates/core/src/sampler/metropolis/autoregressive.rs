@@ -6,7 +6,7 @@
 use super::super::Sampler;
 use super::server::Shared;
 use crate::linalg::norm_squared;
-use crate::protocol::{Event, Exchange, Order, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -88,7 +88,7 @@ impl Exchange for Server {
             round: self.iteration,
             task: Task::Propose { accepted: self.accepted },
             position: None,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &[],
         }

@@ -12,7 +12,7 @@
 use super::super::Sampler;
 use super::server::Shared;
 use crate::linalg::{add_scaled, norm_squared};
-use crate::protocol::{Event, Exchange, Order, Payload, Precision, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -110,7 +110,7 @@ impl Exchange for Server {
             round: self.round,
             task: Task::Slope,
             position: Some(Payload::Plain(&self.at, self.precision)),
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: &[],
         }

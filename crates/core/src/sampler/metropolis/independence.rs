@@ -8,7 +8,7 @@ use super::super::Sampler;
 use super::server::Shared;
 use crate::linalg::add_scaled;
 use crate::proposal::Proposal;
-use crate::protocol::{Event, Exchange, Order, Reference, Reply, Task};
+use crate::protocol::{Event, Exchange, Order, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose};
 use crate::snapshot::{SnapshotError, State, Visit};
 
@@ -57,7 +57,7 @@ impl Exchange for Server {
             round: self.first,
             task: Task::Potentials { points: self.sums.len() as u64 },
             position: None,
-            reference: Reference::Keep,
+            reference: ReferencePoint::Keep,
             control: None,
             numbers: self.proposal.parts(),
         }

@@ -45,7 +45,7 @@ use crate::target::Target;
 /// How many proposals of `imh` an exchange asks about; draws do not depend on it.
 pub const BLOCK: usize = 4096;
 /// By how much a step of `hmc` varies from draw to draw, relatively.
-pub const JITTER: f64 = 0.2;
+pub(crate) const JITTER: f64 = 0.2;
 
 /// A sampler of family C.
 #[derive(Clone, Debug, PartialEq)]

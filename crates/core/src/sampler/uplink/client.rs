@@ -6,7 +6,7 @@ use super::{MemoryRule, Oracle, Uplink};
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::linalg::difference;
-use crate::protocol::{Device, Kind, Order, Payload, Reference, Reply, Task, Workspace};
+use crate::protocol::{Device, Kind, Order, Payload, ReferencePoint, Reply, Task, Workspace};
 use crate::rng::{ClientId, Purpose, Rounds};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
@@ -107,7 +107,7 @@ impl Device for Client {
     #[inline(always)]
     fn begin(&mut self, order: &Order<'_>) {
         self.round = order.round;
-        self.anew = matches!(order.reference, Reference::Position);
+        self.anew = matches!(order.reference, ReferencePoint::Position);
         match &order.position {
             Some(Payload::Plain(x, _)) => self.position.copy_from_slice(x),
             Some(increment) => increment.add_to(1.0, &mut self.position),
@@ -115,11 +115,12 @@ impl Device for Client {
         }
         match &order.reference {
             _ if matches!(self.oracle, Oracle::Plain) => {}
-            Reference::Keep => {}
-            Reference::Position => self.reference.copy_from_slice(&self.position),
-            Reference::New(z) => self.reference.copy_from_slice(z.values()),
+            ReferencePoint::Keep => {}
+            ReferencePoint::Position => self.reference.copy_from_slice(&self.position),
+            ReferencePoint::New(z) => self.reference.copy_from_slice(z.values()),
         }
-        if matches!(self.oracle, Oracle::Svrg { .. }) && !matches!(order.reference, Reference::Keep)
+        if matches!(self.oracle, Oracle::Svrg { .. })
+            && !matches!(order.reference, ReferencePoint::Keep)
         {
             self.anchor.fill(0.0);
             self.stage = Stage::Anchor;

@@ -238,14 +238,18 @@ impl Uplink {
     }
 
     /// How one client's answers are compressed and written.
-    pub fn up_channel(&self, client: usize, target: &Target) -> Result<Option<Channel>, DataError> {
+    pub(crate) fn up_channel(
+        &self,
+        client: usize,
+        target: &Target,
+    ) -> Result<Option<Channel>, DataError> {
         self.compressor(client, target.clients.len(), target.temperature)
             .map(|c| channel(&c, self.code, target.dim()))
             .transpose()
     }
 
     /// How the parameter's increments are compressed and written.
-    pub fn down_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
+    pub(crate) fn down_channel(&self, dim: usize) -> Result<Option<Channel>, DataError> {
         let lossy = self.down.as_ref().filter(|c| c.plain().is_none());
         lossy.map(|c| channel(c, self.code, dim)).transpose()
     }

@@ -8,7 +8,7 @@ use crate::error::DataError;
 use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
 use crate::protocol::{
-    Event, Exchange, Kind, Order, Payload, Precision, Reference, Reply, Sender, Task,
+    Event, Exchange, Kind, Order, Payload, Precision, ReferencePoint, Reply, Sender, Task,
 };
 use crate::rng::{ClientId, Noise, Purpose, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -150,13 +150,13 @@ impl Exchange for Server {
 
     fn order(&self, to: ClientId) -> Order<'_> {
         let reference = if self.restarting {
-            Reference::Position // no reference point is in use: it says to start anew
+            ReferencePoint::Position // no reference point is in use: it says to start anew
         } else if self.seen[to.index()] == self.version {
-            Reference::Keep
+            ReferencePoint::Keep
         } else if self.moves_reference() {
-            Reference::Position
+            ReferencePoint::Position
         } else {
-            Reference::New(Payload::Plain(&self.reference, self.precision))
+            ReferencePoint::New(Payload::Plain(&self.reference, self.precision))
         };
         Order {
             round: self.round,

@@ -176,8 +176,9 @@ fn what_other_columns_determine_is_left_out_and_named() {
 fn rules_for_what_is_missing() {
     let mut plan = formula::parse("ill ~ age + chol", &schema()).unwrap();
     let sites = [("a".to_string(), table(A)), ("b".to_string(), table(B))];
-    let parameters =
-        |plan: &Plan| Federation::new("test", &sites, plan).map(|federation| federation.parameters);
+    let parameters = |plan: &DesignPlan| {
+        Federation::new("test", &sites, plan).map(|federation| federation.parameters)
+    };
     plan.terms[1].missing = Missing::Impute;
     assert_eq!(parameters(&plan).unwrap(), ["intercept", "age", "chol"]);
     plan.terms[1].missing = Missing::Indicate { above: 0.2 };
@@ -234,7 +235,7 @@ fn wrong_plans_and_summaries_are_refused_by_name() {
         refusal(summarise("a", &table(A), &other).unwrap_err())
             .contains("the column `town` cannot be standardised")
     );
-    let words = Plan { response: Response::Value { column: "town".into() }, ..plan.clone() };
+    let words = DesignPlan { response: Response::Value { column: "town".into() }, ..plan.clone() };
     assert!(
         refusal(summarise("a", &table(A), &words).unwrap_err())
             .contains("write `column == level` as the response")
@@ -270,7 +271,7 @@ fn wrong_plans_and_summaries_are_refused_by_name() {
         refusal(encode("a", &table(B), &plan, &moments).unwrap_err()),
         "t.csv, line 2, column `town`: no site has the level `Jena`: the levels are Bonn, Ulm"
     );
-    let fewer = Plan { terms: Vec::new(), ..plan.clone() };
+    let fewer = DesignPlan { terms: Vec::new(), ..plan.clone() };
     assert!(
         refusal(encode("a", &table(A), &fewer, &moments).unwrap_err())
             .contains("made for another plan")
