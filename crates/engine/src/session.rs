@@ -151,26 +151,24 @@ impl Planned {
         let (mut plan, mut total) = (Cow::Borrowed(plan), plan.length.total());
         progress.total.store(total, Ordering::Relaxed);
         let mut outcome = self.sample(&plan, progress, control.checkpoint)?;
-        let again;
-        let mut checkpoint = control.checkpoint;
-        if let Some(why) = plan.disappointment(&outcome)
-            && let Ok(next) = plan.after(why, config, problem, &mut Here, &outcome.ledger)
+        let mut again = None;
+        while let Some(found) = plan.disappointment(&outcome)
+            && let Ok(next) = plan.after(found, config, problem, &mut Here, &outcome.ledger)
         {
             total += next.length.total();
             progress.total.store(total, Ordering::Relaxed);
-            if let Some(first) = checkpoint {
-                again = first.again()?;
-                checkpoint = Some(&again);
-            }
-            outcome = self.sample(&next, progress, checkpoint)?;
+            let before = again.as_ref().or(control.checkpoint);
+            again = before.map(Checkpoint::again).transpose()?;
+            outcome = self.sample(&next, progress, again.as_ref())?;
             plan = Cow::Owned(next);
         }
+        let checkpoint = again.as_ref().or(control.checkpoint);
         let plan = &*plan;
         let halved = match plan.halves(config).filter(|_| !outcome.interrupted) {
             None => None,
             Some(halves) => {
                 progress.total.store(total + halves.length.total(), Ordering::Relaxed);
-                let again = control.checkpoint.map(Checkpoint::again).transpose()?;
+                let again = checkpoint.map(Checkpoint::again).transpose()?;
                 let again = again.as_ref();
                 // Its draws are for the bias alone, and go to no file.
                 let sinks = again.map_or(Sinks::Memory, |again| Sinks::Kept {

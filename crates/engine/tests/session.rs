@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use consilience_engine::checkpoint::{Checkpoint, Pace, fingerprint};
 use consilience_engine::config::{Config, Source};
-use consilience_engine::draws::Sinks;
+use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{self, Progress};
@@ -123,7 +123,9 @@ const HEAVY: [&str; 2] = [
 
 #[test]
 fn draws_that_disappoint_are_given_up_and_an_automatic_choice_goes_on() {
-    for (rows, why) in [(STUCK, "effective ones, and its pilot foretold"), (HEAVY, "k-hat")] {
+    for (rows, why) in
+        [(STUCK, "effective draws came out where its pilot foretold"), (HEAVY, "k-hat")]
+    {
         let planned = Session::new(skewed(rows)).unwrap().plan().unwrap();
         assert_eq!(planned.plan.row.name, "imh");
         let progress = Progress::default();
@@ -152,6 +154,43 @@ fn draws_that_disappoint_are_given_up_and_an_automatic_choice_goes_on() {
         let warned = [Code::HeavyWeights, Code::FewEffectiveDraws, Code::ChainsDisagree];
         assert!(codes.iter().any(|code| warned.contains(code)), "{codes:?}");
     }
+}
+
+/// Whose effective draws are half of what the pilot foretold.
+const SLOW: [&str; 2] = [
+    "[1, -0.1, -1.8, 0], [1, -0.1, -2.3, 0], [1, -2.3, 0.5, 0], [1, 0.4, -0.3, 1], \
+     [1, 0, 1.3, 1], [1, 0.7, 0.1, 1]",
+    "[1, 1.5, -0.9, 1], [1, 0.2, -0.5, 0], [1, 0, 0, 0], [1, 0.2, 0.7, 0], [1, 0.6, -0.6, 0], \
+     [1, -1.5, -0.4, 0]",
+];
+
+#[test]
+fn chains_whose_pilot_was_too_hopeful_are_made_longer() {
+    let planned = Session::new(skewed(SLOW)).unwrap().plan().unwrap();
+    let first = run::sample(
+        &planned.plan,
+        &planned.plan.length,
+        planned.config.seed,
+        Sinks::Memory,
+        &Progress::default(),
+    );
+    let first = first.unwrap();
+    let ended = planned.run(&Progress::default(), Control::default()).unwrap();
+    let record = ended.record;
+    assert_eq!(record.sampler.0, "imh");
+    let told = record.warnings.iter().find(|w| w.code == Code::RunLengthened).unwrap();
+    assert!(told.message.contains("effective draws came out"), "{told}");
+    assert!(record.iterations > planned.plan.length.iterations * 3 / 2);
+    let least = |draws: &Draws| {
+        let all = summaries(draws);
+        all.iter().flatten().map(|s| s.ess_bulk.min(s.ess_tail)).fold(f64::INFINITY, f64::min)
+    };
+    assert!(least(&record.draws) > 1.3 * least(&first.draws));
+    // it is the same chain, and longer
+    let cut = (record.burn_in - planned.plan.length.burn_in) as usize;
+    let (longer, shorter) = (&record.draws.parameter(1)[2], &first.draws.parameter(1)[2]);
+    assert_eq!(longer[..100], shorter[cut..cut + 100]);
+    assert!(record.before_sampling.0 > planned.plan.survey_bits().0 + 64 * 2000);
 }
 
 struct Always;

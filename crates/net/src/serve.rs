@@ -52,8 +52,6 @@ const TOLD_AT_ONCE: usize = 50_000;
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The file in which a party keeps what all agreed on.
 pub const STATEMENT: &str = "statement.txt";
-/// The folder of the chains of another sampler, where the draws of the first were given up.
-pub(crate) const AGAIN: &str = "again";
 
 /// How a run is served.
 #[derive(Clone, Debug)]
@@ -383,10 +381,10 @@ fn conduct(
         let agreed = (config, &agreement, &problem);
         (sampled, warnings) = sample(agreed, &plan, options, memory, hub, status, tell)?;
         warnings.extend(status.warnings().into_iter().map(irregular));
-        let Some(why) = plan.disappointment(&sampled.outcome) else { break };
-        info!(sampler = plan.row.name, why, "the draws are given up");
+        let Some(found) = plan.disappointment(&sampled.outcome) else { break };
+        info!(sampler = plan.row.name, why = found.why, "the draws are not those promised");
         status.stage("surveying");
-        plan = plan.after(why, config, &problem, hub, &sampled.outcome.ledger)?;
+        plan = plan.after(found, config, &problem, hub, &sampled.outcome.ledger)?;
     }
     let Sampled { mut outcome, statement } = sampled;
     let mut halved = None;
@@ -452,7 +450,7 @@ fn sample(
         let keys = if plan.decision.halved { keys.halved() } else { keys };
         let mut folder = memory.folder.as_ref().map(|disk| disk.path().to_path_buf());
         if let Some(folder) = &mut folder {
-            folder.extend((plan.decision.attempt > 0).then_some(AGAIN));
+            folder.extend((plan.decision.attempt > 0).then(|| again(plan.decision.attempt)));
             folder.push(format!("chain-{}", index + 1));
         }
         let chain_log = ChainLog::new(sink, problem.target.dim());
@@ -539,6 +537,11 @@ fn log_density(
         name: "lp".into(),
         values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect(),
     }))
+}
+
+/// The folder of the chains of another run of the same: where draws disappointed, or for the bias.
+pub(crate) fn again(attempt: u32) -> String {
+    format!("again-{attempt}")
 }
 
 /// Every site states the same, or the fields are named that it states otherwise.

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
-use crate::serve::{AGAIN, STATEMENT};
+use crate::serve::{STATEMENT, again};
 use crate::talk::{Ask, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
 
 /// How many coordinates of a point are shown.
@@ -560,8 +560,8 @@ impl Run {
             None => own_seed(folder.as_deref())?,
         };
         self.private = Some(private); // the same for all runs of one
-        if let (Some(folder), 1..) = (&mut folder, decision.attempt) {
-            folder.push(AGAIN);
+        if let (Some(folder), attempt @ 1..) = (&mut folder, decision.attempt) {
+            folder.push(again(attempt));
         }
         if let Some(folder) = &folder {
             let failed = |error| StoreError::Io { file: folder.display().to_string(), error };

@@ -31,6 +31,8 @@ pub struct Minimum {
     newton: Newton,
     round: u64,
     sum: Vec<f64>,
+    /// The Hessian at the start, row by row.
+    first: Vec<f64>,
 }
 
 impl Minimum {
@@ -43,12 +45,18 @@ impl Minimum {
             newton: Newton::new(start.to_vec(), tolerance, most_exchanges),
             round: 0,
             sum: vec![0.0; length + LADDER.len()],
+            first: vec![0.0; start.len() * start.len()],
         }
     }
 
     /// The search.
     pub fn newton(&self) -> &Newton {
         &self.newton
+    }
+
+    /// The Hessian where the search started, row by row.
+    pub fn first_hessian(&self) -> &[f64] {
+        &self.first
     }
 
     fn task(&self) -> Task {
@@ -92,6 +100,9 @@ impl Exchange for Minimum {
         let triangle = d * (d + 1) / 2;
         let mut hessian = from_triangle(&self.sum[1 + d..1 + d + triangle], d);
         self.prior.add_hessian(1.0, &mut hessian);
+        if self.round == 0 {
+            self.first.copy_from_slice(&hessian);
+        }
         let rungs = self.sum[1 + d + triangle..].iter().zip(ladder.chunks_exact(d));
         let ladder = rungs.map(|(value, x)| value + self.prior.value(x)).collect();
         self.newton.tell(NewtonAnswer { value, gradient, hessian, ladder });
@@ -106,7 +117,8 @@ impl State for Minimum {
         visit.subject("a search by Newton's method")?;
         visit.number("the round", &mut self.round)?;
         self.newton.state(visit)?;
-        visit.vector("the answers so far", &mut self.sum)
+        visit.vector("the answers so far", &mut self.sum)?;
+        visit.vector("the Hessian at the start", &mut self.first)
     }
 }
 

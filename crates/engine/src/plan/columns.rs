@@ -8,7 +8,7 @@ use super::PlanError;
 use super::survey::MOST_WHITENED;
 use crate::collinear::{dependences, describe};
 use crate::conductor::Conductor;
-use crate::config::{Config, ModelConfig};
+use crate::config::{Config, ConfigError, ModelConfig};
 use crate::models::Explains;
 use crate::problem::Problem;
 use crate::warnings::{Code, Warning};
@@ -39,9 +39,8 @@ fn columns_of(config: &Config, d: usize) -> Option<usize> {
     (model.row().explains != Explains::Nothing).then(|| d / model.predictors().max(1))
 }
 
-/// Name columns that others determine: the Hessian at 0, where all rows count alike, shows them.
-/// With a proper prior that is a warning; without one there is no posterior, and nothing to sample.
-pub(super) fn check_columns(
+/// Ask for the Hessian at 0, and name columns that others determine.
+pub(super) fn ask_for_columns(
     config: &Config,
     problem: &Problem,
     conductor: &mut dyn Conductor,
@@ -49,10 +48,25 @@ pub(super) fn check_columns(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), PlanError> {
     let (target, d) = (&problem.target, problem.target.dim());
-    let Some(columns) = columns_of(config, d).filter(|_| d <= MOST_WHITENED) else { return Ok(()) };
+    if columns_of(config, d).is_none() || d > MOST_WHITENED {
+        return Ok(());
+    }
     let mut hessian = Hessian::new(target, &vec![0.0; d]);
     conductor.survey(target, &mut hessian, ledger)?;
-    let found = dependences(&hessian.matrix(), d, &target.prior, columns);
+    Ok(check_columns(config, problem, &hessian.matrix(), warnings)?)
+}
+
+/// Name columns that others determine: the Hessian at 0, where all rows count alike, shows them.
+/// With a proper prior that is a warning; without one there is no posterior, and nothing to sample.
+pub(super) fn check_columns(
+    config: &Config,
+    problem: &Problem,
+    hessian: &[f64],
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ConfigError> {
+    let (target, d) = (&problem.target, problem.target.dim());
+    let Some(columns) = columns_of(config, d) else { return Ok(()) };
+    let found = dependences(hessian, d, &target.prior, columns);
     if found.is_empty() {
         return Ok(());
     }
@@ -68,7 +82,7 @@ pub(super) fn check_columns(
         );
         let fix = "leave these columns out, or give the target a prior, e.g. [target.prior] with \
             law = \"gaussian\" and variance = 6.25";
-        return Err(config.source.complain(&config.target.prior_place, problem, fix).into());
+        return Err(config.source.complain(&config.target.prior_place, problem, fix));
     }
     let says = format!(
         "{said} (perfect collinearity): the rows cannot tell these columns apart, and the prior \

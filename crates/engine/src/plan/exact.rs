@@ -12,7 +12,7 @@ use consilience_core::target::Placement;
 use super::bias::BiasGoal;
 use super::choice::{self, Candidate, Choice, HOPE, Size};
 use super::shaped::{self, Foretold, Shaped};
-use super::{Decision, Findings, Plan, PlanError, settings, survey};
+use super::{Decision, Disappointment, Findings, Plan, PlanError, settings, survey};
 use crate::conductor::Conductor;
 use crate::config::{Config, RunConfig, Start};
 use crate::problem::Problem;
@@ -77,11 +77,12 @@ pub(super) fn plan(
     let shares =
         if let Placement::Split(shares) = &original.placement { shares.clone() } else { equal };
     let shaped = shaped::learn(config, problem, &shares, conductor, &mut ledger, &mut warnings)?;
-    let so_far = SoFar { shaped: Arc::new(shaped), shares, stated, all: Vec::new(), failed: None };
+    let so_far =
+        SoFar { shaped: Arc::new(shaped), shares, stated, all: Vec::new(), judged: Vec::new() };
     so_far.decide(config, problem, conductor, ledger, warnings)
 }
 
-/// What surveys and pilots have found, and which sampler has failed.
+/// What surveys and pilots have found, and what runs have shown.
 #[derive(Clone, Debug)]
 pub(crate) struct SoFar {
     shaped: Arc<Shaped>,
@@ -90,21 +91,26 @@ pub(crate) struct SoFar {
     stated: Option<f64>,
     /// What was tried.
     all: Vec<(&'static Row, Foretold)>,
-    /// Which sampler's draws were given up, and why.
-    failed: Option<(&'static Row, String)>,
+    /// Which samplers were run before, and what was found of them.
+    judged: Vec<(&'static Row, Disappointment)>,
 }
 
 impl SoFar {
-    /// The plan without a sampler whose draws were given up; `sent` is what they cost.
-    pub(super) fn without(
+    /// The plan that follows where draws disappointed; `sent` is what they cost.
+    pub(super) fn after(
         &self,
-        failed: (&'static Row, String),
+        (row, found): (&'static Row, Disappointment),
         config: &Config,
         problem: &Problem,
         conductor: &mut dyn Conductor,
         sent: Ledger,
     ) -> Result<Plan, PlanError> {
-        let so_far = SoFar { failed: Some(failed), ..self.clone() };
+        let mut so_far = self.clone();
+        // A run says more of its sampler than a pilot.
+        for (_, foretold) in so_far.all.iter_mut().filter(|(known, _)| known.name == row.name) {
+            foretold.efficiency = found.efficiency.unwrap_or(foretold.efficiency);
+        }
+        so_far.judged.push((row, found));
         so_far.decide(config, problem, conductor, sent, Vec::new())
     }
 
@@ -120,7 +126,8 @@ impl SoFar {
         let (d, b, row) = (original.dim(), original.clients.len(), config.sampler.row);
         let place = &config.sampler.place;
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
-        let SoFar { shaped, shares, stated, all, failed } = self;
+        let SoFar { shaped, shares, stated, all, judged } = self;
+        let given_up = judged.iter().find(|(_, found)| found.efficiency.is_none());
         let settings = settings(config, b);
         let size = Size::new(&config.run, b);
         let mut tried =
@@ -128,7 +135,7 @@ impl SoFar {
         if let Some(step) = stated {
             let foretold = stated_step(step, tried.settings.leapfrog);
             tried.all.push((row, foretold));
-        } else if failed.is_some() {
+        } else if given_up.is_some() {
             tried.last()?;
         } else if row.is_auto() {
             tried.whatever_may_be_cheapest()?;
@@ -137,10 +144,10 @@ impl SoFar {
         }
         let mut candidates: Vec<Candidate> =
             tried.all.iter().map(|(row, foretold)| tried.candidate(row, foretold)).collect();
-        if let Some((row, why)) = &failed {
+        if let Some((row, found)) = given_up {
             // Whatever else relies on the Gaussian that was fitted is not tried again.
             for one in candidates.iter_mut().filter(|one| one.sampler != LAST) {
-                let why = if one.sampler == row.name { why } else { UNTRUSTED };
+                let why = if one.sampler == row.name { &found.why } else { UNTRUSTED };
                 one.refused = Some(why.into());
             }
         }
@@ -152,13 +159,18 @@ impl SoFar {
         let Some((chosen, foretold)) = best.map(|at| tried.all[at].clone()) else {
             return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
         };
-        if let Some((given_up, why)) = &failed {
-            let says = format!(
-                "{} was tried first, and its draws were given up: {why}. These are of {}, and what \
-                 both sent is counted",
-                given_up.name, chosen.name
-            );
-            warnings.push(Warning::new(Code::SamplerReplaced, says));
+        for (before, found) in &judged {
+            let (code, says) = if before.name == chosen.name {
+                (
+                    Code::RunLengthened,
+                    format!("the chains of {} are longer than planned", before.name),
+                )
+            } else {
+                let says = format!("{} was tried first, and its draws were given up", before.name);
+                (Code::SamplerReplaced, says)
+            };
+            let says = format!("{says}: {}. What every try sent is counted", found.why);
+            warnings.push(Warning::new(code, says));
         }
         if let Some(why) = foretold.refusal() {
             let says = format!("{} is not to be relied on here: {why}", chosen.name);
@@ -195,7 +207,7 @@ impl SoFar {
             candidates.extend(Candidate::papers(model, &target, &size, goal));
         }
         candidates.sort_by(|a, b| size.cost(a).total_cmp(&size.cost(b)));
-        let attempt = u32::from(failed.is_some());
+        let attempt = judged.len() as u32;
         let choice = Choice {
             candidates,
             chosen: chosen.name.into(),
@@ -235,7 +247,7 @@ impl SoFar {
             survey: ledger,
             warnings,
             halved: false,
-            so_far: Some(SoFar { shaped, shares, stated, all, failed }),
+            so_far: Some(SoFar { shaped, shares, stated, all, judged }),
             decision: Decision {
                 sampler: row.is_auto().then(|| chosen.name.to_owned()),
                 step: stated.is_none().then_some(foretold.step),
@@ -302,6 +314,10 @@ struct Tried<'a> {
 }
 
 impl Tried<'_> {
+    fn knows(&self, row: &Row) -> bool {
+        self.all.iter().any(|(known, _)| known.name == row.name)
+    }
+
     /// Try one sampler.
     fn one(&mut self, row: &'static Row) -> Result<(), PlanError> {
         let (shaped, conductor, ledger) = (self.shaped, &mut *self.conductor, &mut *self.ledger);
@@ -328,7 +344,7 @@ impl Tried<'_> {
     /// Try the one that does not rely on how well the posterior was fitted.
     fn last(&mut self) -> Result<(), PlanError> {
         match registry::find(LAST) {
-            Some(row) if !self.all.iter().any(|(known, _)| known.name == row.name) => self.one(row),
+            Some(row) if !self.knows(row) => self.one(row),
             _ => Ok(()),
         }
     }
@@ -337,7 +353,9 @@ impl Tried<'_> {
     fn whatever_may_be_cheapest(&mut self) -> Result<(), PlanError> {
         let rows = ["imh", "pcn", LAST].map(registry::find);
         let [Some(imh), Some(pcn), Some(hmc)] = rows else { return Ok(()) };
-        self.one(imh)?;
+        if !self.knows(imh) {
+            self.one(imh)?;
+        }
         let hopeful = Foretold { efficiency: HOPEFUL, ..stated_step(1.0, Some(1)) };
         let bar = self.size.cost(&self.candidate(hmc, &hopeful));
         let cheap = self.all.iter().any(|(row, foretold)| {
@@ -345,7 +363,9 @@ impl Tried<'_> {
             candidate.refused.is_none() && self.size.cost(&candidate) <= bar
         });
         if !cheap {
-            self.one(pcn)?;
+            if !self.knows(pcn) {
+                self.one(pcn)?;
+            }
             self.last()?;
         }
         Ok(())

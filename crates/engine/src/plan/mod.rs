@@ -81,6 +81,15 @@ pub struct Plan {
     pub(crate) so_far: Option<exact::SoFar>,
 }
 
+/// What is wrong with the draws of a sampler that was chosen automatically.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disappointment {
+    /// What, in words.
+    pub why: String,
+    /// What an iteration was worth, where longer chains would do; else the draws are given up.
+    pub efficiency: Option<f64>,
+}
+
 /// Why there is no plan.
 #[derive(Debug, Error)]
 pub enum PlanError {
@@ -289,7 +298,7 @@ impl Plan {
         if !fits {
             let hessian = fitted.as_ref().map(|fitted| &fitted.hessian[..]);
             if columns::are_suspected(config, problem, hessian) {
-                columns::check_columns(config, problem, conductor, &mut survey, &mut warnings)?;
+                columns::ask_for_columns(config, problem, conductor, &mut survey, &mut warnings)?;
             }
         }
         let mut coordinates = None;
@@ -472,11 +481,11 @@ impl Plan {
         })
     }
 
-    /// Why the draws of a sampler that was chosen automatically must be given up, if so: the tail
-    /// of its weights is too heavy, or it gave less than half the effective draws that its pilot
-    /// foretold (either happens without the other).
-    pub fn disappointment(&self, outcome: &Outcome) -> Option<String> {
-        let chosen = self.decision.sampler.as_deref().filter(|_| self.decision.attempt == 0)?;
+    /// Why the draws of a sampler that was chosen automatically are not those that were promised, if
+    /// so: the tail of its weights is too heavy, or it gave less than half the effective draws that
+    /// its pilot foretold (either happens without the other).
+    pub fn disappointment(&self, outcome: &Outcome) -> Option<Disappointment> {
+        let chosen = self.decision.sampler.as_deref()?;
         let whole = !outcome.interrupted && outcome.failure.is_none();
         if chosen == exact::LAST || !self.recipe.family().is_exact() || !whole {
             return None;
@@ -485,36 +494,39 @@ impl Plan {
         if let Some(khat) = weights.map(|weights| pareto_k(&weights.values.concat()))
             && (khat > MOST_KHAT || khat.is_nan())
         {
-            return Some(format!(
+            let why = format!(
                 "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
                  {MOST_KHAT})"
-            ));
+            );
+            return Some(Disappointment { why, efficiency: None });
         }
         let candidates = self.choice.iter().flat_map(|choice| &choice.candidates);
         let foretold = candidates.filter(|one| one.sampler == chosen).map(|one| one.efficiency);
         let draws = &outcome.draws;
         let kept = (draws.chains() * draws.length()) as f64;
-        let expected = foretold.fold(0.0, f64::max) * self.length.thin as f64;
-        let expected = kept * expected.min(1.0);
+        let thin = self.length.thin as f64;
+        let expected = kept * (foretold.fold(0.0, f64::max) * thin).min(1.0);
         let ess = |k: usize| {
             let each = draws.parameter(k);
             let each: Vec<&[f64]> = each.iter().map(Vec::as_slice).collect();
             Chains::new(&each).map_or(f64::NAN, |c| ess_bulk(&c).min(ess_tail(&c)))
         };
         let least = (0..draws.dim()).map(ess).fold(f64::INFINITY, f64::min);
-        (expected >= LEAST_EXPECTED && least < 0.5 * expected).then(|| {
-            format!(
-                "its draws were worth {least:.0} effective ones, and its pilot foretold \
-                 {expected:.0}"
-            )
+        (expected >= LEAST_EXPECTED && least < 0.5 * expected).then(|| Disappointment {
+            why: format!(
+                "{least:.0} effective draws came out where its pilot foretold {expected:.0}"
+            ),
+            // Chains that are not longer for that, or that hardly move, are not made longer.
+            efficiency: Some(least / (kept * thin))
+                .filter(|_| least >= LEAST_EXPECTED && self.decision.attempt == 0),
         })
     }
 
-    /// The plan that goes on where draws were given up, by surveys that somebody carries; `sent` is
+    /// The plan that goes on where draws disappointed, by surveys that somebody carries; `sent` is
     /// what they cost.
     pub fn after(
         &self,
-        why: String,
+        found: Disappointment,
         config: &Config,
         problem: &Problem,
         conductor: &mut dyn Conductor,
@@ -523,7 +535,7 @@ impl Plan {
         let mut ledger = self.survey.clone();
         ledger.merge(sent);
         match &self.so_far {
-            Some(so_far) => so_far.without((self.row, why), config, problem, conductor, ledger),
+            Some(so_far) => so_far.after((self.row, found), config, problem, conductor, ledger),
             None => Plan::conducted(config, problem, conductor),
         }
     }
@@ -540,7 +552,8 @@ impl Plan {
         let every = (1.0 / self.recipe.family().draws_per_iteration()).round().max(1.0) as u64;
         let burn_in = 2 * (burn_in - burn_in % every) + every;
         let (iterations, thin) = (2 * iterations, 2 * thin);
-        let decision = Decision { halved: true, attempt: 1, ..self.decision.clone() };
+        let decision =
+            Decision { halved: true, attempt: 1 + self.decision.attempt, ..self.decision.clone() };
         Some(Plan {
             recipe: self.recipe.with_step(Schedule::Constant(0.5 * step)),
             length: Length { chains, iterations, burn_in, thin, threads },

@@ -104,7 +104,8 @@ pub(super) fn fit(
         );
     }
     if columns::are_suspected(config, problem, Some(&hessian)) {
-        columns::check_columns(config, problem, conductor, ledger, warnings)?;
+        // The search starts at 0.
+        columns::check_columns(config, problem, minimum.first_hessian(), warnings)?;
     }
     proper::check_proper(problem, newton, conductor, ledger, warnings)?;
     let apart = b.saturating_mul(d * d) <= survey::MOST_NUMBERS;

@@ -97,6 +97,8 @@ codes! {
         "The proposals of an exact sampler do not suit the posterior.";
     SamplerReplaced = "sampler-replaced", Info,
         "The sampler that was chosen first gave draws that could not be relied on.";
+    RunLengthened = "run-lengthened", Info,
+        "Chains had to be longer than was planned, for their pilot had foretold too much.";
     NoExactSampler = "no-exact-sampler", Warning,
         "No exact sampler can be used for this target, and another one is.";
     StepUnstable = "step-unstable", Error,
