@@ -133,7 +133,7 @@ fn draws_that_disappoint_are_given_up_and_an_automatic_choice_goes_on() {
         assert_eq!(record.sampler.0, "hmc");
         let told: Vec<_> =
             record.warnings.iter().filter(|w| w.code == Code::SamplerReplaced).collect();
-        assert!(told.len() == 1 && told[0].message.contains(why), "{:?}", record.warnings);
+        assert!(told.iter().any(|w| w.message.contains(why)), "{:?}", record.warnings);
         let choice = record.choice.as_ref().unwrap();
         let given_up = choice.candidates.iter().find(|one| one.sampler == "imh").unwrap();
         assert!(given_up.refused.as_ref().unwrap().contains(why));

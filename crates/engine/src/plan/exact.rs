@@ -22,9 +22,9 @@ use crate::warnings::{Code, Warning};
 /// An optimistic guess of the effective draws for a leapfrog step: where `imh` is cheaper than
 /// that, nothing else need be tried.
 const HOPEFUL: f64 = 0.3;
-/// The sampler that is used where the draws of another were given up.
+/// The sampler that does not rely on how well the posterior was fitted: its draws are never given
+/// up.
 pub(super) const LAST: &str = "hmc";
-const UNTRUSTED: &str = "it relies on the Gaussian that did not suit the posterior";
 /// How many proposals an exchange of `imh` asks about, unless the config says otherwise.
 const BLOCK: u64 = 4096;
 /// The fewest and the most iterations of a chain that are kept, where the length is left open.
@@ -96,6 +96,11 @@ pub(crate) struct SoFar {
 }
 
 impl SoFar {
+    /// Whether a sampler was run before.
+    pub(super) fn has_run(&self, row: &Row) -> bool {
+        self.judged.iter().any(|(known, _)| known.name == row.name)
+    }
+
     /// The plan that follows where draws disappointed; `sent` is what they cost.
     pub(super) fn after(
         &self,
@@ -127,7 +132,12 @@ impl SoFar {
         let place = &config.sampler.place;
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
         let SoFar { shaped, shares, stated, all, judged } = self;
-        let given_up = judged.iter().find(|(_, found)| found.efficiency.is_none());
+        let given_up = |name: &str| {
+            judged
+                .iter()
+                .find(|(row, found)| row.name == name && found.efficiency.is_none())
+                .map(|(_, found)| found.why.clone())
+        };
         let settings = settings(config, b);
         let size = Size::new(&config.run, b);
         let mut tried =
@@ -135,8 +145,8 @@ impl SoFar {
         if let Some(step) = stated {
             let foretold = stated_step(step, tried.settings.leapfrog);
             tried.all.push((row, foretold));
-        } else if given_up.is_some() {
-            tried.last()?;
+        } else if judged.iter().any(|(_, found)| found.efficiency.is_none()) {
+            tried.the_others()?;
         } else if row.is_auto() {
             tried.whatever_may_be_cheapest()?;
         } else {
@@ -144,12 +154,8 @@ impl SoFar {
         }
         let mut candidates: Vec<Candidate> =
             tried.all.iter().map(|(row, foretold)| tried.candidate(row, foretold)).collect();
-        if let Some((row, found)) = given_up {
-            // Whatever else relies on the Gaussian that was fitted is not tried again.
-            for one in candidates.iter_mut().filter(|one| one.sampler != LAST) {
-                let why = if one.sampler == row.name { &found.why } else { UNTRUSTED };
-                one.refused = Some(why.into());
-            }
+        for one in &mut candidates {
+            one.refused = given_up(&one.sampler).or(one.refused.take());
         }
         let order = |at: &usize| (candidates[*at].refused.is_some(), size.cost(&candidates[*at]));
         let best = (0..candidates.len()).min_by(|a, b| {
@@ -341,18 +347,20 @@ impl Tried<'_> {
         Candidate { refused: foretold.refusal(), ..one }
     }
 
-    /// Try the one that does not rely on how well the posterior was fitted.
-    fn last(&mut self) -> Result<(), PlanError> {
-        match registry::find(LAST) {
-            Some(row) if !self.knows(row) => self.one(row),
-            _ => Ok(()),
+    /// Try what has not been tried.
+    fn the_others(&mut self) -> Result<(), PlanError> {
+        for row in ["pcn", LAST].iter().filter_map(|name| registry::find(name)) {
+            if !self.knows(row) {
+                self.one(row)?;
+            }
         }
+        Ok(())
     }
 
     /// Try `imh`, and the others where it is not to be relied on, or may be dearer.
     fn whatever_may_be_cheapest(&mut self) -> Result<(), PlanError> {
-        let rows = ["imh", "pcn", LAST].map(registry::find);
-        let [Some(imh), Some(pcn), Some(hmc)] = rows else { return Ok(()) };
+        let rows = ["imh", LAST].map(registry::find);
+        let [Some(imh), Some(hmc)] = rows else { return Ok(()) };
         if !self.knows(imh) {
             self.one(imh)?;
         }
@@ -362,13 +370,7 @@ impl Tried<'_> {
             let candidate = self.candidate(row, foretold);
             candidate.refused.is_none() && self.size.cost(&candidate) <= bar
         });
-        if !cheap {
-            if !self.knows(pcn) {
-                self.one(pcn)?;
-            }
-            self.last()?;
-        }
-        Ok(())
+        if cheap { Ok(()) } else { self.the_others() }
     }
 }
 

@@ -516,10 +516,15 @@ impl Plan {
             why: format!(
                 "{least:.0} effective draws came out where its pilot foretold {expected:.0}"
             ),
-            // Chains that are not longer for that, or that hardly move, are not made longer.
+            // Chains that hardly move, or were made longer before, are not made longer.
             efficiency: Some(least / (kept * thin))
-                .filter(|_| least >= LEAST_EXPECTED && self.decision.attempt == 0),
+                .filter(|_| least >= LEAST_EXPECTED && !self.was_lengthened()),
         })
+    }
+
+    /// Whether its sampler was run before.
+    fn was_lengthened(&self) -> bool {
+        self.so_far.as_ref().is_some_and(|so_far| so_far.has_run(self.row))
     }
 
     /// The plan that goes on where draws disappointed, by surveys that somebody carries; `sent` is
