@@ -10,6 +10,9 @@ const SAMPLERS: [&str; 6] = ["imh", "pcn", "mala", "hmc", "lmc", "qlsd++"];
 const BEGIN: &str = "<!-- cargo xtask choices writes from here -->\n";
 const END: &str = "<!-- to here -->\n";
 
+/// What a sampler took, in one unit.
+type Unit = fn(&Cost) -> f64;
+
 /// The chapter with its tables written again.
 pub fn renewed(chapter: &str, main: &[Judged]) -> Result<String, String> {
     let missing = || format!("there is no `{}` or no `{}`", BEGIN.trim(), END.trim());
@@ -19,7 +22,7 @@ pub fn renewed(chapter: &str, main: &[Judged]) -> Result<String, String> {
 }
 
 fn tables(main: &[Judged]) -> String {
-    let units: [(&str, fn(&Cost) -> f64); 3] = [
+    let units: [(&str, Unit); 3] = [
         ("Effective draws for a megabyte", |cost| cost.bytes / 1e6),
         ("Effective draws for an exchange", |cost| cost.exchanges),
         ("Effective draws for a second of computing", |cost| cost.cpu),
