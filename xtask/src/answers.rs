@@ -194,7 +194,8 @@ fn numbers(list: &Value) -> Vec<f64> {
 /// The chapter.
 fn written(answers: &[Answer], absent: &[&str]) -> String {
     let about = "What a run gives that names a sampler and nothing else, on real data dealt to \
-        four sites (without a name it is `auto`, which says what it chose), against NUTS (of nuts-rs, 4 chains of 5,000 draws) on the pooled rows. Made by \
+        four sites (without a name it is `auto`, which says what it chose), against NUTS (of \
+         nuts-rs, 4 chains of 5,000 draws) on the pooled rows. Made by \
         `cargo xtask answers`, with CONSILIENCE_DATA for the data that is not built in. *Means* is \
         the largest error of a posterior mean in posterior standard deviations, *sds* the largest \
         relative error of a standard deviation, Monte Carlo error of both sides included; *draws* \

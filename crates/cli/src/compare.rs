@@ -91,7 +91,8 @@ pub fn compare(command: &CompareCommand) -> Result<(), Failure> {
 fn to_text(rows: &[Contender], reference: &str) -> String {
     let width = rows.iter().map(|r| r.config.chars().count()).max().unwrap_or(6).max(6);
     let mut text = format!(
-        "{:<width$} {:<12} {:>9} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>8} {:>9} {:>9}\n",
+        "{:<width$} {:<12} {:>9} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>8} {:>9} \
+         {:>9}\n",
         "config",
         "sampler",
         "step",

@@ -305,8 +305,8 @@ fn compares(formula: &str) -> bool {
     formula.split('~').next().is_some_and(|left| left.contains('>') || left.contains("=="))
 }
 
-/// What is said of a formula that names what is no column or is not supported, or whose response has
-/// two values and is compared with neither, and where.
+/// What is said of a formula that names what is no column or is not supported, or whose response
+/// has two values and is compared with neither, and where.
 fn unfit_formula(
     files: &OwnSource,
     formula: &str,

@@ -481,9 +481,9 @@ impl Plan {
         })
     }
 
-    /// Why the draws of a sampler that was chosen automatically are not those that were promised, if
-    /// so: the tail of its weights is too heavy, or it gave less than half the effective draws that
-    /// its pilot foretold (either happens without the other).
+    /// Why the draws of a sampler that was chosen automatically are not those that were promised,
+    /// if so: the tail of its weights is too heavy, or it gave less than half the effective draws
+    /// that its pilot foretold (either happens without the other).
     pub fn disappointment(&self, outcome: &Outcome) -> Option<Disappointment> {
         let chosen = self.decision.sampler.as_deref()?;
         let whole = !outcome.interrupted && outcome.failure.is_none();

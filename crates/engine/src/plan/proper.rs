@@ -1,5 +1,5 @@
-//! Notice a posterior that is not proper: a flat prior, and a direction in which the potential never
-//! rises.
+//! Notice a posterior that is not proper: a flat prior, and a direction in which the potential
+//! never rises.
 //!
 //! Where some columns separate the responses perfectly, or an indicator has no event, the
 //! likelihood rises for ever in one direction and the optimum is at infinity. Newton's method then
