@@ -54,7 +54,9 @@ def _without_dates(values: Any) -> Any:
     """A column with its dates and times as words."""
     array = _numpy(values)
     if array.dtype.kind in "Mm":
-        array = np.where(np.isnat(array), None, array.astype(str).astype(object))
+        words = array.astype(str).astype(object)
+        words[np.isnat(array)] = None
+        array = words
     elif array.dtype.kind == "O" and any(isinstance(value, MOMENTS) for value in array.flat):
         known = [_missing(value) for value in array.tolist()]
         array = np.array([None if value is None else str(value) for value in known], dtype=object)
