@@ -27,8 +27,9 @@ from .errors import ArgumentError, ConfigError, DataError, InterruptedWarning
 #: A config: a dictionary, the text of a TOML file, or the path of one.
 Config = Mapping[str, Any] | str | os.PathLike[str]
 
-#: The tables of a config in which a keyword is looked for, in this order: a seed is the config's.
-PLACES = ("", "target", "sampler", "run", "output", "data")
+#: The tables of a config in which a keyword is looked for, in this order: a seed is the config's,
+#: and a start is the run's.
+PLACES = ("", "run", "target", "sampler", "output", "data")
 #: What others call our settings.
 SYNONYMS = {
     "batch_size": "batch",

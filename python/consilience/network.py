@@ -256,7 +256,8 @@ class Site:
 
     def answer(self, letter: bytes) -> bytes:
         """Do what a letter asks. Nothing leaves before it is kept."""
-        answer, self.over, self.trouble = self._site.answer(letter)
+        answer, self.over, trouble = self._site.answer(letter)
+        self.trouble = trouble or self.trouble
         return answer
 
 

@@ -34,6 +34,8 @@ Commands:
                           built)
   bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by
                           valgrind) and compare with those on record
+  siege [SIGNALS [RUNS]]  Kill and interrupt servers and sites so often (1000), in so many runs at
+                          once (2): every run must end with the draws that nobody disturbed
   dependencies            Check licences, sources and bans of all dependencies by deny.toml
   mutants [--only NAMES]  Plant the bugs of mutants.toml one at a time, or those of these names
                           (with commas between them): the tests named there must catch each
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
         ["choices", ref words @ ..] => choices::run(&root(), words),
         ["bench"] => bench::run(&root()),
         ["bench", "--check"] => bench::check(&root()),
+        ["siege"] => siege("1000", "2"),
+        ["siege", signals] => siege(signals, "2"),
+        ["siege", signals, runs] => siege(signals, runs),
         ["dependencies"] => dependencies::run(&root()),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", names] => mutants::run(&root(), Some(names)),
@@ -71,6 +76,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Besiege the command as it is built for tests.
+fn siege(signals: &str, runs: &str) -> Result<(), String> {
+    for text in [signals, runs] {
+        text.parse::<u64>().map_err(|_| format!("`{text}` is no number"))?;
+    }
+    let status = cargo()
+        .args(["test", "-p", "consilience", "--test", "siege", "--", "--nocapture"])
+        .env("SIEGE", signals)
+        .env("SIEGE_AT_ONCE", runs)
+        .current_dir(root())
+        .status()
+        .map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if status.success() { Ok(()) } else { Err("a run did not end as it should".into()) }
 }
 
 fn python(torch: bool) -> Result<(), String> {

@@ -45,6 +45,19 @@ fn the_toy_has_its_stationary_variance_with_either_oracle() {
     }
 }
 
+/// Averages of clients move by their noise, and by a drift that is far smaller: within 4.9 standard
+/// errors and 2%.
+#[test]
+fn averages_of_lenets_move_by_their_noise() {
+    for tau in [0, 1] {
+        let line = line(&format!("lenet_vrfald --tau {tau} --iters 60 --repeats 1 --ni 16"));
+        let error = 0.02 + 4.9 * check(&line, "standard_error");
+        let ratio = check(&line, "increment_over_noise_only");
+        assert!((ratio - 1.0).abs() < error, "{line}");
+        assert!(check(&line, "averages") > 0.0 && check(&line, "test_nll") < 10.0, "{line}");
+    }
+}
+
 /// Within 4.9 of its own standard errors: once in a million.
 #[test]
 fn the_gaussians_have_their_exact_second_moment() {

@@ -1,6 +1,7 @@
 //! Declare the commands, their options and their help.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as Arguments, Parser, Subcommand};
 
@@ -17,7 +18,9 @@ use clap::{Args as Arguments, Parser, Subcommand};
         runs/mine\n  consilience summary runs/mine\n\n\
         Exit codes: 0 done; 1 any other error; 2 the config, its data, an argument or a name is \
         wrong; 3 a chain diverged or draws could not be written; 4 a party of a network is away; \
-        5 a party of a network was refused; 130 stopped by Ctrl-C (draws so far are kept)."
+        5 a party of a network was refused; 6 a party of a network was interrupted (the same \
+        command continues it); 7 the operator ended a run early; 8 the server gave up a run; 130 \
+        stopped by Ctrl-C (draws so far are kept)."
 )]
 pub struct Args {
     /// What to do.
@@ -60,6 +63,25 @@ pub enum Command {
             predictions are scored. If the model has site effects, name each row's site in a \
             column `site`, or the site of all rows by --site.")]
     Predict(PredictCommand),
+    /// Judge a model by what it says of each row without having seen it: leave-one-out
+    /// cross-validation (PSIS-LOO), computed at the sites.
+    #[command(after_help = "Example:\n  consilience loo runs/mine\n\n\
+            Every site computes the log-likelihood of each of its rows at all draws, and smooths \
+            importance weights, as ArviZ does; sums over rows leave it. The files that the run's \
+            config names must be as they were.")]
+    Loo(LooCommand),
+    /// Compare two models of the same rows by leave-one-out cross-validation.
+    #[command(
+        after_help = "Example:\n  consilience compare-models runs/poisson runs/negative-binomial"
+    )]
+    CompareModels(CompareModelsCommand),
+    /// Draw the effects of one site's groups from a run, with that site's rows.
+    #[command(after_help = "Example:\n  consilience effects runs/wards --site north --out \
+            north/effects.csv\n\n\
+            A model with (1 | group) samples what all sites share. Given each draw of that, a site \
+            draws the effects of its own groups from their law: together they are draws of the \
+            whole model.")]
+    Effects(EffectsCommand),
     /// Compute the exact law of a sampler on a Gaussian target, and so its bias at this step,
     /// without sampling.
     #[command(after_help = "Example:\n  consilience exact run.toml")]
@@ -70,6 +92,15 @@ pub enum Command {
             is chosen and why"
     )]
     Plan(PlanCommand),
+    /// Say what a run would tell of one row of a site, without reading any
+    #[command(
+        after_help = "Example:\n  consilience privacy run.toml    epsilon by site and threat \
+            against iterations, what the budget allows, what would be refused"
+    )]
+    Privacy(PrivacyCommand),
+    /// Print the layers of a net, their shapes, parameters and arithmetic, without sampling
+    #[command(after_help = "Example:\n  consilience net run.toml")]
+    Net(NetCommand),
     /// Sample the posterior from pooled rows, as a reference to compare with.
     #[command(after_help = "Example:\n  consilience truth run.toml\n  consilience truth run.toml \
             --method nuts --json\n\n\
@@ -104,18 +135,27 @@ pub enum Command {
     #[command(after_help = "Example:\n  consilience serve run.toml --listen 0.0.0.0:7461 --certs \
             certs/server --state state --out runs/mine --http 8080\n\n\
             Exit codes: 0 done; 1 any other error; 2 the config or the sites' data is wrong; 3 a \
-            chain diverged or draws could not be written; 4 a site was away beyond the deadline, \
-            or does not take part; 130 stopped by Ctrl-C (draws so far are kept).")]
+            chain diverged or draws could not be written; 4 a site was away beyond the deadline; 6 \
+            interrupted by Ctrl-C or SIGTERM with --state (the sites wait; the same command \
+            continues the run); 7 the operator ended the run early; 130 stopped by Ctrl-C without \
+            --state (draws so far are kept).")]
     Serve(ServeCommand),
     /// Join a run as one of its sites.
     #[command(
         after_help = "Example:\n  consilience join --server trials.example.org:7461 --site va \
             --data va.data --certs certs/va --state state\n\n\
             Exit codes: 0 done; 1 any other error; 2 the config or the data is wrong; 4 the server \
-            was away for too long, or stopped before the end; 5 the server refuses this site, or \
-            has another target; 130 stopped by Ctrl-C."
+            was away for longer than --patience; 5 the server refuses this site, or has another \
+            target; 6 interrupted by Ctrl-C or SIGTERM with --state (the same command continues); \
+            7 the operator ended the run early; 8 the server gave up the run; 130 stopped by \
+            Ctrl-C without --state."
     )]
     Join(JoinCommand),
+    /// Hold a run that is served, let it go on, go on without a site, or end it.
+    #[command(after_help = "Example:\n  consilience control --server trials.example.org:7461 \
+            --certs certs/operator pause\n\n\
+            Exit codes: 0 done; 1 any other error; 4 the server was not reached; 5 it refuses.")]
+    Control(ControlCommand),
     /// Document every field of a config.
     #[command(after_help = "Example:\n  consilience fields | less")]
     Fields,
@@ -196,6 +236,23 @@ pub struct ServeCommand {
     /// The address that sites connect to.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7461")]
     pub listen: std::net::SocketAddr,
+    /// Open no port: exchange letters as files in this folder, by whatever copies files between
+    /// the parties (a shared drive, SFTP, mail). Letters are signed and sealed.
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "state",
+        requires = "certs",
+        conflicts_with = "listen"
+    )]
+    pub post: Option<PathBuf>,
+    /// With --post: look into the folder every so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", requires = "post",
+        value_parser = seconds)]
+    pub look: Duration,
+    /// With --post: put a letter that has no answer there again after this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "post")]
+    pub again: u64,
     /// The server's folder of certificates: ca.pem, cert.pem, key.pem.
     #[arg(long, value_name = "DIR", required_unless_present = "insecure_loopback")]
     pub certs: Option<PathBuf>,
@@ -212,6 +269,13 @@ pub struct ServeCommand {
     /// Give up after this many seconds without progress [default: wait forever]
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<u64>,
+    /// Refuse the certificates whose SHA-256 fingerprints stand in this file, one per line. It is
+    /// read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "certs")]
+    pub revoked: Option<PathBuf>,
+    /// Stay this long after the end, to tell sites that have not heard of it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub linger: u64,
     /// Refuse answers whose vector has a larger norm than this.
     #[arg(long, value_name = "NORM", default_value_t = 1e12)]
     pub largest_norm: f64,
@@ -231,12 +295,40 @@ fn http_address(text: &str) -> Result<std::net::SocketAddr, String> {
         .map_err(|_| "give a port, such as 8080, or an address, such as 127.0.0.1:8080".to_owned())
 }
 
+/// A time above 0.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let above = |seconds: &f64| *seconds > 0.0 && *seconds < 1e6;
+    let seconds = text.parse().ok().filter(above);
+    let seconds = seconds.ok_or_else(|| "give seconds above 0, such as 0.5 or 60".to_owned())?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Two numbers, both above 0.
+fn budget(text: &str) -> Result<(f64, f64), String> {
+    let two = text.split_once(',').and_then(|(epsilon, delta)| {
+        Some((epsilon.trim().parse::<f64>().ok()?, delta.trim().parse::<f64>().ok()?))
+    });
+    two.filter(|(epsilon, delta)| {
+        epsilon.is_finite() && *epsilon > 0.0 && *delta > 0.0 && *delta < 1.0
+    })
+    .ok_or_else(|| "give epsilon and delta, such as 6,1e-5".to_owned())
+}
+
 /// `consilience join`.
 #[derive(Debug, Arguments)]
 pub struct JoinCommand {
     /// The server.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub server: String,
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "post")]
+    pub server: Option<String>,
+    /// Use no network: exchange letters as files in this folder, as the server does with its
+    /// --post. It holds to-NAME and from-NAME for this site.
+    #[arg(long, value_name = "DIR", requires = "state", requires = "certs",
+        conflicts_with_all = ["server", "server_name"])]
+    pub post: Option<PathBuf>,
+    /// With --post: look into the folder every so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", requires = "post",
+        value_parser = seconds)]
+    pub look: Duration,
     /// This site's name in the server's config.
     #[arg(long, value_name = "NAME")]
     pub site: String,
@@ -263,6 +355,10 @@ pub struct JoinCommand {
     /// Compare what the server states with this config, and refuse if anything differs.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// What this site may tell of one row in all its runs together: epsilon and delta. A run with a
+    /// privacy budget takes its whole budget out of it, once; nothing is put back.
+    #[arg(long, value_name = "EPSILON,DELTA", requires = "state", value_parser = budget)]
+    pub budget: Option<(f64, f64)>,
     /// For tests: take the noise from the server's seed if its config has seeds = "simulation".
     #[arg(long)]
     pub allow_simulation_seeds: bool,
@@ -274,11 +370,52 @@ pub struct JoinCommand {
     pub json_log: bool,
 }
 
+/// `consilience control`.
+#[derive(Debug, Arguments)]
+pub struct ControlCommand {
+    /// The server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7461")]
+    pub server: String,
+    /// The operator's folder of certificates: ca.pem, cert.pem, key.pem.
+    #[arg(long, value_name = "DIR", required_unless_present = "insecure_loopback")]
+    pub certs: Option<PathBuf>,
+    /// The name in the server's certificate, if it is not the host.
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// Use no certificates; allowed only if the server is on this machine.
+    #[arg(long, conflicts_with = "certs")]
+    pub insecure_loopback: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub order: ControlOrder,
+}
+
+/// What an operator asks for.
+#[derive(Debug, Subcommand)]
+pub enum ControlOrder {
+    /// Say how the run stands.
+    Status,
+    /// Hold the run until it is resumed, or the server is started again: the sites wait.
+    Pause,
+    /// Let it go on.
+    Resume,
+    /// Go on without a site, if the run is elastic, until the server is started again.
+    Drop {
+        /// The site.
+        site: String,
+    },
+    /// End it now: the draws so far are published, and the run is over.
+    End,
+}
+
 /// `consilience summary`.
 #[derive(Debug, Arguments)]
 pub struct SummaryCommand {
     /// The run directory, or a .npy or .csv file that `--draws` wrote, however large.
     pub dir: PathBuf,
+    /// Show odds, rate, hazard or time ratios with their intervals instead.
+    #[arg(long)]
+    pub ratios: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -313,9 +450,67 @@ pub struct PredictCommand {
     pub json: bool,
 }
 
+/// `consilience effects`.
+#[derive(Debug, Arguments)]
+pub struct EffectsCommand {
+    /// The run directory.
+    pub dir: PathBuf,
+    /// Whose groups.
+    #[arg(long, value_name = "NAME")]
+    pub site: String,
+    /// Write the draws to this CSV file, one column a group.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience loo`.
+#[derive(Debug, Arguments)]
+pub struct LooCommand {
+    /// The run directory.
+    pub dir: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience compare-models`.
+#[derive(Debug, Arguments)]
+pub struct CompareModelsCommand {
+    /// The run directory of one model.
+    pub a: PathBuf,
+    /// The run directory of another model of the same rows.
+    pub b: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `consilience plan`.
 #[derive(Debug, Arguments)]
 pub struct PlanCommand {
+    /// The config.
+    pub config: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience privacy`.
+#[derive(Debug, Arguments)]
+pub struct PrivacyCommand {
+    /// The config.
+    pub config: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience net`.
+#[derive(Debug, Arguments)]
+pub struct NetCommand {
     /// The config.
     pub config: PathBuf,
     /// Print one JSON object.

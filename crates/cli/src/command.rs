@@ -8,7 +8,8 @@ use clap::Parser;
 use crate::args::{Args, Command};
 use crate::output::{self, Failure};
 use crate::{
-    compare, data, exact, listing, network, page, plan, predict, reproduce, run, summary, truth,
+    compare, data, effects, exact, layers, listing, loo, network, page, plan, predict, privacy,
+    reproduce, run, summary, truth,
 };
 
 /// The command `consilience`: what stands behind its name, done; its exit code.
@@ -29,8 +30,13 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Some(Command::Summary(command)) => summary::summary(&command),
         Some(Command::Report(command)) => page::report(&command),
         Some(Command::Predict(command)) => predict::predict(&command),
+        Some(Command::Loo(command)) => loo::loo(&command),
+        Some(Command::CompareModels(command)) => loo::compare(&command),
+        Some(Command::Effects(command)) => effects::effects(&command),
         Some(Command::Exact(command)) => exact::exact(&command),
         Some(Command::Plan(command)) => plan::plan(&command),
+        Some(Command::Privacy(command)) => privacy::privacy(&command),
+        Some(Command::Net(command)) => layers::net(&command),
         Some(Command::Truth(command)) => truth::truth(&command),
         Some(Command::Compare(command)) => compare::compare(&command),
         Some(Command::Reproduce(command)) => reproduce::reproduce(&command),
@@ -39,6 +45,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Some(Command::Certs(command)) => network::certs(&command),
         Some(Command::Serve(command)) => network::serve(&command),
         Some(Command::Join(command)) => network::join(&command),
+        Some(Command::Control(command)) => network::control(&command),
         Some(Command::Fields) => listing::fields(),
         Some(Command::New(command)) => listing::new(&command),
         Some(Command::Completions { shell }) => listing::completions(shell),

@@ -51,9 +51,15 @@ mod compare;
 #[cfg(feature = "cli")]
 mod data;
 #[cfg(feature = "cli")]
+mod effects;
+#[cfg(feature = "cli")]
 mod exact;
 #[cfg(feature = "cli")]
+mod layers;
+#[cfg(feature = "cli")]
 mod listing;
+#[cfg(feature = "cli")]
+mod loo;
 #[cfg(feature = "cli")]
 mod network;
 #[cfg(feature = "cli")]
@@ -69,7 +75,11 @@ mod plan;
 #[cfg(feature = "cli")]
 mod predict;
 #[cfg(feature = "cli")]
+mod privacy;
+#[cfg(feature = "cli")]
 mod progress;
+#[cfg(feature = "cli")]
+mod ratios;
 #[cfg(feature = "cli")]
 mod report;
 #[cfg(feature = "cli")]

@@ -1,6 +1,7 @@
 //! Serve a run, join one, make certificates.
 
 use std::io::IsTerminal;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +13,19 @@ use consilience_engine::run::Progress;
 use consilience_engine::rundir;
 use consilience_engine::site::Own;
 use consilience_net::certs::{self as papers, Papers};
+use consilience_net::control::Order;
+use consilience_net::folders::{self, Folders};
 use consilience_net::join::{Credentials, JoinError, JoinOptions};
-use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, Stage};
+use consilience_net::serve::{Admission, Publication, ServeError, ServeOptions, Served, Stage};
 use consilience_net::status::Status;
+use consilience_net::talk::{Farewell, How};
 use consilience_net::worker::{Brings, SiteError};
-use consilience_net::{join as joining, log, serve as serving};
+use consilience_net::{control as controlling, join as joining, log, serve as serving};
 
-use crate::args::{CertsCommand, JoinCommand, ServeCommand};
+use crate::args::{CertsCommand, ControlCommand, ControlOrder, JoinCommand, ServeCommand};
 use crate::clock;
 use crate::output::{Failure, note, say};
+use crate::page;
 use crate::report::{self, Live};
 use crate::run::{RunFolder, apply, keep};
 
@@ -44,9 +49,18 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
     log::start(command.json_log);
     let mut config = Config::load(&command.config)?;
     apply(&mut config, &command.options)?;
-    let place = command.options.out.clone().map(RunFolder::Asked);
-    if let Some(place) = &place {
-        rundir::check(place.path())?; // before hours are spent
+    let past = match &command.state {
+        Some(state) => serving::recall(state, &config).map_err(serve_failure)?,
+        None => None,
+    };
+    let out = command.options.out.as_deref();
+    let published = match (out, &past) {
+        (Some(out), Some(past)) => rundir::is_published(out, &past.run),
+        (None, Some(past)) => past.over.is_some(),
+        (_, None) => false,
+    };
+    if let (Some(out), false) = (out, published) {
+        rundir::check(out)?; // before hours are spent
     }
     let options = ServeOptions {
         admission: own_papers(command.certs.as_deref())?
@@ -55,16 +69,25 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         http: command.http,
         deadline: command.deadline.map(Duration::from_secs),
         largest_norm: command.largest_norm,
+        quarantine: true,
+        revoked: command.revoked.clone(),
+        linger: Duration::from_secs(command.linger),
     };
     let progress = Arc::new(Progress::default());
     let status =
         Arc::new(Status::new(&consilience_engine::site::names(&config)?, Arc::clone(&progress)));
-    let stop = Arc::clone(&progress);
+    let (asked, goes_on) = (Arc::clone(&status), options.state.is_some());
     let _ = ctrlc::set_handler(move || {
-        if stop.stop.swap(true, Ordering::Relaxed) {
+        if asked.is_stopped() || asked.is_suspended() {
             std::process::exit(130);
         }
-        note("\nstopping: what was drawn is kept (Ctrl-C again to leave at once)\n");
+        if goes_on {
+            serving::suspend(&asked);
+            note("\ninterrupted: the sites wait (Ctrl-C again to leave at once)\n");
+        } else {
+            serving::stop(&asked);
+            note("\nstopping: what was drawn is kept (Ctrl-C again to leave at once)\n");
+        }
     });
     let json = command.options.json;
     let over = AtomicBool::new(false);
@@ -85,39 +108,114 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         }
         Stage::Agreed(_) | Stage::Stated(_) => {}
     };
-    let listener =
-        serving::bind(command.listen).map_err(|error| Failure::Other(error.to_string()))?;
+    let way = match &command.post {
+        Some(folder) => {
+            let again = Duration::from_secs(command.again);
+            let look = command.look;
+            Way::Post(Folders { look, again, ..Folders::new(folder.clone()) })
+        }
+        None => Way::Port(
+            serving::bind(command.listen).map_err(|error| Failure::Other(error.to_string()))?,
+        ),
+    };
+    if let (Some(past), true) = (past, published) {
+        let over = past.over.map_or_else(|| whereabouts(How::Finished, out), |o| o.farewell);
+        match way {
+            Way::Port(listener) => {
+                note("The run is over: sites that have not heard of it are told.\n");
+                serving::tell_over(listener, &config, &options, &status, tell, over.clone())
+            }
+            Way::Post(folders) => {
+                note("The run is over: sites that have not heard of it are told by letter.\n");
+                folders::tell_over(&folders, &config, &options, &status, tell, over.clone())
+            }
+        }
+        .map_err(serve_failure)?;
+        return ended(&over);
+    }
     let served = std::thread::scope(|scope| {
         scope.spawn(|| watch(&status, &over));
-        let served = serving::serve(listener, &config, &options, &status, tell, |served| {
+        let keep = |served: Served| {
             over.store(true, Ordering::Relaxed);
-            show(&config, served, place, json)
-        });
+            let how = if served.outcome.interrupted { How::Ended } else { How::Finished };
+            let shown = show(&config, served, out, json);
+            // what can fail after the draws are safe is no more than telling of it
+            let safe = matches!(shown, Ok(()) | Err(Failure::Interrupted(_) | Failure::PipeClosed));
+            let farewell = whereabouts(how, out);
+            let shown = match shown {
+                Err(Failure::Interrupted(_)) if status.is_ended() => ended(&farewell),
+                shown => shown,
+            };
+            Publication { value: shown, safe, says: farewell.says }
+        };
+        let served = match way {
+            Way::Port(listener) => {
+                serving::publish(listener, &config, &options, &status, tell, keep)
+            }
+            Way::Post(folders) => {
+                note(&format!("letters are exchanged in {}\n", folders.folder.display()));
+                folders::publish(&folders, &config, &options, &status, tell, keep)
+            }
+        };
         over.store(true, Ordering::Relaxed);
         served
     });
-    served.unwrap_or_else(|error| {
-        Err(match error {
-            ServeError::Config(error) => Failure::Config(error),
-            ServeError::Run(error) => Failure::Run(error),
-            ServeError::Lost(lost) => Failure::Lost(lost.to_string()),
-            other => Failure::Other(other.to_string()),
-        })
-    })
+    served.unwrap_or_else(|error| Err(serve_failure(error)))
+}
+
+/// How the parties reach one another.
+enum Way {
+    Port(TcpListener),
+    Post(Folders),
+}
+
+fn serve_failure(error: ServeError) -> Failure {
+    match error {
+        ServeError::Config(error) => Failure::Config(error),
+        ServeError::Run(error) => Failure::Run(error),
+        ServeError::Lost(lost) => Failure::Lost(lost.to_string()),
+        ServeError::Stopped => Failure::Aborted(error.to_string()),
+        ServeError::Suspended => Failure::Suspended(error.to_string()),
+        other => Failure::Other(other.to_string()),
+    }
+}
+
+/// How a run ended and where its draws are, for the sites.
+fn whereabouts(how: How, out: Option<&Path>) -> Farewell {
+    let says = match out {
+        None => "the draws were printed at the server, and not kept (it was served without --out)"
+            .to_owned(),
+        Some(out) => {
+            let place = std::path::absolute(out).unwrap_or_else(|_| out.to_path_buf());
+            format!("the draws are at the server, in {}", place.display())
+        }
+    };
+    Farewell { how, says }
+}
+
+/// Say how a run ended, here and at a site.
+fn ended(farewell: &Farewell) -> Result<(), Failure> {
+    let says = &farewell.says;
+    let also = if says.is_empty() { String::new() } else { format!(": {says}") };
+    match farewell.how {
+        How::Finished => say(&format!("The run came to its end{also}.\n")),
+        How::Ended => Err(Failure::Ended(format!("The operator ended the run early{also}."))),
+        How::Aborted => Err(Failure::Aborted(format!("the server gave up the run{also}"))),
+    }
 }
 
 fn own_papers(folder: Option<&Path>) -> Result<Option<Papers>, Failure> {
-    folder.map(Papers::load).transpose().map_err(|error| Failure::Other(error.to_string()))
+    let papers = folder.map(Papers::load).transpose();
+    let papers = papers.map_err(|error| Failure::Other(error.to_string()))?;
+    if let Some(ends) = papers.as_ref().and_then(|papers| papers.end_soon(SystemTime::now())) {
+        note(&format!("warning: this party's certificate {ends}: make new ones\n"));
+    }
+    Ok(papers)
 }
 
 /// Keep a run that was served, and show its answer.
-fn show(
-    config: &Config,
-    served: Served,
-    place: Option<RunFolder>,
-    json: bool,
-) -> Result<(), Failure> {
-    if place.is_some() {
+fn show(config: &Config, served: Served, out: Option<&Path>, json: bool) -> Result<(), Failure> {
+    if out.is_some() {
         let text = config.resolved(&served.plan);
         Config::parse(Source { file: "the config as resolved".into(), folder: ".".into(), text })?;
     }
@@ -130,15 +228,20 @@ fn show(
         moments: served.problem.moments_bits,
         published: served.plan.published_bits(&served.outcome.ledger),
         draws: config.draws.clone(),
-        folder: place.as_ref().map(|place| place.path().to_path_buf()),
+        folder: out.map(Path::to_path_buf),
+        exact: None,
     };
     let created = clock::utc(SystemTime::now());
+    let run = served.run.clone();
     let (record, statement) = served.record(config, env!("CARGO_PKG_VERSION"), created);
-    let folder = live.folder.clone();
-    keep(&record, live, place, json)?;
-    let Some(file) = folder.map(|folder| folder.join(serving::STATEMENT)) else { return Ok(()) };
-    std::fs::write(&file, statement.text())
-        .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))
+    let place = out.map(|out| {
+        let files = vec![
+            (page::NAME, consilience_report::html(&record)),
+            (serving::STATEMENT, statement.text().to_owned()),
+        ];
+        RunFolder::Served(out.to_path_buf(), run, files)
+    });
+    keep(&record, live, place, json)
 }
 
 /// Show a site what all parties agree on, and later what surveys added to it.
@@ -182,16 +285,12 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         state: command.state.clone(),
         reserve: command.reserve,
         allows_simulation: command.allow_simulation_seeds,
+        budget: command.budget,
         // a config of its own is compared, and need not be read once more
         shows: command.config.is_none().then_some(show_statement),
     };
-    let options = JoinOptions {
-        server: command.server.clone(),
-        server_name: command.server_name.clone(),
-        credentials: own_papers(command.certs.as_deref())?
-            .map_or(Credentials::Word, Credentials::Certificate),
-        patience: command.patience.map(Duration::from_secs),
-    };
+    let papers = own_papers(command.certs.as_deref())?;
+    let patience = command.patience.map(Duration::from_secs);
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     let _ = ctrlc::set_handler(move || {
@@ -199,15 +298,60 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
             std::process::exit(130);
         }
     });
-    match joining::join(brings, &options, &stop) {
-        Ok(true) => say("The run came to its end.\n"),
-        Ok(false) => Err(Failure::Lost("the server ended the run before its end".into())),
+    let goes_on = command.state.is_some();
+    let attended = match (&command.post, papers) {
+        (Some(folder), Some(papers)) => {
+            let folders = Folders { look: command.look, ..Folders::new(folder.clone()) };
+            folders::attend(brings, &folders, &papers, patience, &stop)
+        }
+        (_, papers) => {
+            let options = JoinOptions {
+                server: command.server.clone().unwrap_or_default(),
+                server_name: command.server_name.clone(),
+                credentials: papers.map_or(Credentials::Word, Credentials::Certificate),
+                patience,
+            };
+            joining::attend(brings, &options, &stop)
+        }
+    };
+    match attended {
+        Ok(farewell) => ended(&farewell),
         Err(JoinError::Site(SiteError::Config(error))) => Err(Failure::Config(error)),
         Err(JoinError::Site(error @ (SiteError::Refused(_) | SiteError::Disagree(_)))) => {
             Err(Failure::Refused(error.to_string()))
         }
+        Err(JoinError::Stopped) if goes_on => Err(Failure::Suspended(
+            "This site was interrupted: start it again with the same command, and it goes on."
+                .into(),
+        )),
         Err(stopped @ JoinError::Stopped) => Err(Failure::Interrupted(Some(stopped.to_string()))),
         Err(error @ JoinError::Away { .. }) => Err(Failure::Lost(error.to_string())),
+        Err(other) => Err(Failure::Other(other.to_string())),
+    }
+}
+
+/// `consilience control`.
+pub fn control(command: &ControlCommand) -> Result<(), Failure> {
+    let options = JoinOptions {
+        server: command.server.clone(),
+        server_name: command.server_name.clone(),
+        credentials: own_papers(command.certs.as_deref())?
+            .map_or(Credentials::Word, Credentials::Certificate),
+        patience: None,
+    };
+    let order = match &command.order {
+        ControlOrder::Status => Order::Status,
+        ControlOrder::Pause => Order::Pause,
+        ControlOrder::Resume => Order::Resume,
+        ControlOrder::Drop { site } => Order::Drop { site: site.clone() },
+        ControlOrder::End => Order::End,
+    };
+    match controlling::order(&options, &order) {
+        Ok(line) => say(&format!("{line}\n")),
+        Err(JoinError::Site(SiteError::Refused(why))) => Err(Failure::Refused(why)),
+        Err(JoinError::Away { server, why, .. }) => {
+            Err(Failure::Lost(format!("the server {server} was not reached: {why}")))
+        }
         Err(other) => Err(Failure::Other(other.to_string())),
     }
 }

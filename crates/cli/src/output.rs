@@ -20,6 +20,12 @@ pub enum Failure {
     Lost(String),
     /// A party is refused, or means another target: code 5.
     Refused(String),
+    /// A party of a network was interrupted, and goes on when it is started again: code 6.
+    Suspended(String),
+    /// The operator ended a run early: code 7.
+    Ended(String),
+    /// A run over a network cannot go on: code 8.
+    Aborted(String),
     /// Something else the user can mend: code 1.
     Other(String),
     /// Ctrl-C or SIGTERM stopped it before its end: code 130, as shells have it. What is left to
@@ -37,6 +43,9 @@ impl Failure {
             Failure::Run(_) => 3,
             Failure::Lost(_) => 4,
             Failure::Refused(_) => 5,
+            Failure::Suspended(_) => 6,
+            Failure::Ended(_) => 7,
+            Failure::Aborted(_) => 8,
             Failure::Other(_) => 1,
             Failure::Interrupted(_) => 130,
             Failure::PipeClosed => 0,
@@ -109,8 +118,11 @@ pub fn complain(failure: &Failure) {
         Failure::Argument(text)
         | Failure::Lost(text)
         | Failure::Refused(text)
+        | Failure::Aborted(text)
         | Failure::Other(text) => text.clone(),
         Failure::Interrupted(Some(text)) => text.clone(),
+        // asked for: no error
+        Failure::Suspended(text) | Failure::Ended(text) => return note(&format!("{text}\n")),
         Failure::Interrupted(None) | Failure::PipeClosed => return,
     };
     note(&format!("error: {text}\n"));

@@ -21,9 +21,12 @@ pub fn report(command: &ReportCommand) -> Result<(), Failure> {
     say(&format!("The picture is {}.\n", file.display()))
 }
 
+/// The name of a report in its run directory.
+pub const NAME: &str = "report.html";
+
 /// Where a run directory has its report.
 pub fn inside(dir: &Path) -> PathBuf {
-    dir.join("report.html")
+    dir.join(NAME)
 }
 
 /// Write the page of a run.

@@ -19,7 +19,7 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let new = predictor
         .read(&command.data, command.site.as_deref())
         .map_err(|e| Failure::Argument(e.to_string()))?;
-    let rows = predictor.predict(&new.cells, MASS);
+    let rows = predictor.predict(&new, MASS);
     let scores = predictor.score(&new).map_err(Failure::Argument)?;
 
     let explained = predictor.encoding().and_then(|encoding| encoding.explained());

@@ -1,5 +1,6 @@
 //! Print the result of a run, as tables or as JSON.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
 use consilience_engine::held_out::Scores;
 use consilience_engine::plan::{Choice, Plan};
+use consilience_engine::privacy::PrivacyReport;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
@@ -19,6 +21,11 @@ use serde_json::{Value, json};
 /// Lines of the table.
 const MOST_LINES: usize = 60;
 
+/// So many of something, in words.
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// What is sampled, before anything is.
 pub fn opening(config: &Config, problem: &Problem) -> String {
     let rows: Vec<String> = problem
@@ -27,10 +34,13 @@ pub fn opening(config: &Config, problem: &Problem) -> String {
         .zip(&problem.target.clients)
         .map(|(name, c)| format!("{name} ({})", c.rows()))
         .collect();
+    let model = config.target.model.of_rows();
+    let grouped = model.is_some_and(|model| model.group_by().is_some());
     let mut text = format!(
-        "{} sites, {} parameters, one posterior. Rows: {}.\n",
-        problem.clients.len(),
-        problem.parameters.len(),
+        "{}, {}, one posterior. {}: {}.\n",
+        count(problem.clients.len(), "site"),
+        count(problem.parameters.len(), "parameter"),
+        if grouped { "Groups" } else { "Rows" },
         if rows.len() > 12 {
             format!("{} and {} more", rows[..12].join(", "), rows.len() - 12)
         } else {
@@ -41,8 +51,9 @@ pub fn opening(config: &Config, problem: &Problem) -> String {
         let _ = writeln!(text, "  {note}");
     }
     let stated = |field: &str| problem.statement.fields().find(|(name, _)| *name == field);
+    let said = |title: &str| problem.notes.iter().any(|n| n.starts_with(&format!("{title}: ")));
     for (title, field) in [("Model", "model"), ("Prior", "prior")] {
-        if let Some((_, value)) = stated(field) {
+        if let Some((_, value)) = stated(field).filter(|_| !said(title)) {
             let _ = writeln!(text, "{title}: {value}");
         }
     }
@@ -74,7 +85,7 @@ pub fn plan(plan: &Plan) -> String {
             bytes(up),
             bytes(down)
         );
-    } else {
+    } else if plan.row.has_step() {
         let _ = writeln!(text, "Step {step}.");
     }
     if let Some((mean, sd)) = plan.forecast.as_ref().map(Forecast::worst) {
@@ -119,9 +130,9 @@ fn chosen(choice: &Choice, (up, down): (u64, u64)) -> String {
     }
     let _ = writeln!(
         text,
-        ".\nThe same effective draws by forecast (exchanges of a chain, bytes of all sites, \
-         seconds of the network):\n  sampler   chains  iterations  exchanges       bytes    \
-         seconds  bias of means and sds"
+        ".\nThe same effective draws by forecast (iterations of all chains, exchanges of one, \
+         bytes of all sites, seconds of the network):\n  sampler   chains  iterations  exchanges  \
+         \x20    bytes    seconds  bias of means and sds"
     );
     for one in choice.candidates.iter().filter(|one| one.iterations > 0.0) {
         let bias = match (&one.refused, one.bias) {
@@ -184,12 +195,15 @@ pub struct Live {
     pub draws: Option<PathBuf>,
     /// Where the run directory will be.
     pub folder: Option<PathBuf>,
+    /// The config, where `consilience exact` knows the law of its sampler.
+    pub exact: Option<String>,
 }
 
 /// The answer of a run.
 pub struct Answer<'a> {
     record: &'a Record,
     live: Option<&'a Live>,
+    names: Cow<'a, [String]>,
     summaries: Vec<Option<Summary>>,
     reference: Option<Vec<Option<Summary>>>,
 }
@@ -198,7 +212,8 @@ impl<'a> Answer<'a> {
     /// Summarise a run, now or later.
     pub fn new(record: &'a Record, live: Option<&'a Live>) -> Self {
         let reference = record.reference.as_ref().map(summaries);
-        Answer { record, live, summaries: summaries(&record.draws), reference }
+        let (names, draws) = record.shown();
+        Answer { record, live, names, summaries: summaries(&draws), reference }
     }
 
     /// For people.
@@ -215,11 +230,7 @@ impl<'a> Answer<'a> {
             if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
         if self.record.streamed.is_none() {
-            text.push_str(&table(
-                &self.record.parameters,
-                &self.summaries,
-                self.reference.as_deref(),
-            ));
+            text.push_str(&table(&self.names, &self.summaries, self.reference.as_deref()));
         } // else a warning says where the draws are, and what computes the table
         text.push_str(&self.distance());
         text.push_str(&self.held_out());
@@ -344,10 +355,33 @@ impl<'a> Answer<'a> {
                 .sum();
             let _ = writeln!(text, "  {direction}: {} in {messages} messages", kinds.join(", "));
         }
-        text.push_str(
-            "No row left its site: parameters, gradients and sums of moments did. They \
-            are not private in the sense of differential privacy.\n",
-        );
+        match PrivacyReport::of(self.record) {
+            None => text.push_str(
+                "No row left its site. What did (parameters, log-likelihoods, gradients, Hessians, \
+                 sums of moments) is not private in the sense of differential privacy.\n",
+            ),
+            Some(told) => {
+                let most = |threat: usize| {
+                    let sites = told.plan.sites.iter().map(|site| site.exposures[threat].epsilon);
+                    sites.fold(0.0, f64::max)
+                };
+                let _ = writeln!(
+                    text,
+                    "No row left its site. What did tells of one row at most epsilon {:.3} against \
+                     the server, {:.3} against other sites and {:.3} against outsiders, at delta \
+                     {:e}{}",
+                    most(0),
+                    most(1),
+                    most(2),
+                    told.plan.delta,
+                    if told.simulated {
+                        "; in one process, as here, nothing is private."
+                    } else {
+                        "."
+                    }
+                );
+            }
+        }
         text
     }
 
@@ -369,7 +403,8 @@ impl<'a> Answer<'a> {
 
     /// For programs: full precision.
     pub fn json(&self) -> String {
-        let draws = &self.record.draws;
+        let shown = self.record.shown().1;
+        let draws = &*shown;
         let d = draws.dim();
         let of = |read: fn(&Summary) -> f64| -> Vec<Value> {
             self.summaries
@@ -397,7 +432,7 @@ impl<'a> Answer<'a> {
             "sampler": self.record.sampler.0,
             "seed": self.record.seed,
             "step": self.record.step,
-            "parameters": self.record.parameters,
+            "parameters": self.names,
             "clients": self.record.sites.iter().map(|s| &s.name).collect::<Vec<_>>(),
             "chains": self.record.drawn().0,
             "draws": self.record.drawn().1,
@@ -405,7 +440,7 @@ impl<'a> Answer<'a> {
             "iterations": self.iterations(),
             "interrupted": self.record.interrupted,
             "seconds": self.record.seconds,
-            "digest": held.then(|| draws.digest()),
+            "digest": held.then(|| self.record.draws.digest()),
             "mean": held.then(|| draws.mean()),
             "covariance": held.then(|| covariance.chunks(d.max(1)).collect::<Vec<_>>()),
             "sd": of(|s| s.sd),
@@ -438,6 +473,7 @@ impl<'a> Answer<'a> {
                 "before_sampling": self.record.exchanges.0,
                 "sampling": self.record.exchanges.1,
             },
+            "privacy": PrivacyReport::of(self.record),
             "bias": self.record.bias.as_ref().map(|bias| json!({
                 "exact": bias.exact, "mean": bias.mean, "sd": bias.sd, "measured": bias.measured,
             })),
@@ -485,11 +521,6 @@ pub fn scores_value(scores: Scores) -> Value {
         "root_mean_square": scores.root_mean_square,
     })
 }
-
-/// Where to go from here.
-pub const NEXT: &str = "\n\
-    Next: `consilience new run.toml` writes a config to start from; `consilience list` shows the \
-    samplers;\n`consilience exact run.toml` prints a sampler's exact bias on a Gaussian target.\n";
 
 /// A number of JSON, which has none for NaN.
 pub fn number(x: f64) -> Value {

@@ -6,6 +6,8 @@ use std::time::{Instant, SystemTime};
 
 use consilience_engine::checkpoint::{self, Checkpoint};
 use consilience_engine::config::{Config, Source};
+use consilience_engine::exact::laws;
+use consilience_engine::predict::Predictor;
 use consilience_engine::record::Record;
 use consilience_engine::reference::{self, Reference, ReferenceSettings};
 use consilience_engine::run::{Progress, RunError};
@@ -67,6 +69,8 @@ pub enum RunFolder {
     Asked(PathBuf),
     /// Where an unfinished run is.
     Begun(PathBuf),
+    /// Where the user said, for a run that was served: with the run's name and more files.
+    Served(PathBuf, String, Vec<(&'static str, String)>),
     /// Where nobody said otherwise: if it cannot be written, that is no more than a pity.
     Usual(PathBuf),
 }
@@ -74,7 +78,10 @@ pub enum RunFolder {
 impl RunFolder {
     pub fn path(&self) -> &Path {
         match self {
-            RunFolder::Asked(path) | RunFolder::Begun(path) | RunFolder::Usual(path) => path,
+            RunFolder::Asked(path)
+            | RunFolder::Begun(path)
+            | RunFolder::Served(path, ..)
+            | RunFolder::Usual(path) => path,
         }
     }
 }
@@ -118,7 +125,7 @@ fn perform(
     let checkpoint = match &place {
         Some(RunFolder::Asked(dir)) => Some(Checkpoint::begin(dir, config, &fingerprint, &pace)?),
         Some(RunFolder::Begun(dir)) => Some(Checkpoint::resume(dir, &fingerprint, &pace)?),
-        Some(RunFolder::Usual(_)) | None => None,
+        Some(RunFolder::Usual(_) | RunFolder::Served(..)) | None => None,
     };
     let progress = Arc::new(Progress::default());
     let started = Instant::now();
@@ -147,6 +154,7 @@ fn perform(
         published: ended.published,
         draws: config.draws.clone(),
         folder: place.as_ref().map(|place| place.path().to_path_buf()),
+        exact: has_exact_law(&planned).then(|| config.source.file.clone()),
     };
     keep(&record, live, place, options.json)
 }
@@ -177,11 +185,15 @@ pub fn keep(
     place: Option<RunFolder>,
     json: bool,
 ) -> Result<(), Failure> {
-    let written = place.as_ref().map_or(Ok(()), |place| rundir::write(place.path(), record));
+    let written = match &place {
+        None => Ok(()),
+        Some(RunFolder::Served(path, name, files)) => rundir::publish(path, record, files, name),
+        Some(place) => rundir::write(place.path(), record),
+    };
     if written.is_err() {
         live.folder = None;
     }
-    if let Some(folder) = &live.folder {
+    if let (Some(folder), false) = (&live.folder, matches!(place, Some(RunFolder::Served(..)))) {
         page::write(&page::inside(folder), record)?;
     }
     let answer = Answer::new(record, Some(&live));
@@ -200,7 +212,7 @@ pub fn keep(
         ));
     }
     if !json {
-        text.push_str(report::NEXT);
+        text.push_str(&next(record, &live, place.as_ref()));
     }
     say(&text)?;
     match (written, place) {
@@ -211,6 +223,38 @@ pub fn keep(
         (Ok(()), _) => {}
     }
     if record.interrupted { Err(Failure::Interrupted(None)) } else { Ok(()) }
+}
+
+/// Whether `consilience exact` says how biased a sampler is here.
+fn has_exact_law(planned: &Planned) -> bool {
+    const MOST: usize = 30; // parameters for which it is known at once
+    !planned.plan.recipe.family().is_exact()
+        && planned.problem.parameters.len() <= MOST
+        && laws(&planned.problem, &planned.plan).is_ok()
+}
+
+/// Where to go from here.
+fn next(record: &Record, live: &Live, place: Option<&RunFolder>) -> String {
+    let mut ways = Vec::new();
+    match (&live.folder, place) {
+        (_, Some(RunFolder::Usual(_))) => ways.push(
+            "`consilience new run.toml` writes a config to start from; `consilience list` shows \
+             samplers and models."
+                .into(),
+        ),
+        (Some(folder), _) if Predictor::new(record).is_ok() => {
+            let folder = folder.display();
+            ways.push(format!("`consilience predict {folder} --data new.csv` predicts new rows."));
+        }
+        (Some(_), _) => {}
+        (None, _) => {
+            ways.push("with `--out DIR` the run is kept in a folder, with its report.".into());
+        }
+    }
+    if let Some(config) = &live.exact {
+        ways.push(format!("`consilience exact {config}` prints the sampler's exact bias here."));
+    }
+    if ways.is_empty() { String::new() } else { format!("\nNext: {}\n", ways.join("\n      ")) }
 }
 
 /// A run that failed: where it diverged, it would again, and nothing is left of it; otherwise it

@@ -9,14 +9,25 @@ use serde_json::{Value, json};
 
 use crate::args::SummaryCommand;
 use crate::output::{Failure, say};
+use crate::ratios::Ratios;
 use crate::report::{self, Answer, number};
 
 /// `consilience summary`.
 pub fn summary(command: &SummaryCommand) -> Result<(), Failure> {
     if command.dir.is_file() {
+        if command.ratios {
+            let wrong = "a file of draws does not say its model: give the run directory";
+            return Err(Failure::Argument(format!("{}: {wrong}", command.dir.display())));
+        }
         return file(&command.dir, command.json);
     }
     let record = rundir::read(&command.dir)?;
+    if command.ratios {
+        let found = Ratios::new(&record).map_err(|why| {
+            Failure::Argument(format!("{}: there are no ratios: {why}", command.dir.display()))
+        })?;
+        return say(&if command.json { found.json() } else { found.text() });
+    }
     let answer = Answer::new(&record, None);
     if command.json {
         return say(&answer.json());

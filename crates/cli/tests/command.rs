@@ -82,11 +82,15 @@ fn every_command_has_help_with_an_example() {
         &["summary"],
         &["report"],
         &["predict"],
+        &["loo"],
+        &["compare-models"],
+        &["effects"],
         &["exact"],
         &["compare"],
         &["list"],
         &["fields"],
         &["new"],
+        &["control"],
         &["completions"],
     ] {
         let text = succeed(&[command, &["--help"]].concat());
@@ -324,6 +328,27 @@ fn a_divergence_says_what_to_do_and_leaves_nothing_behind() {
     assert_eq!(left, ["run.toml"]);
 }
 
+/// What a run offers next is what can be done with it.
+#[test]
+fn a_run_offers_what_can_be_done_with_it() {
+    let next = |text: &str| text.split_once("\nNext: ").map_or("", |(_, next)| next).to_owned();
+    let dir = folder("next");
+    let gaussian = config("next-gaussian", &two_clients("step = 0.1", "iterations = 200"));
+    let said = next(&succeed(&["run", &gaussian]));
+    assert!(said.contains(&format!("`consilience exact {gaussian}`")), "{said}");
+    assert!(said.contains("--out DIR") && !said.contains("predict"), "{said}");
+    succeed(&["exact", &gaussian]);
+    let rows = "[target]\nmodel = \"logistic\"\nprior = { law = \"gaussian\", variance = 1.0 }\n\
+        [[client]]\nrows = [[0.2, 1], [-1.1, 0], [0.7, 1]]\n";
+    let rows = config("next-rows", rows);
+    let kept = dir.join("run").display().to_string();
+    let said = next(&succeed(&["run", &rows, "--out", &kept]));
+    assert_eq!(
+        said.trim(),
+        format!("`consilience predict {kept} --data new.csv` predicts new rows.")
+    );
+}
+
 #[test]
 fn exact_laws_are_refused_where_there_are_none() {
     let rows = "rows = [[0.3, 1.0], [-1.0, 0.0], [0.4, 1.0]]";
@@ -511,4 +536,67 @@ fn an_interrupt_keeps_the_draws() {
     assert!((average - mean).abs() < 1e-9, "{average} is not {mean}");
     let left = std::fs::read_dir(draws.parent().unwrap()).unwrap().count();
     assert_eq!(left, 2, "the config and the draws, no parts");
+}
+
+/// Models of the same rows are judged, compared and explained by what a run kept; a site draws its
+/// own groups' effects.
+#[test]
+fn runs_are_judged_by_their_rows() {
+    let folder = folder("judged");
+    let mut rows = String::from("site,ward,x,y\n");
+    for k in 0..40 {
+        let (x, y) = (f64::from(k % 7) - 3.0, (k * 5) % 4 + (k % 7) / 3);
+        rows += &format!("{},w{},{x},{y}\n", if k < 20 { "north" } else { "south" }, k % 5);
+    }
+    std::fs::write(folder.join("rows.csv"), rows).unwrap();
+    let run = |name: &str, model: &str, formula: &str| {
+        let text = format!(
+            "[target]\nmodel = \"{model}\"\nformula = \"{formula}\"\n[data]\nfile = \
+             \"rows.csv\"\nscheme = \"natural(site)\"\n[run]\neffective_draws = 200\n"
+        );
+        let (file, out) = (folder.join(format!("{name}.toml")), folder.join(name));
+        std::fs::write(&file, text).unwrap();
+        let (file, out) = (file.display().to_string(), out.display().to_string());
+        succeed(&["run", &file, "--out", &out, "--json"]);
+        out
+    };
+    let (a, b) = (run("a", "poisson", "y ~ x"), run("b", "poisson", "y ~ 1"));
+    let text = succeed(&["loo", &a]);
+    assert!(text.contains("elpd") && text.contains("\nnorth ") && text.contains("\nall "));
+    let found = json(&["loo", &a, "--json"]);
+    let sum = |of: &Value| of["elpd"].as_f64().unwrap();
+    let parts = sum(&found["sites"]["north"]) + sum(&found["sites"]["south"]);
+    assert!((sum(&found["total"]) - parts).abs() < 1e-9 && found["total"]["rows"] == 40);
+    let both = json(&["compare-models", &a, &b, "--json"]);
+    let apart = sum(&both["a"]["total"]) - sum(&both["b"]["total"]);
+    assert!((sum(&both["difference"]["total"]) - apart).abs() < 1e-9);
+    assert!(succeed(&["compare-models", &a, &b]).contains("predicts better, by"));
+
+    let ratios = json(&["summary", &a, "--ratios", "--json"]);
+    assert_eq!((&ratios["ratios"], &ratios["parameters"][0]), (&"rate ratio".into(), &"x".into()));
+    // numbers are standardised: -3 to 3, in a row
+    assert!((ratios["per"][0].as_f64().unwrap() - 2.0).abs() < 0.1, "{ratios}");
+    let own = json(&["summary", &a, "--json"]);
+    let place = own["parameters"].as_array().unwrap().iter().position(|name| name == "x").unwrap();
+    let lower = own["lower"][place].as_f64().unwrap().exp();
+    assert!((ratios["lower"][0].as_f64().unwrap() - lower).abs() < 1e-6 * lower);
+    assert!(succeed(&["summary", &a, "--ratios"]).contains("rate ratio"));
+
+    let wards = run("wards", "poisson", "y ~ x + (1 | ward)");
+    let kept = folder.join("effects.csv").display().to_string();
+    let shown = succeed(&["effects", &wards, "--site", "north", "--out", &kept]);
+    assert!(shown.contains("\nw0 ") && shown.contains("\nw4 "), "{shown}");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    assert!(kept.starts_with("chain,draw,\"w0\",\"w1\",\"w2\",\"w3\",\"w4\"\n0,0,"));
+    assert!(succeed(&["loo", &wards]).contains("groups"));
+    for (arguments, says) in [
+        (&["effects", &a, "--site", "north"][..], "the model has no effects of groups"),
+        (&["effects", &wards, "--site", "nort"], "did you mean `north`?"),
+        (&["compare-models", &a, &wards], "one leaves out rows, the other groups"),
+        (&["loo", "nowhere"], "nowhere"),
+    ] {
+        let output = consilience(arguments);
+        assert_ne!(output.status.code(), Some(0));
+        assert!(err(&output).contains(says), "{}", err(&output));
+    }
 }

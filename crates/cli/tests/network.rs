@@ -97,39 +97,35 @@ impl Place {
     }
 
     fn site(&self, name: &str) -> Child {
-        let data = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../../data/heart-disease/processed.{name}.data"));
-        self.site_with(name, &data)
+        self.site_with(name, &rows(name))
     }
 
     fn site_with(&self, name: &str, data: &Path) -> Child {
+        let line = self.join_line(name, data);
+        self.spawn(name, &line.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The arguments by which a site joins.
+    fn join_line(&self, name: &str, data: &Path) -> Vec<String> {
         let (server, certs, state) =
             (format!("localhost:{}", self.port), format!("certs/{name}"), format!("state-{name}"));
-        let arguments = [
-            "join",
-            "--server",
-            &server,
-            "--site",
-            name,
-            "--certs",
-            &certs,
-            "--state",
-            &state,
-            "--allow-simulation-seeds",
-        ];
-        self.spawn(
-            name,
-            &[&arguments[..], &["--patience", "60", "--data", data.to_str().unwrap()]].concat(),
-        )
+        let line = ["join", "--server", &server, "--site", name, "--certs", &certs, "--state"];
+        let rest = [&state, "--allow-simulation-seeds", "--patience", "60", "--data"];
+        let data = data.to_str().unwrap();
+        line.iter().chain(&rest).chain([&data]).map(|word| (*word).to_owned()).collect()
     }
 
     fn wait(&self, name: &str, child: &mut Child) {
+        let code = self.code(name, child);
+        assert_eq!(code, Some(0), "{name}\n{}", self.log(name));
+    }
+
+    /// How a party ends.
+    fn code(&self, name: &str, child: &mut Child) -> Option<i32> {
         let deadline = Instant::now() + Duration::from_secs(150);
         loop {
             match child.try_wait().unwrap() {
-                Some(status) => {
-                    break assert!(status.success(), "{name}: {status}\n{}", self.log(name));
-                }
+                Some(status) => break status.code(),
                 None if Instant::now() > deadline => {
                     child.kill().unwrap();
                     panic!("{name} did not end\n{}\n{}", self.log(name), self.log("server"));
@@ -174,6 +170,12 @@ impl Place {
     }
 }
 
+/// The rows of one hospital.
+fn rows(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../data/heart-disease/processed.{name}.data"))
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -198,6 +200,39 @@ fn four_hospitals_as_processes_give_the_draws_of_one_process() {
         rundir::read(&place.folder.join("there")).unwrap().rows_evaluated,
         here.rows_evaluated
     );
+}
+
+/// With no port at all: letters in a folder, by the sampler that is chosen by default.
+#[test]
+fn four_hospitals_that_share_a_folder_give_the_draws_of_one_process() {
+    let config = "seed = 11\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n\
+        [run]\nchains = 4\neffective_draws = 400\n";
+    let place = Place::of("letters", config, &SITES, &[]);
+    let serve = ["serve", "run.toml", "--post", "drive", "--look", "0.02", "--certs"];
+    let serve = [&serve[..], &["certs/server", "--state", "state", "--out", "there"]].concat();
+    let join = |name: &str| {
+        let (certs, state) = (format!("certs/{name}"), format!("state-{name}"));
+        let data = rows(name);
+        let line = ["join", "--post", "drive", "--look", "0.02", "--site", name, "--certs", &certs];
+        let rest = ["--state", &state, "--allow-simulation-seeds", "--patience", "60", "--data"];
+        let line = [&line[..], &rest, &[data.to_str().unwrap()]].concat();
+        place.spawn(name, &line)
+    };
+    let mut server = place.spawn("server", &serve);
+    // A site and the server are killed, and started again with the same line, whether the run is
+    // over by then or not.
+    let mut sites: Vec<Child> = SITES.iter().map(|site| join(site)).collect();
+    std::thread::sleep(Duration::from_millis(700));
+    for child in [&mut server, &mut sites[1]] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    (server, sites[1]) = (place.spawn("server", &serve), join(SITES[1]));
+    place.wait("server", &mut server);
+    for (name, site) in SITES.iter().zip(&mut sites) {
+        place.wait(name, site);
+    }
+    place.compare();
 }
 
 #[test]
@@ -239,6 +274,127 @@ fn killed_parties_come_back_and_the_chain_is_the_same() {
         place.wait(name, site);
     }
     assert!(kills >= 3, "only {kills} kills: the run was over too soon");
+    place.compare();
+}
+
+/// Wait until something is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(100), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn terminate(child: &Child) {
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
+/// SIGTERM in the middle: the server says so by its code and publishes nothing, a site likewise,
+/// the other sites wait, and the same commands go on.
+#[test]
+fn an_interrupted_party_goes_on_with_the_same_command() {
+    let place = Place::new("interrupted");
+    let mut server = place.server();
+    let mut sites: Vec<Child> = SITES.iter().map(|site| place.site(site)).collect();
+    let journal = place.folder.join("state/chain-1");
+    let written = || -> u64 {
+        let files = std::fs::read_dir(&journal).into_iter().flatten().flatten();
+        files.map(|file| file.metadata().map_or(0, |m| m.len())).sum()
+    };
+    until("the chains run", || written() > 2000);
+    terminate(&sites[0]);
+    assert_eq!(place.code(SITES[0], &mut sites[0]), Some(6), "{}", place.log(SITES[0]));
+    terminate(&server);
+    assert_eq!(place.code("server", &mut server), Some(6), "{}", place.log("server"));
+    assert!(!place.folder.join("there").exists(), "nothing is published before the end");
+    assert!(place.log("server").contains("the sites wait"));
+    for (name, site) in SITES.iter().zip(&mut sites).skip(1) {
+        assert!(site.try_wait().unwrap().is_none(), "{name} waits\n{}", place.log(name));
+    }
+    server = place.server();
+    sites[0] = place.site(SITES[0]);
+    place.wait("server", &mut server);
+    for (name, site) in SITES.iter().zip(&mut sites) {
+        place.wait(name, site);
+    }
+    place.compare();
+}
+
+/// A run that is over: the same commands again say so and change nothing, wherever the server was
+/// killed after its folder was published; a site is told where the draws are.
+#[test]
+fn a_run_that_is_over_is_remembered() {
+    let place = Place::new("over");
+    let all = |server: &mut Child, sites: &mut [Child]| {
+        place.wait("server", server);
+        SITES.iter().zip(sites).for_each(|(name, site)| place.wait(name, site));
+    };
+    all(&mut place.server(), &mut SITES.map(|site| place.site(site)));
+    place.compare();
+    let there = place.folder.join("there");
+    let file = |name: &str| std::fs::read(there.join(name)).unwrap();
+    let (run, report) = (file("run.json"), file("report.html"));
+    assert!(!file("statement.txt").is_empty());
+    // Everybody has heard: the server ends at once, and a site knows without it.
+    place.wait("server", &mut place.server());
+    place.wait("va", &mut place.site("va"));
+    assert!(place.log("va").contains("was over when this site last heard"), "{}", place.log("va"));
+    // Killed when the folder was published and nothing noted: sites come back and are told.
+    std::fs::remove_file(place.folder.join("state/over.json")).unwrap();
+    let mut told = place
+        .command(&["join", "--server", &format!("localhost:{}", place.port), "--site", "va"])
+        .args(["--certs", "certs/va", "--state", "elsewhere", "--patience", "60"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let rest = &SITES[..3];
+    let mut sites: Vec<Child> = rest.iter().map(|site| place.site(site)).collect();
+    place.wait("server", &mut place.server());
+    rest.iter().zip(&mut sites).for_each(|(name, site)| place.wait(name, site));
+    let mut says = String::new();
+    std::io::Read::read_to_string(told.stdout.as_mut().unwrap(), &mut says).unwrap();
+    assert!(told.wait().unwrap().success());
+    let stated = "The run came to its end: the draws are at the server, in ";
+    assert!(says.starts_with(stated) && says.trim_end().ends_with("there."), "{says}");
+    assert_eq!((file("run.json"), file("report.html")), (run, report), "nothing is written again");
+    // Another folder that is there already is no run of ours.
+    std::fs::write(there.join("served.txt"), "another\n").unwrap();
+    assert_eq!(place.code("server", &mut place.server()), Some(2), "{}", place.log("server"));
+}
+
+/// A disk that takes no more at one site: that site ends, the run waits and says for whom and why,
+/// and goes on when there is room. Meanwhile a second server on the same state is refused.
+#[test]
+fn a_full_disk_at_one_site_holds_up_the_run_and_no_more() {
+    let place = Place::new("full");
+    let mut server = place.server();
+    let mut sites: Vec<Child> = SITES[1..].iter().map(|site| place.site(site)).collect();
+    // files of more than 8 kB are refused, as if the disk were full
+    let mut full = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_consilience"))
+        .args(place.join_line(SITES[0], &rows(SITES[0])))
+        .current_dir(&place.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(place.code(SITES[0], &mut full), Some(1));
+    until("the server says so", || place.log("server").contains("File too large"));
+    assert!(server.try_wait().unwrap().is_none(), "{}", place.log("server"));
+    let listen = ["serve", "run.toml", "--listen", "127.0.0.1:0", "--certs", "certs/server"];
+    let second = place.command(&listen).args(["--state", "state"]).output().unwrap();
+    let says = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(second.status.code() == Some(1) && says.contains("is in use by process"), "{says}");
+    sites.insert(0, place.site(SITES[0]));
+    place.wait("server", &mut server);
+    for (name, site) in SITES.iter().zip(&mut sites) {
+        place.wait(name, site);
+    }
     place.compare();
 }
 

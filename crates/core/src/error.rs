@@ -57,6 +57,20 @@ pub enum DataError {
         /// What would be right.
         allowed: String,
     },
+    /// Offsets or weights of rows where a model has no use for them.
+    #[error("{model} takes no offsets and no weights: leave them out, or take another model")]
+    Adjusted {
+        /// The model.
+        model: &'static str,
+    },
+    /// A sampler, or a setting of it, that does not keep rows private.
+    #[error("this sampler cannot keep rows private: {why}. Instead, {instead}")]
+    NotPrivate {
+        /// What stands against it.
+        why: String,
+        /// What to do.
+        instead: &'static str,
+    },
     /// A variance, scale or temperature that is not positive and finite.
     #[error("{what} is {value}: it must be positive and finite")]
     NotPositive {

@@ -8,9 +8,11 @@
 pub mod ask;
 pub mod compress;
 pub mod error;
+mod fourier;
 pub mod linalg;
 pub mod measure;
 pub mod model;
+pub mod privacy;
 pub mod proposal;
 pub mod protocol;
 pub mod rng;

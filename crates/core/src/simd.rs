@@ -232,7 +232,7 @@ pub fn sigmoid(t: f64) -> f64 {
 
 /// `ln(1 + exp(t))` without overflow or loss.
 #[inline(always)]
-pub(crate) fn softplus(t: f64) -> f64 {
+pub fn softplus(t: f64) -> f64 {
     let e = exp(-t.abs());
     // ln(1 + e) for e in (0, 1]: the correction term restores what 1 + e rounds away (Goldberg
     // 1991, theorem 4).

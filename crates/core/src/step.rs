@@ -89,6 +89,19 @@ pub fn error_for_noise(step: f64, temperature: f64, clients: usize) -> f64 {
     (2.0 * temperature / (step * clients as f64)).sqrt()
 }
 
+/// The standard deviation of what a client adds to each coordinate of its answer, where that is
+/// `share` of the Langevin noise and the answer counts `weight` times:
+/// `step^2 weight^2 sigma^2 = share 2 step T`.
+pub fn error_for_share(step: f64, temperature: f64, share: f64, weight: f64) -> f64 {
+    (2.0 * temperature * share / step).sqrt() / weight
+}
+
+/// The temperature of the noise that is left to the server, where answers bring an error of this
+/// variance already, summed with the squares of their weights: `2 step T' = 2 step T - step^2 v`.
+pub fn temperature_left(step: f64, temperature: f64, variance: f64) -> f64 {
+    (temperature - 0.5 * step * variance).max(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +111,16 @@ mod tests {
         let mut x = [1.0, -2.0];
         langevin(&mut x, 0.5, 4.0, &[2.0, 0.0], &[0.0, 3.0]);
         assert_eq!(x, [0.0, 4.0]); // sqrt(2 * 0.5 * 4) = 2
+    }
+
+    #[test]
+    fn noise_that_clients_bring_and_the_rest_make_the_whole() {
+        // Two clients with a share of 0.3 each, which count twice: 0.4 of the noise is left.
+        let (step, temperature) = (0.1, 1.5);
+        let sigma = error_for_share(step, temperature, 0.3, 2.0);
+        let left = temperature_left(step, temperature, 2.0 * (2.0 * sigma).powi(2));
+        assert!((left - 0.4 * temperature).abs() < 1e-14, "{left}");
+        assert_eq!(temperature_left(step, temperature, 1e9), 0.0);
     }
 
     #[test]

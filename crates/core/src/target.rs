@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::ask::{Ask, Extent, Question, Sum, Walk};
 use crate::error::DataError;
 use crate::model::{
-    Absent, Coordinates, Evaluator, Model, Prior, Rebalanced, Rows, Single, Surrogate, Whitened,
-    accumulate_difference, accumulate_gradient,
+    Absent, Coordinates, Evaluator, Model, Prior, Rebalanced, Rows, Single, Surrogate, Transforms,
+    Whitened, accumulate_difference, accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -24,6 +24,9 @@ pub struct Target {
     pub temperature: f64,
     /// The model of all clients, which is asked in one call, where their own are placeholders.
     pub joint: Option<Arc<dyn Model>>,
+    /// From the scale on which potentials are stated and chains move to that on which draws are
+    /// kept and shown.
+    pub transforms: Transforms,
 }
 
 /// Who applies the prior. It is counted once in all either way.
@@ -54,14 +57,9 @@ impl Target {
                 });
             }
         }
-        if let Prior::Gaussian(precision) = &prior
-            && precision.len() != dim
-        {
-            return Err(DataError::Dimension {
-                what: "the prior".into(),
-                found: precision.len(),
-                expected: dim,
-            });
+        if let Some(found) = prior.dim().filter(|found| *found != dim) {
+            let what = "the prior".into();
+            return Err(DataError::Dimension { what, found, expected: dim });
         }
         if let Placement::Split(weights) = &placement {
             check_probabilities("the prior's split", weights, clients.len())?;
@@ -69,7 +67,8 @@ impl Target {
         if !(temperature > 0.0 && temperature.is_finite()) {
             return Err(DataError::NotPositive { what: "the temperature", value: temperature });
         }
-        Ok(Target { clients, prior, placement, temperature, joint: None })
+        let transforms = Transforms::default();
+        Ok(Target { clients, prior, placement, temperature, joint: None, transforms })
     }
 
     /// A checked target whose potentials are evaluated in one call: see
@@ -92,6 +91,11 @@ impl Target {
             clients.push(Arc::new(Absent::new(joint.dim(), rows)));
         }
         Ok(Target { joint: Some(joint), ..Target::new(clients, prior, placement, temperature)? })
+    }
+
+    /// The same target with some parameters that are positive or ordered.
+    pub fn shown_by(self, transforms: Transforms) -> Self {
+        Target { transforms, ..self }
     }
 
     /// How many parameters there are.
@@ -119,6 +123,7 @@ impl Target {
             placement: Placement::Server,
             temperature: self.temperature,
             joint: self.joint.as_ref().map(|joint| whiten(joint, shares)),
+            transforms: self.transforms.clone(),
         }
     }
 
@@ -158,7 +163,9 @@ impl Target {
                 Arc::new(Rebalanced::new(Arc::clone(client), own, *weight, &whole))
             };
         let clients = self.clients.iter().zip(surrogates).zip(weights).map(deal).collect();
-        Target::new(clients, self.prior.clone(), self.placement.clone(), self.temperature)
+        let (prior, placement) = (self.prior.clone(), self.placement.clone());
+        let dealt = Target::new(clients, prior, placement, self.temperature)?;
+        Ok(dealt.shown_by(self.transforms.clone()))
     }
 
     /// `U(x)`; NaN where potentials are placeholders.
@@ -337,14 +344,9 @@ impl Site {
                 prior.add_gradient(x, weight, gradient);
                 value[0] += weight * prior.value(x);
             }
-            Sum::HessianVector { v, .. } => prior.add_hessian_vector(v, weight, out),
-            Sum::Hessian { .. } => prior.add_hessian(weight, out),
-            Sum::Average { x, .. } => {
-                // Exact but for a Laplace prior, whose corner the average would round off.
-                let (gradient, hessian) = out.split_at_mut(d);
-                prior.add_gradient(x, weight, gradient);
-                prior.add_hessian(weight, hessian);
-            }
+            Sum::HessianVector { x, v } => prior.add_hessian_vector(x, v, weight, out),
+            Sum::Hessian { x } => prior.add_hessian(x, weight, out),
+            Sum::Average { x, spread } => prior.add_average((x, spread), weight, out),
         }
     }
 

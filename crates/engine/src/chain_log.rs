@@ -5,6 +5,7 @@ use consilience_core::sampler::Sampler;
 use consilience_core::snapshot::{SnapshotError, State, Visit};
 
 use crate::draws::DrawSink;
+use crate::models::ParameterGroup;
 use crate::plan::Plan;
 use crate::run::{Chain, Length, MOST_NOTED, RunError, width};
 
@@ -18,10 +19,18 @@ pub(crate) struct Moment<'a> {
     pub(crate) ledger: &'a Ledger,
 }
 
+/// The layer of the first parameter that is no finite number, else of the largest.
+fn layer_that_left(layers: &[ParameterGroup], x: &[f64]) -> Option<String> {
+    let size = |k: &usize| if x[*k].is_finite() { x[*k].abs() } else { f64::INFINITY };
+    // of several that are largest the last is found: so from behind
+    let worst = (0..x.len()).rev().max_by(|a, b| size(a).total_cmp(&size(b)))?;
+    layers.iter().find(|group| group.range.contains(&worst)).map(|group| group.layer.clone())
+}
+
 impl Moment<'_> {
     /// Count the draws and those that are kept. One that is kept is given to `keep`, in the
-    /// parameters' own coordinates, behind the numbers that stand beside it; these are none where
-    /// there are too many draws: `held` says whether draws are in memory.
+    /// parameters' own coordinates and on their natural scale, behind the numbers that stand beside
+    /// it; these are none where there are too many draws: `held` says whether draws are in memory.
     pub(crate) fn follow(
         &self,
         (draws, kept): (&mut u64, &mut u64),
@@ -32,11 +41,15 @@ impl Moment<'_> {
     ) -> Result<(), RunError> {
         let (plan, run, index) = self.about;
         let iteration = self.server.iteration();
+        if let (Event::Diverged, Some(why)) = (self.event, self.server.refusal()) {
+            return Err(RunError::NoDraws { why });
+        }
         if self.event == Event::Diverged {
             return Err(RunError::Diverged {
                 chain: index + 1,
                 iteration,
                 step: plan.step().largest(),
+                layer: layer_that_left(&plan.layers, self.server.position()),
             });
         }
         if self.event != Event::Draw || iteration <= run.burn_in {
@@ -59,12 +72,14 @@ impl Moment<'_> {
         numbers.iter_mut().zip(all).for_each(|(place, number)| *place = *number);
         let noted = if *kept <= MOST_NOTED || held { width(plan).min(MOST_NUMBERS) } else { 0 };
         match &plan.coordinates {
-            None => keep(&numbers[..noted], self.server.position()),
-            Some(coordinates) => {
-                coordinates.outward(self.server.position(), outward);
-                keep(&numbers[..noted], outward)
+            None if plan.target.transforms.is_empty() => {
+                return keep(&numbers[..noted], self.server.position());
             }
+            None => outward.copy_from_slice(self.server.position()),
+            Some(coordinates) => coordinates.outward(self.server.position(), outward),
         }
+        plan.target.transforms.outward(outward);
+        keep(&numbers[..noted], outward)
     }
 }
 

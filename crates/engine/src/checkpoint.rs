@@ -110,6 +110,7 @@ pub fn fingerprint(plan: &Plan, run: &Length, seed: u64) -> String {
     let mut point = |x: &[f64]| x.iter().for_each(|x| hash.update(x.to_le_bytes()));
     point(&plan.start);
     point(&[plan.dispersion, plan.target.temperature]);
+    point(plan.spread.as_deref().unwrap_or_default());
     // Of a model that is called, the sizes alone: not every one gives the same bits in another
     // process.
     let mut gradient = vec![0.0; plan.target.dim()];

@@ -1,8 +1,6 @@
 //! Find columns that others determine, from the Hessian that sites send in sums: no row is looked
 //! at.
 
-use consilience_core::model::Prior;
-
 /// Columns are dependent where less than this share of one is left when the others are taken out.
 const LEFT: f64 = 1e-9;
 /// How many are named in one message.
@@ -18,16 +16,10 @@ pub(crate) struct Dependence {
 }
 
 /// Which of the first `names` columns earlier ones determine, by a Cholesky factorisation that
-/// passes over them. `hessian` is that of the posterior at 0, `d` by
-/// `d`: what the prior adds is taken out.
-pub(crate) fn dependences(
-    hessian: &[f64],
-    d: usize,
-    prior: &Prior,
-    names: usize,
-) -> Vec<Dependence> {
-    let precision =
-        |k: usize| if let Prior::Gaussian(precisions) = prior { precisions[k] } else { 0.0 };
+/// passes over them. `hessian` is that of the posterior, and what the prior adds to its diagonal is
+/// taken out.
+pub(crate) fn dependences(hessian: &[f64], prior: &[f64], names: usize) -> Vec<Dependence> {
+    let (d, precision) = (prior.len(), |k: usize| prior[k]);
     let entry = |i: usize, j: usize| hessian[i * d + j] - if i == j { precision(i) } else { 0.0 };
     let mut kept: Vec<usize> = Vec::new();
     let mut factor: Vec<Vec<f64>> = Vec::new();
@@ -111,13 +103,8 @@ mod tests {
 
     fn says(rows: &[&[f64]], precision: f64, names: &[&str]) -> String {
         let (gram, d) = gram(rows, precision);
-        let prior = if precision > 0.0 {
-            Prior::gaussian(1.0 / precision, d).unwrap()
-        } else {
-            Prior::Flat
-        };
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        describe(&dependences(&gram, d, &prior, d), &names)
+        describe(&dependences(&gram, &vec![precision; d], d), &names)
     }
 
     #[test]

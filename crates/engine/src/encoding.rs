@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::data::derived::{self, DerivedError};
 use crate::data::formats::{
     DataFile, Format, FormatError, RawColumn, RawTable, csv, parquet, read, read_text,
 };
@@ -39,6 +40,12 @@ pub struct Encoding {
     header: Option<Vec<String>>,
     /// How each column enters, and what happens where a value is missing.
     terms: Vec<Term>,
+    /// Columns that are computed of others: terms, or the response.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    computed: Vec<String>,
+    /// Columns that are added to the predictor as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    offsets: Vec<String>,
     /// The levels of each term that some row had.
     levels: Vec<Vec<String>>,
     /// The columns of the design, with means, deviations and levels in their rules.
@@ -63,6 +70,8 @@ pub struct Encoding {
 pub struct Encoded {
     /// The cells of the design, row by row.
     pub cells: Vec<f64>,
+    /// What is added to the predictor of every row; empty where nothing is.
+    pub offset: Vec<f64>,
     /// Rows whose response is known, and what it is.
     pub labels: Vec<(usize, f64)>,
     /// What was imputed, in sentences.
@@ -78,6 +87,9 @@ pub enum EncodingError {
     /// Rows that do not fit.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// Columns that cannot be computed.
+    #[error(transparent)]
+    Computed(#[from] DerivedError),
     /// Rows that do not say their site.
     #[error(
         "{file}: the model has an effect of each site, and the rows do not say theirs: add a \
@@ -138,7 +150,11 @@ impl Encoding {
         let inputs = schema
             .columns
             .iter()
-            .filter(|spec| used(&spec.name) || spec.name == plan.response.column())
+            .filter(|spec| {
+                used(&spec.name)
+                    || spec.name == plan.response.column()
+                    || plan.offsets.contains(&spec.name)
+            })
             .cloned()
             .collect();
         // A word that some row has as a level means itself.
@@ -155,6 +171,8 @@ impl Encoding {
             missing,
             header,
             terms: plan.terms.clone(),
+            computed: Vec::new(),
+            offsets: plan.offsets.clone(),
             levels: moments.seen.clone(),
             divisors: vec![1.0; columns.len()],
             columns,
@@ -236,6 +254,7 @@ impl Encoding {
                 title: spec.name.clone(),
                 coding,
                 missing: Missing::Refuse,
+                reference: None,
             });
             levels.push(if spec.kind == Kind::Binary {
                 vec!["0".into(), "1".into()]
@@ -254,6 +273,8 @@ impl Encoding {
             missing: Schema::new(Vec::new()).missing,
             header,
             terms,
+            computed: Vec::new(),
+            offsets: Vec::new(),
             levels,
             divisors: vec![1.0; columns.len()],
             columns,
@@ -263,6 +284,26 @@ impl Encoding {
             classes: None,
             model: Kept(model),
         }
+    }
+
+    /// The same where some columns are computed of these.
+    pub(crate) fn with_computed(mut self, raw: Vec<ColumnSpec>) -> Self {
+        let names = self.inputs.iter().map(|spec| spec.name.clone());
+        self.computed = names.filter(|name| derived::is_computed(name)).collect();
+        self.inputs.retain(|spec| !self.computed.contains(&spec.name));
+        for spec in raw {
+            if self.inputs.iter().all(|known| known.name != spec.name) {
+                self.inputs.push(spec);
+            }
+        }
+        self
+    }
+
+    /// The table with the columns that are computed; the response may be missing.
+    fn compute(&self, table: &Table) -> Result<Table, EncodingError> {
+        let terms: Vec<&str> = self.computed.iter().map(String::as_str).collect();
+        let response = self.response.as_ref().map(Response::column);
+        Ok(derived::extend(table, &terms, |term| Some(term) == response)?)
     }
 
     /// The same where rows say their site in this column.
@@ -330,6 +371,15 @@ impl Encoding {
     /// The names of the design's columns.
     pub fn columns(&self) -> Vec<String> {
         self.columns.iter().map(|column| column.name.clone()).collect()
+    }
+
+    /// By what a column of the design was divided, where it is a number that was standardised.
+    pub fn unit(&self, column: &str) -> Option<f64> {
+        let found = self.columns.iter().find(|known| known.name == column)?;
+        match found.rule {
+            CellRule::Standardised { sd, .. } => Some(sd),
+            _ => None,
+        }
     }
 
     /// The model.
@@ -433,10 +483,12 @@ impl Encoding {
 
     /// Whether the design reads this raw column.
     fn is_needed(&self, name: &str) -> bool {
-        self.columns
-            .iter()
-            .filter_map(|column| column.rule.term())
-            .any(|term| self.terms[term].column == name)
+        let of_terms = self.columns.iter().filter_map(|column| column.rule.term());
+        of_terms.map(|term| &self.terms[term].column).chain(&self.offsets).any(|column| {
+            column == name
+                || (self.computed.contains(column)
+                    && derived::columns_of(column).iter().any(|of| of == name))
+        })
     }
 
     /// Whether a line names at least half of the columns that the design reads.
@@ -448,13 +500,15 @@ impl Encoding {
     }
 
     fn apply(&self, table: &Table, site: Option<&str>) -> Result<Encoded, EncodingError> {
+        let table = &self.compute(table)?;
         let sites = self.sites(table, site)?;
         let of = |row: usize| sites.get(row).or_else(|| sites.first()).map_or("", String::as_str);
         let mut cells = data::design(table, &self.terms, &self.columns, &self.levels, &of)?;
         for row in cells.chunks_exact_mut(self.columns.len().max(1)) {
             row.iter_mut().zip(&self.divisors).for_each(|(cell, divisor)| *cell /= divisor);
         }
-        Ok(Encoded { cells, labels: self.labels(table)?, notes: self.imputed(table) })
+        let offset = data::offset(table, &self.offsets)?;
+        Ok(Encoded { cells, offset, labels: self.labels(table)?, notes: self.imputed(table) })
     }
 
     /// The site of every row, or of all.
@@ -542,7 +596,7 @@ impl Encoding {
                 .column(&term.column)
                 .filter(|_| read)
                 .map_or(0, |(_, values)| values.missing());
-            let by = if term.coding == Coding::Standardised {
+            let by = if term.coding.is_number() {
                 "the federated mean"
             } else {
                 "the most common level of the federation"

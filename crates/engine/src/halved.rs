@@ -162,3 +162,33 @@ fn estimate(
     let error = (squares / (count - 1.0) / ess).sqrt();
     Ok((mean, if error.is_nan() { 0.0 } else { error }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consilience_core::rng::{ClientId, Purpose, Seed};
+
+    /// Draws of means `1 + h` and standard deviations `2 sqrt(1 + h)`, of one normal each.
+    fn drawn(h: f64) -> Draws {
+        let chain = |c: u32| {
+            let mut chain = vec![0.0; 4000];
+            Seed::new(3).stream(Purpose::Data, ClientId(c), 0).normals(&mut chain);
+            chain.iter_mut().for_each(|z| *z = 1.0 + h + 2.0 * (1.0 + h).sqrt() * *z);
+            chain
+        };
+        Draws::from_chains(vec![chain(0), chain(1)], 1)
+    }
+
+    #[test]
+    fn a_bias_of_first_order_is_measured_and_removed() {
+        let found = Halved::new(&drawn(0.4), &drawn(0.2), 0.2).unwrap();
+        let near = |what: &str, found: f64, law: f64, error: f64| {
+            assert!(error > 0.0, "{what}");
+            assert!((found - law).abs() < 4.9 * error, "{what}: {found} +- {error}, by law {law}");
+        };
+        near("mean", found.mean[0], 1.0, found.mean_error[0]);
+        near("sd", found.sd[0], 2.0, found.sd_error[0]);
+        near("bias of the mean", found.mean_bias[0], 0.2, found.mean_bias_error[0]);
+        near("ratio of sds", found.sd_ratio[0], 1.4f64.sqrt(), found.sd_ratio_error[0]);
+    }
+}

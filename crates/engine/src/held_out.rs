@@ -8,7 +8,7 @@ use consilience_core::model::{Design, Model};
 use consilience_core::simd::{exp, ln};
 
 use crate::draws::Draws;
-use crate::models::RowModel;
+use crate::models::{Observed, RowModel};
 
 /// At most so many draws are averaged: more change a score by less than its rows do.
 const MOST_DRAWS: usize = 500;
@@ -18,6 +18,8 @@ const MOST_DRAWS: usize = 500;
 pub struct HeldOut {
     /// Their features, encoded as the clients' own.
     pub design: Design,
+    /// What is added to the predictor of every row; empty where nothing is.
+    pub offset: Vec<f64>,
     /// Their labels.
     pub labels: Vec<f64>,
     /// What they are a test of.
@@ -43,7 +45,23 @@ pub struct Scores {
 impl HeldOut {
     /// The rows as a model of their own, as the clients' rows are.
     pub fn potential(&self) -> Result<Arc<dyn Model>, DataError> {
-        self.kind.potential(self.design.clone(), self.labels.clone())
+        let rows = Observed {
+            response: self.labels.clone(),
+            offset: self.offset.clone(),
+            ..Observed::default()
+        };
+        self.kind.potential_of(self.design.clone(), rows)
+    }
+
+    /// The first rows, at most so many, and their labels.
+    pub(crate) fn first(&self, most: usize) -> Option<(Design, &[f64])> {
+        let count = most.min(self.labels.len());
+        let d = self.design.columns();
+        let mut cells = vec![0.0; count * d];
+        for (row, cells) in cells.chunks_exact_mut(d).enumerate() {
+            self.design.add_row(row, 1.0, cells);
+        }
+        Some((Design::dense(cells, d).ok()?, &self.labels[..count]))
     }
 
     /// Average over the draws what each of them says of every row, and score the average.
@@ -54,24 +72,24 @@ impl HeldOut {
         }
         let every = total.div_ceil(MOST_DRAWS);
         let used: Vec<&[f64]> = draws.rows().step_by(every).collect();
+        if self.kind.is_whole() {
+            return Ok(None); // a single row has no density
+        }
         let Some(classes) = self.kind.classes() else {
             return Ok(Some(self.score_numbers(&used)));
         };
         let share = 1.0 / used.len() as f64;
-        let (rows, d) = (self.labels.len(), self.design.columns());
+        let rows = self.labels.len();
         let mut probabilities = vec![0.0; rows * classes];
-        let mut each = vec![0.0; self.kind.predictors()];
         for draw in used {
-            for (row, mean) in probabilities.chunks_exact_mut(classes).enumerate() {
-                for (value, parameters) in each.iter_mut().zip(draw.chunks_exact(d)) {
-                    *value = self.design.row_dot(row, parameters);
-                }
-                self.kind.expect(&mut each);
+            let predicted = self.kind.predicted(&self.design, &self.offset, draw);
+            let each = predicted.chunks_exact(self.kind.predictors());
+            for (mean, each) in probabilities.chunks_exact_mut(classes).zip(each) {
                 if let [p] = each[..] {
                     mean[0] += share * (1.0 - p);
                     mean[1] += share * p;
                 } else {
-                    mean.iter_mut().zip(&each).for_each(|(mean, p)| *mean += share * p);
+                    mean.iter_mut().zip(each).for_each(|(mean, p)| *mean += share * *p);
                 }
             }
         }
@@ -90,19 +108,24 @@ impl HeldOut {
     fn score_numbers(&self, draws: &[&[f64]]) -> Scores {
         let n = draws.len() as f64;
         let (mut loss, mut squares) = (0.0, 0.0);
+        let every: Vec<Vec<f64>> = draws
+            .iter()
+            .map(|draw| self.kind.adjusted_predictors(&self.design, &self.offset, draw))
+            .collect();
+        let beside: Vec<&[f64]> = draws.iter().map(|draw| self.kind.split(draw).1).collect();
         for (row, y) in self.labels.iter().enumerate() {
-            let predictors: Vec<f64> =
-                draws.iter().map(|draw| self.design.row_dot(row, draw)).collect();
-            let logs: Vec<f64> = predictors.iter().map(|t| self.kind.log_density(*t, *y)).collect();
+            let predictors: Vec<f64> = every.iter().map(|rows| rows[row]).collect();
+            let log = |(t, beside): (&f64, &&[f64])| self.kind.log_density(*t, beside, *y);
+            let logs: Vec<f64> = predictors.iter().zip(&beside).map(log).collect();
             let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = logs.iter().map(|log| exp(log - most)).sum();
             loss -= most + ln(sum / n);
-            let mean = |t: &f64| {
+            let mean = |(t, beside): (&f64, &&[f64])| {
                 let mut expected = [*t];
-                self.kind.expect(&mut expected);
+                self.kind.expect(&mut expected, beside);
                 expected[0]
             };
-            let error = y - predictors.iter().map(mean).sum::<f64>() / n;
+            let error = y - predictors.iter().zip(&beside).map(mean).sum::<f64>() / n;
             squares += error * error;
         }
         let rows = self.labels.len();
@@ -124,6 +147,7 @@ mod tests {
     fn held(model: &str, labels: Vec<f64>) -> HeldOut {
         HeldOut {
             design: Design::dense(vec![1.0, 0.0, 1.0, 2.0, 1.0, -1.0], 2).unwrap(),
+            offset: Vec::new(),
             labels,
             kind: from_settings(model).unwrap(),
         }

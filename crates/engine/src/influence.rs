@@ -69,7 +69,12 @@ impl Influence {
         let unit: Vec<f64> = columns.iter().map(|column| sd(column) * target.temperature).collect();
         let site = |i: usize| {
             let mut client = Single::new(&target.clients[i]);
-            let values = centred(used.iter().map(|x| client.value(x)).collect());
+            let value = |draw: &&[f64]| {
+                let mut x = draw.to_vec();
+                target.transforms.inward(&mut x);
+                client.value(&x)
+            };
+            let values = centred(used.iter().map(value).collect());
             let shift: Vec<f64> = columns
                 .iter()
                 .zip(&unit)

@@ -17,6 +17,14 @@ pub struct Numbers {
     pub columns: usize,
 }
 
+impl Numbers {
+    /// The columns' names: those of the header, else x1, x2 and so on.
+    pub(crate) fn column_names(&self) -> Vec<String> {
+        let numbered = || (1..=self.columns).map(|k| format!("x{k}")).collect();
+        self.names.clone().unwrap_or_else(numbered)
+    }
+}
+
 /// The numbers of a table in memory; words and missing values are refused.
 pub fn of(table: &Table) -> Result<Numbers, String> {
     let (names, columns) =

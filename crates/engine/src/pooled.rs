@@ -53,7 +53,7 @@ fn hessian(target: &Target, x: &[f64]) -> DMatrix<f64> {
         for client in &mut clients {
             client.add_hessian_vector(x, &unit, 1.0, &mut column);
         }
-        target.prior.add_hessian_vector(&unit, 1.0, &mut column);
+        target.prior.add_hessian_vector(x, &unit, 1.0, &mut column);
         hessian.set_column(k, &(DVector::from_vec(column) / target.temperature));
     }
     hessian
@@ -117,7 +117,9 @@ impl<'a> Walker<'a> {
                 accepted += 1;
             }
             if k >= burn_in {
+                let from = kept.len();
                 kept.extend_from_slice(self.here.x.as_slice());
+                self.target.transforms.outward(&mut kept[from..]);
             }
         }
         (kept, accepted)

@@ -6,7 +6,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use consilience_core::linalg::dot;
 use consilience_core::measure::{PredictiveError, equal_tailed, mean};
 use consilience_core::model::Design;
 use rayon::prelude::*;
@@ -16,9 +15,9 @@ use crate::config::{Config, ModelConfig, OwnData, Source};
 use crate::data::Table;
 use crate::data::formats::{DataFile, Format};
 use crate::draws::Draws;
-use crate::encoding::{Encoding, EncodingError};
+use crate::encoding::{Encoded, Encoding, EncodingError};
 use crate::held_out::{HeldOut, Scores};
-use crate::models::{Predicts, RowModel, with_a_response};
+use crate::models::{Predicts, RowModel, places, with_a_response};
 use crate::numbers::{self, Numbers};
 use crate::record::Record;
 
@@ -120,10 +119,19 @@ pub enum PredictError {
 pub struct Rows {
     /// The cells of the design, row by row.
     pub cells: Vec<f64>,
+    /// What is added to the predictor of every row; empty where nothing is.
+    pub offset: Vec<f64>,
     /// Rows whose response is known, and what it is.
     pub labels: Vec<(usize, f64)>,
     /// What was imputed, in sentences.
     pub notes: Vec<String>,
+}
+
+impl From<Encoded> for Rows {
+    fn from(encoded: Encoded) -> Self {
+        let Encoded { cells, offset, labels, notes } = encoded;
+        Rows { cells, offset, labels, notes }
+    }
 }
 
 /// What the draws say of one number.
@@ -162,14 +170,14 @@ impl<'a> Predictor<'a> {
         if record.draws.length() == 0 {
             return Err(PredictError::NoDraws);
         }
-        let expected = columns.len() * model.predictors();
+        let expected = model.dim(columns.len());
         if expected != record.draws.dim() {
             return Err(PredictError::Parameters { found: record.draws.dim(), expected });
         }
         let fits = |(column, name): (&String, &String)| {
             name == column || name.starts_with(&format!("{column}["))
         };
-        if !columns.iter().zip(&record.parameters).all(fits) {
+        if model.is_linear() && !columns.iter().zip(&record.parameters).all(fits) {
             let (found, expected) = (columns.join(", "), record.parameters.join(", "));
             return Err(PredictError::OtherEncoding { found, expected });
         }
@@ -193,7 +201,7 @@ impl<'a> Predictor<'a> {
     pub fn read(&self, path: &Path, site: Option<&str>) -> Result<Rows, PredictError> {
         if let Some(encoding) = self.encoding {
             let encoded = encoding.read(path, site)?;
-            return Ok(Rows { cells: encoded.cells, labels: encoded.labels, notes: encoded.notes });
+            return Ok(encoded.into());
         }
         let file = path.display().to_string();
         let table = match DataFile::new(path).format() {
@@ -210,7 +218,7 @@ impl<'a> Predictor<'a> {
     pub fn rows(&self, table: &Table, site: Option<&str>) -> Result<Rows, PredictError> {
         if let Some(encoding) = self.encoding {
             let encoded = encoding.encode(table, site)?;
-            return Ok(Rows { cells: encoded.cells, labels: encoded.labels, notes: encoded.notes });
+            return Ok(encoded.into());
         }
         let numbers = numbers::of(table).map_err(|problem| PredictError::Numbers {
             problem: format!("{}: {problem}", table.file()),
@@ -227,7 +235,8 @@ impl<'a> Predictor<'a> {
         if let Some(site) = site {
             return Err(EncodingError::NeedlessSite { site: site.into() }.into());
         }
-        Ok(Rows { cells: self.design(table, file)?, labels: Vec::new(), notes: Vec::new() })
+        let cells = self.design(table, file)?;
+        Ok(Rows { cells, offset: Vec::new(), labels: Vec::new(), notes: Vec::new() })
     }
 
     /// How well the rows whose response is known are predicted, where there are any.
@@ -252,7 +261,9 @@ impl<'a> Predictor<'a> {
             ));
         }
         let labels = rows.labels.iter().map(|(_, label)| *label).collect();
-        let held_out = HeldOut { design, labels, kind: Arc::clone(&self.model) };
+        let of = |(row, _): &(usize, f64)| rows.offset.get(*row).copied();
+        let offset = rows.labels.iter().filter_map(of).collect();
+        let held_out = HeldOut { design, offset, labels, kind: Arc::clone(&self.model) };
         held_out.score(self.draws).map_err(|e: PredictiveError| e.to_string())
     }
 
@@ -307,34 +318,46 @@ impl<'a> Predictor<'a> {
         Ok(design)
     }
 
-    /// Predict every row of a design: one number a row, or one for every class. Intervals have this
+    /// Predict every row: one number a row, or one for every class. Intervals have this
     /// mass; what they are of [`Predictor::predicts`] says: how far the draws disagree, or a new
     /// response, noise included.
-    pub fn predict(&self, design: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
-        design.par_chunks_exact(self.columns.len()).map(|row| self.predict_row(row, mass)).collect()
+    pub fn predict(&self, rows: &Rows, mass: f64) -> Vec<Vec<Prediction>> {
+        let width = self.columns.len();
+        let parts = rows.cells.par_chunks(ROWS_AT_ONCE * width.max(1)).enumerate();
+        let offset = |part: usize| {
+            let rest = rows.offset.get(part * ROWS_AT_ONCE..).unwrap_or_default();
+            &rest[..rest.len().min(ROWS_AT_ONCE)]
+        };
+        parts.flat_map_iter(|(k, cells)| self.predict_rows(cells, offset(k), mass)).collect()
     }
 
-    fn predict_row(&self, row: &[f64], mass: f64) -> Vec<Prediction> {
-        let outputs = self.outputs();
-        let mut values =
-            vec![Vec::with_capacity(self.draws.chains() * self.draws.length()); outputs];
-        let mut each = vec![0.0; outputs];
+    /// Predict some rows: what every draw says of them, then each row by all draws.
+    fn predict_rows(&self, rows: &[f64], offset: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
+        let (outputs, width) = (self.outputs(), self.columns.len());
+        let Ok(design) = Design::dense(rows.to_vec(), width) else {
+            // what is no number predicts none
+            let none = Prediction { mean: f64::NAN, lower: f64::NAN, upper: f64::NAN };
+            return vec![vec![none; outputs]; rows.len() / width.max(1)];
+        };
+        let draws = self.draws.chains() * self.draws.length();
+        let mut values = vec![Vec::with_capacity(draws); design.rows() * outputs];
         for draw in self.draws.rows() {
-            for (value, parameters) in each.iter_mut().zip(draw.chunks_exact(row.len())) {
-                *value = dot(row, parameters);
-            }
-            self.model.expect(&mut each);
-            values.iter_mut().zip(&each).for_each(|(all, value)| all.push(*value));
+            let all = self.model.predicted(&design, offset, draw);
+            values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
         }
+        let beside: Vec<&[f64]> = self.draws.rows().map(|draw| self.model.split(draw).1).collect();
         let of = |values: &mut Vec<f64>| {
             let mean = mean(values);
-            self.model.scatter(values);
+            self.model.scatter(values, &beside);
             let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
             Prediction { mean, lower, upper }
         };
-        values.iter_mut().map(of).collect()
+        values.chunks_exact_mut(outputs).map(|row| row.iter_mut().map(of).collect()).collect()
     }
 }
+
+/// So many rows are predicted at a time.
+const ROWS_AT_ONCE: usize = 64;
 
 /// A model, whether it has an intercept, and its columns.
 type Plain = (Arc<dyn RowModel>, bool, Vec<String>);
@@ -365,7 +388,10 @@ fn plain(record: &Record) -> Result<Plain, PredictError> {
         ModelConfig::External(_) => return none("external"),
         ModelConfig::Rows { kind, intercept, .. } => (Arc::clone(kind), *intercept),
     };
-    let columns = columns_of(record, kind.predictors());
+    let columns = match kind.columns() {
+        Some(columns) => (1..=columns).map(|k| format!("x{k}")).collect(),
+        None => columns_of(record, &*kind),
+    };
     Ok((kind, intercept, columns))
 }
 
@@ -375,9 +401,11 @@ fn is_coded(own: &OwnData) -> bool {
 }
 
 /// The columns of the design that a run's parameters belong to.
-fn columns_of(record: &Record, predictors: usize) -> Vec<String> {
+fn columns_of(record: &Record, kind: &dyn RowModel) -> Vec<String> {
+    let predictors = kind.predictors();
     if predictors == 1 {
-        return record.parameters.clone();
+        let own = record.parameters.len().saturating_sub(places(&kind.beside()));
+        return record.parameters[..own].to_vec();
     }
     let first = &record.parameters[..record.parameters.len() / predictors.max(1)];
     let column = |name: &String| {
@@ -415,6 +443,10 @@ mod tests {
         }
     }
 
+    fn plain_rows(cells: Vec<f64>) -> Rows {
+        Rows { cells, offset: Vec::new(), labels: Vec::new(), notes: Vec::new() }
+    }
+
     fn table(names: &[&str], cells: &[f64]) -> Numbers {
         Numbers {
             names: Some(names.iter().map(|n| (*n).to_owned()).collect()),
@@ -438,7 +470,7 @@ mod tests {
         let design =
             predictor.design(&table(&["other", "x1"], &[9.0, 0.5, 9.0, 2.0]), "new.csv").unwrap();
         assert_eq!(design, [1.0, 0.5, 1.0, 2.0]);
-        let rows = predictor.predict(&design, 0.5);
+        let rows = predictor.predict(&plain_rows(design), 0.5);
         let sigmoid = |t: f64| 1.0 / (1.0 + (-t).exp());
         let (low, high) = (sigmoid(0.0), sigmoid(0.5));
         let first = rows[0][0];
@@ -459,8 +491,8 @@ mod tests {
             vec![vec![0.0, 1.0, 0.5, 0.0, -1.0, 2.0]],
         );
         let predictor = Predictor::new(&run).unwrap();
-        let rows =
-            predictor.predict(&predictor.design(&table(&["x1"], &[3.0]), "new.csv").unwrap(), 0.94);
+        let rows = predictor.design(&table(&["x1"], &[3.0]), "new.csv").unwrap();
+        let rows = predictor.predict(&plain_rows(rows), 0.94);
         let scores = [3.0f64.exp(), 0.5f64.exp(), 5.0f64.exp()];
         for (prediction, score) in rows[0].iter().zip(scores) {
             assert!((prediction.mean - score / scores.iter().sum::<f64>()).abs() < 1e-12);
@@ -482,7 +514,7 @@ mod tests {
             vec![draws],
         );
         let predictor = Predictor::new(&run).unwrap();
-        let of = predictor.predict(&[1.0], 0.94)[0][0];
+        let of = predictor.predict(&plain_rows(vec![1.0]), 0.94)[0][0];
         let end = 2.5 * normal_quantile(0.97);
         assert!(of.mean.abs() < 1e-9);
         assert!(

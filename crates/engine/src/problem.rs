@@ -3,31 +3,38 @@
 mod external;
 mod formula;
 mod own;
+mod priors;
 
 pub(crate) use external::missing;
 pub use formula::{CodeFacts, CodedSummary, Kinds, TableFacts};
-pub(crate) use own::{About, Complaint, FORMULA, READ};
+pub(crate) use own::{About, Complaint, FORMULA, READ, with_computed};
 
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Absent, Model, Offers, Prior};
+use consilience_core::model::{Absent, Design, Model, Offers, Prior, Transforms};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::target::{Placement, Target};
 
-use crate::config::{Config, ConfigError, ModelConfig, NamedData, PlacementConfig, PriorConfig};
-use crate::data::{catalogue, partition};
+use crate::config::{
+    Config, ConfigError, EVERY_GROUP, ModelConfig, NamedData, PlacementConfig, PriorConfig,
+};
+use crate::data::{ResponseMoments, catalogue, partition};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
+use crate::models::{Observed, ParameterGroup};
 use crate::site::{Agreed, Agreement, LocalSite, agree, names};
 use crate::statement;
+use crate::suggest::suggest;
 
 /// A target with the names that people know its parts by.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The target.
     pub target: Target,
+    /// Where searches for the optimum start.
+    pub origin: Vec<f64>,
     /// The parameters' names.
     pub parameters: Vec<String>,
     /// The clients' names.
@@ -121,12 +128,17 @@ impl Problem {
         agreed: Agreed,
     ) -> Result<Problem, ConfigError> {
         let (parameters, clients) = (agreed.agreement.parameters, names(config)?);
+        let response = agreed.agreement.moments.and_then(|moments| moments.response);
+        let assembled = assemble(config, potentials, &parameters, response)?;
+        let mut notes = agreed.notes;
+        notes.extend(assembled.note);
         Ok(Problem {
-            target: assemble(config, potentials, parameters.len())?,
+            target: assembled.target,
+            origin: assembled.origin,
             statement: statement::of_target(config, &parameters, &clients),
             parameters,
             clients,
-            notes: agreed.notes,
+            notes,
             moments_bits: agreed.moments_bits,
             held_out: None,
             encoding: agreed.encoding,
@@ -165,6 +177,20 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     let made = catalogue::encoding(&named.name, &data, Arc::clone(&named.kind))
         .map_err(|e| complain(e.to_string(), fix))?;
     let encoding = Some(made.scaled(&data.divisors(&divisors), named.intercept));
+    let held_out = match named.test {
+        None => None,
+        Some(count) => {
+            let rows: Vec<u32> = (0..count as u32).collect();
+            let test = catalogue::load_test(&named.name, named.folder.as_deref())
+                .map_err(|e| complain(e.to_string(), fix))?
+                .select(&rows);
+            let design = test
+                .design(&rows, named.intercept, &divisors)
+                .map_err(|e| complain(e.to_string(), "use fewer test rows"))?;
+            let (labels, kind) = (test.labels_of(&rows), Arc::clone(&named.kind));
+            Some(HeldOut { design, offset: Vec::new(), labels, kind })
+        }
+    };
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
         let complain = |e: DataError| {
@@ -176,48 +202,166 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     let columns: Vec<String> =
         named.intercept.then(|| "intercept".to_owned()).into_iter().chain(data.columns).collect();
     let parameters = named.kind.parameters(&columns, data.classes.as_deref());
+    let Assembled { target, origin, .. } = assemble(config, clients, &parameters, None)?;
     Ok(Problem {
-        target: assemble(config, clients, parameters.len())?,
+        target,
+        origin,
         parameters,
         clients: dealt.names,
         statement: Statement::new::<&str, &str>([]),
         notes,
         moments_bits: (moments, moments),
-        held_out: None,
+        held_out,
         encoding,
     })
+}
+
+/// The rows of one site, as numbers.
+#[derive(Clone, Debug)]
+pub struct SiteRows {
+    /// The site.
+    pub name: String,
+    /// Their features.
+    pub design: Design,
+    /// What else is known of them.
+    pub rows: Observed,
+    /// What the groups are called that they are in, in the order of their numbers.
+    pub group_names: Vec<String>,
+}
+
+/// The rows of all sites.
+#[derive(Clone, Debug)]
+pub struct AllRows {
+    /// The names of the parameters that they have.
+    pub parameters: Vec<String>,
+    /// One entry a site, in order.
+    pub sites: Vec<SiteRows>,
+}
+
+impl AllRows {
+    /// The rows that a config states, all of which are here; `None` where it has a model without
+    /// rows, or with images.
+    pub fn new(config: &Config) -> Result<Option<AllRows>, ConfigError> {
+        match &config.target.model {
+            ModelConfig::Own(own) => own::rows(config, own).map(Some),
+            ModelConfig::Builtin(_) | ModelConfig::Rows { .. } => {
+                let open = LocalSite::open_all(config)?;
+                let said = open.iter().map(|site| site.introduce(config));
+                let agreed = agree(config, None, &said.collect::<Result<Vec<_>, _>>()?)?;
+                let sites: Option<Vec<SiteRows>> = open
+                    .iter()
+                    .map(|site| site.rows(config, &agreed.agreement))
+                    .collect::<Result<_, _>>()?;
+                let parameters = agreed.agreement.parameters;
+                Ok(sites.map(|sites| AllRows { parameters, sites }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A target, where to look for its optimum first, and what is worth saying of its prior.
+struct Assembled {
+    target: Target,
+    origin: Vec<f64>,
+    note: Option<String>,
 }
 
 fn assemble(
     config: &Config,
     clients: Vec<Arc<dyn Model>>,
-    dim: usize,
-) -> Result<Target, ConfigError> {
-    let (prior, placement) = read_prior(config, clients.len(), dim)?;
-    Target::new(clients, prior, placement, config.target.temperature)
-        .map_err(|e| refuse(config, &e))
+    parameters: &[String],
+    response: Option<ResponseMoments>,
+) -> Result<Assembled, ConfigError> {
+    let (prior, placement) = read_prior(config, clients.len(), parameters, response)?;
+    let model = config.target.model.of_rows();
+    let transforms =
+        model.as_ref().map_or(Transforms::default(), |model| model.transforms(parameters.len()));
+    let note = match &prior {
+        Prior::Laws(laws) => Some(priors::note(parameters, laws, &transforms)),
+        _ => None,
+    };
+    let origin = priors::origin(model.as_deref(), parameters, response);
+    let target = Target::new(clients, prior, placement, config.target.temperature)
+        .map_err(|e| refuse(config, &e))?
+        .shown_by(transforms);
+    Ok(Assembled { target, origin, note })
 }
 
 fn refuse(config: &Config, error: &DataError) -> ConfigError {
     config.source.complain(&config.target.prior_place, error.to_string(), "correct [target]")
 }
 
+/// The variance of every parameter, by the groups that they belong to: the name that says most of a
+/// group counts. A problem and its fix, where a name says nothing, or nothing names a group.
+fn group_variances(
+    stated: &[(String, f64)],
+    fan_in: bool,
+    groups: &[ParameterGroup],
+) -> Result<Vec<f64>, (String, String)> {
+    if groups.is_empty() {
+        let problem = "the model has no layers, and its prior has variances by layer";
+        return Err((problem.into(), "give one variance for all, or one for each".into()));
+    }
+    let names = |group: &ParameterGroup| {
+        [group.name.clone(), group.layer.clone(), group.role.into(), EVERY_GROUP.into()]
+    };
+    if let Some((unknown, _)) =
+        stated.iter().find(|(name, _)| !groups.iter().any(|group| names(group).contains(name)))
+    {
+        let known = groups.iter().map(|group| group.layer.as_str());
+        let roles = groups.iter().map(|group| group.role);
+        let fix = suggest(unknown, known.chain(roles).chain([EVERY_GROUP]));
+        return Err((format!("no layer is called \"{unknown}\""), fix));
+    }
+    let mut variances = Vec::new();
+    for group in groups {
+        let found = names(group).into_iter().find_map(|name| {
+            stated.iter().find(|(known, _)| *known == name).map(|(_, variance)| *variance)
+        });
+        let Some(variance) = found else {
+            let problem = format!("nothing says the variance of {}", group.name);
+            return Err((problem, format!("add {} = 1.0, or all = 1.0", group.role)));
+        };
+        let inputs = if fan_in && group.role == "weight" { group.fan_in as f64 } else { 1.0 };
+        variances.extend(std::iter::repeat_n(variance / inputs, group.range.len()));
+    }
+    Ok(variances)
+}
+
 /// The prior that a config states for so many clients and parameters, and who applies it.
-fn read_prior(config: &Config, b: usize, dim: usize) -> Result<(Prior, Placement), ConfigError> {
+fn read_prior(
+    config: &Config,
+    b: usize,
+    parameters: &[String],
+    response: Option<ResponseMoments>,
+) -> Result<(Prior, Placement), ConfigError> {
+    let dim = parameters.len();
     let complain = |problem: String, fix: &str| {
         config.source.complain(&config.target.prior_place, problem, fix)
     };
-    let prior = match &config.target.prior {
-        PriorConfig::Flat => Ok(Prior::Flat),
-        PriorConfig::Gaussian(variances) if variances.len() == 1 => {
+    let prior = match (priors::laws(config, parameters, response)?, &config.target.prior) {
+        (Some(laws), _) => Ok(laws),
+        (None, PriorConfig::Flat | PriorConfig::Usual | PriorConfig::Named { .. }) => {
+            Ok(Prior::Flat)
+        }
+        (None, PriorConfig::Gaussian(variances)) if variances.len() == 1 => {
             Prior::gaussian(variances[0], dim)
         }
-        PriorConfig::Gaussian(variances) if variances.len() != dim => {
+        (None, PriorConfig::Gaussian(variances)) if variances.len() != dim => {
             let problem = format!("{} variances for {dim} parameters", variances.len());
             return Err(complain(problem, "give one variance for all, or one for each parameter"));
         }
-        PriorConfig::Gaussian(variances) => Prior::gaussian_per_coordinate(variances),
-        PriorConfig::Laplace(scale) => Prior::laplace(*scale),
+        (None, PriorConfig::Gaussian(variances)) => Prior::gaussian_per_coordinate(variances),
+        (None, PriorConfig::Groups { groups, fan_in }) => {
+            let model = config.target.model.of_rows();
+            let all = model.map_or(Vec::new(), |model| model.groups());
+            let variances = group_variances(groups, *fan_in, &all);
+            Prior::gaussian_per_coordinate(
+                &variances.map_err(|(problem, fix)| complain(problem, &fix))?,
+            )
+        }
+        (None, PriorConfig::Laplace(scale)) => Prior::laplace(*scale),
     };
     let placement = match &config.target.placement {
         PlacementConfig::Server if !config.sampler.row.server_applies_prior() => {

@@ -1,6 +1,8 @@
 //! Hold everything that a run leaves behind, as plain data: what a run directory stores and a
 //! report shows.
 
+use std::borrow::Cow;
+
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::ClientId;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ use crate::plan::{Choice, Plan};
 use crate::problem::Problem;
 use crate::reference::Reference;
 use crate::run::Outcome;
+use crate::statistics::{is_watched, watched};
 use crate::warnings::{Code, Warning};
 
 /// A finished (or interrupted) run.
@@ -46,6 +49,8 @@ pub struct Record {
     pub interrupted: bool,
     /// The parameters' names.
     pub parameters: Vec<String>,
+    /// What the posterior is, in words; `None` in runs that an older version kept.
+    pub target: Option<TargetWords>,
     /// The kept draws; none where they were streamed to disk and are too many to hold.
     pub draws: Draws,
     /// Draws that are on disk alone.
@@ -82,6 +87,25 @@ pub struct Record {
     pub calibration: Option<Calibration>,
     /// How far the mean would move without each site, where somebody asked.
     pub influence: Option<Influence>,
+}
+
+/// The model and the prior, in words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetWords {
+    /// The model, and what it is of.
+    pub model: String,
+    /// The prior.
+    pub prior: String,
+}
+
+impl TargetWords {
+    fn of(problem: &Problem) -> Option<Self> {
+        let stated = |field: &str| {
+            let found = problem.statement.fields().find(|(name, _)| *name == field);
+            found.map(|(_, words)| words.to_owned())
+        };
+        Some(TargetWords { model: stated("model")?, prior: stated("prior")? })
+    }
 }
 
 /// How far draws are foretold to be off, parameter by parameter.
@@ -134,6 +158,10 @@ impl Record {
         reference: Option<Reference>,
     ) -> Self {
         let ledger = &outcome.ledger;
+        let model = config.target.model.of_rows();
+        let of_draws = model
+            .map(|model| watched(&*model, problem.held_out.as_ref(), &outcome.draws))
+            .unwrap_or_default();
         let (up, down) = plan.survey_bits();
         let both = [(Direction::Up, "up"), (Direction::Down, "down")];
         let sent = both.iter().flat_map(|(direction, name)| {
@@ -187,6 +215,7 @@ impl Record {
             seconds: made.seconds,
             interrupted: outcome.interrupted,
             parameters: problem.parameters.clone(),
+            target: TargetWords::of(problem),
             sites: problem
                 .clients
                 .iter()
@@ -202,7 +231,7 @@ impl Record {
             warnings: plan.warnings.clone(),
             draws: outcome.draws,
             streamed: outcome.streamed,
-            statistics: outcome.statistics,
+            statistics: outcome.statistics.into_iter().chain(of_draws).collect(),
             choice: plan.choice.clone(),
             bias: Bias::of(plan),
             exchanges,
@@ -261,6 +290,25 @@ impl Record {
             Ok(influence) => self.influence = Some(influence),
             Err(why) => self.warnings.push(Warning::new(Code::InfluenceLeftOut, why)),
         }
+    }
+
+    /// The names and draws of what a summary has a line for: the parameters, or what is watched
+    /// where these are too many.
+    pub fn shown(&self) -> (Cow<'_, [String]>, Cow<'_, Draws>) {
+        let watched: Vec<&Statistic> =
+            self.statistics.iter().filter(|s| is_watched(&s.name)).collect();
+        let (chains, length) = (self.draws.chains(), self.draws.length());
+        let fit = |s: &&Statistic| {
+            s.values.len() == chains && s.values.iter().all(|chain| chain.len() == length)
+        };
+        if watched.is_empty() || !watched.iter().all(fit) {
+            return (Cow::Borrowed(&self.parameters[..]), Cow::Borrowed(&self.draws));
+        }
+        let chain = |c: usize| {
+            (0..length).flat_map(|k| watched.iter().map(move |s| s.values[c][k])).collect()
+        };
+        let draws = Draws::from_chains((0..chains).map(chain).collect(), watched.len());
+        (Cow::Owned(watched.iter().map(|s| s.name.clone()).collect()), Cow::Owned(draws))
     }
 
     /// How many chains there are and how many draws each has, held or on disk.

@@ -95,8 +95,10 @@ pub struct Failure {
 pub enum RunError {
     /// A chain blew up.
     #[error(
-        "chain {chain} diverged at iteration {iteration}: a parameter became infinite. The step \
-         {step:.3e} is too large for this target: use step = \"auto\", or a tenth of it"
+        "chain {chain} diverged at iteration {iteration}: a parameter became infinite{}. The step \
+         {step:.3e} is too large for this target: use {}a tenth of it",
+        layer.as_ref().map_or_else(String::new, |layer| format!(" in layer {layer}")),
+        if layer.is_none() { "step = \"auto\", or " } else { "" }
     )]
     Diverged {
         /// Which chain, from 1.
@@ -105,6 +107,14 @@ pub enum RunError {
         iteration: u64,
         /// The step size.
         step: f64,
+        /// The layer that it was in, where the model has layers.
+        layer: Option<String>,
+    },
+    /// A chain has no draws to give, for another reason than its step.
+    #[error("{why}")]
+    NoDraws {
+        /// Which.
+        why: String,
     },
     /// A message could not be formed.
     #[error(transparent)]

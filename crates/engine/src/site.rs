@@ -22,9 +22,10 @@ use crate::config::{
 };
 use crate::data::{ColumnSpec, Moments, Schema, SiteReport, Study, Table, builtin, lookup};
 use crate::encoding::Encoding;
-use crate::models::{self, Explains, RowModel};
+use crate::models::{self, Explains, Observed, RowModel};
 use crate::numbers::{self, Numbers};
-use crate::problem::{CodedSummary, Kinds, TableFacts};
+use crate::privacy;
+use crate::problem::{CodedSummary, Kinds, SiteRows, TableFacts};
 use crate::suggest::suggest;
 
 /// The most rows that a site may claim.
@@ -410,6 +411,42 @@ impl LocalSite {
         if let Data::Model(own) = &self.data { Some(&own.model) } else { None }
     }
 
+    /// Its rows as numbers, where they are of a table or plain; `None` where it has none.
+    pub fn rows(
+        &self,
+        config: &Config,
+        agreement: &Agreement,
+    ) -> Result<Option<SiteRows>, ConfigError> {
+        let complain = |problem: String| {
+            let problem = format!("site {}: {problem}", self.name);
+            config.source.complain(&data_place(), problem, "check the site's data")
+        };
+        let (design, response) = match (&self.data, &agreement.moments, &config.target.model) {
+            (Data::Table(data), Some(moments), _) => {
+                let (study, table) = data.as_ref();
+                let rows = study.encode(self.index, table, moments);
+                let rows = rows.map_err(|e| complain(e.to_string()))?;
+                let design = Design::dense(rows.cells, rows.columns);
+                (design.map_err(|e| complain(e.to_string()))?, rows.response)
+            }
+            (Data::Numbers { .. }, _, ModelConfig::Rows { kind, intercept, clients }) => {
+                if kind.row().explains == Explains::Nothing {
+                    return Ok(None);
+                }
+                let client = &clients[self.index];
+                let table = read_numbers(config, client, &Own::Stated)?;
+                let bound = config.privacy.as_ref().map(|privacy| privacy.row_norm);
+                let plain = features(&table, client, *intercept, bound);
+                let (_, design, labels, _) = plain.map_err(|(problem, _)| complain(problem))?;
+                (design, labels)
+            }
+            _ => return Ok(None),
+        };
+        let rows = Observed { response, ..Observed::default() };
+        let (name, group_names) = (self.name.clone(), Vec::new());
+        Ok(Some(SiteRows { name, design, rows, group_names }))
+    }
+
     /// The potential of its rows.
     pub fn potential(
         &self,
@@ -424,13 +461,11 @@ impl LocalSite {
             )
         };
         let potential = match (&self.data, &agreement.moments) {
-            (Data::Table(data), Some(moments)) => {
-                let (study, table) = data.as_ref();
-                let rows = study
-                    .encode(self.index, table, moments)
-                    .map_err(|e| complain(e.to_string()))?;
+            (Data::Table(_), Some(_)) => {
+                let Some(SiteRows { design, rows, .. }) = self.rows(config, agreement)? else {
+                    return Err(complain("its table has no rows".into()));
+                };
                 let data = |e: DataError| complain(e.to_string());
-                let design = Design::dense(rows.cells, rows.columns).map_err(data)?;
                 models::of_comparison().potential(design, rows.response).map_err(data)?
             }
             (Data::Coded(table), Some(moments)) => {
@@ -632,8 +667,24 @@ fn rows(
     let complain = |problem: String, fix: &str| {
         config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix)
     };
+    let table = read_numbers(config, client, own)?;
+    let file = match (own, &client.cells) {
+        (Own::File(file), _) | (Own::Stated, TableSource::File(file)) => Some(file.as_path()),
+        _ => None,
+    };
+    let bound = config.privacy.as_ref().map(|privacy| (privacy.row_norm, privacy.slope));
+    let (columns, potential) = build_client(&table, client, kind, (intercept, bound), file)
+        .map_err(|(problem, fix)| complain(problem, &fix))?;
+    Ok(Data::Numbers { columns, potential })
+}
+
+/// The table of a client with plain numbers.
+fn read_numbers(config: &Config, client: &RowsClient, own: &Own) -> Result<Numbers, ConfigError> {
+    let complain = |problem: String, fix: &str| {
+        config.source.complain(&client.place, format!("client \"{}\": {problem}", client.name), fix)
+    };
     let fix = "give a CSV file with one row of numbers a line";
-    let table = match (own.numbers().map_err(|e| complain(e, fix))?, &client.cells) {
+    Ok(match (own.numbers().map_err(|e| complain(e, fix))?, &client.cells) {
         (Some(numbers), _) => numbers,
         (None, TableSource::Inline(cells, columns)) => {
             Numbers { names: None, cells: cells.clone(), columns: *columns }
@@ -645,14 +696,7 @@ fn rows(
         (None, TableSource::Elsewhere) => {
             return Err(elsewhere(config, &client.place, "file", "file = \"basel.csv\""));
         }
-    };
-    let file = match (own, &client.cells) {
-        (Own::File(file), _) | (Own::Stated, TableSource::File(file)) => Some(file.as_path()),
-        _ => None,
-    };
-    let (columns, potential) = build_client(&table, client, kind, intercept, file)
-        .map_err(|(problem, fix)| complain(problem, &fix))?;
-    Ok(Data::Numbers { columns, potential })
+    })
 }
 
 type Built = (Vec<String>, Arc<dyn Model>);
@@ -662,18 +706,47 @@ fn build_client(
     table: &Numbers,
     client: &RowsClient,
     kind: &dyn RowModel,
-    intercept: bool,
+    (intercept, bound): (bool, Option<(f64, Option<f64>)>),
     file: Option<&Path>,
 ) -> Result<Built, (String, String)> {
-    let names = table
-        .names
-        .clone()
-        .unwrap_or_else(|| (1..=table.columns).map(|k| format!("x{k}")).collect());
+    let names = table.column_names();
     let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
     if kind.row().explains == Explains::Nothing {
         let design = Design::dense(table.cells.clone(), table.columns).map_err(data)?;
         return Ok((names, kind.potential(design, Vec::new()).map_err(data)?));
     }
+    let (columns, design, labels, response) =
+        features(table, client, intercept, bound.map(|(row_norm, _)| row_norm))?;
+    if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !kind.accepts(**y)) {
+        let line = file.and_then(|file| Some((file, numbers::line_of(file, row + 1)?)));
+        let place = line.map_or_else(
+            || format!("row {}", row + 1),
+            |(file, line)| format!("{}, line {line}", file.display()),
+        );
+        let what = if kind.classes().is_some() { "label" } else { "response" };
+        let fix = kind.remedy(&names[response], *label, None);
+        return Err((format!("{place} has the {what} {label}"), fix));
+    }
+    let potential = match bound {
+        Some((_, slope)) => kind.bounded(slope, design, labels),
+        None => kind.potential(design, labels),
+    };
+    Ok((columns, potential.map_err(data)?))
+}
+
+/// The names of the columns of plain numbers, their design, the response, and which column it is.
+type Plain = (Vec<String>, Design, Vec<f64>, usize);
+
+/// Columns as they are, perhaps with ones before them and rows held to a norm; or a problem and its
+/// fix.
+fn features(
+    table: &Numbers,
+    client: &RowsClient,
+    intercept: bool,
+    bound: Option<f64>,
+) -> Result<Plain, (String, String)> {
+    let names = table.column_names();
+    let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
     if table.columns < 2 && !intercept {
         return Err((
             "there is no column beside the response".into(),
@@ -706,16 +779,9 @@ fn build_client(
     if intercept {
         columns.insert(0, "intercept".into());
     }
-    let design = Design::dense(features, columns.len()).map_err(data)?;
-    if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !kind.accepts(**y)) {
-        let line = file.and_then(|file| Some((file, numbers::line_of(file, row + 1)?)));
-        let place = line.map_or_else(
-            || format!("row {}", row + 1),
-            |(file, line)| format!("{}, line {line}", file.display()),
-        );
-        let what = if kind.classes().is_some() { "label" } else { "response" };
-        let fix = kind.remedy(&names[response], *label, None);
-        return Err((format!("{place} has the {what} {label}"), fix));
+    if let Some(row_norm) = bound {
+        privacy::shorten(&mut features, columns.len(), row_norm);
     }
-    Ok((columns, kind.potential(design, labels).map_err(data)?))
+    let design = Design::dense(features, columns.len()).map_err(data)?;
+    Ok((columns, design, labels, response))
 }

@@ -4,7 +4,8 @@
 //! The order of fields is fixed, numbers are printed exactly, names stand in quotation marks. A
 //! field or a variant that is new does not compile until it has words here.
 
-use consilience_core::model::Prior;
+use consilience_core::model::{Law, Prior};
+use consilience_core::privacy::Neighbour;
 use consilience_core::protocol::{Exactly, Precision, Statement};
 use consilience_core::sampler::registry::{Axis, Settings};
 use consilience_core::sampler::{
@@ -13,11 +14,12 @@ use consilience_core::sampler::{
 use consilience_core::step::Schedule;
 
 use crate::config::{
-    Config, ModelConfig, PlacementConfig, PriorConfig, RunConfig, SamplerConfig, Seeds, Start,
+    Config, ModelConfig, PlacementConfig, PriorConfig, PrivacyConfig, RunConfig, SamplerConfig,
+    Seeds, Start,
 };
 use crate::data::CellRule;
 use crate::data::partition::Generator;
-use crate::models::{Explains, of_comparison};
+use crate::models::{Explains, ParameterGroup, of_comparison};
 use crate::plan::Decision;
 use crate::site::{Agreement, CommonModel};
 
@@ -45,6 +47,10 @@ pub(crate) fn of_external(
             format!("normal, mean 0, precisions {}", numbers(precisions))
         }
         Prior::Laplace { scale } => format!("Laplace, mean 0, scale {}", Exactly(*scale)),
+        Prior::Laws(laws) => {
+            let each: Vec<String> = laws.laws().iter().map(law).collect();
+            format!("by parameter: {}", each.join(", "))
+        }
     };
     Statement::new([
         ("consilience", SERIES.to_owned()),
@@ -133,17 +139,82 @@ fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
         lines.push(("response".into(), value));
     }
     lines.extend([
-        ("parameters".into(), quoted(parameters)),
+        ("parameters".into(), named_parameters(config, parameters)),
         ("sites".into(), quoted(clients)),
-        ("prior".into(), prior(&config.target.prior)),
+        ("prior".into(), with_beside(prior(&config.target.prior), config)),
         ("prior applied by".into(), placement(&config.target.placement)),
         ("temperature".into(), exact(&config.target.temperature)),
     ]);
+    if let Some(stated) = &config.privacy {
+        lines.extend(privacy(stated));
+    }
     lines
+}
+
+/// What a site may tell of a row, where that is limited.
+fn privacy(stated: &PrivacyConfig) -> Lines {
+    let PrivacyConfig {
+        epsilon,
+        delta,
+        neighbour,
+        row_norm,
+        slope,
+        response,
+        weak: _, // what the server does with what it was told
+        colluding,
+        server_share,
+        expect_curvature: _, // it changes nothing that is run
+        place: _,
+    } = stated;
+    let neighbour = match neighbour {
+        Neighbour::Replace => "another row in its place",
+        Neighbour::AddRemove => "an empty row in its place",
+    };
+    vec![
+        ("privacy: epsilon".into(), exact(epsilon)),
+        ("privacy: delta".into(), exact(delta)),
+        ("privacy: against".into(), neighbour.into()),
+        ("privacy: rows are shortened to".into(), exact(row_norm)),
+        ("privacy: slopes are held within".into(), slope.map_or("nothing".into(), |s| exact(&s))),
+        (
+            "privacy: responses are clipped to within".into(),
+            response.map_or("nothing".into(), |bound| exact(&bound)),
+        ),
+        ("privacy: sites that collude".into(), colluding.to_string()),
+        (
+            "privacy: noise left to the server".into(),
+            server_share.map_or("what rounding needs".into(), |share| exact(&share)),
+        ),
+    ]
+}
+
+/// The parameters' names; where they are groups, those of the groups.
+fn named_parameters(config: &Config, parameters: &[String]) -> String {
+    let groups = config.target.model.of_rows().map_or(Vec::new(), |model| model.groups());
+    if groups.is_empty() {
+        return quoted(parameters);
+    }
+    let of = |group: &ParameterGroup| format!("{}, {} of them", group.name, group.range.len());
+    quoted(&groups.iter().map(of).collect::<Vec<_>>())
 }
 
 fn intercept(ones: bool) -> &'static str {
     if ones { "with an intercept" } else { "without an intercept" }
+}
+
+/// The prior, and the usual laws of parameters beside the coefficients, where the model has any.
+fn with_beside(prior: String, config: &Config) -> String {
+    let beside = config.target.model.of_rows().map_or(Vec::new(), |model| model.beside());
+    if beside.is_empty() {
+        return prior;
+    }
+    let usual = beside.iter().map(|group| {
+        let units = if group.in_units { " in units of the response" } else { "" };
+        format!("{} {}{units}", group.group, law(&group.law))
+    });
+    let usual: Vec<String> = usual.collect();
+    let prior = prior.replace("for every parameter", "for every coefficient");
+    format!("{prior}; unless named: {}", usual.join(", "))
 }
 
 fn prior(prior: &PriorConfig) -> String {
@@ -155,7 +226,36 @@ fn prior(prior: &PriorConfig) -> String {
         PriorConfig::Gaussian(variances) => {
             format!("normal, mean 0, variances {}", numbers(variances))
         }
+        PriorConfig::Groups { groups, fan_in } => {
+            let each = |(name, variance): &(String, f64)| format!("{name} {}", Exactly(*variance));
+            let list: Vec<String> = groups.iter().map(each).collect();
+            let by = if *fan_in { ", of weights over the inputs of a unit" } else { "" };
+            format!("normal, mean 0, variances {}{by}", list.join(", "))
+        }
         PriorConfig::Laplace(scale) => format!("Laplace, mean 0, scale {}", Exactly(*scale)),
+        PriorConfig::Usual => "the usual one, in units of the response".into(),
+        PriorConfig::Named { all, of } => {
+            let all = all.as_ref().map_or("the usual one".into(), law);
+            let named = of.iter().map(|named| format!("{} {}", named.name, law(&named.law)));
+            std::iter::once(all).chain(named).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// A law, as a config states it but for what holds its parameter in place.
+pub(crate) fn law(law: &Law) -> String {
+    match law {
+        Law::Flat => "flat".into(),
+        Law::Normal { mean, sd } => format!("normal({}, {})", Exactly(*mean), Exactly(*sd)),
+        Law::StudentT { df, location, scale } => {
+            let (location, scale) = (Exactly(*location), Exactly(*scale));
+            format!("student_t({}, {location}, {scale})", Exactly(*df))
+        }
+        Law::Laplace { location, scale } => {
+            format!("laplace({}, {})", Exactly(*location), Exactly(*scale))
+        }
+        Law::Exponential { rate } => format!("exponential({})", Exactly(*rate)),
+        Law::Gamma { shape, rate } => format!("gamma({}, {})", Exactly(*shape), Exactly(*rate)),
     }
 }
 
@@ -205,6 +305,9 @@ fn coding(agreement: &Agreement) -> Lines {
                 Exactly(*mean),
                 Exactly(*sd)
             ),
+            CellRule::Raw { term, mean } => {
+                format!("term {}, as it is; {} where it is missing", term + 1, Exactly(*mean))
+            }
             CellRule::Level { term, level, fill } => {
                 let missing = if *fill { " or it is missing" } else { "" };
                 format!("1 where term {} is {}{missing}, else 0", term + 1, quote(level))
@@ -262,6 +365,8 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         block,
         leapfrog,
         proposal: _, // what surveys find is told with every order
+        once: _,     // it follows from the budget, which is stated
+        weak: _,
     } = settings;
     let mut add = |axis: Axis, field: &str, value: Option<String>| {
         if row.axes.contains(&axis) || value.is_some() {
@@ -378,6 +483,7 @@ fn run(config: &Config) -> Lines {
                 None => found(),
                 Some(Start::Zero) => "zero".into(),
                 Some(Start::Optimum) => "the optimum".into(),
+                Some(Start::Drawn) => "drawn as the model says".into(),
                 Some(Start::Point(point)) => numbers(point),
             },
         ),

@@ -4,13 +4,16 @@ use consilience_core::target::Target;
 use rayon::prelude::*;
 
 use crate::draws::Draws;
+use crate::held_out::HeldOut;
+use crate::models::{ParameterGroup, RowModel};
 use crate::record::Statistic;
 
 /// The most multiplications that the log-density of all draws may cost: seconds, not minutes.
 const MOST_WORK: u64 = 20_000_000_000;
 
 /// `lp`: minus the potential over the temperature at every draw, up to a constant the log-density
-/// of the posterior. `Err` says why it was left out: every draw costs a pass over all rows.
+/// of the posterior on the scale on which chains move. `Err` says why it was left out: every draw
+/// costs a pass over all rows.
 pub fn log_density(target: &Target, draws: &Draws) -> Result<Statistic, String> {
     if target.joint.is_some() {
         return Err(
@@ -29,12 +32,64 @@ pub fn log_density(target: &Target, draws: &Draws) -> Result<Statistic, String> 
         ));
     }
     let rows: Vec<&[f64]> = draws.rows().collect();
+    let inward = |draw: &[f64]| {
+        let mut x = draw.to_vec();
+        target.transforms.inward(&mut x);
+        x
+    };
     let values: Vec<f64> =
-        rows.par_iter().map(|draw| -target.value(draw) / target.temperature).collect();
+        rows.par_iter().map(|draw| -target.value(&inward(draw)) / target.temperature).collect();
     Ok(Statistic {
         name: "lp".into(),
         values: values.chunks(draws.length().max(1)).map(<[f64]>::to_vec).collect(),
     })
+}
+
+/// The most held-out rows whose predictions are watched one by one.
+const WATCHED_ROWS: usize = 50;
+
+/// Whether a statistic is one of [`watched`].
+pub fn is_watched(name: &str) -> bool {
+    name.ends_with(')') && (name.starts_with("rms(") || name.starts_with("p("))
+}
+
+/// What is watched of a model with too many parameters to show: the root mean square of every
+/// layer, and what draws predict of held-out rows (the probability of a row's class, or the mean of
+/// its number). Chains of a net may agree in what they predict, and never in their weights.
+pub fn watched(model: &dyn RowModel, held_out: Option<&HeldOut>, draws: &Draws) -> Vec<Statistic> {
+    let groups = model.groups();
+    if groups.is_empty() || draws.length() == 0 {
+        return Vec::new();
+    }
+    let rows: Vec<&[f64]> = draws.rows().collect();
+    let statistic = |name: String, values: Vec<f64>| {
+        let values = values.chunks(draws.length()).map(<[f64]>::to_vec).collect();
+        Statistic { name, values }
+    };
+    let mut all = Vec::new();
+    for layer in groups.chunk_by(|a, b| a.layer == b.layer) {
+        let range = layer[0].range.start..layer[layer.len() - 1].range.end;
+        let size = |draw: &&[f64]| {
+            let squares: f64 = draw[range.clone()].iter().map(|x| x * x).sum();
+            (squares / range.len() as f64).sqrt()
+        };
+        let name = |group: &ParameterGroup| format!("rms({})", group.layer);
+        all.push(statistic(name(&layer[0]), rows.iter().map(size).collect()));
+    }
+    let Some(held_out) = held_out else { return all };
+    let Some((design, labels)) = held_out.first(WATCHED_ROWS) else { return all };
+    let outputs = model.predictors();
+    let said: Vec<Vec<f64>> =
+        rows.par_iter().map(|draw| model.predicted(&design, &[], draw)).collect();
+    for (row, label) in labels.iter().enumerate() {
+        let (place, name) = match model.classes() {
+            Some(_) => (*label as usize, format!("p(row {} is {label})", row + 1)),
+            None => (0, format!("p(row {})", row + 1)),
+        };
+        let values = said.iter().map(|said| said[row * outputs + place]).collect();
+        all.push(statistic(name, values));
+    }
+    all
 }
 
 #[cfg(test)]

@@ -5,6 +5,26 @@ pub(crate) fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a s
     nearest(word, names, 1).map_or_else(String::new, |name| format!("did you mean `{name}`? "))
 }
 
+/// The same for the column of a table, where the header may be why it is not found.
+pub(crate) fn column_hint<'a>(
+    column: &str,
+    header: impl IntoIterator<Item = &'a str> + Clone,
+) -> String {
+    let bare = |name: &str| name.trim_matches(['\'', '"', '`', '\u{201c}', '\u{201d}']).to_owned();
+    let mut names = header.clone().into_iter();
+    if header.clone().into_iter().any(|name| name != column && bare(name) == column) {
+        return "the names in the header have quotes that belong to them: remove those (double \
+            quotes around a whole field may stay); "
+            .into();
+    }
+    if let (Some(only), None) = (names.next(), names.next())
+        && only.split([' ', '\t', '|', ':']).any(|word| bare(word) == column)
+    {
+        return "the header is one field: separate fields by commas, semicolons or tabs; ".into();
+    }
+    did_you_mean(column, header)
+}
+
 /// "did you mean `x`?", or the list of what there is.
 pub fn suggest<'k>(word: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     match nearest(word, known.clone(), 2) {
@@ -31,6 +51,18 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_that_is_read_otherwise_than_meant_is_told() {
+        let quoted = column_hint("age", ["'age'", "'vote'"]);
+        assert!(quoted.starts_with("the names in the header have quotes"), "{quoted}");
+        let spaced = column_hint("age", ["'age'  'vote'"]);
+        assert!(spaced.starts_with("the header is one field"), "{spaced}");
+        assert_eq!(column_hint("age", ["age|vote"]), spaced);
+        assert_eq!(column_hint("agee", ["age", "vote"]), "did you mean `age`? ");
+        assert_eq!(column_hint("dose", ["age", "vote"]), "");
+        assert_eq!(column_hint("dose", ["age vote"]), "");
+    }
 
     #[test]
     fn distances_by_hand() {

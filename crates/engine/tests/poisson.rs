@@ -164,7 +164,7 @@ fn the_mean_rate_is_predicted_and_scored() {
     let predictor = Predictor::new(&record).unwrap();
     assert_eq!(predictor.predicts().kind, "rate");
     let rows = predictor.read(&data().join("randhie.csv"), None).unwrap();
-    let first = predictor.predict(&rows.cells, 0.89)[0][0];
+    let first = predictor.predict(&rows, 0.89)[0][0];
     let rate: f64 = rows.cells[..4].iter().zip(&point).map(|(a, x)| a * x).sum::<f64>().exp();
     assert!((first.mean - rate).abs() < 1e-12 && (first.lower - rate).abs() < 1e-12);
     let scores = predictor.score(&rows).unwrap().unwrap();

@@ -94,12 +94,7 @@ fn labels(problem: &Problem) -> Vec<usize> {
 }
 
 fn means(predictor: &Predictor<'_>, rows: &Rows) -> Vec<f64> {
-    predictor
-        .predict(&rows.cells, 0.89)
-        .iter()
-        .flatten()
-        .map(|prediction| prediction.mean)
-        .collect()
+    predictor.predict(rows, 0.89).iter().flatten().map(|prediction| prediction.mean).collect()
 }
 
 #[track_caller]
@@ -344,7 +339,7 @@ fn scaled_columns_and_words_are_predicted_from_raw_rows() {
     );
     let rows = folder.file("x.csv", "x4,x3,x2,x1\n1,0,-1,2\n0.5,3,0,0\n");
     let predictor = Predictor::new(&record).unwrap();
-    let found = predictor.predict(&predictor.read(&rows, None).unwrap().cells, 0.89);
+    let found = predictor.predict(&predictor.read(&rows, None).unwrap(), 0.89);
     assert!(
         found
             .iter()

@@ -12,6 +12,7 @@ use consilience_engine::problem::Problem;
 use consilience_engine::run::{self, Progress};
 use consilience_engine::session::{Control, Session};
 use consilience_engine::warnings::{Code, summaries};
+use nalgebra::{DMatrix, DVector};
 
 const TEXT: &str = r#"
 seed = 5
@@ -137,6 +138,8 @@ fn draws_that_disappoint_are_given_up_and_an_automatic_choice_goes_on() {
         let choice = record.choice.as_ref().unwrap();
         let given_up = choice.candidates.iter().find(|one| one.sampler == "imh").unwrap();
         assert!(given_up.refused.as_ref().unwrap().contains(why));
+        // what the survey found is still said: a column of ones stands beside the intercept
+        assert!(record.warnings.iter().any(|w| w.code == Code::CollinearColumns));
         // what was given up is counted
         assert!(record.before_sampling.0 > planned.plan.survey_bits().0 + 64 * 2000);
         let ess = summaries(&record.draws)
@@ -233,12 +236,114 @@ fn a_run_that_is_stopped_while_it_goes_on_is_resumed_to_the_same_draws() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// Six groups of six rows at two sites, one case in each, beside twenty rows that are in no group:
+/// `logit p = a + b_group`. Every group's parameter is skewed, given all others.
+const GROUPS: usize = 6;
+
+fn groups() -> String {
+    let mut rows = [String::new(), String::new()];
+    for k in 0..GROUPS * 6 + 20 {
+        let (group, case) = (k / 6, k.is_multiple_of(if k < GROUPS * 6 { 6 } else { 2 }));
+        let cells: String = (0..GROUPS).map(|g| if g == group { " 1," } else { " 0," }).collect();
+        rows[k % 3 / 2] += &format!("[{cells} {}], ", u8::from(case));
+    }
+    let [a, b] = rows;
+    format!(
+        "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 25.0 }}\n\
+         [[client]]\nrows = [{a}]\n[[client]]\nrows = [{b}]\n[run]\neffective_draws = 2000\n"
+    )
+}
+
+/// Proposals along the groups' own axes suit, and draws have the law that is known by quadrature:
+/// given `a`, groups are independent, so that integrals of two variables are all that it takes.
+#[test]
+fn many_skewed_parameters_are_proposed_along_their_own_axes() {
+    let planned = Session::new(config(&groups())).unwrap().plan().unwrap();
+    let choice = planned.plan.choice.as_ref().unwrap();
+    assert_eq!((choice.chosen.as_str(), choice.bent), ("imh", 1 + GROUPS), "{choice:?}");
+    assert!(choice.acceptance.unwrap() > 0.8, "{choice:?}");
+    let record = planned.run(&Progress::default(), Control::default()).unwrap().record;
+    assert_eq!(record.sampler.0, "imh");
+
+    let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    let density = |cases: f64, rows: f64, x: f64| (cases * x - rows * softplus(x)).exp();
+    let normal = |x: f64| (-0.5 * x * x / 25.0).exp();
+    let (mut mass, mut sums) = (0.0, [0.0; 4]);
+    for i in -400..=400 {
+        let a = f64::from(i) * 0.02;
+        let mut group = [0.0; 3];
+        for j in -1500..=1000 {
+            let b = f64::from(j) * 0.02;
+            let p = normal(b) * density(1.0, 6.0, a + b);
+            group = [group[0] + p, group[1] + p * b, group[2] + p * b * b];
+        }
+        let p = normal(a) * density(10.0, 20.0, a) * group[0].powi(GROUPS as i32);
+        mass += p;
+        let [whole, first, second] = group;
+        let means = [a, a * a, first / whole, second / whole];
+        sums.iter_mut().zip(means).for_each(|(sum, mean)| *sum += p * mean);
+    }
+    let [a, a2, b, b2] = sums.map(|sum| sum / mass);
+    let all = summaries(&record.draws);
+    for (k, summary) in all.iter().flatten().enumerate() {
+        let (mean, square) = if k == 0 { (a, a2) } else { (b, b2) };
+        let sd = (square - mean * mean).sqrt();
+        let z = (summary.mean - mean) / summary.mcse_mean;
+        assert!(z.abs() < 4.9, "parameter {k}: mean {} is not {mean}", summary.mean);
+        let z = (summary.sd - sd) / summary.mcse_sd;
+        assert!(z.abs() < 4.9, "parameter {k}: sd {} is not {sd}", summary.sd);
+    }
+    assert_eq!(all.iter().flatten().count(), 1 + GROUPS);
+}
+
+/// Beyond 500 parameters a matrix is too much, and directions that stand out are all that is
+/// learnt: chains are exact all the same.
+#[test]
+fn a_posterior_of_very_many_parameters_is_sampled_without_bias() {
+    let text = "[data]\ngenerate = \"fald-toy\"\nclients = 2\ncolumns = 510\n\
+        [run]\nchains = 4\niterations = 500\nburn_in = 100\n";
+    let planned = Session::new(config(text)).unwrap().plan().unwrap();
+    assert_eq!(planned.plan.row.name, "hmc");
+    let record = planned.run(&Progress::default(), Control::default()).unwrap().record;
+    let d = 510;
+    let (mut precision, mut shift) = (DMatrix::zeros(d, d), DVector::zeros(d));
+    for client in &planned.problem.target.clients {
+        let form = client.quadratic().unwrap();
+        precision += DMatrix::from_row_slice(d, d, &form.precision);
+        shift += DVector::from_column_slice(&form.shift);
+    }
+    let covariance = precision.try_inverse().unwrap();
+    let mean = &covariance * shift;
+    let (mut wider, mut worst) = (0.0, 0.0f64);
+    for (k, summary) in summaries(&record.draws).iter().flatten().enumerate() {
+        worst = worst.max(((summary.mean - mean[k]) / summary.mcse_mean).abs());
+        wider += summary.sd.powi(2) / covariance[(k, k)] / d as f64;
+    }
+    // The largest of 510 normals is beyond 5 once in 3,400 times.
+    assert!(worst > 0.0 && worst < 5.0, "{worst} standard errors");
+    assert!((wider - 1.0).abs() < 0.05, "variances are {wider} times too large");
+}
+
 /// Two Gaussian sites whose sum has precisions 2 and 0.5: at step h draws have variance
 /// `1 / (c (1 - h c / 2))`, as Langevin Monte Carlo must.
 const ROUND: &str = "[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [1.0, 0.0]\n\
     precision = [[1.0, 0.0], [0.0, 0.25]]\n[[client]]\nmean = [-1.0, 4.0]\n\
     precision = [[1.0, 0.0], [0.0, 0.25]]\n[sampler]\nname = \"lmc\"\nstep = 0.2\n\
     [run]\niterations = 40000\n";
+
+/// In whitened coordinates every precision is 1, and a step `h` makes standard deviations
+/// `1 / sqrt(1 - h/2)` times too large. (A step above 0.05 is never found, whatever is allowed.)
+#[test]
+fn an_automatic_step_has_the_bias_that_the_config_allows() {
+    let automatic = ROUND.replace("step = 0.2\n", "").replace("40000", "400000");
+    for most in [0.005, 0.01, 0.02] {
+        let text = format!("{automatic}most_bias = {most}\n");
+        let planned = Session::new(config(&text)).unwrap().plan().unwrap();
+        let wider = 1.0 + 0.5 * most;
+        let (found, law) = (planned.plan.step().largest(), 2.0 * (1.0 - 1.0 / (wider * wider)));
+        assert!((0.99 * law..=law).contains(&found), "{most}: {found}, by law {law}");
+    }
+}
 
 #[test]
 fn half_the_step_measures_the_bias_and_takes_it_away() {

@@ -179,6 +179,9 @@ fn so_do_columns_and_what_surveys_found() {
             }
             CellRule::Site { site } => vec![CellRule::Site { site: format!("{site}x") }],
             CellRule::Value { term } => vec![CellRule::Value { term: term + 1 }],
+            CellRule::Raw { term, mean } => {
+                vec![CellRule::Raw { term, mean: mean.next_up() }, CellRule::Value { term }]
+            }
             CellRule::Intercept => vec![],
         };
         count += 1 + more.len();

@@ -14,12 +14,15 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, DnsName, ServerName};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 use tonic::transport::{Certificate, Identity};
 
+/// The DNS name that stands for an operator in its certificate: no site can have it.
+pub const OPERATOR: &str = "operator.consilience";
 /// How long certificates are valid, in days.
 pub const DAYS: i64 = 825;
 
@@ -61,6 +64,10 @@ pub struct Papers {
     pub authority: Certificate,
     /// This party's own certificate and key.
     pub identity: Identity,
+    /// Its certificate alone.
+    own: String,
+    /// Its key alone.
+    key: String,
 }
 
 impl std::fmt::Debug for Papers {
@@ -76,10 +83,29 @@ impl Papers {
             let file = folder.join(name);
             fs::read(&file).map_err(at(&file))
         };
+        let (own, key) = (read("cert.pem")?, read("key.pem")?);
         Ok(Papers {
             authority: Certificate::from_pem(read("ca.pem")?),
-            identity: Identity::from_pem(read("cert.pem")?, read("key.pem")?),
+            identity: Identity::from_pem(&own, &key),
+            own: String::from_utf8_lossy(&own).into_owned(),
+            key: String::from_utf8_lossy(&key).into_owned(),
         })
+    }
+
+    /// What to say if this party's own certificate ends soon.
+    pub fn end_soon(&self, now: SystemTime) -> Option<String> {
+        let certificate = CertificateDer::from_pem_slice(self.own.as_bytes()).ok()?;
+        crate::revoked::ends_soon(&certificate, now)
+    }
+
+    /// This party's certificate as PEM.
+    pub fn own_pem(&self) -> &str {
+        &self.own
+    }
+
+    /// This party's key as PEM.
+    pub(crate) fn key_pem(&self) -> &str {
+        &self.key
     }
 
     /// The authority as PEM, to be handed around.
@@ -104,7 +130,16 @@ pub fn name_of_site(site: &str) -> String {
 
 /// Whether a certificate, whose chain is verified already, is this site's.
 pub fn belongs_to(certificate: &CertificateDer<'_>, site: &str) -> bool {
-    let Ok(name) = DnsName::try_from(name_of_site(site)) else { return false };
+    is_valid_for(certificate, name_of_site(site))
+}
+
+/// Whether a certificate, whose chain is verified already, is an operator's.
+pub fn is_operators(certificate: &CertificateDer<'_>) -> bool {
+    is_valid_for(certificate, OPERATOR.to_owned())
+}
+
+fn is_valid_for(certificate: &CertificateDer<'_>, name: String) -> bool {
+    let Ok(name) = DnsName::try_from(name) else { return false };
     webpki::EndEntityCert::try_from(certificate)
         .is_ok_and(|end| end.verify_is_valid_for_subject_name(&ServerName::DnsName(name)).is_ok())
 }
@@ -127,7 +162,7 @@ pub fn make(
     }
     for (i, site) in sites.iter().enumerate() {
         let odd = site.is_empty() || site.contains(['/', '\\', '\0']) || site.starts_with('.');
-        if odd || ["authority", "server"].contains(&site.as_str()) {
+        if odd || ["authority", "server", "operator"].contains(&site.as_str()) {
             return Err(CertError::Name(format!(
                 "\"{site}\" cannot be a site's folder: use another name"
             )));
@@ -154,6 +189,7 @@ pub fn make(
             write(&folder.join("key.pem"), key.serialize_pem().as_bytes(), true)
         };
     party("server", server_names.to_vec(), ExtendedKeyUsagePurpose::ServerAuth)?;
+    party("operator", vec![OPERATOR.to_owned()], ExtendedKeyUsagePurpose::ClientAuth)?;
     for site in sites {
         party(site, vec![name_of_site(site)], ExtendedKeyUsagePurpose::ClientAuth)?;
     }
@@ -179,6 +215,8 @@ pub fn for_one_run(server_names: &[String], now: SystemTime) -> Result<Papers, C
     Ok(Papers {
         authority: Certificate::from_pem(authority.1.pem()),
         identity: Identity::from_pem(certificate.pem(), key.serialize_pem()),
+        own: certificate.pem(),
+        key: key.serialize_pem(),
     })
 }
 
@@ -254,6 +292,8 @@ fn readme(sites: &[String], server_names: &[String]) -> String {
          authority/  ca.pem, key.pem: whoever holds this key can make certificates for any party. \
          Keep it off-line; nobody needs it to run.\n\
          server/     for `consilience serve CONFIG --certs server`. Sites reach it as: {}\n\
+         operator/   for `consilience control --certs operator`: whoever holds it can hold and end \
+         a run.\n\
          {table}\n\
          Hand every party its own folder, over a channel that you trust: key.pem is its secret \
          (only its owner may read it), cert.pem says who it is, ca.pem is whom it\n\
@@ -285,7 +325,6 @@ mod tests {
     }
 
     fn first(pem: &Path) -> CertificateDer<'static> {
-        use rustls_pki_types::pem::PemObject;
         CertificateDer::from_pem_file(pem).unwrap()
     }
 
@@ -302,8 +341,11 @@ mod tests {
             assert!(Papers::load(&folder.join(site)).is_ok());
         }
         assert!(!belongs_to(&first(&folder.join("server/cert.pem")), "basel"));
+        let operator = first(&folder.join("operator/cert.pem"));
+        assert!(is_operators(&operator) && !belongs_to(&operator, "operator"));
+        assert!(!is_operators(&first(&folder.join("basel/cert.pem"))));
         #[cfg(unix)]
-        for key in ["authority/key.pem", "server/key.pem", "basel/key.pem"] {
+        for key in ["authority/key.pem", "server/key.pem", "operator/key.pem", "basel/key.pem"] {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(
                 fs::metadata(folder.join(key)).unwrap().permissions().mode() & 0o777,

@@ -86,6 +86,10 @@ impl Party for HostedChain<'_> {
         self.patience
     }
 
+    fn awaited(&self) -> Vec<ClientId> {
+        self.chain.server().outstanding().collect()
+    }
+
     fn close(&mut self) -> Option<Vec<ClientId>> {
         self.chain.close()
     }

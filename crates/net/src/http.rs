@@ -62,7 +62,7 @@ async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
         "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
          Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src \
-         'unsafe-inline'; connect-src 'self'\r\nConnection: close\r\n\r\n",
+         'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -75,7 +75,9 @@ fn state(view: &View) -> String {
         json!({ "name": s.name, "connected": s.connected, "answers": s.answers,
             "latency_ms": 1e3 * s.latency, "bytes_up": s.bytes.0,
                 "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes,
-                "absent": s.absent, "late": s.late, "returns": s.returns })
+                "absent": s.absent, "late": s.late, "returns": s.returns,
+                "dropped": s.dropped, "blocked": s.blocked.as_ref().map(|b| json!({
+                    "since": b.clock(), "why": b.why })) })
     };
     json!({
         "stage": view.stage, "done": view.done.0, "total": view.done.1,
@@ -83,7 +85,7 @@ fn state(view: &View) -> String {
         "seconds": view.seconds, "rhat": view.worst_rhat, "bits_up": view.bits.0,
         "bits_down": view.bits.1,
         "sites": view.sites.iter().map(site).collect::<Vec<_>>(),
-        "warnings": view.warnings,
+        "warnings": view.warnings, "blocked": view.blocked,
         "refusals": view.refusals.iter().map(|(why,
         count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
     })

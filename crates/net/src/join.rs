@@ -1,12 +1,15 @@
 //! Join a run: connect, work, and come back when the connection is lost.
 
 use std::future::Future;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use consilience_engine::site::Own;
 use http::uri::PathAndQuery;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -16,8 +19,9 @@ use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::{info, warn};
 
-use crate::certs::{Papers, is_loopback};
+use crate::certs::{Papers, is_loopback, name_of_site};
 use crate::frame::{Frame, PATH, WORDS};
+use crate::talk::{Farewell, How};
 use crate::ticket::{self, Invitation, Ticket};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
@@ -29,6 +33,8 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(100);
 /// Work up to this long is done where it is heard of.
 const SHORT: Duration = Duration::from_millis(5);
+/// How long a site looks for a server whose run was over when it last heard of it.
+const RECALL: Duration = Duration::from_secs(10);
 /// The most bytes that the server may send at once.
 const MOST: usize = 256 << 20;
 
@@ -103,7 +109,7 @@ pub enum JoinError {
 
 /// How a connection ended.
 enum End {
-    Over { finished: bool },
+    Over,
     Lost { why: String, worked: bool },
 }
 
@@ -113,6 +119,15 @@ pub fn join(
     options: &JoinOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<bool, JoinError> {
+    attend(brings, options, stop).map(|farewell| farewell.how == How::Finished)
+}
+
+/// Take part in a run until it is over, and say how it ended.
+pub fn attend(
+    brings: Brings,
+    options: &JoinOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<Farewell, JoinError> {
     let endpoint = endpoint(options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -122,11 +137,12 @@ pub fn join(
     let (options, stop) = (options.clone(), Arc::clone(stop));
     let model =
         if let Own::Model(own) = &brings.data { Some(Arc::clone(&own.model)) } else { None };
+    let keepsake = brings.state.as_deref().map(|state| Keepsake::of(state, &brings.site));
     let work = async move {
         let mut worker = Worker::new(brings);
-        let end = persist(&endpoint, &options, &mut worker, &stop).await;
+        let end = last(&endpoint, &options, &mut worker, keepsake.as_ref(), &stop).await;
         let rested = tokio::task::block_in_place(|| worker.rest());
-        end.and_then(|finished| Ok(rested.map(|()| finished)?))
+        end.and_then(|farewell| Ok(rested.map(|()| farewell)?))
     };
     let fault = |why: &dyn std::fmt::Display| {
         Err(JoinError::Setup(format!("this is a fault of the program: {why}")))
@@ -144,28 +160,97 @@ pub fn join(
     }
 }
 
-/// Connect again and again, as long as it makes sense.
+/// What a site keeps of a run that is over: one that is started again after the server has gone
+/// does not look for it for ever.
+struct Keepsake {
+    file: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    server: String,
+    farewell: Farewell,
+}
+
+impl Keepsake {
+    fn of(state: &Path, site: &str) -> Keepsake {
+        Keepsake { file: state.join(format!("{}.over.json", name_of_site(site))) }
+    }
+
+    /// How the last run at this server ended.
+    fn read(&self, server: &str) -> Option<Farewell> {
+        let kept: Kept = serde_json::from_slice(&std::fs::read(&self.file).ok()?).ok()?;
+        (kept.server == server).then_some(kept.farewell)
+    }
+
+    fn write(&self, server: &str, farewell: &Farewell) -> std::io::Result<()> {
+        let kept = Kept { server: server.to_owned(), farewell: farewell.clone() };
+        let temporary = self.file.with_extension("tmp");
+        if let Some(folder) = self.file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut file = std::fs::File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec(&kept).unwrap_or_default())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, &self.file)
+    }
+
+    fn forget(&self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Connect again and again, as long as it makes sense; `true`: the run came to its end.
 pub async fn persist(
     endpoint: &Endpoint,
     options: &JoinOptions,
     worker: &mut Worker,
     stop: &AtomicBool,
 ) -> Result<bool, JoinError> {
+    Ok(last(endpoint, options, worker, None, stop).await?.how == How::Finished)
+}
+
+/// The same for a site that may keep how it ended.
+async fn last(
+    endpoint: &Endpoint,
+    options: &JoinOptions,
+    worker: &mut Worker,
+    keepsake: Option<&Keepsake>,
+    stop: &AtomicBool,
+) -> Result<Farewell, JoinError> {
     let (mut wait, mut reached) = (WAITS.0, Instant::now());
+    let mut recalled = keepsake.and_then(|keepsake| keepsake.read(&options.server));
     loop {
-        match session(endpoint, &options.credentials, worker, stop).await? {
-            End::Over { finished } => return Ok(finished),
+        let over = |farewell: &Farewell| {
+            let kept = keepsake.map(|keepsake| keepsake.write(&options.server, farewell));
+            if let Some(Err(error)) = kept {
+                warn!(%error, "that the run is over cannot be kept");
+            }
+        };
+        match session(endpoint, &options.credentials, worker, &over, stop).await? {
+            End::Over => return Ok(worker.ended()),
             End::Lost { .. } if stop.load(Ordering::Relaxed) => return Err(JoinError::Stopped),
             End::Lost { why, worked } => {
                 if worked {
                     (wait, reached) = (WAITS.0, Instant::now());
                     warn!(server = %options.server, reason = %why, "the connection is lost: trying \
                         again");
+                    // A server that only tells that it is over welcomes nobody.
+                    if worker.is_welcomed() {
+                        recalled = None;
+                        keepsake.iter().for_each(|keepsake| keepsake.forget());
+                    }
                 }
                 let seconds = reached.elapsed().as_secs();
+                if let Some(farewell) = recalled.as_ref().filter(|_| reached.elapsed() > RECALL) {
+                    info!(server = %options.server, "the server is gone, and the run was over when \
+                        this site last heard of it");
+                    return Ok(farewell.clone());
+                }
                 if options.patience.is_some_and(|patience| reached.elapsed() > patience) {
                     if worker.has_finished() {
-                        return Ok(true); // only the farewell is missing
+                        let how = How::Finished; // only the farewell is missing
+                        return Ok(Farewell { how, says: String::new() });
                     }
                     return Err(JoinError::Away { server: options.server.clone(), seconds, why });
                 }
@@ -226,6 +311,7 @@ async fn session(
     endpoint: &Endpoint,
     credentials: &Credentials,
     worker: &mut Worker,
+    over: &impl Fn(&Farewell),
     stop: &AtomicBool,
 ) -> Result<End, JoinError> {
     let lost = |why: String, worked: bool| Ok(End::Lost { why, worked });
@@ -288,10 +374,11 @@ async fn session(
         };
         takes_long = since.elapsed() > SHORT;
         match done {
-            Ok(Did::Over { finished }) => {
+            Ok(Did::Over { .. }) => {
+                over(&worker.ended()); // before the server lets this site go
                 let _ = to.send(Worker::farewell()).await;
                 settle(to, &mut inward).await;
-                return Ok(End::Over { finished });
+                return Ok(End::Over);
             }
             Ok(Did::Said(None)) => {}
             Ok(Did::Said(Some(frame))) => {
@@ -333,7 +420,7 @@ async fn settle(to: mpsc::Sender<Frame>, inward: &mut Streaming<Frame>) {
 }
 
 /// An error with all that caused it.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -3,13 +3,19 @@
 
 pub mod certs;
 pub mod chain;
+pub mod control;
+pub mod door;
+pub mod folders;
 pub mod frame;
 pub mod http;
 pub mod hub;
 pub mod join;
+pub mod letter;
 pub mod log;
 pub mod mailbox;
+mod memory;
 pub mod party;
+pub mod revoked;
 pub mod serve;
 pub mod service;
 pub mod status;

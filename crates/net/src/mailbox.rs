@@ -21,8 +21,8 @@ use tonic::Status;
 
 use crate::certs::name_of_site;
 use crate::frame::{Frame, MESSAGE};
-use crate::service::{Event, Link, greeted, too_much};
-use crate::talk::{Ask, Tell};
+use crate::service::{Event, FarEnd, Link, greeted, too_much};
+use crate::talk::{Ask, Farewell, Tell};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
 /// The sites' letter boxes at the server.
@@ -117,8 +117,8 @@ impl Mailboxes {
                     Err((_, why)) => return refuse(why),
                 };
                 inner.generation += 1;
-                let (link, letters, credit) = Link::open(inner.generation, protocol);
-                let generation = link.generation;
+                let (link, far) = Link::open(inner.generation, protocol);
+                let (generation, FarEnd { outward: letters, credit, .. }) = (link.generation, far);
                 inner.boxes[site] = Some(Connection { letters, credit, generation });
                 let _ = events.blocking_send(Event::Joined { client: site, link });
                 continue;
@@ -228,11 +228,21 @@ impl Correspondent {
         Ok(Correspondent { worker, told, knows })
     }
 
+    /// How the run ended and where its draws are, once the server has said so.
+    pub fn ended(&self) -> Farewell {
+        self.worker.ended()
+    }
+
     /// Do what a bundle asks.
     pub fn answer(&mut self, bundle: &[u8]) -> Result<Answered, SiteError> {
         let frames = unbundled(bundle).map_err(SiteError::Disagree)?;
         let welcomed = |frame: &Frame| matches!(frame.read(), Ok(Ask::Welcome(_)));
-        if !(self.knows && !frames.is_empty() || frames.first().is_some_and(welcomed)) {
+        // A site whose last words were lost has forgotten the run, and is told again that it is
+        // over: to greet anew would not end.
+        let understood = |frame: &Frame| {
+            matches!(frame.read(), Ok(Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_)))
+        };
+        if !(self.knows && !frames.is_empty() || frames.first().is_some_and(understood)) {
             return Ok(Answered {
                 bundle: self.worker.hello().encode_length_delimited_to_vec(),
                 over: None,

@@ -31,6 +31,11 @@ pub trait Party {
         None
     }
 
+    /// Whose answers the open round awaits.
+    fn awaited(&self) -> Vec<ClientId> {
+        Vec::new()
+    }
+
     /// Wait no longer in the open round, and say who is absent; `None`: it waits for everybody.
     fn close(&mut self) -> Option<Vec<ClientId>> {
         None

@@ -1,7 +1,7 @@
 //! Serve a run: wait for the sites, agree, survey, sample.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,30 +18,34 @@ use consilience_engine::plan::{MOST_WHITENED, Plan, PlanError};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
-use consilience_engine::site::{Agreement, Introduction, agree, kinds, names};
+use consilience_engine::site::{Agreed, Agreement, Introduction, agree, kinds, names};
 use consilience_engine::statement;
-use consilience_engine::store::{Disk, Folder, ServedChain};
+use consilience_engine::store::ServedChain;
 use consilience_engine::warnings::{Code, Warning};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::{Server, ServerTlsConfig, server::TcpIncoming};
+use tonic::transport::{Server, ServerTlsConfig};
 use tracing::info;
 
-use crate::certs::hex;
 use crate::chain::HostedChain;
+use crate::door::Incoming;
 use crate::http;
-use crate::hub::{Broken, Hub};
+use crate::hub::{Broken, Hub, Objects, Parting};
 use crate::mailbox::Mailboxes;
+use crate::memory::Memory;
+pub use crate::memory::{Over, Past, recall};
+use crate::revoked::Revoked;
 pub use crate::service::Admission;
 use crate::service::{Event, GrpcService};
 use crate::status::Status;
-use crate::talk::{Ask, PROTOCOL, Tell, VERSION, Welcome};
+use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Welcome};
 
 /// The largest norm that an answer may have, where nobody says otherwise.
 pub const LARGEST_NORM: f64 = 1e12;
 /// How many events may wait for the conductor; beyond, sites are held up.
 const QUEUE: usize = 4096;
+/// How long farewells may take, where nobody says otherwise.
+const FAREWELLS: Duration = Duration::from_secs(3);
 /// How long connections may take to end after the run.
 const LINGER: Duration = Duration::from_secs(2);
 /// How long elastic chains wait at least for the last words of a site.
@@ -66,6 +70,14 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The largest norm that an answer in a chain may have.
     pub largest_norm: f64,
+    /// Whether a site that cannot go on (its disk is full, it disagrees, its answer is no number)
+    /// is waited for until it is mended or the operator decides; else it ends the run, for
+    /// programs that decide themselves.
+    pub quarantine: bool,
+    /// A list of certificates that were revoked ([`crate::revoked`]).
+    pub revoked: Option<PathBuf>,
+    /// How long the server stays after the end, to tell sites that have not heard of it.
+    pub linger: Duration,
 }
 
 impl ServeOptions {
@@ -77,6 +89,9 @@ impl ServeOptions {
             http: None,
             deadline: None,
             largest_norm: LARGEST_NORM,
+            quarantine: false,
+            revoked: None,
+            linger: FAREWELLS,
         }
     }
 }
@@ -102,6 +117,12 @@ pub enum ServeError {
     /// Somebody asked to stop before there were draws.
     #[error("the run was stopped before it had draws")]
     Stopped,
+    /// The server was interrupted; its sites wait for it.
+    #[error(
+        "the server was interrupted: nothing is lost, and the sites wait. Start it again with the \
+         same command, and the run goes on"
+    )]
+    Suspended,
 }
 
 impl From<PlanError> for ServeError {
@@ -118,6 +139,7 @@ impl From<Broken> for ServeError {
         match broken {
             Broken::Lost(lost) => ServeError::Lost(lost),
             Broken::Stopped => ServeError::Stopped,
+            Broken::Suspended => ServeError::Suspended,
             Broken::Forgot(refusal) => ServeError::Lost(Lost(refusal.to_string())),
             Broken::Party(complaint) => match complaint.downcast::<RunError>() {
                 Ok(error) => ServeError::Run(*error),
@@ -142,9 +164,24 @@ pub enum Stage<'a> {
     Stated(&'a Statement),
 }
 
+/// What became of a run that was served: what its keeper made of it, and whether sites may be told
+/// that it is over.
+#[derive(Debug)]
+pub struct Publication<K> {
+    /// What was made of it.
+    pub value: K,
+    /// Whether the draws are where they shall be. Where they are not and the server keeps its
+    /// state, the sites wait: it will be started again.
+    pub safe: bool,
+    /// Where the draws are, for the sites to be told.
+    pub says: String,
+}
+
 /// A run that was served.
 #[derive(Debug)]
 pub struct Served {
+    /// The name of the run.
+    pub run: String,
     /// The problem, without rows.
     pub problem: Problem,
     /// The plan.
@@ -164,7 +201,7 @@ pub struct Served {
 impl Served {
     /// What the run leaves behind, and what its parties agreed on.
     pub fn record(self, config: &Config, version: &str, created: String) -> (Record, Statement) {
-        let Served { problem, plan, statement, outcome, halved, seconds, warnings } = self;
+        let Served { problem, plan, statement, outcome, halved, seconds, warnings, .. } = self;
         let made = Circumstances { version: version.into(), created, seconds };
         let mut record = Record::new(made, config, &problem, &plan, outcome, None);
         if let Some(halved) = halved {
@@ -189,8 +226,46 @@ pub fn serve<K>(
     config: &Config,
     options: &ServeOptions,
     status: &Arc<Status>,
-    mut tell: impl FnMut(Stage<'_>),
+    tell: impl FnMut(Stage<'_>),
     keep: impl FnOnce(Served) -> K,
+) -> Result<K, ServeError> {
+    publish(listener, config, options, status, tell, |served| kept(keep(served)))
+}
+
+/// The same for a keeper that may fail, and that says where the draws are: only where they are safe
+/// are the sites told that it is over.
+pub fn publish<K>(
+    listener: TcpListener,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: impl FnMut(Stage<'_>),
+    keep: impl FnOnce(Served) -> Publication<K>,
+) -> Result<K, ServeError> {
+    listening(listener, config, options, status, tell, |act| act.conduct(config, options, keep))
+}
+
+/// Tell sites that a run is over which ended before: those that have not heard of it and come
+/// within [`ServeOptions::linger`].
+pub fn tell_over(
+    listener: TcpListener,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: impl FnMut(Stage<'_>),
+    farewell: Farewell,
+) -> Result<(), ServeError> {
+    listening(listener, config, options, status, tell, |act| act.is_over(farewell))
+}
+
+/// Let sites in while something is done.
+fn listening<K, T: FnMut(Stage<'_>)>(
+    listener: TcpListener,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    mut tell: T,
+    work: impl FnOnce(&mut Act<'_, T>) -> (Result<K, ServeError>, Parting),
 ) -> Result<K, ServeError> {
     let address = listener.local_addr().map_err(|e| setup("the address is not known", &e))?;
     let tls = match &options.admission {
@@ -209,10 +284,14 @@ pub fn serve<K>(
             Some(ServerTlsConfig::new().identity(tickets.papers().identity.clone()))
         }
     };
+    status.set_elastic(config.sampler.round_deadline.is_some());
     let hosting = Hosting::open(config, options)?;
+    let revoked = options.revoked.as_deref().map(Revoked::open).transpose();
+    let revoked = revoked.map_err(ServeError::Setup)?;
     let service = GrpcService::new(
-        status.sites(),
+        Arc::clone(status),
         options.admission.clone(),
+        revoked,
         hosting.sender.clone(),
         Arc::clone(&hosting.most_message),
     );
@@ -228,7 +307,7 @@ pub fn serve<K>(
         builder =
             builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
     }
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = Incoming::new(listener);
     let listening = hosting.runtime.spawn(async move {
         let _ = builder
             .serve_with_incoming_shutdown(service, incoming, async {
@@ -236,11 +315,11 @@ pub fn serve<K>(
             })
             .await;
     });
-    let (kept, runtime) = hosting.serve(config, options, status, tell, keep)?;
+    let (done, runtime) = hosting.serve(config, options, status, tell, work)?;
     let _ = over.send(());
     let _ = runtime.block_on(async { tokio::time::timeout(LINGER, listening).await });
     runtime.shutdown_timeout(LINGER);
-    kept
+    done
 }
 
 /// Serve a run to its end by mailboxes: somebody else carries what waits in the letter boxes to the
@@ -253,13 +332,114 @@ pub fn serve_by_post<K>(
     tell: impl FnMut(Stage<'_>),
     keep: impl FnOnce(Served) -> K,
 ) -> Result<K, ServeError> {
+    publish_by_post(mailboxes, config, options, status, tell, |served| kept(keep(served)))
+}
+
+/// The same for a keeper that may fail.
+pub(crate) fn publish_by_post<K>(
+    mailboxes: &Mailboxes,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: impl FnMut(Stage<'_>),
+    keep: impl FnOnce(Served) -> Publication<K>,
+) -> Result<K, ServeError> {
+    by_post(mailboxes, config, options, status, tell, |act| act.conduct(config, options, keep))
+}
+
+/// Tell sites by mailboxes that a run is over which ended before.
+pub(crate) fn tell_over_by_post(
+    mailboxes: &Mailboxes,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: impl FnMut(Stage<'_>),
+    farewell: Farewell,
+) -> Result<(), ServeError> {
+    by_post(mailboxes, config, options, status, tell, |act| act.is_over(farewell))
+}
+
+/// Let mailboxes be used while something is done.
+fn by_post<K, T: FnMut(Stage<'_>)>(
+    mailboxes: &Mailboxes,
+    config: &Config,
+    options: &ServeOptions,
+    status: &Arc<Status>,
+    tell: T,
+    work: impl FnOnce(&mut Act<'_, T>) -> (Result<K, ServeError>, Parting),
+) -> Result<K, ServeError> {
     let hosting = Hosting::open(config, options)?;
     mailboxes.open(hosting.sender.clone(), &hosting.most_message);
-    let hosted = hosting.serve(config, options, status, tell, keep);
+    let hosted = hosting.serve(config, options, status, tell, work);
     mailboxes.close();
-    let (kept, runtime) = hosted?;
+    let (done, runtime) = hosted?;
     runtime.shutdown_timeout(LINGER);
-    kept
+    done
+}
+
+/// What was kept by somebody who does not fail.
+fn kept<K>(value: K) -> Publication<K> {
+    Publication { value, safe: true, says: String::new() }
+}
+
+/// What is at hand while sites can come in.
+struct Act<'a, T> {
+    memory: &'a mut Memory,
+    hub: &'a mut Hub,
+    status: &'a Arc<Status>,
+    tell: &'a mut T,
+}
+
+impl<T: FnMut(Stage<'_>)> Act<'_, T> {
+    /// Part from the sites of a run that is over.
+    fn is_over(&mut self, farewell: Farewell) -> (Result<(), ServeError>, Parting) {
+        (self.memory.is_over(farewell.clone()), Parting::Over(farewell))
+    }
+
+    /// Conduct a run, keep what was drawn, and say how to part from the sites.
+    fn conduct<K>(
+        &mut self,
+        config: &Config,
+        options: &ServeOptions,
+        keep: impl FnOnce(Served) -> Publication<K>,
+    ) -> (Result<K, ServeError>, Parting) {
+        let Act { memory, hub, status, tell } = self;
+        let goes_on = memory.folder.is_some();
+        let served = match conduct(config, options, memory, hub, status, *tell) {
+            Ok(served) => served,
+            Err(error) => {
+                // surveys know no more than that they were broken off
+                let error = match error {
+                    ServeError::Lost(_) if status.is_suspended() => ServeError::Suspended,
+                    ServeError::Lost(_) if status.is_stopped() => ServeError::Stopped,
+                    other => other,
+                };
+                let parting = match &error {
+                    ServeError::Suspended => Parting::Waits(ServeError::Suspended.to_string()),
+                    ServeError::State(why) if goes_on => {
+                        Parting::Waits(format!("the server cannot keep its state: {why}"))
+                    }
+                    ServeError::Lost(why) if goes_on => Parting::Waits(why.to_string()),
+                    error => Parting::Over(Farewell { how: How::Aborted, says: error.to_string() }),
+                };
+                return (Err(error), parting);
+            }
+        };
+        let finished = !served.outcome.interrupted;
+        let how = if finished { How::Finished } else { How::Ended };
+        let Publication { value, safe, says } = keep(served);
+        if !safe && goes_on {
+            let why = "the server could not keep the draws: its operator will start it again";
+            return (Ok(value), Parting::Waits(why.into()));
+        }
+        let farewell = Farewell { how, says };
+        if (finished || status.is_ended())
+            && let Err(error) = memory.is_over(farewell.clone())
+        {
+            return (Err(error), Parting::Over(farewell));
+        }
+        (Ok(value), Parting::Over(farewell))
+    }
 }
 
 /// Where a run takes place, whichever way the sites come in.
@@ -279,6 +459,16 @@ impl Hosting {
                     .into(),
             ));
         }
+        if config.privacy.is_some()
+            && (config.seeds == Seeds::Simulation || config.lp == Some(true))
+        {
+            return Err(ServeError::Setup(
+                "the config states a budget in [privacy]: with seeds = \"simulation\" everybody \
+                 knows the noise, and with output.lp = true sites tell exact functions of their \
+                 rows. Remove these, or [privacy]"
+                    .into(),
+            ));
+        }
         let memory = Memory::open(options.state.as_deref(), config)?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime =
@@ -287,14 +477,14 @@ impl Hosting {
         Ok(Hosting { runtime, memory, sender, events, most_message: Arc::default() })
     }
 
-    /// Conduct the run, and let the sites go.
-    fn serve<K>(
+    /// Do something while sites can come in, and part from them.
+    fn serve<K, T: FnMut(Stage<'_>)>(
         self,
         config: &Config,
         options: &ServeOptions,
         status: &Arc<Status>,
-        mut tell: impl FnMut(Stage<'_>),
-        keep: impl FnOnce(Served) -> K,
+        mut tell: T,
+        work: impl FnOnce(&mut Act<'_, T>) -> (Result<K, ServeError>, Parting),
     ) -> Result<(Result<K, ServeError>, tokio::runtime::Runtime), ServeError> {
         let Hosting { runtime, mut memory, sender, events, most_message } = self;
         drop(sender); // the service and the mailboxes have their own
@@ -322,12 +512,13 @@ impl Hosting {
             most_message,
             Arc::clone(status),
             options.deadline,
+            options.quarantine,
         );
-        let served = conduct(config, options, &mut memory, &mut hub, status, &mut tell);
-        let finished = served.as_ref().is_ok_and(|served| !served.outcome.interrupted);
-        let kept = served.map(keep);
-        hub.farewell(finished);
-        Ok((kept, runtime))
+        let mut act = Act { memory: &mut memory, hub: &mut hub, status, tell: &mut tell };
+        let (done, parting) = work(&mut act);
+        let all_know = hub.part(&parting, options.linger, &mut memory);
+        let done = if all_know { done } else { done.and(Err(ServeError::Suspended)) };
+        Ok((done, runtime))
     }
 }
 
@@ -354,14 +545,19 @@ fn conduct(
     tell: &mut impl FnMut(Stage<'_>),
 ) -> Result<Served, ServeError> {
     let sites = status.sites();
-    let mut said = introductions(hub.ask(&vec![Ask::Introduce; sites.len()])?, &sites)?;
-    status.stage("agreeing");
-    let kinds = kinds(config, &said)?;
-    if let Some(kinds) = &kinds {
-        let ask = Ask::Summarise { columns: kinds.specs().to_vec() };
-        said = introductions(hub.ask(&vec![ask; sites.len()])?, &sites)?;
-    }
-    let agreed = agree(config, kinds.as_ref(), &said)?;
+    let agreed = loop {
+        match settle(config, hub, &sites, status) {
+            Ok(agreed) => break agreed,
+            Err(ServeError::Config(error)) if hub.waits() => {
+                let text = error.to_string();
+                let Some(wrong) = named(&text, &sites) else {
+                    return Err(error.into()); // it is our own config
+                };
+                hub.begin_again(wrong, &text);
+            }
+            Err(other) => return Err(other),
+        }
+    };
     let agreement = agreed.agreement.clone();
     let config = &agreement.settle(config);
     let problem = Problem::without_rows(config, agreed)?;
@@ -371,7 +567,8 @@ fn conduct(
     let statement = statement::of_run(config, &agreement, &sites, None);
     let text = statement.text().to_owned();
     let ask = Ask::Agree { agreement: agreement.clone(), statement: text };
-    check(&statement, &sites, hub.ask(&vec![ask; sites.len()])?)?;
+    let stated = hub.ask_checked(&vec![ask; sites.len()], says_the_same(&statement))?;
+    check(&statement, &sites, stated)?;
     status.stage("surveying");
     let mut plan = Plan::conducted(config, &problem, hub)?;
     let started = Instant::now();
@@ -403,7 +600,54 @@ fn conduct(
         }
     }
     info!(seconds, iterations = outcome.iterations, "sampled");
-    Ok(Served { outcome, halved, seconds, problem, plan, statement, warnings })
+    let run = memory.run.clone();
+    Ok(Served { run, outcome, halved, seconds, problem, plan, statement, warnings })
+}
+
+/// Hear what the sites are, and agree on what their columns mean.
+fn settle(
+    config: &Config,
+    hub: &mut Hub,
+    sites: &[String],
+    status: &Status,
+) -> Result<Agreed, ServeError> {
+    let ask = vec![Ask::Introduce; sites.len()];
+    let mut said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
+    status.stage("agreeing");
+    let kinds = kinds(config, &said)?;
+    if let Some(kinds) = &kinds {
+        let ask = vec![Ask::Summarise { columns: kinds.specs().to_vec() }; sites.len()];
+        said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
+    }
+    Ok(agree(config, kinds.as_ref(), &said)?)
+}
+
+/// The site that a complaint is about: the first that it names. Others may be named to compare.
+fn named(complaint: &str, sites: &[String]) -> Option<usize> {
+    let first = |site: &String| {
+        let quoted = [format!("\"{site}\""), format!("`{site}`")];
+        quoted.iter().filter_map(|name| complaint.find(name)).min()
+    };
+    let found = sites.iter().enumerate().filter_map(|(client, site)| Some((first(site)?, client)));
+    found.min().map(|(_, client)| client)
+}
+
+/// Object to words that are no introduction.
+fn introduces_itself() -> Objects {
+    Box::new(|site, told| match told {
+        Tell::Introduction(_) => None,
+        _ => Some(format!("site \"{site}\" did not introduce itself")),
+    })
+}
+
+/// Object to a statement that is another.
+fn says_the_same(statement: &Statement) -> Objects {
+    let statement = statement.clone();
+    Box::new(move |site, told| {
+        let theirs = if let Tell::Stated(text) = told { text.as_str() } else { "" };
+        let checked = statement.check(&Statement::written(theirs), &format!("site \"{site}\""));
+        checked.err().map(|mismatch| mismatch.to_string())
+    })
 }
 
 /// What was drawn by one sampler.
@@ -429,7 +673,8 @@ fn sample(
     memory.keep(&statement)?;
     let text = statement.text().to_owned();
     let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
-    check(&statement, &sites, hub.ask(&vec![ask; sites.len()])?)?;
+    let stated = hub.ask_checked(&vec![ask; sites.len()], says_the_same(&statement))?;
+    check(&statement, &sites, stated)?;
     tell(Stage::Stated(&statement));
     let run = &plan.length;
     status.sampling(run.total());
@@ -509,7 +754,12 @@ fn log_density(
     hub: &mut Hub,
 ) -> Result<Result<Statistic, String>, ServeError> {
     let (d, target) = (draws.dim().max(1), &problem.target);
-    let rows: Vec<&[f64]> = draws.rows().collect();
+    let inward = |draw: &[f64]| {
+        let mut x = draw.to_vec();
+        target.transforms.inward(&mut x);
+        x
+    };
+    let rows: Vec<Vec<f64>> = draws.rows().map(inward).collect();
     if rows.len().saturating_mul(d) > MOST_TOLD {
         return Ok(Err(format!(
             "the log-density of the draws (lp) was not computed: {} draws of {d} parameters are \
@@ -563,59 +813,7 @@ fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>,
     told.into_iter().zip(sites).map(own).collect()
 }
 
-/// What a server must remember from one start to the next.
-struct Memory {
-    run: String,
-    /// Held as long as the server runs: a second one is refused.
-    folder: Option<Folder>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct RunFile {
-    run: String,
-    config: String,
-}
-
-impl Memory {
-    fn open(folder: Option<&Path>, config: &Config) -> Result<Memory, ServeError> {
-        const FILE: &str = "run.json";
-        let fresh = hex(&random::<16>()?);
-        let Some(folder) = folder else { return Ok(Memory { run: fresh, folder: None }) };
-        let failed = |error: &dyn std::fmt::Display| {
-            ServeError::State(format!("{}: {error}", folder.join(FILE).display()))
-        };
-        let mut disk = Folder::open(folder).map_err(|e| failed(&e))?;
-        let shown = config.shown_to(usize::MAX);
-        let run = match disk.read(FILE).map_err(|e| failed(&e))? {
-            Some(bytes) => {
-                let known: RunFile = serde_json::from_slice(&bytes).map_err(|e| failed(&e))?;
-                if known.config != shown {
-                    return Err(failed(
-                        &"this is the state of another config: restore the config, or use another \
-                            folder for another run",
-                    ));
-                }
-                known.run
-            }
-            None => {
-                let known = RunFile { run: fresh, config: shown };
-                let bytes = serde_json::to_vec(&known).map_err(|e| failed(&e))?;
-                disk.replace(FILE, &bytes).map_err(|e| failed(&e))?;
-                known.run
-            }
-        };
-        Ok(Memory { run, folder: Some(disk) })
-    }
-
-    /// Keep what all agreed on beside the chains.
-    fn keep(&mut self, statement: &Statement) -> Result<(), ServeError> {
-        let Some(disk) = &mut self.folder else { return Ok(()) };
-        disk.replace(STATEMENT, statement.text().as_bytes())
-            .map_err(|error| ServeError::State(format!("{STATEMENT}: {error}")))
-    }
-}
-
-fn random<const N: usize>() -> Result<[u8; N], ServeError> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], ServeError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
         .map_err(|error| ServeError::Setup(format!("the system has no entropy: {error}")))?;
@@ -625,6 +823,17 @@ fn random<const N: usize>() -> Result<[u8; N], ServeError> {
 /// Ask a run to stop; what was drawn is kept.
 pub fn stop(status: &Status) {
     status.progress.stop.store(true, Ordering::Relaxed);
+}
+
+/// Interrupt a server that keeps its state: its sites wait, and it goes on when it is started
+/// again.
+pub fn suspend(status: &Status) {
+    status.suspend();
+}
+
+/// End a run for good, with the draws that it has.
+pub fn end(status: &Status) {
+    status.end();
 }
 
 /// How long the longest message of a site may be: a vector, a Hessian where surveys ask for one,

@@ -3,19 +3,30 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use consilience_engine::run::Progress;
 
 /// How many refusals are kept by name.
 const MOST_NAMED: usize = 64;
+/// How long a reason is that is shown.
+const MOST_SHOWN: usize = 600;
 
 /// What is shown while a run goes on.
 #[derive(Debug)]
 pub struct Status {
     /// How far it is, and whether it shall stop.
     pub progress: Arc<Progress>,
+    /// Whether the server shall leave its sites waiting.
+    suspended: AtomicBool,
+    /// Whether the run shall be ended for good.
+    ended: AtomicBool,
+    /// Whether an operator has paused the run or left out a site.
+    meddled: AtomicBool,
+    /// Whether the run goes on without sites that stay away.
+    elastic: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -32,6 +43,8 @@ struct Inner {
     /// By site.
     warnings: BTreeMap<usize, String>,
     sites: Vec<SiteState>,
+    /// Since when the operator has paused it.
+    paused: Option<Blocked>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +61,29 @@ struct SiteState {
     late: u64,
     /// How often it connected.
     came: u64,
+    blocked: Option<Blocked>,
+    /// Whether the operator goes on without it.
+    dropped: bool,
+}
+
+/// Why a site holds up the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Since when.
+    pub since: SystemTime,
+    /// What is wrong.
+    pub why: String,
+    /// Whether it has taken part again since.
+    lifted: bool,
+}
+
+impl Blocked {
+    /// The hour and minute since when, in UTC.
+    pub fn clock(&self) -> String {
+        let seconds = self.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let minutes = seconds / 60 % (24 * 60);
+        format!("{:02}:{:02} UTC", minutes / 60, minutes % 60)
+    }
 }
 
 /// One site as it is shown.
@@ -73,6 +109,10 @@ pub struct SiteView {
     pub late: u64,
     /// How often it came back.
     pub returns: u64,
+    /// Why it holds up the run, if it does.
+    pub blocked: Option<Blocked>,
+    /// Whether the operator goes on without it.
+    pub dropped: bool,
 }
 
 /// The run as it is shown.
@@ -100,6 +140,8 @@ pub struct View {
     pub refusals: Vec<(String, u64)>,
     /// What people should know of who stays away.
     pub warnings: Vec<String>,
+    /// Who or what holds up the run, since when and why: one sentence each.
+    pub blocked: Vec<String>,
 }
 
 impl Status {
@@ -117,6 +159,8 @@ impl Status {
             absent: 0,
             late: 0,
             came: 0,
+            blocked: None,
+            dropped: false,
         };
         let inner = Inner {
             started: Instant::now(),
@@ -129,8 +173,54 @@ impl Status {
             refusals: BTreeMap::new(),
             warnings: BTreeMap::new(),
             sites: sites.iter().map(site).collect(),
+            paused: None,
         };
-        Status { progress, inner: Mutex::new(inner) }
+        Status {
+            progress,
+            suspended: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            meddled: AtomicBool::new(false),
+            elastic: AtomicBool::new(false),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    pub(crate) fn suspend(&self) {
+        self.suspended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.progress.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server is interrupted.
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Relaxed)
+    }
+
+    /// Whether an operator has paused the run or left out a site at some time.
+    pub(crate) fn is_meddled_with(&self) -> bool {
+        self.meddled.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run goes on without sites that stay away.
+    pub fn is_elastic(&self) -> bool {
+        self.elastic.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_elastic(&self, elastic: bool) {
+        self.elastic.store(elastic, Ordering::Relaxed);
+    }
+
+    /// Whether the run shall end early.
+    pub fn is_stopped(&self) -> bool {
+        self.progress.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether it shall do so for good.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -163,6 +253,59 @@ impl Status {
         (site.asked, site.owed) = (None, 0);
         site.came += u64::from(connected);
         site.came > 1
+    }
+
+    /// A site cannot go on, and this is why. The same trouble again is the old trouble.
+    pub(crate) fn block(&self, client: usize, why: &str) {
+        let why: String = why.chars().take(MOST_SHOWN).collect();
+        let blocked = &mut self.lock().sites[client].blocked;
+        match blocked {
+            Some(known) if known.why == why => known.lifted = false,
+            _ => *blocked = Some(Blocked { since: SystemTime::now(), why, lifted: false }),
+        }
+    }
+
+    /// A site takes part again.
+    pub(crate) fn unblock(&self, client: usize) {
+        if let Some(blocked) = &mut self.lock().sites[client].blocked {
+            blocked.lifted = true;
+        }
+    }
+
+    /// Why a site cannot go on, if so.
+    pub(crate) fn blocked(&self, client: usize) -> Option<Blocked> {
+        self.lock().sites[client].blocked.clone().filter(|blocked| !blocked.lifted)
+    }
+
+    /// Hold the run until [`Status::resume`]: no site is let in.
+    pub fn pause(&self) {
+        self.meddled.store(true, Ordering::Relaxed);
+        let why = "the operator paused the run".to_owned();
+        let since = SystemTime::now();
+        self.lock().paused.get_or_insert(Blocked { since, why, lifted: false });
+    }
+
+    /// Let a run go on.
+    pub fn resume(&self) {
+        self.lock().paused = None;
+    }
+
+    /// Since when the run is paused, if it is.
+    pub fn paused(&self) -> Option<Blocked> {
+        self.lock().paused.clone()
+    }
+
+    /// Go on without a site; `false`: there is no such site.
+    pub(crate) fn leave_out(&self, name: &str) -> bool {
+        self.meddled.store(true, Ordering::Relaxed);
+        let mut inner = self.lock();
+        let site = inner.sites.iter_mut().find(|site| site.name == name);
+        site.map(|site| site.dropped = true).is_some()
+    }
+
+    /// Whether the operator goes on without a site.
+    pub(crate) fn is_left_out(&self, client: usize) -> bool {
+        self.lock().sites[client].dropped
     }
 
     /// A round was closed without a site.
@@ -253,7 +396,7 @@ impl Status {
 
     /// How it stands now.
     pub fn view(&self) -> View {
-        let done = self.progress.done.load(std::sync::atomic::Ordering::Relaxed);
+        let done = self.progress.done.load(Ordering::Relaxed);
         let inner = self.lock();
         let sampled = inner.sampling.map(|since| since.elapsed().as_secs_f64());
         let share = done as f64 / inner.total.max(1) as f64;
@@ -268,7 +411,19 @@ impl Status {
             absent: site.absent,
             late: site.late,
             returns: site.came.saturating_sub(1),
+            blocked: site.blocked.clone().filter(|blocked| !blocked.lifted),
+            dropped: site.dropped,
         };
+        let mut blocked = Vec::new();
+        if let Some(paused) = &inner.paused {
+            blocked.push(format!("paused since {}: {}", paused.clock(), paused.why));
+        }
+        for site in &inner.sites {
+            if let Some(found) = site.blocked.as_ref().filter(|blocked| !blocked.lifted) {
+                let (name, since, why) = (&site.name, found.clock(), &found.why);
+                blocked.push(format!("blocked by {name} since {since}: {why}"));
+            }
+        }
         View {
             stage: inner.stage.clone(),
             done: (done, inner.total),
@@ -281,6 +436,7 @@ impl Status {
             sites: inner.sites.iter().map(site).collect(),
             refusals: inner.refusals.iter().map(|(why, count)| (why.clone(), *count)).collect(),
             warnings: inner.warnings.values().cloned().collect(),
+            blocked,
         }
     }
 }
@@ -324,6 +480,9 @@ impl View {
         }
         if let Some((site, seconds)) = self.slowest() {
             let _ = write!(line, ", slowest {site} ({:.2} ms)", 1e3 * seconds);
+        }
+        for blocked in &self.blocked {
+            let _ = write!(line, "; {blocked}");
         }
         line
     }
@@ -390,6 +549,12 @@ impl View {
             "gauge",
             "Whether a site is connected.",
             &each(|s| f64::from(u8::from(s.connected))),
+        );
+        gauge(
+            "site_blocked",
+            "gauge",
+            "Whether a site holds up the run.",
+            &each(|s| f64::from(u8::from(s.blocked.is_some()))),
         );
         gauge("site_answers_total", "counter", "Answers of a site.", &each(|s| s.answers as f64));
         gauge(

@@ -108,9 +108,40 @@ pub enum Ask {
     Bye {
         /// Whether the run came to its end.
         finished: bool,
+        /// How it ended, and where the draws are.
+        #[serde(default)]
+        farewell: Farewell,
     },
     /// You are refused, and this is why. No answer is awaited.
     Refused(String),
+}
+
+/// How a run came to be over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    /// It came to its end.
+    Finished,
+    /// Its operator ended it early: there are draws, fewer than were planned.
+    Ended,
+    /// It cannot go on: there are no draws.
+    #[default]
+    Aborted,
+}
+
+/// The last words of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// How the run ended.
+    pub how: How,
+    /// Where the draws are, or why there are none.
+    pub says: String,
+}
+
+impl Farewell {
+    /// The question that carries it.
+    pub fn ask(&self) -> Ask {
+        Ask::Bye { finished: self.how == How::Finished, farewell: self.clone() }
+    }
 }
 
 /// The version of a server that names none.

@@ -7,22 +7,25 @@ use std::sync::Arc;
 use consilience_core::model::{ByGradients, Coordinates, Model, Single, Unusable};
 use consilience_core::protocol::{Client, Device, Format, OrderRefusal, Precision, Statement};
 use consilience_core::rng::{ClientId, Seed};
-use consilience_core::sampler::Keys;
+use consilience_core::sampler::{Keys, Recipe};
 use consilience_core::survey;
 use consilience_core::target::Target;
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::plan::Decision;
+use consilience_engine::privacy;
 use consilience_engine::problem::Problem;
 use consilience_engine::site::{Agreement, LocalSite, Own, names};
 use consilience_engine::statement;
-use consilience_engine::store::{Disk, DurableClient, Folder, StoreError, private_seed};
+use consilience_engine::store::{
+    Disk, DurableClient, Folder, Payment, Purse, PurseError, StoreError, private_seed,
+};
 use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::certs::name_of_site;
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::serve::{STATEMENT, again};
-use crate::talk::{Ask, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
+use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
 
 /// How many coordinates of a point are shown.
 const SHOWN: usize = 6;
@@ -71,6 +74,9 @@ pub struct Brings {
     pub reserve: Option<u64>,
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
+    /// What it may tell of one row in all its runs together: epsilon and delta. Without it, it
+    /// takes no part in runs that have a privacy budget.
+    pub budget: Option<(f64, f64)>,
     /// Who is shown what all agree on, before this site takes part and again with what surveys
     /// found.
     pub shows: Option<fn(&Statement)>,
@@ -86,8 +92,28 @@ impl Brings {
             state: None,
             reserve: None,
             allows_simulation: false,
+            budget: None,
             shows: None,
         }
+    }
+
+    /// Refuse a run with a privacy budget where what was told could not be counted.
+    fn can_keep_count(&self, simulation: bool) -> Result<(), SiteError> {
+        let missing = match (&self.state, &self.budget) {
+            _ if simulation => {
+                "the config says seeds = \"simulation\", and so everybody knows this site's noise"
+            }
+            (None, _) => {
+                "this site has no state folder to count in what it has told: join with --state"
+            }
+            (_, None) => {
+                "this site has not said what it may tell in all its runs together: join with \
+                 --budget, e.g. --budget 6,1e-5"
+            }
+            _ => return Ok(()),
+        };
+        let why = format!("the run has a privacy budget, and {missing}");
+        Err(SiteError::Disagree(why))
     }
 }
 
@@ -95,6 +121,8 @@ impl Brings {
 pub struct Worker {
     brings: Brings,
     run: Option<Run>,
+    /// The server's last words.
+    farewell: Option<Farewell>,
 }
 
 /// What a frame led to.
@@ -152,12 +180,22 @@ impl Chain {
 impl Worker {
     /// A site that brings this.
     pub fn new(brings: Brings) -> Worker {
-        Worker { brings, run: None }
+        Worker { brings, run: None, farewell: None }
     }
 
     /// Whether the server has asked for the last count: all draws are there then.
     pub fn has_finished(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.finished)
+    }
+
+    /// Whether a server has welcomed it to a run.
+    pub(crate) fn is_welcomed(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// How the run ended and where its draws are, once the server has said so.
+    pub fn ended(&self) -> Farewell {
+        self.farewell.clone().unwrap_or_default()
     }
 
     /// Its first words on every connection.
@@ -206,7 +244,12 @@ impl Worker {
                 return Ok(Did::Said(None));
             }
             Ask::Refused(why) => return Err(SiteError::Refused(why)),
-            Ask::Bye { finished } => return Ok(Did::Over { finished }),
+            Ask::Bye { finished, farewell } => {
+                // servers of before say no more than whether it came to its end
+                let how = if finished { How::Finished } else { farewell.how };
+                self.farewell = Some(Farewell { how, ..farewell });
+                return Ok(Did::Over { finished });
+            }
             ask => {
                 let brings = &self.brings;
                 let run = self.run.as_mut().ok_or_else(|| {
@@ -262,6 +305,9 @@ impl Worker {
             text: welcome.config.clone(),
         };
         let config = Config::parse(source)?;
+        if config.privacy.is_some() {
+            self.brings.can_keep_count(welcome.simulation)?;
+        }
         let names = names(&config)?;
         if names.get(welcome.index) != Some(&self.brings.site) {
             return disagree(format!(
@@ -339,6 +385,9 @@ impl Worker {
                      lost what it said in them: the run must start anew"
                 )))
             }
+            Some(refusal @ OrderRefusal::Spent { .. }) => {
+                Err(SiteError::Disagree(refusal.to_string()))
+            }
             Some(refusal) => {
                 warn!(reason = %refusal, "an order is refused");
                 Ok(Did::Said(None))
@@ -359,6 +408,22 @@ impl Ask {
 
 impl Run {
     fn told(&mut self, brings: &Brings, ask: Ask) -> Result<Tell, SiteError> {
+        if self.config.privacy.is_some() {
+            // Exact functions of rows, or coordinates in which a row has another bound.
+            let exact = match &ask {
+                Ask::Summarise { .. } => Some("codes and sums of its columns"),
+                Ask::MoveTo { .. } => Some("gradients in other coordinates"),
+                Ask::Where { survey: true, .. } => Some("answers to a survey"),
+                Ask::Evaluate { .. } => Some("its potential at the draws"),
+                _ => None,
+            };
+            if let Some(what) = exact {
+                return Err(SiteError::Disagree(format!(
+                    "the run has a privacy budget, and the server asks this site for {what}, which \
+                     would tell its rows without noise"
+                )));
+            }
+        }
         Ok(match ask {
             Ask::Introduce => Tell::Introduction(self.local.introduce(&self.config)?),
             Ask::Summarise { columns } => {
@@ -554,18 +619,34 @@ impl Run {
             // sites of one machine may share a folder
             .map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site)));
         let public = Seed::new(self.config.seed);
+        let allowed = self.allowed(&decision, &recipe, &target)?;
+        let remembers =
+            folder.as_ref().is_some_and(|folder| folder.join("seed").join("private.seed").exists());
         let private = match self.private {
             Some(private) => private,
             None if self.welcome.simulation => public,
             None => own_seed(folder.as_deref())?,
         };
         self.private = Some(private); // the same for all runs of one
+        if allowed.is_some() {
+            self.pay(brings, remembers)?;
+        }
         if let (Some(folder), attempt @ 1..) = (&mut folder, decision.attempt) {
             folder.push(again(attempt));
         }
         if let Some(folder) = &folder {
             let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
             let mut disk = Folder::open(folder).map_err(StoreError::opening(folder))?;
+            if allowed.is_some()
+                && disk.read(STATEMENT).map_err(failed)?.is_some_and(|s| s != statement.as_bytes())
+            {
+                // What was told so far was allowed for by another step, noise or budget.
+                return Err(SiteError::Disagree(
+                    "the run has a privacy budget, and the server states another run under the \
+                     same name than before"
+                        .into(),
+                ));
+            }
             disk.replace(STATEMENT, statement.as_bytes()).map_err(failed)?;
         }
         let id = ClientId(self.welcome.index as u32);
@@ -578,6 +659,10 @@ impl Run {
             let client = match &target.joint {
                 None => client,
                 Some(model) => client.asking(Arc::clone(model).evaluator()),
+            };
+            let client = match allowed {
+                None => client,
+                Some(releases) => client.allowed(releases),
             };
             chains.push(match &folder {
                 None => Chain::Fleeting(Box::new(client)),
@@ -597,6 +682,54 @@ impl Run {
         }
         self.chains = Some((decision, chains));
         Ok(())
+    }
+}
+
+impl Run {
+    /// How many releases a chain of this site may give, where the run has a privacy budget.
+    fn allowed(
+        &self,
+        decision: &Decision,
+        recipe: &Recipe,
+        target: &Target,
+    ) -> Result<Option<u64>, SiteError> {
+        if self.config.privacy.is_none() {
+            return Ok(None);
+        }
+        if decision.attempt > 0 || decision.halved || self.moved.is_some() {
+            return Err(SiteError::Disagree(
+                "the run has a privacy budget, and the server goes on with another sampler, step \
+                 or coordinates than were agreed on"
+                    .into(),
+            ));
+        }
+        let index = self.welcome.index;
+        let rows = target.clients[index].rows() as u64;
+        Ok(Some(privacy::allowance(&self.config, recipe, index, rows, target.dim())?))
+    }
+
+    /// Take the run's whole budget out of what this site may tell in all its runs, once; durable on
+    /// return.
+    fn pay(&self, brings: &Brings, remembers: bool) -> Result<(), SiteError> {
+        brings.can_keep_count(self.welcome.simulation)?;
+        let (Some(privacy), Some(state), Some(all)) =
+            (&self.config.privacy, &brings.state, brings.budget)
+        else {
+            return Ok(()); // there is a budget, a state and a purse: checked above
+        };
+        let path = state.join("purse").join(name_of_site(&brings.site));
+        let disk = Folder::open(&path).map_err(StoreError::opening(&path))?;
+        let mut purse = Purse::open(disk)?;
+        match purse.pay(&self.welcome.run, (privacy.epsilon, privacy.delta), all) {
+            Ok(Payment::Before) if !remembers => Err(SiteError::Disagree(
+                "this site has paid for this run, and has lost what it has told in it: give it \
+                 back its state, or start the run anew"
+                    .into(),
+            )),
+            Ok(_) => Ok(()),
+            Err(PurseError::Store(error)) => Err(error.into()),
+            Err(empty) => Err(SiteError::Disagree(empty.to_string())),
+        }
     }
 }
 

@@ -96,10 +96,24 @@ fn a_formula_over_raw_columns_gives_the_run_of_one_process() {
             "formula = \"age ~ sex + ward\"\nmodel = \"linear\"\nnoise_variance = 90.0",
             "name = \"lmc\"\nstep = 0.01",
         ),
+        // a scale beside the coefficients, columns that sites compute, usual and named laws
+        (
+            "formula = \"log(age) ~ sex + I(id^2)\"\n\
+             prior = { of = { sigma = \"half_cauchy(1)\" } }",
+            "name = \"imh\"",
+        ),
+        ("formula = \"age ~ sex\"\nmodel = \"student_t\"", "name = \"fald\"\nstep = 0.01"),
+        // what a row adds and how often it counts, and effects that stay at their site
+        (
+            "formula = \"id ~ sex + offset(log(age)) + weights(age)\"\nmodel = \"poisson\"",
+            "name = \"lmc\"\nstep = 1e-4",
+        ),
+        ("formula = \"ill == yes ~ age + (1 | ward)\"", "name = \"imh\""),
     ] {
         // The responses of a line must be there.
         let texts = TEXTS.map(|text| text.replace("8,,f", "8,55,f"));
-        let files = if target.contains("age ~") {
+        let complete = ["age ~", "(age) ~", "offset(", "| ward"];
+        let files = if complete.iter().any(|part| target.contains(part)) {
             Files::new("line", texts.each_ref().map(String::as_str))
         } else if target.contains("dose >") {
             let texts = TEXTS.map(|text| text.replace(",b,,", ",b,1,").replace("yes,,", "yes,3,"));

@@ -14,7 +14,7 @@ use consilience_engine::site::names;
 use consilience_net::mailbox::{Correspondent, Mailboxes};
 use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, serve_by_post};
 use consilience_net::status::Status;
-use consilience_net::worker::Brings;
+use consilience_net::worker::{Brings, Worker};
 
 struct Folder(PathBuf);
 
@@ -137,6 +137,25 @@ fn lost_letters_and_lost_notes_change_nothing() {
     });
     same("lost letters", &served.unwrap(), &in_process(&config));
     assert!(lost > 5 && refused.is_empty(), "{lost} lost, {refused:?} refused");
+}
+
+/// A site forgets a run that is over. Where its last words are lost it greets anew, is told again
+/// that the run is over, and understands.
+#[test]
+fn lost_last_words_are_said_again() {
+    use prost::Message;
+    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
+    let last_words = Worker::farewell().encode_length_delimited_to_vec();
+    let mut lost = 0;
+    let (served, letters, refused) =
+        by_post(&config, &Folder::new("last"), brings, |_, site, bundle| {
+            let is_lost = bundle == last_words && site == 1 && lost < 3;
+            lost += usize::from(is_lost);
+            (!is_lost).then_some(bundle)
+        });
+    same("lost last words", &served.unwrap(), &in_process(&config));
+    assert_eq!((lost, refused.len()), (3, 0));
+    assert!(letters < 1_000, "{letters} letters");
 }
 
 #[test]

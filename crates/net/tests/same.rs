@@ -57,6 +57,34 @@ fn a_choice_that_goes_on_too() {
     assert_eq!(record.exchanges, here.exchanges);
 }
 
+/// Sites are told other coordinates while the sampler is chosen, and go by the last.
+#[test]
+fn a_choice_of_other_axes_too() {
+    let rows = |from: usize| -> String {
+        let row = |k: usize| {
+            let cells: String = (0..4).map(|g| if g == k / 6 { "1, " } else { "0, " }).collect();
+            format!("[{cells}{}], ", u8::from(k.is_multiple_of(if k < 24 { 6 } else { 2 })))
+        };
+        (from..40).step_by(2).map(row).collect()
+    };
+    let text = format!(
+        "seeds = \"simulation\"\n[target]\nmodel = \"logistic\"\n\
+         prior = {{ law = \"gaussian\", variance = 25.0 }}\n[[client]]\nrows = [{}]\n\
+         [[client]]\nname = \"b\"\nrows = [{}]\n[run]\neffective_draws = 500\n",
+        rows(0),
+        rows(1)
+    );
+    let config = config(&text);
+    let planned = Session::new(config.clone()).unwrap().plan().unwrap();
+    assert_eq!(planned.plan.choice.as_ref().unwrap().bent, 5);
+    let here = planned.run(&Default::default(), Control::default()).unwrap().record;
+    let served = over_the_network(&config, options());
+    assert_eq!(served.outcome.draws, here.draws);
+    let (record, _) = served.record(&config, "", String::new());
+    assert_eq!((record.sampler, record.sent), (here.sampler, here.sent));
+    assert_eq!(record.before_sampling, here.before_sampling);
+}
+
 /// Chains of half the step follow the paths of the others, those of sites with noise of their own
 /// too.
 #[test]
@@ -73,6 +101,31 @@ fn a_bias_that_is_measured_too() {
         assert!(here.bias.as_ref().unwrap().measured.is_some(), "{sampler}");
         assert_eq!((record.bias, record.sent), (here.bias, here.sent), "{sampler}");
         assert_eq!(record.exchanges, here.exchanges, "{sampler}");
+    }
+}
+
+/// Chains of a net start where its own law says, and its clients have convolutions.
+#[test]
+fn nets_too() {
+    let row = |k: usize| {
+        let pixels: Vec<String> =
+            (0..16).map(|j| format!("{:.3}", ((5 * k + 3 * j) as f64).sin())).collect();
+        format!("[{}, {}]", pixels.join(", "), k % 2)
+    };
+    let rows = |from: usize| (from..from + 9).map(row).collect::<Vec<_>>().join(", ");
+    for sampler in ["lmc", "qlsd++", "vr-fald*"] {
+        let text = format!(
+            "seeds = \"simulation\"\n[target]\nmodel = \"net\"\n\
+             layers = [\"conv(2, 3)\", \"relu\", \"flatten\", \"linear(2)\"]\n\
+             input = [1, 4, 4]\nclasses = 2\nprior = {{ law = \"gaussian\", variance = 0.5 }}\n\
+             [[client]]\nrows = [{}]\n[[client]]\nname = \"b\"\nrows = [{}]\n\
+             [sampler]\nname = \"{sampler}\"\nstep = 0.01\n[run]\nchains = 2\n\
+             iterations = 40\n",
+            rows(0),
+            rows(9)
+        );
+        let config = config(&text);
+        same(sampler, &over_the_network(&config, options()), &in_process(&config));
     }
 }
 

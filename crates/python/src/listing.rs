@@ -1,6 +1,6 @@
 //! List samplers and the fields of configs.
 
-use consilience_core::sampler::registry::REGISTRY;
+use consilience_core::sampler::registry::{DP_RELEASE, REGISTRY};
 use consilience_engine::config::fields::{self as documented, Field};
 use consilience_engine::models::{MODELS, ModelRow};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ pub fn samplers() -> String {
         let family = row.family.name;
         json!({ "name": row.name, "family": family, "paper": row.paper, "says": row.says })
     };
-    Value::from(REGISTRY.iter().map(row).collect::<Vec<_>>()).to_string()
+    Value::from(REGISTRY.iter().chain([&DP_RELEASE]).map(row).collect::<Vec<_>>()).to_string()
 }
 
 /// Every model, as JSON.

@@ -291,8 +291,7 @@ fn predict(
 ) -> Result<(Vec<Prediction>, usize, String), Failure> {
     let predictor = Predictor::new(record).map_err(|e| Failure::new(Raised::Error, e))?;
     let rows = predictor.rows(table, site).map_err(|e| Failure::new(Raised::Data, e))?;
-    let numbers: Vec<Prediction> =
-        predictor.predict(&rows.cells, MASS).into_iter().flatten().collect();
+    let numbers: Vec<Prediction> = predictor.predict(&rows, MASS).into_iter().flatten().collect();
     let scores = predictor.score(&rows).map_err(|e| Failure::new(Raised::Data, e))?;
     let outputs = predictor.outputs();
     let facts = json!({

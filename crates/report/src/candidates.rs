@@ -78,7 +78,7 @@ pub fn plots(record: &Record, choice: &Choice) -> Markup {
 
 /// The fewest effective draws of a parameter, bulk or tail.
 fn actual_draws(record: &Record) -> Option<f64> {
-    let all = summaries(&record.draws);
+    let all = summaries(&record.shown().1);
     let least = all.iter().flatten().map(|s| s.ess_bulk.min(s.ess_tail));
     Some(least.fold(f64::INFINITY, f64::min)).filter(|draws| draws.is_finite() && *draws > 0.0)
 }

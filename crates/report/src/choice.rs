@@ -98,8 +98,9 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
             div.table tabindex="0" role="region" aria-label="What the same draws would have cost" {
                 table {
                     thead { tr {
-                        @for title in ["sampler", "iterations", "exchanges of a chain", "sent",
-                            "seconds of the network", "bias of means and standard deviations"] {
+                        @for title in ["sampler", "iterations of all chains", "exchanges of one",
+                            "sent", "seconds of the network",
+                            "bias of means and standard deviations"] {
                             th scope="col" { (title) } }
                     } }
                     tbody { @for one in choice.candidates.iter().filter(|one| known(one)) { tr {

@@ -51,13 +51,13 @@ pub struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Work them out.
     pub fn new(record: &'a Record) -> Self {
-        let draws = &record.draws;
+        let (names, shown) = record.shown();
+        let draws = &*shown;
         let length = if draws.dim() == 0 { 0 } else { draws.length() };
         let chains = if record.streamed.is_some() { 0 } else { draws.chains() };
-        let name = |k: usize| {
-            record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1))
-        };
-        let parameters = (0..draws.dim().max(record.parameters.len()))
+        let name =
+            |k: usize| names.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1));
+        let parameters = (0..draws.dim().max(names.len()))
             .map(|index| {
                 let own = column(draws, index);
                 let all = own.concat();
@@ -93,7 +93,7 @@ impl<'a> Facts<'a> {
 
     /// One parameter's draws, chain by chain.
     pub fn draws(&self, parameter: &Parameter) -> Vec<Vec<f64>> {
-        column(&self.record.draws, parameter.index)
+        column(&self.record.shown().1, parameter.index)
     }
 
     /// What was sent in a direction while sampling, in bits.

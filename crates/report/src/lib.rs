@@ -108,7 +108,7 @@ fn section(id: &str, facts: &Facts) -> Markup {
         "calibration" => calibration::section(facts),
         "convergence" => chains::overview(facts),
         "chains" => html! {
-            p.soft { "Left: each chain's draws in order; chains that agree overlap. Right: where \
+            p.soft { "Lines: each chain's draws in order; chains that agree overlap. Bars: where \
                 each chain's draws rank among all; bars near the dashed line show that no chain \
                 favours a region. The parameters with the largest R-hat come first." }
             (chains::traces(facts))
@@ -139,6 +139,10 @@ fn opening(facts: &Facts) -> Markup {
                 of " (count(record.burn_in)) @if record.thin > 1 { " and keeping one \
                 in " (count(record.thin)) }
             ". Made by consilience " (record.version) " on " (moment(&record.created)) "."
+        }
+        @if let Some(target) = &record.target {
+            p { strong { "Model:" } " " (target.model) ". "
+                strong { "Prior:" } " " (target.prior) "." }
         }
         dl.facts {
             @for (name, value) in [

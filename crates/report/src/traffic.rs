@@ -1,12 +1,13 @@
 //! Show what was sent, by whom, and how the error fell with it.
 
+use consilience_engine::privacy::{PrivacyReport, Threat};
 use consilience_engine::record::SiteRecord;
 use maud::{Markup, html};
 
 use crate::facts::Facts;
 use crate::plot::{self, Frame, Key, Names, axis_label, bar, beside_words, legend, line, path};
 use crate::scale::Scale;
-use crate::words::{breadth, bytes, count, decimals, many, round_bytes};
+use crate::words::{breadth, bytes, count, decimals, many, number, round_bytes};
 
 /// Points of the curve.
 const POINTS: usize = 160;
@@ -81,7 +82,8 @@ struct Curve {
 
 impl Curve {
     fn of(facts: &Facts) -> Option<Self> {
-        let (d, length, chains) = (facts.record.draws.dim(), facts.length, facts.chains);
+        let shown = facts.record.shown().1;
+        let (d, length, chains) = (shown.dim(), facts.length, facts.chains);
         if length < 4 || d == 0 {
             return None;
         }
@@ -113,7 +115,7 @@ impl Curve {
             stops.dedup();
             stops
         };
-        let rows: Vec<&[f64]> = facts.record.draws.rows().collect();
+        let rows: Vec<&[f64]> = shown.rows().collect();
         let mut sums = vec![0.0; d];
         let mut errors = Vec::with_capacity(stops.len());
         let mut next = stops.iter().peekable();
@@ -342,18 +344,65 @@ pub fn in_words(facts: &Facts) -> Markup {
             strong { "What stayed: " } "the rows. Not one of \
                 the " (many(rows, "row")) " left its site. "
             strong { "What left: " } "while sampling, the sites sent " (bytes(up as f64)) " \
-                (gradients or parameters, compressed where the sampler compresses, with their \
-                headers) and received " (bytes(down as f64)) "."
+                (gradients, parameters or log-likelihoods, compressed where the sampler \
+                compresses, with their headers) and received " (bytes(down as f64)) "."
             @if saved.is_finite() && saved > 1.05 { " Uncompressed, the sites would have \
                 sent " (decimals(saved, 1)) " times as much." }
             @if before_up + before_down > 0 { " Before sampling, sums and surveys (means, spreads, \
                 curvature) \
                 took " (bytes(before_up as f64)) " up and " (bytes(before_down as f64)) " down." }
         }
-        p {
-            strong { "What is not claimed: " } "differential privacy. Gradients, parameters and \
-                sums are computed from the rows and can reveal something about them to whoever \
-                receives them."
+        @match PrivacyReport::of(record) {
+            Some(told) => (private(&told)),
+            None => p {
+                strong { "What is not claimed: " } "differential privacy. Gradients, Hessians, \
+                    log-likelihoods, parameters and sums are computed from the rows and can reveal \
+                    something about them to whoever receives them."
+            },
         }
+    }
+}
+
+/// What was told of one row, at most.
+fn private(told: &PrivacyReport) -> Markup {
+    let plan = &told.plan;
+    let curve = plan.sites.first().map(|site| (&site.site, &site.exposures));
+    html! {
+        p {
+            strong { "What was told of one row, at most: " } "the budget was \
+                epsilon " (plan.epsilon) " at delta " (number(plan.delta)) ". Whether "
+            (told.neighbours) " changes the probability of anything that was seen by at most a \
+                factor of exp(epsilon), but for delta."
+            @if told.simulated { " " strong { "This run was in one process, with noise from the \
+                config's seed, and kept nothing private:" } " these are the numbers of the same \
+                run over a network." }
+        }
+        table {
+            thead { tr { th { "Site" } @for threat in Threat::ALL { th { "Against "
+                (threat.name()) } } th { @if plan.once.is_some() { "Answers allowed" } @else {
+                    "Iterations allowed" } } } }
+            tbody {
+                @for site in &plan.sites {
+                    tr { th scope="row" { (site.site) }
+                        @for exposure in &site.exposures { td { (decimals(exposure.epsilon, 3)) } }
+                        td { (count(site.exposures[0].allowed)) } }
+                }
+            }
+        }
+        @if let Some((site, exposures)) = curve {
+            p.soft { "epsilon of site " (site) " after so many "
+                @if plan.once.is_some() { "answers" } @else { "iterations" } ":" }
+            table {
+                thead { tr { th { "Against" } @for (n, _) in &exposures[0].curve {
+                    th { (count(*n)) } } } }
+                tbody { @for exposure in exposures {
+                    tr { th scope="row" { (exposure.threat.name()) }
+                        @for (_, epsilon) in &exposure.curve { td { (decimals(*epsilon, 3)) } } }
+                } }
+            }
+        }
+        p { strong { "Left out: " } @for (k, (what, why)) in told.left_out.iter().enumerate() {
+            @if k > 0 { "; " } (what) ", since " (why) } "." }
+        p { strong { "Assumed: " } (told.assumed.join("; ")) "." }
     }
 }

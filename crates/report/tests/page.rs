@@ -100,6 +100,8 @@ fn a_quiet_run_has_no_warnings_and_a_bad_one_has_all() {
     let mut record = made_up::record(4, 1000, 3, true);
     let page = html(&record);
     assert!(page.contains("None were found") && !page.contains("role=\"alert\""));
+    assert!(page.contains("logistic regression, by &quot;ill == 1 ~ age&quot;."));
+    assert!(page.contains("normal, mean 0, variance 6.25 for every parameter."));
     record.interrupted = true;
     record.warnings = vec![Warning::new(Code::Other, "clipping bit <often>"); 2];
     let shifted = (0..4)
@@ -470,4 +472,34 @@ fn candidates_are_plotted_and_the_chosen_is_marked() {
         assert_eq!(page.matches(mark).count(), times, "{mark}");
     }
     assert!(page.contains("hmc (chosen)") && page.contains("imh (not used)"));
+}
+
+/// A run with a budget says what it told of one row; one without says that it claims nothing.
+#[test]
+fn a_private_run_says_what_it_told() {
+    let mut record = made_up::record(1, 200, 2, false);
+    let open = html(&record);
+    assert!(open.contains("What is not claimed") && !open.contains("told of one row"));
+    let config = |sampler: &str| {
+        format!(
+            "[target]\nmodel = \"logistic\"\nprior = {{ law = \"gaussian\", variance = 2.0 }}\n\
+             [[client]]\nname = \"a\"\nfile = \"a.csv\"\n[sampler]\n{sampler}\n\
+             [privacy]\nepsilon = 3.0\ndelta = 1e-9\nrow_norm = 2.0\n"
+        )
+    };
+    let chain = "name = \"lmc\"\nstep = 1e-5\n[run]\nchains = 1\niterations = 200";
+    for (sampler, word) in
+        [(chain, "Iterations allowed"), ("name = \"dp-release\"", "Answers allowed")]
+    {
+        record.config = config(sampler);
+        let page = html(&record);
+        for said in ["What was told of one row, at most", "Against other sites", "Assumed:", word] {
+            assert_eq!(page.matches(said).count(), 1, "{said}");
+        }
+        assert!(!page.contains("What is not claimed") && !page.contains("kept nothing private"));
+        sound(&record);
+        record.warnings = vec![Warning::new(Code::PrivacySimulated, "simulated")];
+        assert!(html(&record).contains("kept nothing private"));
+        record.warnings.clear();
+    }
 }

@@ -120,7 +120,7 @@ pub static CATALOGUE: &[Entry] = &[
     entry!(FA_LD, "fa-ld", "fald-hetero", Some(&experiments::fald_hetero::FaldHetero)),
     entry!(FA_LD, "fa-ld", "fald-partial", Some(&experiments::fald_partial::FaldPartial)),
     entry!(FA_LD, "fa-ld", "fald-mnist", Some(&experiments::fald_mnist::FALD_MNIST)),
-    entry!(FA_LD, "fa-ld", "fald-privacy", None),
+    entry!(FA_LD, "fa-ld", "fald-privacy", Some(&experiments::fald_privacy::FaldPrivacy)),
     entry!(ELF, "elf", "elf-logreg", Some(&experiments::elf_logreg::ElfLogreg)),
 ];
 

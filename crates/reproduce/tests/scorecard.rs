@@ -113,8 +113,24 @@ fn the_first_page_has_every_claim_and_the_numbers_come_below() {
 #[test]
 fn the_book_says_how_many_experiments_have_the_papers_own_size() {
     let words = [
-        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-        "eleven", "twelve", "thirteen", "fourteen", "fifteen",
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
     ];
     let all = all();
     let run: Vec<&Reproduction> = all.iter().filter(|one| one.findings.is_ok()).collect();

@@ -73,6 +73,7 @@ pub fn nuts(
             let (u, _) = sampler.draw().map_err(|e| failed(e.to_string()))?;
             if k >= settings.num_tune as usize {
                 coordinates.outward(&u, &mut x);
+                target.transforms.outward(&mut x);
                 all.extend_from_slice(&x);
             }
         }
@@ -93,7 +94,7 @@ fn whiten(target: &Target, optimum: &[f64]) -> Option<Coordinates> {
         for client in &mut clients {
             client.add_hessian_vector(optimum, &unit, 1.0, column);
         }
-        target.prior.add_hessian_vector(&unit, 1.0, column);
+        target.prior.add_hessian_vector(optimum, &unit, 1.0, column);
     }
     let symmetric: Vec<f64> =
         (0..d * d).map(|k| 0.5 * (hessian[k] + hessian[k % d * d + k / d])).collect();

@@ -23,6 +23,8 @@ const MATTERS: f64 = 0.1;
 const FACTOR: f64 = 1.5;
 /// Effective draws: means are then known within a hundredth of a standard deviation.
 const DRAWS: u64 = 20_000;
+/// For which the bias is also measured by the sampler itself, by chains of half the step.
+const HALVED: (&str, f64) = ("lmc", 0.10);
 /// How often a step is tried.
 const TRIALS: usize = 6;
 
@@ -36,6 +38,8 @@ struct Row {
     sds: (Vec<f64>, Vec<f64>),
     /// How far means are off, in posterior standard deviations, foretold and measured.
     means: (Vec<f64>, Vec<f64>),
+    /// What `bias = "halve"` says of the means, where it was asked.
+    halved: Vec<f64>,
     parameters: Vec<String>,
 }
 
@@ -112,12 +116,19 @@ fn row(
     let off = (0..mean.len()).map(|k| (mean[k] - right[k]) / width[k]).collect();
     let ratio = (0..sd.len()).map(|k| sd[k] / width[k]).collect();
     let names = said["parameters"].as_array().into_iter().flatten();
+    let halved = ((sampler, inflation) == HALVED).then(|| {
+        let config = stated(target, sampler, step) + "bias = \"halve\"\n";
+        let name = file_name(&target.name, &format!("{sampler} bias {inflation} halved"));
+        let run = runs.get(&name, "run", &config, &["--cache", &cache])?;
+        Some(numbers(&run["said"]["bias"]["measured"]["mean_bias"]))
+    });
     Some(Row {
         target: target.name.clone(),
         sampler,
         step,
         sds: (numbers(&said["bias"]["sd"]), ratio),
         means: (numbers(&said["bias"]["mean"]), off),
+        halved: halved.flatten().unwrap_or_default(),
         parameters: names.filter_map(|name| Some(name.as_str()?.to_owned())).collect(),
     })
 }
@@ -145,13 +156,14 @@ fn written(all: &[Row]) -> String {
         and 10% too large, against NUTS on the pooled rows. *Sds* are medians over the \
         parameters, with the range that was measured; *largest mean* is the parameter whose mean \
         is furthest off, in posterior standard deviations: foretold and measured. Of means that \
-        are off by more than 0.1, *worst factor* is the one that is foretold worst. Measured \
+        are off by more than 0.1, *worst factor* is the one that is foretold worst, and *by \
+        halving* the one that `bias = \"halve\"` measures worst, without a reference. Measured \
         means have a Monte Carlo error of about 0.01.";
     let mut text = format!(
         "\n## Bias foretold and measured\n\n{}\n\n\
          | data | sampler | step | sds foretold | measured | largest mean foretold | measured | \
-         beyond 0.1 | worst factor |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+         beyond 0.1 | worst factor | by halving |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
         lines(says, "")
     );
     let (mut within, mut matter) = (0, 0);
@@ -159,11 +171,21 @@ fn written(all: &[Row]) -> String {
         let (told, found) = (&row.means.0, &row.means.1);
         let largest = (0..found.len()).max_by(|a, b| found[*a].abs().total_cmp(&found[*b].abs()));
         let Some(largest) = largest.filter(|_| told.len() == found.len()) else { continue };
-        let mut factors: Vec<(f64, usize)> = (0..found.len())
-            .filter(|k| found[*k].abs() > MATTERS)
-            .map(|k| (factor(told[k], found[k]), k))
-            .collect();
-        factors.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let judged = |said: &[f64]| {
+            let mut factors: Vec<(f64, usize)> = (0..found.len().min(said.len()))
+                .filter(|k| found[*k].abs() > MATTERS)
+                .map(|k| (factor(said[k], found[k]), k))
+                .collect();
+            factors.sort_by(|a, b| b.0.total_cmp(&a.0));
+            factors
+        };
+        let named = |factors: &[(f64, usize)], said: &[f64]| {
+            factors.first().map_or_else(String::new, |(factor, k)| {
+                let name = row.parameters.get(*k).map_or("", String::as_str);
+                format!("{factor:.2} ({name}: {:.3}, {:.3})", said[*k], found[*k])
+            })
+        };
+        let (factors, halved) = (judged(told), judged(&row.halved));
         matter += factors.len();
         within += factors.iter().filter(|(factor, _)| *factor <= FACTOR).count();
         let percent = |ratio: f64| format!("{:.1}", 100.0 * (ratio - 1.0));
@@ -172,13 +194,10 @@ fn written(all: &[Row]) -> String {
             (fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max))
         };
         let (least, most) = ends(&row.sds.1);
-        let worst = factors.first().map_or_else(String::new, |(factor, k)| {
-            let name = row.parameters.get(*k).map_or("", String::as_str);
-            format!("{factor:.2} ({name}: {:.3}, {:.3})", told[*k], found[*k])
-        });
+        let (worst, halved) = (named(&factors, told), named(&halved, &row.halved));
         let _ = writeln!(
             text,
-            "| {} | {} | {:.1e} | {}% | {}% ({} to {}) | {:.3} | {:.3} | {} | {worst} |",
+            "| {} | {} | {:.1e} | {}% | {}% ({} to {}) | {:.3} | {:.3} | {} | {worst} | {halved} |",
             row.target,
             row.sampler,
             row.step,
@@ -211,10 +230,12 @@ mod tests {
             step: 0.1,
             sds: (vec![1.05; 3], vec![1.04, 1.05, 1.07]),
             means: (vec![0.1, -0.1, 0.0], vec![0.14, -0.2, 0.05]),
+            halved: vec![0.13, -0.25, 0.0],
             parameters: ["a", "b", "c"].map(String::from).into(),
         };
         let text = written(&[row]);
         assert!(text.contains("5.0% (4.0 to 7.0)") && text.contains("2.00 (b: -0.100, -0.200)"));
+        assert!(text.contains("| 2 | 2.00 (b: -0.100, -0.200) | 1.25 (b: -0.250, -0.200) |"));
         assert!(text.contains("Of 2 means that are off by more than 0.1, 1 are foretold"));
         assert!(factor(-0.1, 0.2).is_infinite() && factor(0.2, 0.1) == 2.0);
     }

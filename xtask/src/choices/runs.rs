@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// A run that takes longer is stopped, and its row says so.
-const LIMIT: Duration = Duration::from_secs(1200);
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Where runs are kept, and what runs them.
 pub struct Runs {

@@ -86,6 +86,48 @@ impl Images {
     }
 }
 
+/// Images without the constant, and their labels.
+pub struct Shown {
+    /// The pixels.
+    pub design: Design,
+    /// What they show.
+    pub labels: Vec<u32>,
+}
+
+/// W5's images, client by client, and images of nobody: from the peers' files, or made up.
+pub fn dealt(
+    data: Option<&Path>,
+    clients: usize,
+    each: usize,
+) -> Result<(Vec<Shown>, Shown), String> {
+    let shown = |pixels: &[f32], labels: Vec<u32>| -> Result<Shown, String> {
+        let cells = pixels.iter().map(|p| f64::from(*p)).collect();
+        let design = Design::dense(cells, PIXELS).map_err(|e| e.to_string())?;
+        Ok(Shown { design, labels })
+    };
+    let Some(folder) = data else {
+        let (pixels, labels) = made_up(5, clients * each);
+        let parts = pixels.chunks_exact(each * PIXELS).zip(labels.chunks_exact(each));
+        let dealt = parts.map(|(x, y)| shown(x, y.to_vec())).collect::<Result<_, _>>()?;
+        let (pixels, labels) = made_up(6, 2000);
+        return Ok((dealt, shown(&pixels, labels)?));
+    };
+    let (pixels, labels) = read(folder, "w5")?;
+    let index = files::integers(folder, "w5_client_index")?;
+    if !index.len().is_multiple_of(clients) || pixels.len() != labels.len() * PIXELS {
+        return Err("the files of w5 do not fit each other: write them again".into());
+    }
+    let client = |rows: &[i32]| {
+        let image = |row: &i32| &pixels[*row as usize * PIXELS..][..PIXELS];
+        let pixels: Vec<f32> = rows.iter().flat_map(image).copied().collect();
+        shown(&pixels, rows.iter().map(|row| labels[*row as usize]).collect())
+    };
+    let dealt = index.chunks_exact(index.len() / clients).map(client).collect::<Result<_, _>>()?;
+    let (pixels, labels) = read(folder, "test")?;
+    let rows = 2000.min(labels.len());
+    Ok((dealt, shown(&pixels[..rows * PIXELS], labels[..rows].to_vec())?))
+}
+
 fn model(pixels: &[f32], labels: &[u32]) -> Result<Softmax, String> {
     let row = |image: &[f32]| image.iter().map(|p| f64::from(*p)).chain([1.0]).collect::<Vec<_>>();
     let design = Design::dense(pixels.chunks_exact(PIXELS).flat_map(row).collect(), COLUMNS)

@@ -4,6 +4,7 @@ mod elf;
 mod fald_law;
 mod gaussians;
 mod images;
+mod lenet;
 mod quantise;
 mod softmax;
 mod toy;
@@ -29,6 +30,10 @@ pub enum Workload {
     /// is one server step.
     #[command(name = "qlsd_logreg", alias = "W4")]
     QlsdPlusPlus(softmax::QlsdPlusPlus),
+    /// W5: VR-FALD* on LeNet5, 20 clients, batch 8, d = 61706. An iteration is one local step of
+    /// all clients.
+    #[command(name = "lenet_vrfald", alias = "W5")]
+    LeNet(lenet::LeNet),
     /// W6: B-ELF, top-1 both ways, logistic regression, 32560 rows of 123 columns, 20 clients. An
     /// iteration is one server step.
     #[command(name = "elf_logreg", alias = "W6")]
@@ -50,6 +55,7 @@ impl Workload {
             Workload::Gaussians(it) => it.run(),
             Workload::FaLd(it) => it.run(),
             Workload::QlsdPlusPlus(it) => it.run(),
+            Workload::LeNet(it) => it.run(),
             Workload::Elf(it) => it.run(),
             Workload::Quantise(it) => it.run(),
             Workload::Scale(it) => it.run(),

@@ -75,7 +75,7 @@ impl Channel {
         if v.len() != self.dimension {
             return Err(CompressError::Length { expected: self.dimension, found: v.len() });
         }
-        self.compressor.quantise(v, stream, message)
+        self.compressor.quantise_checked(v, stream, message)
     }
 
     /// Append the encoding of `message` to `out`, and say how many bits it has before the last byte

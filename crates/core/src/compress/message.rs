@@ -152,8 +152,8 @@ impl Message {
         for block in out.chunks_mut(self.compressor.longest_block(self.dimension)) {
             self.compressor.operator.dequantise(&mut rest, shared, block);
         }
-        if let (true, Some(omega)) =
-            (self.compressor.scaled, self.compressor.raw_omega(self.dimension))
+        if self.compressor.scaled
+            && let Some(omega) = self.compressor.raw_omega(self.dimension)
         {
             scaled::apply(omega, out);
         }

@@ -28,6 +28,7 @@ mod channel;
 pub mod code;
 mod coin;
 mod identity;
+mod kept;
 mod layered;
 mod max_norm;
 mod message;
@@ -168,6 +169,21 @@ impl Compressor {
         self.block.is_none()
     }
 
+    /// By which share of the norm of the whole vector two levels differ, where it is rounded to
+    /// levels without bias.
+    pub(crate) fn level_width(&self) -> Option<f64> {
+        self.operator.level_width().filter(|_| self.is_whole() && !self.scaled)
+    }
+
+    /// The variance that rounding gave each coordinate of this message, where a coordinate is as
+    /// likely to lie anywhere between two levels: `(norm / s)^2 / 6`, the mean of `p (1 - p)`.
+    pub(crate) fn rounding_variance(&self, message: &Message) -> f64 {
+        match (self.level_width(), message.scales.first()) {
+            (Some(width), Some(norm)) => (width * f64::from(*norm)).powi(2) / 6.0,
+            _ => 0.0,
+        }
+    }
+
     /// Whether random numbers are drawn.
     pub fn draws(&self) -> bool {
         self.operator.draws()
@@ -234,6 +250,16 @@ impl Compressor {
         message: &mut Message,
     ) -> Result<(), CompressError> {
         self.check(v.len())?;
+        self.quantise_checked(v, stream, message)
+    }
+
+    /// The same where it is known that vectors of this length can be quantised.
+    fn quantise_checked(
+        &self,
+        v: &[f64],
+        stream: &mut Stream,
+        message: &mut Message,
+    ) -> Result<(), CompressError> {
         message.start(self, v.len());
         for (first, block) in self.blocks(v) {
             self.operator.quantise(block, first, stream, message)?;

@@ -77,6 +77,12 @@ pub(super) trait Quantiser {
         None
     }
 
+    /// By which share of a block's norm two levels differ, where coordinates are rounded to one of
+    /// the two levels around them with the right mean.
+    fn level_width(&self) -> Option<f64> {
+        None
+    }
+
     /// The bits of a message of `d` coordinates by the formula of a paper, where there is one.
     fn published_bits(&self, _d: usize) -> Option<f64> {
         None
@@ -172,6 +178,7 @@ macro_rules! operators {
             fn at(&self, precision: Precision) -> Option<Operator>;
             fn plain(&self) -> Option<Precision>;
             fn moments(&self, d: usize) -> Option<SecondMoments>;
+            fn level_width(&self) -> Option<f64>;
             fn published_bits(&self, d: usize) -> Option<f64>;
         }
     };

@@ -90,6 +90,10 @@ impl Quantiser for Qsgd {
         None
     }
 
+    fn level_width(&self) -> Option<f64> {
+        Some(1.0 / f64::from(self.levels))
+    }
+
     fn published_bits(&self, d: usize) -> Option<f64> {
         Some(paper_bits(self.levels, d))
     }

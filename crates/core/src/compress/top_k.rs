@@ -3,9 +3,10 @@
 //! Kept numbers travel as 32 bits rounded to nearest: the operator is biased anyway, and the
 //! rounding adds a relative 2^-50 to what is lost.
 
-use super::message::{Message, Rest, Symbols, take};
+use super::kept::KeptCoordinates;
+use super::message::{Message, Rest, Symbols};
 use super::operator::{CompressorRow, Operator, Quantiser};
-use super::spec::{SpecError, number, read_precision};
+use super::spec::SpecError;
 use super::{CompressError, Compressor, Precision, coin, largest};
 use crate::rng::Stream;
 use crate::simd::{LANES, wide};
@@ -20,28 +21,17 @@ pub(super) const ROW: CompressorRow = CompressorRow {
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct TopK {
-    /// How many coordinates are kept.
-    keep: u32,
-    /// How they travel.
-    precision: Precision,
-}
+pub(super) struct TopK(KeptCoordinates);
 
 impl Compressor {
     /// The `keep` largest coordinates, as 32-bit numbers; among equals the lowest index wins.
     pub const fn top_k(keep: u32) -> Self {
-        Self::whole(Operator::TopK(TopK { keep, precision: Precision::F32 }))
+        Self::whole(Operator::TopK(TopK(KeptCoordinates::new(keep))))
     }
 }
 
 pub(super) fn read(arguments: &[&str]) -> Result<Option<TopK>, SpecError> {
-    Ok(match arguments {
-        [keep] => Some(TopK { keep: number(keep)?, precision: Precision::F32 }),
-        [keep, precision] => {
-            Some(TopK { keep: number(keep)?, precision: read_precision(precision)? })
-        }
-        _ => None,
-    })
+    Ok(KeptCoordinates::read(arguments)?.map(TopK))
 }
 
 impl Quantiser for TopK {
@@ -50,14 +40,11 @@ impl Quantiser for TopK {
     }
 
     fn arguments(&self) -> Vec<String> {
-        match self.precision {
-            Precision::F32 => vec![self.keep.to_string()],
-            other => vec![self.keep.to_string(), other.to_string()],
-        }
+        self.0.arguments()
     }
 
     fn symbols(&self) -> Symbols {
-        Symbols::Sparse { keep: self.keep, precision: self.precision }
+        self.0.symbols()
     }
 
     fn quantise(
@@ -68,7 +55,7 @@ impl Quantiser for TopK {
         message: &mut Message,
     ) -> Result<(), CompressError> {
         let top = largest(v, first)?;
-        let kept = v.len().min(self.keep as usize);
+        let kept = self.0.of(v.len());
         let order = &mut message.scratch.order;
         order.clear();
         if kept == 1 {
@@ -86,7 +73,7 @@ impl Quantiser for TopK {
         for index in &order[..kept] {
             let x = v[*index as usize];
             message.indices.push(*index);
-            message.values.push(match self.precision {
+            message.values.push(match self.0.precision {
                 Precision::F64 => x,
                 Precision::F32 => coin::nearest_f32(x, first + *index as usize)?,
             });
@@ -95,12 +82,7 @@ impl Quantiser for TopK {
     }
 
     fn dequantise(&self, rest: &mut Rest<'_>, _shared: &mut Stream, out: &mut [f64]) {
-        let kept = out.len().min(self.keep as usize);
-        out.fill(0.0);
-        let values = take(&mut rest.values, kept);
-        for (index, value) in take(&mut rest.indices, kept).iter().zip(values) {
-            out[*index as usize] = *value;
-        }
+        self.0.rebuild(1.0, rest, out);
     }
 
     fn omega(&self, _d: f64) -> Option<f64> {
@@ -109,7 +91,7 @@ impl Quantiser for TopK {
 
     /// `k/d`; 1 if all are kept.
     fn alpha(&self, d: f64) -> Option<f64> {
-        Some((f64::from(self.keep) / d).min(1.0))
+        Some((f64::from(self.0.count) / d).min(1.0))
     }
 
     fn draws(&self) -> bool {
@@ -117,7 +99,7 @@ impl Quantiser for TopK {
     }
 
     fn at(&self, precision: Precision) -> Option<Operator> {
-        Some(TopK { precision, ..*self }.into())
+        Some(TopK(KeptCoordinates { precision, ..self.0 }).into())
     }
 }
 
@@ -153,7 +135,7 @@ mod tests {
     fn kept(keep: u32, v: &[f64]) -> Vec<u32> {
         let mut message = Message::new();
         let mut stream = Seed::new(1).stream(Purpose::Compress, SERVER, 0);
-        let top = TopK { keep, precision: Precision::F32 };
+        let top = TopK(KeptCoordinates::new(keep));
         top.quantise(v, 0, &mut stream, &mut message).unwrap();
         message.indices
     }

@@ -3,7 +3,7 @@
 
 use super::Halves;
 use super::summary::mean;
-use crate::simd::cos_sin_turns;
+use crate::fourier::Turns;
 
 /// From this lag on, one Fourier transform is cheaper than the sums still to come.
 const DIRECT_LAGS: usize = 64;
@@ -80,65 +80,10 @@ fn by_transform(centred: &Halves) -> Vec<f64> {
             sum[0] += real * real + imaginary * imaginary;
         }
     }
+    // Lag t comes back as lag -t, which of a real spectrum changes the imaginary part alone.
     turns.back(&mut power);
     let scale = 1.0 / (size as f64 * centred.values.len() as f64);
     power[..length].iter().map(|[real, _]| real * scale).collect()
-}
-
-/// The roots of unity of one transform size, a power of two.
-struct Turns(Vec<[f64; 2]>);
-
-impl Turns {
-    fn new(size: usize) -> Self {
-        let step = (1u64 << 32) / size as u64;
-        let turn = |k: usize| {
-            let (cos, sin) = cos_sin_turns((k as u64 * step) as u32);
-            [cos, -sin]
-        };
-        Turns((0..size / 2).map(turn).collect())
-    }
-
-    /// Radix 2, decimation in frequency: natural order in, bit-reversed order out.
-    fn forward(&self, signal: &mut [[f64; 2]]) {
-        let mut block = signal.len();
-        while block > 1 {
-            let stride = 2 * self.0.len() / block;
-            for part in signal.chunks_exact_mut(block) {
-                let (low, high) = part.split_at_mut(block / 2);
-                for k in 0..block / 2 {
-                    let (u, v) = (low[k], high[k]);
-                    low[k] = [u[0] + v[0], u[1] + v[1]];
-                    high[k] = times([u[0] - v[0], u[1] - v[1]], self.0[k * stride]);
-                }
-            }
-            block /= 2;
-        }
-    }
-
-    /// Radix 2, decimation in time: bit-reversed order in, natural order out, so nothing is ever
-    /// reordered.
-    ///
-    /// It turns the same way as [`Turns::forward`], which takes lag t to lag -t: of a real spectrum
-    /// that changes only the imaginary part.
-    fn back(&self, spectrum: &mut [[f64; 2]]) {
-        let mut block = 2;
-        while block <= spectrum.len() {
-            let stride = 2 * self.0.len() / block;
-            for part in spectrum.chunks_exact_mut(block) {
-                let (low, high) = part.split_at_mut(block / 2);
-                for k in 0..block / 2 {
-                    let (u, v) = (low[k], times(high[k], self.0[k * stride]));
-                    low[k] = [u[0] + v[0], u[1] + v[1]];
-                    high[k] = [u[0] - v[0], u[1] - v[1]];
-                }
-            }
-            block *= 2;
-        }
-    }
-}
-
-fn times(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
-    [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 }
 
 #[cfg(test)]

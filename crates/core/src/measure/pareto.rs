@@ -20,28 +20,85 @@ pub fn pareto_k(log_weights: &[f64]) -> f64 {
     if log_weights.iter().any(|w| w.is_nan()) {
         return f64::NAN;
     }
-    let n = log_weights.len();
     let mut sorted = log_weights.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let Some(&largest) = sorted.last() else { return f64::INFINITY };
-    if !largest.is_finite() {
-        return f64::INFINITY;
-    }
-    let tail = (0.2 * n as f64).min(3.0 * (n as f64).sqrt()).ceil() as usize;
-    let Some(cut) = n.checked_sub(tail + 1) else { return f64::INFINITY };
-    // Weights that underflow are no tail.
-    let cutoff = (sorted[cut] - largest).max(ln(f64::MIN_POSITIVE));
-    let base = exp(cutoff);
-    let above: Vec<f64> =
-        sorted.iter().map(|w| w - largest).filter(|w| *w > cutoff).map(|w| exp(w) - base).collect();
-    if above.len() < LEAST || above.iter().all(|x| *x <= 0.0) {
-        return f64::INFINITY;
-    }
-    shape(&above)
+    Tail::of(&sorted, 1.0).map_or(f64::INFINITY, |tail| shape(&tail.above).0)
 }
 
-/// The shape of a generalised Pareto law for numbers above 0 in ascending order.
-fn shape(x: &[f64]) -> f64 {
+/// Smooth the largest weights: they are replaced by what a generalised Pareto law that fits them
+/// expects of their order, and are at most the largest. Weights are given by their logarithms, up
+/// to a constant; `efficiency` is the number of effective draws over that of draws. The logarithms
+/// of weights whose sum is 1, and the shape `k` of the tail, which is infinite where too few differ
+/// (then nothing is smoothed).
+pub fn smooth(log_weights: &[f64], efficiency: f64) -> (Vec<f64>, f64) {
+    if log_weights.iter().any(|w| w.is_nan()) {
+        return (vec![f64::NAN; log_weights.len()], f64::NAN);
+    }
+    let mut order: Vec<usize> = (0..log_weights.len()).collect();
+    order.sort_by(|a, b| log_weights[*a].total_cmp(&log_weights[*b]));
+    let sorted: Vec<f64> = order.iter().map(|k| log_weights[*k]).collect();
+    let largest = sorted.last().copied().unwrap_or(0.0);
+    let mut smoothed: Vec<f64> = log_weights.iter().map(|w| w - largest).collect();
+    let mut k = f64::INFINITY;
+    if let Some(Tail { base, above }) = Tail::of(&sorted, efficiency) {
+        let (shape, scale) = shape(&above);
+        k = shape;
+        if k.is_finite() {
+            let count = above.len() as f64;
+            for (rank, place) in order[order.len() - above.len()..].iter().enumerate() {
+                let level = (rank as f64 + 0.5) / count;
+                let beyond = match -ln(1.0 - level) {
+                    along if k.abs() < f64::EPSILON => along,
+                    along => (k * along).exp_m1() / k,
+                };
+                smoothed[*place] = ln(scale * beyond + base).min(0.0);
+            }
+        }
+    }
+    let total = log_sum(&smoothed);
+    smoothed.iter_mut().for_each(|w| *w -= total);
+    (smoothed, k)
+}
+
+/// The logarithm of the sum of `exp` of these.
+pub fn log_sum(logs: &[f64]) -> f64 {
+    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if !most.is_finite() {
+        return most;
+    }
+    most + ln(logs.iter().map(|log| exp(log - most)).sum())
+}
+
+/// The largest weights, on a scale on which the largest of all is 1.
+struct Tail {
+    /// The largest weight that is not among them.
+    base: f64,
+    /// How far they are above it, in ascending order.
+    above: Vec<f64>,
+}
+
+impl Tail {
+    /// Of the logarithms of weights in ascending order; `None` where too few differ.
+    fn of(sorted: &[f64], efficiency: f64) -> Option<Tail> {
+        let n = sorted.len();
+        let largest = sorted.last().copied().filter(|w| w.is_finite())?;
+        let count = (0.2 * n as f64).min(3.0 * (n as f64 / efficiency).sqrt()).ceil() as usize;
+        let cut = n.checked_sub(count + 1)?;
+        // Weights that underflow are no tail.
+        let cutoff = (sorted[cut] - largest).max(ln(f64::MIN_POSITIVE));
+        let base = exp(cutoff);
+        let above: Vec<f64> = sorted
+            .iter()
+            .map(|w| w - largest)
+            .filter(|w| *w > cutoff)
+            .map(|w| exp(w) - base)
+            .collect();
+        (above.len() >= LEAST && above.iter().any(|x| *x > 0.0)).then_some(Tail { base, above })
+    }
+}
+
+/// The shape and the scale of a generalised Pareto law for numbers above 0 in ascending order.
+fn shape(x: &[f64]) -> (f64, f64) {
     let n = x.len();
     let grid = 30 + (n as f64).sqrt() as usize;
     let quartile = x[((n as f64 / 4.0 + 0.5) as usize).max(1) - 1];
@@ -65,8 +122,10 @@ fn shape(x: &[f64]) -> f64 {
         sum += weight;
         mean += weight * b;
     }
-    let k = fitted(mean / sum);
-    (n as f64 * k + PRIOR_OBSERVATIONS * 0.5) / (n as f64 + PRIOR_OBSERVATIONS)
+    let b = mean / sum;
+    let k = fitted(b);
+    let shape = (n as f64 * k + PRIOR_OBSERVATIONS * 0.5) / (n as f64 + PRIOR_OBSERVATIONS);
+    (shape, -k / b)
 }
 
 #[cfg(test)]

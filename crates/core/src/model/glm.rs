@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
-    Classifier, Design, EvaluationError, Evaluator, Likelihood, Quadratic, Rows, Rowwise, Spread,
-    fixed,
+    Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Quadratic, Rows, Rowwise,
+    Spread, fixed,
 };
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
@@ -17,7 +17,7 @@ use crate::simd::{LANES, sigmoid, softplus, wide};
 /// Ten of the twenty points of Gauss and Hermite for a standard normal, the others are their
 /// negatives, and the weight of each.
 #[allow(clippy::unreadable_literal, clippy::excessive_precision)] // as they are tabulated
-pub(super) const GAUSS_HERMITE: [(f64, f64); 10] = [
+pub const GAUSS_HERMITE: [(f64, f64); 10] = [
     (0.34696415708135592, 0.26079306344955477),
     (1.0429453488027509, 0.16173933398400003),
     (1.7452473208141268, 0.061506372063976959),
@@ -169,6 +169,18 @@ impl Classifier for Glm {
     }
 }
 
+impl Observed for Glm {
+    fn columns(&self) -> usize {
+        self.design.columns()
+    }
+
+    fn row(&self, row: usize, out: &mut [f64]) -> f64 {
+        out.fill(0.0);
+        self.design.add_row(row, 1.0, out);
+        self.response[row]
+    }
+}
+
 impl Likelihood for Glm {
     fn dim(&self) -> usize {
         self.design.columns()
@@ -294,6 +306,10 @@ impl Likelihood for Glm {
 
     fn row_smoothness(&self, row: usize) -> f64 {
         self.family.most_bend() * self.design.row_norm_squared(row)
+    }
+
+    fn observed(&self) -> Option<&dyn Observed> {
+        Some(self)
     }
 
     fn classifier(&self) -> Option<&dyn Classifier> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Classifier, EvaluationError, Evaluator, Model, Offers, Quadratic, Rows};
+use super::{Classifier, EvaluationError, Evaluator, Model, Observed, Offers, Quadratic, Rows};
 use crate::ask::{Ask, Sum};
 use crate::linalg::add_scaled;
 use crate::rng::{Purpose, SERVER, Seed};
@@ -142,6 +142,11 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// As [`Model::observed`].
+    fn observed(&self) -> Option<&dyn Observed> {
+        None
+    }
+
     /// What answers: the calls above, unless a model remembers something between them.
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator>
     where
@@ -178,6 +183,10 @@ impl<L: Likelihood + 'static> Model for L {
 
     fn classifier(&self) -> Option<&dyn Classifier> {
         Likelihood::classifier(self)
+    }
+
+    fn observed(&self) -> Option<&dyn Observed> {
+        Likelihood::observed(self)
     }
 }
 

@@ -1,17 +1,23 @@
 //! Say what a client knows: the potential of its own rows, and its derivatives.
 
 mod absent;
+mod adjustment;
 mod by_gradients;
 mod coded;
 pub mod contract;
+mod cox;
 mod design;
+mod extended;
 mod federation;
 mod fixed;
 mod gaussian;
 mod glm;
+mod group_effects;
 mod indicators;
+mod law;
 mod likelihood;
 mod member;
+pub mod net;
 mod panel;
 mod plain;
 mod prior;
@@ -21,16 +27,23 @@ mod regression;
 mod single;
 mod softmax;
 mod symmetric;
+mod transform;
 mod whitened;
 
 pub use absent::Absent;
+pub use adjustment::Adjustment;
 pub use by_gradients::ByGradients;
+pub use cox::Cox;
 pub use design::Design;
+pub use extended::{Extended, ExtendedLoss, MOST_BESIDE, Unextended};
 pub use federation::ClientModels;
 pub use gaussian::{Gaussian, Isotropic};
-pub use glm::{Family, Glm};
+pub use glm::{Family, GAUSS_HERMITE, Glm};
+pub use group_effects::GroupEffects;
+pub use law::{Law, Laws};
 pub use likelihood::{Likelihood, Rowwise};
 pub use member::{Member, Unusable};
+pub use net::Net;
 pub use plain::Plain;
 pub use prior::Prior;
 pub(crate) use prior::{accumulate_difference, accumulate_gradient};
@@ -39,7 +52,8 @@ pub use rebalanced::{Rebalanced, Surrogate};
 pub use regression::{PointLoss, Regression};
 pub use single::Single;
 pub use softmax::Softmax;
-pub use whitened::{Coordinates, Whitened};
+pub use transform::{Transform, Transforms};
+pub use whitened::{Coordinates, MOST_DIRECTIONS, Whitened};
 
 use std::sync::Arc;
 
@@ -152,6 +166,20 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     fn classifier(&self) -> Option<&dyn Classifier> {
         None
     }
+
+    /// The rows themselves, where they are the rows of a regression on one predictor.
+    fn observed(&self) -> Option<&dyn Observed> {
+        None
+    }
+}
+
+/// The rows of a regression: features and a response each.
+pub trait Observed {
+    /// How many features a row has: the first so many parameters are their coefficients.
+    fn columns(&self) -> usize;
+
+    /// The features of a row into `out`; the response is returned.
+    fn row(&self, row: usize, out: &mut [f64]) -> f64;
 }
 
 /// Answers what is asked of a model's rows. It may remember whatever saves work, but no answer

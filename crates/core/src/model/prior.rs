@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::{Law, Laws, Transforms};
 use crate::error::DataError;
 use crate::simd::wide;
 
@@ -18,6 +19,8 @@ pub enum Prior {
         /// The mean absolute value of a coordinate.
         scale: f64,
     },
+    /// A law for each parameter, on its natural scale.
+    Laws(Arc<Laws>),
 }
 
 impl Prior {
@@ -45,6 +48,47 @@ impl Prior {
         }
     }
 
+    /// A law for each parameter, on the natural scale of parameters that are transformed so. Where
+    /// all are free, and normal around 0 or all flat, it is that prior.
+    pub fn laws(laws: Vec<Law>, transforms: Transforms) -> Result<Self, DataError> {
+        if transforms.is_empty() {
+            if laws.iter().all(|law| *law == Law::Flat) {
+                return Ok(Prior::Flat);
+            }
+            let variance = |law: &Law| match law {
+                Law::Normal { mean, sd } if *mean == 0.0 => Some(sd * sd),
+                _ => None,
+            };
+            if let Some(variances) = laws.iter().map(variance).collect::<Option<Vec<f64>>>() {
+                return Prior::gaussian_per_coordinate(&variances);
+            }
+        }
+        Ok(Prior::Laws(Arc::new(Laws::new(laws, transforms)?)))
+    }
+
+    /// How many parameters it is for, where that is stated.
+    pub fn dim(&self) -> Option<usize> {
+        match self {
+            Prior::Flat | Prior::Laplace { .. } => None,
+            Prior::Gaussian(precision) => Some(precision.len()),
+            Prior::Laws(laws) => Some(laws.dim()),
+        }
+    }
+
+    /// Whether it says nothing of some of the first `parameters`.
+    pub fn is_flat(&self, parameters: usize) -> bool {
+        match self {
+            Prior::Flat => true,
+            Prior::Gaussian(_) | Prior::Laplace { .. } => false,
+            Prior::Laws(laws) => laws.laws().iter().take(parameters).any(|law| *law == Law::Flat),
+        }
+    }
+
+    /// Whether its potential is a quadratic form around 0.
+    pub fn is_quadratic(&self) -> bool {
+        matches!(self, Prior::Flat | Prior::Gaussian(_))
+    }
+
     /// `U_0(x)`.
     pub fn value(&self, x: &[f64]) -> f64 {
         match self {
@@ -53,6 +97,7 @@ impl Prior {
                 x.iter().zip(precision.iter()).map(|(x, p)| p * x * x).sum::<f64>() * 0.5
             }
             Prior::Laplace { scale } => x.iter().map(|x| x.abs()).sum::<f64>() / scale,
+            Prior::Laws(laws) => laws.value(x),
         }
     }
 
@@ -71,6 +116,7 @@ impl Prior {
                     *out += weight * (sign(*x) / scale);
                 }
             }
+            Prior::Laws(laws) => laws.add_gradient(x, weight, out),
         }
     }
 
@@ -89,31 +135,51 @@ impl Prior {
                     *out += weight * ((sign(*x) - sign(*z)) / scale);
                 }
             }
+            Prior::Laws(laws) => laws.add_gradient_difference(x, z, weight, out),
         }
     }
 
     /// `out += weight * hess U_0(x) v`.
-    pub fn add_hessian_vector(&self, v: &[f64], weight: f64, out: &mut [f64]) {
-        if let Prior::Gaussian(precision) = self {
-            for ((out, v), p) in out.iter_mut().zip(v).zip(precision.iter()) {
-                *out += weight * (p * v);
+    pub fn add_hessian_vector(&self, x: &[f64], v: &[f64], weight: f64, out: &mut [f64]) {
+        match self {
+            Prior::Flat | Prior::Laplace { .. } => {}
+            Prior::Gaussian(precision) => {
+                for ((out, v), p) in out.iter_mut().zip(v).zip(precision.iter()) {
+                    *out += weight * (p * v);
+                }
             }
+            Prior::Laws(laws) => laws.add_hessian_vector(x, v, weight, out),
         }
     }
 
     /// `out += weight * hess U_0(x)`, row by row.
-    pub(crate) fn add_hessian(&self, weight: f64, out: &mut [f64]) {
-        if let Prior::Gaussian(precision) = self {
-            for (out, p) in out.iter_mut().step_by(precision.len() + 1).zip(precision.iter()) {
-                *out += weight * p;
+    pub fn add_hessian(&self, x: &[f64], weight: f64, out: &mut [f64]) {
+        match self {
+            Prior::Flat | Prior::Laplace { .. } => {}
+            Prior::Gaussian(precision) => {
+                for (out, p) in out.iter_mut().step_by(precision.len() + 1).zip(precision.iter()) {
+                    *out += weight * p;
+                }
             }
+            Prior::Laws(laws) => laws.add_hessian(x, weight, out),
         }
     }
 
-    /// The largest and smallest curvature it adds.
+    /// `out += weight` times the mean gradient, then the mean Hessian, under the normal law of this
+    /// mean and spread: exact but for a Laplace prior, whose corner the average would round off.
+    pub(crate) fn add_average(&self, law: (&[f64], &[f64]), weight: f64, out: &mut [f64]) {
+        if let Prior::Laws(laws) = self {
+            return laws.add_average(law, weight, out);
+        }
+        let (gradient, hessian) = out.split_at_mut(law.0.len());
+        self.add_gradient(law.0, weight, gradient);
+        self.add_hessian(law.0, weight, hessian);
+    }
+
+    /// The largest and smallest curvature it adds, where that is the same everywhere; else nothing.
     pub fn curvature(&self) -> (f64, f64) {
         match self {
-            Prior::Flat | Prior::Laplace { .. } => (0.0, 0.0),
+            Prior::Flat | Prior::Laplace { .. } | Prior::Laws(_) => (0.0, 0.0),
             Prior::Gaussian(p) => (
                 p.iter().copied().fold(0.0, f64::max),
                 p.iter().copied().fold(f64::INFINITY, f64::min),

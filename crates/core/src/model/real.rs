@@ -42,6 +42,12 @@ pub trait Real:
 
     /// Exponential, clamped to positive, finite, normal numbers.
     fn exp(self) -> Self;
+
+    /// `self * a + b`, rounded once.
+    fn fused(self, a: Self, b: Self) -> Self;
+
+    /// The square root.
+    fn sqrt(self) -> Self;
 }
 
 impl Real for f64 {
@@ -61,6 +67,16 @@ impl Real for f64 {
     #[inline(always)]
     fn exp(self) -> Self {
         crate::simd::exp(self)
+    }
+
+    #[inline(always)]
+    fn fused(self, a: Self, b: Self) -> Self {
+        self.mul_add(a, b)
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.sqrt()
     }
 }
 
@@ -99,6 +115,16 @@ impl Real for f32 {
                         + r * (1.0 / 24.0
                             + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0)))))));
         f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+    }
+
+    #[inline(always)]
+    fn fused(self, a: Self, b: Self) -> Self {
+        self.mul_add(a, b)
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.sqrt()
     }
 }
 

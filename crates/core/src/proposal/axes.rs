@@ -2,11 +2,13 @@
 //!
 //! One heavy one-sided direction, a rare indicator say, ruins the weights of every Gaussian
 //! proposal. The axes are those in which the averaged precision and the mode's Hessian are both
-//! diagonal; along each the potential is asked for at ten points, `r = +-1, 2, 3, 4.5, 6` standard
-//! deviations from the mean. What belongs to the other axes is taken out of this profile: its slope
-//! and curvature on average are made those of a standard normal. Where the law `exp(-f)` of what is
-//! left is far from normal, a normal coordinate `z` becomes `T(z) = F^-1(Phi(z))`, a piecewise
-//! linear function whose slope stands in the proposal's density.
+//! diagonal ([`axes`]), or, where many are a little skewed, each parameter given narrower ones
+//! ([`conditional_axes`]); along each the potential is asked for at ten points,
+//! `r = +-1, 2, 3, 4.5, 6` standard deviations from the mean. What belongs to the other axes is
+//! taken out of this profile: its slope and curvature on average are made those of a standard
+//! normal. Where the law `exp(-f)` of what is left is far from normal, a normal coordinate `z`
+//! becomes `T(z) = F^-1(Phi(z))`, a piecewise linear function whose slope stands in the proposal's
+//! density.
 
 use nalgebra::DMatrix;
 
@@ -41,6 +43,26 @@ pub fn axes(precision: &[f64], hessian: &[f64], dim: usize) -> Option<Vec<f64>> 
     let seen = root.tr_mul(&symmetric(hessian, dim)) * &root;
     let turned = ((&seen + seen.transpose()) * 0.5).symmetric_eigen().eigenvectors;
     Some((root * turned).as_slice().to_vec())
+}
+
+/// The axes `A` with `A A' = P^-1` in which every parameter depends on narrower ones and on itself
+/// alone: column by column. `None` if the precision is not positive definite.
+///
+/// Where a few rows tell of a parameter (a rare indicator's, say) it is wide, and the last axes are
+/// those of such parameters given all others: each is skewed by itself.
+pub fn conditional_axes(precision: &[f64], dim: usize) -> Option<Vec<f64>> {
+    let covariance = symmetric(precision, dim).cholesky()?.inverse();
+    let mut order: Vec<usize> = (0..dim).collect();
+    order.sort_by(|a, b| covariance[(*a, *a)].total_cmp(&covariance[(*b, *b)]));
+    let sorted = DMatrix::from_fn(dim, dim, |i, j| covariance[(order[i], order[j])]);
+    let lower = sorted.cholesky()?.unpack();
+    let mut axes = vec![0.0; dim * dim];
+    for (column, axis) in axes.chunks_exact_mut(dim.max(1)).enumerate() {
+        for (row, parameter) in order.iter().enumerate() {
+            axis[*parameter] = lower[(row, column)];
+        }
+    }
+    Some(axes)
 }
 
 /// A monotone map of one coordinate.
@@ -307,6 +329,23 @@ mod tests {
         assert!((a.tr_mul(&p) * &a - DMatrix::identity(2, 2)).amax() < 1e-12);
         assert!((a.tr_mul(&h) * &a)[(0, 1)].abs() < 1e-12);
         assert!(axes(&[-1.0], &[1.0], 1).is_none());
+    }
+
+    #[test]
+    fn conditional_axes_go_from_narrow_to_wide_parameters() {
+        let precision = [1.0, 0.3, -0.2, 0.3, 4.0, 0.5, -0.2, 0.5, 2.0];
+        let a = DMatrix::from_column_slice(3, 3, &conditional_axes(&precision, 3).unwrap());
+        let covariance = symmetric(&precision, 3).try_inverse().unwrap();
+        assert!((&a * a.transpose() - &covariance).amax() < 1e-12);
+        // The second parameter is the narrowest, then the third: they do not know later axes.
+        assert_eq!([a[(1, 1)], a[(1, 2)], a[(2, 2)]], [0.0; 3]);
+        // Along its own axis a parameter has its law given all others.
+        assert!((a[(0, 2)].powi(-2) - precision[0]).abs() < 1e-12);
+        assert!(conditional_axes(&[-1.0], 1).is_none());
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_profile() {
         assert!(AxisMap::new(&[f64::NAN; 10]).is_none());
     }
 }

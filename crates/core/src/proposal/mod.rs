@@ -13,7 +13,7 @@ mod points;
 mod student;
 
 pub use averaged::{Averaged, AveragedAnswer};
-pub use axes::{AxisMap, FAR, PROFILE, axes};
+pub use axes::{AxisMap, FAR, PROFILE, axes, conditional_axes};
 pub use newton::{LADDER, Newton, NewtonAnswer};
 pub use points::Potentials;
 pub use student::Proposal;
@@ -45,6 +45,18 @@ pub(crate) fn from_triangle(triangle: &[f64], dim: usize) -> Vec<f64> {
         }
     }
     cells
+}
+
+/// The columns of the matrix whose upper triangle this is, row by row, and whose lower is nothing.
+pub(crate) fn upper_columns(triangle: &[f64], dim: usize) -> Vec<f64> {
+    let mut columns = vec![0.0; dim * dim];
+    let mut next = triangle.iter();
+    for row in 0..dim {
+        for (column, value) in (row..dim).zip(&mut next) {
+            columns[column * dim + row] = *value;
+        }
+    }
+    columns
 }
 
 /// A matrix of known size as part of a snapshot.

@@ -75,6 +75,11 @@ pub enum Task {
     },
     /// The gradient at the position, with the value beside it.
     Slope,
+    /// Noisy sums over all rows, at the position where there is one: so many numbers.
+    Release {
+        /// How many.
+        numbers: u64,
+    },
 }
 
 /// The most points that one order may name: a bound on what a client makes room for.
@@ -99,7 +104,8 @@ impl Task {
             | Task::Gradient
             | Task::Potentials { .. }
             | Task::Propose { .. }
-            | Task::Slope => false,
+            | Task::Slope
+            | Task::Release { .. } => false,
         }
     }
 
@@ -114,6 +120,7 @@ impl Task {
                 all..=all
             }
             Task::Pilot { .. } | Task::Potentials { .. } => 1..=Proposal::most_told(dim),
+            Task::Release { .. } => 0..=1,
             _ => 0..=0,
         }
     }
@@ -143,6 +150,7 @@ impl Task {
                 points.min(MOST_POINTS) as usize
             }
             Task::Slopes { points } => points.min(MOST_POINTS) as usize * (dim + 1),
+            Task::Release { numbers } => numbers.min(MOST_POINTS) as usize,
         }
     }
 }
@@ -180,7 +188,7 @@ impl Order<'_> {
             Task::Estimate => 1,
             Task::Walk { steps } | Task::WalkAndShow { steps } => steps,
             Task::Potentials { points } => points,
-            Task::Propose { .. } | Task::Slope => 1,
+            Task::Propose { .. } | Task::Slope | Task::Release { .. } => 1,
             Task::Gradient
             | Task::Value
             | Task::HessianVector
@@ -256,6 +264,16 @@ impl<'a> Payload<'a> {
             }
         } else {
             accumulate(scale, self.values(), out);
+        }
+    }
+
+    /// The variance that rounding gave each coordinate, where its compressor rounds to levels.
+    pub(crate) fn rounding_variance(&self) -> f64 {
+        match self {
+            Payload::Plain(..) => 0.0,
+            Payload::Coded { message, channel, .. } => {
+                channel.compressor().rounding_variance(message)
+            }
         }
     }
 

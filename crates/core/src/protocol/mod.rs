@@ -17,7 +17,7 @@ pub use message::{MOST_POINTS, Order, Packed, Payload, ReferencePoint, Reply, Se
 pub use party::{Answered, Client, Output, Server};
 pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Exactly, Mismatch, Statement};
-pub use wire::Format;
+pub use wire::{Format, encode_order};
 pub use workspace::Workspace;
 
 use crate::ask::{Ask, Question};

@@ -328,6 +328,19 @@ pub struct Client<D> {
     /// The first round whose random numbers are unused.
     unused: u64,
     answered: u64,
+    allowance: Option<Allowance>,
+}
+
+/// How much a client may tell of its rows, and has told.
+///
+/// A release is one noisy answer, or one step of a walk. The number of them is fixed before a run
+/// from its statement, so that whatever a server asks, in whatever order, composes to no more than
+/// the budget. What is counted is counted before the answer is made, and is part of the state that
+/// is durable before the answer leaves: it is never below what was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Allowance {
+    most: u64,
+    told: u64,
 }
 
 /// What became of an order.
@@ -353,7 +366,19 @@ impl<D: Device> Client<D> {
             answer: Vec::new(),
             unused: 0,
             answered: 0,
+            allowance: None,
         }
+    }
+
+    /// The same client that gives so many releases at most, and nothing that is no release: exact
+    /// functions of rows are refused.
+    pub fn allowed(self, releases: u64) -> Self {
+        Client { allowance: Some(Allowance { most: releases, told: 0 }), ..self }
+    }
+
+    /// How many releases were given, or may have been, where they are limited.
+    pub fn told(&self) -> Option<u64> {
+        self.allowance.map(|allowance| allowance.told)
     }
 
     /// The same client whose questions this model answers: the device's own potential is a
@@ -393,6 +418,16 @@ impl<D: Device> Client<D> {
         if !self.device.accepts(&order) {
             return Err(OrderRefusal::Unfit { task: order.task });
         }
+        if let Some(Allowance { most, told }) = &mut self.allowance {
+            let asked = match order.task {
+                Task::Estimate | Task::Walk { .. } | Task::Release { .. } => order.end() - found,
+                task => return Err(OrderRefusal::Unfit { task }),
+            };
+            if asked > most.saturating_sub(*told) {
+                return Err(OrderRefusal::Spent { asked, told: *told, most: *most });
+            }
+            *told += asked; // before anything is computed
+        }
         (self.last, self.unused) = (Some(place), order.end());
         let reply = match &mut self.model {
             None => self.device.answer(&order),
@@ -431,8 +466,15 @@ impl<D: Device> Client<D> {
 
     /// Take the random numbers of all rounds below this for used: a client that may have lost some
     /// of its answers must not give others with them.
+    ///
+    /// They count as told, for they may have been: also those that came before what is known here,
+    /// which an earlier loss may have taken. A release uses up the random numbers of a round, so
+    /// that there are never more releases than rounds.
     pub fn spend(&mut self, unused: u64) {
         self.unused = self.unused.max(unused);
+        if let (Some(allowance), 1..) = (&mut self.allowance, unused) {
+            allowance.told = allowance.told.max(self.unused);
+        }
     }
 }
 
@@ -459,6 +501,9 @@ impl<D: Device> State for Client<D> {
         self.last = round.map(|round| (round, rank as u8));
         visit.number("the first unused round", &mut self.unused)?;
         visit.number("the orders answered", &mut self.answered)?;
+        if let Some(allowance) = &mut self.allowance {
+            visit.number("the releases told", &mut allowance.told)?;
+        }
         visit.bytes("the last order", &mut self.order)?;
         visit.bytes("the last answer", &mut self.answer)
     }

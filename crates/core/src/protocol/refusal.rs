@@ -143,6 +143,19 @@ pub enum OrderRefusal {
         /// The task.
         task: Task,
     },
+    /// What the client may tell of its rows is told.
+    #[error(
+        "the order asks for {asked} releases, where {told} of {most} that the privacy budget \
+         allows are spent: this client answers no more in this chain"
+    )]
+    Spent {
+        /// How many releases it asks for.
+        asked: u64,
+        /// How many are spent.
+        told: u64,
+        /// How many the budget allows.
+        most: u64,
+    },
     /// The client's model failed in the middle of an order, and nobody can say any more where the
     /// client stands.
     #[error(

@@ -147,6 +147,7 @@ fn task_code(task: Task) -> u64 {
         Task::Propose { accepted } => 14 + u64::from(accepted),
         Task::Slope => 16,
         Task::Values { .. } => 17,
+        Task::Release { .. } => 18,
     }
 }
 
@@ -163,6 +164,7 @@ fn count_of(task: Task) -> Option<u64> {
         | Task::Slopes { points }
         | Task::Values { points }
         | Task::Potentials { points } => Some(points),
+        Task::Release { numbers } => Some(numbers),
         _ => None,
     }
 }
@@ -292,6 +294,7 @@ impl OrderBuffer {
             14..=15 => Task::Propose { accepted: code == 15 },
             16 => Task::Slope,
             17 => Task::Values { points: reader.points()? },
+            18 => Task::Release { numbers: reader.points()? },
             code => return Err(WireError::Task { code }),
         };
         self.numbers.clear();
@@ -386,7 +389,8 @@ impl ReplyBuffer {
             | Task::Profiles
             | Task::Pilot { .. }
             | Task::Slopes { .. }
-            | Task::Values { .. } => &[Kind::Survey],
+            | Task::Values { .. }
+            | Task::Release { .. } => &[Kind::Survey],
         };
         if !expected.contains(&kind) {
             return Err(WireError::WrongKind { found: kind.name(), expected: expected[0].name() });

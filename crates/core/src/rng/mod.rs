@@ -68,6 +68,10 @@ pub enum Purpose {
     Pilot = 13,
     /// What tells the two halves of an iteration's noise apart, where a chain takes half the step.
     Bridge = 14,
+    /// What a client adds to its answers so that they do not tell its rows.
+    Privacy = 15,
+    /// Effects of groups, which a site draws from their law given the parameters.
+    Effects = 16,
 }
 
 /// A key from which every stream of one party (or, in simulation, of all parties) is drawn.
@@ -106,6 +110,11 @@ impl Seed {
     /// one of the other chain's, so that both follow the same path.
     pub fn halved(self) -> Self {
         Seed { halved: true, ..self }
+    }
+
+    /// The key, for another machine that draws the same numbers. Whoever has it knows all of them.
+    pub fn key(self) -> [u32; 8] {
+        self.key
     }
 
     /// The seed of one of several independent chains.

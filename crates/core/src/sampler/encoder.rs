@@ -1,9 +1,10 @@
-//! Send a client's vectors: compressed, or rounded to what the wire carries.
+//! Send a client's vectors: with noise of its own where its rows are private, then compressed, or
+//! rounded to what the wire carries.
 
 use super::Keys;
 use crate::compress::{Channel, Precision};
 use crate::protocol::{Kind, Packed, Payload, Reply};
-use crate::rng::{ClientId, Purpose, Rounds};
+use crate::rng::{ClientId, Purpose, Rounds, Seed};
 
 /// Where a client's vectors leave it.
 #[derive(Debug)]
@@ -11,6 +12,61 @@ pub(super) struct Encoder {
     precision: Precision,
     /// The channel, where vectors are compressed, and its random numbers.
     channel: Option<(Channel, Rounds)>,
+    privacy: Option<OwnNoise>,
+}
+
+/// The power of two that is at most `2^-10` of a deviation, and above half of that.
+fn grid(deviation: f64) -> f64 {
+    f64::from_bits(deviation.to_bits() & (0x7FF << 52)) / 1024.0
+}
+
+/// Noise that nobody else can compute, added to whatever leaves.
+struct OwnNoise {
+    /// `s_i`.
+    deviation: f64,
+    /// What leaves is a multiple of this power of two, at most `2^-10 s_i`: the last bits of a sum
+    /// of doubles tell more of it than noise of any size hides (Mironov 2012).
+    grid: f64,
+    seed: Seed,
+    client: ClientId,
+    normals: Vec<f64>,
+}
+
+impl std::fmt::Debug for OwnNoise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OwnNoise({}, secret)", self.deviation)
+    }
+}
+
+/// Add noise of these deviations, number by number, and snap each to its own grid: as [`OwnNoise`]
+/// does, for answers whose numbers have different sizes.
+pub(super) fn add_noise(
+    (key, client, round): (Seed, ClientId, u64),
+    deviations: &[f64],
+    answer: &mut [f64],
+) {
+    let mut normals = vec![0.0; 4 * answer.len()];
+    key.stream(Purpose::Privacy, client, round).normals(&mut normals);
+    let sized = answer.iter_mut().zip(deviations);
+    for ((value, deviation), four) in sized.zip(normals.as_chunks::<4>().0) {
+        let noisy = *value + deviation * 0.5 * ((four[0] + four[1]) + (four[2] + four[3]));
+        let grid = grid(*deviation);
+        *value = (noisy / grid).round() * grid;
+    }
+}
+
+impl OwnNoise {
+    /// Add the noise of a round. A normal here is half the sum of four, so that no single one can
+    /// be read off its last bits (Holohan and Braghin 2021).
+    fn add(&mut self, round: u64, vector: &mut [f64]) {
+        self.normals.resize(4 * vector.len(), 0.0);
+        self.seed.stream(Purpose::Privacy, self.client, round).normals(&mut self.normals);
+        for (value, four) in vector.iter_mut().zip(self.normals.as_chunks::<4>().0) {
+            let normal = 0.5 * ((four[0] + four[1]) + (four[2] + four[3]));
+            let noisy = *value + self.deviation * normal;
+            *value = (noisy / self.grid).round() * self.grid;
+        }
+    }
 }
 
 impl Encoder {
@@ -26,7 +82,19 @@ impl Encoder {
                 if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
             (channel, Rounds::new(seed, Purpose::Compress, id))
         };
-        Encoder { precision, channel: channel.map(with_rounds) }
+        Encoder { precision, channel: channel.map(with_rounds), privacy: None }
+    }
+
+    /// The same, with noise of this deviation on everything that leaves, from the private key.
+    pub(super) fn with_noise(self, id: ClientId, deviation: Option<f64>, keys: Keys) -> Self {
+        let privacy = deviation.map(|deviation| OwnNoise {
+            deviation,
+            grid: grid(deviation),
+            seed: keys.private,
+            client: id,
+            normals: Vec::new(),
+        });
+        Encoder { privacy, ..self }
     }
 
     /// Send `vector`, compressed where there is a channel, with the packed for room; uncompressed
@@ -38,6 +106,9 @@ impl Encoder {
         round: u64,
         packed: &'a mut Packed,
     ) -> Reply<'a> {
+        if let Some(noise) = &mut self.privacy {
+            noise.add(round, vector); // before compression: what follows only processes it
+        }
         let payload = match &mut self.channel {
             Some((channel, streams)) => {
                 let stream = if channel.compressor().draws() {
@@ -57,11 +128,14 @@ impl Encoder {
 
     /// Send `vector` uncompressed; it is rounded in place.
     pub(super) fn send_plain<'a>(
-        &self,
+        &mut self,
         kind: Kind,
         vector: &'a mut [f64],
         round: u64,
     ) -> Reply<'a> {
+        if let Some(noise) = &mut self.privacy {
+            noise.add(round, vector);
+        }
         self.precision.round(vector);
         Reply { round, kind, payload: Payload::Plain(vector, self.precision), beside: &[] }
     }

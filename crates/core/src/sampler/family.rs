@@ -136,6 +136,39 @@ pub trait Family {
         true
     }
 
+    /// The standard deviation of the noise that nobody but the client can compute, one number a
+    /// client, on the scale of its gradient, at every iteration; or why there is none.
+    fn own_noise(
+        &self,
+        _clients: usize,
+        _dim: usize,
+        _temperature: f64,
+    ) -> Result<Vec<f64>, DataError> {
+        Err(DataError::NotPrivate {
+            why: "its clients answer with exact functions of their rows".into(),
+            instead: "use lmc, sgld, qlsd, qlsd#, p-elf, fald, fa-ld or dg-lmc",
+        })
+    }
+
+    /// The same sampler, with clients that draw the Langevin noise themselves but for a share;
+    /// `None` where they do so in any case, or never.
+    fn with_own_noise(&self, _server_share: f64) -> Option<Recipe> {
+        None
+    }
+
+    /// By how much the noise of all honest clients in what the server sends to everybody exceeds a
+    /// client's own, at least, where `colluding` clients take theirs off: 1 where what is sent may
+    /// show one client alone.
+    fn noise_in_sum(&self, _clients: usize, _client: usize, _colluding: usize) -> f64 {
+        1.0
+    }
+
+    /// By which share of the noise that clients draw rounding heats the chain, where the server
+    /// does not take it off its own.
+    fn heat_of_rounding(&self, _dim: usize) -> f64 {
+        0.0
+    }
+
     /// A step that theory takes for safe, where nothing is known of the clients' Hessians.
     fn cautious_step(&self, found: Curvatures<'_>) -> f64;
 

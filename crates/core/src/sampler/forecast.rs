@@ -110,7 +110,7 @@ impl QuadraticModel {
         temperature: f64,
     ) -> Option<Self> {
         let d = prior.gradient.len();
-        let map = coordinates.map(|c| DMatrix::from_row_slice(d, d, c.parts().1));
+        let map = coordinates.map(|c| DMatrix::from_row_slice(d, d, &c.matrix()));
         let inward = |part: &Part| {
             let (hessian, gradient) = (
                 DMatrix::from_row_slice(d, d, &part.hessian),

@@ -11,6 +11,7 @@ mod metropolis;
 mod participation;
 mod recipe;
 pub mod registry;
+mod release;
 mod uplink;
 
 pub use attendance::{Attendance, Irregular};
@@ -19,7 +20,8 @@ pub use local::{Average, Local, NoiseScale, Synchronise};
 pub use metropolis::{Kernel, Metropolis};
 pub use participation::{Participation, Roll, Weighting};
 pub use recipe::{Batch, Recipe};
-pub use uplink::{Anchor, MemoryRule, NoiseSource, Oracle, Uplink};
+pub use release::{NOISE_RATIO, Release};
+pub use uplink::{Anchor, MemoryRule, NoiseSource, Oracle, PrivateNoise, Uplink};
 
 use crate::protocol::Exchange;
 use crate::rng::Seed;
@@ -35,6 +37,11 @@ pub trait Sampler: Exchange {
     /// What stands beside the newest draw, as [`Family::numbers`] names it.
     fn numbers(&self) -> &[f64] {
         &[]
+    }
+
+    /// Why it gives no draws, where it is not its step that is to blame.
+    fn refusal(&self) -> Option<String> {
+        None
     }
 
     /// Who stayed away, where clients may.

@@ -58,6 +58,8 @@ families! {
     uplink::Uplink,
     /// Clients walk on their own, parameters go up.
     local::Local,
+    /// Noisy moments go up twice, and the server samples on its own.
+    release::Release,
 }
 
 impl Recipe {

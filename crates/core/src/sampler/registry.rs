@@ -2,12 +2,14 @@
 //! folder has its own, and [`Recipe`] lists the families.
 
 pub use super::recipe::{FAMILIES, REGISTRY};
+pub use super::release::DP_RELEASE;
 
 use super::{
     Anchor, Average, Batch, NoiseScale, NoiseSource, Participation, Recipe, Synchronise, Weighting,
     metropolis, uplink,
 };
 use crate::compress::{CodeChoice, Compressor, Precision};
+use crate::privacy::Once;
 use crate::step::Schedule;
 use crate::survey::Trial;
 
@@ -25,6 +27,8 @@ pub struct FamilyRow {
     pub server_applies_prior: fn(&Row) -> bool,
     /// Whether its samplers need coordinates in which the posterior is round.
     pub needs_shape: bool,
+    /// Whether its clients answer twice, whatever the length of the chain, and need a budget.
+    pub asks_twice: bool,
     /// By which pilot the step of one of its rows is found, where that takes one.
     pub tuned: fn(&Row) -> Option<Trial>,
     /// Why none of its samplers has a setting, where there is a reason to tell.
@@ -130,7 +134,13 @@ pub static AUTO: Row = Row {
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
-    if name == AUTO.name { Some(&AUTO) } else { REGISTRY.iter().find(|row| row.name == name) }
+    apart().chain(REGISTRY).find(|row| row.name == name)
+}
+
+/// The samplers that do not run on any target, and so are not in [`REGISTRY`]: one that is none
+/// yet, one that needs the rows of a regression and a budget.
+pub fn apart() -> impl Iterator<Item = &'static Row> + Clone {
+    [&AUTO, &DP_RELEASE].into_iter()
 }
 
 /// What a user may set. `None` means the sampler's own default.
@@ -180,6 +190,10 @@ pub struct Settings {
     pub leapfrog: Option<u32>,
     /// The law of proposals ([`crate::proposal::Proposal::parts`]), which surveys find.
     pub proposal: Option<Vec<f64>>,
+    /// What is released once, by the budget.
+    pub once: Option<Once>,
+    /// Whether draws are wanted where the noise of what is released prevails.
+    pub weak: bool,
 }
 
 impl Settings {
@@ -225,7 +239,7 @@ impl Row {
 
     /// Whether it has a step.
     pub fn has_step(&self) -> bool {
-        !self.has(Axis::Block)
+        !self.has(Axis::Block) && !self.family.asks_twice
     }
 
     /// Whether its server can apply a prior; else the clients share it.

@@ -23,8 +23,13 @@ pub struct Lanczos {
     diagonal: Vec<f64>,
     beside: Vec<f64>,
     extremes: (f64, f64),
+    /// The length of what the last image has outside the basis.
+    left: f64,
     done: bool,
 }
+
+/// A direction is known when its image is off by less than this, relatively.
+const KNOWN: f64 = 0.1;
 
 impl Lanczos {
     /// Start from a random direction.
@@ -38,6 +43,7 @@ impl Lanczos {
             diagonal: Vec::new(),
             beside: Vec::new(),
             extremes: (0.0, 0.0),
+            left: 0.0,
             done: false,
         }
     }
@@ -59,16 +65,12 @@ impl Lanczos {
             }
         }
         let k = self.diagonal.len();
-        let tridiagonal = DMatrix::from_fn(k, k, |i, j| match i.abs_diff(j) {
-            0 => self.diagonal[i],
-            1 => self.beside[i.min(j)],
-            _ => 0.0,
-        });
-        let values = tridiagonal.symmetric_eigen().eigenvalues;
+        let values = self.tridiagonal().symmetric_eigen().eigenvalues;
         let (before, now) = (self.extremes, (values.min(), values.max()));
         self.extremes = now;
         let still = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * b.abs();
         let norm = norm_squared(&rest).sqrt();
+        self.left = norm;
         let settled = k > 8 && still(before.0, now.0) && still(before.1, now.1);
         self.done = settled
             || k == MOST_PRODUCTS.min(rest.len())
@@ -79,6 +81,44 @@ impl Lanczos {
             self.beside.push(norm);
             self.basis.push(rest);
         }
+    }
+
+    /// The matrix within the basis.
+    fn tridiagonal(&self) -> DMatrix<f64> {
+        let k = self.diagonal.len();
+        DMatrix::from_fn(k, k, |i, j| match i.abs_diff(j) {
+            0 => self.diagonal[i],
+            1 => self.beside[i.min(j)],
+            _ => 0.0,
+        })
+    }
+
+    /// The largest eigenvalues whose directions are known, at most so many, and an eigenvalue that
+    /// stands for all others: the geometric mean of the largest and the smallest of them.
+    pub fn directions(&self, most: usize) -> (f64, Vec<(f64, Vec<f64>)>) {
+        let eigen = self.tridiagonal().symmetric_eigen();
+        let mut order: Vec<usize> = (0..eigen.eigenvalues.len()).collect();
+        order.sort_by(|a, b| eigen.eigenvalues[*b].total_cmp(&eigen.eigenvalues[*a]));
+        let is_known = |at: usize| {
+            let last = eigen.eigenvectors.column(at).iter().next_back().map_or(1.0, |s| s.abs());
+            eigen.eigenvalues[at] > 0.0 && last * self.left <= KNOWN * eigen.eigenvalues[at]
+        };
+        let known = order.iter().take_while(|at| is_known(**at)).count();
+        // What is left must tell of the others.
+        let known = known.min(most).min(order.len().saturating_sub(1));
+        let directions = order[..known].iter().map(|at| {
+            let mut direction = vec![0.0; self.basis[0].len()];
+            for (v, s) in self.basis.iter().zip(eigen.eigenvectors.column(*at).iter()) {
+                add_scaled(*s, v, &mut direction);
+            }
+            let norm = norm_squared(&direction).sqrt();
+            direction.iter_mut().for_each(|x| *x /= norm);
+            (eigen.eigenvalues[*at], direction)
+        });
+        let rest = || order[known..].iter().map(|at| eigen.eigenvalues[*at].abs());
+        let largest = rest().fold(f64::MIN_POSITIVE, f64::max);
+        let smallest = rest().fold(f64::INFINITY, f64::min).clamp(1e-6 * largest, largest);
+        ((largest * smallest).sqrt(), directions.collect())
     }
 
     /// The smallest and the largest eigenvalue, as far as they are known.
@@ -120,6 +160,11 @@ impl Curvature {
         self.lanczos.extremes()
     }
 
+    /// What [`Lanczos::directions`] knows of it.
+    pub fn directions(&self, most: usize) -> (f64, Vec<(f64, Vec<f64>)>) {
+        self.lanczos.directions(most)
+    }
+
     /// How many exchanges it took.
     pub fn exchanges(&self) -> u64 {
         self.round
@@ -153,7 +198,7 @@ impl Exchange for Curvature {
 
     fn advance(&mut self) -> Event {
         if let Some(v) = self.lanczos.ask() {
-            self.prior.add_hessian_vector(v, 1.0, &mut self.sum);
+            self.prior.add_hessian_vector(&self.point, v, 1.0, &mut self.sum);
         }
         self.lanczos.tell(&self.sum);
         self.sum.fill(0.0);
@@ -250,6 +295,7 @@ impl Exchange for Hessian {
     fn advance(&mut self) -> Event {
         let d = self.point.len();
         self.prior.add_hessian_vector(
+            &self.point,
             &self.unit,
             1.0,
             &mut self.columns[self.column * d..(self.column + 1) * d],
@@ -332,6 +378,7 @@ impl State for Lanczos {
         }
         visit.float("the smallest eigenvalue", &mut self.extremes.0)?;
         visit.float("the largest eigenvalue", &mut self.extremes.1)?;
+        visit.float("what is left of the last image", &mut self.left)?;
         visit.flag("whether both ends are known", &mut self.done)?;
         let products = self.diagonal.len();
         if self.basis.len() != products + usize::from(!self.done)
@@ -379,5 +426,38 @@ impl State for LocalCurvature {
         visit.subject("a survey of the clients' curvature")?;
         visit.vector("the point", &mut self.point)?;
         visit.vector("the answers so far", &mut self.largest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A diagonal matrix, whose directions are the axes: three stand out.
+    #[test]
+    fn directions_that_stand_out_are_found() {
+        let values: Vec<f64> = (0..80)
+            .map(|k| match k {
+                5 => 400.0,
+                17 => 100.0,
+                60 => 40.0,
+                _ => 1.0 + 3.0 * f64::from(k) / 80.0,
+            })
+            .collect();
+        let mut lanczos = Lanczos::new(80, &mut Seed::new(1).stream(Purpose::Curvature, SERVER, 0));
+        while let Some(v) = lanczos.ask() {
+            let image: Vec<f64> = v.iter().zip(&values).map(|(v, value)| v * value).collect();
+            lanczos.tell(&image);
+        }
+        let (others, found) = lanczos.directions(3);
+        for ((value, direction), (axis, right)) in
+            found.iter().zip([(5, 400.0), (17, 100.0), (60, 40.0)])
+        {
+            assert!((value / right - 1.0).abs() < 1e-6, "{value}");
+            assert!(direction[axis].abs() > 0.999, "{}", direction[axis]);
+        }
+        assert_eq!(found.len(), 3);
+        assert!((1.5..2.5).contains(&others), "{others} is not about 2, the middle of 1 to 4");
+        assert_eq!(lanczos.directions(0).1.len(), 0);
     }
 }

@@ -14,7 +14,7 @@ pub use skewness::Skewness;
 pub use tuning::{Trial, Tuning};
 
 use crate::ask::{Extent, Question, Sum};
-use crate::proposal::{LADDER, PROFILE, Potentials, Proposal, triangle};
+use crate::proposal::{LADDER, PROFILE, Potentials, Proposal, triangle, upper_columns};
 use crate::protocol::wire::UNKNOWN;
 use crate::protocol::{
     Device, Event, Exchange, Kind, Ledger, Order, Payload, Precision, ReferencePoint, Reply, Task,
@@ -169,15 +169,7 @@ impl Device for Client {
                 }
             }
             Task::Averages => {
-                // The columns of an upper triangle that comes row by row.
-                let mut columns = vec![0.0; d * d];
-                let mut next = order.numbers.iter();
-                for row in 0..d {
-                    for (column, value) in (row..d).zip(&mut next) {
-                        columns[column * d + row] = *value;
-                    }
-                }
-                self.numbers = columns;
+                self.numbers = upper_columns(order.numbers, d);
             }
             Task::Profiles | Task::Pilot { .. } | Task::Values { .. } => {
                 if let Task::Pilot { .. } = self.task {

@@ -8,6 +8,7 @@ use crate::linalg::add_scaled;
 use crate::model::Prior;
 use crate::proposal::{
     Averaged, AveragedAnswer, LADDER, Newton, NewtonAnswer, PROFILE, Proposal, from_triangle,
+    upper_columns,
 };
 use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, Seed};
@@ -99,7 +100,7 @@ impl Exchange for Minimum {
         self.prior.add_gradient(x, 1.0, &mut gradient);
         let triangle = d * (d + 1) / 2;
         let mut hessian = from_triangle(&self.sum[1 + d..1 + d + triangle], d);
-        self.prior.add_hessian(1.0, &mut hessian);
+        self.prior.add_hessian(x, 1.0, &mut hessian);
         if self.round == 0 {
             self.first.copy_from_slice(&hessian);
         }
@@ -255,10 +256,11 @@ impl Exchange for Fit {
             return Event::Done;
         }
         let d = self.mean.len();
-        let mut gradient = self.sum[..d].to_vec();
-        let mut hessian = from_triangle(&self.sum[d..], d);
-        self.prior.add_gradient(&self.mean, 1.0, &mut gradient);
-        self.prior.add_hessian(1.0, &mut hessian);
+        let mut both = self.sum[..d].to_vec();
+        both.extend(from_triangle(&self.sum[d..], d));
+        self.prior.add_average((&self.mean, &upper_columns(&self.root, d)), 1.0, &mut both);
+        let hessian = both.split_off(d);
+        let gradient = both;
         self.averaged.tell(&AveragedAnswer { gradient, hessian });
         self.sum.fill(0.0);
         if self.averaged.asks().is_some() {

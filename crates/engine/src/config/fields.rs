@@ -61,6 +61,7 @@ const FIELDS: &[Field] = &[
     field("", "sampler", "table", "", "how it is sampled"),
     field("", "run", "table", "", "how long, and on how many cores"),
     field("", "output", "table", "", "where draws go"),
+    field("", "privacy", "table", "", "what a site may tell of one of its rows"),
     field(
         "target",
         "model",
@@ -84,6 +85,13 @@ const FIELDS: &[Field] = &[
         "which columns of CSV or Parquet files explain what: numbers standardised, words coded, \
          missing values imputed, all by sums that sites exchange",
     ),
+    field(
+        "target",
+        "standardise",
+        "true or false",
+        "true",
+        "with a formula: whether numbers are standardised; else they enter as they are",
+    ),
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
     field(
         "target",
@@ -96,18 +104,39 @@ const FIELDS: &[Field] = &[
         "target",
         "prior",
         "table",
-        "flat; with [data] or a formula gaussian of variance 6.25",
+        "flat; with [data] or a formula normal(0, 2.5), in units of the response where it has any",
         "one prior for the whole federation",
     ),
-    field("target.prior", "law", "\"flat\", \"gaussian\", \"laplace\"", "", "the law of the prior"),
+    field(
+        "target.prior",
+        "law",
+        "\"flat\", \"gaussian\", \"laplace\", or a law with its numbers, e.g. \"cauchy(0, 2.5)\"",
+        "",
+        "the law of every coefficient; see the chapter on priors",
+    ),
+    field(
+        "target.prior",
+        "of",
+        "table of laws, e.g. { intercept = \"normal(0, 10)\", sigma = \"half_cauchy(2.5)\" }",
+        "",
+        "laws by the name of a parameter, a term, \"coefficients\" (all but the intercept), or of \
+         what a model has beside them (sigma, cut, shape)",
+    ),
     field(
         "target.prior",
         "variance",
-        "positive number or a list, one a parameter",
+        "positive number, a list, one a parameter, or a table, e.g. { weight = 0.2, bias = 1.0 }",
         "",
-        "gaussian: its variance",
+        "gaussian: its variance; nets: by layer (conv1), tensor (conv1.weight), role (weight), or \
+         all",
     ),
-    field("target.prior", "scale", "positive number", "", "laplace: its scale"),
+    field(
+        "target.prior",
+        "scale",
+        "positive number; \"fan-in\"",
+        "",
+        "laplace: its scale; gaussian on a net: variances of weights over the inputs of a unit",
+    ),
     field(
         "target.prior",
         "at",
@@ -190,10 +219,10 @@ const FIELDS: &[Field] = &[
     field(
         "data",
         "test",
-        "a share above 0, below 1",
+        "a share above 0, below 1; with name a number of rows",
         "none",
         "with file, generate or clients' files: hold out these rows, and score the prediction of \
-         them",
+         them; with name: so many of the data set's own test rows",
     ),
     field(
         "data",
@@ -525,9 +554,11 @@ const FIELDS: &[Field] = &[
     field(
         "run",
         "start",
-        "\"zero\", \"optimum\", or a list of numbers",
-        "\"optimum\"; \"zero\" where the step is stated and nothing else needs a survey",
-        "where the chains start; with precondition, \"optimum\" scatters them around it",
+        "\"zero\", \"optimum\", \"drawn\", or a list of numbers",
+        "\"optimum\"; \"zero\" where the step is stated and nothing else needs a survey; nets: \
+         \"drawn\"",
+        "where the chains start; with precondition, \"optimum\" scatters them around it; \"drawn\" \
+         as target.start says",
     ),
     field(
         "run",
@@ -580,6 +611,80 @@ const FIELDS: &[Field] = &[
         "true; over a network false",
         "record the log-density of every draw (lp) in the run's folder; over a network all draws \
          are sent to the sites once more, and each tells the server its potential there",
+    ),
+    field(
+        "privacy",
+        "epsilon",
+        "number above 0",
+        "",
+        "how much all answers of a site may tell of one row: nothing is more than exp(epsilon) \
+         times as likely with it as without",
+    ),
+    field(
+        "privacy",
+        "delta",
+        "number below 1/rows",
+        "",
+        "with which probability they may tell more; below one over the rows of every site",
+    ),
+    field(
+        "privacy",
+        "neighbour",
+        "\"replace\", \"add-remove\"",
+        "\"replace\"",
+        "with it as without: another row in its place, or an empty one",
+    ),
+    field(
+        "privacy",
+        "row_norm",
+        "number above 0",
+        "",
+        "rows whose features (with the intercept's 1) are longer are shortened to this length; the \
+         posterior is that of these rows",
+    ),
+    field(
+        "privacy",
+        "slope",
+        "number above 0",
+        "",
+        "linear: the derivative of a row's loss, (predictor - response)/noise_variance, is held \
+         within this (Huber's loss); the posterior is the robust one",
+    ),
+    field(
+        "privacy",
+        "response",
+        "number above 0",
+        "",
+        "linear with dp-release: responses are clipped to within this in the first release",
+    ),
+    field(
+        "privacy",
+        "weak",
+        "true or false",
+        "false",
+        "dp-release: give draws even where noise prevails, and they are mostly those of the prior",
+    ),
+    field(
+        "privacy",
+        "colluding",
+        "whole number",
+        "0",
+        "how many sites may tell each other what they know",
+    ),
+    field(
+        "privacy",
+        "server_share",
+        "number from 0 to below 1",
+        "what rounding needs",
+        "the share of the Langevin noise that the server draws, which hides nothing",
+    ),
+    field(
+        "privacy",
+        "expect_curvature",
+        "number above 0",
+        "",
+        "how curved the posterior is expected to be, for `consilience privacy` to say how many \
+         effective draws a budget buys",
     ),
 ];
 

@@ -2,8 +2,10 @@
 
 mod external;
 pub mod fields;
+pub mod laws;
 mod named;
 mod own;
+mod privacy;
 pub(crate) mod reader;
 mod resolved;
 mod sampler;
@@ -12,6 +14,7 @@ mod target;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use consilience_core::model::Law;
 use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
@@ -19,12 +22,15 @@ use toml::de::DeTable;
 pub use external::External;
 pub use named::NamedData;
 pub use own::{Generated, OwnData, OwnSource};
+pub use privacy::PrivacyConfig;
 pub use reader::ConfigError;
 use reader::{Document, Section, Value};
+pub(crate) use target::EVERY_GROUP;
 
 use crate::data::Table;
 use crate::data::memory::Tables;
 use crate::models::{self, RowModel};
+use laws::Support;
 
 /// How many effective draws of every parameter a run gives unless it says otherwise: means are then
 /// known to about 0.02 posterior standard deviations, standard deviations to about 1%.
@@ -54,6 +60,8 @@ pub struct Config {
     pub lp: Option<bool>,
     /// Where clients that join over a network take their noise from.
     pub seeds: Seeds,
+    /// What a site may tell of one row, where that is limited.
+    pub privacy: Option<PrivacyConfig>,
 }
 
 /// Where the clients' own noise comes from, where they are not in this process.
@@ -175,8 +183,46 @@ pub enum PriorConfig {
     Flat,
     /// Normal, one variance for all parameters or one for each.
     Gaussian(Vec<f64>),
+    /// Normal, with a variance for every group of parameters: by layer (`conv1`), by tensor
+    /// (`conv1.weight`), by what they do (`weight`), or for `all`; what says most of a parameter
+    /// counts.
+    Groups {
+        /// Names and variances.
+        groups: Vec<(String, f64)>,
+        /// Whether variances of weights are divided by how many inputs a unit sees.
+        fan_in: bool,
+    },
     /// Laplace with this scale.
     Laplace(f64),
+    /// Weakly informative, in units of the response.
+    Usual,
+    /// By the names of laws.
+    Named {
+        /// That of all coefficients; `None`: the usual one.
+        all: Option<Law>,
+        /// Those of some parameters.
+        of: Vec<NamedLaw>,
+    },
+}
+
+/// A law by the name of what it is of: a parameter, a term, a group of parameters, the intercept,
+/// or all coefficients but that.
+#[derive(Clone, Debug)]
+pub struct NamedLaw {
+    /// The name.
+    pub name: String,
+    /// The law.
+    pub law: Law,
+    /// What the law can be of.
+    pub support: Support,
+    /// Where it stands.
+    pub place: FieldLocation,
+}
+
+impl PartialEq for NamedLaw {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.law == other.law && self.support == other.support
+    }
 }
 
 /// Who applies the prior.
@@ -263,6 +309,8 @@ pub enum Start {
     Zero,
     /// At the optimum.
     Optimum,
+    /// Where the model's own law of starts says.
+    Drawn,
     /// Here.
     Point(Vec<f64>),
 }
@@ -337,9 +385,10 @@ impl Config {
         let sampler = sampler::read_sampler(&top, clients)?;
         let run = read_run(&top)?;
         let (draws, lp) = read_output(&top, &source)?;
+        let privacy = privacy::read_privacy(&top)?;
         top.finish()?;
         drop(top);
-        Ok(Config { seed, target, sampler, run, draws, lp, seeds, source })
+        Ok(Config { seed, target, sampler, run, draws, lp, seeds, privacy, source })
     }
 }
 
@@ -424,10 +473,10 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     let start = match section.get("start") {
         None => None,
         Some(v) if v.value.is_array() => Some(Start::Point(v.numbers()?)),
-        Some(v) => Some(if v.choice(&[("zero", false), ("optimum", true)])? {
-            Start::Optimum
-        } else {
-            Start::Zero
+        Some(v) => Some(match v.choice(&[("zero", 0), ("optimum", 1), ("drawn", 2)])? {
+            0 => Start::Zero,
+            1 => Start::Optimum,
+            _ => Start::Drawn,
         }),
     };
     let costs =

@@ -7,8 +7,9 @@ use toml::de::DeTable;
 
 use super::reader::{ConfigError, Section, Value};
 use super::{
-    FieldLocation, ModelConfig, PlacementConfig, PriorConfig, Source, TargetConfig, boolean,
-    optional, place, target::read_prior,
+    FieldLocation, ModelConfig, PlacementConfig, PriorConfig, Source, TargetConfig, optional,
+    place,
+    target::{read_intercept, read_prior},
 };
 use crate::data::catalogue;
 use crate::data::partition::Scheme;
@@ -30,6 +31,8 @@ pub struct NamedData {
     pub rows: Option<usize>,
     /// Whether columns are divided by their greatest absolute value.
     pub scale: bool,
+    /// So many of the data set's own test rows are held out.
+    pub test: Option<usize>,
     /// A model that explains its classes.
     pub kind: Arc<dyn RowModel>,
     /// Whether a column of ones is put first.
@@ -79,6 +82,16 @@ pub(super) fn read_target(
     let rows = optional(section.get("rows"), |v| v.whole(1))?.map(|n| n as usize);
     let scale = optional(section.get("scale"), |v| v.choice(&[("max", true), ("none", false)]))?
         .unwrap_or(true);
+    let test = optional(section.get("test"), |v| {
+        let (rows, own) = (v.whole(1)? as usize, entry.test.as_ref().map_or(0, |part| part.rows));
+        if rows > own {
+            return Err(v.error(
+                format!("\"{word}\" has {own} test rows of its own"),
+                if own == 0 { "leave it out".into() } else { format!("use {own} or fewer") },
+            ));
+        }
+        Ok(rows)
+    })?;
     section.finish()?;
     let prior = || (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default);
     let mut prior_place = place(section);
@@ -95,7 +108,7 @@ pub(super) fn read_target(
             let prior =
                 target.get("prior").map_or_else(|| Ok(prior()), |p| read_prior(&p.section()?))?;
             let kind = model(&name, entry, target.get("model"), &target)?;
-            let intercept = optional(target.get("intercept"), boolean)?.unwrap_or(true);
+            let intercept = read_intercept(&target, &*kind)?;
             target.finish()?;
             (temperature, prior, kind, intercept)
         }
@@ -107,6 +120,7 @@ pub(super) fn read_target(
         folder,
         rows,
         scale,
+        test,
         kind,
         intercept,
         place: place(section),
@@ -154,5 +168,5 @@ fn model(
     let Some(read) = row.reader() else {
         return Err(name.error("this model explains no classes", "leave target.model out"));
     };
-    read(&Stated::new(target).with_classes(classes))
+    read(&Stated::new(target).with_classes(classes).with_image(entry.image()))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toml::de::DeTable;
 
 use super::reader::{ConfigError, NOT_SET, Section, Value};
-use super::target::{read_prior, same_name};
+use super::target::{read_intercept, read_prior, same_file, same_name};
 use super::{
     FieldLocation, ModelConfig, PlacementConfig, PriorConfig, Source, TargetConfig, boolean,
     optional, place,
@@ -17,8 +17,8 @@ use crate::data::formula::{self, FormulaError};
 use crate::data::hazards::{ask_for_model, two_values};
 use crate::data::memory::Tables;
 use crate::data::partition::{Generator, Scheme, synthetic};
-use crate::data::{Schema, Table};
-use crate::models::{self, Explains, ModelRow, RowModel, Stated};
+use crate::data::{Schema, Table, derived};
+use crate::models::{self, Explains, ModelRow, RowModel, Stated, with_groups};
 
 /// Data of your own and what is modelled.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct OwnData {
     /// Whether the config names the model, or the formula compares; else it is linear regression
     /// since nothing says otherwise.
     pub stated: bool,
+    /// Whether numbers of a formula are standardised; else they enter as they are.
+    pub standardise: bool,
     /// Where the table stands.
     pub place: FieldLocation,
     /// Where the formula stands.
@@ -198,18 +200,34 @@ pub(super) fn read_target(
                 }
             })?;
             let labels = optional(get("labels"), Value::numbers)?;
+            let standardise = target.and_then(|target| target.get("standardise"));
+            let standardise = optional(standardise, boolean)?.unwrap_or(true);
             let formula = target.and_then(|target| target.get("formula"));
             let formula_place = formula.as_ref().map(Value::place);
             let formula = optional(formula, |v| {
                 Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned())
             })?;
+            let (formula, group) = match formula {
+                Some(whole) => {
+                    let (rest, by) = formula::without_groups(&whole).map_err(|e| {
+                        let here = formula_place.as_ref().unwrap_or(&here);
+                        source.complain(here, e.to_string(), "correct target.formula")
+                    })?;
+                    (Some(rest), by)
+                }
+                None => (None, None),
+            };
             let mut generated_classes = 0;
             let (kind, intercept) = match (&generator, target) {
                 (Some(Generator::Synthetic(..)), target) => {
                     let classes = target.and_then(|target| target.get("classes"));
                     let classes = optional(classes, |v| v.whole(2))?.unwrap_or(10) as usize;
                     generated_classes = classes;
-                    (of_generated_classes(top, target, classes)?, read_intercept(target)?)
+                    {
+                        let kind = of_generated_classes(top, target, classes)?;
+                        let ones = read_own_intercept(target, &*kind)?;
+                        (kind, ones)
+                    }
                 }
                 (_, Some(target)) => {
                     let model =
@@ -227,7 +245,32 @@ pub(super) fn read_target(
                             }
                             _ => error,
                         })?;
-                    (model, if formula.is_some() { true } else { read_intercept(Some(target))? })
+                    {
+                        let ones = formula.is_some() || read_intercept(target, &*model)?;
+                        let model = match group {
+                            Some(by) => with_groups(&model, by).map_err(|problem| {
+                                let here = formula_place.as_ref().unwrap_or(&here);
+                                let fix = "leave (1 | group) out, or take another model, e.g. \
+                                    model = \"logistic\"";
+                                source.complain(here, problem, fix)
+                            })?,
+                            None => model,
+                        };
+                        let written = derived::write_out(formula.as_deref().unwrap_or(""));
+                        if let (Some(part), None) =
+                            (formula::adjustments(&written).first(), model.row_loss())
+                        {
+                            let here = formula_place.as_ref().unwrap_or(&here);
+                            let problem = format!(
+                                "`{part}` in the formula: {} takes no offsets and no weights",
+                                model.row().title
+                            );
+                            let fix = "leave it out, or take another model, e.g. \
+                                model = \"poisson\"";
+                            return Err(source.complain(here, problem, fix));
+                        }
+                        (model, ones)
+                    }
                 }
                 (_, None) => {
                     return Err(top.error(
@@ -269,11 +312,16 @@ pub(super) fn read_target(
                 test,
                 seed,
                 stated,
+                standardise,
                 place,
                 formula_place,
                 file_places,
             };
-            (ModelConfig::Own(Box::new(own)), PriorConfig::Gaussian(vec![6.25]))
+            let usual = match own.kind.is_in_units() {
+                true => PriorConfig::Usual,
+                false => PriorConfig::Gaussian(vec![6.25]),
+            };
+            (ModelConfig::Own(Box::new(own)), usual)
         }
     };
     let usual_prior =
@@ -296,8 +344,12 @@ pub(super) fn read_target(
     Ok(TargetConfig { model, temperature, prior, placement, prior_place })
 }
 
-fn read_intercept(target: Option<&Section<'_>>) -> Result<bool, ConfigError> {
-    Ok(optional(target.and_then(|target| target.get("intercept")), boolean)?.unwrap_or(true))
+fn read_own_intercept(
+    target: Option<&Section<'_>>,
+    kind: &dyn RowModel,
+) -> Result<bool, ConfigError> {
+    let usual = kind.is_linear() && kind.takes_intercept();
+    target.map_or(Ok(usual), |target| read_intercept(target, kind))
 }
 
 /// Whether the left side of a formula is a comparison.
@@ -485,6 +537,11 @@ fn read_files(
             let name = name.or(usual).unwrap_or_else(|| format!("client {}", k + 1));
             if let Some(first) = sites.iter().position(|(known, _)| *known == name) {
                 return Err(same_name(&section, &name, first));
+            }
+            let is_elsewhere = file.memory.is_some() || section.get("file").is_none();
+            let same = sites.iter().position(|(_, known)| known.path == file.path);
+            if let Some(first) = same.filter(|_| !is_elsewhere) {
+                return Err(same_file(&section, first));
             }
             sites.push((name, file));
         }

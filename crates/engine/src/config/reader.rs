@@ -7,7 +7,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::{FieldLocation, fields};
-use crate::suggest::suggest;
+use crate::suggest::{did_you_mean, suggest};
 
 /// What is wrong with a config, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -97,22 +97,38 @@ impl<'a> Section<'a> {
 
     /// The value of a key that must be set.
     pub(crate) fn need(&self, key: &'static str, fix: &str) -> Result<Value<'a>, ConfigError> {
-        self.get(key).ok_or_else(|| self.document.error(&self.span, &self.field(key), NOT_SET, fix))
+        self.get(key).ok_or_else(|| self.error(key, NOT_SET, fix))
     }
 
-    /// A complaint about a key, at its place if it is set.
+    /// A complaint about a key, at its place if it is set; where it is not set and a name that
+    /// nobody knows is near it, the complaint is about that one.
     pub(crate) fn error(
         &self,
         key: &str,
         problem: impl Into<String>,
         fix: impl Into<String>,
     ) -> ConfigError {
-        let place = self
-            .table
-            .iter()
-            .find(|(name, _)| name.get_ref() == key)
-            .map_or(self.span.clone(), |(name, _)| name.span());
-        self.document.error(&place, &self.field(key), problem, fix)
+        let names = || self.table.iter().map(|(name, _)| name);
+        if let Some(name) = names().find(|name| name.get_ref() == key) {
+            return self.document.error(&name.span(), &self.field(key), problem, fix);
+        }
+        let known = fields::keys(&self.path);
+        let misspelt = names().find(|name| {
+            !known.iter().any(|k| *k == name.get_ref())
+                && !did_you_mean(name.get_ref(), [key]).is_empty()
+        });
+        match misspelt {
+            Some(name) => self.unknown(name.get_ref(), &name.span()),
+            None => self.document.error(&self.span, &self.field(key), problem, fix),
+        }
+    }
+
+    /// The complaint about a name that no field has.
+    fn unknown(&self, name: &str, span: &Range<usize>) -> ConfigError {
+        let place =
+            if self.path.is_empty() { "the config".into() } else { format!("[{}]", self.path) };
+        let fix = suggest(name, fields::keys(&self.path).iter().copied());
+        self.document.error(span, &self.field(name), format!("{place} has no such field"), fix)
     }
 
     /// Refuse keys that nobody asked for.
@@ -120,28 +136,14 @@ impl<'a> Section<'a> {
         let asked = self.asked.borrow();
         for (name, _) in self.table.iter() {
             if !asked.contains(&name.get_ref().as_ref()) {
-                let known = fields::keys(&self.path);
-                let place = if self.path.is_empty() {
-                    "the config".into()
-                } else {
-                    format!("[{}]", self.path)
-                };
-                let (problem, fix) = if known.iter().any(|k| *k == name.get_ref()) {
-                    (
-                        "it does not belong here with the other settings".to_owned(),
-                        "remove it, or see `consilience fields` for what it goes with".into(),
-                    )
-                } else {
-                    (
-                        format!("{place} has no such field"),
-                        suggest(name.get_ref(), known.iter().copied()),
-                    )
-                };
+                if !fields::keys(&self.path).iter().any(|k| *k == name.get_ref()) {
+                    return Err(self.unknown(name.get_ref(), &name.span()));
+                }
                 return Err(self.document.error(
                     &name.span(),
                     &self.field(name.get_ref()),
-                    problem,
-                    fix,
+                    "it does not belong here with the other settings",
+                    "remove it, or see `consilience fields` for what it goes with",
                 ));
             }
         }

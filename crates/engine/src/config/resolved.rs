@@ -147,6 +147,7 @@ fn written(start: &Start) -> Value {
     match start {
         Start::Zero => "zero".into(),
         Start::Optimum => "optimum".into(),
+        Start::Drawn => "drawn".into(),
         Start::Point(point) => Value::Array(point.iter().map(|x| Value::Float(*x)).collect()),
     }
 }

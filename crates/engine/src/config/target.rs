@@ -1,12 +1,13 @@
 //! Read what is sampled: the model, the prior, the clients.
 
+use super::laws;
 use super::reader::{ConfigError, Section, Value};
 use super::{
     FieldLocation, GaussianClient, ModelConfig, PlacementConfig, PriorConfig, RowsClient, Source,
     TableSource, TargetConfig, boolean, external, named, optional, own, place,
 };
 use crate::data::memory::Tables;
-use crate::models::{self, Explains, Reads, Stated};
+use crate::models::{self, Explains, Reads, RowModel, Stated};
 use crate::suggest::suggest;
 
 pub(super) fn read_target(
@@ -100,13 +101,33 @@ pub(super) fn read_target(
 pub(super) fn read_prior(
     section: &Section<'_>,
 ) -> Result<(PriorConfig, PlacementConfig), ConfigError> {
+    let of = section.get("of");
+    let stated = section.get("law");
+    let by_name = |value: &Value<'_>| value.value.as_str().is_some_and(|text| text.contains('('));
+    if of.is_some() || stated.as_ref().is_some_and(by_name) {
+        let all = stated.map(|value| laws::read(&value, laws::Support::Line)).transpose()?;
+        let of = of.map_or(Ok(Vec::new()), |value| laws::read_named(&value))?;
+        return Ok((PriorConfig::Named { all, of }, read_placement(section)?));
+    }
     let law = section
-        .need("law", "add law = \"gaussian\" (or \"flat\", \"laplace\")")?
-        .choice(&[("flat", 0), ("gaussian", 1), ("laplace", 2)])?;
+        .need("law", "add law = \"normal(0, 2.5)\" (or \"flat\", \"student_t(3, 0, 2.5)\")")?;
+    if let Some(word) = law.value.as_str()
+        && !["flat", "gaussian", "laplace"].contains(&word)
+    {
+        return Err(laws::unknown(&law, word));
+    }
+    let law = law.choice(&[("flat", 0), ("gaussian", 1), ("laplace", 2)])?;
     let prior = match law {
         1 => {
             let variance = section
                 .need("variance", "a gaussian prior needs a variance, e.g. variance = 1.0")?;
+            let fan_in = optional(section.get("scale"), |v| v.choice(&[("fan-in", true)]))?;
+            if variance.value.is_table() || fan_in.is_some() {
+                let groups = read_group_variances(&variance)?;
+                let fan_in = fan_in.is_some();
+                let prior = PriorConfig::Groups { groups, fan_in };
+                return Ok((prior, read_placement(section)?));
+            }
             let list = if variance.value.is_array() {
                 variance.list("a list of variances")?.iter().map(Value::positive).collect::<Result<
                     Vec<_>,
@@ -123,6 +144,10 @@ pub(super) fn read_prior(
         ),
         _ => PriorConfig::Flat,
     };
+    Ok((prior, read_placement(section)?))
+}
+
+fn read_placement(section: &Section<'_>) -> Result<PlacementConfig, ConfigError> {
     let at = optional(section.get("at"), |v| v.choice(&[("server", false), ("split", true)]))?;
     let placement = match at {
         None => PlacementConfig::Default,
@@ -130,7 +155,53 @@ pub(super) fn read_prior(
         Some(true) => PlacementConfig::Split(optional(section.get("split"), Value::numbers)?),
     };
     section.finish()?;
-    Ok((prior, placement))
+    Ok(placement)
+}
+
+/// `{ weight = 0.2, bias = 1.0, conv1 = 0.1 }`, or one variance for all.
+fn read_group_variances(value: &Value<'_>) -> Result<Vec<(String, f64)>, ConfigError> {
+    let Some(table) = value.value.as_table() else {
+        return Ok(vec![(EVERY_GROUP.into(), value.positive()?)]);
+    };
+    let mut groups = Vec::new();
+    for (name, variance) in table {
+        let item = Value {
+            document: value.document,
+            field: format!("{}.{}", value.field, name.get_ref()),
+            span: variance.span(),
+            value: variance.get_ref(),
+        };
+        groups.push((name.get_ref().to_string(), item.positive()?));
+    }
+    if groups.is_empty() {
+        return Err(value.error("it names no variance", "write { weight = 0.2, bias = 1.0 }"));
+    }
+    // in an order that does not depend on how tables are kept
+    groups.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(groups)
+}
+
+/// The name that stands for all parameters.
+pub(crate) const EVERY_GROUP: &str = "all";
+
+/// Whether a column of ones is put first: usually so for models that are linear, and never for
+/// others.
+pub(super) fn read_intercept(
+    section: &Section<'_>,
+    kind: &dyn RowModel,
+) -> Result<bool, ConfigError> {
+    let usual = kind.is_linear() && kind.takes_intercept();
+    let Some(value) = section.get("intercept") else { return Ok(usual) };
+    let stated = boolean(&value)?;
+    if stated && !kind.takes_intercept() {
+        let problem = format!("{} has an intercept of its own", kind.row().title);
+        return Err(value.error(problem, "leave it out"));
+    }
+    if stated && !kind.is_linear() {
+        let problem = format!("{} has biases of its own", kind.row().title);
+        return Err(value.error(problem, "leave it out"));
+    }
+    Ok(stated)
 }
 
 fn read_model(
@@ -162,11 +233,19 @@ fn read_model(
     };
     let kind = read_settings(&Stated::new(section))?;
     let explains = row.explains != Explains::Nothing;
-    let intercept = explains && optional(section.get("intercept"), boolean)?.unwrap_or(true);
+    let intercept = explains && read_intercept(section, &*kind)?;
     let read =
         |(i, v): (usize, &Value<'_>)| read_rows_client(i, &v.section()?, source, tables, explains);
     let clients: Vec<RowsClient> = list.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     check_names(&list, clients.iter().map(|client| client.name.as_str()))?;
+    for (k, value) in list.iter().enumerate() {
+        let TableSource::File(file) = &clients[k].cells else { continue };
+        let same =
+            |known: &RowsClient| matches!(&known.cells, TableSource::File(known) if known == file);
+        if let Some(first) = clients[..k].iter().position(same) {
+            return Err(same_file(&value.section()?, first));
+        }
+    }
     Ok(ModelConfig::Rows { kind, intercept, clients })
 }
 
@@ -189,6 +268,15 @@ pub(super) fn same_name(section: &Section<'_>, name: &str, first: usize) -> Conf
         "name",
         format!("client[{first}] is called \"{name}\", too"),
         "give each client a name of its own",
+    )
+}
+
+/// The complaint about a client that has the file of an earlier one.
+pub(super) fn same_file(section: &Section<'_>, first: usize) -> ConfigError {
+    section.error(
+        "file",
+        format!("client[{first}] has the same file, and its rows would count twice"),
+        "give each client rows of its own, or deal one file to clients: [data] file",
     )
 }
 

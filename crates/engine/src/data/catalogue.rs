@@ -214,6 +214,15 @@ pub fn check(name: &str, folder: Option<&Path>) -> Result<Vec<Checked>, Catalogu
 }
 
 impl Entry {
+    /// The shape of its rows, where they are images: channels, height, width.
+    pub fn image(&self) -> Option<[usize; 3]> {
+        match self.format {
+            Format::Idx => Some([1, 28, 28]),
+            Format::Cifar => Some([3, 32, 32]),
+            _ => None,
+        }
+    }
+
     fn check(
         &self,
         word: &'static str,

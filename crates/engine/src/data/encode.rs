@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::formats::At;
 use super::{
-    Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, DesignPlan, Kind, Missing,
-    Moments, Response, SiteData, Table, Term,
+    Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, DesignPlan, GroupBy, Kind,
+    Missing, Moments, Response, SiteData, Table, Term,
 };
-use crate::suggest::did_you_mean;
+use crate::suggest::{column_hint, did_you_mean};
 
 /// So many levels are listed in a complaint.
 const MOST_LISTED: usize = 20;
@@ -70,6 +70,18 @@ pub enum EncodeError {
         /// What to do.
         fix: &'static str,
     },
+    /// A row that cannot count so often.
+    #[error("{file}, {at}, column `{column}`: the weight is {found}: weights are 0 or more")]
+    Weight {
+        /// The file.
+        file: String,
+        /// Where.
+        at: At,
+        /// The column.
+        column: String,
+        /// What stands there.
+        found: f64,
+    },
     /// A level that no summary reported.
     #[error("{file}, {at}, column `{column}`: no site has the level `{level}`: {known}")]
     UnknownLevel {
@@ -77,6 +89,16 @@ pub enum EncodeError {
         file: String,
         /// Where.
         at: At,
+        /// The column.
+        column: String,
+        /// The level.
+        level: String,
+        /// A nearby level, if there is one, and the levels that the sites have, in words.
+        known: String,
+    },
+    /// A level to compare with that no row has.
+    #[error("C({column}, ref = \"{level}\"): no site has that level: {known}")]
+    NoReference {
         /// The column.
         column: String,
         /// The level.
@@ -145,7 +167,111 @@ pub fn encode(
         cells,
         columns: moments.columns.len(),
         response: response(table, &plan.response)?,
+        groups: groups(table, plan)?,
+        group_names: group_names(site, table, plan)?,
+        offset: offset(table, &plan.offsets)?,
+        weights: weights(table, plan.weights.as_deref())?,
     })
+}
+
+/// What is added to the predictor of every row: the sum of these columns; empty where there are
+/// none.
+pub(crate) fn offset(table: &Table, columns: &[String]) -> Result<Vec<f64>, EncodeError> {
+    const FIX: &str = "an offset is never imputed, so fill it in, or leave the row out";
+    let mut sum = Vec::new();
+    for column in columns {
+        let values = every_number(table, column, "an offset", FIX)?;
+        match sum.is_empty() {
+            true => sum = values,
+            false => sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value),
+        }
+    }
+    Ok(sum)
+}
+
+/// How often every row counts; empty where no column says so.
+fn weights(table: &Table, column: Option<&str>) -> Result<Vec<f64>, EncodeError> {
+    const FIX: &str = "say how often the row counts, or leave it out";
+    let Some(column) = column else { return Ok(Vec::new()) };
+    let values = every_number(table, column, "a weight", FIX)?;
+    match values.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+        Some(row) => Err(EncodeError::Weight {
+            file: table.file().into(),
+            at: table.place(row),
+            column: column.into(),
+            found: values[row],
+        }),
+        None => Ok(values),
+    }
+}
+
+/// The numbers of a column in which none is missing.
+fn every_number(
+    table: &Table,
+    column: &str,
+    wanted: &'static str,
+    fix: &'static str,
+) -> Result<Vec<f64>, EncodeError> {
+    let (spec, cells) = lookup(table, column)?;
+    if let Some(row) = (0..table.rows()).find(|row| cells.is_missing(*row)) {
+        return Err(missing(table, row, column, fix));
+    }
+    match cells {
+        Column::Number(cells) => Ok(cells.iter().flatten().copied().collect()),
+        Column::Category(category) if spec.kind == Kind::Binary => {
+            Ok(category.cells.iter().flatten().map(|level| *level as f64).collect())
+        }
+        Column::Category(_) => Err(EncodeError::WrongKind {
+            file: table.file().into(),
+            column: column.into(),
+            wanted,
+            fix: "it has words, so name a column of numbers",
+        }),
+    }
+}
+
+/// The group of every row, numbered from 0 as they come; empty where rows are in none.
+pub(crate) fn groups(table: &Table, plan: &DesignPlan) -> Result<Vec<u32>, EncodeError> {
+    let name = match &plan.group {
+        None => return Ok(Vec::new()),
+        Some(GroupBy::Site) => return Ok(vec![0; table.rows()]),
+        Some(GroupBy::Column(name)) => name,
+    };
+    let category = match lookup(table, name)?.1 {
+        Column::Category(category) => Cow::Borrowed(category),
+        Column::Number(cells) => Cow::Owned(Category::of_numbers(cells)),
+    };
+    let mut known: Vec<Option<u32>> = vec![None; category.levels.len()];
+    let mut next = 0;
+    let number = |(row, cell): (usize, &Option<usize>)| {
+        let fix = "say which group the row belongs to, or leave the row out";
+        let level = cell.ok_or_else(|| missing(table, row, name, fix))?;
+        Ok(*known[level].get_or_insert_with(|| {
+            next += 1;
+            next - 1
+        }))
+    };
+    category.cells.iter().enumerate().map(number).collect()
+}
+
+/// What the groups are called, in the order of their numbers.
+fn group_names(site: &str, table: &Table, plan: &DesignPlan) -> Result<Vec<String>, EncodeError> {
+    let name = match &plan.group {
+        None => return Ok(Vec::new()),
+        Some(GroupBy::Site) => return Ok(vec![site.into()]),
+        Some(GroupBy::Column(name)) => name,
+    };
+    let category = match lookup(table, name)?.1 {
+        Column::Category(category) => Cow::Borrowed(category),
+        Column::Number(cells) => Cow::Owned(Category::of_numbers(cells)),
+    };
+    let mut names: Vec<String> = Vec::new();
+    for level in category.cells.iter().flatten().map(|level| &category.levels[*level]) {
+        if !names.contains(level) {
+            names.push(level.clone());
+        }
+    }
+    Ok(names)
 }
 
 /// The cells of the design, row by row. `levels` has those that each term may have, and `site`
@@ -169,6 +295,10 @@ pub(crate) fn design<'a>(
             CellRule::Standardised { term, mean, sd } => {
                 let values = numbers(table, &terms[*term])?;
                 fill(&|row| values[row].map_or(0.0, |value| (value - mean) / sd));
+            }
+            CellRule::Raw { term, mean } => {
+                let values = numbers(table, &terms[*term])?;
+                fill(&|row| values[row].unwrap_or(*mean));
             }
             CellRule::Value { term } => {
                 let values = numbers(table, &terms[*term])?;
@@ -324,7 +454,7 @@ pub(crate) fn lookup<'a>(
     table.column(column).ok_or_else(|| EncodeError::NoColumn {
         file: table.file().into(),
         column: column.into(),
-        hint: did_you_mean(column, names()),
+        hint: column_hint(column, names()),
         columns: names().collect::<Vec<_>>().join(", "),
     })
 }

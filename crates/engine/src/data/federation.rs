@@ -16,6 +16,14 @@ pub struct SiteData {
     pub columns: usize,
     /// One response a row.
     pub response: Vec<f64>,
+    /// The group of every row, numbered from 0 as they come; empty where rows are in none.
+    pub groups: Vec<u32>,
+    /// What the groups are called, in the order of their numbers.
+    pub group_names: Vec<String>,
+    /// What is added to the predictor of every row; empty where nothing is.
+    pub offset: Vec<f64>,
+    /// How often every row counts; empty where all count once.
+    pub weights: Vec<f64>,
 }
 
 impl SiteData {
@@ -92,11 +100,16 @@ impl Federation {
             cells: Vec::new(),
             columns: self.dim(),
             response: Vec::new(),
+            groups: Vec::new(),
+            group_names: Vec::new(),
+            offset: Vec::new(),
+            weights: Vec::new(),
         };
         for (site, table) in sites {
             let more = encode(site, table, plan, &self.moments)?;
             all.cells.extend(more.cells);
             all.response.extend(more.response);
+            all.offset.extend(more.offset);
         }
         Ok(all)
     }

@@ -5,6 +5,12 @@
 //! | `y ~`, `y > 3 ~`, `y == word ~` | the response: a number (or 0/1), or whether a comparison holds |
 //! | `age` | a number standardised, a binary column as it is, a category dummy-coded |
 //! | `C(age)` | the numbers of `age` as levels, dummy-coded |
+//! | `C(town, ref = "b")` | the same, compared with the level `b` |
+//! | `log(age)`, `I(age^2)`, `a:b` | what a site computes of its rows: see [`super::derived`] |
+//! | `a*b`, `poly(age, 2)` | `a + b + a:b`; `age + I(age^2)` |
+//! | `Surv(time, status) ~` | a time to an event, seen (1) or censored (0) |
+//! | `offset(log(days))` | a number that is added to the predictor as it is |
+//! | `weights(n)` | how often a row counts |
 //! | `.` | every column but the response |
 //! | `. - id` | every column but the response and `id` |
 //! | `site` | an effect of each site but the first (unless a column has that name) |
@@ -16,10 +22,11 @@
 
 use thiserror::Error;
 
+use super::derived::{columns_of, is_computed, write_out};
 use super::{
-    Coding, ColumnSpec, DesignPlan, Kind, Missing, ReferenceLevel, Response, Schema, Term,
+    Coding, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, ReferenceLevel, Response, Schema, Term,
 };
-use crate::suggest::did_you_mean;
+use crate::suggest::column_hint;
 
 /// The share of missing values above which a formula's term gets an indicator.
 pub(crate) const MARK_ABOVE: f64 = 0.05;
@@ -82,6 +89,12 @@ pub enum FormulaError {
         /// What to do.
         fix: &'static str,
     },
+    /// A part that must be a number, of a column that is none.
+    #[error("`{part}` in the formula must be a number, and the column has words: name another")]
+    Words {
+        /// The part of the formula.
+        part: String,
+    },
     /// A response that its column cannot give.
     #[error("the response `{response}` does not fit its column: {fix}")]
     Response {
@@ -99,19 +112,55 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
     let mut plan = DesignPlan {
         response: response(left.trim(), schema)?,
         intercept: true,
+        ones: true,
+        spread: false,
         terms: Vec::new(),
         site_effects: false,
+        group: None,
+        offsets: Vec::new(),
+        weights: None,
+    };
+    for (added, term) in signed(right).into_iter().filter(|(_, term)| role(term).0 != Role::Term) {
+        let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
+        let (role, spec) = (role(term).0, column(bare(term).0, schema)?);
+        if matches!(spec.kind, Kind::Category { .. }) {
+            return Err(FormulaError::Words { part: term.into() });
+        }
+        if spec.name == plan.response.column() {
+            return Err(FormulaError::Twice { term: term.into() });
+        }
+        match role {
+            _ if !added => return Err(FormulaError::Minus { term: term.into() }),
+            Role::Weights if plan.weights.is_some() => {
+                return Err(later("several weights of a row", "multiply them: weights(a * b)"));
+            }
+            Role::Weights => plan.weights = Some(spec.name.clone()),
+            Role::Offset if plan.offsets.contains(&spec.name) => {
+                return Err(FormulaError::Twice { term: term.into() });
+            }
+            Role::Offset | Role::Term => plan.offsets.push(spec.name.clone()),
+        }
+    }
+    // a dot means no column that enters otherwise
+    let is_beside = |name: &String, plan: &DesignPlan| {
+        plan.offsets.contains(name) || plan.weights.as_ref() == Some(name)
     };
     for (added, term) in signed(right) {
         let (name, as_levels) = bare(term);
         match (added, term) {
+            _ if role(term).0 != Role::Term => {}
             (_, "") => return Err(shape()),
             (true, "1") => plan.intercept = true,
             (false, "1") | (true, "0") => plan.intercept = false,
             (true, ".") => {
-                for spec in schema.columns.iter().filter(|spec| spec.name != plan.response.column())
-                {
-                    if !plan.terms.iter().any(|term| term.column == spec.name) {
+                let computed = |spec: &&ColumnSpec| {
+                    written(formula).contains(&spec.name.as_str()) && is_computed(&spec.name)
+                };
+                let plain = schema.columns.iter().filter(|spec| !computed(spec));
+                for spec in plain.filter(|spec| spec.name != plan.response.column()) {
+                    if !is_beside(&spec.name, &plan)
+                        && !plan.terms.iter().any(|term| term.column == spec.name)
+                    {
                         plan.terms.push(default_term(spec, false));
                     }
                 }
@@ -132,26 +181,82 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
                 {
                     return Err(FormulaError::Twice { term: term.into() });
                 }
-                plan.terms.push(default_term(spec, as_levels));
+                let reference = reference(term);
+                plan.terms.push(Term { reference, ..default_term(spec, as_levels) });
             }
         }
     }
     Ok(plan)
 }
 
+/// A formula without its `(1 | group)`, and by what rows are grouped.
+pub fn without_groups(formula: &str) -> Result<(String, Option<GroupBy>), FormulaError> {
+    let Some((left, right)) = halves(formula) else { return Ok((formula.into(), None)) };
+    let (mut by, mut terms) = (None, Vec::new());
+    for (added, term) in signed(right) {
+        let inner = term.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+        let Some((effect, name)) = inner.and_then(|inner| inner.split_once('|')) else {
+            terms.push((added, term));
+            continue;
+        };
+        let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
+        let (effect, name) = (effect.trim(), name.trim());
+        if effect != "1" {
+            let fix = "write (1 | group) for an intercept of every group";
+            return Err(later("slopes that differ between groups", fix));
+        }
+        if name.is_empty() || name.contains(['|', ':', '/', '+', '(']) {
+            let fix = "write (1 | column), or (1 | site)";
+            return Err(later("groups by more than one column", fix));
+        }
+        if !added || by.is_some() {
+            let fix = "write (1 | group) once";
+            return Err(later("several effects of groups", fix));
+        }
+        let name = name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name);
+        by = Some(GroupBy::of(name));
+    }
+    if by.is_none() {
+        return Ok((formula.into(), None));
+    }
+    let mut sum = String::new();
+    for (k, (added, term)) in terms.iter().enumerate() {
+        let sign = match (k, added) {
+            (0, true) => "",
+            (0, false) => "- ",
+            (_, true) => " + ",
+            (_, false) => " - ",
+        };
+        sum += sign;
+        sum += term;
+    }
+    if sum.is_empty() {
+        sum.push('1');
+    }
+    Ok((format!("{}~ {sum}", left), by))
+}
+
 /// Which columns of these sites a formula uses, each once and the response first, before any of
 /// them is read. Each must be there at every site; a dot uses all that any site has.
 pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String>, FormulaError> {
     let shape = || FormulaError::Shape { formula: formula.into() };
-    let (left, right) = halves(formula).ok_or_else(shape)?;
+    let (formula, by) = without_groups(formula)?;
+    let written_out = write_out(&formula);
+    let (left, right) = halves(&written_out).ok_or_else(shape)?;
     let specs: Vec<Vec<ColumnSpec>> = sites
         .iter()
         .map(|(_, columns)| columns.iter().map(|name| ColumnSpec::number(name)).collect())
         .collect();
     let schema = Schema::union(specs.iter().map(Vec::as_slice));
-    let response =
-        column(bare(left.split(['=', '>', '<', '!']).next().unwrap_or(left)).0, &schema)?;
-    let mut found: Vec<String> = vec![response.name.clone()];
+    let left = bare(left.split(['=', '>', '<', '!']).next().unwrap_or(left)).0;
+    let raw = |term: &str| -> Result<Vec<String>, FormulaError> {
+        let of = columns_of(term);
+        let names =
+            if of.is_empty() || schema.column(term).is_some() { vec![term.to_owned()] } else { of };
+        names.iter().map(|name| column(name, &schema).map(|spec| spec.name.clone())).collect()
+    };
+    let response = raw(left)?;
+    let mut found: Vec<String> = response.clone();
     for (added, term) in signed(right) {
         match (added, term) {
             (_, "") => return Err(shape()),
@@ -165,10 +270,23 @@ pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String
             }
             (_, "site") if schema.column("site").is_none() => {}
             (added, _) => {
-                let spec = column(bare(term).0, &schema)?;
-                found.retain(|name| *name != spec.name || *name == response.name);
-                found.extend((added && spec.name != response.name).then(|| spec.name.clone()));
+                let own = raw(bare(term).0)?;
+                if !is_computed(bare(term).0) && role(term).0 == Role::Term {
+                    found.retain(|name| !own.contains(name) || response.contains(name));
+                }
+                for name in own {
+                    if added && !found.contains(&name) {
+                        found.push(name);
+                    }
+                }
             }
+        }
+    }
+    let is_site = by == Some(GroupBy::Site) && schema.column("site").is_none();
+    if let Some(by) = by.filter(|_| !is_site) {
+        let name = column(&by.to_string(), &schema)?.name.clone();
+        if !found.contains(&name) {
+            found.push(name);
         }
     }
     for column in &found {
@@ -193,7 +311,7 @@ pub(crate) fn absent<'a>(
         site: site.into(),
         column: column.into(),
         elsewhere: elsewhere.into(),
-        hint: did_you_mean(column, columns.clone()),
+        hint: column_hint(column, columns.clone()),
         columns: columns.collect::<Vec<_>>().join(", "),
     }
 }
@@ -222,10 +340,48 @@ pub(crate) fn halves(formula: &str) -> Option<(&str, &str)> {
     formula.split_once('~').filter(|(_, right)| !right.contains('~'))
 }
 
+/// What a part of the right side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Term,
+    Offset,
+    Weights,
+}
+
+/// What a part is, and what stands within `offset( )` or `weights( )`.
+fn role(part: &str) -> (Role, &str) {
+    let part = part.trim();
+    let within = |call: &str| {
+        Some(part.strip_prefix(call)?.trim_start().strip_prefix('(')?.strip_suffix(')')?.trim())
+    };
+    let offset = within("offset").map(|inner| (Role::Offset, inner));
+    offset.or(within("weights").map(|inner| (Role::Weights, inner))).unwrap_or((Role::Term, part))
+}
+
+/// The parts of a formula that change what a row is worth, or its predictor, as they are written.
+pub(crate) fn adjustments(formula: &str) -> Vec<&str> {
+    let parts = halves(formula).map(|(_, right)| signed(right)).unwrap_or_default();
+    parts.into_iter().map(|(_, part)| part).filter(|part| role(part).0 != Role::Term).collect()
+}
+
+/// A part `offset( )` or `weights( )` whose inside is arithmetic, as `I( )` of it.
+pub(super) fn arithmetic_within(part: &str) -> Option<String> {
+    let (role, inner) = role(part);
+    let call = match role {
+        Role::Term => return None,
+        Role::Offset => "offset",
+        Role::Weights => "weights",
+    };
+    let plain = !inner.contains(['*', '/', '^', '+']) && !inner.contains(" - ");
+    let quoted = inner.starts_with('`') && inner.ends_with('`') && inner.matches('`').count() == 2;
+    (!plain && !quoted && !is_computed(inner)).then(|| format!("{call}(I({inner}))"))
+}
+
 /// A term without `C( )` and quotes, and whether `C( )` was there.
 fn bare(term: &str) -> (&str, bool) {
-    let term = term.trim();
-    let inner = term.strip_prefix("C(").and_then(|rest| rest.strip_suffix(')')).map(str::trim);
+    let term = role(term).1;
+    let inner = term.strip_prefix("C(").and_then(|rest| rest.strip_suffix(')'));
+    let inner = inner.map(|inner| inner.split_once(", ref").map_or(inner, |(name, _)| name).trim());
     let name = inner.unwrap_or(term);
     (
         name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name),
@@ -233,10 +389,17 @@ fn bare(term: &str) -> (&str, bool) {
     )
 }
 
+/// The level that others are compared with, by `C(column, ref = "level")`.
+fn reference(term: &str) -> Option<String> {
+    let inner = term.trim().strip_prefix("C(")?.strip_suffix(')')?;
+    let level = inner.split_once(", ref")?.1.trim().strip_prefix('=')?.trim();
+    Some(level.trim_matches(['"', '\'']).to_owned())
+}
+
 /// The terms of a sum and whether each is added. A minus counts only after a space, so that names
 /// may hold one; signs within parentheses and backquotes
 /// are parts of a term.
-fn signed(sum: &str) -> Vec<(bool, &str)> {
+pub(super) fn signed(sum: &str) -> Vec<(bool, &str)> {
     let (mut terms, mut added, mut start, mut before) = (Vec::new(), true, 0, ' ');
     let (mut depth, mut quoted) = (0usize, false);
     for (at, letter) in sum.char_indices() {
@@ -332,32 +495,33 @@ fn column<'a>(name: &str, schema: &'a Schema) -> Result<&'a ColumnSpec, FormulaE
     if let Some((what, fix)) = unsupported(name) {
         return Err(FormulaError::Unsupported { part: name.into(), what, fix });
     }
-    Err(FormulaError::NoColumn {
+    Err(no_column(name, schema))
+}
+
+/// What is said of a name that no column has.
+pub(crate) fn no_column(name: &str, schema: &Schema) -> FormulaError {
+    FormulaError::NoColumn {
         term: name.into(),
-        hint: did_you_mean(name, schema.columns.iter().map(|spec| spec.name.as_str())),
+        hint: column_hint(name, schema.columns.iter().map(|spec| spec.name.as_str())),
         columns: schema.listed(),
-    })
+    }
 }
 
 /// What a part of a formula would mean in R, and what to do without it.
 fn unsupported(part: &str) -> Option<(&'static str, &'static str)> {
-    const ADD: &str = "add a column with these values to every site's file, and name it";
+    const FUNCTIONS: &str = "there are log, log10, log2, sqrt, exp, abs, I, poly, C, offset, \
+        weights and Surv; or add a column with these values to every site's file, and name it";
     let call = part.find('(').filter(|_| part.ends_with(')')).map(|at| part[..at].trim());
     Some(match call {
         _ if part.contains('|') => (
-            "group-level effects",
-            "use `site` for an effect of each site, or C(column) for one of each level",
+            "effects of groups that are no term of their own",
+            "write ... + (1 | column), or (1 | site)",
         ),
         Some("") => ("terms in parentheses", "write the terms out"),
-        Some("offset") => ("an offset", "subtract it from the response in every site's file"),
-        Some("I") => ("arithmetic", ADD),
-        Some(_) => ("a function of a column", ADD),
-        None if part.contains(['^', '/', '%']) => ("powers and nesting", ADD),
-        None if part.contains('*') => (
-            "interactions",
-            "write both columns, and add one with their product to every site's file",
-        ),
-        None if part.contains(':') => ("interactions", ADD),
+        Some(_) => ("a function that is not known", FUNCTIONS),
+        None if part.contains(['^', '/', '%']) => {
+            ("powers and nesting", "write I(x^2) for a power, and a:b for an interaction")
+        }
         None => return None,
     })
 }
@@ -376,6 +540,7 @@ fn default_term(spec: &ColumnSpec, as_category: bool) -> Term {
         title: spec.title.clone(),
         coding,
         missing: Missing::Indicate { above: MARK_ABOVE },
+        reference: None,
     }
 }
 
@@ -482,16 +647,11 @@ mod tests {
     #[test]
     fn what_is_not_supported_yet_is_called_so() {
         for (formula, part, what) in [
-            ("num ~ age:sex", "`age:sex`", "interactions"),
-            ("num ~ age*sex", "`age*sex`", "interactions"),
-            ("num ~ cp + log(age)", "`log(age)`", "a function of a column"),
-            ("num ~ I(age^2 + 1) + sex", "`I(age^2 + 1)`", "arithmetic"),
+            ("num ~ cp + tanh(age)", "`tanh(age)`", "a function"),
             ("num ~ age^2", "`age^2`", "powers"),
             ("num ~ (age + sex)^2", "`(age + sex)^2`", "powers"),
-            ("num ~ age + (1 | cp)", "`(1 | cp)`", "group-level effects"),
-            ("num ~ poly(age, 2)", "`poly(age, 2)`", "a function"),
-            ("num ~ offset(age)", "`offset(age)`", "an offset"),
-            ("log(num) ~ age", "`log(num)`", "a function"),
+            ("num ~ weights(age) + weights(`heart-rate`)", "heart-rate", "several weights"),
+            ("tanh(num) ~ age", "`tanh(num)`", "a function"),
             ("num >= 3 ~ age", "`num >= 3`", "a comparison by >="),
             ("num < 3 ~ age", "`num < 3`", "a comparison by <"),
             ("sex != f ~ age", "`sex != f`", "a comparison by !="),
@@ -530,7 +690,9 @@ mod tests {
         assert!(
             names("ill > 0 ~ .", both).unwrap_err().starts_with("site \"b\" has no column `when`")
         );
-        assert!(names("ill > 0 ~ log(age)", both).unwrap_err().contains("not supported yet"));
+        assert!(names("ill > 0 ~ tanh(age)", both).unwrap_err().contains("not supported yet"));
+        assert_eq!(names("log(ill) ~ age*cp", both).unwrap(), ["ill", "age", "cp"]);
+        assert_eq!(names("Surv(ill, cp) ~ I(age^2)", both).unwrap(), ["ill", "cp", "age"]);
         assert_eq!(names("ill ~ site", &[("a", &["site", "ill"])]).unwrap(), ["ill", "site"]);
         assert!(names("ill", both).unwrap_err().contains("is not `response ~ terms`"));
         assert!(

@@ -217,8 +217,8 @@ pub(crate) fn ask_for_model(formula: &str, [low, high]: [f64; 2]) -> (String, St
          classes or measurements"
     );
     let fix = format!(
-        "write {left} == {high} ~ {right} for logistic regression, or set model = \"linear\" and \
-         noise_variance for linear regression"
+        "write {left} == {high} ~ {right} for logistic regression, or set model = \"linear\" for \
+         linear regression"
     );
     (problem, fix)
 }

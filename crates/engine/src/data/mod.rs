@@ -21,6 +21,7 @@
 pub mod builtin;
 pub mod catalogue;
 mod dataset;
+pub mod derived;
 mod encode;
 pub(crate) mod facts;
 mod federation;
@@ -37,13 +38,15 @@ mod table;
 
 pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
-pub(crate) use encode::{design, known_levels, lookup, response};
+pub(crate) use encode::{design, known_levels, lookup, offset, response};
 pub use facts::ColumnFacts;
 pub use federation::{Federation, SiteData};
+pub(crate) use moments::sums;
 pub use moments::{
-    CellRule, DesignColumn, MomentLedger, Moments, SiteSummary, TermSummary, combine, summarise,
+    CellRule, DesignColumn, MomentLedger, Moments, ResponseMoments, SiteSummary, TermSummary,
+    combine, summarise,
 };
-pub use plan::{Coding, DesignPlan, Missing, ReferenceLevel, Response, Term};
+pub use plan::{Coding, DesignPlan, GroupBy, Missing, ReferenceLevel, Response, Term};
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
 pub use study::{AgreedDesign, SiteReport, Study};
 pub(crate) use table::utf8;

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::encode::{levels, lookup, numbers, response};
-use super::{Coding, DesignPlan, EncodeError, Missing, Response, Table, Term};
+use super::encode::{groups, known_levels, levels, lookup, numbers, response};
+use super::{DesignPlan, EncodeError, Missing, Response, Table, Term};
 
 /// The most rows that a site may claim: sums over sites stay exact.
 pub(crate) const MOST_ROWS: u64 = 1 << 40;
@@ -23,8 +23,14 @@ pub struct SiteSummary {
     pub site: String,
     /// How many rows it has.
     pub rows: u64,
+    /// How many groups these are in, where the plan has groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u64>,
     /// The sum of its responses: for a comparison, in how many rows it holds.
     pub response_sum: f64,
+    /// Their squared deviations from this site's own mean, added up, where the plan asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_squares: Option<f64>,
     /// One summary for every term of the plan, in order.
     pub terms: Vec<TermSummary>,
     /// Pairs of terms, of those that may be marked as missing, and in how many rows both are, where
@@ -67,6 +73,8 @@ impl SiteSummary {
         };
         text(&self.site)
             + 2 * 64
+            + 64 * u64::from(self.response_squares.is_some())
+            + 64 * u64::from(self.groups.is_some())
             + self.terms.iter().map(term).sum::<u64>()
             + 3 * 64 * self.both_missing.len() as u64
     }
@@ -110,6 +118,13 @@ pub enum CellRule {
         /// The term's place in the plan.
         term: usize,
     },
+    /// A term's numbers, as they are; their mean where they are missing.
+    Raw {
+        /// The term's place in the plan.
+        term: usize,
+        /// The federated mean of the observed values.
+        mean: f64,
+    },
 }
 
 impl CellRule {
@@ -119,6 +134,7 @@ impl CellRule {
             CellRule::Standardised { term, .. }
             | CellRule::Level { term, .. }
             | CellRule::Missing { term }
+            | CellRule::Raw { term, .. }
             | CellRule::Value { term } => Some(*term),
             CellRule::Intercept | CellRule::Site { .. } => None,
         }
@@ -134,6 +150,37 @@ pub struct DesignColumn {
     pub rule: CellRule,
 }
 
+/// The mean and the standard deviation, with `n - 1`, of the responses of all sites.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponseMoments {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub sd: f64,
+}
+
+impl ResponseMoments {
+    /// From each site's number of responses, their sum and their squared deviations from its own
+    /// mean; `None` where they do not vary.
+    pub(crate) fn merge(parts: &[(f64, f64, f64)]) -> Option<Self> {
+        let count: f64 = parts.iter().map(|(n, _, _)| n).sum();
+        let mean = parts.iter().map(|(_, sum, _)| sum).sum::<f64>() / count;
+        let squares: f64 = parts
+            .iter()
+            .map(|(n, sum, squares)| squares + n * (sum / n - mean) * (sum / n - mean))
+            .sum();
+        let sd = (squares / (count - 1.0).max(1.0)).sqrt();
+        (mean.is_finite() && sd.is_finite() && sd > 0.0).then_some(ResponseMoments { mean, sd })
+    }
+}
+
+/// The sum of some numbers, and their squared deviations from their mean, added up.
+pub(crate) fn sums(values: &[f64]) -> (f64, f64) {
+    let sum: f64 = values.iter().sum();
+    let mean = sum / values.len().max(1) as f64;
+    (sum, values.iter().map(|value| (value - mean) * (value - mean)).sum())
+}
+
 /// What the server answers: the layout of the design, with the federation's moments in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
@@ -145,6 +192,9 @@ pub struct Moments {
     pub levels: Vec<Vec<String>>,
     /// The columns of the design, in order.
     pub columns: Vec<DesignColumn>,
+    /// How the responses of all sites spread, where the plan asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<ResponseMoments>,
     /// What was done, in plain sentences with the numbers. These stay at the server.
     #[serde(skip)]
     pub notes: Vec<String>,
@@ -162,13 +212,15 @@ impl Moments {
                 + match &column.rule {
                     CellRule::Intercept => 64,
                     CellRule::Standardised { .. } => 4 * 64,
+                    CellRule::Raw { .. } => 3 * 64,
                     CellRule::Level { level, .. } => 3 * 64 + text(level),
                     CellRule::Missing { .. } | CellRule::Value { .. } => 2 * 64,
                     CellRule::Site { site } => 64 + text(site),
                 }
         };
         let names = self.sites.iter().chain(self.levels.iter().flatten());
-        64 + names.map(|name| text(name)).sum::<u64>()
+        64 + 2 * 64 * u64::from(self.response.is_some())
+            + names.map(|name| text(name)).sum::<u64>()
             + self.columns.iter().map(column).sum::<u64>()
     }
 }
@@ -197,10 +249,18 @@ fn text(word: &str) -> u64 {
 
 /// Say what the server needs to know about a site's rows.
 pub fn summarise(site: &str, table: &Table, plan: &DesignPlan) -> Result<SiteSummary, EncodeError> {
+    let (response_sum, squares) = sums(&response(table, &plan.response)?);
     Ok(SiteSummary {
         site: site.into(),
         rows: table.rows() as u64,
-        response_sum: response(table, &plan.response)?.iter().sum(),
+        groups: match &plan.group {
+            Some(_) => {
+                Some(groups(table, plan)?.iter().max().map_or(0, |last| u64::from(*last) + 1))
+            }
+            None => None,
+        },
+        response_sum,
+        response_squares: plan.spread.then_some(squares),
         terms: plan
             .terms
             .iter()
@@ -230,11 +290,9 @@ fn both_missing(table: &Table, plan: &DesignPlan) -> Result<Vec<(usize, usize, u
 }
 
 fn summarise_term(table: &Table, term: &Term) -> Result<TermSummary, EncodeError> {
-    if term.coding == Coding::Standardised {
+    if term.coding.is_number() {
         let values: Vec<f64> = numbers(table, term)?.iter().flatten().copied().collect();
-        let sum: f64 = values.iter().sum();
-        let mean = sum / values.len().max(1) as f64;
-        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+        let (sum, squares) = sums(&values);
         return Ok(TermSummary::Numbers { observed: values.len() as u64, sum, squares });
     }
     let category = levels(table, term)?;
@@ -261,13 +319,13 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
         columns: Vec::new(),
         notes: Vec::new(),
     };
-    if matches!(plan.response, Response::Value { .. }) {
-        layout.notes.push(format!(
-            "{rows} rows at {} sites; {} is {} on average.",
-            summaries.len(),
-            plan.response,
-            show(positive / rows as f64)
-        ));
+    if let Response::Value { column } = &plan.response {
+        // times that are censored have a minus: their mean says nothing
+        let mean = match column.starts_with("Surv(") {
+            true => String::new(),
+            false => format!("; {column} is {} on average", show(positive / rows as f64)),
+        };
+        layout.notes.push(format!("{rows} rows at {}{mean}.", sites(summaries.len())));
     } else {
         if positive == 0.0 || positive == rows as f64 {
             return Err(EncodeError::OneClass {
@@ -281,17 +339,23 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
             .map(|s| format!("{} {} of {}", s.site, s.response_sum, s.rows))
             .collect();
         layout.notes.push(format!(
-            "{rows} rows at {} sites; {} holds in {positive} of them ({}).",
-            summaries.len(),
+            "{rows} rows at {}; {} holds in {positive} of them ({}).",
+            sites(summaries.len()),
             plan.response,
             each.join(", ")
         ));
     }
-    if plan.intercept {
+    if plan.intercept && plan.ones {
         layout.columns.push(DesignColumn { name: "intercept".into(), rule: CellRule::Intercept });
     }
     for term in 0..plan.terms.len() {
         layout.add_term(term);
+        let Term { column, reference, .. } = &plan.terms[term];
+        if let Some(level) = reference.as_ref().filter(|level| !layout.seen[term].contains(level)) {
+            let known = known_levels(level, &layout.seen[term]);
+            let (column, level) = (column.clone(), level.clone());
+            return Err(EncodeError::NoReference { column, level, known });
+        }
     }
     if plan.site_effects {
         layout.add_sites();
@@ -300,11 +364,14 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
         return Err(EncodeError::NoColumns);
     }
     let sites = summaries.iter().map(|summary| summary.site.clone()).collect();
+    let part = |s: &SiteSummary| Some((s.rows as f64, s.response_sum, s.response_squares?));
+    let spread: Option<Vec<_>> = summaries.iter().map(part).collect();
     Ok(Moments {
         rows,
         sites,
         levels: layout.levels,
         columns: layout.columns,
+        response: spread.as_deref().and_then(ResponseMoments::merge),
         notes: layout.notes,
         seen: layout.seen,
     })
@@ -344,6 +411,14 @@ fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), EncodeError
                 summary.response_sum
             ));
         }
+        let squares = summary.response_squares;
+        if squares.is_some() != plan.spread || squares.is_some_and(|s| !(s.is_finite() && s >= 0.0))
+        {
+            return refuse(format!(
+                "the squared deviations of its responses add up to {squares:?}: divide them by a \
+                 power of ten, or start every party with the same config"
+            ));
+        }
         if let Some(pair) = summary
             .both_missing
             .iter()
@@ -377,10 +452,7 @@ fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), EncodeError
             }
             let real = !matches!(said, TermSummary::Numbers { sum, squares, .. }
                 if sum.is_nan() || squares.is_nan() || *squares < 0.0);
-            if numbers != (term.coding == Coding::Standardised)
-                || !real
-                || said.observed() > summary.rows
-            {
+            if numbers != term.coding.is_number() || !real || said.observed() > summary.rows {
                 return refuse(format!("its summary of `{}` is not one: {said:?}", term.column));
             }
         }
@@ -402,6 +474,11 @@ struct Layout<'a> {
 }
 
 mod layout;
+
+/// So many sites, in words.
+fn sites(count: usize) -> String {
+    if count == 1 { "1 site".into() } else { format!("{count} sites") }
+}
 
 /// Four significant digits.
 fn show(value: f64) -> String {

@@ -18,10 +18,21 @@ pub enum ReferenceLevel {
 pub enum Coding {
     /// Less the federated mean, divided by the federated standard deviation.
     Standardised,
+    /// As it is.
+    Raw,
+    /// Less the federated mean.
+    Centred,
     /// 0 or 1, as it is.
     Binary,
     /// One column of zeros and ones for every level but the reference.
     Dummy(ReferenceLevel),
+}
+
+impl Coding {
+    /// Whether a column of numbers enters as such.
+    pub fn is_number(self) -> bool {
+        matches!(self, Coding::Standardised | Coding::Raw | Coding::Centred)
+    }
 }
 
 /// What happens where a value is missing.
@@ -52,6 +63,9 @@ pub struct Term {
     pub coding: Coding,
     /// What happens where a value is missing.
     pub missing: Missing,
+    /// The level that the others are compared with, where the formula names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
 }
 
 /// What the model explains.
@@ -99,6 +113,31 @@ impl fmt::Display for Response {
     }
 }
 
+/// Which rows share an effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupBy {
+    /// All rows of a site.
+    Site,
+    /// Rows of a site that have the same value in a column.
+    Column(String),
+}
+
+impl GroupBy {
+    /// By what is called this.
+    pub fn of(name: &str) -> Self {
+        if name == "site" { GroupBy::Site } else { GroupBy::Column(name.into()) }
+    }
+}
+
+impl fmt::Display for GroupBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupBy::Site => write!(f, "site"),
+            GroupBy::Column(column) => write!(f, "{column}"),
+        }
+    }
+}
+
 /// How tables become a design: the same at every site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesignPlan {
@@ -107,8 +146,18 @@ pub struct DesignPlan {
     /// Whether the design opens with a column of ones. Without it, the first dummy-coded term (else
     /// the site effects) keeps every level.
     pub intercept: bool,
+    /// Whether such a column is made at all: a model with cut points is its own intercept.
+    pub ones: bool,
+    /// Whether sites say how their responses spread: usual priors are in these units.
+    pub spread: bool,
     /// The columns that enter, in order.
     pub terms: Vec<Term>,
     /// Whether every site but the first has a column of its own.
     pub site_effects: bool,
+    /// Which rows share an effect, where any do.
+    pub group: Option<GroupBy>,
+    /// Columns that are added to the predictor as they are.
+    pub offsets: Vec<String>,
+    /// The column that says how often a row counts, where one does.
+    pub weights: Option<String>,
 }

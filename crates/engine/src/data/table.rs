@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::formats::At;
 use super::{ColumnSpec, Kind, Schema};
-use crate::suggest::did_you_mean;
+use crate::suggest::column_hint;
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -287,6 +287,15 @@ impl Table {
         })
     }
 
+    /// The same with more columns, as long as the others.
+    pub(crate) fn with_columns(&self, more: Vec<(ColumnSpec, Column)>) -> Table {
+        let mut table = self.clone();
+        let (specs, columns): (Vec<_>, Vec<_>) = more.into_iter().unzip();
+        table.specs.extend(specs);
+        table.columns.extend(columns);
+        table
+    }
+
     /// The name of the file that the rows came from.
     pub fn file(&self) -> &str {
         &self.file
@@ -499,7 +508,7 @@ fn find(
             file: file.into(),
             line,
             column: spec.name.clone(),
-            hint: did_you_mean(&spec.name, header),
+            hint: column_hint(&spec.name, header),
             header: header.iter().collect::<Vec<_>>().join(", "),
         })?;
         match found.next() {

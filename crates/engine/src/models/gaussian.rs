@@ -52,5 +52,5 @@ impl RowModel for Distances {
         None
     }
 
-    fn expect(&self, _predictors: &mut [f64]) {}
+    fn expect(&self, _predictors: &mut [f64], _beside: &[f64]) {}
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{RowModel, from_settings};
+use super::{RowModel, from_settings, with_groups};
+use crate::data::GroupBy;
+
+/// Where what rows are grouped by stands beside a model's settings.
+pub(super) const GROUPS: &str = "groups";
 
 /// The model's name and settings.
 pub fn write(model: &dyn RowModel) -> Value {
@@ -17,11 +21,30 @@ pub fn write(model: &dyn RowModel) -> Value {
 /// The model of a name and settings, or what is wrong with them.
 pub fn read(value: &Value) -> Result<Arc<dyn RowModel>, String> {
     let value = of_layout_1(value).unwrap_or_else(|| value.clone());
-    let settings = value.as_object().ok_or("a model with its settings is expected")?;
-    // A number, a word or a truth value is written in TOML as in JSON.
-    let line = |(key, value): (&String, &Value)| format!("{key} = {value}\n");
+    let mut settings = value.as_object().cloned().ok_or("a model with its settings is expected")?;
+    // no setting of `[target]`: a formula says it
+    let groups = settings.remove(GROUPS);
+    let line = |(key, value): (&String, &Value)| format!("{key} = {}\n", inline(value));
     let text: String = settings.iter().map(line).collect();
-    from_settings(&text).map_err(|e| format!("{}: {}", e.field, e.problem))
+    let model = from_settings(&text).map_err(|e| format!("{}: {}", e.field, e.problem))?;
+    match groups.as_ref().and_then(Value::as_str) {
+        Some(name) => with_groups(&model, GroupBy::of(name)),
+        None => Ok(model),
+    }
+}
+
+/// A value in TOML, on one line. Numbers, words and truth values are written as in JSON.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| format!("{key} = {}", inline(value));
+            format!("{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
 }
 
 /// What encodings of layout 1 said instead: what is predicted.
@@ -78,7 +101,7 @@ mod tests {
         let refused = |text: &str| read(&serde_json::from_str(text).unwrap()).unwrap_err();
         assert_eq!(refused("3"), "a model with its settings is expected");
         assert!(refused(r#"{"model": "linaer"}"#).starts_with("target.model: \"linaer\""));
-        assert!(refused(r#"{"model": "linear"}"#).starts_with("target.noise_variance"));
+        assert!(refused(r#"{"model": "ordinal"}"#).starts_with("target.levels"));
         assert!(refused(r#"{"model": "gaussian"}"#).contains("reads no rows"));
     }
 }

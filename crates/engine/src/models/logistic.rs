@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Family, Glm, Model};
-use consilience_core::simd::sigmoid;
+use consilience_core::model::{Design, ExtendedLoss, Family, Glm, Model, PointLoss, Unextended};
+use consilience_core::privacy::Released;
+use consilience_core::simd::{sigmoid, softplus};
 
 use super::{Explains, ModelRow, Predicts, Reads, RowModel};
 
@@ -23,6 +24,34 @@ pub const ROW: ModelRow = ModelRow {
 #[derive(Debug)]
 pub(super) struct Logistic;
 
+/// Minus the log-likelihood of 0 or 1, whose log-odds are `t`.
+impl PointLoss for Logistic {
+    fn loss(&self, t: f64, y: f64) -> f64 {
+        softplus(t) - y * t
+    }
+
+    fn slope(&self, t: f64, y: f64) -> f64 {
+        sigmoid(t) - y
+    }
+
+    fn bend(&self, t: f64, _y: f64) -> f64 {
+        let p = sigmoid(t);
+        p * (1.0 - p)
+    }
+
+    fn most_bend(&self) -> f64 {
+        0.25
+    }
+
+    fn accepts(&self, y: f64) -> bool {
+        y == 0.0 || y == 1.0
+    }
+
+    fn responses(&self) -> &'static str {
+        "0 or 1"
+    }
+}
+
 impl RowModel for Logistic {
     fn row(&self) -> &'static ModelRow {
         &ROW
@@ -30,6 +59,25 @@ impl RowModel for Logistic {
 
     fn classes(&self) -> Option<usize> {
         Some(2)
+    }
+
+    /// `|p - y| <= 1`.
+    fn row_gradient(&self, row_norm: f64, slope: Option<f64>) -> Result<f64, &'static str> {
+        if slope.is_some() {
+            return Err("its slopes are bounded by themselves, and privacy.slope is not used");
+        }
+        Ok(row_norm)
+    }
+
+    fn released(&self, response: Option<f64>) -> Result<Released, &'static str> {
+        if response.is_some() {
+            return Err("its responses are 0 or 1, and privacy.response is not used");
+        }
+        Ok(Released::Logistic)
+    }
+
+    fn loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
+        Some(Arc::new(Unextended(Logistic)))
     }
 
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
@@ -55,6 +103,10 @@ impl RowModel for Logistic {
         Some(format!("{column} == {one}"))
     }
 
+    fn ratio(&self) -> Option<&'static str> {
+        Some("odds ratio")
+    }
+
     fn predicts(&self) -> Option<Predicts> {
         Some(Predicts {
             kind: "probability",
@@ -64,7 +116,15 @@ impl RowModel for Logistic {
         })
     }
 
-    fn expect(&self, predictors: &mut [f64]) {
+    fn expect(&self, predictors: &mut [f64], _beside: &[f64]) {
         predictors[0] = sigmoid(predictors[0]);
+    }
+
+    fn log_probability(&self, predictors: &[f64], _beside: &[f64], y: f64) -> f64 {
+        -PointLoss::loss(self, predictors[0], y)
+    }
+
+    fn log_density(&self, predictor: f64, _beside: &[f64], y: f64) -> f64 {
+        -PointLoss::loss(self, predictor, y)
     }
 }

@@ -4,25 +4,39 @@
 //! predicts and how it is scored are its methods, and whoever needs one of these asks the trait.
 //! Nobody else asks which model it is.
 
+mod cox;
 mod gaussian;
+mod grouped;
 pub mod kept;
 mod linear;
 mod logistic;
+mod negative_binomial;
+mod net;
+mod ordinal;
 mod poisson;
 mod softmax;
+mod student_t;
+mod weibull;
 
 use std::fmt::Debug;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Model};
+use consilience_core::model::net::Plan;
+use consilience_core::model::{
+    Adjustment, Design, Extended, ExtendedLoss, GroupEffects, Law, Model, Transform, Transforms,
+};
+use consilience_core::privacy::Released;
+use consilience_core::simd::ln;
 use serde_json::Value as Json;
 use toml::de::DeTable;
 
 use crate::config::ConfigError;
 use crate::config::fields::Field;
 use crate::config::reader::{Document, Section, Value};
+use crate::data::GroupBy;
+use grouped::Grouped;
 
 /// Every model, in the order in which they are listed. Where data with classes names no model, it
 /// is the first that explains so many.
@@ -33,6 +47,12 @@ pub const MODELS: &[&ModelRow] = &[
     &logistic::ROW,
     &softmax::ROW,
     &poisson::ROW,
+    &student_t::ROW,
+    &negative_binomial::ROW,
+    &ordinal::ROW,
+    &weibull::ROW,
+    &cox::ROW,
+    &net::ROW,
     &EXTERNAL,
 ];
 
@@ -141,6 +161,76 @@ pub struct Predicts {
     pub interval: &'static str,
 }
 
+/// Parameters beside the coefficients that belong together: a scale, a shape, cut points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beside {
+    /// What priors call them.
+    pub group: &'static str,
+    /// Their names.
+    pub names: Vec<String>,
+    /// What holds them in their place.
+    pub transform: Transform,
+    /// Their law unless the config says otherwise.
+    pub law: Law,
+    /// Whether that is in standard deviations of the response.
+    pub in_units: bool,
+}
+
+impl Beside {
+    /// One positive parameter.
+    pub(crate) fn positive(name: &'static str, law: Law, in_units: bool) -> Self {
+        let (names, transform) = (vec![name.into()], Transform::Positive);
+        Beside { group: name, names, transform, law, in_units }
+    }
+}
+
+/// Parameters that belong together: a tensor of a net.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParameterGroup {
+    /// The layer: `conv1`.
+    pub layer: String,
+    /// Its name: `conv1.weight`.
+    pub name: String,
+    /// What it does: `weight`, `bias`, `scale`, `shift`.
+    pub role: &'static str,
+    /// Where it lies among all parameters.
+    pub range: std::ops::Range<usize>,
+    /// How many inputs an output of its layer sees.
+    pub fan_in: usize,
+}
+
+/// The Gaussian law of the place where a chain starts, coordinate by coordinate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartLaw {
+    /// Means.
+    pub mean: Vec<f64>,
+    /// Standard deviations.
+    pub sd: Vec<f64>,
+}
+
+/// What is known of one client's rows beside their features. Lists are empty where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// The response of every row.
+    pub response: Vec<f64>,
+    /// The group of every row, numbered from 0 without gaps.
+    pub groups: Vec<u32>,
+    /// What is added to the predictor of every row.
+    pub offset: Vec<f64>,
+    /// How often every row counts.
+    pub weights: Vec<f64>,
+}
+
+impl Observed {
+    fn into_parts(self) -> Result<(Vec<f64>, Vec<u32>, Adjustment), DataError> {
+        let Observed { response, groups, offset, weights } = self;
+        Ok((response, groups, Adjustment::new(offset, weights)?))
+    }
+}
+
+/// Rows in groups whose effects are integrated out.
+pub type Effects = GroupEffects<Arc<dyn ExtendedLoss>>;
+
 /// A model of rows with its settings.
 pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Its row.
@@ -161,13 +251,172 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         None
     }
 
-    /// How many linear predictors a row has. Each has a parameter for every column.
+    /// How many predictors a row has. Each has a parameter for every column, where they are linear.
     fn predictors(&self) -> usize {
         1
     }
 
+    /// Whether predictors are sums of columns times parameters: then there may be an intercept, one
+    /// optimum, and columns that are collinear.
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    /// How many columns it needs; `None`: any number.
+    fn columns(&self) -> Option<usize> {
+        None
+    }
+
+    /// Parameters beside the coefficients, in the order in which they stand behind them.
+    fn beside(&self) -> Vec<Beside> {
+        Vec::new()
+    }
+
+    /// Whether coefficients are in units of the response: then usual priors are, too.
+    fn is_in_units(&self) -> bool {
+        false
+    }
+
+    /// Whether a response below 0 is a time at which the event was not yet seen.
+    fn censors(&self) -> bool {
+        false
+    }
+
+    /// Whether all rows of a site count as one: a partial likelihood is no sum over rows, and there
+    /// are no minibatches.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    /// Whether a column of ones may stand first, where predictors are linear: cut points and the
+    /// like are intercepts themselves.
+    fn takes_intercept(&self) -> bool {
+        true
+    }
+
+    /// How many parameters it has for so many columns.
+    fn dim(&self, columns: usize) -> usize {
+        columns * self.predictors() + places(&self.beside())
+    }
+
+    /// From the scale on which chains move to that on which parameters are shown, where there are
+    /// so many of them.
+    fn transforms(&self, dim: usize) -> Transforms {
+        let beside = self.beside();
+        let mut next = dim.saturating_sub(places(&beside));
+        Transforms::new(beside.iter().map(|group| {
+            let from = next;
+            next += group.names.len();
+            (from..next, group.transform)
+        }))
+    }
+
+    /// A draw's coefficients, and what stands beside them.
+    fn split<'d>(&self, draw: &'d [f64]) -> (&'d [f64], &'d [f64]) {
+        draw.split_at(draw.len().saturating_sub(places(&self.beside())))
+    }
+
+    /// The predictors of every row at a draw, row by row.
+    fn predictors_of(&self, design: &Design, draw: &[f64]) -> Vec<f64> {
+        let own = self.split(draw).0;
+        let each = |row| own.chunks_exact(design.columns()).map(move |x| design.row_dot(row, x));
+        (0..design.rows()).flat_map(each).collect()
+    }
+
+    /// The same with an offset of every row, or none.
+    fn adjusted_predictors(&self, design: &Design, offset: &[f64], draw: &[f64]) -> Vec<f64> {
+        let mut all = self.predictors_of(design, draw);
+        all.iter_mut().zip(offset).for_each(|(t, offset)| *t += offset);
+        all
+    }
+
+    /// What a draw expects of every row, row by row: see [`RowModel::expect`].
+    fn predicted(&self, design: &Design, offset: &[f64], draw: &[f64]) -> Vec<f64> {
+        let (mut all, beside) =
+            (self.adjusted_predictors(design, offset, draw), self.split(draw).1);
+        all.chunks_exact_mut(self.predictors()).for_each(|each| self.expect(each, beside));
+        all
+    }
+
+    /// The parameters in groups, where they are many and have some.
+    fn groups(&self) -> Vec<ParameterGroup> {
+        Vec::new()
+    }
+
+    /// The layers and their sizes, where it has any.
+    fn net(&self) -> Option<&Plan> {
+        None
+    }
+
+    /// Where chains start unless the config says so, given the prior variance of every parameter;
+    /// `None`: at 0, or at the optimum where that is looked for.
+    fn start(&self, _prior: &dyn Fn(usize) -> f64) -> Option<StartLaw> {
+        None
+    }
+
+    /// The largest norm that the gradient of one row can have at any parameters, where its features
+    /// are at most `row_norm` long and the derivative of its loss is held within `slope`, where
+    /// that is stated; or why there is none.
+    fn row_gradient(&self, _row_norm: f64, _slope: Option<f64>) -> Result<f64, &'static str> {
+        Err("no bound of a row's gradient is known for this model")
+    }
+
+    /// What sites release of this model once, with responses clipped to within `response` where
+    /// that is stated; or why it cannot be.
+    fn released(&self, _response: Option<f64>) -> Result<Released, &'static str> {
+        Err("dp-release knows linear and logistic regression alone")
+    }
+
+    /// The potential of one client's rows whose losses have derivatives within `slope`.
+    fn bounded(
+        &self,
+        _slope: Option<f64>,
+        design: Design,
+        response: Vec<f64>,
+    ) -> Result<Arc<dyn Model>, DataError> {
+        self.potential(design, response)
+    }
+
     /// The potential of one client's rows. A model without a response is given none.
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError>;
+
+    /// The loss of a row as a function of one predictor, where effects of groups may be added to
+    /// it.
+    fn loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
+        None
+    }
+
+    /// Which rows share an effect, if any do.
+    fn group_by(&self) -> Option<&GroupBy> {
+        None
+    }
+
+    /// One client's rows in groups whose effects can be drawn, where there are such.
+    fn effects(&self, _design: Design, _rows: Observed) -> Result<Option<Effects>, DataError> {
+        Ok(None)
+    }
+
+    /// What `exp` of a coefficient is, where that is something that people know.
+    fn ratio(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The loss of a row as a function of one predictor, where rows may have offsets and weights.
+    fn row_loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
+        self.loss()
+    }
+
+    /// The potential of one client's rows with all that is known of them.
+    fn potential_of(&self, design: Design, rows: Observed) -> Result<Arc<dyn Model>, DataError> {
+        let (response, _, adjustment) = rows.into_parts()?;
+        match self.row_loss() {
+            _ if adjustment.is_none() => self.potential(design, response),
+            Some(loss) => {
+                Ok(Arc::new(Extended::new(design, response, loss)?.adjusted(adjustment)?))
+            }
+            None => Err(DataError::Adjusted { model: self.row().title }),
+        }
+    }
 
     /// Whether this can be a response; classes are numbered from 0.
     fn accepts(&self, y: f64) -> bool {
@@ -191,7 +440,12 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// The parameters' names, from those of the columns and of the classes.
     fn parameters(&self, columns: &[String], classes: Option<&[String]>) -> Vec<String> {
         if self.predictors() == 1 {
-            return columns.to_vec();
+            // a name that a column has already is told apart
+            let own = |name: String| {
+                if columns.contains(&name) { format!("{name} of the model") } else { name }
+            };
+            let beside = self.beside().into_iter().flat_map(|group| group.names).map(own);
+            return columns.iter().cloned().chain(beside).collect();
         }
         let class = |k: usize| {
             classes.and_then(|names| names.get(k).cloned()).unwrap_or_else(|| k.to_string())
@@ -209,17 +463,61 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     fn predicts(&self) -> Option<Predicts>;
 
     /// From a row's predictors to what one draw expects: a number, or the probabilities of classes
-    /// (of the last alone, where there is one predictor).
-    fn expect(&self, predictors: &mut [f64]);
+    /// (of the last alone, where there is one predictor); `beside` is what the draw says of the
+    /// parameters beside the coefficients.
+    fn expect(&self, predictors: &mut [f64], beside: &[f64]);
 
     /// Make of what the draws expect what they say of a new response: add its noise, where
-    /// intervals are of that.
-    fn scatter(&self, _expected: &mut [f64]) {}
+    /// intervals are of that. `beside` has one entry a draw.
+    fn scatter(&self, _expected: &mut [f64], _beside: &[&[f64]]) {}
+
+    /// The log-density, or log-probability, of a response, given the predictors of its row.
+    fn log_probability(&self, predictors: &[f64], beside: &[f64], y: f64) -> f64 {
+        if self.classes().is_none() {
+            return self.log_density(predictors[0], beside, y);
+        }
+        let mut expected = predictors.to_vec();
+        self.expect(&mut expected, beside);
+        ln(match expected[..] {
+            [p] if y == 1.0 => p,
+            [p] => 1.0 - p,
+            _ => expected[y as usize],
+        })
+    }
+
+    /// What the log-density of a response has beside minus the loss of its row.
+    fn constant(&self, beside: &[f64], y: f64) -> f64 {
+        let loss = self.row_loss();
+        loss.map_or(0.0, |loss| self.log_density(0.0, beside, y) + loss.loss(0.0, beside, y))
+    }
 
     /// The log-density, or log-probability, of a number as response. Models with classes need none.
-    fn log_density(&self, _predictor: f64, _y: f64) -> f64 {
+    fn log_density(&self, _predictor: f64, _beside: &[f64], _y: f64) -> f64 {
         f64::NAN
     }
+}
+
+/// A model with an effect of every group; what is wrong where it cannot have such.
+pub(crate) fn with_groups(
+    model: &Arc<dyn RowModel>,
+    by: GroupBy,
+) -> Result<Arc<dyn RowModel>, String> {
+    let grouped = Grouped::new(model, by);
+    grouped
+        .map(|grouped| Arc::new(grouped) as Arc<dyn RowModel>)
+        .ok_or_else(|| format!("{} has no effects of groups", model.row().title))
+}
+
+/// How many parameters these groups have.
+pub(crate) fn places(beside: &[Beside]) -> usize {
+    beside.iter().map(|group| group.names.len()).sum()
+}
+
+/// Levels between 0 and 1, spread evenly over the draws by multiples of the golden ratio: noise
+/// that is added by its quantiles needs no random number, and nothing depends on a seed.
+pub(crate) fn spread_levels(draws: usize) -> impl Iterator<Item = f64> {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    (0..draws).map(|k| ((k as f64 + 0.5) * GOLDEN).fract())
 }
 
 impl PartialEq for dyn RowModel {
@@ -244,17 +542,28 @@ pub fn with_a_response() -> String {
 pub struct Stated<'a> {
     section: &'a Section<'a>,
     classes: Option<usize>,
+    image: Option<[usize; 3]>,
 }
 
 impl<'a> Stated<'a> {
     /// What this table says.
     pub(crate) fn new(section: &'a Section<'a>) -> Self {
-        Stated { section, classes: None }
+        Stated { section, classes: None, image: None }
     }
 
     /// The same where the data says how many classes there are.
     pub(crate) fn with_classes(self, classes: usize) -> Self {
         Stated { classes: Some(classes), ..self }
+    }
+
+    /// The same where rows are images: channels, height, width.
+    pub(crate) fn with_image(self, image: Option<[usize; 3]>) -> Self {
+        Stated { image, ..self }
+    }
+
+    /// The shape of rows that are images.
+    fn image(&self) -> Option<[usize; 3]> {
+        self.image
     }
 
     /// How many classes there are, if the data says so.
@@ -317,11 +626,19 @@ mod tests {
             return Vec::new();
         }
         let classes = model.classes().unwrap_or(4);
-        let whole = (0..13).map(|j| (j % classes) as f64).collect();
-        [normals(1, 13), whole]
+        let whole = |from: usize| (0..13).map(|j| (from + j % classes) as f64).collect();
+        [normals(1, 13), whole(0), whole(1)]
             .into_iter()
             .find(|all| all.iter().all(|y| model.accepts(*y)))
             .unwrap()
+    }
+
+    /// Some parameters beside the coefficients, on their natural scale.
+    fn beside_of(model: &dyn RowModel) -> Vec<f64> {
+        let count = places(&model.beside());
+        let mut beside = normals(3, count).iter().map(|z| 0.3 * z + 0.4).collect::<Vec<f64>>();
+        model.transforms(count).outward(&mut beside);
+        beside
     }
 
     #[test]
@@ -331,6 +648,13 @@ mod tests {
             let potential = model.potential(design, responses(&*model)).unwrap();
             let columns: Vec<String> = ["a", "b", "c"].map(String::from).to_vec();
             assert_eq!(potential.dim(), model.parameters(&columns, None).len(), "{model:?}");
+            assert!(model.columns().is_none_or(|columns| columns == 3));
+            if model.row().explains != Explains::Nothing {
+                assert_eq!(potential.dim(), model.dim(3), "{model:?}");
+            }
+            if let Some(last) = model.groups().last() {
+                assert_eq!(potential.dim(), last.range.end, "{model:?}");
+            }
             contract::check(&potential).unwrap_or_else(|broken| panic!("{model:?}: {broken}"));
         }
     }
@@ -348,7 +672,8 @@ mod tests {
     fn a_response_that_a_model_does_not_explain_is_refused_by_its_potential_too() {
         for model in examples().iter().filter(|model| model.row().reader().is_some()) {
             for y in [-1.0, 0.5, 7.0, f64::NAN, f64::INFINITY] {
-                let design = Design::dense(vec![1.0, 2.0], 1).unwrap();
+                let columns = model.columns().unwrap_or(1);
+                let design = Design::dense(vec![1.0; 2 * columns], columns).unwrap();
                 let good = responses(&**model)[0];
                 let built = model.potential(design, vec![good, y]);
                 assert_eq!(built.is_ok(), model.accepts(y), "{model:?}: {y}");
@@ -366,19 +691,28 @@ mod tests {
             if !numbers {
                 continue;
             }
+            if model.is_whole() {
+                continue; // it has no density of a single row
+            }
             let whole = !model.accepts(0.5);
             let step = if whole { 1.0 } else { 0.01 };
-            let least = if model.accepts(-1.0) { -60.0 } else { 0.0 };
-            let points = (0..).map(|k| least + step * f64::from(k)).take_while(|y| *y <= 60.0);
+            let least = if model.accepts(-1.0) && !model.censors() { -60.0 } else { 0.0 };
+            let even = (0..).map(|k| (least + step * f64::from(k), step));
+            // times by their logarithms
+            let times = (0..).map(|k| (-40.0 + 0.01 * f64::from(k)).exp()).map(|y| (y, 0.01 * y));
+            let points: Box<dyn Iterator<Item = (f64, f64)>> =
+                if model.censors() { Box::new(times) } else { Box::new(even) };
+            let points = points.take_while(|(y, _)| *y <= 60.0);
             let t = 0.7;
+            let beside = beside_of(&*model);
             let (mut mass, mut mean) = (0.0, 0.0);
-            for y in points {
-                let p = model.log_density(t, y).exp() * step;
+            for (y, step) in points {
+                let p = model.log_density(t, &beside, y).exp() * step;
                 mass += p;
                 mean += p * y;
             }
             let mut expected = [t];
-            model.expect(&mut expected);
+            model.expect(&mut expected, &beside);
             assert!((mass - 1.0).abs() < 1e-6, "{model:?}: mass {mass}");
             assert!((mean - expected[0]).abs() < 1e-6, "{model:?}: mean {mean}");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Model, PointLoss, Regression};
+use consilience_core::model::{Design, ExtendedLoss, Model, PointLoss, Regression, Unextended};
 use consilience_core::simd::{exp, ln};
 
 use super::{Explains, ModelRow, Predicts, Reads, RowModel};
@@ -51,6 +51,10 @@ impl RowModel for Poisson {
         &ROW
     }
 
+    fn loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
+        Some(Arc::new(Unextended(*self)))
+    }
+
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
         Ok(Arc::new(Regression::new(design, response, *self)?))
     }
@@ -67,6 +71,10 @@ impl RowModel for Poisson {
         "correct the count; for measurements, use model = \"linear\"".into()
     }
 
+    fn ratio(&self) -> Option<&'static str> {
+        Some("rate ratio")
+    }
+
     fn predicts(&self) -> Option<Predicts> {
         Some(Predicts {
             kind: "rate",
@@ -76,11 +84,11 @@ impl RowModel for Poisson {
         })
     }
 
-    fn expect(&self, predictors: &mut [f64]) {
+    fn expect(&self, predictors: &mut [f64], _beside: &[f64]) {
         predictors[0] = exp(predictors[0]);
     }
 
-    fn log_density(&self, predictor: f64, y: f64) -> f64 {
+    fn log_density(&self, predictor: f64, _beside: &[f64], y: f64) -> f64 {
         y * predictor - exp(predictor) - log_factorial(y)
     }
 }

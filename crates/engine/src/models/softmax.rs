@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
+use consilience_core::measure::log_sum;
 use consilience_core::model::{Arithmetic, Design, Model, Softmax};
 use consilience_core::simd::exp;
 use serde_json::{Value, json};
@@ -29,15 +30,15 @@ const FIELDS: &[Field] = &[
         "classes",
         "whole number",
         "",
-        "softmax: how many labels there are, 0 to classes - 1",
+        "softmax, net: how many labels there are, 0 to classes - 1",
     ),
     field(
         "target",
         "arithmetic",
         "\"f64\", \"f32\"",
-        "f64",
-        "softmax: with how many bits sums over rows are computed; f32 is faster, and gradients are \
-         right to some 1e-6 of their size",
+        "f64; nets f32",
+        "softmax, net: with how many bits sums over rows are computed; f32 is faster, and \
+         gradients are right to some 1e-6 of their size",
     ),
 ];
 
@@ -87,6 +88,14 @@ impl RowModel for Classes {
         self.classes
     }
 
+    /// Probabilities less a unit vector: at most `sqrt 2` long.
+    fn row_gradient(&self, row_norm: f64, slope: Option<f64>) -> Result<f64, &'static str> {
+        if slope.is_some() {
+            return Err("clipped gradients of several classes are those of no potential");
+        }
+        Ok(std::f64::consts::SQRT_2 * row_norm)
+    }
+
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
         if let Some(row) = response.iter().position(|y| !self.accepts(*y)) {
             let allowed = self.responses();
@@ -110,10 +119,14 @@ impl RowModel for Classes {
         })
     }
 
-    fn expect(&self, predictors: &mut [f64]) {
+    fn expect(&self, predictors: &mut [f64], _beside: &[f64]) {
         let most = predictors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         predictors.iter_mut().for_each(|t| *t = exp(*t - most));
         let sum: f64 = predictors.iter().sum();
         predictors.iter_mut().for_each(|t| *t /= sum);
+    }
+
+    fn log_probability(&self, predictors: &[f64], _beside: &[f64], y: f64) -> f64 {
+        predictors[y as usize] - log_sum(predictors)
     }
 }

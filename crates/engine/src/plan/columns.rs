@@ -1,6 +1,5 @@
 //! Look for columns that other columns determine: perfect collinearity.
 
-use consilience_core::model::Prior;
 use consilience_core::protocol::Ledger;
 use consilience_core::survey::Hessian;
 
@@ -9,7 +8,7 @@ use super::survey::MOST_WHITENED;
 use crate::collinear::{dependences, describe};
 use crate::conductor::Conductor;
 use crate::config::{Config, ConfigError, ModelConfig};
-use crate::models::Explains;
+use crate::models::{Explains, places};
 use crate::problem::Problem;
 use crate::warnings::{Code, Warning};
 
@@ -23,10 +22,10 @@ pub(super) fn are_suspected(config: &Config, problem: &Problem, hessian: Option<
     let (d, prior) = (problem.target.dim(), &problem.target.prior);
     match hessian {
         Some(hessian) => columns_of(config, d)
-            .is_some_and(|columns| !dependences(hessian, d, prior, columns).is_empty()),
+            .is_some_and(|columns| !dependences(hessian, &bends(problem), columns).is_empty()),
         None => {
             let ours = matches!(config.target.model, ModelConfig::Own(_));
-            (*prior == Prior::Flat || ours)
+            (prior.is_flat(d) || ours)
                 && problem.target.clients.len().saturating_mul(d) <= MOST_PRODUCTS
         }
     }
@@ -36,10 +35,19 @@ pub(super) fn are_suspected(config: &Config, problem: &Problem, hessian: Option<
 /// `None`: it has no columns.
 fn columns_of(config: &Config, d: usize) -> Option<usize> {
     let model = config.target.model.of_rows()?;
-    (model.row().explains != Explains::Nothing).then(|| d / model.predictors().max(1))
+    let has = model.row().explains != Explains::Nothing && model.is_linear();
+    has.then(|| (d - places(&model.beside())) / model.predictors().max(1))
 }
 
-/// Ask for the Hessian at 0, and name columns that others determine.
+/// What the prior adds to the diagonal of the Hessian where the search for the optimum starts.
+fn bends(problem: &Problem) -> Vec<f64> {
+    let (target, d) = (&problem.target, problem.target.dim());
+    let mut hessian = vec![0.0; d * d];
+    target.prior.add_hessian(&problem.origin, 1.0, &mut hessian);
+    hessian.into_iter().step_by(d + 1).collect()
+}
+
+/// Ask for the Hessian at the origin, and name columns that others determine.
 pub(super) fn ask_for_columns(
     config: &Config,
     problem: &Problem,
@@ -51,7 +59,7 @@ pub(super) fn ask_for_columns(
     if columns_of(config, d).is_none() || d > MOST_WHITENED {
         return Ok(());
     }
-    let mut hessian = Hessian::new(target, &vec![0.0; d]);
+    let mut hessian = Hessian::new(target, &problem.origin);
     conductor.survey(target, &mut hessian, ledger)?;
     Ok(check_columns(config, problem, &hessian.matrix(), warnings)?)
 }
@@ -66,7 +74,7 @@ pub(super) fn check_columns(
 ) -> Result<(), ConfigError> {
     let (target, d) = (&problem.target, problem.target.dim());
     let Some(columns) = columns_of(config, d) else { return Ok(()) };
-    let found = dependences(hessian, d, &target.prior, columns);
+    let found = dependences(hessian, &bends(problem), columns);
     if found.is_empty() {
         return Ok(());
     }
@@ -75,7 +83,7 @@ pub(super) fn check_columns(
     };
     let names: Vec<String> = problem.parameters.iter().take(columns).map(plain).collect();
     let said = describe(&found, &names);
-    if target.prior == Prior::Flat {
+    if target.prior.is_flat(columns) {
         let problem = format!(
             "{said} (perfect collinearity), and the prior is flat: the posterior is not proper, so \
              there is nothing to sample"

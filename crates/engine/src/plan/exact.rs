@@ -45,7 +45,7 @@ pub(super) fn plan(
     let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
     if let Some(why) = impossible(config, problem) {
         let Some(lmc) = registry::find("lmc").filter(|_| row.is_auto()) else {
-            return Err(complain(why, "use name = \"lmc\" or \"qlsd++\"").into());
+            return Err(complain(why, "use name = \"hmc\", \"lmc\" or \"qlsd++\"").into());
         };
         let mut plan = Plan::of_row(config, problem, conductor, lmc)?;
         let says = format!("no exact sampler can be used here, and lmc is used: {why}");
@@ -76,10 +76,19 @@ pub(super) fn plan(
     let equal = vec![1.0 / b as f64; b];
     let shares =
         if let Placement::Split(shares) = &original.placement { shares.clone() } else { equal };
-    let shaped = shaped::learn(config, problem, &shares, conductor, &mut ledger, &mut warnings)?;
-    let so_far =
-        SoFar { shaped: Arc::new(shaped), shares, stated, all: Vec::new(), judged: Vec::new() };
-    so_far.decide(config, problem, conductor, ledger, warnings)
+    let large = original.dim() > survey::MOST_WHITENED;
+    let learn = if large { shaped::learn_large } else { shaped::learn };
+    let shaped = learn(config, problem, &shares, conductor, &mut ledger, &mut warnings)?;
+    let so_far = SoFar {
+        shaped: Arc::new(shaped),
+        shares,
+        stated,
+        fixed: config.run.iterations.is_some(),
+        warnings,
+        all: Vec::new(),
+        judged: Vec::new(),
+    };
+    so_far.decide(config, problem, conductor, ledger)
 }
 
 /// What surveys and pilots have found, and what runs have shown.
@@ -89,6 +98,10 @@ pub(crate) struct SoFar {
     shares: Vec<f64>,
     /// The step that the config states.
     stated: Option<f64>,
+    /// Whether the config states how long chains are.
+    pub(super) fixed: bool,
+    /// What the surveys gave reason to warn of.
+    warnings: Vec<Warning>,
     /// What was tried.
     all: Vec<(&'static Row, Foretold)>,
     /// Which samplers were run before, and what was found of them.
@@ -116,7 +129,7 @@ impl SoFar {
             foretold.efficiency = found.efficiency.unwrap_or(foretold.efficiency);
         }
         so_far.judged.push((row, found));
-        so_far.decide(config, problem, conductor, sent, Vec::new())
+        so_far.decide(config, problem, conductor, sent)
     }
 
     fn decide(
@@ -125,13 +138,13 @@ impl SoFar {
         problem: &Problem,
         conductor: &mut dyn Conductor,
         mut ledger: Ledger,
-        mut warnings: Vec<Warning>,
     ) -> Result<Plan, PlanError> {
         let original = &problem.target;
         let (d, b, row) = (original.dim(), original.clients.len(), config.sampler.row);
         let place = &config.sampler.place;
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
-        let SoFar { shaped, shares, stated, all, judged } = self;
+        let SoFar { shaped, shares, stated, fixed, warnings: found, all, judged } = self;
+        let mut warnings = found.clone();
         let given_up = |name: &str| {
             judged
                 .iter()
@@ -140,8 +153,7 @@ impl SoFar {
         };
         let settings = settings(config, b);
         let size = Size::new(&config.run, b);
-        let mut tried =
-            Tried { size, settings, shaped: &shaped, conductor, ledger: &mut ledger, all };
+        let mut tried = Tried { size, settings, shaped, conductor, ledger: &mut ledger, all };
         if let Some(step) = stated {
             let foretold = stated_step(step, tried.settings.leapfrog);
             tried.all.push((row, foretold));
@@ -187,7 +199,7 @@ impl SoFar {
         }
 
         let draft = tried.recipe(chosen, &foretold);
-        let (mut settings, all) = (tried.settings, tried.all);
+        let (mut settings, shaped, all) = (tried.settings, tried.shaped, tried.all);
         let khat = all.iter().rev().find_map(|(_, foretold)| foretold.khat);
         let chains = size.chains(&draft);
         let length =
@@ -200,14 +212,11 @@ impl SoFar {
         let target = recipe
             .check(shaped.target.clone())
             .map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
-        let model = QuadraticModel::new(
-            &shaped.fitted.parts,
-            &shaped.fitted.prior,
-            &shares,
-            Some(&shaped.coordinates),
-            original.temperature,
-        )
-        .filter(|_| shaped.fitted.parts.len() == b);
+        let (parts, prior) = (&shaped.fitted.parts, &shaped.fitted.prior);
+        let (coordinates, temperature) = (Some(&*shaped.coordinates), original.temperature);
+        let model = (parts.len() == b)
+            .then(|| QuadraticModel::new(parts, prior, &shares, coordinates, temperature))
+            .flatten();
         if let Some(model) = &model {
             let goal = BiasGoal::new(config.run.most_bias);
             candidates.extend(Candidate::papers(model, &target, &size, goal));
@@ -230,7 +239,7 @@ impl SoFar {
             }
             Some(Start::Point(point)) => (shaped.coordinates.inward(point), 0.0),
             Some(Start::Zero) => (shaped.coordinates.inward(&vec![0.0; d]), 0.0),
-            Some(Start::Optimum) | None => (vec![0.0; d], 1.0),
+            Some(Start::Optimum | Start::Drawn) | None => (vec![0.0; d], 1.0),
         };
         let findings = Findings {
             optimum: shaped.fitted.optimum.clone(),
@@ -247,13 +256,15 @@ impl SoFar {
             begins: config.run.start.clone().unwrap_or(Start::Optimum),
             start,
             dispersion,
+            spread: None,
+            layers: Vec::new(),
             findings: Some(findings),
             forecast: None,
             choice: Some(choice),
             survey: ledger,
             warnings,
             halved: false,
-            so_far: Some(SoFar { shaped, shares, stated, all, judged }),
+            so_far: Some(SoFar { shaped, shares, stated, fixed, warnings: found, all, judged }),
             decision: Decision {
                 sampler: row.is_auto().then(|| chosen.name.to_owned()),
                 step: stated.is_none().then_some(foretold.step),
@@ -270,8 +281,9 @@ impl SoFar {
 fn impossible(config: &Config, problem: &Problem) -> Option<String> {
     let (d, most) = (problem.target.dim(), survey::MOST_WHITENED);
     let model = problem.target.joint.as_ref();
-    if d > most {
-        let what = "the shape of the posterior takes a matrix of";
+    let row = config.sampler.row;
+    if d > most && !row.is_auto() && (row.family.tuned)(row).is_none() {
+        let what = "proposals that resemble the posterior take a matrix of";
         Some(format!("{what} {d} x {d} numbers, which is too much beyond {most} parameters"))
     } else if model.is_some_and(|model| !model.offers().values) {
         Some("it takes values of the potential, and the model gives gradients alone".into())
@@ -313,7 +325,7 @@ fn recipe(
 struct Tried<'a> {
     size: Size,
     settings: Settings,
-    shaped: &'a Shaped,
+    shaped: Arc<Shaped>,
     conductor: &'a mut dyn Conductor,
     ledger: &'a mut Ledger,
     all: Vec<(&'static Row, Foretold)>,
@@ -326,10 +338,14 @@ impl Tried<'_> {
 
     /// Try one sampler.
     fn one(&mut self, row: &'static Row) -> Result<(), PlanError> {
-        let (shaped, conductor, ledger) = (self.shaped, &mut *self.conductor, &mut *self.ledger);
+        let (conductor, ledger) = (&mut *self.conductor, &mut *self.ledger);
         let foretold = match (row.family.tuned)(row) {
-            None => shaped::try_imh(shaped, conductor, ledger)?,
-            Some(trial) => shaped::try_steps(shaped, trial, conductor, ledger)?,
+            None => {
+                let (shaped, foretold) = shaped::try_imh(&self.shaped, conductor, ledger)?;
+                self.shaped = shaped;
+                foretold
+            }
+            Some(trial) => shaped::try_steps(&self.shaped, trial, conductor, ledger)?,
         };
         self.all.push((row, foretold));
         Ok(())
@@ -349,7 +365,9 @@ impl Tried<'_> {
 
     /// Try what has not been tried.
     fn the_others(&mut self) -> Result<(), PlanError> {
-        for row in ["pcn", LAST].iter().filter_map(|name| registry::find(name)) {
+        // Where little is known of the posterior `pcn` hardly moves.
+        let others = if self.shaped.is_rough() { &[LAST][..] } else { &["pcn", LAST] };
+        for row in others.iter().filter_map(|name| registry::find(name)) {
             if !self.knows(row) {
                 self.one(row)?;
             }
@@ -361,6 +379,9 @@ impl Tried<'_> {
     fn whatever_may_be_cheapest(&mut self) -> Result<(), PlanError> {
         let rows = ["imh", LAST].map(registry::find);
         let [Some(imh), Some(hmc)] = rows else { return Ok(()) };
+        if self.shaped.is_rough() {
+            return self.the_others();
+        }
         if !self.knows(imh) {
             self.one(imh)?;
         }

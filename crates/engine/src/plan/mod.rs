@@ -6,13 +6,14 @@ mod choice;
 mod columns;
 mod exact;
 mod length;
+mod nets;
 mod proper;
 mod shaped;
 mod survey;
 
 use std::sync::Arc;
 
-use consilience_core::measure::{Chains, ess_bulk, ess_tail, pareto_k};
+use consilience_core::measure::{Chains, Interval, ess_bulk, ess_tail, pareto_k};
 use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
@@ -28,10 +29,14 @@ use thiserror::Error;
 
 use crate::conductor::{Conductor, Here, Lost};
 use crate::config::{Config, ConfigError, FieldLocation, Start};
+use crate::models::ParameterGroup;
+use crate::privacy;
 use crate::problem::Problem;
 use crate::run::{Length, Outcome};
+use crate::warnings::draws::SHORT;
 use crate::warnings::{Code, LOG_WEIGHT, Warning};
 use bias::BiasGoal;
+use choice::HOPE;
 pub use choice::{Candidate, Choice};
 use shaped::MOST_KHAT;
 pub use survey::{Findings, MOST_WHITENED};
@@ -62,6 +67,10 @@ pub struct Plan {
     pub start: Vec<f64>,
     /// How far from there each chain starts, at random, in the same coordinates.
     pub dispersion: f64,
+    /// The same coordinate by coordinate, where the model says so.
+    pub spread: Option<Vec<f64>>,
+    /// The groups that parameters belong to, where they are too many to be shown.
+    pub layers: Vec<ParameterGroup>,
     /// What the surveys found, if there were any.
     pub findings: Option<Findings>,
     /// How the draws are forecast to differ from the posterior, where the clients' Hessians are
@@ -125,6 +134,9 @@ pub struct Decision {
 impl Decision {
     /// How many chains there are.
     pub fn chains(&self, config: &Config) -> usize {
+        if config.sampler.row.family.asks_twice {
+            return 1; // whatever a server says: each would be two releases more
+        }
         let told = self.chains.map(|chains| chains as usize);
         config.run.chains.or(told).unwrap_or(choice::CHAINS)
     }
@@ -148,6 +160,7 @@ impl Decision {
         let step = match (config.sampler.step, self.step) {
             (Some(step), _) => step,
             (None, Some(step)) => Schedule::Constant(step),
+            (None, None) if !row.has_step() => Schedule::Constant(1.0),
             (None, None) => return Err(complain("the server told no step".into())),
         };
         let step = match step {
@@ -160,24 +173,43 @@ impl Decision {
         let anchor =
             row.needs_optimum.then(|| Anchor { residual: vec![0.0; d], point: vec![0.0; d] });
         let recipe = row.recipe(step, &settings, b, d, anchor);
+        let recipe = privacy::applied(config, recipe, d)?;
         let target = recipe.check(target).map_err(|e| complain(e.to_string()))?;
         Ok((recipe, target))
     }
 }
 
 /// The sampler's settings for so many clients.
-fn settings(config: &Config, clients: usize) -> Settings {
+pub(crate) fn settings(config: &Config, clients: usize) -> Settings {
     let mut settings = config.sampler.settings.clone();
     if let (Some(p), Some(Participation::Bernoulli(list) | Participation::Elastic(list))) =
         (config.sampler.participation_probability, &mut settings.participation)
     {
         *list = vec![p; clients];
     }
+    settings.once = privacy::once(config).ok();
+    settings.weak = config.privacy.as_ref().is_some_and(|privacy| privacy.weak);
     settings
 }
 
 /// Refuse a minibatch that is larger than the smallest site.
 fn check_batch(config: &Config, problem: &Problem) -> Result<(), ConfigError> {
+    let stated = &config.sampler.settings.batch;
+    let model = config.target.model.of_rows();
+    if let (Some(Batch::Rows(_) | Batch::Fraction(_)), Some(model)) = (stated, &model)
+        && model.is_whole()
+    {
+        let place = FieldLocation { field: "sampler.batch".into(), ..config.sampler.place.clone() };
+        let problem = format!(
+            "{} compares every row with all others of its site, and has no minibatches",
+            model.row().title
+        );
+        return Err(config.source.complain(
+            &place,
+            problem,
+            "use batch = \"all\", or leave it out",
+        ));
+    }
     let Some(Batch::Rows(batch)) = config.sampler.settings.batch else { return Ok(()) };
     let sizes =
         problem.clients.iter().zip(problem.target.clients.iter().map(|client| client.rows()));
@@ -212,14 +244,19 @@ impl Plan {
                 "use participation = 0.7, which draws who takes part; or `consilience serve`",
             ));
         }
-        Plan::conducted(config, problem, &mut Here).map_err(|error| match error {
+        let planned = Plan::conducted(config, problem, &mut Here);
+        let mut plan = planned.map_err(|error| match error {
             PlanError::Config(error) => error,
             PlanError::Lost(lost) => {
                 let fix =
                     if problem.target.joint.is_some() { "correct the model" } else { "try again" };
                 config.source.complain(&config.sampler.place, lost.to_string(), fix)
             }
-        })
+        })?;
+        if config.privacy.is_some() {
+            plan.warnings.push(privacy::simulated(privacy::check_run(config, problem)?));
+        }
+        Ok(plan)
     }
 
     /// Plan the run of a config by surveys that somebody carries.
@@ -229,10 +266,61 @@ impl Plan {
         conductor: &mut dyn Conductor,
     ) -> Result<Plan, PlanError> {
         if config.sampler.row.family.needs_shape {
+            privacy::refuse_surveys(config)?;
+            nets::check(config, config.sampler.row)?;
             exact::plan(config, problem, conductor)
+        } else if config.sampler.row.family.asks_twice {
+            Ok(Plan::of_release(config, problem, config.sampler.row)?)
         } else {
             Plan::of_row(config, problem, conductor, config.sampler.row)
         }
+    }
+
+    /// Plan a sampler whose sites answer twice: there is nothing to survey, and nothing may be.
+    fn of_release(
+        config: &Config,
+        problem: &Problem,
+        row: &'static Row,
+    ) -> Result<Plan, ConfigError> {
+        privacy::check_run(config, problem)?;
+        let (d, b) = (problem.target.dim(), problem.target.clients.len());
+        let recipe = row.recipe(Schedule::Constant(1.0), &settings(config, b), b, d, None);
+        let target = recipe.check(problem.target.clone()).map_err(|e| {
+            let place = &config.target.prior_place;
+            config.source.complain(place, e.to_string(), "correct [target] or [privacy]")
+        })?;
+        let run = &config.run;
+        // A draw asks nobody, so that twice as many as are wanted cost little; the chain warms up
+        // on its own.
+        let iterations = run.iterations.unwrap_or(2 * run.effective_draws);
+        let (burn_in, thin) = (run.burn_in.unwrap_or(0), run.thin.unwrap_or(1));
+        Ok(Plan {
+            row,
+            recipe,
+            target,
+            coordinates: None,
+            length: Length { chains: 1, iterations, burn_in, thin, threads: run.threads },
+            begins: Start::Zero,
+            start: vec![0.0; d],
+            dispersion: 0.0,
+            spread: None,
+            layers: Vec::new(),
+            findings: None,
+            forecast: None,
+            choice: None,
+            survey: Ledger::new(b),
+            warnings: Vec::new(),
+            decision: Decision {
+                sampler: None,
+                step: None,
+                weights: None,
+                chains: None,
+                attempt: 0,
+                halved: false,
+            },
+            halved: false,
+            so_far: None,
+        })
     }
 
     /// Plan a sampler whose bias depends on its step.
@@ -248,7 +336,11 @@ impl Plan {
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
         let mut survey = Ledger::new(b);
         let mut warnings = Vec::new();
+        if config.privacy.is_some() {
+            privacy::check_run(config, problem)?;
+        }
         check_batch(config, problem)?;
+        nets::check(config, row)?;
 
         let mut settings = settings(config, b);
         if config.sampler.weights_by_rows {
@@ -271,8 +363,18 @@ impl Plan {
             return Err(complain(problem, "set precondition = false").into());
         }
         let surveyed = open || precondition || row.needs_optimum;
-        let usual = if surveyed { Start::Optimum } else { Start::Zero };
+        let law = nets::start_law(config, problem);
+        let usual = match (surveyed, &law) {
+            (true, _) => Start::Optimum,
+            (false, Some(_)) => Start::Drawn,
+            (false, None) => Start::Zero,
+        };
         let begins = config.run.start.clone().unwrap_or(usual);
+        let law = law.filter(|_| begins == Start::Drawn);
+        if begins == Start::Drawn && law.is_none() {
+            let problem = "run.start is \"drawn\", and the model has no law of starts";
+            return Err(complain(problem.into(), "use \"zero\", \"optimum\" or numbers").into());
+        }
         let wanted = surveyed || begins == Start::Optimum;
         let dense = d <= survey::MOST_WHITENED;
         let values = original.joint.as_ref().is_none_or(|model| model.offers().values);
@@ -285,7 +387,7 @@ impl Plan {
         let optimum = match &fitted {
             Some(fitted) => Some(fitted.optimum.clone()),
             None if wanted => {
-                Some(survey::find_optimum(original, conductor, &mut survey, &mut warnings)?)
+                Some(survey::find_optimum(problem, conductor, &mut survey, &mut warnings)?)
             }
             None => None,
         };
@@ -295,7 +397,7 @@ impl Plan {
             }
             _ => fitted,
         };
-        if !fits {
+        if !fits && config.privacy.is_none() {
             let hessian = fitted.as_ref().map(|fitted| &fitted.hessian[..]);
             if columns::are_suspected(config, problem, hessian) {
                 columns::ask_for_columns(config, problem, conductor, &mut survey, &mut warnings)?;
@@ -334,7 +436,7 @@ impl Plan {
         let origin = match &begins {
             Start::Optimum => None,
             Start::Point(point) if point.len() == d => Some(inward(point)),
-            Start::Zero | Start::Point(_) => Some(inward(&vec![0.0; d])),
+            Start::Zero | Start::Drawn | Start::Point(_) => Some(inward(&vec![0.0; d])),
         };
         let known = fitted.as_ref().filter(|fitted| fitted.parts.len() == b);
         let findings = match optimum {
@@ -376,6 +478,7 @@ impl Plan {
             }
         };
         let draft = row.recipe(Schedule::Constant(1.0), &settings, b, d, anchor);
+        let draft = privacy::applied(config, draft, d)?;
         let target =
             draft.check(target).map_err(|e| complain(e.to_string(), "correct [sampler]"))?;
         if coordinates.is_none() {
@@ -423,6 +526,7 @@ impl Plan {
 
         let start = match &begins {
             Start::Zero => inward(&vec![0.0; d]),
+            Start::Drawn => law.as_ref().map_or_else(|| vec![0.0; d], |law| law.mean.clone()),
             Start::Optimum => {
                 findings.as_ref().map_or_else(|| vec![0.0; d], |f| inward(&f.optimum))
             }
@@ -446,7 +550,11 @@ impl Plan {
         warnings.extend(outlook.warnings());
         let dispersion =
             if coordinates.is_some() && begins == Start::Optimum { DISPERSION } else { 0.0 };
-        let length = length::length(&config.run, &recipe, findings.as_ref(), &mut warnings);
+        let mut length = length::length(&config.run, &recipe, findings.as_ref(), &mut warnings);
+        if nets::are_parameters_many(config) {
+            nets::keep_few(config, &recipe, d, &mut length)?;
+            warnings.extend(nets::learning_rate(problem, step.largest()));
+        }
         let found = if let (None, Schedule::Constant(step)) = (config.sampler.step, step) {
             Some(step)
         } else {
@@ -470,6 +578,8 @@ impl Plan {
             begins,
             start,
             dispersion,
+            spread: law.map(|law| law.sd),
+            layers: config.target.model.of_rows().map_or_else(Vec::new, |model| model.groups()),
             findings,
             forecast,
             choice: None,
@@ -482,12 +592,12 @@ impl Plan {
     }
 
     /// Why the draws of a sampler that was chosen automatically are not those that were promised,
-    /// if so: the tail of its weights is too heavy, or it gave less than half the effective draws
-    /// that its pilot foretold (either happens without the other).
+    /// if so: the tail of its weights is too heavy, or there are fewer effective draws than its
+    /// pilot foretold, and its length was for (either happens without the other).
     pub fn disappointment(&self, outcome: &Outcome) -> Option<Disappointment> {
         let chosen = self.decision.sampler.as_deref()?;
         let whole = !outcome.interrupted && outcome.failure.is_none();
-        if chosen == exact::LAST || !self.recipe.family().is_exact() || !whole {
+        if !self.recipe.family().is_exact() || !whole {
             return None;
         }
         let weights = outcome.statistics.iter().find(|s| s.name == LOG_WEIGHT);
@@ -506,19 +616,29 @@ impl Plan {
         let kept = (draws.chains() * draws.length()) as f64;
         let thin = self.length.thin as f64;
         let expected = kept * (foretold.fold(0.0, f64::max) * thin).min(1.0);
+        // The tails as forecasts take them, and as people are told of them.
         let ess = |k: usize| {
             let each = draws.parameter(k);
             let each: Vec<&[f64]> = each.iter().map(Vec::as_slice).collect();
-            Chains::new(&each).map_or(f64::NAN, |c| ess_bulk(&c).min(ess_tail(&c)))
+            Chains::new(&each).map_or(f64::NAN, |c| {
+                let told = Interval::default().ess_tail(&c).unwrap_or(f64::NAN);
+                ess_bulk(&c).min(ess_tail(&c)).min(told)
+            })
         };
         let least = (0..draws.dim()).map(ess).fold(f64::INFINITY, f64::min);
-        (expected >= LEAST_EXPECTED && least < 0.5 * expected).then(|| Disappointment {
+        // A length that is stated is what somebody wanted, and half of it is still too little.
+        let fixed = self.so_far.as_ref().is_some_and(|so_far| so_far.fixed);
+        let enough = if fixed { 0.5 } else { SHORT * HOPE };
+        if expected < LEAST_EXPECTED || least >= enough * expected {
+            return None;
+        }
+        // Chains that hardly move, or were made longer before, are not made longer.
+        let longer = least >= LEAST_EXPECTED && !fixed && !self.was_lengthened();
+        (longer || chosen != exact::LAST).then(|| Disappointment {
             why: format!(
                 "{least:.0} effective draws came out where its pilot foretold {expected:.0}"
             ),
-            // Chains that hardly move, or were made longer before, are not made longer.
-            efficiency: Some(least / (kept * thin))
-                .filter(|_| least >= LEAST_EXPECTED && !self.was_lengthened()),
+            efficiency: longer.then_some(least / (kept * thin)),
         })
     }
 
@@ -577,6 +697,11 @@ impl Plan {
     pub(crate) fn start_of(&self, keys: Keys) -> Vec<f64> {
         let mut start = vec![0.0; self.start.len()];
         keys.public.stream(Purpose::Start, SERVER, 0).normals(&mut start);
+        if let Some(spread) = &self.spread {
+            start.iter_mut().zip(spread).for_each(|(z, sd)| *z *= sd);
+            start.iter_mut().zip(&self.start).for_each(|(z, x)| *z += x);
+            return start;
+        }
         start.iter_mut().zip(&self.start).for_each(|(z, x)| *z = x + self.dispersion * *z);
         start
     }

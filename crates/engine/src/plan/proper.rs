@@ -7,7 +7,6 @@
 //! stops as it does at an optimum. But a potential with an optimum has risen a few standard
 //! deviations away: a Gaussian one has slope 6 at six of them.
 
-use consilience_core::model::Prior;
 use consilience_core::proposal::Newton;
 use consilience_core::protocol::Ledger;
 use consilience_core::survey::Evaluate;
@@ -36,7 +35,7 @@ pub(super) fn check_proper(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), PlanError> {
     let (target, d) = (&problem.target, problem.target.dim());
-    let Some(known) = newton.known().filter(|_| target.prior == Prior::Flat) else { return Ok(()) };
+    let Some(known) = newton.known().filter(|_| target.prior.is_flat(d)) else { return Ok(()) };
     let step: Vec<f64> = newton.optimum().iter().zip(known).map(|(x, z)| x - z).collect();
     let bent: f64 = (0..d * d).map(|k| step[k / d] * newton.hessian()[k] * step[k % d]).sum();
     if bent.is_nan() || bent < SETTLED * target.temperature {

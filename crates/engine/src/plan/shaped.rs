@@ -4,11 +4,14 @@
 use std::sync::Arc;
 
 use consilience_core::measure::{Chains, Independence, ess_bulk, ess_tail, pareto_k};
-use consilience_core::model::Coordinates;
-use consilience_core::proposal::{AxisMap, FAR, PROFILE, Proposal, axes};
+use consilience_core::model::{Coordinates, MOST_DIRECTIONS};
+use consilience_core::proposal::{AxisMap, FAR, PROFILE, Proposal, axes, conditional_axes};
 use consilience_core::protocol::Ledger;
+use consilience_core::rng::Seed;
 use consilience_core::sampler::forecast::Part;
-use consilience_core::survey::{ClientAverage, Fit, Minimum, Pilot, Profiles, Trial, Tuning};
+use consilience_core::survey::{
+    ClientAverage, Curvature, Fit, Minimum, Pilot, Profiles, Trial, Tuning,
+};
 use consilience_core::target::{Placement, Target};
 
 use super::survey::Fitted;
@@ -29,21 +32,60 @@ const PILOT_POINTS: usize = 2048;
 const HEAVY: f64 = 0.5;
 /// With these degrees of freedom.
 const HEAVY_FREEDOM: u32 = 20;
+/// Below this many effective draws for a proposal few large weights decide, and forecasts of runs
+/// are too hopeful (on a8a 0.17 was foretold, and 0.04 came out): other axes are tried.
+const POOR: f64 = 0.2;
 /// Above this tail of the weights `imh` is not to be relied on.
 pub(crate) const MOST_KHAT: f64 = 0.7;
 /// A pilot that foretells fewer effective draws than this of its own points foretells nothing.
 const LEAST_FORETOLD: f64 = 20.0;
 /// The chains of a pilot that tunes a step, and their draws.
 const PILOT_CHAINS: usize = 16;
+/// The same where every point is very many numbers.
+const FEWER_CHAINS: usize = 4;
 const HMC_DRAWS: usize = 60;
 const PCN_DRAWS: usize = 200;
 
 /// A target in coordinates in which its posterior is round on average.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shaped {
     pub(super) coordinates: Arc<Coordinates>,
     pub(super) target: Target,
-    pub(super) fitted: Fitted,
+    pub(super) fitted: Arc<Fitted>,
+    /// How far from normal an axis must be to be bent.
+    far: f64,
+    /// The target in the parameters' own coordinates.
+    original: Target,
+    /// The clients' shares of the prior.
+    shares: Vec<f64>,
+}
+
+impl Shaped {
+    /// Whether too little is known of the posterior to propose independent points.
+    pub(super) fn is_rough(&self) -> bool {
+        self.fitted.precision.is_empty()
+    }
+
+    /// The same along other axes, which everybody is told: each parameter given narrower ones. All
+    /// of them are bent.
+    fn conditionally(
+        &self,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Shaped>, PlanError> {
+        let columns = conditional_axes(&self.fitted.precision, self.target.dim());
+        let found = coordinates(&self.fitted, columns, self.original.temperature);
+        let Some(coordinates) = found else { return Ok(None) };
+        let other = Shaped { coordinates, far: 0.0, ..self.clone() };
+        other.tell(conductor, ledger).map(Some)
+    }
+
+    /// The same after everybody is told of its coordinates.
+    fn tell(self, conductor: &mut dyn Conductor, ledger: &mut Ledger) -> Result<Shaped, PlanError> {
+        let (original, coordinates, shares) = (&self.original, &self.coordinates, &self.shares);
+        let target = survey::whiten(original, coordinates, shares, conductor, ledger)?;
+        Ok(Shaped { target, ..self })
+    }
 }
 
 /// Learn the shape: the optimum by Newton's method, and the Gaussian that fits on average.
@@ -56,20 +98,77 @@ pub(super) fn learn(
     warnings: &mut Vec<Warning>,
 ) -> Result<Shaped, PlanError> {
     let original = &problem.target;
-    let d = original.dim();
     let fitted = fit(config, problem, conductor, ledger, warnings)?;
-    let scale = original.temperature.sqrt();
-    let coordinates = axes(&fitted.precision, &fitted.hessian, d)
-        .map(|columns| (0..d * d).map(|k| scale * columns[k % d * d + k / d]).collect())
-        .and_then(|matrix| Coordinates::told(fitted.mean.clone(), matrix))
-        .map(Arc::new);
-    let Some(coordinates) = coordinates else {
+    let columns = axes(&fitted.precision, &fitted.hessian, original.dim());
+    let Some(coordinates) = coordinates(&fitted, columns, original.temperature) else {
         let problem = "the posterior has a direction without information: it is not proper";
         let fix = "give the target a Gaussian prior";
         return Err(config.source.complain(&config.sampler.place, problem, fix).into());
     };
     let target = survey::whiten(original, &coordinates, shares, conductor, ledger)?;
-    Ok(Shaped { coordinates, target, fitted })
+    Ok(Shaped {
+        coordinates,
+        target,
+        fitted: Arc::new(fitted),
+        far: FAR,
+        original: original.clone(),
+        shares: shares.to_vec(),
+    })
+}
+
+/// Learn what can be learnt of a posterior of very many parameters: the optimum by gradients, and
+/// the directions that stand out among its curvatures.
+pub(super) fn learn_large(
+    config: &Config,
+    problem: &Problem,
+    shares: &[f64],
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+    warnings: &mut Vec<Warning>,
+) -> Result<Shaped, PlanError> {
+    let original = &problem.target;
+    let optimum = survey::find_optimum(problem, conductor, ledger, warnings)?;
+    let mut curvature = Curvature::new(original, &optimum, Seed::new(config.seed));
+    conductor.survey(original, &mut curvature, ledger)?;
+    let (others, directions) = curvature.directions(MOST_DIRECTIONS);
+    let cold = original.temperature.recip();
+    let directions: Vec<_> = directions.into_iter().map(|(v, y)| (v * cold, y)).collect();
+    let coordinates = Coordinates::of_low_rank(&optimum, others * cold, &directions);
+    let Some(coordinates) = coordinates.map(Arc::new) else {
+        let problem = "the curvatures of the posterior are not finite numbers";
+        let fix = "scale the columns, or correct the model";
+        return Err(config.source.complain(&config.sampler.place, problem, fix).into());
+    };
+    let target = survey::whiten(original, &coordinates, shares, conductor, ledger)?;
+    let nothing = Vec::new;
+    let prior = Part { hessian: nothing(), gradient: nothing(), skewness: nothing(), rows: 1 };
+    let fitted = Fitted {
+        mean: optimum.clone(),
+        optimum,
+        hessian: nothing(),
+        precision: nothing(),
+        parts: Vec::new(),
+        prior,
+    };
+    Ok(Shaped {
+        coordinates,
+        target,
+        fitted: Arc::new(fitted),
+        far: FAR,
+        original: original.clone(),
+        shares: shares.to_vec(),
+    })
+}
+
+/// Coordinates around the mean, with these axes column by column.
+fn coordinates(
+    fitted: &Fitted,
+    columns: Option<Vec<f64>>,
+    temperature: f64,
+) -> Option<Arc<Coordinates>> {
+    let (d, columns) = (fitted.mean.len(), columns?);
+    let matrix = (0..d * d).map(|k| temperature.sqrt() * columns[k % d * d + k / d]).collect();
+    Coordinates::told(fitted.mean.clone(), matrix).map(Arc::new)
 }
 
 /// Find the optimum by Newton's method, and the Gaussian that fits on average.
@@ -82,7 +181,7 @@ pub(super) fn fit(
 ) -> Result<Fitted, PlanError> {
     let original = &problem.target;
     let (d, b) = (original.dim(), original.clients.len());
-    let mut minimum = Minimum::new(original, &vec![0.0; d], NEWTON_TOLERANCE, MOST_NEWTON);
+    let mut minimum = Minimum::new(original, &problem.origin, NEWTON_TOLERANCE, MOST_NEWTON);
     conductor.survey(original, &mut minimum, ledger)?;
     let newton = minimum.newton();
     let (optimum, hessian) = (newton.optimum().to_vec(), newton.hessian().to_vec());
@@ -104,7 +203,7 @@ pub(super) fn fit(
         );
     }
     if columns::are_suspected(config, problem, Some(&hessian)) {
-        // The search starts at 0.
+        // The search starts where all rows count alike.
         columns::check_columns(config, problem, minimum.first_hessian(), warnings)?;
     }
     proper::check_proper(problem, newton, conductor, ledger, warnings)?;
@@ -160,6 +259,11 @@ impl Foretold {
         }
     }
 
+    /// The more the better.
+    fn rank(&self) -> (bool, f64) {
+        (self.refusal().is_none(), self.efficiency)
+    }
+
     /// Why the sampler is not to be relied on here, if so.
     pub(super) fn refusal(&self) -> Option<String> {
         let khat = self.khat?;
@@ -180,8 +284,30 @@ impl Foretold {
     }
 }
 
-/// Try `imh`: bend the axes that are far from normal, and weigh proposals.
+/// Try `imh`: bend the axes that are far from normal, and weigh proposals; where these suit the
+/// posterior badly also along other axes. Also says in which coordinates, which everybody knows.
 pub(super) fn try_imh(
+    shaped: &Arc<Shaped>,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<(Arc<Shaped>, Foretold), PlanError> {
+    let first = try_axes(shaped, conductor, ledger)?;
+    if first.efficiency >= POOR {
+        return Ok((Arc::clone(shaped), first));
+    }
+    let Some(other) = shaped.conditionally(conductor, ledger)? else {
+        return Ok((Arc::clone(shaped), first));
+    };
+    let second = try_axes(&other, conductor, ledger)?;
+    if second.rank() > first.rank() {
+        return Ok((Arc::new(other), second));
+    }
+    let back = Shaped::clone(shaped).tell(conductor, ledger)?;
+    Ok((Arc::new(back), first))
+}
+
+/// Try `imh` along the axes of the coordinates.
+fn try_axes(
     shaped: &Shaped,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
@@ -193,7 +319,7 @@ pub(super) fn try_imh(
     let bent: Vec<(usize, [f64; PROFILE.len()])> = profiles
         .profiles()
         .enumerate()
-        .filter(|(_, profile)| AxisMap::new(profile).is_some_and(|(_, off)| off > FAR))
+        .filter(|(_, profile)| AxisMap::new(profile).is_some_and(|(_, off)| off > shaped.far))
         .collect();
     // What suits most posteriors; heavier tails, and straight axes, where the weights ask for them.
     let freedom = Proposal::usual_freedom(d);
@@ -201,12 +327,11 @@ pub(super) fn try_imh(
     if !bent.is_empty() {
         tried.extend([(freedom, &[][..]), (HEAVY_FREEDOM, &[][..])]);
     }
-    let usable = |f: &Foretold| (f.refusal().is_none(), f.efficiency);
     let mut best: Option<Foretold> = None;
     for (freedom, bent) in tried {
         let other = try_proposal(shaped, Proposal::new(d, freedom, bent), conductor, ledger)?;
         let light = other.khat.is_some_and(|khat| khat <= HEAVY);
-        if best.as_ref().is_none_or(|best| usable(&other) > usable(best)) {
+        if best.as_ref().is_none_or(|best| other.rank() > best.rank()) {
             best = Some(other);
         }
         if light {
@@ -255,7 +380,8 @@ pub(super) fn try_steps(
 ) -> Result<Foretold, PlanError> {
     let target = &shaped.target;
     let draws = if trial == Trial::Autoregressive { PCN_DRAWS } else { HMC_DRAWS };
-    let mut tuning = Tuning::new(target, trial, PILOT_CHAINS, draws);
+    let chains = if shaped.is_rough() { FEWER_CHAINS } else { PILOT_CHAINS };
+    let mut tuning = Tuning::new(target, trial, chains, draws);
     conductor.survey(target, &mut tuning, ledger)?;
     let d = target.dim();
     let chains: Vec<Vec<f64>> =

@@ -12,6 +12,7 @@ use consilience_core::target::{Placement, Target};
 use nalgebra::DMatrix;
 
 use crate::conductor::{Conductor, Lost};
+use crate::problem::Problem;
 use crate::warnings::{Code, Warning};
 
 /// How small the gradient at the optimum must be, relative to the one at 0.
@@ -39,13 +40,13 @@ pub struct Findings {
 
 /// Find the minimiser of `U` by exchanging gradients.
 pub(super) fn find_optimum(
-    target: &Target,
+    problem: &Problem,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<f64>, Lost> {
-    let zero = vec![0.0; target.dim()];
-    let mut optimum = Optimum::new(target, &zero, OPTIMUM_TOLERANCE, MOST_EXCHANGES);
+    let (target, origin) = (&problem.target, &problem.origin);
+    let mut optimum = Optimum::new(target, origin, OPTIMUM_TOLERANCE, MOST_EXCHANGES);
     conductor.survey(target, &mut optimum, ledger)?;
     if !optimum.converged() {
         let (exchanges, left) =
@@ -119,10 +120,8 @@ pub(super) fn curved(
         }
         let round = Coordinates::whitening(optimum, &hessian.matrix()).filter(|_| d <= MOST_SKEWED);
         if let Some(coordinates) = round {
-            let scale = target.temperature.sqrt();
-            let axis = |k: usize| {
-                coordinates.parts().1.iter().skip(k).step_by(d).map(|c| c * scale).collect()
-            };
+            let (scale, matrix) = (target.temperature.sqrt(), coordinates.matrix());
+            let axis = |k: usize| matrix.iter().skip(k).step_by(d).map(|c| c * scale).collect();
             let mut skewness = Skewness::new(target, optimum, (0..d).map(axis).collect());
             conductor.survey(target, &mut skewness, ledger)?;
             for (part, shift) in parts.iter_mut().zip(skewness.shifts(gradients.gradients())) {
@@ -141,7 +140,7 @@ pub(super) fn prior_part(prior: &Prior, point: &[f64]) -> Part {
     prior.add_gradient(point, 1.0, &mut gradient);
     for (k, row) in hessian.chunks_exact_mut(d.max(1)).enumerate() {
         unit[k] = 1.0;
-        prior.add_hessian_vector(&unit, 1.0, row);
+        prior.add_hessian_vector(point, &unit, 1.0, row);
         unit[k] = 0.0;
     }
     Part { hessian, gradient, skewness: vec![0.0; d], rows: 1 }
@@ -156,9 +155,10 @@ pub(super) fn whiten(
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
 ) -> Result<Target, Lost> {
-    let d = target.dim();
+    let (centre, numbers) = coordinates.parts();
+    let told = 64 * (centre.len() + numbers.len()) as u64;
     for client in 0..target.clients.len() as u32 {
-        ledger.add(Direction::Down, ClientId(client), Kind::Survey, 64 * (d * (d + 1)) as u64);
+        ledger.add(Direction::Down, ClientId(client), Kind::Survey, told);
     }
     conductor.move_to(coordinates, shares)?;
     Ok(target.whitened(coordinates, shares))
@@ -172,7 +172,7 @@ impl Findings {
         coordinates: Option<&Coordinates>,
     ) -> Option<Findings> {
         let d = fitted.optimum.len();
-        let map = coordinates.map(|c| DMatrix::from_row_slice(d, d, c.parts().1));
+        let map = coordinates.map(|c| DMatrix::from_row_slice(d, d, &c.matrix()));
         let extremes = |hessian: &DMatrix<f64>| {
             let inside = map.as_ref().map_or_else(|| hessian.clone(), |c| c.tr_mul(hessian) * c);
             let values = ((&inside + inside.transpose()) * 0.5).symmetric_eigenvalues();

@@ -104,7 +104,7 @@ impl Problem {
                  tables",
             ));
         }
-        let (prior, placement) = read_prior(config, joint.clients(), joint.dim())?;
+        let (prior, placement) = read_prior(config, joint.clients(), &parameters, None)?;
         let statement = of_target(config, &parameters, &clients);
         Target::of_joint(joint, prior, placement, config.target.temperature)
             .and_then(|target| name(target, parameters, clients, statement))
@@ -127,6 +127,7 @@ fn name(
         }
     }
     Ok(Problem {
+        origin: vec![0.0; target.dim()],
         target,
         parameters,
         clients,

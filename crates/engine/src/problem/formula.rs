@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::own::{About, Complaint, FORMULA, READ};
 use crate::config::OwnData;
+use crate::data::derived;
 use crate::data::formats::At;
 use crate::data::hazards::{self, Hazard, Used};
 use crate::data::{
-    Column, ColumnFacts, ColumnSpec, DesignPlan, Kind, Response, Schema, SiteSummary, Table,
-    formula,
+    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Response, Schema,
+    SiteSummary, Table, formula,
 };
 
 /// What a site says of its table first.
@@ -49,7 +50,11 @@ pub struct Kinds {
 
 impl Kinds {
     /// Merge what the sites say, in their order; refuse columns that some have not.
-    pub(crate) fn agree(formula: &str, sites: &[(&str, &TableFacts)]) -> Result<Kinds, Complaint> {
+    pub(crate) fn agree(
+        own: &OwnData,
+        formula: &str,
+        sites: &[(&str, &TableFacts)],
+    ) -> Result<Kinds, Complaint> {
         let all = Schema::union(sites.iter().map(|(_, facts)| &facts.columns[..]));
         let plan = formula::parse(formula, &all).map_err(|error| {
             // A typing error among numbers makes words of them, and should be named first.
@@ -62,9 +67,23 @@ impl Kinds {
             let found = formula::written(formula).into_iter().find_map(suspects);
             found.map_or_else(|| About::Formula.complain(error, FORMULA), hazard)
         })?;
-        let kinds = Kinds { all, plan };
+        let kinds = Kinds { all, plan: suit(plan, own) };
+        let group = match &kinds.plan.group {
+            Some(GroupBy::Column(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        if let Some(name) = group.filter(|name| kinds.all.column(name).is_none()) {
+            let error = formula::no_column(name, &kinds.all);
+            return Err(About::Formula.complain(error, FORMULA));
+        }
         for (k, (site, facts)) in sites.iter().enumerate() {
-            if let Some(column) = kinds.columns().into_iter().find(|column| !facts.has(column)) {
+            if let Some(column) = kinds
+                .columns()
+                .into_iter()
+                .chain(kinds.beside())
+                .chain(group)
+                .find(|column| !facts.has(column))
+            {
                 return Err(missing_column(k, site, facts, column, sites));
             }
         }
@@ -72,11 +91,15 @@ impl Kinds {
     }
 
     /// The same as a site is told it.
-    pub(crate) fn told(formula: &str, columns: Vec<ColumnSpec>) -> Result<Kinds, Complaint> {
+    pub(crate) fn told(
+        own: &OwnData,
+        formula: &str,
+        columns: Vec<ColumnSpec>,
+    ) -> Result<Kinds, Complaint> {
         let all = Schema::new(columns);
         let plan = formula::parse(formula, &all)
             .map_err(|error| About::Formula.complain(error, FORMULA))?;
-        Ok(Kinds { all, plan })
+        Ok(Kinds { all, plan: suit(plan, own) })
     }
 
     /// What sites are told.
@@ -90,6 +113,20 @@ impl Kinds {
         std::iter::once(self.plan.response.column()).chain(terms).collect()
     }
 
+    /// The columns of offsets and weights.
+    fn beside(&self) -> impl Iterator<Item = &str> {
+        self.plan.offsets.iter().chain(&self.plan.weights).map(String::as_str)
+    }
+
+    /// The columns that those which the formula computes are made of, and who predicts needs.
+    pub(crate) fn raw(&self) -> Vec<ColumnSpec> {
+        let offsets = self.plan.offsets.iter().map(String::as_str);
+        let names: Vec<String> =
+            self.columns().into_iter().chain(offsets).flat_map(derived::columns_of).collect();
+        let used = |spec: &&ColumnSpec| names.contains(&spec.name);
+        self.all.columns.iter().filter(used).cloned().collect()
+    }
+
     fn uses<'a>(&'a self, formula: &'a str) -> impl Iterator<Item = Used<'a>> {
         let columns = self.columns().into_iter().enumerate();
         columns.map(move |(k, column)| hazards::by_formula(formula, column, k == 0))
@@ -97,7 +134,7 @@ impl Kinds {
 
     /// The columns that the formula uses, in the order in which sites have them.
     pub(crate) fn used(&self) -> Schema {
-        let columns = self.columns();
+        let columns: Vec<&str> = self.columns().into_iter().chain(self.beside()).collect();
         let used = |spec: &&ColumnSpec| columns.contains(&spec.name.as_str());
         Schema {
             columns: self.all.columns.iter().filter(used).cloned().collect(),
@@ -183,8 +220,28 @@ impl Kinds {
 
     /// A site's table with the columns that the formula uses, of the kinds that are agreed on.
     pub(crate) fn convert(&self, place: usize, table: &Table) -> Result<Table, Complaint> {
-        table.with_kinds(&self.used()).map_err(|e| About::File(place).complain(e, READ))
+        let mut used = self.used();
+        if let Some(GroupBy::Column(name)) = &self.plan.group {
+            used.columns.extend(self.all.column(name).cloned());
+        }
+        table.with_kinds(&used).map_err(|e| About::File(place).complain(e, READ))
     }
+}
+
+/// The plan as the model and the config want it.
+fn suit(plan: DesignPlan, own: &OwnData) -> DesignPlan {
+    let mut terms = plan.terms;
+    for term in terms.iter_mut().filter(|term| term.coding == Coding::Standardised) {
+        term.coding = if own.standardise { Coding::Standardised } else { Coding::Raw };
+    }
+    let (ones, spread) = (own.kind.takes_intercept(), own.kind.is_in_units());
+    let group = own.kind.group_by().cloned();
+    if let Some(GroupBy::Column(column)) = &group {
+        terms.retain(|term| term.column != *column); // a dot means all columns but that one
+    }
+    // a model that is its own intercept cannot go without
+    let intercept = plan.intercept || !ones;
+    DesignPlan { terms, ones, spread, intercept, group, ..plan }
 }
 
 /// What a site says of the columns that a formula uses, before they are coded.

@@ -8,14 +8,18 @@ use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 
 use super::formula::{CodeFacts, Kinds, OddOne, TableFacts};
-use super::{Problem, assemble};
+use super::{AllRows, Assembled, Problem, SiteRows, assemble};
 use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource};
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
 use crate::data::hazards::{self, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
-use crate::data::{Dataset, DesignPlan, Features, Federation, Response, Schema, Table};
+use crate::data::{
+    ColumnSpec, Dataset, DesignPlan, Features, Federation, GroupBy, Response, ResponseMoments,
+    Schema, Table, derived, formula, sums,
+};
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
+use crate::models::Observed;
 
 /// A problem, what of the config it is about, and its fix.
 pub(crate) struct Complaint {
@@ -53,36 +57,55 @@ impl About {
     }
 }
 
-pub(crate) const READ: &str = "correct the file, or how [data] says it is to be read";
+pub(crate) const READ: &str = "correct the file, or what the config says of it";
 const DEAL: &str = "correct clients, scheme, rows or test in [data]";
 const ELSEWHERE: &str = "give the file with the rows, e.g. file = \"basel.csv\"; or let the client \
     bring it, with `consilience serve` and `consilience join`";
 const DESIGN: &str = "correct the rows; where they are dealt, use another scheme, or fewer clients";
 pub(crate) const FORMULA: &str = "correct target.formula, or the files' columns";
 
+/// What the sites of a config with data of its own know.
+fn sites(config: &Config, own: &OwnData) -> Result<Sites, ConfigError> {
+    let seed = Seed::new(own.seed.unwrap_or(config.seed));
+    let sites = match &own.formula {
+        Some(formula) => by_formula(own, formula, seed),
+        None => by_columns(own, seed),
+    };
+    sites.map_err(|complaint| complaint.about(config, own))
+}
+
+/// The rows of every site, and the parameters' names.
+pub(super) fn rows(config: &Config, own: &OwnData) -> Result<AllRows, ConfigError> {
+    let sites = sites(config, own)?;
+    let parameters = own.kind.parameters(&sites.columns, sites.classes.as_deref());
+    let site =
+        |Client { name, design, rows, group_names }| SiteRows { name, design, rows, group_names };
+    Ok(AllRows { parameters, sites: sites.clients.into_iter().map(site).collect() })
+}
+
 /// The problem of a config with data of its own.
 pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigError> {
     let complain = |complaint: Complaint| complaint.about(config, own);
-    let seed = Seed::new(own.seed.unwrap_or(config.seed));
-    let sites = match &own.formula {
-        Some(formula) => by_formula(own, formula, seed).map_err(complain)?,
-        None => by_columns(own, seed).map_err(complain)?,
-    };
+    let sites = sites(config, own)?;
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
-    for (name, design, labels) in sites.clients {
-        let model = own.kind.potential(design, labels);
+    for Client { name, design, rows, .. } in sites.clients {
+        let model = own.kind.potential_of(design, rows);
         clients.push(model.map_err(|e| {
             complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN))
         })?);
     }
     let encoding = sites.encoding.map(|encoding| encoding.with_classes(sites.classes.clone()));
     let parameters = own.kind.parameters(&sites.columns, sites.classes.as_deref());
+    let assembled = assemble(config, clients, &parameters, sites.response)?;
+    let mut notes = sites.notes;
+    notes.extend(assembled.note);
     Ok(Problem {
-        target: assemble(config, clients, parameters.len())?,
+        target: assembled.target,
+        origin: assembled.origin,
         parameters,
         clients: sites.names,
         statement: Statement::new::<&str, &str>([]),
-        notes: sites.notes,
+        notes,
         moments_bits: sites.bits,
         held_out: sites.held_out,
         encoding,
@@ -113,10 +136,14 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
             .collect(),
     };
     let clients = clients.map_err(complain)?;
+    let parameters: Vec<String> = (1..=toy.dim).map(|k| format!("x{k}")).collect();
+    let names = (1..=clients.len()).map(|k| format!("client {k}")).collect();
+    let Assembled { target, origin, .. } = assemble(config, clients, &parameters, None)?;
     Ok(Problem {
-        parameters: (1..=toy.dim).map(|k| format!("x{k}")).collect(),
-        clients: (1..=clients.len()).map(|k| format!("client {k}")).collect(),
-        target: assemble(config, clients, toy.dim)?,
+        parameters,
+        clients: names,
+        target,
+        origin,
         statement: Statement::new::<&str, &str>([]),
         notes: Vec::new(),
         moments_bits: (0, 0),
@@ -125,10 +152,18 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
     })
 }
 
+/// What one client knows, as numbers.
+struct Client {
+    name: String,
+    design: Design,
+    rows: Observed,
+    /// What the groups are called that rows are in.
+    group_names: Vec<String>,
+}
+
 /// What sites know, as numbers.
 struct Sites {
-    /// Name, design and labels of each client.
-    clients: Vec<(String, Design, Vec<f64>)>,
+    clients: Vec<Client>,
     names: Vec<String>,
     columns: Vec<String>,
     classes: Option<Vec<String>>,
@@ -136,6 +171,7 @@ struct Sites {
     bits: (u64, u64),
     held_out: Option<HeldOut>,
     encoding: Option<Encoding>,
+    response: Option<ResponseMoments>,
 }
 
 /// Which rows of `rows` are learnt from and which are held out; at least one is learnt from.
@@ -256,6 +292,7 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
             let all: Vec<u32> = (0..test.rows() as u32).collect();
             Some(HeldOut {
                 design: design(&test, &all, "the rows held out")?,
+                offset: Vec::new(),
                 labels: test.labels,
                 kind: Arc::clone(&own.kind),
             })
@@ -263,13 +300,30 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     };
     let mut clients = Vec::new();
     for (name, data, rows) in &parts {
-        clients.push((name.clone(), design(data, rows, name)?, data.labels_of(rows)));
+        clients.push(Client {
+            name: name.clone(),
+            design: design(data, rows, name)?,
+            rows: Observed { response: data.labels_of(rows), ..Observed::default() },
+            group_names: Vec::new(),
+        });
     }
-    let names = parts.into_iter().map(|(name, _, _)| name).collect();
+    let names = parts.iter().map(|(name, _, _)| name.clone()).collect();
     let columns =
         own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
     let encoding = Some(encoding);
-    Ok(Sites { clients, names, columns, classes, notes, bits: (bits, bits), held_out, encoding })
+    let part = |(_, data, rows): &(String, Dataset, Vec<u32>)| {
+        let labels = data.labels_of(rows);
+        let (sum, squares) = sums(&labels);
+        (labels.len() as f64, sum, squares)
+    };
+    let response = match own.kind.is_in_units() {
+        true => ResponseMoments::merge(&parts.iter().map(part).collect::<Vec<_>>()),
+        false => None,
+    };
+    // each site says three numbers of its responses, and hears two
+    let more = if response.is_some() { 64 * clients.len() as u64 } else { 0 };
+    let bits = (bits + 3 * more, bits + 2 * more);
+    Ok(Sites { clients, names, columns, classes, notes, bits, held_out, encoding, response })
 }
 
 /// The rows of a file, and its table where it has one.
@@ -565,6 +619,8 @@ fn hold_together(tests: &[Dataset]) -> Option<Dataset> {
 struct Tables {
     sites: Vec<(String, Table)>,
     plan: DesignPlan,
+    /// The columns that others are computed of.
+    raw: Vec<ColumnSpec>,
     notes: Vec<String>,
     /// What it cost to agree on kinds and codes, in bits up and down.
     bits: (u64, u64),
@@ -578,10 +634,14 @@ fn agree_on_kinds(
     tables: Vec<(String, Table)>,
     dealt: bool,
 ) -> Result<Tables, Complaint> {
+    let tables: Vec<(String, Table)> = tables
+        .into_iter()
+        .map(|(site, table)| Ok((site, with_computed(&table, formula)?)))
+        .collect::<Result<_, Complaint>>()?;
     let said: Vec<TableFacts> =
         tables.iter().map(|(_, table)| TableFacts::of(table, formula)).collect();
     let names = || tables.iter().map(|(site, _)| site.as_str());
-    let kinds = Kinds::agree(formula, &names().zip(&said).collect::<Vec<_>>())?;
+    let kinds = Kinds::agree(own, formula, &names().zip(&said).collect::<Vec<_>>())?;
     let said: Vec<CodeFacts> =
         tables.iter().map(|(_, table)| kinds.facts(own, formula, table)).collect();
     let (notes, bits) =
@@ -590,7 +650,14 @@ fn agree_on_kinds(
         Ok((site.clone(), kinds.convert(k, table)?))
     };
     let sites = tables.iter().enumerate().map(alike).collect::<Result<_, Complaint>>()?;
-    Ok(Tables { sites, plan: kinds.plan, notes, bits })
+    let raw = kinds.raw();
+    Ok(Tables { sites, plan: kinds.plan, raw, notes, bits })
+}
+
+/// A site's table with the columns that the formula computes.
+pub(crate) fn with_computed(table: &Table, formula: &str) -> Result<Table, Complaint> {
+    derived::extend(table, &formula::written(formula), |_| false)
+        .map_err(|e| About::Formula.complain(e, FORMULA))
 }
 
 /// Refuse a value of the response that the model does not explain, with its file and line; classes
@@ -608,8 +675,9 @@ fn check_values(
 
 /// Columns by a formula: sites agree on kinds, levels, means and deviations by exchanging sums.
 fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complaint> {
+    let formula = &*derived::write_out(formula);
     let encode = |e: crate::data::EncodeError| About::Formula.complain(e, FORMULA);
-    let Tables { mut sites, plan, mut notes, bits } = match &own.source {
+    let Tables { mut sites, plan, raw, mut notes, bits } = match &own.source {
         OwnSource::Synthetic(_) => {
             return Err(About::Formula
                 .complain("generated data has no columns with names", "remove target.formula"));
@@ -691,10 +759,13 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         OwnSource::File { file, .. } => (file.header.clone(), None),
         OwnSource::Synthetic(_) => (None, None),
     };
-    let schema =
-        Schema::new(sites.first().map_or_else(Vec::new, |(_, table)| table.specs().to_vec()));
+    // who predicts need not know the groups
+    let is_coded = |spec: &&ColumnSpec| plan.group != Some(GroupBy::Column(spec.name.clone()));
+    let specs = sites.first().map_or_else(Vec::new, |(_, table)| table.specs().to_vec());
+    let schema = Schema::new(specs.iter().filter(is_coded).cloned().collect());
     let model = Arc::clone(&own.kind);
     let encoding = Encoding::by_formula(&schema, header, &plan, federation.moments(), model)
+        .with_computed(raw)
         .with_site_column(site_column);
     let held_out = if tests.is_empty() {
         None
@@ -703,6 +774,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         let complain = |e: DataError| About::Data.complain(format!("the rows held out: {e}"), READ);
         Some(HeldOut {
             design: Design::dense(rows.cells, rows.columns).map_err(complain)?,
+            offset: rows.offset,
             labels: rows.response,
             kind: Arc::clone(&own.kind),
         })
@@ -711,15 +783,23 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     if let Some(held) = &held_out {
         notes.push(format!("{} rows are held out, to test on.", held.labels.len()));
     }
+    let response = federation.moments().response;
     let mut clients = Vec::new();
     for site in federation.sites {
         let complain =
             |e: DataError| About::Data.complain(format!("client \"{}\": {e}", site.name), READ);
         let design = Design::dense(site.cells, site.columns).map_err(complain)?;
-        clients.push((site.name, design, site.response));
+        let rows = Observed {
+            response: site.response,
+            groups: site.groups,
+            offset: site.offset,
+            weights: site.weights,
+        };
+        let (name, group_names) = (site.name, site.group_names);
+        clients.push(Client { name, design, rows, group_names });
     }
     Ok(Sites {
-        names: clients.iter().map(|(name, _, _)| name.clone()).collect(),
+        names: clients.iter().map(|client| client.name.clone()).collect(),
         clients,
         columns: federation.parameters,
         classes: None,
@@ -727,5 +807,6 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         bits: (federation.exchanged_bits_up + bits.0, federation.exchanged_bits_down + bits.1),
         held_out,
         encoding: Some(encoding),
+        response,
     })
 }

@@ -209,7 +209,8 @@ impl LongLmc {
             precondition: Some(true),
             place: FieldLocation { line: config.sampler.place.line, field: "target".into() },
         };
-        let config = Config { sampler, run, draws: None, ..config.clone() };
+        // Its rows are pooled already: there is nothing to keep.
+        let config = Config { sampler, run, draws: None, privacy: None, ..config.clone() };
         Ok(LongLmc { plan: Plan::new(&config, problem)?, settings })
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::draws::Streamed;
 use crate::plan::Choice;
-use crate::record::{Bias, Record, SentRecord, SiteRecord};
+use crate::record::{Bias, Record, SentRecord, SiteRecord, TargetWords};
 use crate::warnings::Warning;
 
 /// The layout's number: a reader refuses one that it does not know.
@@ -28,6 +28,8 @@ pub(super) struct RunFile {
     seconds: f64,
     interrupted: bool,
     pub(super) parameters: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<TargetWords>,
     /// The names of what is recorded beside the draws.
     pub(super) statistics: Vec<String>,
     /// Whether there is a pooled reference.
@@ -118,6 +120,7 @@ impl RunFile {
             seconds: record.seconds,
             interrupted: record.interrupted,
             parameters: record.parameters.clone(),
+            target: record.target.clone(),
             statistics: record.statistics.iter().map(|s| s.name.clone()).collect(),
             reference: record.reference.is_some(),
             reference_by: record.reference_by.clone(),
@@ -159,6 +162,7 @@ impl RunFile {
             interrupted: self.interrupted,
             draws: crate::draws::Draws::new(self.parameters.len()),
             parameters: self.parameters,
+            target: self.target,
             statistics: Vec::new(),
             sites: ledger.sites.into_iter().map(site).collect(),
             sent: ledger.sent.into_iter().map(sent).collect(),

@@ -10,6 +10,7 @@
 //! | `judged.json` | calibration and the sites' influence, where they were computed |
 //! | `run.json` | everything else |
 //! | `log.txt` | what happened, in sentences |
+//! | `served.txt` | the name of the run, where it was served over a network |
 //! | `checkpoint/` | what an unfinished run goes on from ([`crate::checkpoint`]) |
 //!
 //! Every parameter is a variable of its own, under its own name: then a row of `az.summary` is
@@ -47,6 +48,8 @@ const ENCODING: &str = "encoding.json";
 const JUDGED: &str = "judged.json";
 const LEDGER: &str = "ledger.json";
 const RUN: &str = "run.json";
+/// The file that names a run which was served.
+pub const PUBLISHED: &str = "served.txt";
 
 /// The most parameters that are variables of their own.
 const MOST_VARIABLES: usize = 256;
@@ -143,6 +146,45 @@ pub fn write(path: &Path, record: &Record) -> Result<(), RunDirError> {
         let _ = std::fs::remove_dir_all(&temporary);
     }
     written
+}
+
+/// Write a run with more files, as somebody who may be stopped at any moment and begins again:
+/// either nothing is at `path`, or all of it, durably. `name` is of this run alone, and stands in
+/// [`PUBLISHED`].
+pub fn publish(
+    path: &Path,
+    record: &Record,
+    files: &[(&str, String)],
+    name: &str,
+) -> Result<(), RunDirError> {
+    if is_published(path, name) {
+        return Ok(());
+    }
+    check(path)?;
+    let Some(own) = path.file_name() else {
+        return Err(RunDirError::Exists { path: path.to_path_buf() });
+    };
+    let temporary = path.with_file_name(format!(".{}.{name}.tmp", own.display()));
+    remove(&temporary)?;
+    fill(&temporary, record)?;
+    let mark = [(PUBLISHED, format!("{name}\n"))];
+    for (file, text) in files.iter().chain(&mark) {
+        zarr::put(&temporary.join(file), text.as_bytes())?;
+    }
+    sync(&temporary)?;
+    if path.is_dir() {
+        std::fs::remove_dir(path).map_err(RunDirError::at(path))?;
+    }
+    std::fs::rename(&temporary, path).map_err(RunDirError::at(path))?;
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => sync_folder(parent).map_err(RunDirError::at(parent)),
+        None => Ok(()),
+    }
+}
+
+/// Whether the run of this name was published here.
+pub fn is_published(path: &Path, name: &str) -> bool {
+    std::fs::read_to_string(path.join(PUBLISHED)).is_ok_and(|text| text.trim_end() == name)
 }
 
 /// Write a run beside its checkpoint. `run.json` comes last, and only when all is durable does the

@@ -31,6 +31,10 @@ pub(crate) fn record() -> Record {
         interrupted: true,
         draws: Draws::from_chains(vec![cells(0.0), cells(100.0)], 4),
         parameters,
+        target: Some(crate::record::TargetWords {
+            model: "linear regression".into(),
+            prior: "normal, mean 0, variance 1".into(),
+        }),
         streamed: None,
         choice: None,
         bias: Some(crate::record::Bias {
@@ -260,6 +264,29 @@ fn a_failure_leaves_nothing_behind() {
         write(&folder.join("run"), &Record { statistics: vec![broken], ..record() }).unwrap_err();
     assert!(error.to_string().contains("zarr.json"), "{error}");
     assert_eq!(names(&folder), Vec::<String>::new());
+}
+
+/// Whoever publishes a run and is stopped begins again: with what the first left half done, or
+/// after it was done. The run of another name is not touched.
+#[test]
+fn publishing_twice_is_publishing_once() {
+    let folder = place("published");
+    let path = folder.join("run");
+    let publish =
+        |name: &str, says: &str| publish(&path, &record(), &[("statement.txt", says.into())], name);
+    let half = folder.join(".run.first.tmp");
+    std::fs::create_dir_all(half.join("draws.zarr")).unwrap();
+    std::fs::write(half.join("half"), "of it").unwrap();
+    publish("first", "once").unwrap();
+    let kept = || std::fs::read_to_string(path.join("statement.txt")).unwrap();
+    assert!(read(&path).is_ok() && is_published(&path, "first") && !is_published(&path, "fir"));
+    assert!(!path.join("half").exists(), "what was left half done is gone");
+    assert_eq!(names(&folder), ["run"], "nothing lies beside it");
+    publish("first", "twice").unwrap();
+    assert_eq!(kept(), "once");
+    let error = publish("second", "another").unwrap_err();
+    assert!(matches!(error, RunDirError::Exists { .. }), "{error}");
+    assert_eq!(kept(), "once");
 }
 
 #[test]

@@ -68,6 +68,8 @@ impl Setup {
             begins: Start::Point(start.clone()),
             start,
             dispersion: 0.0,
+            spread: None,
+            layers: Vec::new(),
             findings: None,
             choice: None,
             forecast: None,

@@ -7,12 +7,16 @@ use consilience_core::model::{Design, Model};
 
 use super::{Agreed, Agreement, Introduction, Own};
 use crate::config::{Config, ConfigError, OwnData, OwnSource};
+use crate::data::derived;
 use crate::data::formats::DataFile;
 use crate::data::{
     ColumnSpec, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, encode, summarise,
 };
 use crate::encoding::Encoding;
-use crate::problem::{About, CodedSummary, Complaint, FORMULA, Kinds, READ, TableFacts};
+use crate::models::Observed;
+use crate::problem::{
+    About, CodedSummary, Complaint, FORMULA, Kinds, READ, TableFacts, with_computed,
+};
 
 /// A site's table, and what its columns are once that is agreed on.
 #[derive(Clone, Debug)]
@@ -43,7 +47,7 @@ impl CodedTable {
         let Some((formula, sites)) = coded_by_sites(own) else {
             return Err(complain(About::Data.complain("no formula codes the rows", READ)));
         };
-        let stated = &sites[index].1;
+        let (stated, formula) = (&sites[index].1, derived::write_out(formula));
         let table = match rows {
             Own::File(path) => DataFile { path: path.clone(), memory: None, ..stated.clone() }
                 .table(None)
@@ -72,8 +76,8 @@ impl CodedTable {
         };
         Ok(CodedTable {
             own: own.clone(),
-            formula: formula.to_owned(),
-            raw: table.map_err(complain)?,
+            raw: with_computed(&table.map_err(complain)?, &formula).map_err(complain)?,
+            formula,
             coded: None,
         })
     }
@@ -91,7 +95,7 @@ impl CodedTable {
         columns: Vec<ColumnSpec>,
     ) -> Result<Introduction, ConfigError> {
         let complain = |complaint: Complaint| complaint.about(config, &self.own);
-        let kinds = Kinds::told(&self.formula, columns).map_err(complain)?;
+        let kinds = Kinds::told(&self.own, &self.formula, columns).map_err(complain)?;
         let facts = kinds.facts(&self.own, &self.formula, &self.raw);
         let table = kinds.convert(index, &self.raw).map_err(complain)?;
         let summary = summarise(name, &table, &kinds.plan)
@@ -111,7 +115,13 @@ impl CodedTable {
         };
         let rows = encode(name, table, &kinds.plan, moments).map_err(|e| e.to_string())?;
         let design = Design::dense(rows.cells, rows.columns).map_err(|e| e.to_string())?;
-        self.own.kind.potential(design, rows.response).map_err(|e| e.to_string())
+        let observed = Observed {
+            response: rows.response,
+            groups: rows.groups,
+            offset: rows.offset,
+            weights: rows.weights,
+        };
+        self.own.kind.potential_of(design, observed).map_err(|e| e.to_string())
     }
 }
 
@@ -122,6 +132,7 @@ pub fn kinds(
 ) -> Result<Option<Kinds>, ConfigError> {
     let crate::config::ModelConfig::Own(own) = &config.target.model else { return Ok(None) };
     let Some((formula, sites)) = coded_by_sites(own) else { return Ok(None) };
+    let formula = &*derived::write_out(formula);
     let complain = |complaint: Complaint| complaint.about(config, own);
     let mut said = Vec::new();
     for (k, ((name, _), introduction)) in sites.iter().zip(introductions).enumerate() {
@@ -133,7 +144,7 @@ pub fn kinds(
         };
         said.push((name.as_str(), facts));
     }
-    Kinds::agree(formula, &said).map(Some).map_err(complain)
+    Kinds::agree(own, formula, &said).map(Some).map_err(complain)
 }
 
 /// Merge the sites' codes and sums, in their order, into one design.
@@ -148,6 +159,7 @@ pub(super) fn agree(
     let Some((formula, sites)) = coded_by_sites(own) else {
         return Err(complain(About::Data.complain("no formula codes the rows", READ)));
     };
+    let formula = &*derived::write_out(formula);
     let (mut facts, mut summaries): (Vec<_>, Vec<SiteSummary>) = (Vec::new(), Vec::new());
     for (k, ((name, _), introduction)) in sites.iter().zip(introductions).enumerate() {
         let refuse = |problem: String| {
@@ -170,7 +182,8 @@ pub(super) fn agree(
     notes.splice(0..0, moments.notes.iter().cloned());
     let header = sites.iter().find_map(|(_, file)| file.header.clone());
     let model = Arc::clone(&own.kind);
-    let encoding = Encoding::by_formula(&kinds.used(), header, &kinds.plan, &moments, model);
+    let encoding = Encoding::by_formula(&kinds.used(), header, &kinds.plan, &moments, model)
+        .with_computed(kinds.raw());
     let columns: Vec<String> = moments.columns.iter().map(|column| column.name.clone()).collect();
     Ok(Agreed {
         agreement: Agreement {
@@ -178,7 +191,7 @@ pub(super) fn agree(
             moments: Some(moments),
             models: None,
         },
-        rows: summaries.iter().map(|summary| summary.rows).collect(),
+        rows: summaries.iter().map(|summary| summary.groups.unwrap_or(summary.rows)).collect(),
         notes,
         moments_bits: (exchanged.up + bits.0, exchanged.down + bits.1),
         encoding: Some(encoding),

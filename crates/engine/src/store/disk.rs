@@ -1,7 +1,7 @@
 //! Define what a disk can do, and do it in a folder.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
@@ -94,9 +94,14 @@ const TEMPORARY: &str = ".tmp";
 const LOCK: &str = ".lock";
 
 impl Folder {
-    /// The folder at this path, made if it is not there.
+    /// Make the folder at this path if it is not there: for its owner alone. It is not locked.
+    pub fn make(path: &Path) -> Result<()> {
+        secluded().recursive(true).create(path)
+    }
+
+    /// The folder at this path, made if it is not there: for its owner alone.
     pub fn open(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(path)?;
+        Folder::make(path)?;
         let mut lock = private().create(true).truncate(false).write(true).open(path.join(LOCK))?;
         lock.try_lock().map_err(|_| Error::new(ErrorKind::WouldBlock, in_use(path)))?;
         // for whoever finds it locked
@@ -138,6 +143,19 @@ fn in_use(path: &Path) -> String {
         None => ("another process".into(), "end that process"),
     };
     format!("{} is in use by {owner}: {remedy}, or use another folder", path.display())
+}
+
+/// Folders that only their owner can look into.
+fn secluded() -> DirBuilder {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        builder
+    }
+    #[cfg(not(unix))]
+    DirBuilder::new()
 }
 
 /// Files that only their owner can read.

@@ -1,7 +1,10 @@
 //! Judge the draws of a run: what a reader must know before relying on them, by how much, and the
 //! one thing to do.
 
+use std::borrow::Cow;
+
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
+use consilience_core::sampler::{NOISE_RATIO, registry};
 
 use super::{Code, Warning, weights};
 use crate::draws::Draws;
@@ -15,8 +18,13 @@ pub const LEAST_ESS: f64 = 100.0;
 /// deviations, standard deviations by this part.
 const MOST_SHIFT: f64 = 0.1;
 const MOST_SPREAD: f64 = 0.05;
+/// Fewer effective draws than this part of those that were asked for are too few; estimates of them
+/// scatter by less.
+pub(crate) const SHORT: f64 = 0.9;
 /// So many standard errors are no accident.
 const BEYOND_ERROR: f64 = 4.0;
+/// Above this ratio of noise draws given a release are said to be rough.
+const MOST_NOISE: f64 = 0.5;
 /// More than so many times the iterations are no advice.
 const MOST_LONGER: f64 = 30.0;
 
@@ -43,8 +51,9 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         let none = Warning::new(Code::NoDraws, "there are no draws here to be summarised");
         return stopped(record).into_iter().chain([none]).collect();
     }
+    let (names, draws) = record.shown();
     let judge =
-        Judge { record, summaries: summaries(&record.draws), iterations: record.iterations };
+        Judge { record, names, summaries: summaries(&draws), iterations: record.iterations };
     [
         stopped(record),
         judge.broken(),
@@ -54,10 +63,27 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         judge.apart(),
         judge.reference(),
         weights::heavy(record),
+        noisy(record),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// What was released once, with much noise.
+fn noisy(record: &Record) -> Option<Warning> {
+    let ratios = record.statistics.iter().find(|s| s.name == NOISE_RATIO)?;
+    let ratio = *ratios.values.first()?.first()?;
+    let says = format!(
+        "the noise of what sites released is {:.2} times what their rows say in the direction that \
+         they say least of: the prior counts there, and intervals are rough",
+        ratio.abs()
+    );
+    (!(0.0..=MOST_NOISE).contains(&ratio)).then(|| {
+        Warning::new(Code::NoisyRelease, says)
+            .remedy("Bring more rows, state a larger epsilon, or leave columns out")
+            .number("noise_ratio", ratio)
+    })
 }
 
 fn stopped(record: &Record) -> Option<Warning> {
@@ -67,6 +93,7 @@ fn stopped(record: &Record) -> Option<Warning> {
 
 struct Judge<'a> {
     record: &'a Record,
+    names: Cow<'a, [String]>,
     summaries: Vec<Option<Summary>>,
     iterations: u64,
 }
@@ -77,7 +104,7 @@ impl Judge<'_> {
     }
 
     fn name(&self, k: usize) -> String {
-        self.record.parameters.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1))
+        self.names.get(k).cloned().unwrap_or_else(|| format!("parameter {}", k + 1))
     }
 
     fn broken(&self) -> Option<Warning> {
@@ -102,7 +129,9 @@ impl Judge<'_> {
 
     fn alone(&self) -> Option<Warning> {
         let says = "one chain cannot show whether chains agree";
-        (self.record.draws.chains() < 2)
+        // Sites that answer twice allow one chain, which is as long as anybody likes.
+        let meant = registry::find(&self.record.sampler.0).is_some_and(|row| row.family.asks_twice);
+        (self.record.draws.chains() < 2 && !meant)
             .then(|| Warning::new(Code::OneChain, says).remedy("Run at least 4"))
     }
 
@@ -135,9 +164,10 @@ impl Judge<'_> {
             .filter_map(|(k, s)| Some((k, effective(s)?)))
             .min_by(|a, b| a.1.total_cmp(&b.1));
         let least = LEAST_ESS * self.record.draws.chains() as f64;
-        // Where so many were asked for, half of them is a promise that was not kept.
-        let wanted =
-            self.record.effective_draws.map_or(least, |wanted| least.max(0.5 * wanted as f64));
+        // Where so many were asked for, fewer are a promise that was not kept.
+        let asked = self.record.effective_draws.map_or(0.0, |asked| asked as f64);
+        let wanted = least.max(asked);
+        let short = |worst: f64| worst < least.max(SHORT * asked);
         let mut says = Vec::new();
         if let Some((k, worst)) = rhat.filter(|(_, worst)| *worst > MOST_RHAT) {
             says.push(format!(
@@ -146,18 +176,15 @@ impl Judge<'_> {
                 self.name(k)
             ));
         }
-        if let Some((k, worst)) = ess.filter(|(_, worst)| *worst < wanted) {
+        if let Some((k, worst)) = ess.filter(|(_, worst)| short(*worst)) {
             says.push(format!(
                 "only {worst:.0} effective draws (`{}`) where {wanted:.0} are wanted",
                 self.name(k)
             ));
         }
-        let longer = ess
-            .map_or(2.0, |(_, ess)| {
-                1.2 * self.record.effective_draws.map_or(wanted, |w| w as f64) / ess.max(1.0)
-            })
-            .max(2.0);
         let apart = rhat.is_some_and(|(_, worst)| worst > MOST_RHAT);
+        let longer = ess.map_or(2.0, |(_, ess)| 1.2 * wanted / ess.max(1.0));
+        let longer = longer.max(if apart { 2.0 } else { 1.0 });
         let code = if apart { Code::ChainsDisagree } else { Code::FewEffectiveDraws };
         (!says.is_empty()).then(|| {
             Warning::new(code, says.join("; "))

@@ -85,6 +85,10 @@ codes! {
         "Some draws are infinite or no numbers.";
     NoDraws = "no-draws", Error,
         "There are no draws to be summarised.";
+    PrivacySimulated = "privacy-simulated", Warning,
+        "The clients' private noise comes from the config's seed, so that nothing is private.";
+    NoisyRelease = "noisy-release", Warning,
+        "The noise of what sites released is more than half of what their rows say, somewhere.";
     DrawsOnDisk = "draws-on-disk", Info,
         "The draws are too many to be held, and are in a file alone.";
     Interrupted = "interrupted", Warning,
@@ -113,6 +117,8 @@ codes! {
         "The bias was to be measured by half the step, and could not be.";
     SamplerCaution = "sampler-caution", Warning,
         "The sampler's settings are as published, and known to be off.";
+    LargeLearningRate = "large-learning-rate", Warning,
+        "The step of a net times the number of rows is above 2.";
     LengthGuessed = "length-guessed", Warning,
         "Nothing says how long the chains should be.";
     LengthCapped = "length-capped", Warning,

@@ -78,11 +78,15 @@ impl Hub {
                             self.status.late(client);
                             self.give_again(phase, chain, client, &parties[chain]);
                         }
+                        Err(refusal @ (Refusal::Malformed { .. } | Refusal::TooLarge { .. })) => {
+                            self.poisoned(client, &refusal.to_string())
+                        }
                         Err(refusal) => self.refuse(client, &refusal.to_string()),
                         Ok(()) => {
                             self.moved = Instant::now();
                             self.places[client].busy.remove(&chain);
                             self.status.heard(client, frame.body.len());
+                            self.unblock(client);
                             running[chain] = self.drain(phase, chain, &mut parties[chain])?;
                         }
                     }
@@ -102,9 +106,15 @@ impl Hub {
         running: &mut [bool],
     ) -> Result<(), Broken> {
         for (chain, party) in parties.iter_mut().enumerate() {
-            let due = running[chain]
-                && party.patience().is_some_and(|most| self.opened[chain].elapsed() >= most);
-            if !due || self.places.iter().all(|place| !place.ready) {
+            let Some(most) = party.patience().filter(|_| running[chain]) else { continue };
+            if self.places.iter().all(|place| !place.ready) {
+                self.opened[chain] = Instant::now();
+                continue;
+            }
+            let left_out = |id: &ClientId| self.status.is_left_out(id.index());
+            let due = self.opened[chain].elapsed() >= most
+                || (self.status.is_meddled_with() && party.awaited().iter().all(left_out));
+            if !due {
                 continue;
             }
             if let Some(absent) = party.close() {
@@ -168,6 +178,7 @@ impl Hub {
             }
         }
         self.places[client].ready = true;
+        self.unblock(client);
         for (chain, party) in parties.iter().enumerate().filter(|(chain, _)| running[*chain]) {
             self.give_again(phase, chain, client, party);
         }

@@ -18,11 +18,13 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
+use crate::door::Seldom;
 use crate::frame::{ASIDE, Frame, MESSAGE, WORDS};
+use crate::memory::Memory;
 use crate::party::Complaint;
 use crate::service::{Event, Link};
 use crate::status::Status;
-use crate::talk::{Ask, Tell, Welcome};
+use crate::talk::{Ask, Farewell, How, Tell, Welcome};
 
 /// How long the conductor waits before it looks at the clock and the stop sign.
 const TICK: Duration = Duration::from_millis(200);
@@ -32,8 +34,6 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_secs(1);
 /// After how many refused messages a connection is cut.
 const MOST_REFUSALS: u32 = 32;
-/// How long farewells may take.
-const LINGER: Duration = Duration::from_secs(3);
 /// How often the log says who is waited for.
 const REMINDER: Duration = Duration::from_secs(30);
 
@@ -49,17 +49,33 @@ pub enum Broken {
     /// Somebody asked to stop.
     #[error("the run was stopped")]
     Stopped,
+    /// The server is interrupted.
+    #[error("the server was interrupted")]
+    Suspended,
     /// A party gave up.
     #[error("{0}")]
     Party(Complaint),
 }
 
+/// How a server parts from its sites.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parting {
+    /// The run is over.
+    Over(Farewell),
+    /// The server will be back: they shall wait. The text says why.
+    Waits(String),
+}
+
 /// One step of what all sites are told, and what each answered.
-#[derive(Debug)]
 struct Step {
     asks: Vec<Frame>,
     answers: Vec<Option<Tell>>,
+    /// What is wrong with an answer, if anything: it is not taken then.
+    objects: Option<Objects>,
 }
+
+/// What is wrong with an answer of a site.
+pub(crate) type Objects = Box<dyn Fn(&str, &Tell) -> Option<String>>;
 
 /// A site as the conductor sees it.
 #[derive(Debug, Default)]
@@ -90,6 +106,10 @@ pub struct Hub {
     most_message: Arc<AtomicUsize>,
     status: Arc<Status>,
     deadline: Option<Duration>,
+    /// Whether a site that cannot go on is waited for; else it ends the run.
+    quarantine: bool,
+    /// Which sites cannot go on.
+    blocks: Vec<bool>,
     /// When something last went forward.
     moved: Instant,
     /// When the open round of each chain began.
@@ -97,6 +117,9 @@ pub struct Hub {
     /// When the next round must be closed.
     closes: Option<Instant>,
     reminded: Instant,
+    /// Of whom refusals were logged, and that they were turned away.
+    said: Seldom<usize>,
+    turned_away: Seldom<usize>,
 }
 
 /// What a turn brought that the open phase must look at.
@@ -115,6 +138,7 @@ impl Hub {
         most_message: Arc<AtomicUsize>,
         status: Arc<Status>,
         deadline: Option<Duration>,
+        quarantine: bool,
     ) -> Hub {
         let sites = status.sites();
         let now = Instant::now();
@@ -123,17 +147,21 @@ impl Hub {
             events,
             places: sites.iter().map(|_| SiteLink::default()).collect(),
             welcomes,
-            sites,
             script: Vec::new(),
             open: None,
             phases: 0,
             most_message,
             status,
             deadline,
+            quarantine,
+            blocks: vec![false; sites.len()],
+            sites,
             moved: now,
             opened: Vec::new(),
             closes: None,
             reminded: now,
+            said: Seldom::default(),
+            turned_away: Seldom::default(),
         }
     }
 
@@ -142,10 +170,40 @@ impl Hub {
         Ok(self.ask_within(asks, None)?.into_iter().flatten().collect())
     }
 
+    /// The same for answers that a site can be told to be wrong. Where sites that cannot go on are
+    /// not waited for, the first such answer ends the run.
+    pub(crate) fn ask_checked(
+        &mut self,
+        asks: &[Ask],
+        objects: Objects,
+    ) -> Result<Vec<Tell>, Broken> {
+        let step = self.script.len() as u32;
+        let frames = asks.iter().map(|ask| Frame::words(step, ask)).collect();
+        Ok(self.asked(frames, None, Some(objects))?.into_iter().flatten().collect())
+    }
+
+    /// Whether sites that cannot go on are waited for.
+    pub(crate) fn waits(&self) -> bool {
+        self.quarantine
+    }
+
+    /// Ask everything again from the first step, after a site was turned away, since what it said
+    /// does not do.
+    pub(crate) fn begin_again(&mut self, wrong: usize, why: &str) {
+        self.cut(wrong, why);
+        self.script.clear();
+        self.places.iter_mut().for_each(|place| place.caught_up = 0);
+    }
+
+    fn objection(&self, step: usize, client: usize, told: &Tell) -> Option<String> {
+        let objects = self.script[step].objects.as_ref().filter(|_| self.quarantine)?;
+        objects(&self.sites[client], told)
+    }
+
     /// Ask every site the same.
     pub fn ask_all(&mut self, ask: &Ask) -> Result<Vec<Tell>, Broken> {
         let frame = Frame::words(self.script.len() as u32, ask);
-        Ok(self.asked(vec![frame; self.sites.len()], None)?.into_iter().flatten().collect())
+        Ok(self.asked(vec![frame; self.sites.len()], None, None)?.into_iter().flatten().collect())
     }
 
     /// Ask every site something, and wait so long for answers.
@@ -155,16 +213,17 @@ impl Hub {
         most: Option<Duration>,
     ) -> Result<Vec<Option<Tell>>, Broken> {
         let step = self.script.len() as u32;
-        self.asked(asks.iter().map(|ask| Frame::words(step, ask)).collect(), most)
+        self.asked(asks.iter().map(|ask| Frame::words(step, ask)).collect(), most, None)
     }
 
     fn asked(
         &mut self,
         asks: Vec<Frame>,
         most: Option<Duration>,
+        objects: Option<Objects>,
     ) -> Result<Vec<Option<Tell>>, Broken> {
         let (since, step) = (Instant::now(), self.script.len());
-        self.script.push(Step { answers: vec![None; asks.len()], asks });
+        self.script.push(Step { answers: vec![None; asks.len()], asks, objects });
         for client in 0..self.places.len() {
             // Whoever is still catching up was sent all earlier steps when it came, and answers in
             // order.
@@ -178,22 +237,53 @@ impl Hub {
         Ok(self.script[step].answers.clone())
     }
 
-    /// Tell everybody that it is over. Whoever was cut off comes back for these words, so wait a
-    /// moment: a site that misses them would look for the server for long.
-    pub fn farewell(&mut self, finished: bool) {
-        let bye = Frame::words(ASIDE, &Ask::Bye { finished });
+    /// Part from everybody. Where it is over, whoever was cut off comes back for these words, so
+    /// wait for those who have not heard: a site that misses them would look for the server for
+    /// long.
+    ///
+    /// `false`: the server was interrupted before all had heard.
+    pub(crate) fn part(
+        &mut self,
+        parting: &Parting,
+        linger: Duration,
+        memory: &mut Memory,
+    ) -> bool {
         self.script.clear();
-        self.open = None;
-        let mut knows: Vec<bool> =
-            self.places.iter().map(|place| place.link.is_none() && !finished).collect();
+        (self.open, self.closes) = (None, None);
+        let mut all = true;
+        match parting {
+            Parting::Over(farewell) => all = self.farewell(farewell, linger, memory),
+            Parting::Waits(why) => {
+                for place in &self.places {
+                    place.link.iter().for_each(|link| link.close(why));
+                }
+            }
+        }
+        self.places.iter_mut().for_each(|place| place.link = None);
+        all
+    }
+
+    fn farewell(&mut self, farewell: &Farewell, linger: Duration, memory: &mut Memory) -> bool {
+        let bye = Frame::words(ASIDE, &farewell.ask());
+        let told = |site: &String| memory.over.as_ref().is_some_and(|o| o.told.contains(site));
+        let aborted = farewell.how == How::Aborted;
+        let mut knows: Vec<bool> = self
+            .sites
+            .iter()
+            .zip(&self.places)
+            .map(|(site, place)| told(site) || (aborted && place.link.is_none()))
+            .collect();
         for client in 0..self.places.len() {
             self.send(client, bye.clone(), true);
         }
         let since = Instant::now();
-        while knows.iter().any(|known| !known) && since.elapsed() < LINGER {
+        while knows.iter().any(|known| !known)
+            && since.elapsed() < linger
+            && !self.status.is_suspended()
+        {
             match self.next() {
                 Some(Event::Joined { client, link }) => {
-                    self.greet(client, link);
+                    self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
                     self.send(client, bye.clone(), true);
                 }
                 Some(Event::Heard { client, frame, .. })
@@ -202,11 +292,19 @@ impl Hub {
                 {
                     knows[client] = true;
                     self.places[client] = SiteLink::default();
+                    if let Err(error) = memory.has_heard(&self.sites[client]) {
+                        warn!(%error, "who has heard that the run is over cannot be noted");
+                    }
                 }
                 _ => {}
             }
         }
-        self.places.iter_mut().for_each(|place| place.link = None);
+        let unheard = self.sites.iter().zip(&knows).filter(|(_, known)| !**known);
+        let unheard: Vec<&str> = unheard.map(|(site, _)| site.as_str()).collect();
+        if !unheard.is_empty() {
+            warn!(sites = %unheard.join(", "), "have not heard that the run is over");
+        }
+        unheard.is_empty() || !self.status.is_suspended()
     }
 
     /// The next event, if one comes soon.
@@ -230,9 +328,13 @@ impl Hub {
     /// Wait for the next event and do what does not concern the open phase.
     fn turn(&mut self) -> Result<Turn, Broken> {
         let event = self.next();
-        if self.status.progress.stop.load(Ordering::Relaxed) {
+        if self.status.is_suspended() {
+            return Err(Broken::Suspended);
+        }
+        if self.status.is_stopped() {
             return Err(Broken::Stopped);
         }
+        self.hold();
         match event {
             None => self.look_at_the_clock()?,
             Some(Event::Joined { client, link }) => {
@@ -245,31 +347,67 @@ impl Hub {
                 self.ask_where(client);
             }
             Some(Event::Left { client, generation, why }) => {
-                if self.places[client]
-                    .link
-                    .as_ref()
-                    .is_some_and(|link| link.generation == generation)
-                {
+                if self.is_current(client, generation) {
                     warn!(site = %self.sites[client], reason = %why, "left");
                     self.status.connected(client, false);
                     self.places[client] = SiteLink::default();
                 }
             }
-            Some(Event::Refused { client, why }) => match client {
-                Some(client) => self.refuse(client, &why),
-                None => self.status.refused(None, &why),
-            },
+            // Somebody who claims to be a site may not be: whoever is connected stays.
+            Some(Event::Refused { client, why }) => self.status.refused(client, &why),
+            Some(Event::Excess { client, generation, why }) => {
+                if self.is_current(client, generation) {
+                    self.cut(client, &why);
+                }
+            }
             Some(Event::Heard { client, generation, frame }) => {
-                if self.places[client]
-                    .link
-                    .as_ref()
-                    .is_some_and(|link| link.generation == generation)
-                {
+                if self.is_current(client, generation) {
                     return self.heard(client, frame);
                 }
             }
         }
         Ok(Turn::Nothing)
+    }
+
+    fn is_current(&self, client: usize, generation: u64) -> bool {
+        self.places[client].link.as_ref().is_some_and(|link| link.generation == generation)
+    }
+
+    /// A site takes part again.
+    fn unblock(&mut self, client: usize) {
+        if std::mem::take(&mut self.blocks[client]) {
+            self.status.unblock(client);
+            info!(site = %self.sites[client], "takes part again");
+        }
+    }
+
+    /// A site cannot go on.
+    fn block(&mut self, client: usize, why: &str) {
+        self.blocks[client] = true;
+        self.status.block(client, why);
+    }
+
+    /// Where the operator holds the run or goes on without a site, let go of connections.
+    fn hold(&mut self) {
+        if !self.status.is_meddled_with() {
+            return;
+        }
+        let paused = self.status.paused();
+        if paused.is_some() {
+            self.moved = Instant::now(); // it waits for nobody
+        }
+        for client in 0..self.places.len() {
+            if self.places[client].link.is_none() {
+                continue;
+            }
+            if let Some(paused) = &paused {
+                self.places[client].link.iter().for_each(|link| link.close(&paused.why));
+                self.status.connected(client, false);
+                self.places[client] = SiteLink::default();
+            } else if self.status.is_left_out(client) {
+                self.dismiss(client, "the operator goes on without this site");
+            }
+        }
     }
 
     /// Welcome a site, in the version of the protocol that it speaks.
@@ -286,6 +424,11 @@ impl Hub {
         }
         let told: Tell = match frame.read() {
             Ok(told) => told,
+            // An answer that all wait for.
+            Err(why) if frame.phase as usize == self.places[client].caught_up => {
+                self.poisoned(client, &why);
+                return Ok(Turn::Nothing);
+            }
             Err(why) => {
                 self.refuse(client, &why);
                 return Ok(Turn::Nothing);
@@ -293,6 +436,12 @@ impl Hub {
         };
         debug_assert_eq!(frame.kind, WORDS, "the service refuses other kinds");
         match told {
+            Tell::Refused(why) if self.quarantine => {
+                warn!(site = %self.sites[client], reason = %why, "cannot go on: it is waited for");
+                self.block(client, &why);
+                self.status.connected(client, false);
+                self.places[client] = SiteLink::default();
+            }
             Tell::Refused(why) => {
                 return Err(Lost(format!(
                     "site \"{}\" does not take part: {why}",
@@ -319,6 +468,10 @@ impl Hub {
                     );
                     return Ok(Turn::Nothing);
                 }
+                if let Some(why) = self.objection(step, client, &told) {
+                    self.cut(client, &why);
+                    return Ok(Turn::Nothing);
+                }
                 let slot = &mut self.script[step].answers[client];
                 match slot {
                     Some(before) if *before != told && !matches!(told, Tell::Finished(_)) => {
@@ -334,6 +487,9 @@ impl Hub {
                 }
                 self.moved = Instant::now();
                 self.places[client].caught_up += 1;
+                if self.is_caught_up(client) && self.open.is_none() {
+                    self.unblock(client);
+                }
                 self.ask_where(client);
             }
         }
@@ -362,9 +518,20 @@ impl Hub {
         }
     }
 
+    /// An answer that nobody can use: it is named, its site is told, and the run waits for a better
+    /// one.
+    fn poisoned(&mut self, client: usize, why: &str) {
+        self.block(client, why);
+        let told = Frame::words(ASIDE, &Ask::Refused(why.to_owned()));
+        self.send(client, told, false);
+        self.refuse(client, why);
+    }
+
     /// Name what was refused. Nothing changed; too much of it ends the connection.
     fn refuse(&mut self, client: usize, why: &str) {
-        warn!(site = %self.sites[client], reason = %why, "refused");
+        if let Some(silent) = self.said.due(&client) {
+            warn!(site = %self.sites[client], reason = %why, others_since = silent, "refused");
+        }
         self.status.refused(Some(client), why);
         self.places[client].refusals += 1;
         if self.places[client].refusals == MOST_REFUSALS {
@@ -375,9 +542,17 @@ impl Hub {
         }
     }
 
+    /// Turn a site away: the run waits until it comes back better.
     fn cut(&mut self, client: usize, why: &str) {
-        warn!(site = %self.sites[client], reason = %why, "turned away");
+        if let Some(silent) = self.turned_away.due(&client) {
+            warn!(site = %self.sites[client], reason = %why, others_since = silent, "turned away");
+        }
         self.status.refused(Some(client), why);
+        self.block(client, why);
+        self.dismiss(client, why);
+    }
+
+    fn dismiss(&mut self, client: usize, why: &str) {
         self.send(client, Frame::words(ASIDE, &Ask::Refused(why.to_owned())), false);
         self.status.connected(client, false);
         self.places[client] = SiteLink::default();
@@ -410,6 +585,10 @@ impl Hub {
     }
 
     fn describe(&self, client: usize) -> String {
+        if let Some(blocked) = self.status.blocked(client) {
+            let (site, since) = (&self.sites[client], blocked.clock());
+            return format!("{site} (blocks since {since}: {})", blocked.why);
+        }
         let how = if self.places[client].link.is_some() {
             "has not answered"
         } else {

@@ -8,7 +8,7 @@ use consilience_engine::draws::Draws;
 use consilience_engine::growth::Stop;
 use consilience_engine::influence::{Influence, SiteInfluence};
 use consilience_engine::plan::{Candidate, Choice};
-use consilience_engine::record::{Record, SentRecord, SiteRecord, Statistic};
+use consilience_engine::record::{Record, SentRecord, SiteRecord, Statistic, TargetWords};
 use consilience_report::{Comparison, Contender};
 
 /// A run with so many chains, draws and parameters, with a pooled reference or without.
@@ -101,6 +101,10 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
         streamed: None,
         encoding: None,
         calibration: Some(calibration(&sites.map(|s| s.1))),
+        target: Some(TargetWords {
+            model: "logistic regression, by \"ill == 1 ~ age\"".into(),
+            prior: "normal, mean 0, variance 6.25 for every parameter".into(),
+        }),
         influence: Some(influence(sites.len(), dim)),
         reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),
         reference_by: reference.then(|| "NUTS".into()),

@@ -73,11 +73,23 @@ struct Setting {
     /// Runs of each ELF, for each number of kept coordinates: the fewer, the more accuracies
     /// scatter. LMC has the most of them.
     runs: BTreeMap<String, Vec<u32>>,
+    /// More runs of the comparisons which that number leaves open.
+    more: Vec<More>,
     /// Runs of all where each row counts once.
     once_runs: u32,
     posterior: Posterior,
     /// How many rounds the accumulating server of the authors' program is followed.
     accumulated: u64,
+}
+
+/// More runs of one comparison.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct More {
+    set: String,
+    step: f64,
+    samplers: Vec<String>,
+    runs: u32,
 }
 
 /// Chains that are held against the posterior.
@@ -101,15 +113,23 @@ fn instances(kept: &[usize]) -> Vec<String> {
 }
 
 impl Setting {
-    fn runs(&self, reading: &str, name: &str) -> u32 {
+    fn runs(&self, (set, reading): (&str, &str), name: &str, step: f64) -> u32 {
         if reading == "sum" {
             return self.once_runs;
         }
-        let Some((sampler, kept)) = name.split_once('/') else {
-            return self.runs.values().flatten().copied().max().unwrap_or(0);
+        let own = |name: &str| {
+            let (sampler, kept) = name.split_once('/')?;
+            let at = self.kept.iter().position(|k| k.to_string() == kept)?;
+            self.runs.get(sampler)?.get(at).copied()
         };
-        let at = self.kept.iter().position(|k| k.to_string() == kept);
-        at.and_then(|at| self.runs.get(sampler)?.get(at).copied()).unwrap_or(0)
+        let all = || self.runs.values().flatten().copied().max();
+        let usual = if name == "lmc" { all() } else { own(name) }.unwrap_or(0);
+        // a run of an ELF has one of LMC beside it
+        let is_more = |more: &&More| {
+            let asked = more.samplers.iter().any(|sampler| sampler == name);
+            more.set == set && more.step == step && (asked || name == "lmc")
+        };
+        self.more.iter().filter(is_more).map(|more| more.runs).fold(usual, u32::max)
     }
 }
 
@@ -289,21 +309,16 @@ impl Experiment for ElfLogreg {
             for (reading, name) in READINGS.into_iter().flat_map(|reading| {
                 instances(&setting.kept).into_iter().map(move |name| (reading, name))
             }) {
-                let blocks = setting.runs(reading, &name).div_ceil(BLOCK);
-                let runs =
-                    |block: u32| u64::from(BLOCK.min(setting.runs(reading, &name) - block * BLOCK));
-                let cell = |step: &f64, block| {
-                    Cell::new(
-                        format!("{set}|{reading}|{name}|{step}|{block}"),
-                        runs(block) * setting.rounds,
-                    )
-                };
-                cells.extend(
-                    setting
-                        .steps
-                        .iter()
-                        .flat_map(|step| (0..blocks).map(move |block| cell(step, block))),
-                );
+                for step in &setting.steps {
+                    let runs = setting.runs((set, reading), &name, *step);
+                    let cell = |block: u32| {
+                        Cell::new(
+                            format!("{set}|{reading}|{name}|{step}|{block}"),
+                            u64::from(BLOCK.min(runs - block * BLOCK)) * setting.rounds,
+                        )
+                    };
+                    cells.extend((0..runs.div_ceil(BLOCK)).map(cell));
+                }
             }
         }
         if study.published {
@@ -368,10 +383,11 @@ impl Experiment for ElfLogreg {
                 let step: f64 = step.parse().map_err(|_| unknown())?;
                 let first = number(block)? * BLOCK;
                 let (mut accuracy, mut bits) = (Vec::new(), Vec::new());
-                if setting.runs(reading, name) == 0 {
+                let runs = setting.runs((set, reading), name, step);
+                if runs == 0 {
                     return Err(unknown());
                 }
-                for index in first..(first + BLOCK).min(setting.runs(reading, name)) {
+                for index in first..(first + BLOCK).min(runs) {
                     let curve =
                         curve(&setting, &problem, name, step, (study.seed, index), progress)?;
                     accuracy.extend(curve.iter().map(|(_, accuracy)| accuracy));
@@ -513,7 +529,7 @@ fn curves<'a>(
     name: &str,
     step: f64,
 ) -> Result<Vec<Curve<'a>>, Trouble> {
-    let runs = setting.runs(reading, name);
+    let runs = setting.runs((set, reading), name, step);
     let mut all = Vec::new();
     for block in 0..runs.div_ceil(BLOCK) {
         let cell = format!("{set}|{reading}|{name}|{step}|{block}");
@@ -699,13 +715,17 @@ mod tests {
                 (&[0.01, 0.1, 0.5][..], &[1, 5, 10, 50, 100][..]),
                 "{size:?}"
             );
-            let lmc = setting.runs("mean", "lmc");
-            for name in instances(&setting.kept) {
-                let runs = setting.runs("mean", &name);
-                assert!(
-                    (3..=lmc).contains(&runs),
-                    "{size:?}: {runs} runs of {name}, {lmc} of LMC beside them"
-                );
+            for (set, step) in
+                setting.sets.iter().flat_map(|set| setting.steps.iter().map(move |s| (set, *s)))
+            {
+                let lmc = setting.runs((set, "mean"), "lmc", step);
+                for name in instances(&setting.kept) {
+                    let runs = setting.runs((set, "mean"), &name, step);
+                    assert!(
+                        (3..=lmc).contains(&runs),
+                        "{size:?}, {set}, {step}: {runs} runs of {name}, {lmc} of LMC beside them"
+                    );
+                }
             }
             let cells = ElfLogreg.cells(&study).unwrap();
             let of = |reading: &str| {
@@ -716,5 +736,25 @@ mod tests {
             };
             assert_eq!((of("|mean|"), of("|sum|")), (3 * 3 * 16, 3 * 3 * 16));
         }
+    }
+
+    /// A comparison that was left open has more runs, and LMC as many beside them; no other has.
+    #[test]
+    fn open_comparisons_have_more_runs() {
+        let entry = crate::find("elf-logreg").unwrap();
+        let study = entry.config().unwrap().study("elf", Size::Hour);
+        let setting: Setting = study.setting().unwrap();
+        let runs = |set, name, step| setting.runs((set, "mean"), name, step);
+        for name in ["lmc", "p-elf/1", "b-elf/1"] {
+            assert_eq!(runs("mushrooms", name, 0.5), 600, "{name}");
+            assert_eq!((runs("a8a", name, 0.5), runs("mushrooms", name, 0.1)), (200, 200));
+        }
+        assert_eq!(
+            (runs("mushrooms", "d-elf/1", 0.5), runs("mushrooms", "p-elf/5", 0.5)),
+            (48, 48)
+        );
+        let blocks = ElfLogreg.cells(&study).unwrap();
+        let last = |cell: &&Cell| cell.name == "mushrooms|mean|b-elf/1|0.5|11";
+        assert_eq!(blocks.iter().filter(last).count(), 1);
     }
 }

@@ -10,6 +10,7 @@ pub mod fald_k;
 pub mod fald_lowerbound;
 pub mod fald_mnist;
 pub mod fald_partial;
+pub mod fald_privacy;
 pub mod logreg;
 pub mod memory;
 pub mod titanic;

@@ -250,7 +250,7 @@ fn mode(target: &Target) -> Result<Vec<f64>, Trouble> {
             for client in &target.clients {
                 Single::new(client).add_hessian_vector(x.as_slice(), &unit, 1.0, &mut column);
             }
-            target.prior.add_hessian_vector(&unit, 1.0, &mut column);
+            target.prior.add_hessian_vector(x.as_slice(), &unit, 1.0, &mut column);
             hessian.set_column(k, &DVector::from_vec(column));
         }
         let step = hessian

@@ -192,6 +192,6 @@ pub(super) fn prior_precision(target: &Target) -> Result<DMatrix<f64>, NoClosedF
         Prior::Gaussian(precision) => {
             Ok(DMatrix::from_diagonal(&DVector::from_column_slice(precision)))
         }
-        Prior::Laplace { .. } => Err(NoClosedForm::NotGaussianPrior),
+        Prior::Laplace { .. } | Prior::Laws(_) => Err(NoClosedForm::NotGaussianPrior),
     }
 }

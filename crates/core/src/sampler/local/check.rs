@@ -2,7 +2,7 @@
 
 use super::{Average, Local, Synchronise};
 use crate::error::DataError;
-use crate::model::Prior;
+use crate::step::{Schedule, error_for_share};
 use crate::target::{Placement, Target, check_probabilities};
 
 /// Check the recipe against the target, and split the prior by `p_c` unless it is split already, or
@@ -114,11 +114,50 @@ pub(super) fn check(recipe: &Local, target: Target) -> Result<Target, DataError>
         }
         recipe.up_channel(target.dim())?;
     }
-    let server_knows_the_prior =
-        recipe.tether.is_some() && !matches!(target.prior, Prior::Laplace { .. });
+    let server_knows_the_prior = recipe.tether.is_some() && target.prior.is_quadratic();
     Ok(match target.placement {
         Placement::Server if server_knows_the_prior => target,
         Placement::Server => target.split_by(&recipe.weights),
         Placement::Split(_) => target,
     })
+}
+
+/// The deviation of each client's own noise on the scale of its gradient, at every local step:
+/// `x_c` moves by `eta/p_c H_c` and by `sqrt(2 eta T (1 - rho^2) kappa / p_c) Z_c`, kappa by
+/// [`super::NoiseScale::factor`]. What all share counts for nothing.
+pub(super) fn own_noise(recipe: &Local, temperature: f64) -> Result<Vec<f64>, DataError> {
+    let refuse = |why: &str, instead: &'static str| {
+        Err(DataError::NotPrivate { why: why.to_owned(), instead })
+    };
+    let Schedule::Constant(step) = recipe.step else {
+        return refuse(
+            "its noise changes with the step, and a budget is kept by counting rounds alike",
+            "state a constant step",
+        );
+    };
+    if recipe.refresh.is_some() {
+        return refuse(
+            "its control variates are exact functions of rows",
+            "use fald, fa-ld or dg-lmc, without control variates",
+        );
+    }
+    if recipe.memory_rate().is_some() {
+        return refuse(
+            "what the memory of its compressed parameters holds back arrives rounds later",
+            "leave out the compressor",
+        );
+    }
+    if recipe.correlation >= 1.0 {
+        return refuse(
+            "all clients have one noise, which everybody knows",
+            "use a noise correlation below 1",
+        );
+    }
+    let own = 1.0 - recipe.correlation * recipe.correlation;
+    let kappa = recipe.noise.factor(recipe.average, recipe.weights.len());
+    Ok(recipe
+        .weights
+        .iter()
+        .map(|p| error_for_share(step, temperature, own * kappa * p, 1.0))
+        .collect())
 }

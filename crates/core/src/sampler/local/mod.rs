@@ -269,6 +269,32 @@ impl Family for Local {
         self.synchronise.rate()
     }
 
+    /// The mean has noise `sum_c p_c^2 / p_c` of the honest clients where a client's gradient moves
+    /// it by `p_c / p_c`; after several local steps what others drew does not hide a path.
+    fn noise_in_sum(&self, _clients: usize, client: usize, colluding: usize) -> f64 {
+        if self.synchronise != Synchronise::Every(1)
+            || self.average != Average::All
+            || self.tether.is_some()
+        {
+            return 1.0;
+        }
+        let own = self.weights[client];
+        let mut others: Vec<f64> = self.weights.clone();
+        others.remove(client);
+        others.sort_by(f64::total_cmp);
+        let honest = others.len().saturating_sub(colluding);
+        ((own + others[..honest].iter().sum::<f64>()) / own).sqrt()
+    }
+
+    fn own_noise(
+        &self,
+        _clients: usize,
+        _dim: usize,
+        temperature: f64,
+    ) -> Result<Vec<f64>, DataError> {
+        check::own_noise(self, temperature)
+    }
+
     fn cautious_step(&self, found: Curvatures<'_>) -> f64 {
         forecast::cautious_step(self, found)
     }

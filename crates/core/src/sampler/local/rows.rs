@@ -12,6 +12,7 @@ pub static FAMILY: FamilyRow = FamilyRow {
     // a server that draws its parameter given the clients'
     server_applies_prior: |row| row.has(Axis::Tether),
     needs_shape: false,
+    asks_twice: false,
     tuned: |_| None,
     why_not: |_| None,
 };

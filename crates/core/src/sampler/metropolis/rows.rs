@@ -14,6 +14,7 @@ pub static FAMILY: FamilyRow = FamilyRow {
     recipe,
     server_applies_prior: |_| true,
     needs_shape: true,
+    asks_twice: false,
     tuned: |row| {
         if row.has(Axis::Block) {
             None

@@ -35,6 +35,9 @@ pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError
         );
     }
     check_compression(recipe, &target)?;
+    if recipe.private.is_some() {
+        recipe.own_noise(b, target.dim(), target.temperature)?;
+    }
     Ok(target)
 }
 

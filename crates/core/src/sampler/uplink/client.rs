@@ -64,7 +64,11 @@ impl Client {
             memory_rate: recipe.effective_memory(),
             memory_rule: recipe.memory_rule,
             started: false,
-            encoder: Encoder::new(id, recipe.plain(), channel, keys),
+            encoder: Encoder::new(id, recipe.plain(), channel, keys).with_noise(
+                id,
+                recipe.deviation(id, target),
+                keys,
+            ),
             batches: Rounds::new(keys.private, Purpose::Batch, id),
             position: vec![0.0; d],
             reference: vec![0.0; if matches!(recipe.oracle, Oracle::Plain) { 0 } else { d }],

@@ -26,7 +26,10 @@ pub(super) fn second_moment(
     let gamma = constant_step(&recipe.step)?;
     let identity = DMatrix::<f64>::identity(d, d);
     let (x, sum, z, estimate, w, server_memory, sent, first_memory) = (1, 2, 3, 4, 5, 6, 7, 8);
-    let up = |i: usize| recipe.compressor(i, b, target.temperature);
+    // Where clients draw the noise, what they draw and what rounding adds is taken off the
+    // server's: the law is that without either.
+    let up =
+        |i: usize| recipe.compressor(i, b, target.temperature).filter(|_| recipe.private.is_none());
     let lossy = (0..b).any(|i| up(i).is_some());
     let memory =
         recipe.effective_memory().filter(|_| lossy || recipe.participation != Participation::All);

@@ -18,6 +18,7 @@ mod check;
 mod client;
 mod forecast;
 mod law;
+mod private;
 mod rows;
 mod server;
 mod words;
@@ -66,6 +67,15 @@ pub struct Uplink {
     pub weighting: Weighting,
     /// How vectors cross the wire.
     pub precision: Precision,
+    /// Whether clients draw the Langevin noise themselves, before anything leaves them.
+    pub private: Option<PrivateNoise>,
+}
+
+/// How the Langevin noise is shared where clients draw theirs before anything leaves them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrivateNoise {
+    /// The share that is left to the server, at least 0 and below 1: room for what rounding adds.
+    pub server_share: f64,
 }
 
 /// How a client's memory starts and moves.
@@ -135,6 +145,7 @@ impl Uplink {
             participation: Participation::All,
             weighting: Weighting::InverseProbability,
             precision: Precision::F32,
+            private: None,
         }
     }
 
@@ -317,6 +328,33 @@ impl Family for Uplink {
 
     fn draws_per_iteration(&self) -> f64 {
         1.0
+    }
+
+    fn own_noise(
+        &self,
+        clients: usize,
+        dim: usize,
+        temperature: f64,
+    ) -> Result<Vec<f64>, DataError> {
+        self.own_noise(clients, dim, temperature)
+    }
+
+    fn with_own_noise(&self, server_share: f64) -> Option<Recipe> {
+        let private = Some(PrivateNoise { server_share });
+        Some(Recipe::Uplink(Uplink { private, ..self.clone() }))
+    }
+
+    fn heat_of_rounding(&self, dim: usize) -> f64 {
+        self.heat_of_rounding(dim)
+    }
+
+    fn noise_in_sum(&self, clients: usize, _client: usize, colluding: usize) -> f64 {
+        let least = match self.participation {
+            Participation::All => clients,
+            Participation::Fixed(size) => size,
+            Participation::Bernoulli(_) | Participation::Elastic(_) => 1,
+        };
+        (least.saturating_sub(colluding).max(1) as f64).sqrt()
     }
 
     fn cautious_step(&self, found: Curvatures<'_>) -> f64 {

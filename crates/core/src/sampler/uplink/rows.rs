@@ -12,6 +12,7 @@ pub static FAMILY: FamilyRow = FamilyRow {
     recipe,
     server_applies_prior: |_| true,
     needs_shape: false,
+    asks_twice: false,
     tuned: |_| None,
     why_not: |_| None,
 };
@@ -195,5 +196,6 @@ fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
         participation: settings.participation.clone().unwrap_or(Participation::All),
         weighting: settings.weighting.unwrap_or(Weighting::InverseProbability),
         precision,
+        private: None,
     })
 }

@@ -12,7 +12,7 @@ use crate::protocol::{
 };
 use crate::rng::{ClientId, Noise, Purpose, SERVER, Seed};
 use crate::snapshot::{SnapshotError, State, Visit};
-use crate::step::{Schedule, langevin};
+use crate::step::{Schedule, langevin, temperature_left};
 use crate::target::{Placement, Target};
 
 /// The server of family A.
@@ -48,6 +48,10 @@ pub struct Server {
     weighted: Vec<f64>,
     absorbed: Vec<f64>,
     noise: Noise,
+    /// `s_i^2` of every client, where they add noise of their own, and
+    /// `sum_{i in A} omega_i^2 (s_i^2 + e_i)` so far: what the server must not draw again.
+    own_noise: Vec<f64>,
+    brought: f64,
     /// Who answers, where clients may stay away.
     attendance: Option<Attendance>,
 }
@@ -89,6 +93,11 @@ impl Server {
             weighted: vec![0.0; d],
             absorbed: vec![0.0; d],
             noise: Noise::new(public, SERVER, d),
+            own_noise: (0..if recipe.private.is_some() { b as u32 } else { 0 })
+                .filter_map(|i| recipe.deviation(ClientId(i), target))
+                .map(|deviation| deviation * deviation)
+                .collect(),
+            brought: 0.0,
             attendance: if let Participation::Elastic(p) = &recipe.participation {
                 Some(Attendance::new(p, d))
             } else {
@@ -179,6 +188,10 @@ impl Exchange for Server {
             reply.payload.add_to(rate, &mut self.absorbed);
         }
         self.seen[from.index()] = self.version;
+        if let Some(own) = self.own_noise.get(from.index()) {
+            let weight = self.roll.weight(from);
+            self.brought += weight * weight * (own + reply.payload.rounding_variance());
+        }
         if let Some(attendance) = &mut self.attendance {
             attendance.note(from, reply.payload.values());
         }
@@ -199,9 +212,14 @@ impl Exchange for Server {
         }
         self.prior.add_gradient(&self.x, 1.0, drift);
         let (round, step) = (self.round, self.step.at(self.round));
+        let mut temperature = self.temperature;
+        if !self.own_noise.is_empty() {
+            temperature = temperature_left(step, temperature, self.brought);
+            self.brought = 0.0;
+        }
         for stretch in self.noise.stretches() {
             let noise = self.noise.at(round, stretch.clone());
-            langevin(&mut self.x[stretch.clone()], step, self.temperature, &drift[stretch], noise);
+            langevin(&mut self.x[stretch.clone()], step, temperature, &drift[stretch], noise);
         }
         self.round += 1;
         if !norm_squared(&self.x).is_finite() {
@@ -246,6 +264,9 @@ impl State for Server {
         visit.number("how often the reference point was set", &mut self.version)?;
         visit.numbers("which reference point each client has", &mut self.seen)?;
         visit.vector("the answers so far", &mut self.weighted)?;
+        if !self.own_noise.is_empty() {
+            visit.float("the noise that they brought", &mut self.brought)?;
+        }
         if let Some(attendance) = &mut self.attendance {
             attendance.state(visit)?;
         }

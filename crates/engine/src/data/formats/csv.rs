@@ -3,7 +3,7 @@
 use super::{FormatError, Labels};
 use crate::data::dataset::{Dataset, Features};
 use crate::data::{Category, Column, ColumnSpec, Schema, Table, TableError};
-use crate::suggest::did_you_mean;
+use crate::suggest::column_hint;
 
 /// The most levels that a column of words may have.
 const MOST_LEVELS: usize = 1000;
@@ -67,7 +67,7 @@ pub fn dataset(table: &Table, response: &str, labels: &Labels) -> Result<Dataset
         file: file.into(),
         line: 1,
         column: response.into(),
-        hint: did_you_mean(response, names()),
+        hint: column_hint(response, names()),
         header: names().collect::<Vec<_>>().join(", "),
     })?;
     let missing = |row: usize, column: &str| FormatError::Missing {

@@ -8,7 +8,7 @@ use super::npy::{self, Array};
 use super::{At, FormatError, Labels, cifar, covtype, csv, idx, libsvm, npz, parquet, read};
 use crate::data::dataset::Dataset;
 use crate::data::{Column, Schema, Table, TableError, utf8};
-use crate::suggest::did_you_mean;
+use crate::suggest::column_hint;
 
 /// The most classes that are guessed; more different labels than this are numbers.
 const MOST_CLASSES: usize = 1000;
@@ -258,7 +258,7 @@ impl DataFile {
         let names = || table.specs().iter().map(|spec| spec.name.as_str());
         let Some((_, values)) = table.column(column) else {
             let (hint, header) =
-                (did_you_mean(column, names()), names().collect::<Vec<_>>().join(", "));
+                (column_hint(column, names()), names().collect::<Vec<_>>().join(", "));
             return Err(TableError::NoColumn {
                 file: self.name(),
                 line: 1,

@@ -11,8 +11,7 @@ impl Layout<'_> {
     pub(super) fn add_term(&mut self, at: usize) {
         let term = &self.plan.terms[at];
         let missing = self.missing(at);
-        let levels =
-            if term.coding == Coding::Standardised { Vec::new() } else { self.merge_levels(at) };
+        let levels = if term.coding.is_number() { Vec::new() } else { self.merge_levels(at) };
         self.levels.push(levels.iter().map(|(level, _)| level.clone()).collect());
         self.seen.push(
             levels.iter().filter(|(_, count)| *count > 0).map(|(level, _)| level.clone()).collect(),
@@ -30,7 +29,7 @@ impl Layout<'_> {
             ));
         }
         let kept = match term.coding {
-            Coding::Standardised => self.add_numbers(at, term),
+            Coding::Standardised | Coding::Raw | Coding::Centred => self.add_numbers(at, term),
             Coding::Binary => self.add_levels(at, term, levels, true),
             Coding::Dummy(_) => self.add_levels(at, term, levels, false),
         };
@@ -87,17 +86,27 @@ impl Layout<'_> {
             return false;
         }
         let sd = sd(within + between);
-        self.columns.push(DesignColumn {
-            name: term.title.clone(),
-            rule: CellRule::Standardised { term: at, mean, sd },
-        });
-        self.notes.push(format!(
-            "{}: standardised by the federated mean {} and standard deviation {} of {count} \
-             values.",
-            term.title,
-            show(mean),
-            show(sd)
-        ));
+        let (title, shown) = (&term.title, (show(mean), show(sd)));
+        let (rule, note) = match term.coding {
+            Coding::Raw => (
+                CellRule::Raw { term: at, mean },
+                format!("{title}: as it is; its federated mean is {} ({count} values).", shown.0),
+            ),
+            Coding::Centred => (
+                CellRule::Standardised { term: at, mean, sd: 1.0 },
+                format!("{title}: less the federated mean {} of {count} values.", shown.0),
+            ),
+            _ => (
+                CellRule::Standardised { term: at, mean, sd },
+                format!(
+                    "{title}: standardised by the federated mean {} and standard deviation {} of \
+                     {count} values.",
+                    shown.0, shown.1
+                ),
+            ),
+        };
+        self.columns.push(DesignColumn { name: title.clone(), rule });
+        self.notes.push(note);
         true
     }
 
@@ -120,7 +129,10 @@ impl Layout<'_> {
             self.notes.push(format!("{}: left out, for it is {mode} everywhere.", term.title));
             return false;
         }
+        let named =
+            term.reference.iter().find(|named| seen.iter().any(|(level, _)| level == *named));
         let (reference, why) = match term.coding {
+            _ if named.is_some() => (named.cloned().unwrap_or_default(), "as the formula says"),
             Coding::Dummy(ReferenceLevel::MostCommon) => (mode.clone(), "the most common level"),
             _ => (seen[0].0.clone(), "the first level"),
         };
@@ -163,7 +175,7 @@ impl Layout<'_> {
         if missing == 0 {
             return;
         }
-        let by = if term.coding == Coding::Standardised {
+        let by = if term.coding.is_number() {
             "the federated mean"
         } else {
             "the most common level of the federation"

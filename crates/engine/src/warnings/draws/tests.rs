@@ -72,7 +72,7 @@ fn advice_is_what_helps() {
     asked.effective_draws = Some(4000);
     let longer = texts(&asked).concat();
     assert!(
-        longer.contains("where 2000 are wanted") && longer.contains("(--iterations)"),
+        longer.contains("where 4000 are wanted") && longer.contains("(--iterations)"),
         "{longer}"
     );
     let mut unscaled = asked.clone();
@@ -118,8 +118,15 @@ fn codes_and_numbers_say_the_same_as_the_words() {
     let few = Record { effective_draws: Some(4000), ..record(4, 4000, 1, slow) };
     let found = &of_draws(&few)[0];
     assert_eq!(found.code, Code::FewEffectiveDraws);
-    assert_eq!(found.numbers["wanted"], 2000.0);
+    assert_eq!(found.numbers["wanted"], 4000.0);
     assert!(found.numbers["effective_draws"] < 2000.0 && !found.remedy.is_empty());
+    // A fifth too few is said, too: 16,000 draws of which every second repeats the one before.
+    let wanted = |asked: u64| {
+        let twice = |c: usize, i: usize, k: usize| normal(c, i / 2, k);
+        Record { effective_draws: Some(asked), ..record(4, 4000, 1, twice) }
+    };
+    assert_eq!(of_draws(&wanted(10_000))[0].code, Code::FewEffectiveDraws);
+    assert_eq!(of_draws(&wanted(7_000)), []);
     let stopped = Record { interrupted: true, ..record(4, 1000, 2, normal) };
     assert_eq!(of_draws(&stopped)[0].code, Code::Interrupted);
 }

@@ -1,0 +1,184 @@
+//! Print what a run would tell of one row, without reading any.
+
+use std::fmt::Write;
+
+use consilience_engine::config::Config;
+use consilience_engine::privacy::{self, OncePlan, PrivacyPlan, Threat};
+use serde_json::json;
+
+use crate::args::PrivacyCommand;
+use crate::output::{Failure, say};
+
+/// `consilience privacy`.
+pub fn privacy(command: &PrivacyCommand) -> Result<(), Failure> {
+    let config = Config::load(&command.config)?;
+    let refused = privacy::refusals(&config);
+    if !refused.is_empty() {
+        if command.json {
+            return say(&format!("{:#}\n", json!({ "refused": refused })));
+        }
+        let mut text = String::from("This run would be refused:\n");
+        for refusal in &refused {
+            let _ = writeln!(text, "  {}: {}", refusal.field, refusal.problem);
+            let _ = writeln!(text, "    {}", refusal.fix);
+        }
+        return say(&text);
+    }
+    let plan = privacy::of_config(&config)?;
+    if command.json {
+        return say(&format!("{:#}\n", json!({ "refused": refused, "plan": plan })));
+    }
+    say(&told(&plan))
+}
+
+/// What is said at the end of every plan.
+const READ: &str = "No rows were read: that delta is below one over the rows of every site is \
+    checked when the run starts.\nSites keep the budget in runs that they `join`, and count what \
+    they tell; a run in one process draws the noise from the config's seed, and keeps nothing \
+    private.";
+
+/// The plan of two releases, for people.
+fn released(plan: &PrivacyPlan, once: &OncePlan) -> String {
+    let mut text = format!(
+        "Budget: epsilon {} at delta {:e}: mu {:.4}, of which {:.4} for the first release and \
+         {:.4} for the second.\n{}: every site answers twice, and {} draws follow that ask \
+         nobody.\n\nnoise of one site, standard deviation:\n",
+        plan.epsilon, plan.delta, once.mu[0], once.mu[1], once.mu[2], plan.sampler, plan.iterations,
+    );
+    for (what, deviation) in &once.noise {
+        let _ = writeln!(text, "  {what:<44} {deviation:>10.4}");
+    }
+    let _ = writeln!(text, "\n{:<12} {:>13} {:>13} {:>9}", "against", "after one", "both", "Renyi");
+    if let Some(first) = plan.sites.first() {
+        for told in &first.exposures {
+            let _ = writeln!(
+                text,
+                "{:<12} {:>13.4} {:>13.4} {:>9.4}",
+                told.threat.name(),
+                told.curve[0].1,
+                told.epsilon,
+                told.renyi
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "epsilon of one row of any of the {} sites; longer chains cost nothing.",
+        plan.sites.len()
+    );
+    if let Some(width) = plan.release_width {
+        let _ = writeln!(
+            text,
+            "At the curvature expected, intervals are at least {width:.2} times as wide as without \
+             privacy."
+        );
+    }
+    let _ = writeln!(text, "\nThe run keeps the budget against {}.", Threat::Server.name());
+    text.push_str(READ);
+    text.push('\n');
+    text
+}
+
+/// The plan for people.
+fn told(plan: &PrivacyPlan) -> String {
+    if let Some(once) = &plan.once {
+        return released(plan, once);
+    }
+    let mut text = String::new();
+    let line = |text: &mut String, says: String| {
+        let _ = writeln!(text, "{says}");
+    };
+    line(
+        &mut text,
+        format!(
+            "Budget: epsilon {} at delta {:e}. A row moves a gradient by at most {:.4}.",
+            plan.epsilon,
+            plan.delta,
+            plan.reach * plan.row_gradient
+        ),
+    );
+    line(
+        &mut text,
+        format!(
+            "{}: {} chain{} of {} iterations, Langevin time {:.4} in all; every chain counts.",
+            plan.sampler,
+            plan.chains,
+            if plan.chains == 1 { "" } else { "s" },
+            plan.iterations,
+            plan.time
+        ),
+    );
+    if let (Some(draws), Some(allowed)) = (plan.effective_draws, plan.effective_draws_allowed) {
+        line(
+            &mut text,
+            format!(
+                "At the curvature expected these are about {draws:.3} effective draws; what the \
+                 budget allows is worth {allowed:.3}."
+            ),
+        );
+    }
+    let width = plan.sites.iter().map(|site| site.site.chars().count()).max().unwrap_or(4).max(4);
+    line(
+        &mut text,
+        format!(
+            "\n{:<width$} {:<12} {:>9} {:>9} {:>9} {:>12}  within",
+            "site", "against", "noise z", "epsilon", "Renyi", "allowed"
+        ),
+    );
+    for site in &plan.sites {
+        for told in &site.exposures {
+            let within = if told.allowed >= plan.iterations { "yes" } else { "no" };
+            line(
+                &mut text,
+                format!(
+                    "{:<width$} {:<12} {:>9.4} {:>9.4} {:>9.4} {:>12}  {within}",
+                    site.site,
+                    told.threat.name(),
+                    told.ratio,
+                    told.epsilon,
+                    told.renyi,
+                    told.allowed
+                ),
+            );
+        }
+    }
+    if let Some(first) = plan.sites.first() {
+        line(&mut text, format!("\nepsilon against iterations, site {}:", first.site));
+        let at: Vec<u64> = first.exposures[0].curve.iter().map(|(n, _)| *n).collect();
+        let head: String = at.iter().map(|n| format!(" {n:>9}")).collect();
+        line(&mut text, format!("{:<12}{head}", "iterations"));
+        for told in &first.exposures {
+            let row: String = told.curve.iter().map(|(_, e)| format!(" {e:>9.4}")).collect();
+            line(&mut text, format!("{:<12}{row}", told.threat.name()));
+        }
+    }
+    let kept = plan.sites.iter().all(|site| site.exposures[0].allowed >= plan.iterations);
+    let headline = Threat::Server.name();
+    line(
+        &mut text,
+        if kept {
+            format!("\nThe run keeps the budget against {headline}.")
+        } else {
+            let least = plan.sites.iter().map(|site| site.exposures[0].allowed).min();
+            format!(
+                "\nThe run breaks the budget against {headline}: it allows {} iterations of every \
+                 chain, and the run asks for {}.",
+                least.unwrap_or(0),
+                plan.iterations
+            )
+        },
+    );
+    if let Some(width) = plan.release_width {
+        line(
+            &mut text,
+            format!(
+                "What the budget allows is too few draws to summarise a posterior. Release once \
+                 instead: with name = \"dp-release\" in [sampler] every site answers twice, any \
+                 number of draws follows, and intervals are at least {width:.2} times as wide as \
+                 without privacy."
+            ),
+        );
+    }
+    line(&mut text, READ.into());
+    text
+}

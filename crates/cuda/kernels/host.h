@@ -1,0 +1,17 @@
+// Run a kernel as C++, thread after thread: what CUDA has and C++ has not.
+#include <cmath>
+#include <cstring>
+#define __global__
+#define __device__
+struct Index { unsigned int x, y, z; };
+static Index threadIdx, blockIdx, blockDim, gridDim;
+static inline unsigned int __float_as_uint(float x) {
+    unsigned int bits;
+    std::memcpy(&bits, &x, 4);
+    return bits;
+}
+static inline float __uint_as_float(unsigned int bits) {
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+}

@@ -1,0 +1,93 @@
+//! Read what a site may tell of one row: the budget, and what bounds a row.
+
+use consilience_core::privacy::Neighbour;
+
+use super::reader::{ConfigError, Section};
+use super::{FieldLocation, boolean, optional, place};
+
+/// `[privacy]` as stated.
+#[derive(Clone, Debug)]
+pub struct PrivacyConfig {
+    /// How much the answers of one site may tell of one of its rows.
+    pub epsilon: f64,
+    /// With which probability they may tell more.
+    pub delta: f64,
+    /// What makes two data sets neighbours.
+    pub neighbour: Neighbour,
+    /// Rows that are longer are shortened to this.
+    pub row_norm: f64,
+    /// The derivative of a row's loss is held within this, where the model has no bound of its own.
+    pub slope: Option<f64>,
+    /// Responses are clipped to within this, where they are released (dp-release, linear).
+    pub response: Option<f64>,
+    /// Whether draws are wanted where the noise of what is released prevails (dp-release).
+    pub weak: bool,
+    /// How many clients may tell each other what they know.
+    pub colluding: usize,
+    /// The share of the Langevin noise that is left to the server; `None`: what rounding needs.
+    pub server_share: Option<f64>,
+    /// A curvature of the posterior that is expected, for what a budget buys.
+    pub expect_curvature: Option<f64>,
+    /// Where the table stands.
+    pub place: FieldLocation,
+}
+
+/// `[privacy]`, if there is one.
+pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, ConfigError> {
+    let Some(value) = top.get("privacy") else { return Ok(None) };
+    let section = value.section()?;
+    let epsilon = section
+        .need("epsilon", "state how much may be told of one row, e.g. epsilon = 3.0")?
+        .positive()?;
+    let given = section.need(
+        "delta",
+        "state a delta below one over the rows of every site, e.g. \
+                                       delta = 1e-6",
+    )?;
+    let delta = given.fraction(false)?;
+    if !(1e-30..1.0).contains(&delta) {
+        return Err(given.error(
+            format!("{delta} is no delta"),
+            "use a number between 1e-30 and one over the rows of every site",
+        ));
+    }
+    let neighbours = [("replace", Neighbour::Replace), ("add-remove", Neighbour::AddRemove)];
+    let neighbour = optional(section.get("neighbour"), |v| v.choice(&neighbours))?;
+    let row_norm = section
+        .need(
+            "row_norm",
+            "state the length to which rows are shortened, e.g. row_norm = 3.0: without it one row \
+             can move an answer by anything",
+        )?
+        .positive()?;
+    let slope = optional(section.get("slope"), |v| v.positive())?;
+    let response = optional(section.get("response"), |v| v.positive())?;
+    let weak = optional(section.get("weak"), boolean)?;
+    let colluding = optional(section.get("colluding"), |v| v.whole(0))?;
+    let server_share = match section.get("server_share") {
+        None => None,
+        Some(v) => {
+            let share = v.fraction(true)?;
+            if share >= 1.0 {
+                return Err(v.error("the clients would draw no noise", "use a share below 1"));
+            }
+            Some(share)
+        }
+    };
+    let expect_curvature = optional(section.get("expect_curvature"), |v| v.positive())?;
+    let place = place(&section);
+    section.finish()?;
+    Ok(Some(PrivacyConfig {
+        epsilon,
+        delta,
+        neighbour: neighbour.unwrap_or(Neighbour::Replace),
+        row_norm,
+        slope,
+        response,
+        weak: weak.unwrap_or(false),
+        colluding: colluding.unwrap_or(0) as usize,
+        server_share,
+        expect_curvature,
+        place,
+    }))
+}

@@ -1,0 +1,334 @@
+//! Ask the sites of a run about their rows again: cross-validate it, compare two models of the same
+//! rows, and draw the effects of a site's groups. What is of single rows stays there; sums leave.
+
+use std::sync::Arc;
+
+use consilience_core::ask::Sum;
+use consilience_core::error::DataError;
+use consilience_core::measure::{Chains, Elpd, HeldBack, ess_mean, good_k};
+use consilience_core::model::{Design, Model, Rows, Single};
+use consilience_core::rng::{ClientId, Purpose, Seed};
+use rayon::prelude::*;
+use thiserror::Error;
+
+use crate::config::{Config, ConfigError, ModelConfig, Source};
+use crate::draws::Draws;
+use crate::models::RowModel;
+use crate::problem::{AllRows, SiteRows};
+use crate::record::Record;
+use crate::suggest::did_you_mean;
+
+/// Why a run cannot be cross-validated.
+#[derive(Debug, Error)]
+pub enum LooError {
+    /// The rows cannot be read again.
+    #[error("the rows of the run cannot be read again: {0}")]
+    Config(#[from] ConfigError),
+    /// There is nothing to leave out.
+    #[error("the run's model has no rows with a density of their own: {why}")]
+    NoRows {
+        /// Why not.
+        why: &'static str,
+    },
+    /// There are no draws in memory.
+    #[error("the run has {draws} draws, and cross-validation needs at least {LEAST}")]
+    TooFew {
+        /// How many there are.
+        draws: usize,
+    },
+    /// The rows are not those of the run.
+    #[error(
+        "the files give the parameters {found}, where the run has {expected}: give back the files \
+         that the run was made from"
+    )]
+    OtherRows {
+        /// What the files give.
+        found: String,
+        /// What the run has.
+        expected: String,
+    },
+    /// Two runs whose rows differ.
+    #[error("the two runs are not of the same rows: {how}. Compare models that explain the same")]
+    NotComparable {
+        /// How they differ.
+        how: String,
+    },
+    /// A site that took no part.
+    #[error("there is no site `{site}`: {known} took part")]
+    NoSite {
+        /// The site.
+        site: String,
+        /// Those that there are, perhaps with a hint.
+        known: String,
+    },
+    /// A model without effects of groups.
+    #[error("the model has no effects of groups: write (1 | column) or (1 | site) in the formula")]
+    NoGroups,
+    /// Rows that the model does not take.
+    #[error(transparent)]
+    Data(#[from] DataError),
+}
+
+/// The fewest draws by which rows are left out.
+const LEAST: usize = 25;
+
+/// So many rows are judged at a time.
+const ROWS_AT_ONCE: usize = 32;
+
+/// What sites told of how well their rows are predicted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loo {
+    /// The sites, each with its sums.
+    pub sites: Vec<(String, Elpd)>,
+    /// The sums of all.
+    pub total: Elpd,
+    /// How many draws there are.
+    pub draws: usize,
+    /// The largest `k` that is good for so many.
+    pub good_k: f64,
+    /// What is left out: rows, or groups.
+    pub unit: &'static str,
+}
+
+impl Loo {
+    fn new(sites: Vec<(String, Elpd)>, draws: usize, unit: &'static str) -> Self {
+        let parts: Vec<Elpd> = sites.iter().map(|(_, elpd)| *elpd).collect();
+        Loo { sites, total: Elpd::merge(&parts), draws, good_k: good_k(draws), unit }
+    }
+
+    /// How many rows are not to be relied on.
+    pub fn doubtful(&self) -> u64 {
+        self.total.by_k[1] + self.total.by_k[2]
+    }
+}
+
+/// Cross-validate a run.
+pub fn loo(record: &Record) -> Result<Loo, LooError> {
+    let (judged, good) = (Judged::new(record)?, good_k(draws_of(&record.draws)));
+    let of = |(name, rows): (String, Vec<HeldBack>)| (name, Elpd::new(&rows, good));
+    let sites = judged.sites.into_iter().map(of).collect();
+    Ok(Loo::new(sites, draws_of(&record.draws), judged.unit))
+}
+
+/// How much better the first of two models predicts the same rows: each by itself, and the
+/// difference.
+pub fn compare(a: &Record, b: &Record) -> Result<[Loo; 3], LooError> {
+    let each = [Judged::new(a)?, Judged::new(b)?];
+    let differ = |how: String| Err(LooError::NotComparable { how });
+    let names =
+        each.each_ref().map(|one| one.sites.iter().map(|(name, _)| name).collect::<Vec<_>>());
+    if names[0] != names[1] {
+        return differ(format!("the sites are {:?} and {:?}", names[0], names[1]));
+    }
+    if each[0].unit != each[1].unit {
+        return differ(format!("one leaves out {}, the other {}", each[0].unit, each[1].unit));
+    }
+    for ((name, a), b) in names[0].iter().zip(&each[0].responses).zip(&each[1].responses) {
+        if a.len() != b.len() {
+            return differ(format!("site `{name}` has {} rows and {}", a.len(), b.len()));
+        }
+        // responses stay here: only where they differ is told
+        if let Some(row) = a.iter().zip(b).position(|(a, b)| a != b) {
+            return differ(format!("row {} of site `{name}` has two responses", row + 1));
+        }
+    }
+    let draws = draws_of(&a.draws).min(draws_of(&b.draws));
+    let mut differences = Vec::new();
+    for ((name, a), (_, b)) in each[0].sites.iter().zip(&each[1].sites) {
+        let Some(elpd) = Elpd::difference(a, b, good_k(draws)) else {
+            return differ(format!("site `{name}` has {} groups and {}", a.len(), b.len()));
+        };
+        differences.push((name.clone(), elpd));
+    }
+    let alone = |one: &Judged, record: &Record| {
+        let (n, good) = (draws_of(&record.draws), good_k(draws_of(&record.draws)));
+        let sites = one.sites.iter().map(|(name, rows)| (name.clone(), Elpd::new(rows, good)));
+        Loo::new(sites.collect(), n, one.unit)
+    };
+    let unit = each[0].unit;
+    Ok([alone(&each[0], a), alone(&each[1], b), Loo::new(differences, draws, unit)])
+}
+
+/// The effects of one site's groups.
+#[derive(Clone, Debug)]
+pub struct SiteEffects {
+    /// The groups' names.
+    pub names: Vec<String>,
+    /// Their effects on the scale of the linear predictor, for every draw of the run.
+    pub draws: Draws,
+}
+
+/// Draw the effects of a site's groups from their law given each draw of a run, with the site's
+/// rows: together with the run's draws these have the law of the whole model. They are the site's
+/// own, and nobody else can draw them.
+pub fn effects(record: &Record, site: &str) -> Result<SiteEffects, LooError> {
+    let (model, sites) = rows_of(record)?;
+    let known: Vec<String> = sites.iter().map(|rows| rows.name.clone()).collect();
+    let Some(place) = known.iter().position(|name| name == site) else {
+        let hint = did_you_mean(site, known.iter().map(String::as_str));
+        return Err(LooError::NoSite { site: site.into(), known: hint + &known.join(", ") });
+    };
+    let rows = sites.into_iter().nth(place);
+    let Some(SiteRows { design, rows, group_names, .. }) = rows else {
+        return Err(LooError::NoGroups);
+    };
+    let Some(law) = model.effects(design, rows)? else { return Err(LooError::NoGroups) };
+    let (seed, transforms) = (Seed::new(record.seed), model.transforms(record.draws.dim()));
+    let all: Vec<&[f64]> = record.draws.rows().collect();
+    let draw = |(k, draw): (usize, &&[f64])| {
+        let mut x = draw.to_vec();
+        transforms.inward(&mut x);
+        law.draw(&x, &mut seed.stream(Purpose::Effects, ClientId(place as u32), k as u64))
+    };
+    let drawn: Vec<Vec<f64>> = all.par_iter().enumerate().map(draw).collect();
+    let chains = drawn.chunks(record.draws.length().max(1)).map(|chain| chain.concat()).collect();
+    let draws = Draws::from_chains(chains, group_names.len());
+    Ok(SiteEffects { names: group_names, draws })
+}
+
+/// The model of a run, and the rows of its sites, read again.
+fn rows_of(record: &Record) -> Result<(Arc<dyn RowModel>, Vec<SiteRows>), LooError> {
+    let source =
+        Source { file: "config.toml".into(), folder: ".".into(), text: record.config.clone() };
+    let config = Config::parse(source)?;
+    let no_rows = |why| LooError::NoRows { why };
+    let model = match &config.target.model {
+        ModelConfig::Builtin(_) => crate::models::of_comparison(),
+        other => other.of_rows().ok_or(no_rows("its clients are given otherwise"))?,
+    };
+    if config.target.temperature != 1.0 {
+        return Err(no_rows("with a temperature other than 1 draws are not of a posterior"));
+    }
+    let none = no_rows("its response is explained by images, or there is none");
+    let AllRows { parameters, sites } = AllRows::new(&config)?.ok_or(none)?;
+    if parameters != record.parameters {
+        let (found, expected) = (parameters.join(", "), record.parameters.join(", "));
+        return Err(LooError::OtherRows { found, expected });
+    }
+    Ok((model, sites))
+}
+
+fn draws_of(draws: &Draws) -> usize {
+    draws.chains() * draws.length()
+}
+
+/// What each site knows of its own rows, before anything leaves it.
+struct Judged {
+    sites: Vec<(String, Vec<HeldBack>)>,
+    responses: Vec<Vec<f64>>,
+    unit: &'static str,
+}
+
+impl Judged {
+    fn new(record: &Record) -> Result<Judged, LooError> {
+        let n = draws_of(&record.draws);
+        if n < LEAST {
+            return Err(LooError::TooFew { draws: n });
+        }
+        let (model, sites) = rows_of(record)?;
+        if model.is_whole() {
+            let why = "a partial likelihood is one of a whole site";
+            return Err(LooError::NoRows { why });
+        }
+        let efficiency = efficiency(&record.draws);
+        let draws: Vec<&[f64]> = record.draws.rows().collect();
+        let mut judged = Judged {
+            sites: Vec::new(),
+            responses: Vec::new(),
+            unit: if model.group_by().is_some() { "groups" } else { "rows" },
+        };
+        for site in sites {
+            judged.responses.push(site.rows.response.clone());
+            let name = site.name.clone();
+            let rows = match model.group_by() {
+                Some(_) => by_group(&model, site, &draws, efficiency)?,
+                None => by_row(&*model, &site, &draws, efficiency)?,
+            };
+            judged.sites.push((name, rows));
+        }
+        Ok(judged)
+    }
+}
+
+/// Effective draws over draws, on average over all parameters; 1 for a single chain.
+fn efficiency(draws: &Draws) -> f64 {
+    if draws.chains() < 2 {
+        return 1.0;
+    }
+    let of = |k: usize| {
+        let chains = draws.parameter(k).concat();
+        let known = Chains::flat(&chains, draws.chains()).ok();
+        known.map_or(f64::NAN, |chains| ess_mean(&chains))
+    };
+    let mean = (0..draws.dim()).map(of).sum::<f64>() / draws.dim() as f64 / draws_of(draws) as f64;
+    if mean.is_finite() && mean > 0.0 { mean } else { 1.0 }
+}
+
+/// Rows one by one.
+fn by_row(
+    model: &dyn RowModel,
+    site: &SiteRows,
+    draws: &[&[f64]],
+    efficiency: f64,
+) -> Result<Vec<HeldBack>, LooError> {
+    let (rows, width, predictors) = (site.design.rows(), site.design.columns(), model.predictors());
+    let judge = |first: usize| -> Result<Vec<HeldBack>, LooError> {
+        let count = ROWS_AT_ONCE.min(rows - first);
+        let mut cells = vec![0.0; count * width];
+        for (k, row) in cells.chunks_exact_mut(width).enumerate() {
+            site.design.add_row(first + k, 1.0, row);
+        }
+        let some = Design::dense(cells, width)?;
+        let offset = site.rows.offset.get(first..first + count).unwrap_or_default();
+        let mut logs = vec![0.0; count * draws.len()];
+        for (s, draw) in draws.iter().enumerate() {
+            let (said, beside) =
+                (model.adjusted_predictors(&some, offset, draw), model.split(draw).1);
+            for (k, t) in said.chunks_exact(predictors).enumerate() {
+                let weight = site.rows.weights.get(first + k).unwrap_or(&1.0);
+                let log = model.log_probability(t, beside, site.rows.response[first + k]);
+                logs[k * draws.len() + s] = weight * log;
+            }
+        }
+        Ok(logs.chunks_exact(draws.len()).map(|row| HeldBack::new(row, efficiency)).collect())
+    };
+    let starts: Vec<usize> = (0..rows).step_by(ROWS_AT_ONCE).collect();
+    let parts: Vec<Vec<HeldBack>> = starts.into_par_iter().map(judge).collect::<Result<_, _>>()?;
+    Ok(parts.concat())
+}
+
+/// Groups one by one: a group is left out with its effect.
+fn by_group(
+    model: &Arc<dyn RowModel>,
+    site: SiteRows,
+    draws: &[&[f64]],
+    efficiency: f64,
+) -> Result<Vec<HeldBack>, LooError> {
+    let observed = site.rows.clone();
+    let potential: Arc<dyn Model> = model.potential_of(site.design, site.rows)?;
+    let transforms = model.transforms(potential.dim());
+    let groups = potential.rows();
+    let of_draw = |draw: &&[f64]| -> Vec<f64> {
+        let (mut x, beside) = (draw.to_vec(), model.split(draw).1);
+        transforms.inward(&mut x);
+        let mut constants = vec![0.0; groups];
+        for (row, y) in observed.response.iter().enumerate() {
+            let group = observed.groups.get(row).map_or(0, |group| *group as usize);
+            let weight = observed.weights.get(row).unwrap_or(&1.0);
+            constants[group] += weight * model.constant(beside, *y);
+        }
+        let mut single = Single::new(&potential);
+        let log = |(group, constant): (usize, &f64)| {
+            let mut value = [0.0];
+            single.add(Sum::Value { x: &x }, Rows::Some(&[group as u32]), 1.0, &mut value);
+            constant - value[0]
+        };
+        constants.iter().enumerate().map(log).collect()
+    };
+    let logs: Vec<Vec<f64>> = draws.par_iter().map(of_draw).collect();
+    let judge = |group: usize| {
+        let row: Vec<f64> = logs.iter().map(|draw| draw[group]).collect();
+        HeldBack::new(&row, efficiency)
+    };
+    Ok((0..groups).map(judge).collect())
+}

@@ -1,0 +1,799 @@
+//! Plan what a run tells of one row before anything runs, and refuse what tells more than was
+//! agreed on.
+
+use consilience_core::privacy::{
+    Composition, Neighbour, Once, PrivacyError, Release, Released, Sampling,
+};
+use consilience_core::sampler::registry::Axis;
+use consilience_core::sampler::{Batch, Recipe};
+use consilience_core::step::Schedule;
+use serde::Serialize;
+
+use crate::config::{
+    Config, ConfigError, FieldLocation, ModelConfig, PrivacyConfig, Source, Start,
+};
+use crate::plan;
+use crate::problem::Problem;
+use crate::record::Record;
+use crate::site;
+use crate::warnings::{Code, Warning};
+
+/// No budget is asked to allow more releases than this.
+const MOST_RELEASES: u64 = 10_000_000;
+
+/// Shorten every row that is longer than `most` to that length. How many there were is known to the
+/// site alone.
+pub(crate) fn shorten(cells: &mut [f64], columns: usize, most: f64) {
+    for row in cells.chunks_exact_mut(columns) {
+        // The length without overflow; what is not finite is refused when the model is built.
+        let largest = row.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+        if largest == 0.0 || !largest.is_finite() {
+            continue;
+        }
+        let length = largest * row.iter().map(|v| (v / largest).powi(2)).sum::<f64>().sqrt();
+        if length > most {
+            // A little shorter than asked for, so that rounding does not make it longer.
+            let factor = most / length * (1.0 - 1e-14);
+            row.iter_mut().for_each(|v| *v *= factor);
+        }
+    }
+}
+
+/// Something that stands against a private run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refusal {
+    /// Which field.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// Who may be curious.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Threat {
+    /// The server, which sees every answer.
+    Server,
+    /// Other sites, which see what the server sends to all.
+    Sites,
+    /// Whoever sees the draws and the report.
+    Outsiders,
+}
+
+impl Threat {
+    /// All, the strongest first.
+    pub const ALL: [Threat; 3] = [Threat::Server, Threat::Sites, Threat::Outsiders];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Threat::Server => "the server",
+            Threat::Sites => "other sites",
+            Threat::Outsiders => "outsiders",
+        }
+    }
+}
+
+/// What one threat learns of one row of a site.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Exposure {
+    /// Who.
+    pub threat: Threat,
+    /// `z`: the noise that counts against what one row contributes.
+    pub ratio: f64,
+    /// epsilon of the whole run at the delta of the budget.
+    pub epsilon: f64,
+    /// The same by Renyi divergences, as a cross-check.
+    pub renyi: f64,
+    /// epsilon after so many iterations of every chain.
+    pub curve: Vec<(u64, f64)>,
+    /// How many iterations of every chain keep the budget.
+    pub allowed: u64,
+}
+
+/// What a site tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SitePlan {
+    /// Its name.
+    pub site: String,
+    /// `s_i`: the deviation of its own noise, on the scale of its gradient.
+    pub noise: f64,
+    /// `q`: the share of its rows in a minibatch.
+    pub share: f64,
+    /// What each threat learns.
+    pub exposures: Vec<Exposure>,
+}
+
+/// What a run would tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PrivacyPlan {
+    /// The sampler.
+    pub sampler: &'static str,
+    /// The budget.
+    pub epsilon: f64,
+    /// The budget's delta.
+    pub delta: f64,
+    /// `C`: the largest norm of one row's gradient.
+    pub row_gradient: f64,
+    /// How far one row can move a sum, in units of that.
+    pub reach: f64,
+    /// What is released once, where sites answer twice and chains cost nothing.
+    pub once: Option<OncePlan>,
+    /// How many chains there are: all of them count.
+    pub chains: u64,
+    /// How many iterations each.
+    pub iterations: u64,
+    /// Langevin time, all chains together: releases times the step.
+    pub time: f64,
+    /// How many effective draws the run gives at most, where a curvature is expected.
+    pub effective_draws: Option<f64>,
+    /// The same for as many iterations as the budget allows against the server.
+    pub effective_draws_allowed: Option<f64>,
+    /// Where a release would be of more use than chains: how many times as wide its intervals would
+    /// be as without privacy, at the least.
+    pub release_width: Option<f64>,
+    /// The sites.
+    pub sites: Vec<SitePlan>,
+}
+
+/// What sites release, where they do so once.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OncePlan {
+    /// `mu` of both releases together, of the first, and of the second.
+    pub mu: [f64; 3],
+    /// What each release has, and the deviation of a site's noise in it.
+    pub noise: Vec<(&'static str, f64)>,
+}
+
+/// Fewer effective draws than this are no summary of a posterior: a release once is of more use.
+const LEAST_DRAWS: f64 = 100.0;
+
+/// What is released once by this config; or why nothing is.
+pub(crate) fn once(config: &Config) -> Result<Once, String> {
+    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
+    else {
+        return Err("there is no budget, or there are no rows".into());
+    };
+    let released = kind.released(privacy.response)?;
+    let budget = (privacy.epsilon, privacy.delta);
+    Once::new(released, privacy.row_norm, privacy.neighbour, budget).map_err(|e| e.to_string())
+}
+
+/// What a run that has ended told of one row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PrivacyReport {
+    /// Whether it ran in one process, where nothing is private.
+    pub simulated: bool,
+    /// Two data sets that differ in this are not told apart.
+    pub neighbours: &'static str,
+    /// epsilon by site and threat, against iterations.
+    pub plan: PrivacyPlan,
+    /// What is not shown or computed, and why.
+    pub left_out: [(&'static str, &'static str); 3],
+    /// What is taken for granted.
+    pub assumed: [&'static str; 5],
+}
+
+const EXACT: &str = "they are exact functions of rows";
+
+impl PrivacyReport {
+    /// What the run of a record told; `None` where it had no budget.
+    pub fn of(record: &Record) -> Option<Self> {
+        let text = record.config.clone();
+        let source = Source { file: "the run's config".into(), folder: ".".into(), text };
+        let config = Config::parse(source).ok()?;
+        let privacy = config.privacy.as_ref()?;
+        let clients: Vec<String> = record.sites.iter().map(|site| site.name.clone()).collect();
+        let rows = Some(record.sites.iter().map(|site| site.rows).collect());
+        let facts = Facts { clients: &clients, rows, dim: record.parameters.len() };
+        Some(PrivacyReport {
+            simulated: record.warnings.iter().any(|w| w.code == Code::PrivacySimulated),
+            neighbours: match privacy.neighbour {
+                Neighbour::Replace => "one row of one site is another row",
+                Neighbour::AddRemove => "one row of one site is empty",
+            },
+            plan: planned(&config, &facts).ok()?,
+            left_out: [
+                ("surveys, control variates, coded columns", EXACT),
+                ("potentials of draws (lp), calibration, influence of sites", EXACT),
+                (
+                    "how many rows were shortened or clipped",
+                    "it is known to the site alone, which could tell a row by it",
+                ),
+            ],
+            assumed: [
+                "a site's private key is secret",
+                "ChaCha's numbers are as good as random",
+                "half a sum of four normals of 32 bits is normal, on a grid of a thousandth of it",
+                "a person is one row; nothing is claimed for several, or for whole sites",
+                "numbers of rows, names of columns and who took part are public",
+            ],
+        })
+    }
+}
+
+/// What is known of the sites beside the config.
+struct Facts<'a> {
+    clients: &'a [String],
+    /// How many rows each has, where that is known.
+    rows: Option<Vec<u64>>,
+    /// How many parameters there are, where that is known.
+    dim: usize,
+}
+
+/// All that stands against a private run of this config, as far as the config alone shows it.
+pub fn refusals(config: &Config) -> Vec<Refusal> {
+    match site::names(config) {
+        Ok(clients) => gathered(config, &Facts { clients: &clients, rows: None, dim: 1 }),
+        Err(error) => {
+            vec![Refusal { field: error.field, problem: error.problem, fix: error.fix }]
+        }
+    }
+}
+
+/// Plan the run of a config without reading a row.
+pub fn of_config(config: &Config) -> Result<PrivacyPlan, ConfigError> {
+    let clients = site::names(config)?;
+    planned(config, &Facts { clients: &clients, rows: None, dim: 1 })
+}
+
+/// Refuse a run that cannot keep its budget; else, the largest epsilon of a site against the
+/// server.
+pub(crate) fn check_run(config: &Config, problem: &Problem) -> Result<f64, ConfigError> {
+    let rows = problem.target.clients.iter().map(|client| client.rows() as u64).collect();
+    let facts = Facts { clients: &problem.clients, rows: Some(rows), dim: problem.target.dim() };
+    let plan = planned(config, &facts)?;
+    let counted = if plan.once.is_none() { &plan.sites[..] } else { &[] };
+    for site in counted {
+        let Exposure { allowed, epsilon, .. } = site.exposures[0];
+        suffices(config, &site.site, allowed, epsilon)?;
+    }
+    Ok(plan.sites.iter().map(|site| site.exposures[0].epsilon).fold(0.0, f64::max))
+}
+
+/// Refuse a run that is longer than a site's budget allows.
+fn suffices(config: &Config, site: &str, allowed: u64, epsilon: f64) -> Result<(), ConfigError> {
+    let (chains, asked) =
+        (config.run.chains.unwrap_or(1), config.run.iterations.unwrap_or(u64::MAX));
+    if allowed >= asked {
+        return Ok(());
+    }
+    Err(complain(
+        config,
+        "privacy.epsilon",
+        format!(
+            "the budget of site \"{site}\" allows {allowed} iterations of {chains} chains, and the \
+             run asks for {asked}: epsilon would be {epsilon:.3}"
+        ),
+        "ask for fewer iterations or chains, a smaller step, or a larger epsilon; `consilience \
+         privacy` shows epsilon against iterations",
+    ))
+}
+
+/// What is said of a run in one process.
+pub(crate) fn simulated(epsilon: f64) -> Warning {
+    Warning::new(
+        Code::PrivacySimulated,
+        format!(
+            "the noise that would keep rows private comes from the config's seed here, and all \
+             rows are in one process: this is the private sampler (epsilon {epsilon:.3} against \
+             the server), and keeps nothing from anybody"
+        ),
+    )
+}
+
+/// How many releases of each chain a site's budget allows, by the sampler that its clients run; an
+/// error where that is fewer than the run asks for.
+pub fn allowance(
+    config: &Config,
+    recipe: &Recipe,
+    site: usize,
+    rows: u64,
+    dim: usize,
+) -> Result<u64, ConfigError> {
+    let clients = site::names(config)?;
+    let facts = Facts { clients: &clients, rows: Some(vec![rows; clients.len()]), dim };
+    if let Some(Refusal { field, problem, fix }) = gathered(config, &facts).into_iter().next() {
+        return Err(complain(config, &field, problem, &fix));
+    }
+    let refuse = |problem: String| complain(config, "privacy", problem, "correct [privacy]");
+    if config.sampler.row.family.asks_twice {
+        return Ok(2); // two answers, each once and in its turn: the noise is for these
+    }
+    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
+    else {
+        return Err(refuse("there is no budget, or there are no rows".into()));
+    };
+    if applied(config, recipe.clone(), dim)? != *recipe {
+        return Err(refuse("the clients of this sampler draw no noise of their own".into()));
+    }
+    let noise = recipe
+        .family()
+        .own_noise(clients.len(), dim, config.target.temperature)
+        .map_err(|e| refuse(e.to_string()))?;
+    let bound =
+        kind.row_gradient(privacy.row_norm, privacy.slope).map_err(|why| refuse(why.to_owned()))?;
+    let drawn = sampling(config, Some(rows));
+    let share = if let Sampling::Fixed { share } = drawn { share } else { 1.0 };
+    let ratio = share * noise[site] / bound;
+    let (epsilon, delta) = (privacy.epsilon, privacy.delta);
+    let chains = config.run.chains.unwrap_or(1) as u64;
+    let releases = chains * config.run.iterations.unwrap_or(0);
+    let counted = || -> Result<(u64, f64), PrivacyError> {
+        let release = Release::new(drawn, privacy.neighbour, ratio)?;
+        let most = Composition::most(release, epsilon, delta, MOST_RELEASES)?;
+        Ok((most / chains, Composition::of(release, releases).epsilon(delta)?))
+    };
+    let (allowed, would) = counted().map_err(|e| refuse(e.to_string()))?;
+    suffices(config, &clients[site], allowed, would)?;
+    Ok(allowed)
+}
+
+/// Refuse samplers that need to know the posterior's shape.
+pub(crate) fn refuse_surveys(config: &Config) -> Result<(), ConfigError> {
+    if config.privacy.is_none() {
+        return Ok(());
+    }
+    let (problem, fix) = exact_functions(config.sampler.row.name);
+    Err(complain(config, "sampler.name", problem, &fix))
+}
+
+fn exact_functions(name: &str) -> (String, String) {
+    (
+        format!("{name} asks sites for exact functions of their rows"),
+        "use dp-release, lmc, sgld, qlsd, qlsd#, p-elf, fald, fa-ld or dg-lmc".into(),
+    )
+}
+
+/// The recipe with clients that draw noise of their own, where the config asks for privacy.
+pub(crate) fn applied(config: &Config, recipe: Recipe, dim: usize) -> Result<Recipe, ConfigError> {
+    let Some(privacy) = &config.privacy else { return Ok(recipe) };
+    let family = recipe.family();
+    Ok(family.with_own_noise(server_share(privacy, &recipe, dim)).unwrap_or(recipe.clone()))
+}
+
+/// The share of the noise that the server draws: three times what rounding adds to noise alone, for
+/// gradients are rounded with it.
+fn server_share(privacy: &PrivacyConfig, recipe: &Recipe, dim: usize) -> f64 {
+    let room = 3.0 * recipe.family().heat_of_rounding(dim);
+    privacy.server_share.unwrap_or(room / (1.0 + room))
+}
+
+fn complain(config: &Config, field: &str, problem: impl Into<String>, fix: &str) -> ConfigError {
+    let table = if field.starts_with("sampler") {
+        &config.sampler.place
+    } else {
+        config.privacy.as_ref().map_or(&config.sampler.place, |privacy| &privacy.place)
+    };
+    let place = FieldLocation { field: field.into(), line: table.line };
+    config.source.complain(&place, problem, fix)
+}
+
+/// The sampler as stated, private.
+fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), Refusal> {
+    let refuse = |field: &str, problem: String, fix: &str| Refusal {
+        field: field.into(),
+        problem,
+        fix: fix.into(),
+    };
+    let row = config.sampler.row;
+    if row.family.needs_shape {
+        let (problem, fix) = exact_functions(row.name);
+        return Err(Refusal { field: "sampler.name".into(), problem, fix });
+    }
+    if row.needs_optimum {
+        let problem = format!("{} needs the optimum, an exact function of rows", row.name);
+        return Err(refuse("sampler.name", problem, "use lmc, sgld, qlsd or qlsd#"));
+    }
+    let Some(Schedule::Constant(step)) = config.sampler.step else {
+        let problem = "a step that is left open is found by surveys, which are exact functions of \
+                       rows; one that decreases changes the noise";
+        return Err(refuse("sampler.step", problem.into(), "state a constant step"));
+    };
+    let b = facts.clients.len();
+    let mut settings = plan::settings(config, b);
+    if config.sampler.weights_by_rows {
+        match &facts.rows {
+            Some(rows) => {
+                let all = rows.iter().sum::<u64>() as f64;
+                settings.weights = Some(rows.iter().map(|n| *n as f64 / all).collect());
+            }
+            None => {
+                let problem = "weights by rows are known only with the rows";
+                return Err(refuse("sampler.weights", problem.into(), "state the weights"));
+            }
+        }
+    }
+    let recipe = row.recipe(Schedule::Constant(step), &settings, b, facts.dim, None);
+    let recipe =
+        applied(config, recipe, facts.dim).map_err(|e| refuse("sampler", e.problem, &e.fix))?;
+    recipe
+        .family()
+        .own_noise(b, facts.dim, config.target.temperature)
+        .map_err(|e| refuse("sampler", e.to_string(), "correct [sampler]"))?;
+    Ok((recipe, step))
+}
+
+/// Everything that stands against it.
+fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
+    let mut all = Vec::new();
+    let mut refuse = |field: &str, problem: String, fix: &str| {
+        all.push(Refusal { field: field.into(), problem, fix: fix.into() });
+    };
+    let Some(privacy) = &config.privacy else {
+        refuse(
+            "privacy",
+            "the config states no budget".into(),
+            "add [privacy] with epsilon = 3.0, delta = 1e-6 and row_norm = 3.0",
+        );
+        return all;
+    };
+    let twice = config.sampler.row.family.asks_twice;
+    match &config.target.model {
+        ModelConfig::Rows { kind, .. } if twice => {
+            if let Err(why) = kind.released(privacy.response) {
+                refuse(
+                    "target.model",
+                    why.into(),
+                    "use logistic regression without privacy.response, or linear regression with \
+                     it, e.g. response = 5.0",
+                );
+            }
+        }
+        ModelConfig::Rows { kind, .. } => {
+            if let Err(why) = kind.row_gradient(privacy.row_norm, privacy.slope) {
+                refuse(
+                    "target.model",
+                    why.into(),
+                    "use logistic or softmax regression without privacy.slope, or linear \
+                     regression with it, e.g. slope = 2.0",
+                );
+            }
+        }
+        ModelConfig::Gaussian(_) => refuse(
+            "target.model",
+            "Gaussian clients have no rows".into(),
+            "use logistic or softmax regression",
+        ),
+        ModelConfig::External(_) => refuse(
+            "target.model",
+            "no bound of a row's gradient is known for a model that a program brings".into(),
+            "use logistic or softmax regression",
+        ),
+        ModelConfig::Builtin(_)
+        | ModelConfig::Named(_)
+        | ModelConfig::Own(_)
+        | ModelConfig::Generated(_) => refuse(
+            "data",
+            "columns are coded by moments, levels or extremes of all sites' rows, which are exact \
+             functions of them"
+                .into(),
+            "give every site a table of numbers that needs no coding: [[client]] with file",
+        ),
+    }
+    if !twice && let Err(refusal) = stated(config, facts) {
+        all.push(refusal);
+    }
+    let mut refuse = |field: &str, problem: &str, fix: &str| {
+        all.push(Refusal { field: field.into(), problem: problem.into(), fix: fix.into() });
+    };
+    if twice {
+        if config.run.chains.is_some_and(|chains| chains != 1) {
+            refuse(
+                "run.chains",
+                "sites answer twice, and a second chain would ask them again: one chain draws from \
+                 what was told, and is as long as you like",
+                "use chains = 1, and more iterations",
+            );
+        }
+        if config.sampler.step.is_some() {
+            refuse("sampler.step", "dp-release finds its step where it samples", "remove it");
+        }
+        if config.run.start.as_ref().is_some_and(|start| *start != Start::Zero) {
+            refuse("run.start", "dp-release starts where the first release says", "remove it");
+        }
+        if privacy.slope.is_some() {
+            refuse(
+                "privacy.slope",
+                "dp-release bounds residuals by what the first release says",
+                "remove it",
+            );
+        }
+    } else if privacy.response.is_some() {
+        refuse(
+            "privacy.response",
+            "only dp-release clips responses",
+            "remove it, or use name = \"dp-release\"",
+        );
+    }
+    if !twice && (config.run.iterations.is_none() || config.run.chains.is_none()) {
+        refuse(
+            "run",
+            "a run that is as long as its draws need is as long as the rows say",
+            "state chains and iterations",
+        );
+    }
+    if config.sampler.precondition == Some(true) {
+        refuse(
+            "sampler.precondition",
+            "the coordinates would be found by the Hessian, an exact function of rows",
+            "remove it",
+        );
+    }
+    if !twice && config.run.start == Some(Start::Optimum) {
+        refuse(
+            "run.start",
+            "the optimum is an exact function of rows",
+            "state a point, or \"zero\"",
+        );
+    }
+    if config.run.halve {
+        refuse(
+            "run.bias",
+            "chains of half the step would be releases of another size",
+            "remove it",
+        );
+    }
+    let minibatch = match config.sampler.settings.batch {
+        None | Some(Batch::Full) => false,
+        Some(Batch::Rows(_)) if facts.rows.is_none() => {
+            refuse(
+                "sampler.batch",
+                "the share of rows is known only with the rows",
+                "state the batch as a share, e.g. batch = 0.1",
+            );
+            true
+        }
+        Some(Batch::Rows(_) | Batch::Fraction(_)) => true,
+    };
+    if minibatch && privacy.neighbour == Neighbour::AddRemove {
+        let error = PrivacyError::FixedAddRemove.to_string();
+        refuse("privacy.neighbour", &error, "use neighbour = \"replace\", or batch = \"all\"");
+    }
+    if let Some(rows) = &facts.rows {
+        for (site, n) in facts.clients.iter().zip(rows) {
+            if privacy.delta * *n as f64 >= 1.0 {
+                let problem = format!(
+                    "delta = {} is not below 1/{n}, one over the rows of site \"{site}\": with it \
+                     some row may be told in full",
+                    privacy.delta
+                );
+                refuse("privacy.delta", &problem, "use a smaller delta");
+            }
+        }
+    }
+    if config.privacy.is_some() && privacy.colluding + 1 > facts.clients.len() {
+        refuse("privacy.colluding", "there are not so many other sites", "use a smaller number");
+    }
+    all
+}
+
+/// The share of a site's rows in a minibatch, and how they are drawn.
+fn sampling(config: &Config, rows: Option<u64>) -> Sampling {
+    let batch = match &config.sampler.settings.batch {
+        _ if !config.sampler.row.has(Axis::Batch) => &Batch::Full,
+        None => &Batch::Full,
+        Some(batch) => batch,
+    };
+    let share = match (batch, rows) {
+        (Batch::Full, _) => 1.0,
+        (batch, Some(rows)) => batch.of(rows as usize) as f64 / rows as f64,
+        (Batch::Fraction(share), None) => *share,
+        (Batch::Rows(_), None) => 1.0,
+    };
+    if share >= 1.0 { Sampling::Full } else { Sampling::Fixed { share } }
+}
+
+/// Numbers of iterations at which epsilon is shown.
+fn shown(iterations: u64) -> Vec<u64> {
+    let mut all: Vec<u64> = [1000, 300, 100, 30, 10, 3, 1].map(|n| iterations / n).to_vec();
+    all.retain(|n| *n > 0);
+    all.dedup();
+    all
+}
+
+fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigError> {
+    if let Some(Refusal { field, problem, fix }) = gathered(config, facts).into_iter().next() {
+        return Err(complain(config, &field, problem, &fix));
+    }
+    let missing = |what: &str| complain(config, "privacy", what, "state it");
+    let Some(privacy) = &config.privacy else { return Err(missing("there is no budget")) };
+    let ModelConfig::Rows { kind, .. } = &config.target.model else {
+        return Err(missing("there are no rows"));
+    };
+    if config.sampler.row.family.asks_twice {
+        let once = once(config)
+            .map_err(|problem| complain(config, "privacy", problem, "correct [privacy]"))?;
+        return planned_once(config, privacy, &once, facts)
+            .map_err(|e| complain(config, "privacy", e.to_string(), "correct [privacy]"));
+    }
+    let row_gradient = kind.row_gradient(privacy.row_norm, privacy.slope).map_err(&missing)?;
+    let (recipe, step) = stated(config, facts)
+        .map_err(|refusal| complain(config, &refusal.field, refusal.problem, &refusal.fix))?;
+    let (Some(chains), Some(iterations)) = (config.run.chains, config.run.iterations) else {
+        return Err(missing("the run has no stated length"));
+    };
+    let chains = chains as u64;
+    let family = recipe.family();
+    let b = facts.clients.len();
+    let noise = family
+        .own_noise(b, facts.dim, config.target.temperature)
+        .map_err(|e| complain(config, "sampler", e.to_string(), "correct [sampler]"))?;
+    let no_bound =
+        |e: PrivacyError| complain(config, "privacy", e.to_string(), "correct [privacy]");
+    let mut sites: Vec<SitePlan> = Vec::new();
+    for (i, site) in facts.clients.iter().enumerate() {
+        let drawn = sampling(config, facts.rows.as_ref().map(|rows| rows[i]));
+        let share = if let Sampling::Fixed { share } = drawn { share } else { 1.0 };
+        let alike = sites.iter().find(|known| known.noise == noise[i] && known.share == share);
+        let exposures = match alike {
+            Some(known) => known.exposures.clone(),
+            None => Threat::ALL
+                .iter()
+                .map(|threat| {
+                    let colluding = match threat {
+                        Threat::Server => b,
+                        Threat::Sites => privacy.colluding.max(1),
+                        Threat::Outsiders => 0,
+                    };
+                    let more = match threat {
+                        Threat::Server => 1.0,
+                        _ => family.noise_in_sum(b, i, colluding),
+                    };
+                    let ratio = share * noise[i] * more / row_gradient;
+                    let release = Release::new(drawn, privacy.neighbour, ratio)?;
+                    let of = |n: u64| Composition::of(release, n * chains);
+                    let epsilon = |n: u64| of(n).epsilon(privacy.delta);
+                    let (budget, delta) = (privacy.epsilon, privacy.delta);
+                    Ok(Exposure {
+                        threat: *threat,
+                        ratio,
+                        epsilon: epsilon(iterations)?,
+                        renyi: of(iterations).renyi_epsilon(delta)?,
+                        curve: shown(iterations)
+                            .into_iter()
+                            .map(|n| Ok((n, epsilon(n)?)))
+                            .collect::<Result<_, PrivacyError>>()?,
+                        allowed: Composition::most(release, budget, delta, MOST_RELEASES)? / chains,
+                    })
+                })
+                .collect::<Result<Vec<_>, PrivacyError>>()
+                .map_err(no_bound)?,
+        };
+        sites.push(SitePlan { site: site.clone(), noise: noise[i], share, exposures });
+    }
+    let time = step * (chains * iterations) as f64;
+    let allowed = sites.iter().map(|site| site.exposures[0].allowed).min().unwrap_or(0);
+    // A chain forgets in 1/m of Langevin time, and two of these make an effective draw.
+    let buys = |time: f64| privacy.expect_curvature.map(|m| 0.5 * m * time);
+    let effective_draws_allowed = buys(step * (chains * allowed) as f64);
+    // The mean of n draws has an excess variance of 1/n of the posterior's. The second release has
+    // that of as many draws as its share of the budget buys, and the draws from it are free.
+    let release_width = match (effective_draws_allowed, once_in_place(config)) {
+        (Some(draws), Some(once)) if draws < LEAST_DRAWS => {
+            Some((1.0 + 1.0 / ((1.0 - once.share()) * draws.max(1e-12))).sqrt())
+        }
+        _ => None,
+    };
+    Ok(PrivacyPlan {
+        sampler: config.sampler.row.name,
+        epsilon: privacy.epsilon,
+        delta: privacy.delta,
+        row_gradient,
+        reach: privacy.neighbour.reach(),
+        once: None,
+        release_width,
+        chains,
+        iterations,
+        time,
+        effective_draws: buys(time),
+        effective_draws_allowed,
+        sites,
+    })
+}
+
+/// What could be released once in place of the chains of this config: responses may be clipped to
+/// within any bound.
+fn once_in_place(config: &Config) -> Option<Once> {
+    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
+    else {
+        return None;
+    };
+    let released = kind.released(None).or_else(|_| kind.released(Some(1.0))).ok()?;
+    let budget = (privacy.epsilon, privacy.delta);
+    Once::new(released, privacy.row_norm, privacy.neighbour, budget).ok()
+}
+
+/// The plan of two releases.
+fn planned_once(
+    config: &Config,
+    privacy: &PrivacyConfig,
+    once: &Once,
+    facts: &Facts<'_>,
+) -> Result<PrivacyPlan, PrivacyError> {
+    let (b, reach) = (facts.clients.len(), privacy.neighbour.reach());
+    let exposed = |threat: &Threat| {
+        let honest = match threat {
+            Threat::Server => 1,
+            Threat::Sites => b.saturating_sub(privacy.colluding.max(1)).max(1),
+            Threat::Outsiders => b,
+        } as f64;
+        // One Gaussian mechanism each, beside which the noise of all honest sites stands.
+        let of = |mu: f64| -> Result<Composition, PrivacyError> {
+            let release = Release::new(Sampling::Full, privacy.neighbour, reach / mu)?;
+            Ok(Composition::of(release, 1))
+        };
+        let all = once.mu / honest.sqrt();
+        let epsilon = of(all)?.epsilon(privacy.delta)?;
+        Ok(Exposure {
+            threat: *threat,
+            ratio: reach / all,
+            epsilon,
+            renyi: of(all)?.renyi_epsilon(privacy.delta)?,
+            curve: vec![
+                (1, of(once.first_mu() / honest.sqrt())?.epsilon(privacy.delta)?),
+                (2, epsilon),
+            ],
+            allowed: 2,
+        })
+    };
+    let exposures = Threat::ALL.iter().map(exposed).collect::<Result<Vec<_>, PrivacyError>>()?;
+    let t = once.first_deviation();
+    let noise = match once.regression {
+        Released::Linear { response, .. } => vec![
+            ("first: sum of squares of features", t),
+            ("first: sum of features times responses", t / once.weight() / 2f64.sqrt()),
+            ("first: sum of squares of responses", t / once.weight().powi(2)),
+            ("second: pull of clipped residuals, at most", once.second_deviation(2.5 * response)),
+        ],
+        Released::Logistic => vec![
+            ("first: sum of squares of features", t),
+            ("first: sum of signs times features", t / once.weight()),
+            ("second: gradient", once.second_deviation(1.0)),
+            ("second: Hessian, on its diagonal", once.hessian_deviation()),
+        ],
+    };
+    let second = once.second_deviation(1.0);
+    let site = |name: &String| SitePlan {
+        site: name.clone(),
+        noise: second,
+        share: 1.0,
+        exposures: exposures.clone(),
+    };
+    Ok(PrivacyPlan {
+        sampler: config.sampler.row.name,
+        epsilon: privacy.epsilon,
+        delta: privacy.delta,
+        row_gradient: privacy.row_norm,
+        reach,
+        once: Some(OncePlan { mu: [once.mu, once.first_mu(), once.second_mu()], noise }),
+        chains: 1,
+        iterations: config.run.iterations.unwrap_or(2 * config.run.effective_draws),
+        time: 0.0,
+        effective_draws: None,
+        effective_draws_allowed: None,
+        // b sites, each with noise of its own.
+        release_width: privacy
+            .expect_curvature
+            .map(|m| (1.0 + b as f64 * second * second / m).sqrt()),
+        sites: facts.clients.iter().map(site).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_rows_are_shortened_and_short_ones_left_alone() {
+        let mut cells = vec![3.0, 4.0, 0.3, -0.4, 0.0, 0.0, 3e200, 4e200];
+        shorten(&mut cells, 2, 2.5);
+        for (found, expected) in cells.iter().zip([1.5, 2.0, 0.3, -0.4, 0.0, 0.0, 1.5, 2.0]) {
+            assert!((found - expected).abs() < 1e-12, "{cells:?}");
+        }
+        assert!((cells[0] * cells[0] + cells[1] * cells[1]).sqrt() <= 2.5);
+        assert_eq!(&cells[2..6], [0.3, -0.4, 0.0, 0.0]);
+    }
+}

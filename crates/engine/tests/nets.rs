@@ -1,0 +1,223 @@
+//! Nets in every family of samplers: they run, resume, predict and refuse what is wrong with them.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use consilience_engine::config::{Config, ConfigError, Source};
+use consilience_engine::models::{from_settings, kept};
+use consilience_engine::plan::Plan;
+use consilience_engine::predict::{Predictor, Rows};
+use consilience_engine::problem::Problem;
+use consilience_engine::session::{Control, Session};
+use consilience_engine::{rundir, statistics};
+
+/// Two clients with images of 4 x 4 pixels, whose class is the brighter half.
+fn config(layers: &str, sampler: &str, more: &str) -> String {
+    let row = |k: usize| {
+        let label = k % 2;
+        let pixel = |j: usize| {
+            let bright = f64::from(u8::from((j % 4 < 2) == (label == 0)));
+            bright + 0.3 * ((7 * k + 3 * j) as f64).sin()
+        };
+        let pixels: Vec<String> = (0..16).map(|j| format!("{:.3}", pixel(j))).collect();
+        format!("[{}, {label}]", pixels.join(", "))
+    };
+    let rows = |from: usize| (from..from + 12).map(row).collect::<Vec<_>>().join(", ");
+    format!(
+        "seed = 3\n[target]\nmodel = \"net\"\nlayers = {layers}\ninput = [1, 4, 4]\nclasses = 2\n\
+         {more}\n[target.prior]\nlaw = \"gaussian\"\nvariance = {{ weight = 0.5, all = 1.0 }}\n\
+         [[client]]\nrows = [{}]\n[[client]]\nrows = [{}]\n[sampler]\n{sampler}\n\
+         [run]\nchains = 2\niterations = 400\n",
+        rows(0),
+        rows(12)
+    )
+}
+
+const SMALL: &str = r#"["conv(3, 3, pad = 1)", "max_pool(2)", "relu", "flatten", "linear(2)"]"#;
+
+fn read(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: text.into() })
+}
+
+fn planned(text: &str) -> Result<(Problem, Plan), ConfigError> {
+    let config = read(text)?;
+    let problem = Problem::new(&config)?;
+    let plan = Plan::new(&config, &problem)?;
+    Ok((problem, plan))
+}
+
+#[test]
+fn samplers_of_both_families_learn_and_say_so_layer_by_layer() {
+    for sampler in ["lmc", "qlsd", "qlsd++", "fald", "vr-fald*"] {
+        let text = config(SMALL, &format!("name = \"{sampler}\"\nstep = 0.01\nbatch = 4"), "");
+        let text = if sampler == "lmc" { text.replace("\nbatch = 4", "") } else { text };
+        let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
+        let record = planned.run(&Default::default(), Control::default()).unwrap().record;
+        assert_eq!(record.draws.dim(), 3 * 9 + 3 + 12 * 2 + 2, "{sampler}");
+        // those with local steps draw at communications alone
+        let least = if sampler.contains("fald") { 5 } else { 150 };
+        assert!((least..=200).contains(&record.draws.length()), "{sampler}");
+        let (names, shown) = record.shown();
+        assert_eq!(names[..], ["rms(conv1)", "rms(linear1)"], "{sampler}");
+        assert_eq!(shown.length(), record.draws.length());
+        assert!(statistics::is_watched(&names[0]) && !statistics::is_watched("lp"));
+        // chains started at different places, and both of them learnt
+        let lp = record.statistics.iter().find(|s| s.name == "lp").unwrap();
+        assert!(lp.values.iter().all(|chain| chain.len() == record.draws.length()));
+        let predictor = Predictor::new(&record).unwrap();
+        let bright_left: Vec<f64> = (0..16).map(|j| f64::from(u8::from(j % 4 < 2))).collect();
+        let rows =
+            Rows { cells: bright_left, offset: Vec::new(), labels: Vec::new(), notes: Vec::new() };
+        let said = predictor.predict(&rows, 0.9);
+        assert!(said[0][0].mean > 0.8, "{sampler}: {said:?}");
+        assert!((said[0][0].mean + said[0][1].mean - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn chains_start_where_the_model_says_and_apart() {
+    for (start, first) in [("he", 2.0 / 9.0), ("torch", 1.0 / 27.0), ("prior", 0.5)] {
+        let wide = r#"["conv(200, 3)", "relu", "flatten", "linear(2)"]"#;
+        let text = config(wide, "name = \"lmc\"\nstep = 1e-9", &format!("start = \"{start}\""));
+        let text = text.replace("iterations = 400", "iterations = 2\nburn_in = 1");
+        let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
+        let record = planned.run(&Default::default(), Control::default()).unwrap().record;
+        let draws: Vec<&[f64]> = record.draws.rows().collect();
+        assert_ne!(draws[0][0], draws[1][0]);
+        for draw in draws {
+            let mean_square = draw[..1800].iter().map(|x| x * x).sum::<f64>() / 1800.0;
+            // 5 standard errors of 1,800 squares
+            assert!((mean_square / first - 1.0).abs() < 5.0 * (2.0f64 / 1800.0).sqrt(), "{start}");
+            let bias = draw[1800..2000].iter().any(|x| x.abs() > 1e-2);
+            assert_eq!(bias, start != "he", "{start}");
+        }
+    }
+}
+
+#[test]
+fn prior_variances_go_by_tensor_then_layer_then_role() {
+    let of = |variance: &str, scale: &str| {
+        let text = config(SMALL, "name = \"lmc\"\nstep = 0.01", "")
+            .replace("{ weight = 0.5, all = 1.0 }", &format!("{variance}\n{scale}"));
+        planned(&text).map(|(problem, _)| match &problem.target.prior {
+            consilience_core::model::Prior::Gaussian(precision) => {
+                // conv1: 27 and 3; linear1: 24 and 2
+                [0, 27, 30, 54].map(|k| 1.0 / precision[k])
+            }
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(of("{ weight = 0.5, all = 2.0 }", "").unwrap(), [0.5, 2.0, 0.5, 2.0]);
+    let named = "{ weight = 0.5, bias = 2.0, conv1 = 0.25, \"linear1.bias\" = 8.0 }";
+    assert_eq!(of(named, "").unwrap(), [0.25, 0.25, 0.5, 8.0]);
+    let scaled = of("0.9", "scale = \"fan-in\"").unwrap();
+    for (found, right) in scaled.into_iter().zip([0.1, 0.9, 0.075, 0.9]) {
+        assert!((found - right).abs() < 1e-15);
+    }
+    let unknown = of("{ weight = 0.5, bias = 1.0, conv2 = 1.0 }", "").unwrap_err();
+    assert!(unknown.problem.contains("no layer is called \"conv2\""), "{unknown:?}");
+    assert!(unknown.fix.contains("did you mean `conv1`"), "{unknown:?}");
+    let open = of("{ weight = 0.5 }", "").unwrap_err();
+    assert!(open.problem.contains("nothing says the variance of conv1.bias"), "{open:?}");
+}
+
+/// Layers and sampler, more lines of `[target]`, the field that is complained of, and words of
+/// problem and fix.
+const MISTAKES: &[(&str, &str, &str, &str, &str, &str)] = &[
+    ("\"lenet\"", "", "", "target.layers", "no layer \"lenet\"", "did you mean \"lenet5\"?"),
+    ("[\"liner(2)\"]", "", "", "target.layers[0]", "no layer", "did you mean \"linear\"?"),
+    ("[\"linear(2)\"]", "", "", "target.layers", "a list of numbers, and 1 x 4 x 4", "put flatten"),
+    ("[\"max_pool(3)\"]", "", "", "target.layers", "do not divide 1 x 4 x 4", "divides height"),
+    ("[\"flatten\", \"linear(3)\"]", "", "", "target.layers", "3 outputs", "linear(2)"),
+    ("[\"batch_norm\"]", "", "", "target.layers[0]", "no posterior", "frn"),
+    ("[\"dropout(0.5)\"]", "", "", "target.layers[0]", "likelihood", "leave it out"),
+    ("[3]", "", "", "target.layers[0]", "3 is no layer", "linear(50)"),
+    ("\"mlp(4)\"", "", "arithmetic = \"tf32\"", "target.arithmetic", "10 bits", "f32"),
+    ("\"mlp(4)\"", "", "intercept = true", "target.intercept", "biases", "leave it out"),
+    ("\"mlp(4)\"", "", "start = \"hee\"", "target.start", "not known", "he"),
+    ("\"mlp(4)\"", "", "likelihood = \"poisson\"", "target.likelihood", "not known", "classes"),
+    ("\"mlp(4)\"", "name = \"lmc\"", "", "sampler.step", "many optima", "learning rate"),
+    ("\"mlp(4)\"", "name = \"auto\"", "", "sampler.name", "has many", "vr-fald*"),
+    ("\"mlp(4)\"", "name = \"lsd*\"\nstep = 1e-3", "", "sampler.name", "optimum", "lmc"),
+    (
+        "\"mlp(4)\"",
+        "name = \"lmc\"\nstep = 1e-3\nprecondition = true",
+        "",
+        "sampler.precondition",
+        "curvature",
+        "leave it out",
+    ),
+];
+
+#[test]
+fn what_is_wrong_with_a_net_is_said_with_its_field_and_what_to_do() {
+    for (layers, sampler, more, field, problem, fix) in MISTAKES {
+        let sampler = if sampler.is_empty() { "name = \"lmc\"\nstep = 0.01" } else { sampler };
+        let found = planned(&config(layers, sampler, more)).unwrap_err();
+        assert_eq!(found.field, *field, "{layers}: {found:?}");
+        let said = format!("{} {}", found.problem, found.fix);
+        assert!(said.contains(problem) && said.contains(fix), "{layers}: {found:?}");
+    }
+    let width = config(SMALL, "name = \"lmc\"\nstep = 0.01", "").replace("[1, 4, 4]", "[1, 4, 5]");
+    let found = planned(&width.replace("max_pool(2)", "relu")).unwrap_err();
+    assert!(found.problem.contains("whose input is 1 x 4 x 5"), "{found:?}");
+    let optimum = config("\"mlp(4)\"", "name = \"lmc\"\nstep = 0.01", "")
+        .replace("chains = 2", "chains = 2\nstart = \"optimum\"");
+    assert_eq!(planned(&optimum).unwrap_err().field, "run.start");
+    let many = config("\"mlp(5000)\"", "name = \"lmc\"\nstep = 0.01", "")
+        .replace("iterations = 400", "iterations = 40000\nthin = 1");
+    assert!(planned(&many).unwrap_err().problem.contains("more than 2"));
+}
+
+#[test]
+fn a_step_that_is_no_learning_rate_is_warned_of() {
+    let at = |step: &str| {
+        let text = config(SMALL, &format!("name = \"lmc\"\nstep = {step}"), "");
+        let (_, plan) = planned(&text).unwrap();
+        plan.warnings.iter().any(|w| w.code.name() == "large-learning-rate")
+    };
+    assert!(at("0.1") && !at("0.05")); // 24 rows
+}
+
+#[test]
+fn numbers_are_explained_too_and_settings_are_kept() {
+    let text = "model = \"net\"\ninput = [2, 3, 3]\nlikelihood = { gaussian = 0.25 }\n\
+        layers = [{ residual = [\"conv(4, 3, pad = 1)\", \"frn\"], shortcut = \"pad\" }, \
+        \"global_avg_pool\", \"linear(1)\"]";
+    let model = from_settings(text).unwrap();
+    assert_eq!(model.classes(), None);
+    let again = kept::read(&kept::write(&*model)).unwrap();
+    assert_eq!((again.statement(), again.settings()), (model.statement(), model.settings()));
+    let sum: f64 =
+        (-400..400).map(|k| 0.01 * model.log_density(0.3, &[], 0.01 * f64::from(k)).exp()).sum();
+    assert!((sum - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_run_of_a_net_is_kept_and_read_back() {
+    let text = config(SMALL, "name = \"fald\"\nstep = 0.01", "");
+    let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
+    let record = planned.run(&Default::default(), Control::default()).unwrap().record;
+    let folder = std::env::temp_dir().join(format!("consilience-nets-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    rundir::write(&folder, &record).unwrap();
+    let again = rundir::read(&folder).unwrap();
+    assert_eq!((again.shown(), &again.draws), (record.shown(), &record.draws));
+    assert!(Predictor::new(&again).is_ok());
+    // The config as it was resolved makes the same chains.
+    let resolved = Session::new(read(&again.config).unwrap()).unwrap().plan().unwrap();
+    let twice = resolved.run(&Default::default(), Control::default()).unwrap().record;
+    assert_eq!(twice.draws.digest(), record.draws.digest());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_chain_that_diverges_says_in_which_layer() {
+    let text = config(SMALL, "name = \"lmc\"\nstep = 1e6", "");
+    let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
+    let ended = planned.run(&Default::default(), Control::default());
+    let said = match ended {
+        Err(error) => error.to_string(),
+        Ok(ended) => ended.failure.map(|failure| failure.to_string()).unwrap_or_default(),
+    };
+    assert!(said.contains("diverged at iteration") && said.contains("in layer "), "{said}");
+    assert!(said.contains("a tenth of it") && !said.contains("auto"), "{said}");
+}

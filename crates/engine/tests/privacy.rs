@@ -1,0 +1,350 @@
+//! What a config tells of a row is planned without its rows, and what tells more is refused by
+//! name.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use consilience_core::privacy::gaussian_epsilon;
+use consilience_engine::config::{Config, ConfigError, Source};
+use consilience_engine::draws::Sinks;
+use consilience_engine::plan::Plan;
+use consilience_engine::privacy::{PrivacyReport, Threat, of_config, refusals};
+use consilience_engine::problem::Problem;
+use consilience_engine::record::{Circumstances, Record};
+use consilience_engine::run::{Progress, sample};
+use consilience_engine::warnings::Code;
+
+const GOOD: &str = r#"seed = 1
+[target]
+model = "logistic"
+intercept = false
+[target.prior]
+law = "gaussian"
+variance = 2.0
+[[client]]
+name = "north"
+rows = [[0.2, 1.0, 1], [-1.1, 0.3, 0], [30.0, -40.0, 1]]
+[[client]]
+name = "south"
+rows = [[1.3, 0.2, 1], [0.4, -1.6, 0], [-0.9, 0.8, 1], [0.1, -0.2, 0]]
+[sampler]
+name = "lmc"
+step = 1e-4
+[run]
+chains = 2
+iterations = 100
+[privacy]
+epsilon = 3.0
+delta = 1e-6
+row_norm = 2.0
+"#;
+
+fn read(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Source {
+        file: "run.toml".into(),
+        folder: env!("CARGO_MANIFEST_DIR").into(),
+        text: text.into(),
+    })
+}
+
+/// Full batches are one Gaussian mechanism: mu = D sqrt(b t / (2 T)) against the server, without
+/// the b against outsiders, with all but one of it against another site.
+#[test]
+fn epsilon_is_that_of_the_planning_law() {
+    let plan = of_config(&read(GOOD).unwrap()).unwrap();
+    assert_eq!((plan.chains, plan.iterations, plan.row_gradient), (2, 100, 2.0));
+    let (reach, time) = (2.0 * 2.0, 2.0 * 100.0 * 1e-4);
+    assert!((plan.time - time).abs() < 1e-15);
+    let north = &plan.sites[0];
+    for (exposure, b) in north.exposures.iter().zip([2.0, 2.0, 1.0]) {
+        let mu = reach * (b * time / 2.0f64).sqrt();
+        let exact = gaussian_epsilon(mu, 1e-6);
+        let found = exposure.epsilon;
+        assert!((found / exact - 1.0).abs() < 1e-6, "{:?}: {found}, {exact}", exposure.threat);
+        assert!(exposure.renyi >= found);
+        assert_eq!(exposure.curve.last().unwrap(), &(100, found));
+    }
+    assert_eq!(north.exposures[0].threat, Threat::Server);
+    // As many iterations as are allowed keep the budget, and one more does not.
+    let allowed = north.exposures[0].allowed;
+    let at = |n: u64| {
+        let text = GOOD.replace("iterations = 100", &format!("iterations = {n}"));
+        of_config(&read(&text).unwrap()).unwrap().sites[0].exposures[0].epsilon
+    };
+    assert!(at(allowed) <= 3.0 && at(allowed + 1) > 3.0, "{allowed}");
+}
+
+#[test]
+fn clients_draw_noise_and_long_rows_are_shortened() {
+    let config = read(GOOD).unwrap();
+    let problem = Problem::new(&config).unwrap();
+    let plan = Plan::new(&config, &problem).unwrap();
+    let told: Vec<Code> = plan.warnings.iter().map(|warning| warning.code).collect();
+    assert!(told.contains(&Code::PrivacySimulated), "{told:?}");
+    let noise = plan.recipe.family().own_noise(2, 2, 1.0).unwrap();
+    let by_hand = (2.0f64 / (1e-4 * 2.0)).sqrt();
+    assert!((noise[0] / by_hand - 1.0).abs() < 1e-12, "{noise:?}");
+    // The gradient of (30, -40; 1), shortened to 2, at 0 is -(1.2, -1.6)/2; the others are short.
+    let mut gradient = vec![0.0; 2];
+    let site = consilience_core::rng::ClientId(0);
+    problem.target.site(site, 3).gradient(&[0.0, 0.0], &mut gradient);
+    let rows = [[0.2, 1.0, -0.5], [-1.1, 0.3, 0.5], [1.2, -1.6, -0.5]];
+    for k in 0..2 {
+        let expected: f64 = rows.iter().map(|row| row[k] * row[2]).sum();
+        assert!((gradient[k] - expected).abs() < 1e-12, "{gradient:?}");
+    }
+    // Without a budget rows stay as they are, and so does the sampler.
+    let open = read(GOOD.split("[privacy]").next().unwrap()).unwrap();
+    let plain = Plan::new(&open, &Problem::new(&open).unwrap()).unwrap();
+    assert!(plain.recipe != plan.recipe);
+}
+
+/// What is replaced by what, the field that must be named, a word of the problem or of its fix.
+const REFUSED: &[(&str, &str, &str, &str)] = &[
+    ("row_norm = 2.0", "", "privacy.row_norm", "anything"),
+    ("epsilon = 3.0", "", "privacy.epsilon", "epsilon ="),
+    ("epsilon = 3.0", "epsilon = -1.0", "privacy.epsilon", "positive"),
+    ("delta = 1e-6", "delta = 1.5", "privacy.delta", "1"),
+    ("delta = 1e-6", "delta = 0.3", "privacy.delta", "1/4"),
+    ("delta = 1e-6", "delta = 1e-6\nslop = 1.0", "privacy.slop", "slope"),
+    ("step = 1e-4", "", "sampler.step", "constant step"),
+    ("step = 1e-4", "step = 1e-4\nprecondition = true", "sampler.precondition", "Hessian"),
+    ("name = \"lmc\"\nstep = 1e-4", "name = \"auto\"", "sampler.name", "exact functions"),
+    ("name = \"lmc\"", "name = \"lsd*\"", "sampler.name", "optimum"),
+    ("name = \"lmc\"", "name = \"lsd++\"", "sampler", "control variates"),
+    ("name = \"lmc\"", "name = \"qlsd++\"", "sampler", "control variates"),
+    ("name = \"lmc\"", "name = \"d-elf\"", "sampler", "memory"),
+    ("name = \"lmc\"", "name = \"qlsd\"\ncompress = \"rand_k(1)\"", "sampler", "qsgd"),
+    ("name = \"lmc\"", "name = \"fa-ld\"\ncorrelation = 1.0", "sampler", "one noise"),
+    ("chains = 2", "", "run", "chains and iterations"),
+    ("iterations = 100", "", "run", "chains and iterations"),
+    ("iterations = 100", "iterations = 100\nstart = \"optimum\"", "run.start", "exact function"),
+    ("iterations = 100", "iterations = 100\nbias = \"halve\"", "run.bias", "half the step"),
+    ("iterations = 100", "iterations = 100000", "privacy.epsilon", "the run asks for 100000"),
+    ("model = \"logistic\"", "model = \"linear\"\nnoise_variance = 1.0", "target.model", "bound"),
+    ("model = \"logistic\"", "model = \"poisson\"", "target.model", "bound"),
+    (
+        "name = \"lmc\"",
+        "name = \"sgld\"\nbatch = 0.5\nwire = \"f64\"",
+        "privacy.neighbour",
+        "fixed size",
+    ),
+];
+
+#[test]
+fn what_tells_more_is_refused_by_its_field() {
+    for (find, replace, field, word) in REFUSED {
+        let mut text = GOOD.replacen(find, replace, 1);
+        assert_ne!(text, GOOD, "{find}");
+        if *field == "privacy.neighbour" {
+            text = format!("{text}neighbour = \"add-remove\"\n");
+        }
+        let tried = read(&text).and_then(|config| {
+            let problem = Problem::new(&config)?;
+            Plan::new(&config, &problem).map(|_| ())
+        });
+        let error = tried.expect_err(replace);
+        let told = format!("{} {}", error.problem, error.fix);
+        assert!(error.field.starts_with(field), "{replace}: {} for {field}", error.field);
+        assert!(told.contains(word), "{replace}: {told}");
+    }
+    assert!(refusals(&read(GOOD).unwrap()).is_empty());
+    let open = read(GOOD.split("[privacy]").next().unwrap()).unwrap();
+    assert_eq!(refusals(&open)[0].field, "privacy");
+}
+
+/// Linear regression is clipped where a slope is stated: far from the line every row pulls alike.
+#[test]
+fn slopes_are_held_within_their_bound() {
+    let linear = "model = \"linear\"\nnoise_variance = 0.5";
+    let text = GOOD.replace("model = \"logistic\"", linear) + "slope = 1.5\n";
+    let config = read(&text).unwrap();
+    assert_eq!(of_config(&config).unwrap().row_gradient, 1.5 * 2.0);
+    let problem = Problem::new(&config).unwrap();
+    let gradient = |x: [f64; 2]| {
+        let mut gradient = vec![0.0; 2];
+        let site = consilience_core::rng::ClientId(1);
+        problem.target.site(site, 4).gradient(&x, &mut gradient);
+        gradient
+    };
+    // Far out all four predictors are beyond their responses: slopes of 1.5 with the sign of t.
+    let rows = [[1.3, 0.2], [0.4, -1.6], [-0.9, 0.8], [0.1, -0.2]];
+    let x = [300.0, -200.0];
+    let found = gradient(x);
+    for k in 0..2 {
+        let signs = rows.iter().map(|a| 1.5 * (a[0] * x[0] + a[1] * x[1]).signum() * a[k]);
+        let expected: f64 = signs.sum();
+        assert!((found[k] - expected).abs() < 1e-12, "{found:?}");
+    }
+    // Near the line it is linear regression: (t - y) / 0.5.
+    let x = [0.3, 0.1];
+    let found = gradient(x);
+    for k in 0..2 {
+        let pulls = rows
+            .iter()
+            .zip([1.0, 0.0, 1.0, 0.0])
+            .map(|(a, y)| ((a[0] * x[0] + a[1] * x[1] - y) / 0.5f64).clamp(-1.5, 1.5) * a[k]);
+        let expected: f64 = pulls.sum();
+        assert!((found[k] - expected).abs() < 1e-12, "{found:?}");
+    }
+}
+
+#[test]
+fn fixed_minibatches_cost_more_than_full_batches() {
+    let text = GOOD.replace("name = \"lmc\"", "name = \"sgld\"\nbatch = 0.5");
+    let plan = of_config(&read(&text).unwrap()).unwrap();
+    let full = of_config(&read(GOOD).unwrap()).unwrap();
+    assert_eq!(plan.sites[0].share, 0.5);
+    assert!(plan.sites[0].exposures[0].epsilon > full.sites[0].exposures[0].epsilon);
+}
+
+const ONCE: &str = r#"seed = 1
+[target]
+model = "logistic"
+intercept = false
+[target.prior]
+law = "gaussian"
+variance = 2.0
+[[client]]
+name = "north"
+rows = [[0.2, 1.0, 1], [-1.1, 0.3, 0], [30.0, -40.0, 1]]
+[[client]]
+name = "south"
+rows = [[1.3, 0.2, 1], [0.4, -1.6, 0], [-0.9, 0.8, 1], [0.1, -0.2, 0]]
+[sampler]
+name = "dp-release"
+[run]
+iterations = 300
+[privacy]
+epsilon = 3.0
+delta = 1e-6
+row_norm = 3.0
+weak = true
+"#;
+
+fn as_linear(prior: &str) -> String {
+    let model = ONCE.replace("\"logistic\"", "\"linear\"") + "response = 2.0\n";
+    model.replace("law = \"gaussian\"\nvariance = 2.0", prior)
+}
+
+const SIGMA: &str = "law = \"normal(0, 1)\"\nof = { sigma = \"exponential(1)\" }";
+
+/// Two answers of a Gaussian mechanism: epsilon against the server is the budget, and less against
+/// those who see sums alone. The noise is that of the tests of privacy.md, section 10.
+#[test]
+fn a_release_is_planned_as_one_gaussian_mechanism() {
+    let plan = of_config(&read(ONCE).unwrap()).unwrap();
+    let once = plan.once.as_ref().unwrap();
+    assert!((once.mu[0] - 0.647_726_531).abs() < 1e-9, "{once:?}");
+    let noise = once.noise.iter().map(|(_, deviation)| *deviation);
+    for (found, expected) in noise.zip([48.928_868, 23.299_461, 10.696_186, 6.738_597]) {
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
+    }
+    let told: Vec<f64> = plan.sites[0].exposures.iter().map(|e| e.epsilon).collect();
+    assert!((told[0] - 3.0).abs() < 1e-6, "{told:?}");
+    let outside = gaussian_epsilon(once.mu[0] / 2f64.sqrt(), 1e-6);
+    assert!((told[2] - outside).abs() < 1e-4, "{told:?} {outside}");
+    assert_eq!(told[0], told[1], "one of two sites sees the other alone");
+    assert!(plan.sites[0].exposures[0].curve[0].1 < 3.0);
+    assert!(of_config(&read(&as_linear(SIGMA)).unwrap()).unwrap().once.is_some());
+}
+
+/// Where chains buy too few draws the plan says what a release would give.
+#[test]
+fn a_release_is_recommended_where_chains_buy_too_few_draws() {
+    let curved = |m: f64| {
+        let text = format!("{GOOD}expect_curvature = {m:?}\n");
+        of_config(&read(&text).unwrap()).unwrap()
+    };
+    let plan = curved(1000.0);
+    let draws = plan.effective_draws_allowed.unwrap();
+    assert!(draws < 100.0, "{draws}");
+    let width = plan.release_width.unwrap();
+    assert!((width - (1.0 + 1.0 / (0.75 * draws)).sqrt()).abs() < 1e-12, "{width}");
+    assert!(curved(1e7).release_width.is_none());
+    assert!(of_config(&read(GOOD).unwrap()).unwrap().release_width.is_none());
+}
+
+#[test]
+fn a_release_is_run_from_a_config() {
+    for text in [ONCE.to_owned(), as_linear(SIGMA)] {
+        let config = read(&text).unwrap();
+        let problem = Problem::new(&config).unwrap();
+        let plan = Plan::new(&config, &problem).unwrap();
+        assert_eq!((plan.length.chains, plan.length.iterations), (1, 300));
+        let outcome = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).unwrap();
+        assert_eq!((outcome.draws.length(), outcome.draws.dim()), (300, problem.parameters.len()));
+        assert_eq!(outcome.rows_evaluated, 2 * 7, "every row twice");
+        // Where noise prevails, as in seven rows, there are no draws unless they are wanted.
+        let text = text.replace("weak = true", "");
+        let config = read(&text).unwrap();
+        let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
+        let tried = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default());
+        let why = tried.unwrap_err().to_string();
+        assert!(why.contains("weak = true"), "{why}");
+    }
+}
+
+#[test]
+fn what_cannot_be_released_is_refused_by_its_field() {
+    let refused = |text: &str| {
+        let tried = read(text).and_then(|config| {
+            let problem = Problem::new(&config)?;
+            Plan::new(&config, &problem).map(|_| ())
+        });
+        let error = tried.expect_err(text);
+        (error.field, format!("{} {}", error.problem, error.fix))
+    };
+    let linear = as_linear(SIGMA);
+    for (text, find, replace, field, word) in [
+        (ONCE, "iterations = 300", "iterations = 300\nchains = 4", "run.chains", "chains = 1"),
+        (ONCE, "\"dp-release\"", "\"dp-release\"\nstep = 0.1", "sampler.step", "remove"),
+        (ONCE, "\"dp-release\"", "\"dp-release\"\nbatch = 2", "sampler.batch", "twice"),
+        (ONCE, "iterations = 300", "start = \"optimum\"", "run.start", "first release"),
+        (ONCE, "row_norm = 3.0", "row_norm = 3.0\nslope = 1.0", "privacy.slope", "residuals"),
+        (ONCE, "row_norm = 3.0", "row_norm = 3.0\nresponse = 1.0", "target.model", "0 or 1"),
+        (ONCE, "\"logistic\"", "\"poisson\"", "target.model", "linear and logistic"),
+        (ONCE, "law = \"gaussian\"\nvariance = 2.0", "law = \"flat\"", "target.prior", "flat"),
+        (ONCE, "delta = 1e-6", "delta = 0.3", "privacy.delta", "1/4"),
+        (&linear, "response = 2.0", "", "target.model", "privacy.response"),
+        (&linear, SIGMA, "law = \"gaussian\"\nvariance = 2.0", "target.prior", "sigma"),
+        (
+            GOOD,
+            "row_norm = 2.0",
+            "row_norm = 2.0\nresponse = 1.0",
+            "privacy.response",
+            "dp-release",
+        ),
+        (GOOD, "name = \"lmc\"\nstep = 1e-4", "name = \"dp-relase\"", "sampler.name", "dp-release"),
+    ] {
+        let changed = text.replacen(find, replace, 1);
+        assert_ne!(changed, text, "{find}");
+        let (found, told) = refused(&changed);
+        assert!(found.starts_with(field), "{replace}: {found}: {told}");
+        assert!(told.contains(word), "{replace}: {told}");
+    }
+    let open = ONCE.split("[privacy]").next().unwrap();
+    assert!(refused(open).1.contains("[privacy]"));
+}
+
+/// What a run told is computed again from its record: by its own config and its sites' rows.
+#[test]
+fn a_record_says_what_was_told() {
+    for text in [GOOD, ONCE] {
+        let record = |text: &str| {
+            let config = read(text).unwrap();
+            let problem = Problem::new(&config).unwrap();
+            let plan = Plan::new(&config, &problem).unwrap();
+            let outcome =
+                sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).unwrap();
+            let made = Circumstances { version: "0".into(), created: "now".into(), seconds: 1.0 };
+            Record::new(made, &config, &problem, &plan, outcome, None)
+        };
+        let told = PrivacyReport::of(&record(text)).unwrap();
+        assert!(told.simulated, "in one process");
+        assert_eq!(told.plan, of_config(&read(text).unwrap()).unwrap());
+        assert!(told.neighbours.contains("another row"));
+        if text == GOOD {
+            let open = record(text.split("[privacy]").next().unwrap());
+            assert_eq!(PrivacyReport::of(&open), None);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A run with a privacy budget: sites count what they tell, pay for a run once, and refuse what
+//! would tell more.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::*;
+use consilience_core::protocol::{Order, Payload, Precision, ReferencePoint, Task, encode_order};
+use consilience_engine::plan::Decision;
+use consilience_engine::privacy::of_config;
+use consilience_engine::site::{LocalSite, agree, names};
+use consilience_engine::statement;
+use consilience_engine::store::{Folder, Purse};
+use consilience_net::certs::name_of_site;
+use consilience_net::frame::{ASIDE, Frame};
+use consilience_net::serve::{ServeError, ServeOptions};
+use consilience_net::talk::{Ask, PROTOCOL, VERSION, Welcome};
+use consilience_net::worker::{Brings, Did, SiteError, Worker};
+
+const SITES: [&str; 2] = ["north", "south"];
+
+fn text() -> String {
+    "seed = 1\n[target]\nmodel = \"logistic\"\nintercept = false\n\
+     prior = { law = \"gaussian\", variance = 2.0 }\n\
+     [[client]]\nname = \"north\"\nrows = [[0.2, 1.0, 1], [-1.1, 0.3, 0], [30.0, -40.0, 1]]\n\
+     [[client]]\nname = \"south\"\nrows = [[1.3, 0.2, 1], [0.4, -1.6, 0], [-0.9, 0.8, 1]]\n\
+     [sampler]\nname = \"lmc\"\nstep = 1e-4\n[run]\nchains = 2\niterations = 30\nburn_in = 5\n\
+     [privacy]\nepsilon = 3.0\ndelta = 1e-6\nrow_norm = 2.0\n"
+        .to_owned()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("consilience-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn bring(here: &Path, name: &str) -> Brings {
+    Brings {
+        state: Some(here.join(name)),
+        budget: Some((6.0, 1e-5)),
+        allows_simulation: false,
+        ..brings(name)
+    }
+}
+
+/// The run with these sites: what the server says, and what each site.
+fn run(
+    text: &str,
+    bring: impl Fn(&str) -> Brings,
+) -> (Result<(), ServeError>, Vec<Result<bool, String>>) {
+    let config = config(text);
+    let deadline = Some(std::time::Duration::from_secs(5));
+    let serving = start(&config, ServeOptions { deadline, ..options() });
+    let sites: Vec<_> =
+        SITES.iter().map(|name| site(bring(name), joining(serving.address))).collect();
+    let served = serving.end().map(|_| ());
+    let told = sites.into_iter().map(|site| site.join().unwrap().map_err(|e| e.to_string()));
+    (served, told.collect())
+}
+
+fn spent(here: &Path, name: &str) -> f64 {
+    let path = here.join(name).join("purse").join(name_of_site(name));
+    Purse::open(Folder::open(&path).unwrap()).unwrap().spent().0
+}
+
+#[test]
+fn sites_pay_for_a_run_once_and_refuse_when_their_purse_is_empty() {
+    let here = folder("purse");
+    for paid in [3.0, 6.0] {
+        let (served, sites) = run(&text(), |name| bring(&here, name));
+        served.unwrap();
+        assert_eq!(sites, [Ok(true), Ok(true)]);
+        for name in SITES {
+            assert_eq!(spent(&here, name), paid, "{name}");
+        }
+    }
+    let (served, sites) = run(&text(), |name| bring(&here, name));
+    assert!(served.is_err());
+    let told: Vec<String> = sites.into_iter().filter_map(Result::err).collect();
+    assert!(told.iter().any(|why| why.contains("2 runs have taken the rest")), "{told:?}");
+    assert_eq!((spent(&here, "north"), spent(&here, "south")), (6.0, 6.0));
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+#[test]
+fn a_site_that_cannot_count_takes_no_part() {
+    let here = folder("uncounted");
+    let without_state = |name: &str| Brings { state: None, ..bring(&here, name) };
+    let without_purse = |name: &str| Brings { budget: None, ..bring(&here, name) };
+    for (word, (served, sites)) in
+        [("--state", run(&text(), without_state)), ("--budget", run(&text(), without_purse))]
+    {
+        assert!(served.is_err());
+        let told: Vec<String> = sites.into_iter().filter_map(Result::err).collect();
+        assert!(told.iter().any(|why| why.contains(word)), "{told:?}");
+    }
+    let _ = std::fs::remove_dir_all(here);
+}
+
+#[test]
+fn a_server_that_would_know_the_noise_or_ask_for_more_is_not_opened() {
+    for other in ["seeds = \"simulation\"\n", "output = { lp = true }\n"] {
+        let config = config(&format!("{other}{}", text()));
+        let listener = consilience_net::serve::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let names = consilience_engine::site::names(&config).unwrap();
+        let status = consilience_net::status::Status::new(&names, Default::default());
+        let refused = consilience_net::serve::serve(
+            listener,
+            &config,
+            &options(),
+            &std::sync::Arc::new(status),
+            |_| {},
+            |_| (),
+        );
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("[privacy]"), "{why}");
+    }
+}
+
+/// A site that a test orders about in place of a server: it has agreed on a run.
+fn ordered(here: &Path, run: &str, text: &str) -> Result<Worker, SiteError> {
+    let config = config(text);
+    let mut worker = Worker::new(bring(here, "north"));
+    let welcome = Welcome {
+        version: VERSION.into(),
+        protocol: PROTOCOL.most,
+        run: run.into(),
+        boot: 1,
+        config: config.shown_to(0),
+        index: 0,
+        simulation: false,
+    };
+    worker.handle(&Frame::words(ASIDE, &Ask::Welcome(Box::new(welcome))))?;
+    let introductions: Vec<_> = LocalSite::open_all(&config)
+        .unwrap()
+        .iter()
+        .map(|site| site.introduce(&config).unwrap())
+        .collect();
+    let agreement = agree(&config, None, &introductions).unwrap().agreement;
+    let sites = names(&config).unwrap();
+    let stated = |decision: Option<&Decision>| {
+        statement::of_run(&config, &agreement, &sites, decision).text().to_owned()
+    };
+    let statement = stated(None);
+    worker.handle(&Frame::words(1, &Ask::Agree { agreement: agreement.clone(), statement }))?;
+    let decision = Decision {
+        sampler: None,
+        step: None,
+        weights: None,
+        chains: None,
+        attempt: 0,
+        halved: false,
+    };
+    let statement = stated(Some(&decision));
+    worker.handle(&Frame::words(2, &Ask::Decide { decision, statement }))?;
+    Ok(worker)
+}
+
+fn order(round: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let order = Order {
+        round,
+        task: Task::Estimate,
+        position: Some(Payload::Plain(&[0.25, 0.5], Precision::F32)),
+        reference: ReferencePoint::Keep,
+        control: None,
+        numbers: &[],
+    };
+    encode_order(&order, &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_server_that_asks_for_more_than_was_agreed_is_refused() {
+    let here = folder("more");
+    let run = "0123456789abcdef0123456789abcdef";
+    let mut worker = ordered(&here, run, &text()).unwrap();
+    for ask in [
+        Ask::Where { phase: 3, survey: true },
+        Ask::Evaluate { draws: vec![0.0, 0.0] },
+        Ask::MoveTo { centre: vec![0.0; 2], matrix: vec![1.0, 0.0, 0.0, 1.0], share: 0.5 },
+    ] {
+        let refused = worker.handle(&Frame::words(3, &ask)).unwrap_err().to_string();
+        assert!(refused.contains("without noise"), "{refused}");
+    }
+    // Chain by chain as many answers as the budget allows, and not one more.
+    let plan = of_config(&config(&text())).unwrap();
+    let allowed = plan.sites[0].exposures[0].allowed;
+    assert!((50..5000).contains(&allowed), "{allowed}");
+    for chain in 0..2 {
+        for round in 0..allowed {
+            let answer = worker.handle(&Frame::message(2, chain, order(round))).unwrap();
+            assert!(matches!(answer, Did::Said(Some(_))), "{round}");
+        }
+        let more = worker.handle(&Frame::message(2, chain, order(allowed))).unwrap_err();
+        assert!(more.to_string().contains("are spent"), "{more}");
+    }
+    // The same run again: the count is where it was.
+    drop(worker);
+    let mut worker = ordered(&here, run, &text()).unwrap();
+    let more = worker.handle(&Frame::message(2, 0, order(allowed))).unwrap_err();
+    assert!(more.to_string().contains("are spent"), "{more}");
+    drop(worker);
+    // Another budget or step under the same name is another run.
+    for (find, other) in [("epsilon = 3.0", "epsilon = 30.0"), ("step = 1e-4", "step = 1e-6")] {
+        let changed = ordered(&here, run, &text().replace(find, other)).err().unwrap().to_string();
+        assert!(changed.contains("another run under the same name"), "{changed}");
+    }
+    // A run that is paid for and has lost its count is not gone on with.
+    std::fs::remove_dir_all(here.join("north").join(run)).unwrap();
+    let lost = ordered(&here, run, &text()).err().unwrap().to_string();
+    assert!(lost.contains("lost what it has told"), "{lost}");
+    assert_eq!(spent(&here, "north"), 3.0);
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+/// The same rows, released once.
+fn once() -> String {
+    let chains = "name = \"lmc\"\nstep = 1e-4\n[run]\nchains = 2\niterations = 30\nburn_in = 5";
+    let text = text().replace(chains, "name = \"dp-release\"\n[run]\niterations = 30");
+    assert!(text.contains("dp-release"));
+    format!("{text}weak = true\n")
+}
+
+#[test]
+fn a_release_is_told_over_the_network_and_paid_for_once() {
+    let here = folder("release");
+    let (served, sites) = run(&once(), |name| bring(&here, name));
+    served.unwrap();
+    assert_eq!(sites, [Ok(true), Ok(true)]);
+    assert_eq!((spent(&here, "north"), spent(&here, "south")), (3.0, 3.0));
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+/// An order for one of two releases: moments, then gradient and Hessian at a point.
+fn release(round: u64, at: Option<[f64; 2]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let order = Order {
+        round,
+        task: Task::Release { numbers: 5 },
+        position: at.as_ref().map(|at| Payload::Plain(at, Precision::F64)),
+        reference: ReferencePoint::Keep,
+        control: None,
+        numbers: &[],
+    };
+    encode_order(&order, &mut bytes);
+    bytes
+}
+
+/// Whatever a server asks, a site gives each release once: a second start, another point for the
+/// second release and a third release are not answered, also after the site was killed.
+#[test]
+fn a_site_releases_once_whatever_it_is_asked() {
+    let here = folder("once");
+    let run = "fedcba9876543210fedcba9876543210";
+    let mut worker = ordered(&here, run, &once()).unwrap();
+    let said =
+        |worker: &mut Worker, order: Vec<u8>| match worker.handle(&Frame::message(2, 0, order)) {
+            Ok(Did::Said(Some(frame))) => Some(frame.body),
+            Ok(_) | Err(_) => None,
+        };
+    assert!(said(&mut worker, release(1, Some([0.5, 0.1]))).is_none(), "the second one first");
+    let first = said(&mut worker, release(0, None)).unwrap();
+    assert_eq!(said(&mut worker, release(0, None)).unwrap(), first, "the same bytes again");
+    drop(worker);
+    let mut worker = ordered(&here, run, &once()).unwrap();
+    assert_eq!(said(&mut worker, release(0, None)).unwrap(), first, "and after a restart");
+    let second = said(&mut worker, release(1, Some([0.5, 0.1]))).unwrap();
+    for at in [[0.5, 0.1000001], [-9.0, 3.0]] {
+        assert!(said(&mut worker, release(1, Some(at))).is_none(), "another point");
+        assert!(said(&mut worker, release(2, Some(at))).is_none(), "a third release");
+    }
+    assert_eq!(said(&mut worker, release(1, Some([0.5, 0.1]))).unwrap(), second);
+    assert!(said(&mut worker, order(2)).is_none(), "a gradient");
+    assert!(worker.handle(&Frame::message(2, 1, release(0, None))).is_err(), "a second chain");
+    drop(worker);
+    for (find, other) in [("epsilon = 3.0", "epsilon = 30.0"), ("row_norm = 2.0", "row_norm = 9.0")]
+    {
+        let changed = ordered(&here, run, &once().replace(find, other)).err().unwrap().to_string();
+        assert!(changed.contains("another run under the same name"), "{changed}");
+    }
+    std::fs::remove_dir_all(here).unwrap();
+}
