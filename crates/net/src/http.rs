@@ -93,3 +93,40 @@ fn state(view: &View) -> String {
 }
 
 const PAGE: &str = include_str!("live.html");
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use consilience_engine::run::Progress;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The names of an object's fields, and those of the objects in its lists.
+    fn fields(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(inner) => {
+                for (name, value) in inner {
+                    into.insert(format!("{path}.{name}"));
+                    fields(value, &format!("{path}.{name}"), into);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| fields(item, path, into)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_page_is_tried_on_every_field_that_a_server_tells() {
+        let status = Status::new(&["north".into()], Arc::new(Progress::default()));
+        status.block(0, "its disk is full");
+        status.refused(Some(0), "an answer to a closed round");
+        let mut told = BTreeSet::new();
+        fields(&serde_json::from_str(&state(&status.view())).unwrap(), "", &mut told);
+        let sample: Value = serde_json::from_str(include_str!("live.sample.json")).unwrap();
+        let mut tried = BTreeSet::new();
+        fields(&sample, "", &mut tried);
+        assert_eq!(tried, told, "live.sample.json");
+    }
+}
