@@ -64,8 +64,8 @@ const TABLET: usize = 768;
 const DESK: usize = 1280;
 /// What looks at a page as a person does.
 const LOOK: &str = include_str!("look.js");
-/// A run as the live page is told of it: sites with long names, one of them left out, one blocked. A
-/// test of the network crate holds its fields to those that a server tells.
+/// A run as the live page is told of it: sites with long names, one of them left out, one blocked.
+/// A test of the network crate holds its fields to those that a server tells.
 const STATUS: &str = include_str!("../../crates/net/src/live.sample.json");
 
 /// Make the pages, open them, and compare what the browser holds with what the files say.
@@ -148,8 +148,8 @@ pub fn run(root: &Path) -> Result<(), String> {
     broken_on_a_phone(&look, &page, &reproduced, &live)
 }
 
-/// Build the command and the examples, and say where they lie. All of the workspace is selected, and
-/// built as the tests build it: what they have built is not built again.
+/// Build the command and the examples, and say where they lie. All of the workspace is selected,
+/// and built as the tests build it: what they have built is not built again.
 fn build(root: &Path, target: &Path) -> Result<PathBuf, String> {
     let built = cargo()
         .args(["build", "--workspace", "--bins", "--examples", "--profile", "test", "--locked"])

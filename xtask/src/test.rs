@@ -183,7 +183,7 @@ pub fn python(root: &Path, torch: bool) -> Result<(usize, Vec<&'static str>), St
     let (mut passed, mut skipped) = (0, Vec::new());
     for against in wanted(torch) {
         let name = against.name;
-        println!("==> {name}: pytest {}", against.tests.join(" "));
+        println!("==> {name}: pytest {}", against.tests.join(", and "));
         let start = Instant::now();
         match python::run(root, against)
             .map_err(|problem| format!("the step `{name}` failed: {problem}"))?
