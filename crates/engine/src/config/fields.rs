@@ -694,6 +694,22 @@ pub fn keys(section: &str) -> Vec<&'static str> {
     all().filter(|f| f.section == section).map(|f| f.key).collect()
 }
 
+/// The tables that have a field of this name.
+pub(crate) fn sections_with(key: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for field in all().filter(|field| field.key == key) {
+        let name = match field.section {
+            "" => "the top of the file".into(),
+            "client" => "[[client]]".into(),
+            section => format!("[{section}]"),
+        };
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
 /// Whether a field is documented.
 pub(crate) fn is_documented(section: &str, key: &str) -> bool {
     keys(section).contains(&key)

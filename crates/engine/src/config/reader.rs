@@ -127,7 +127,11 @@ impl<'a> Section<'a> {
     fn unknown(&self, name: &str, span: &Range<usize>) -> ConfigError {
         let place =
             if self.path.is_empty() { "the config".into() } else { format!("[{}]", self.path) };
-        let fix = suggest(name, fields::keys(&self.path).iter().copied());
+        let mut fix = suggest(name, fields::keys(&self.path).iter().copied());
+        let elsewhere = fields::sections_with(name);
+        if !elsewhere.is_empty() {
+            fix += &format!("; `{name}` is a field of {}", elsewhere.join(" and of "));
+        }
         self.document.error(span, &self.field(name), format!("{place} has no such field"), fix)
     }
 
