@@ -286,6 +286,7 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         reserve: command.reserve,
         allows_simulation: command.allow_simulation_seeds,
         budget: command.budget,
+        papers: None, // those of --certs, which follow
         // a config of its own is compared, and need not be read once more
         shows: command.config.is_none().then_some(show_statement),
     };

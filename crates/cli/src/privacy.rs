@@ -108,6 +108,17 @@ fn told(plan: &PrivacyPlan) -> String {
             plan.time
         ),
     );
+    if let Some(secure) = &plan.secure {
+        line(
+            &mut text,
+            format!(
+                "Secure sum: sites send whole numbers of steps of {:.4} behind masks, and nobody \
+                 sees more than their sum; the noise of {} sites hides a row. By Renyi \
+                 divergences.",
+                secure.grid, secure.honest
+            ),
+        );
+    }
     if let (Some(draws), Some(allowed)) = (plan.effective_draws, plan.effective_draws_allowed) {
         line(
             &mut text,
@@ -168,6 +179,15 @@ fn told(plan: &PrivacyPlan) -> String {
             )
         },
     );
+    if let Some(allowed) = plan.allowed_by_secure_sum {
+        line(
+            &mut text,
+            format!(
+                "With secure_sum = true in [privacy] the server would see the sum of all answers \
+                 alone, and the budget would allow {allowed} iterations of every chain."
+            ),
+        );
+    }
     if let Some(width) = plan.release_width {
         line(
             &mut text,

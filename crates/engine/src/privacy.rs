@@ -2,7 +2,8 @@
 //! agreed on.
 
 use consilience_core::privacy::{
-    Composition, Neighbour, Once, PrivacyError, Release, Released, Sampling,
+    Composition, Neighbour, Once, PrivacyError, Release, Released, Sampling, SecureRelease,
+    SecureSum,
 };
 use consilience_core::sampler::registry::Axis;
 use consilience_core::sampler::{Batch, Recipe};
@@ -121,6 +122,11 @@ pub struct PrivacyPlan {
     pub reach: f64,
     /// What is released once, where sites answer twice and chains cost nothing.
     pub once: Option<OncePlan>,
+    /// What nobody sees more than, where sites hide their answers in a sum.
+    pub secure: Option<SecurePlan>,
+    /// How many iterations of every chain would keep the budget with a secure sum, where there is
+    /// none and could be one.
+    pub allowed_by_secure_sum: Option<u64>,
     /// How many chains there are: all of them count.
     pub chains: u64,
     /// How many iterations each.
@@ -136,6 +142,19 @@ pub struct PrivacyPlan {
     pub release_width: Option<f64>,
     /// The sites.
     pub sites: Vec<SitePlan>,
+}
+
+/// A sum of which nobody sees the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SecurePlan {
+    /// How far levels are apart, on the scale of gradients.
+    pub grid: f64,
+    /// How many levels the deviation of the noise in the sum has.
+    pub resolution: f64,
+    /// How many bits a level has, where the numbers of rows are known.
+    pub bits: Option<u32>,
+    /// How many sites are not among those who collude with the server.
+    pub honest: usize,
 }
 
 /// What sites release, where they do so once.
@@ -205,8 +224,19 @@ impl PrivacyReport {
             ],
             assumed: [
                 "a site's private key is secret",
-                "ChaCha's numbers are as good as random",
-                "half a sum of four normals of 32 bits is normal, on a grid of a thousandth of it",
+                if privacy.secure_sum {
+                    "ChaCha's numbers are as good as random, and secrets made by X25519 and \
+                     HKDF-SHA256 are known to those who share them alone"
+                } else {
+                    "ChaCha's numbers are as good as random"
+                },
+                if privacy.secure_sum {
+                    "sites that do not collude do as they say: the noise of each hides the rows of \
+                     all"
+                } else {
+                    "half a sum of four normals of 32 bits is normal, on a grid of a thousandth of \
+                     it"
+                },
                 "a person is one row; nothing is claimed for several, or for whole sites",
                 "numbers of rows, names of columns and who took part are public",
             ],
@@ -322,6 +352,12 @@ pub fn allowance(
     let chains = config.run.chains.unwrap_or(1) as u64;
     let releases = chains * config.run.iterations.unwrap_or(0);
     let counted = || -> Result<(u64, f64), PrivacyError> {
+        if privacy.secure_sum {
+            let summed = Summed::new(config, privacy, bound, clients.len());
+            let release = summed.release(clients.len().saturating_sub(privacy.colluding))?;
+            let most = release.most(epsilon, delta, MOST_RELEASES)?;
+            return Ok((most / chains, release.epsilon(releases, delta)?));
+        }
         let release = Release::new(drawn, privacy.neighbour, ratio)?;
         let most = Composition::most(release, epsilon, delta, MOST_RELEASES)?;
         Ok((most / chains, Composition::of(release, releases).epsilon(delta)?))
@@ -351,7 +387,42 @@ fn exact_functions(name: &str) -> (String, String) {
 pub(crate) fn applied(config: &Config, recipe: Recipe, dim: usize) -> Result<Recipe, ConfigError> {
     let Some(privacy) = &config.privacy else { return Ok(recipe) };
     let family = recipe.family();
+    if privacy.secure_sum {
+        let ModelConfig::Rows { kind, .. } = &config.target.model else { return Ok(recipe) };
+        let fix = "correct [privacy]";
+        let bound = kind
+            .row_gradient(privacy.row_norm, privacy.slope)
+            .map_err(|why| complain(config, "privacy", why, fix))?;
+        let sum = SecureSum::new(bound, site::names(config)?.len());
+        return family
+            .with_secure_sum(sum)
+            .map_err(|e| complain(config, "sampler", e.to_string(), "or remove secure_sum"));
+    }
     Ok(family.with_own_noise(server_share(privacy, &recipe, dim)).unwrap_or(recipe.clone()))
+}
+
+/// A secure sum of gradients by this config.
+struct Summed {
+    sum: SecureSum,
+    grid: f64,
+    clients: usize,
+    /// How many levels a row moves the sum by, at most.
+    shift: f64,
+}
+
+impl Summed {
+    fn new(config: &Config, privacy: &PrivacyConfig, bound: f64, clients: usize) -> Summed {
+        let step = config.sampler.step.map_or(1.0, |step| step.largest());
+        let sum = SecureSum::new(bound, clients);
+        let grid = sum.grid(step, config.target.temperature);
+        Summed { sum, grid, clients, shift: privacy.neighbour.reach() * bound / grid }
+    }
+
+    /// What one round tells those who know the noise of all but so many sites.
+    fn release(&self, honest: usize) -> Result<SecureRelease, PrivacyError> {
+        let variance = honest.max(1) as f64 * self.sum.variance(self.clients);
+        SecureRelease::new(variance, self.shift)
+    }
 }
 
 /// The share of the noise that the server draws: three times what rounding adds to noise alone, for
@@ -564,6 +635,31 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
             }
         }
     }
+    if privacy.secure_sum {
+        if twice {
+            refuse(
+                "privacy.secure_sum",
+                "dp-release draws noise of its own size for each of its moments",
+                "remove it, or use lmc",
+            );
+        }
+        if privacy.server_share.is_some() {
+            refuse(
+                "privacy.server_share",
+                "all of the noise is in a secure sum, and the server draws none",
+                "remove it",
+            );
+        }
+        if facts.clients.len() < privacy.colluding + 2 {
+            let problem = format!(
+                "of {} sites {} may collude: what is left of the sum is the answer of one site, or \
+                 nothing",
+                facts.clients.len(),
+                privacy.colluding
+            );
+            refuse("privacy.secure_sum", &problem, "have two honest sites at least");
+        }
+    }
     if config.privacy.is_some() && privacy.colluding + 1 > facts.clients.len() {
         refuse("privacy.colluding", "there are not so many other sites", "use a smaller number");
     }
@@ -623,6 +719,7 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
         .map_err(|e| complain(config, "sampler", e.to_string(), "correct [sampler]"))?;
     let no_bound =
         |e: PrivacyError| complain(config, "privacy", e.to_string(), "correct [privacy]");
+    let summed = Summed::new(config, privacy, row_gradient, b);
     let mut sites: Vec<SitePlan> = Vec::new();
     for (i, site) in facts.clients.iter().enumerate() {
         let drawn = sampling(config, facts.rows.as_ref().map(|rows| rows[i]));
@@ -630,6 +727,31 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
         let alike = sites.iter().find(|known| known.noise == noise[i] && known.share == share);
         let exposures = match alike {
             Some(known) => known.exposures.clone(),
+            None if privacy.secure_sum => Threat::ALL
+                .iter()
+                .map(|threat| {
+                    let honest = match threat {
+                        Threat::Server => b.saturating_sub(privacy.colluding),
+                        Threat::Sites => b.saturating_sub(privacy.colluding.max(1)),
+                        Threat::Outsiders => b,
+                    };
+                    let release = summed.release(honest)?;
+                    let epsilon = |n: u64| release.epsilon(n * chains, privacy.delta);
+                    let (budget, delta) = (privacy.epsilon, privacy.delta);
+                    Ok(Exposure {
+                        threat: *threat,
+                        ratio: privacy.neighbour.reach() * release.ratio(),
+                        epsilon: epsilon(iterations)?,
+                        renyi: epsilon(iterations)?,
+                        curve: shown(iterations)
+                            .into_iter()
+                            .map(|n| Ok((n, epsilon(n)?)))
+                            .collect::<Result<_, PrivacyError>>()?,
+                        allowed: release.most(budget, delta, MOST_RELEASES)? / chains,
+                    })
+                })
+                .collect::<Result<Vec<_>, PrivacyError>>()
+                .map_err(no_bound)?,
             None => Threat::ALL
                 .iter()
                 .map(|threat| {
@@ -664,6 +786,29 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
         };
         sites.push(SitePlan { site: site.clone(), noise: noise[i], share, exposures });
     }
+    let honest = b.saturating_sub(privacy.colluding);
+    let secure = privacy.secure_sum.then(|| SecurePlan {
+        grid: summed.grid,
+        resolution: summed.sum.resolution,
+        bits: facts
+            .rows
+            .as_ref()
+            .map(|rows| summed.sum.bits(rows.iter().sum(), step, config.target.temperature)),
+        honest,
+    });
+    let could = !privacy.secure_sum
+        && honest >= 2
+        && family.with_secure_sum(summed.sum).is_ok_and(|secure| {
+            let noise = secure.family().own_noise(b, facts.dim, config.target.temperature);
+            noise.is_ok()
+        });
+    let allowed_by_secure_sum = if could {
+        let most =
+            |release: SecureRelease| release.most(privacy.epsilon, privacy.delta, MOST_RELEASES);
+        summed.release(honest).and_then(most).ok().map(|most| most / chains)
+    } else {
+        None
+    };
     let time = step * (chains * iterations) as f64;
     let allowed = sites.iter().map(|site| site.exposures[0].allowed).min().unwrap_or(0);
     // A chain forgets in 1/m of Langevin time, and two of these make an effective draw.
@@ -684,6 +829,8 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
         row_gradient,
         reach: privacy.neighbour.reach(),
         once: None,
+        secure,
+        allowed_by_secure_sum,
         release_width,
         chains,
         iterations,
@@ -768,6 +915,8 @@ fn planned_once(
         delta: privacy.delta,
         row_gradient: privacy.row_norm,
         reach,
+        secure: None,
+        allowed_by_secure_sum: None,
         once: Some(OncePlan { mu: [once.mu, once.first_mu(), once.second_mu()], noise }),
         chains: 1,
         iterations: config.run.iterations.unwrap_or(2 * config.run.effective_draws),

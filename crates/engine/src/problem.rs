@@ -105,6 +105,12 @@ impl Problem {
         let absent: Arc<dyn Model> = Arc::new(Absent::new(dim, 1));
         let mut potentials: Vec<Arc<dyn Model>> =
             clients.iter().map(|_| Arc::clone(&absent)).collect();
+        if let Some(sites) = &agreement.secure {
+            // how large their sum can be decides how many bits it has
+            for (potential, site) in potentials.iter_mut().zip(sites) {
+                *potential = Arc::new(Absent::new(dim, site.rows as usize));
+            }
+        }
         potentials[site.index()] = site.potential(config, agreement)?;
         let rows = potentials.iter().map(|potential| potential.rows() as u64).collect();
         let mut problem = Problem::assemble(

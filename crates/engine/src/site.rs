@@ -151,6 +151,30 @@ pub struct Agreement {
     pub moments: Option<Moments>,
     /// What is common to the models that sites bring, where they do.
     pub models: Option<CommonModel>,
+    /// What sites must know of each other to hide their answers in a sum, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure: Option<Vec<SecureSite>>,
+}
+
+/// What the others must know of a site, so that nobody sees more than the sum of all answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecureSite {
+    /// How many rows it has.
+    pub rows: u64,
+    /// What it shares secrets by.
+    pub key: SumKey,
+}
+
+/// A site's public key for one run, and by what others know that it is this site's. All in
+/// hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SumKey {
+    /// The key (X25519).
+    pub public: String,
+    /// The site's certificate.
+    pub certificate: String,
+    /// What the certificate's key signed: the run, the site and the key.
+    pub signature: String,
 }
 
 /// The agreement, and what stays at the server.
@@ -530,6 +554,7 @@ pub fn agree(
                     .collect(),
                 moments: Some(design.moments),
                 models: None,
+                secure: None,
             },
             notes: design.notes,
             moments_bits: (design.exchanged.up, design.exchanged.down),
@@ -570,7 +595,7 @@ pub fn agree(
         parameters = kind.parameters(&parameters, None);
     }
     Ok(Agreed {
-        agreement: Agreement { parameters, moments: None, models: None },
+        agreement: Agreement { parameters, moments: None, models: None, secure: None },
         rows,
         notes: Vec::new(),
         moments_bits: (0, 0),

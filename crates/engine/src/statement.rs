@@ -21,7 +21,7 @@ use crate::data::CellRule;
 use crate::data::partition::Generator;
 use crate::models::{Explains, ParameterGroup, of_comparison};
 use crate::plan::Decision;
-use crate::site::{Agreement, CommonModel};
+use crate::site::{Agreement, CommonModel, SecureSite};
 
 type Lines = Vec<(String, String)>;
 
@@ -161,6 +161,7 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         slope,
         response,
         weak: _, // what the server does with what it was told
+        secure_sum,
         colluding,
         server_share,
         expect_curvature: _, // it changes nothing that is run
@@ -170,7 +171,7 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         Neighbour::Replace => "another row in its place",
         Neighbour::AddRemove => "an empty row in its place",
     };
-    vec![
+    let mut lines: Lines = vec![
         ("privacy: epsilon".into(), exact(epsilon)),
         ("privacy: delta".into(), exact(delta)),
         ("privacy: against".into(), neighbour.into()),
@@ -185,7 +186,11 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
             "privacy: noise left to the server".into(),
             server_share.map_or("what rounding needs".into(), |share| exact(&share)),
         ),
-    ]
+    ];
+    if *secure_sum {
+        lines.push(("privacy: the server sees".into(), "the sum of all answers".into()));
+    }
+    lines
 }
 
 /// The parameters' names; where they are groups, those of the groups.
@@ -272,7 +277,16 @@ fn placement(placement: &PlacementConfig) -> String {
 
 /// How columns are made of what stands in the sites' tables.
 fn coding(agreement: &Agreement) -> Lines {
-    let Agreement { parameters, moments, models } = agreement;
+    let Agreement { parameters, moments, models, secure } = agreement;
+    if let Some(sites) = secure {
+        let list =
+            |of: fn(&SecureSite) -> String| sites.iter().map(of).collect::<Vec<_>>().join(", ");
+        return vec![
+            ("columns".into(), "numbers, as they are".into()),
+            ("rows of the sites".into(), list(|site| site.rows.to_string())),
+            ("keys of the secure sum".into(), list(|site| site.key.public.clone())),
+        ];
+    }
     if let Some(CommonModel { name, rows, derivatives, start: _ }) = models {
         // where chains start stands among what is run
         let rows: Vec<String> = rows.iter().map(u64::to_string).collect();

@@ -8,7 +8,9 @@
 //! halved, rows not shortened, twice as many rows drawn) are far beyond.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its numbers
 
-use consilience_core::privacy::{Composition, Neighbour, Release, Sampling, gaussian_delta};
+use consilience_core::privacy::{
+    Composition, Neighbour, Release, Sampling, gaussian_delta, nearest,
+};
 use consilience_core::protocol::{Order, Payload, ReferencePoint, Task};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::Keys;
@@ -211,6 +213,47 @@ fn a_release_tells_no_more_than_is_claimed() {
     let claim = |epsilon: f64| gaussian_delta(mu, epsilon);
     let (excess, power) = audit(&worlds, claim);
     println!("a release: {excess:.3} beyond the claim, {power:.3} of {:.3}", claim(0.0));
+    assert!(excess <= 0.0, "the claim is broken by {excess}");
+    assert!(power > 0.8 * claim(0.0), "{power} of {}", claim(0.0));
+}
+
+/// A secure sum: what the server sees is the sum over both sites, with the noise of both.
+#[test]
+fn a_secure_sum_tells_no_more_than_is_claimed() {
+    let run = "[run]\nchains = 1\niterations = 1\n";
+    let sampler = format!("[sampler]\nname = \"lmc\"\nstep = 0.125\n{run}");
+    let configs = CANARIES.map(|canary| {
+        let text = config(&sampler, canary).source.text + "secure_sum = true\n";
+        Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text }).unwrap()
+    });
+    let worlds = [0, 1].map(|world: usize| {
+        let problem = Problem::new(&configs[world]).unwrap();
+        let plan = Plan::new(&configs[world], &problem).unwrap();
+        let bits = plan.recipe.family().level_bits(&plan.target).unwrap();
+        let precision = plan.recipe.family().precision();
+        let sum = |trial: u32| {
+            let keys = Keys::simulation(Seed::new(7 + world as u64), trial);
+            let mut sum = [0.0; 2];
+            for site in 0..2 {
+                let mut device = plan.recipe.client(&plan.target, ClientId(site), keys).unwrap();
+                let order = Order {
+                    round: 0,
+                    task: Task::Estimate,
+                    position: Some(Payload::Plain(&FAR_OUT, precision)),
+                    reference: ReferencePoint::Keep,
+                    control: None,
+                    numbers: &[],
+                };
+                let reply = device.answer(&order);
+                sum.iter_mut().zip(reply.payload.values()).for_each(|(sum, level)| *sum += level);
+            }
+            sum.iter().map(|sum| nearest(*sum, bits)).collect::<Vec<f64>>()
+        };
+        (0..TRIALS as u32).map(sum).collect::<Vec<_>>()
+    });
+    let claim = claimed(&configs[0]);
+    let (excess, power) = audit(&worlds, &claim);
+    println!("a secure sum: {excess:.3} beyond the claim, {power:.3} of {:.3}", claim(0.0));
     assert!(excess <= 0.0, "the claim is broken by {excess}");
     assert!(power > 0.8 * claim(0.0), "{power} of {}", claim(0.0));
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use consilience_core::privacy::gaussian_epsilon;
+use consilience_core::protocol::{Direction, Kind};
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
@@ -328,7 +329,7 @@ fn what_cannot_be_released_is_refused_by_its_field() {
 /// What a run told is computed again from its record: by its own config and its sites' rows.
 #[test]
 fn a_record_says_what_was_told() {
-    for text in [GOOD, ONCE] {
+    for text in [GOOD, ONCE, &secure()] {
         let record = |text: &str| {
             let config = read(text).unwrap();
             let problem = Problem::new(&config).unwrap();
@@ -340,11 +341,115 @@ fn a_record_says_what_was_told() {
         };
         let told = PrivacyReport::of(&record(text)).unwrap();
         assert!(told.simulated, "in one process");
-        assert_eq!(told.plan, of_config(&read(text).unwrap()).unwrap());
+        let mut planned = of_config(&read(text).unwrap()).unwrap();
+        if let Some(secure) = &mut planned.secure {
+            // the record has the numbers of rows, from which the bits follow
+            assert_eq!(secure.bits, None);
+            secure.bits = Some(11);
+            assert!(told.assumed.iter().any(|assumed| assumed.contains("X25519")));
+        }
+        assert_eq!(told.plan, planned);
         assert!(told.neighbours.contains("another row"));
         if text == GOOD {
             let open = record(text.split("[privacy]").next().unwrap());
             assert_eq!(PrivacyReport::of(&open), None);
         }
     }
+}
+
+fn secure() -> String {
+    format!("{GOOD}secure_sum = true\n")
+}
+
+/// In a sum the noise of all honest sites counts, also against the server: `mu = D sqrt(t / (2 T))`
+/// with all of them. Renyi divergences cost a little more.
+#[test]
+fn in_a_secure_sum_the_noise_of_all_sites_counts() {
+    let plan = of_config(&read(&secure()).unwrap()).unwrap();
+    let north = &plan.sites[0];
+    for (exposure, share) in north.exposures.iter().zip([1.0, 0.5, 1.0]) {
+        let mu = 4.0 * (plan.time / 2.0 / share).sqrt();
+        let exact = gaussian_epsilon(mu, 1e-6);
+        let found = exposure.epsilon;
+        assert!(found > exact && found < 1.15 * exact, "{:?}: {found}, {exact}", exposure.threat);
+        assert_eq!(exposure.curve.last().unwrap(), &(100, found));
+    }
+    let apart = of_config(&read(GOOD).unwrap()).unwrap();
+    let allowed = [&apart, &plan].map(|plan| plan.sites[0].exposures[0].allowed);
+    assert!(allowed[1] as f64 > 1.6 * allowed[0] as f64, "{allowed:?} for two sites");
+    assert_eq!(apart.allowed_by_secure_sum, Some(allowed[1]));
+    assert_eq!(plan.allowed_by_secure_sum, None);
+    let at = |n: u64| {
+        let text = secure().replace("iterations = 100", &format!("iterations = {n}"));
+        of_config(&read(&text).unwrap()).unwrap().sites[0].exposures[0].epsilon
+    };
+    assert!(at(allowed[1]) <= 3.0 && at(allowed[1] + 1) > 3.0, "{allowed:?}");
+    // One of three sites that tells the server its noise takes a third of it away.
+    let third = "[[client]]\nname = \"east\"\nrows = [[0.3, 0.1, 1]]\n[sampler]";
+    let three = secure().replace("[sampler]", third);
+    let ratio = |text: &str| of_config(&read(text).unwrap()).unwrap().sites[0].exposures[0].ratio;
+    let told = ratio(&format!("{three}colluding = 1\n")) / ratio(&three);
+    assert!((told - (2.0f64 / 3.0).sqrt()).abs() < 1e-12, "{told}");
+}
+
+/// In one process it is the same sampler: levels are sent, of as many bits as are counted.
+#[test]
+fn a_secure_sum_is_run_from_a_config() {
+    let walks = secure().replace("name = \"lmc\"", "name = \"fa-ld\"\nsynchronise = { every = 1 }");
+    for text in [secure(), walks] {
+        let config = read(&text).unwrap();
+        let problem = Problem::new(&config).unwrap();
+        let plan = Plan::new(&config, &problem).unwrap();
+        assert_eq!(plan.recipe.family().level_bits(&plan.target), Some(11));
+        let outcome = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).unwrap();
+        assert!(outcome.draws.rows().flatten().all(|x| x.abs() < 2.0));
+        let bits = outcome.ledger.bits(Direction::Up, Kind::Gradient);
+        assert_eq!(bits, 2 * 2 * 100 * 24, "two levels of 11 bits in three bytes");
+    }
+}
+
+#[test]
+fn what_is_more_than_a_sum_is_refused_by_its_field() {
+    for (find, replace, field, word) in [
+        (
+            "name = \"lmc\"",
+            "name = \"qlsd\"\ncompress = \"qsgd(16)\"",
+            "sampler",
+            "levels of its own",
+        ),
+        ("name = \"lmc\"", "name = \"sgld\"\nbatch = 0.5", "sampler", "minibatches"),
+        ("name = \"lmc\"", "name = \"d-elf\"\ncompress = \"top_k(1)\"", "sampler", "memory"),
+        ("name = \"lmc\"", "name = \"dg-lmc\"", "sampler", "secure sum"),
+        (
+            "name = \"lmc\"",
+            "name = \"fa-ld\"\nsynchronise = { every = 3 }",
+            "sampler",
+            "one local step a round",
+        ),
+        (
+            "name = \"lmc\"",
+            "name = \"lmc\"\nparticipation = { elastic = 0.5, deadline = 2.0 }",
+            "sampler",
+            "known only when all",
+        ),
+        (
+            "name = \"lmc\"",
+            "name = \"lmc\"\nparticipation = { clients = 1 }",
+            "sampler",
+            "difference of two cohorts",
+        ),
+        ("delta = 1e-6", "delta = 1e-6\ncolluding = 1", "privacy.secure_sum", "two honest sites"),
+        ("delta = 1e-6", "delta = 1e-6\nserver_share = 0.1", "privacy.server_share", "draws none"),
+    ] {
+        let text = secure().replacen(find, replace, 1);
+        let refused = refusals(&read(&text).unwrap());
+        let told = refused.iter().any(|refusal| {
+            let says = format!("{} {}", refusal.problem, refusal.fix);
+            refusal.field.starts_with(field) && says.contains(word)
+        });
+        assert!(told, "{replace}: {refused:?}");
+    }
+    let once = format!("{ONCE}secure_sum = true\n");
+    let refused = refusals(&read(&once).unwrap());
+    assert!(refused.iter().any(|refusal| refusal.field == "privacy.secure_sum"), "{refused:?}");
 }

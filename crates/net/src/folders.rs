@@ -432,6 +432,7 @@ pub fn attend(
     stop: &AtomicBool,
 ) -> Result<Farewell, JoinError> {
     let setup = JoinError::Setup;
+    let brings = Brings { papers: Some(papers.clone()), ..brings };
     let (site, Some(state)) = (brings.site.clone(), brings.state.clone()) else {
         return Err(setup("a run by letters takes long: give --state".into()));
     };

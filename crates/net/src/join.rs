@@ -129,6 +129,10 @@ pub fn attend(
     stop: &Arc<AtomicBool>,
 ) -> Result<Farewell, JoinError> {
     let endpoint = endpoint(options)?;
+    let mut brings = brings;
+    if let Credentials::Certificate(papers) = &options.credentials {
+        brings.papers = Some(papers.clone());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

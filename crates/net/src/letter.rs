@@ -199,10 +199,7 @@ impl Letters {
         }
         let certificate = CertificateDer::from(content.certificate.as_slice());
         self.check_sender(&certificate, from, now)?;
-        let end = webpki::EndEntityCert::try_from(&certificate)
-            .map_err(|error| format!("its certificate cannot be read: {error}"))?;
-        let message = [SIGNED, &signed].concat();
-        if !ALGORITHMS.iter().any(|by| end.verify_signature(*by, &message, &signature).is_ok()) {
+        if !is_signed_by(&certificate, &[SIGNED, &signed].concat(), &signature) {
             return Err("its signature does not fit: it was changed on its way, or forged".into());
         }
         let sender = match from {
@@ -255,28 +252,49 @@ impl Letters {
         from: From<'_>,
         now: SystemTime,
     ) -> Result<(), String> {
-        let wrong = |error: webpki::Error| format!("its certificate is not valid here: {error}");
-        let end = webpki::EndEntityCert::try_from(certificate).map_err(wrong)?;
-        let anchor = webpki::anchor_from_trusted_cert(&self.authority).map_err(wrong)?;
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let time = UnixTime::since_unix_epoch(since);
-        let usage = match from {
-            From::Server => KeyUsage::server_auth(),
-            From::Site(_) => KeyUsage::client_auth(),
-        };
-        end.verify_for_usage(&ALGORITHMS, &[anchor], &[], time, usage, None, None)
-            .map_err(wrong)?;
-        match from {
-            From::Site(site) if !belongs_to(certificate, site) => {
-                return Err(format!("its certificate is not that of site \"{site}\""));
-            }
-            _ => {}
-        }
+        certified(&self.authority, certificate, from, now)?;
         if self.revoked.as_ref().is_some_and(|revoked| revoked.has(certificate)) {
             return Err("its certificate was revoked".into());
         }
         Ok(())
     }
+}
+
+/// Check that a certificate is by this authority, for who it must be from, and valid now.
+pub(crate) fn certified(
+    authority: &CertificateDer<'_>,
+    certificate: &CertificateDer<'_>,
+    from: From<'_>,
+    now: SystemTime,
+) -> Result<(), String> {
+    let wrong = |error: webpki::Error| format!("its certificate is not valid here: {error}");
+    let end = webpki::EndEntityCert::try_from(certificate).map_err(wrong)?;
+    let anchor = webpki::anchor_from_trusted_cert(authority).map_err(wrong)?;
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let time = UnixTime::since_unix_epoch(since);
+    let usage = match from {
+        From::Server => KeyUsage::server_auth(),
+        From::Site(_) => KeyUsage::client_auth(),
+    };
+    end.verify_for_usage(&ALGORITHMS, &[anchor], &[], time, usage, None, None).map_err(wrong)?;
+    match from {
+        From::Site(site) if !belongs_to(certificate, site) => {
+            Err(format!("its certificate is not that of site \"{site}\""))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the key of a certificate signed this.
+pub(crate) fn is_signed_by(
+    certificate: &CertificateDer<'_>,
+    message: &[u8],
+    signature: &[u8],
+) -> bool {
+    let fits = |end: webpki::EndEntityCert<'_>| {
+        ALGORITHMS.iter().any(|by| end.verify_signature(*by, message, signature).is_ok())
+    };
+    webpki::EndEntityCert::try_from(certificate).is_ok_and(fits)
 }
 
 /// The key of one letter. It is used once, so its nonce need not differ.

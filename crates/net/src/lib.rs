@@ -19,6 +19,7 @@ pub mod revoked;
 pub mod serve;
 pub mod service;
 pub mod status;
+mod sum;
 pub mod talk;
 pub mod ticket;
 pub mod worker;

@@ -18,7 +18,7 @@ use consilience_engine::plan::{MOST_WHITENED, Plan, PlanError};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
-use consilience_engine::site::{Agreed, Agreement, Introduction, agree, kinds, names};
+use consilience_engine::site::{Agreed, Agreement, Introduction, SecureSite, agree, kinds, names};
 use consilience_engine::statement;
 use consilience_engine::store::ServedChain;
 use consilience_engine::warnings::{Code, Warning};
@@ -619,7 +619,16 @@ fn settle(
         let ask = vec![Ask::Summarise { columns: kinds.specs().to_vec() }; sites.len()];
         said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
     }
-    Ok(agree(config, kinds.as_ref(), &said)?)
+    let mut agreed = agree(config, kinds.as_ref(), &said)?;
+    if config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum) {
+        let told = hub.ask_checked(&vec![Ask::SumKey; sites.len()], tells_its_key())?;
+        let keys = told.into_iter().zip(&agreed.rows).filter_map(|(tell, rows)| match tell {
+            Tell::SumKey(key) => Some(SecureSite { rows: *rows, key }),
+            _ => None,
+        });
+        agreed.agreement.secure = Some(keys.collect());
+    }
+    Ok(agreed)
 }
 
 /// The site that a complaint is about: the first that it names. Others may be named to compare.
@@ -637,6 +646,14 @@ fn introduces_itself() -> Objects {
     Box::new(|site, told| match told {
         Tell::Introduction(_) => None,
         _ => Some(format!("site \"{site}\" did not introduce itself")),
+    })
+}
+
+/// Object to words that are no key. Whether a key is a site's own, the other sites check.
+fn tells_its_key() -> Objects {
+    Box::new(|site, told| match told {
+        Tell::SumKey(_) => None,
+        _ => Some(format!("site \"{site}\" told no key of the secure sum")),
     })
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use consilience_engine::data::ColumnSpec;
 use consilience_engine::plan::Decision;
-use consilience_engine::site::{Agreement, Introduction};
+use consilience_engine::site::{Agreement, Introduction, SumKey};
 use serde::{Deserialize, Serialize};
 
 /// The version of the program.
@@ -67,6 +67,8 @@ pub enum Ask {
         /// The columns.
         columns: Vec<ColumnSpec>,
     },
+    /// Say the key by which you hide your answers in a sum. Where the config says so.
+    SumKey,
     /// This is how columns are coded, and all that is agreed on; say what you take that to be.
     Agree {
         /// How columns are coded.
@@ -184,6 +186,8 @@ pub enum Tell {
     },
     /// What I am.
     Introduction(Introduction),
+    /// The key by which I hide my answers in a sum.
+    SumKey(SumKey),
     /// What I take all that is agreed on to be.
     Stated(String),
     /// Done.

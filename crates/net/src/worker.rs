@@ -3,9 +3,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use consilience_core::model::{ByGradients, Coordinates, Model, Single, Unusable};
-use consilience_core::protocol::{Client, Device, Format, OrderRefusal, Precision, Statement};
+use consilience_core::protocol::{
+    Client, Device, Format, Masks, OrderRefusal, PairSecret, Precision, Statement,
+};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe};
 use consilience_core::survey;
@@ -19,12 +22,14 @@ use consilience_engine::statement;
 use consilience_engine::store::{
     Disk, DurableClient, Folder, Payment, Purse, PurseError, StoreError, private_seed,
 };
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use crate::certs::name_of_site;
+use crate::certs::{Papers, name_of_site};
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::serve::{STATEMENT, again};
+use crate::sum::SumSecret;
 use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
 
 /// How many coordinates of a point are shown.
@@ -77,6 +82,9 @@ pub struct Brings {
     /// What it may tell of one row in all its runs together: epsilon and delta. Without it, it
     /// takes no part in runs that have a privacy budget.
     pub budget: Option<(f64, f64)>,
+    /// By what other sites know that a key is this site's: without it, it takes no part in runs
+    /// with a secure sum.
+    pub papers: Option<Papers>,
     /// Who is shown what all agree on, before this site takes part and again with what surveys
     /// found.
     pub shows: Option<fn(&Statement)>,
@@ -93,6 +101,7 @@ impl Brings {
             reserve: None,
             allows_simulation: false,
             budget: None,
+            papers: None,
             shows: None,
         }
     }
@@ -151,6 +160,8 @@ struct Run {
     chains: Option<(Decision, Vec<Chain>)>,
     /// The seed of this site's own noise.
     private: Option<Seed>,
+    /// What this site shares with every other one, where answers are hidden in a sum.
+    shared: Option<Vec<(ClientId, PairSecret)>>,
     finished: bool,
 }
 
@@ -329,6 +340,7 @@ impl Worker {
             survey: None,
             chains: None,
             private: None,
+            shared: None,
             finished: false,
         });
         Ok(())
@@ -428,6 +440,11 @@ impl Run {
             Ask::Introduce => Tell::Introduction(self.local.introduce(&self.config)?),
             Ask::Summarise { columns } => {
                 Tell::Introduction(self.local.code(&self.config, columns)?)
+            }
+            Ask::SumKey => {
+                let (secret, papers) = self.sum_secret(brings)?;
+                let key = secret.signed(papers, &self.welcome.run, &brings.site);
+                Tell::SumKey(key.map_err(SiteError::Disagree)?)
             }
             Ask::Agree { agreement, statement } => {
                 self.agree(brings, agreement, &statement)?;
@@ -543,6 +560,9 @@ impl Run {
         self.check(brings, &agreement, None, statement)?;
         self.config = agreement.settle(&self.config);
         let problem = Problem::of_site(&self.config, &self.local, &agreement)?;
+        if self.sums() {
+            self.shared = Some(self.share(brings, &agreement, &problem)?);
+        }
         self.agreed = Some((agreement, problem));
         Ok(())
     }
@@ -650,6 +670,7 @@ impl Run {
             disk.replace(STATEMENT, statement.as_bytes()).map_err(failed)?;
         }
         let id = ClientId(self.welcome.index as u32);
+        let place = Sha256::digest([self.welcome.run.as_bytes(), statement.as_bytes()].concat());
         let mut chains = Vec::new();
         for chain in 0..decision.chains(&self.config) as u32 {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
@@ -663,6 +684,13 @@ impl Run {
             let client = match allowed {
                 None => client,
                 Some(releases) => client.allowed(releases),
+            };
+            let client = match &self.shared {
+                None => client,
+                Some(shared) => {
+                    let none = || SiteError::Disagree("the sites share no secrets".into());
+                    client.masked(Masks::new(id, shared, &place, chain).ok_or_else(none)?)
+                }
             };
             chains.push(match &folder {
                 None => Chain::Fleeting(Box::new(client)),
@@ -706,6 +734,56 @@ impl Run {
         let index = self.welcome.index;
         let rows = target.clients[index].rows() as u64;
         Ok(Some(privacy::allowance(&self.config, recipe, index, rows, target.dim())?))
+    }
+
+    /// Whether nobody may see more of this site's answers than the sum of all.
+    fn sums(&self) -> bool {
+        self.config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum)
+    }
+
+    /// This site's key for the secure sum of this run: kept with its state, so that it is the same
+    /// after a restart.
+    fn sum_secret<'a>(&self, brings: &'a Brings) -> Result<(SumSecret, &'a Papers), SiteError> {
+        let disagree = |why: &str| Err(SiteError::Disagree(why.into()));
+        if !self.sums() {
+            return disagree("the server asks for a key of a secure sum, and the config has none");
+        }
+        let Some(papers) = &brings.papers else {
+            return disagree(
+                "the run has a secure sum, and this site has no certificate by which the others \
+                 could know its key: join with --certs",
+            );
+        };
+        brings.can_keep_count(self.welcome.simulation)?;
+        let Some(state) = &brings.state else {
+            return disagree("this site has no state folder: join with --state");
+        };
+        let folder = state.join(&self.welcome.run).join(name_of_site(&brings.site)).join("sum");
+        Ok((SumSecret::of(own_seed(Some(&folder))?), papers))
+    }
+
+    /// Check the keys of all sites, and find what this one shares with each.
+    fn share(
+        &self,
+        brings: &Brings,
+        agreement: &Agreement,
+        problem: &Problem,
+    ) -> Result<Vec<(ClientId, PairSecret)>, SiteError> {
+        let (secret, papers) = self.sum_secret(brings)?;
+        let index = self.welcome.index;
+        let Some(sites) = &agreement.secure else {
+            return Err(SiteError::Disagree(
+                "the run has a secure sum, and the server passed on no keys".into(),
+            ));
+        };
+        let rows = problem.target.clients[index].rows() as u64;
+        if sites.get(index).is_none_or(|site| site.rows != rows) {
+            return Err(SiteError::Disagree("the server counts other rows of this site".into()));
+        }
+        let place = (&names(&self.config)?[..], index);
+        secret
+            .shared(papers, &self.welcome.run, place, sites, SystemTime::now())
+            .map_err(SiteError::Disagree)
     }
 
     /// Take the run's whole budget out of what this site may tell in all its runs, once; durable on

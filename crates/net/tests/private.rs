@@ -5,18 +5,24 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use common::*;
-use consilience_core::protocol::{Order, Payload, Precision, ReferencePoint, Task, encode_order};
+use consilience_core::privacy::nearest;
+use consilience_core::protocol::{
+    Direction, Kind, Order, Payload, Precision, ReferencePoint, Statement, Task, encode_order,
+};
 use consilience_engine::plan::Decision;
 use consilience_engine::privacy::of_config;
-use consilience_engine::site::{LocalSite, agree, names};
+use consilience_engine::site::{LocalSite, SecureSite, agree, names};
 use consilience_engine::statement;
 use consilience_engine::store::{Folder, Purse};
-use consilience_net::certs::name_of_site;
+use consilience_net::certs::{self, Papers, name_of_site};
 use consilience_net::frame::{ASIDE, Frame};
-use consilience_net::serve::{ServeError, ServeOptions};
-use consilience_net::talk::{Ask, PROTOCOL, VERSION, Welcome};
+use consilience_net::join::{Credentials, JoinOptions, join};
+use consilience_net::serve::{Admission, ServeError, ServeOptions};
+use consilience_net::talk::{Ask, PROTOCOL, Tell, VERSION, Welcome};
 use consilience_net::worker::{Brings, Did, SiteError, Worker};
 
 const SITES: [&str; 2] = ["north", "south"];
@@ -283,5 +289,222 @@ fn a_site_releases_once_whatever_it_is_asked() {
         let changed = ordered(&here, run, &once().replace(find, other)).err().unwrap().to_string();
         assert!(changed.contains("another run under the same name"), "{changed}");
     }
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+/// The same run with a secure sum and a third site.
+fn summed() -> String {
+    let third = "[[client]]\nname = \"east\"\nrows = [[0.3, 0.1, 1], [0.2, -0.3, 0]]\n[sampler]";
+    format!("{}secure_sum = true\n", text().replace("[sampler]", third))
+}
+
+const THREE: [&str; 3] = ["north", "south", "east"];
+
+fn make_certs(here: &Path) -> PathBuf {
+    let folder = here.join("certs");
+    let names = THREE.map(str::to_owned);
+    let now = std::time::SystemTime::now();
+    certs::make(&folder, &names, &["localhost".into()], now).unwrap();
+    folder
+}
+
+fn papers(folder: &Path, name: &str) -> Papers {
+    Papers::load(&folder.join(name)).unwrap()
+}
+
+#[test]
+fn a_secure_sum_is_made_over_the_network() {
+    let here = folder("summed");
+    let certs = make_certs(&here);
+    let config = config(&summed());
+    let admission = Admission::Certificates(papers(&certs, "server"));
+    let serving = start(&config, ServeOptions { admission, ..options() });
+    let join = |name: &str| {
+        let credentials = Credentials::Certificate(papers(&certs, name));
+        let server_name = Some("localhost".to_owned());
+        let options = JoinOptions { credentials, server_name, ..joining(serving.address) };
+        site(bring(&here, name), options)
+    };
+    let sites = THREE.map(join);
+    let served = serving.end().unwrap();
+    for (site, name) in sites.into_iter().zip(THREE) {
+        assert!(site.join().unwrap().unwrap(), "{name}");
+        assert_eq!(spent(&here, name), 3.0);
+    }
+    // Masks that did not cancel would be steps of a hundred times the size: one of noise alone has
+    // variance 2 step. 96 squares are off by 0.7 once in a million.
+    let rows: Vec<Vec<f64>> = served.outcome.draws.rows().map(<[f64]>::to_vec).collect();
+    assert_eq!(rows.len(), 50);
+    let steps = rows.chunks(25).flat_map(|chain| chain.windows(2)).flat_map(|two| {
+        two[0].iter().zip(&two[1]).map(|(a, b)| (b - a) * (b - a)).collect::<Vec<_>>()
+    });
+    let squares: Vec<f64> = steps.collect();
+    let variance = squares.iter().sum::<f64>() / squares.len() as f64 / 2e-4;
+    assert!((variance - 1.0).abs() < 0.7, "{variance} with {}", squares.len());
+    // The statement has all keys, and levels of so many bits were sent.
+    let keys = served.statement.text().lines().find(|line| line.contains("keys")).unwrap();
+    assert_eq!(keys.split(", ").count(), 3, "{keys}");
+    let ledger = &served.outcome.ledger;
+    assert_eq!(ledger.bits(Direction::Up, Kind::Gradient), 2 * 30 * 3 * 24, "11 bits");
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+#[test]
+fn a_site_without_a_certificate_takes_no_part_in_a_secure_sum() {
+    let here = folder("uncertified");
+    let two = format!("{}secure_sum = true\n", text());
+    let (served, sites) = run(&two, |name| bring(&here, name));
+    assert!(served.is_err());
+    let told: Vec<String> = sites.into_iter().filter_map(Result::err).collect();
+    assert!(told.iter().any(|why| why.contains("--certs")), "{told:?}");
+    assert!(!here.join("north").join("purse").exists(), "nothing is paid");
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+/// Set when site "east" has agreed on the chains: it leaves then.
+static LEAVES: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static SHOWN: AtomicU32 = AtomicU32::new(0);
+
+fn leave_before_the_first_round(_: &Statement) {
+    if SHOWN.fetch_add(1, Ordering::Relaxed) == 1 {
+        LEAVES.get().unwrap().store(true, Ordering::Relaxed);
+    }
+}
+
+/// A site that goes ends the run, by its name: a sum without it would be another.
+#[test]
+fn a_secure_sum_does_not_go_on_without_a_site() {
+    let here = folder("dropped");
+    let certs = make_certs(&here);
+    let config = config(&summed());
+    let admission = Admission::Certificates(papers(&certs, "server"));
+    let deadline = Some(std::time::Duration::from_secs(3));
+    let serving = start(&config, ServeOptions { admission, deadline, ..options() });
+    let leaves = LEAVES.get_or_init(Arc::default);
+    let sites = THREE.map(|name| {
+        let credentials = Credentials::Certificate(papers(&certs, name));
+        let server_name = Some("localhost".to_owned());
+        let options = JoinOptions { credentials, server_name, ..joining(serving.address) };
+        let goes = name == "east";
+        let shows: Option<fn(&Statement)> = goes.then_some(leave_before_the_first_round);
+        let brings = Brings { shows, ..bring(&here, name) };
+        let stop = if goes { Arc::clone(leaves) } else { Arc::default() };
+        std::thread::spawn(move || join(brings, &options, &stop).map_err(|e| e.to_string()))
+    });
+    let why = serving.end().err().unwrap().to_string();
+    assert!(why.contains("Awaited: east (is not connected)"), "{why}");
+    let told = sites.map(|site| site.join().unwrap());
+    assert!(told[2].as_ref().unwrap_err().contains("stopped"), "{told:?}");
+    assert!(told[..2].iter().all(|told| *told != Ok(true)), "{told:?}");
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+/// Three sites that a test orders about: their keys are passed on as a server would.
+fn summing(
+    here: &Path,
+    certs: &Path,
+    change: impl Fn(&mut Vec<SecureSite>),
+) -> Result<Vec<Worker>, SiteError> {
+    let config = config(&summed());
+    let run = "00112233445566778899aabbccddeeff";
+    let mut workers = Vec::new();
+    let mut keys = Vec::new();
+    for (index, name) in THREE.iter().enumerate() {
+        let papers = Some(papers(certs, name));
+        let mut worker = Worker::new(Brings { papers, ..bring(here, name) });
+        let welcome = Welcome {
+            version: VERSION.into(),
+            protocol: PROTOCOL.most,
+            run: run.into(),
+            boot: 1,
+            config: config.shown_to(index),
+            index,
+            simulation: false,
+        };
+        worker.handle(&Frame::words(ASIDE, &Ask::Welcome(Box::new(welcome))))?;
+        let Did::Said(Some(said)) = worker.handle(&Frame::words(1, &Ask::SumKey))? else {
+            panic!()
+        };
+        let Ok(Tell::SumKey(key)) = said.read() else { panic!("{said:?}") };
+        keys.push(SecureSite { rows: if index == 2 { 2 } else { 3 }, key });
+        workers.push(worker);
+    }
+    change(&mut keys);
+    let introductions: Vec<_> = LocalSite::open_all(&config)
+        .unwrap()
+        .iter()
+        .map(|site| site.introduce(&config).unwrap())
+        .collect();
+    let mut agreement = agree(&config, None, &introductions).unwrap().agreement;
+    agreement.secure = Some(keys);
+    let sites = names(&config).unwrap();
+    let stated = |decision: Option<&Decision>| {
+        statement::of_run(&config, &agreement, &sites, decision).text().to_owned()
+    };
+    for worker in &mut workers {
+        let ask = Ask::Agree { agreement: agreement.clone(), statement: stated(None) };
+        worker.handle(&Frame::words(2, &ask))?;
+        let decision = Decision {
+            sampler: None,
+            step: None,
+            weights: None,
+            chains: None,
+            attempt: 0,
+            halved: false,
+        };
+        let statement = stated(Some(&decision));
+        worker.handle(&Frame::words(3, &Ask::Decide { decision, statement }))?;
+    }
+    Ok(workers)
+}
+
+/// Keys and masks outlive the sites' processes, no answer is given twice with one mask, and a key
+/// that the server exchanged is refused.
+#[test]
+fn masks_are_used_once_also_across_restarts() {
+    let here = folder("masks");
+    let certs = make_certs(&here);
+    let asked = |workers: &mut [Worker], order: Vec<u8>| -> Vec<Option<Vec<u8>>> {
+        let of = |worker: &mut Worker| {
+            let said = worker.handle(&Frame::message(3, 0, order.clone())).unwrap();
+            if let Did::Said(Some(frame)) = said { Some(frame.body.to_vec()) } else { None }
+        };
+        workers.iter_mut().map(of).collect()
+    };
+    let mut workers = summing(&here, &certs, |_| {}).unwrap();
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for round in 0..5 {
+        let first = asked(&mut workers, order(round));
+        drop(workers);
+        workers = summing(&here, &certs, |_| {}).unwrap();
+        assert_eq!(asked(&mut workers, order(round)), first, "the same bytes after a restart");
+        let elsewhere = {
+            let mut bytes = order(round);
+            *bytes.last_mut().unwrap() ^= 1;
+            bytes
+        };
+        assert_eq!(asked(&mut workers, elsewhere), [None, None, None], "another point");
+        // The sum is within what rows and noise can be: masks have cancelled. Two levels of 11
+        // bits, low bits first, in the last three bytes.
+        let levels = |answer: &Option<Vec<u8>>| {
+            let bytes = answer.as_ref().unwrap();
+            let [a, b, c] = bytes[bytes.len() - 3..] else { panic!() };
+            let all = u32::from(a) | u32::from(b) << 8 | u32::from(c) << 16;
+            [f64::from(all & 2047), f64::from(all >> 11)]
+        };
+        for k in 0..2 {
+            let sum: f64 = first.iter().map(|answer| levels(answer)[k]).sum();
+            assert!(nearest(sum, 11).abs() < 7.0 * 64.0 + 8.0, "{sum}");
+        }
+        all.extend(first.into_iter().flatten().map(|bytes| bytes[2..].to_vec()));
+    }
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 15);
+    drop(workers);
+    let why = summing(&here, &certs, |keys| keys[2].key = keys[1].key.clone()).err().unwrap();
+    assert!(why.to_string().contains("the key of site \"east\" is refused"), "{why}");
+    let why = summing(&here, &certs, |keys| keys[0].rows = 9).err().unwrap().to_string();
+    assert!(why.contains("other rows"), "{why}");
     std::fs::remove_dir_all(here).unwrap();
 }

@@ -12,6 +12,7 @@ mod loss;
 mod normal;
 mod once;
 mod release;
+mod secure;
 
 pub use accountant::Composition;
 pub use fald::{Scheme, TheoremG3};
@@ -20,6 +21,8 @@ pub(crate) use normal::phi;
 pub use normal::{gaussian_delta, gaussian_epsilon, gaussian_mu};
 pub use once::{Once, Released};
 pub use release::{Neighbour, Release, Sampling};
+pub(crate) use secure::Skellam;
+pub use secure::{MOST_BITS, RESOLUTION, SecureRelease, SecureSum, nearest};
 
 /// What cannot be accounted for, with the numbers that show it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,6 +60,17 @@ pub enum PrivacyError {
          \"replace\""
     )]
     FixedAddRemove,
+    /// Levels that are too coarse for the noise on them.
+    #[error(
+        "the noise is {ratio} times what one row moves the sum by, and rounding to levels would \
+         cost {factor} times what normal noise does, above 1.05: use a smaller step or row_norm"
+    )]
+    Coarse {
+        /// The noise.
+        ratio: f64,
+        /// The least factor.
+        factor: f64,
+    },
     /// A step at which the chain does not contract.
     #[error(
         "the chain does not contract at the step {step}: 1 - {step} times {convexity} or \

@@ -241,6 +241,13 @@ pub enum Payload<'a> {
         /// How they are written.
         channel: &'a Channel,
     },
+    /// Levels of a secure sum: whole numbers below `2^bits`, which wrap.
+    Levels {
+        /// The numbers.
+        values: &'a [f64],
+        /// How many bits each takes.
+        bits: u32,
+    },
 }
 
 impl<'a> Payload<'a> {
@@ -248,7 +255,9 @@ impl<'a> Payload<'a> {
     #[inline]
     pub fn values(&self) -> &'a [f64] {
         match self {
-            Payload::Plain(values, _) | Payload::Coded { values, .. } => values,
+            Payload::Plain(values, _)
+            | Payload::Coded { values, .. }
+            | Payload::Levels { values, .. } => values,
         }
     }
 
@@ -270,7 +279,7 @@ impl<'a> Payload<'a> {
     /// The variance that rounding gave each coordinate, where its compressor rounds to levels.
     pub(crate) fn rounding_variance(&self) -> f64 {
         match self {
-            Payload::Plain(..) => 0.0,
+            Payload::Plain(..) | Payload::Levels { .. } => 0.0,
             Payload::Coded { message, channel, .. } => {
                 channel.compressor().rounding_variance(message)
             }
@@ -282,6 +291,9 @@ impl<'a> Payload<'a> {
         match self {
             Payload::Plain(values, precision) => values.len() as u64 * precision.bits(),
             Payload::Coded { message, channel, .. } => channel.length_bits(message).div_ceil(8) * 8,
+            Payload::Levels { values, bits } => {
+                (values.len() as u64 * u64::from(*bits)).div_ceil(8) * 8
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod jointly;
 mod ledger;
+mod mask;
 mod message;
 mod party;
 mod refusal;
@@ -13,6 +14,7 @@ mod workspace;
 pub use crate::compress::Precision;
 pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
+pub use mask::{Masks, PairSecret};
 pub use message::{MOST_POINTS, Order, Packed, Payload, ReferencePoint, Reply, Sender, Task};
 pub use party::{Answered, Client, Output, Server};
 pub use refusal::{OrderRefusal, Refusal};

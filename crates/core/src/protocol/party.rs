@@ -11,10 +11,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::mask::Masks;
 use super::refusal::{OrderRefusal, Refusal};
 use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
-use super::{Device, Event, Exchange, Format, Ledger, Statement, Task};
+use super::{Device, Event, Exchange, Format, Ledger, Payload, Reply, Statement, Task};
 use crate::linalg::norm_squared;
 use crate::model::{EvaluationError, Evaluator};
 use crate::rng::{ClientId, ROUNDS};
@@ -137,7 +138,8 @@ impl<E: Exchange> Server<E> {
             return Err(Refusal::WrongRound { from, found: reply.round, round });
         }
         let norm = norm_squared(reply.payload.values()).sqrt();
-        if norm > self.most {
+        // levels of a secure sum are uniform, and bounded by their bits
+        if norm > self.most && !matches!(reply.payload, Payload::Levels { .. }) {
             return Err(Refusal::TooLarge { from, round, norm, most: self.most });
         }
         self.answers[from.index()] += 1;
@@ -329,6 +331,8 @@ pub struct Client<D> {
     unused: u64,
     answered: u64,
     allowance: Option<Allowance>,
+    /// What levels of a secure sum are hidden behind.
+    masks: Option<Masks>,
 }
 
 /// How much a client may tell of its rows, and has told.
@@ -367,7 +371,14 @@ impl<D: Device> Client<D> {
             unused: 0,
             answered: 0,
             allowance: None,
+            masks: None,
         }
+    }
+
+    /// The same client that hides its levels of a secure sum behind these masks: without them it
+    /// gives none.
+    pub fn masked(self, masks: Masks) -> Self {
+        Client { masks: Some(masks), ..self }
     }
 
     /// The same client that gives so many releases at most, and nothing that is no release: exact
@@ -418,6 +429,9 @@ impl<D: Device> Client<D> {
         if !self.device.accepts(&order) {
             return Err(OrderRefusal::Unfit { task: order.task });
         }
+        if self.format.levels.is_some() && self.masks.is_none() {
+            return Err(OrderRefusal::Unmasked);
+        }
         if let Some(Allowance { most, told }) = &mut self.allowance {
             let asked = match order.task {
                 Task::Estimate | Task::Walk { .. } | Task::Release { .. } => order.end() - found,
@@ -442,7 +456,15 @@ impl<D: Device> Client<D> {
         };
         self.answered += 1;
         self.answer.clear();
-        encode_reply(&reply, &mut self.answer);
+        match (reply.payload, &self.masks) {
+            (Payload::Levels { values, bits }, Some(masks)) => {
+                let mut values = values.to_vec();
+                masks.add(reply.round, bits, &mut values);
+                let payload = Payload::Levels { values: &values, bits };
+                encode_reply(&Reply { payload, ..reply }, &mut self.answer);
+            }
+            _ => encode_reply(&reply, &mut self.answer),
+        }
         self.order.clear();
         self.order.extend_from_slice(bytes);
         out.extend_from_slice(&self.answer);

@@ -143,6 +143,12 @@ pub enum OrderRefusal {
         /// The task.
         task: Task,
     },
+    /// Levels of a secure sum, and nothing to hide them behind.
+    #[error(
+        "the order asks for levels of a secure sum, and this client shares no secrets with the \
+         others to hide them behind: secure sums are made by `consilience join`, with certificates"
+    )]
+    Unmasked,
     /// What the client may tell of its rows is told.
     #[error(
         "the order asks for {asked} releases, where {told} of {most} that the privacy budget \

@@ -27,12 +27,14 @@ pub struct Format {
     pub down: Option<Channel>,
     /// What compressors that share a stream draw it from.
     pub public: Seed,
+    /// How many bits a level of a secure sum has, where clients answer with such levels.
+    pub levels: Option<u32>,
 }
 
 impl Format {
     /// A format without compression.
     pub fn plain(dim: usize, precision: Precision) -> Self {
-        Format { dim, precision, up: Vec::new(), down: None, public: Seed::new(0) }
+        Format { dim, precision, up: Vec::new(), down: None, public: Seed::new(0), levels: None }
     }
 
     fn up_of(&self, client: ClientId) -> Option<&Channel> {
@@ -191,7 +193,7 @@ pub fn encode_order(order: &Order<'_>, out: &mut Vec<u8>) {
     let mut first = task_field(code);
     first |= match order.position {
         None => 0,
-        Some(Payload::Plain(..)) => HAS_POSITION,
+        Some(Payload::Plain(..) | Payload::Levels { .. }) => HAS_POSITION,
         Some(Payload::Coded { .. }) => HAS_POSITION | POSITION_IS_CODED,
     };
     first |= match order.reference {
@@ -400,8 +402,11 @@ impl ReplyBuffer {
         reader.vector(task.numbers_beside(), Precision::F64, &mut self.beside)?;
         let channel =
             format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));
+        let levels = format.levels.filter(|_| kind == Kind::Gradient);
         if let Some(channel) = channel {
             reader.coded(channel, format, from, round, &mut self.message, &mut self.values)?;
+        } else if let Some(bits) = levels {
+            reader.levels(format.dim, bits, &mut self.values)?;
         } else if task == Task::Value && reader.ends_in(&UNKNOWN.to_le_bytes()) {
             reader.vector(format.dim, precision, &mut self.values)?;
             reader.take(8)?;
@@ -410,11 +415,12 @@ impl ReplyBuffer {
             reader.vector(task.answer_len(format.dim), precision, &mut self.values)?;
         }
         reader.end()?;
-        let payload = match channel {
-            Some(channel) => {
+        let payload = match (channel, levels) {
+            (Some(channel), _) => {
                 Payload::Coded { values: &self.values, message: &self.message, channel }
             }
-            None => Payload::Plain(&self.values, precision),
+            (None, Some(bits)) => Payload::Levels { values: &self.values, bits },
+            (None, None) => Payload::Plain(&self.values, precision),
         };
         Ok(Reply { round, kind, payload, beside: &self.beside })
     }
@@ -435,6 +441,23 @@ fn push_payload(payload: &Payload<'_>, out: &mut Vec<u8>) {
         Payload::Coded { message, channel, .. } => {
             channel.encode(message, out);
         }
+        Payload::Levels { values, bits } => push_levels(values, *bits, out),
+    }
+}
+
+/// So many bits a number, low bits first; what is left of the last byte is 0.
+fn push_levels(values: &[f64], bits: u32, out: &mut Vec<u8>) {
+    let (mut held, mut count) = (0u64, 0);
+    for value in values {
+        held |= (*value as u64) << count;
+        count += bits;
+        while count >= 8 {
+            out.push(held as u8);
+            (held, count) = (held >> 8, count - 8);
+        }
+    }
+    if count > 0 {
+        out.push(held as u8);
     }
 }
 
@@ -528,6 +551,23 @@ impl<'a> Reader<'a> {
             Some(coordinate) => Err(WireError::NotFinite { coordinate }),
             None => Ok(()),
         }
+    }
+
+    /// Numbers of so many bits.
+    fn levels(&mut self, n: usize, bits: u32, out: &mut Vec<f64>) -> Result<(), WireError> {
+        let bytes = self.take((n * bits as usize).div_ceil(8))?;
+        out.clear();
+        let (mut held, mut count) = (0u64, 0);
+        for byte in bytes {
+            held |= u64::from(*byte) << count;
+            count += 8;
+            while count >= bits && out.len() < n {
+                out.push((held & ((1 << bits) - 1)) as f64);
+                (held, count) = (held >> bits, count - bits);
+            }
+        }
+        // what is left of the last byte
+        if held == 0 { Ok(()) } else { Err(WireError::NotCanonical { at: self.at - 1 }) }
     }
 
     /// A compressed vector: all the bytes that are left.

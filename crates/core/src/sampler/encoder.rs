@@ -3,6 +3,7 @@
 
 use super::Keys;
 use crate::compress::{Channel, Precision};
+use crate::privacy::Skellam;
 use crate::protocol::{Kind, Packed, Payload, Reply};
 use crate::rng::{ClientId, Purpose, Rounds, Seed};
 
@@ -13,6 +14,34 @@ pub(super) struct Encoder {
     /// The channel, where vectors are compressed, and its random numbers.
     channel: Option<(Channel, Rounds)>,
     privacy: Option<OwnNoise>,
+    /// What turns vectors into levels of a secure sum.
+    levels: Option<Levels>,
+}
+
+/// Rounds vectors at random to levels that wrap, with Skellam noise on each.
+struct Levels {
+    grid: f64,
+    bits: u32,
+    noise: Skellam,
+    seed: Seed,
+    client: ClientId,
+}
+
+impl std::fmt::Debug for Levels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Levels({}, {} bits, secret)", self.grid, self.bits)
+    }
+}
+
+impl Levels {
+    fn replace(&self, round: u64, vector: &mut [f64]) {
+        let mut stream = self.seed.stream(Purpose::Privacy, self.client, round);
+        for value in vector {
+            let rounded = (*value / self.grid + stream.uniform()).floor();
+            let level = (rounded as i64).wrapping_add(self.noise.draw(&mut stream));
+            *value = level.rem_euclid(1 << self.bits) as f64;
+        }
+    }
 }
 
 /// The power of two that is at most `2^-10` of a deviation, and above half of that.
@@ -82,7 +111,7 @@ impl Encoder {
                 if channel.compressor().needs_shared_stream() { keys.public } else { keys.private };
             (channel, Rounds::new(seed, Purpose::Compress, id))
         };
-        Encoder { precision, channel: channel.map(with_rounds), privacy: None }
+        Encoder { precision, channel: channel.map(with_rounds), privacy: None, levels: None }
     }
 
     /// The same, with noise of this deviation on everything that leaves, from the private key.
@@ -97,6 +126,19 @@ impl Encoder {
         Encoder { privacy, ..self }
     }
 
+    /// The same, which sends levels of this grid and so many bits, with Skellam noise of this
+    /// variance from the private key.
+    pub(super) fn with_levels(
+        self,
+        id: ClientId,
+        (grid, bits, variance): (f64, u32, f64),
+        keys: Keys,
+    ) -> Self {
+        let noise = Skellam::new(variance);
+        let levels = Levels { grid, bits, noise, seed: keys.private, client: id };
+        Encoder { levels: Some(levels), ..self }
+    }
+
     /// Send `vector`, compressed where there is a channel, with the packed for room; uncompressed
     /// it is rounded in place.
     pub(super) fn send<'a>(
@@ -108,6 +150,11 @@ impl Encoder {
     ) -> Reply<'a> {
         if let Some(noise) = &mut self.privacy {
             noise.add(round, vector); // before compression: what follows only processes it
+        }
+        if let Some(levels) = &self.levels {
+            levels.replace(round, vector);
+            let payload = Payload::Levels { values: vector, bits: levels.bits };
+            return Reply { round, kind, payload, beside: &[] };
         }
         let payload = match &mut self.channel {
             Some((channel, streams)) => {

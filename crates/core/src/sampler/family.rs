@@ -10,6 +10,7 @@ use super::recipe::Recipe;
 use super::{Keys, Sampler};
 use crate::compress::{Channel, Message, Precision};
 use crate::error::DataError;
+use crate::privacy::SecureSum;
 use crate::protocol::{Device, Format, Kind, Ledger};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::step::Schedule;
@@ -101,7 +102,13 @@ pub trait Family {
             up = vec![one.clone(); b];
         }
         let (precision, down) = (self.precision(), self.down_channel(dim)?);
-        Ok(Format { dim, precision, up, down, public: keys.public })
+        let levels = self.level_bits(target);
+        Ok(Format { dim, precision, up, down, public: keys.public, levels })
+    }
+
+    /// How many bits a level of a secure sum has, where clients answer with such levels.
+    fn level_bits(&self, _target: &Target) -> Option<u32> {
+        None
     }
 
     /// The step of one iteration.
@@ -119,9 +126,13 @@ pub trait Family {
         let up = self.channels(target).ok().and_then(|all| all.into_iter().next().flatten());
         let down = self.down_channel(dim).ok().flatten();
         let exchanges = self.draws_per_iteration();
+        let sent = match self.level_bits(target) {
+            Some(bits) => (dim as f64 * f64::from(bits) / 8.0).ceil(),
+            None => vector_bytes(up.as_ref(), precision, dim),
+        };
         Traffic {
             exchanges,
-            up: exchanges * (vector_bytes(up.as_ref(), precision, dim) + HEADER),
+            up: exchanges * (sent + HEADER),
             down: exchanges * (vector_bytes(down.as_ref(), precision, dim) + HEADER),
         }
     }
@@ -154,6 +165,15 @@ pub trait Family {
     /// `None` where they do so in any case, or never.
     fn with_own_noise(&self, _server_share: f64) -> Option<Recipe> {
         None
+    }
+
+    /// The same sampler, of whose answers nobody sees more than their sum, with all of the noise in
+    /// it; or why its server needs more than that.
+    fn with_secure_sum(&self, _sum: SecureSum) -> Result<Recipe, DataError> {
+        Err(DataError::NotPrivate {
+            why: "its server needs more of the answers than their sum".into(),
+            instead: "use lmc or p-elf, or fald or fa-ld with one local step a round",
+        })
     }
 
     /// By how much the noise of all honest clients in what the server sends to everybody exceeds a

@@ -666,10 +666,19 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "privacy",
+        "secure_sum",
+        "true or false",
+        "false",
+        "lmc, p-elf, and fald and fa-ld with one local step a round: nobody, the server included, \
+         sees more of the sites' answers than their sum, so that the noise of all of them hides a \
+         row; every site must take part in every round, with all its rows",
+    ),
+    field(
+        "privacy",
         "colluding",
         "whole number",
         "0",
-        "how many sites may tell each other what they know",
+        "how many sites may tell each other what they know, and with secure_sum the server, too",
     ),
     field(
         "privacy",

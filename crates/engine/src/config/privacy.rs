@@ -22,6 +22,8 @@ pub struct PrivacyConfig {
     pub response: Option<f64>,
     /// Whether draws are wanted where the noise of what is released prevails (dp-release).
     pub weak: bool,
+    /// Whether nobody, the server included, sees more of the answers than their sum.
+    pub secure_sum: bool,
     /// How many clients may tell each other what they know.
     pub colluding: usize,
     /// The share of the Langevin noise that is left to the server; `None`: what rounding needs.
@@ -63,6 +65,7 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
     let slope = optional(section.get("slope"), |v| v.positive())?;
     let response = optional(section.get("response"), |v| v.positive())?;
     let weak = optional(section.get("weak"), boolean)?;
+    let secure_sum = optional(section.get("secure_sum"), boolean)?;
     let colluding = optional(section.get("colluding"), |v| v.whole(0))?;
     let server_share = match section.get("server_share") {
         None => None,
@@ -85,6 +88,7 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
         slope,
         response,
         weak: weak.unwrap_or(false),
+        secure_sum: secure_sum.unwrap_or(false),
         colluding: colluding.unwrap_or(0) as usize,
         server_share,
         expect_curvature,

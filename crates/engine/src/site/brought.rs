@@ -184,7 +184,7 @@ pub(super) fn agree(
         .unwrap_or_default();
     let models = Some(CommonModel { name, rows: rows.clone(), derivatives, start });
     Ok(Agreed {
-        agreement: Agreement { parameters, moments: None, models },
+        agreement: Agreement { parameters, moments: None, models, secure: None },
         rows,
         notes: Vec::new(),
         moments_bits: (0, 0),

@@ -190,6 +190,7 @@ pub(super) fn agree(
             parameters: own.kind.parameters(&columns, None),
             moments: Some(moments),
             models: None,
+            secure: None,
         },
         rows: summaries.iter().map(|summary| summary.groups.unwrap_or(summary.rows)).collect(),
         notes,

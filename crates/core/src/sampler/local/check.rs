@@ -161,3 +161,31 @@ pub(super) fn own_noise(recipe: &Local, temperature: f64) -> Result<Vec<f64>, Da
         .map(|p| error_for_share(step, temperature, own * kappa * p, 1.0))
         .collect())
 }
+
+/// Why the server needs more than the sum of what clients send, if it does.
+pub(super) fn check_sum(recipe: &Local) -> Result<(), DataError> {
+    let refuse = |why: &str, instead: &'static str| {
+        Err(DataError::NotPrivate { why: format!("secure sum: {why}"), instead })
+    };
+    if recipe.synchronise.rate() != 1.0 {
+        return refuse(
+            "clients walk on their own for several steps, and the noise of others hides no path \
+             that is not theirs",
+            "use one local step a round: local_steps = 1, or sync_probability = 1",
+        );
+    }
+    if recipe.average != Average::All {
+        return refuse(
+            "masks cancel only in the sum of everybody, and the difference of two cohorts is a \
+             client",
+            "average all clients",
+        );
+    }
+    if recipe.tether.is_some() {
+        return refuse(
+            "clients that are tied to the server's parameter stand at points of their own",
+            "use fald or fa-ld with one local step a round, or lmc",
+        );
+    }
+    own_noise(&Local { correlation: 0.0, ..recipe.clone() }, 1.0).map(|_| ())
+}

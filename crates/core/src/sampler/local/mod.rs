@@ -34,9 +34,11 @@ use super::exact::{self, Law, NoClosedForm};
 use super::family::{Curvatures, Family};
 use super::forecast::{Moments, QuadraticModel};
 use super::recipe::{Batch, Recipe, channel};
+use super::uplink::Uplink;
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
+use crate::privacy::SecureSum;
 use crate::protocol::{Device, Kind};
 use crate::rng::ClientId;
 use crate::step::Schedule;
@@ -293,6 +295,16 @@ impl Family for Local {
         temperature: f64,
     ) -> Result<Vec<f64>, DataError> {
         check::own_noise(self, temperature)
+    }
+
+    /// With one step a round from where everybody stands, the mean of all is the step of family A,
+    /// whatever the weights and the correlation are: `sum_c p_c G_c = sum_c H_c`, and the mean's
+    /// noise has variance `2 eta T`.
+    fn with_secure_sum(&self, sum: SecureSum) -> Result<Recipe, DataError> {
+        check::check_sum(self)?;
+        let Local { step, batch, precision, .. } = self.clone();
+        let secure = Some(sum);
+        Ok(Recipe::Uplink(Uplink { secure, batch, precision, ..Uplink::lmc(step) }))
     }
 
     fn cautious_step(&self, found: Curvatures<'_>) -> f64 {

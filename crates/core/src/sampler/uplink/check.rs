@@ -5,7 +5,7 @@ use crate::compress::Compressor;
 use crate::error::DataError;
 use crate::sampler::participation::{Participation, Roll};
 use crate::step::Schedule;
-use crate::target::Target;
+use crate::target::{Placement, Target};
 
 /// Check the recipe against the target, which stays as it is.
 pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError> {
@@ -35,8 +35,13 @@ pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError
         );
     }
     check_compression(recipe, &target)?;
-    if recipe.private.is_some() {
+    if recipe.private.is_some() || recipe.secure.is_some() {
         recipe.own_noise(b, target.dim(), target.temperature)?;
+    }
+    if recipe.secure.is_some() {
+        recipe.check_levels(&target)?;
+        // A client's levels are bounded by its rows; the prior's gradient has no bound.
+        return Ok(Target { placement: Placement::Server, ..target });
     }
     Ok(target)
 }

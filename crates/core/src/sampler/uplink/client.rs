@@ -58,17 +58,21 @@ impl Client {
     ) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
+        let mut encoder = Encoder::new(id, recipe.plain(), channel, keys).with_noise(
+            id,
+            recipe.deviation(id, target),
+            keys,
+        );
+        if let Some(levels) = recipe.levels(target) {
+            encoder = encoder.with_levels(id, levels, keys);
+        }
         Client {
             site: target.site(id, recipe.batch.of(rows)),
             oracle: recipe.oracle.clone(),
             memory_rate: recipe.effective_memory(),
             memory_rule: recipe.memory_rule,
             started: false,
-            encoder: Encoder::new(id, recipe.plain(), channel, keys).with_noise(
-                id,
-                recipe.deviation(id, target),
-                keys,
-            ),
+            encoder,
             batches: Rounds::new(keys.private, Purpose::Batch, id),
             position: vec![0.0; d],
             reference: vec![0.0; if matches!(recipe.oracle, Oracle::Plain) { 0 } else { d }],

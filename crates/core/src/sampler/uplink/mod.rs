@@ -35,6 +35,7 @@ use super::recipe::{Batch, Recipe, channel};
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
+use crate::privacy::SecureSum;
 use crate::protocol::{Device, Kind, Ledger};
 use crate::rng::ClientId;
 use crate::step::Schedule;
@@ -69,6 +70,9 @@ pub struct Uplink {
     pub precision: Precision,
     /// Whether clients draw the Langevin noise themselves, before anything leaves them.
     pub private: Option<PrivateNoise>,
+    /// Whether nobody sees more of the answers than their sum, and how that is made so; all of the
+    /// Langevin noise is in it then.
+    pub secure: Option<SecureSum>,
 }
 
 /// How the Langevin noise is shared where clients draw theirs before anything leaves them.
@@ -146,6 +150,7 @@ impl Uplink {
             weighting: Weighting::InverseProbability,
             precision: Precision::F32,
             private: None,
+            secure: None,
         }
     }
 
@@ -342,6 +347,14 @@ impl Family for Uplink {
     fn with_own_noise(&self, server_share: f64) -> Option<Recipe> {
         let private = Some(PrivateNoise { server_share });
         Some(Recipe::Uplink(Uplink { private, ..self.clone() }))
+    }
+
+    fn with_secure_sum(&self, sum: SecureSum) -> Result<Recipe, DataError> {
+        Ok(Recipe::Uplink(Uplink { secure: Some(sum), ..self.clone() }))
+    }
+
+    fn level_bits(&self, target: &Target) -> Option<u32> {
+        self.levels(target).map(|(_, bits, _)| bits)
     }
 
     fn heat_of_rounding(&self, dim: usize) -> f64 {

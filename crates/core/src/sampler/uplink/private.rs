@@ -12,8 +12,10 @@
 
 use super::{MemoryRule, NoiseSource, Oracle, Uplink};
 use crate::error::DataError;
+use crate::privacy::MOST_BITS;
 use crate::rng::ClientId;
 use crate::sampler::participation::{Participation, Weighting};
+use crate::sampler::recipe::Batch;
 use crate::step::{Schedule, error_for_share};
 use crate::target::Target;
 
@@ -84,6 +86,11 @@ impl Uplink {
                 );
             }
         }
+        if let Some(sum) = self.secure {
+            self.check_secure(clients)?;
+            let own = sum.variance(clients).sqrt() * sum.grid(step, temperature);
+            return Ok(vec![own; clients]);
+        }
         for compressor in self.up.iter().filter(|c| c.plain().is_none()) {
             let Some(width) = compressor.level_width() else {
                 return Err(DataError::NotPrivate {
@@ -113,6 +120,60 @@ impl Uplink {
             );
         }
         Ok((0..clients).map(|i| self.deviation_of(i, clients, step, temperature)).collect())
+    }
+
+    /// The grid, the bits and the variance of a client's noise of a secure sum, where there is one.
+    pub(super) fn levels(&self, target: &Target) -> Option<(f64, u32, f64)> {
+        let (sum, step, temperature) = (self.secure?, self.step.largest(), target.temperature);
+        let rows = target.clients.iter().map(|client| client.rows() as u64).sum();
+        let variance = sum.variance(target.clients.len());
+        Some((sum.grid(step, temperature), sum.bits(rows, step, temperature), variance))
+    }
+
+    /// Why the server needs more than a sum of levels, if it does.
+    fn check_secure(&self, clients: usize) -> Result<(), DataError> {
+        let refuse = |why: &str, instead: &'static str| {
+            Err(DataError::NotPrivate { why: format!("secure sum: {why}"), instead })
+        };
+        if clients < 2 {
+            return refuse("the sum over one client is that client", "leave out secure_sum");
+        }
+        if self.participation != Participation::All {
+            return refuse(
+                "masks cancel only in the sum of everybody, and the difference of two cohorts is a \
+                 client",
+                "let everybody take part",
+            );
+        }
+        if self.batch != Batch::Full {
+            return refuse(
+                "no bound is known for minibatches under its noise",
+                "use batch = \"all\": at the same noise it is cheaper, too",
+            );
+        }
+        if self.up.iter().any(|compressor| compressor.plain().is_none()) {
+            return refuse(
+                "it rounds to levels of its own, which are all that is sent",
+                "use lmc, or leave out compress",
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuse a secure sum over this target that no message can carry.
+    pub(super) fn check_levels(&self, target: &Target) -> Result<(), DataError> {
+        match self.levels(target) {
+            Some((grid, bits, _)) if bits > MOST_BITS || !(grid > 0.0 && grid.is_finite()) => {
+                Err(DataError::NotPrivate {
+                    why: format!(
+                        "secure sum: its levels are {grid:e} apart and would take {bits} bits, \
+                         where {MOST_BITS} are the most"
+                    ),
+                    instead: "use a smaller step or row_norm",
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `e_i / s_i^2` where noise is all there is: `d / (6 S^2)`.

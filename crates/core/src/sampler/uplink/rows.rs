@@ -197,5 +197,6 @@ fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
         weighting: settings.weighting.unwrap_or(Weighting::InverseProbability),
         precision,
         private: None,
+        secure: None,
     })
 }

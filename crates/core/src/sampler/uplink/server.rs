@@ -7,6 +7,7 @@ use super::{MemoryRule, NoiseSource, Oracle, Uplink};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, difference, norm_squared};
 use crate::model::Prior;
+use crate::privacy::nearest;
 use crate::protocol::{
     Event, Exchange, Kind, Order, Payload, Precision, ReferencePoint, Reply, Sender, Task,
 };
@@ -52,6 +53,9 @@ pub struct Server {
     /// `sum_{i in A} omega_i^2 (s_i^2 + e_i)` so far: what the server must not draw again.
     own_noise: Vec<f64>,
     brought: f64,
+    /// The grid and the bits of levels of a secure sum, where answers are such levels: the noise is
+    /// in them.
+    levels: Option<(f64, u32)>,
     /// Who answers, where clients may stay away.
     attendance: Option<Attendance>,
 }
@@ -73,7 +77,11 @@ impl Server {
             memory_rule: recipe.memory_rule,
             restarting: false,
             precision: recipe.plain(),
-            temperature: if recipe.noise == NoiseSource::Server { target.temperature } else { 0.0 },
+            temperature: if recipe.noise == NoiseSource::Server && recipe.secure.is_none() {
+                target.temperature
+            } else {
+                0.0
+            },
             prior: if target.placement == Placement::Server {
                 target.prior.clone()
             } else {
@@ -98,6 +106,7 @@ impl Server {
                 .map(|deviation| deviation * deviation)
                 .collect(),
             brought: 0.0,
+            levels: recipe.levels(target).map(|(grid, bits, _)| (grid, bits)),
             attendance: if let Participation::Elastic(p) = &recipe.participation {
                 Some(Attendance::new(p, d))
             } else {
@@ -207,6 +216,10 @@ impl Exchange for Server {
         }
         add_scaled(1.0, &self.absorbed, &mut self.memory);
         let drift = &mut self.weighted;
+        if let Some((grid, bits)) = self.levels {
+            // whole numbers below 2^53, so that their sum is exact in any order
+            drift.iter_mut().for_each(|sum| *sum = grid * nearest(*sum, bits));
+        }
         if let Oracle::FixedPoint(anchor) = &self.oracle {
             add_scaled(1.0, &anchor.residual, drift);
         }
