@@ -175,3 +175,36 @@ fn the_mean_rate_is_predicted_and_scored() {
     let wrong = consilience_engine::predict::Rows { labels: vec![(2, -1.0)], ..rows };
     assert!(predictor.score(&wrong).unwrap_err().contains("row 3 has the response -1"));
 }
+
+/// Counts of twenty thousand: Newton's first step from zero is two thousand times too long. The
+/// intercept lies four prior standard deviations from zero, which is said with what to do.
+#[test]
+fn counts_of_thousands_are_sampled_and_the_prior_that_they_contradict_is_named() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("thousands");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut text = String::from("site,x,c\n");
+    let (mut counted, mut rows) = (0.0, 0.0);
+    for k in 0..60 {
+        // Evenly spread, so that the slope is known to be 0.1 and the mean count to be 20000.
+        let x = (k as f64 - 29.5) / 17.3;
+        let c = (20_000.0 * (0.1 * x).exp()).round();
+        text += &format!("{},{x:.6},{c}\n", if k % 2 == 0 { "a" } else { "b" });
+        (counted, rows) = (counted + c, rows + 1.0);
+    }
+    std::fs::write(folder.join("counts.csv"), text).unwrap();
+    let target = "[target]\nmodel = \"poisson\"\nformula = \"c ~ x\"\n[data]\nfile = \
+        \"counts.csv\"\nscheme = \"natural(site)\"\n[run]\neffective_draws = 400\n";
+    let source = Source { file: "run.toml".into(), folder, text: target.into() };
+    let config = Config::parse(source).unwrap();
+    let problem = Problem::new(&config).unwrap();
+    let plan = Plan::new(&config, &problem).unwrap();
+    let codes: Vec<&str> = plan.warnings.iter().map(|warning| warning.code.name()).collect();
+    assert_eq!(codes, ["prior-disagrees"]);
+    assert!(plan.warnings[0].message.contains("`intercept`"), "{}", plan.warnings[0].message);
+    let sampled =
+        run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &Default::default()).unwrap();
+    let mean = sampled.draws.mean();
+    // Standard errors of the intercept are 0.001; of the slope, in standard deviations of x, too.
+    assert!((mean[0] - (counted / rows).ln()).abs() < 0.008, "{mean:?}");
+    assert!((mean[1] - 0.1).abs() < 0.005, "{mean:?}");
+}

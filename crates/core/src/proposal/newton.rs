@@ -4,7 +4,9 @@
 //! Every exchange asks for the value, gradient and Hessian at `x + p`, where `p` is the Newton step
 //! of what is known, and for values at `x + t p` for the rungs `t` of the ladder. If the full step
 //! lowers the potential enough it is taken; else the best rung is, and its derivatives are asked
-//! for next. The end is before the last exchange: when the step is short against the posterior's
+//! for next. Where no rung lowers it, the next ladder stands below the last rung: the first step of
+//! a log-linear model of large counts is thousands of times too long. The end is before the last
+//! exchange: when the step is short against the posterior's
 //! width, it is taken unseen, since no draw's law depends on it.
 
 use nalgebra::DMatrix;
@@ -16,6 +18,8 @@ use crate::snapshot::{SnapshotError, State, Visit};
 /// Multiples of the Newton step whose values are asked for.
 pub const LADDER: [f64; 8] = [2.0, 0.5, 0.25, 0.125, 0.0625, 1.0 / 32.0, 1.0 / 64.0, 1.0 / 128.0];
 
+/// What is left of a step of which no rung was any good.
+const SHORTER: f64 = 1.0 / 256.0;
 /// A full step must lower the potential by this share of what its slope promises.
 const ENOUGH: f64 = 1e-4;
 /// Curvatures are at least this share of the largest: directions without information are walked in
@@ -96,18 +100,19 @@ impl Newton {
         self.exchanges += 1;
         let d = self.asked.len();
         let sound = answer.value.is_finite() && answer.gradient.iter().all(|g| g.is_finite());
-        if let Some(known) = self.known.as_ref().filter(|_| !self.retried) {
+        if let Some(known) = self.known.as_mut().filter(|_| !self.retried) {
             let promised = known.value - ENOUGH * known.decrement;
             if !(sound && answer.value <= promised) {
-                let best = answer
-                    .ladder
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, value)| value.is_finite())
-                    .min_by(|a, b| a.1.total_cmp(b.1))
-                    .map_or(LADDER[LADDER.len() - 1], |(rung, _)| LADDER[rung]);
-                self.asked = known.x.iter().zip(&known.step).map(|(x, p)| x + best * p).collect();
-                self.retried = true;
+                let rungs = answer.ladder.iter().zip(LADDER);
+                let lower = rungs.filter(|(value, _)| value.is_finite() && **value < known.value);
+                let best = lower.min_by(|a, b| a.0.total_cmp(b.0)).map(|(_, rung)| rung);
+                if best.is_none() {
+                    known.step.iter_mut().for_each(|p| *p *= SHORTER);
+                    known.decrement *= SHORTER;
+                }
+                let rung = best.unwrap_or(1.0);
+                self.asked = known.x.iter().zip(&known.step).map(|(x, p)| x + rung * p).collect();
+                self.retried = best.is_some();
                 return;
             }
         }
@@ -219,6 +224,21 @@ mod tests {
         });
         assert!(newton.converged() && newton.optimum()[0].abs() < 0.02, "{newton:?}");
         assert!(retried > 0);
+    }
+
+    /// Counts of twenty thousand: the first step is two thousand times too long, and far beyond it
+    /// the potential falls so slowly that the search would not come back.
+    #[test]
+    fn a_step_that_is_thousands_of_times_too_long_is_shortened() {
+        for count in [5.0, 300.0, 2e4, 1e7, 1e12] {
+            let (newton, _) = search(&[0.0], |x| {
+                let rate = x[0].min(709.0).exp();
+                (100.0 * (rate - count * x[0]), vec![100.0 * (rate - count)], vec![100.0 * rate])
+            });
+            let off = newton.optimum()[0] - count.ln();
+            assert!(newton.converged() && off.abs() < 0.01, "{count}: {newton:?}");
+            assert!(newton.exchanges() < 30, "{count}: {}", newton.exchanges());
+        }
     }
 
     /// A saddle: the curvature is negative in one direction, and the search goes down all the same.

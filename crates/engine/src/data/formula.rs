@@ -40,6 +40,15 @@ pub enum FormulaError {
         /// The formula.
         formula: String,
     },
+    /// A column that is a term and names the groups of an effect.
+    #[error(
+        "`{column}` is a term of the formula and names groups in `(... | {column})`, where it can \
+         be one of both: leave one out, or give every file a copy of the column under another name"
+    )]
+    TermAndGroup {
+        /// The column.
+        column: String,
+    },
     /// A word that is no column.
     #[error("`{term}` in the formula is not a column: {hint}the columns are {columns}")]
     NoColumn {

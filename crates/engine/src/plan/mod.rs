@@ -7,6 +7,7 @@ mod columns;
 mod exact;
 mod length;
 mod nets;
+mod priors;
 mod proper;
 mod shaped;
 mod survey;

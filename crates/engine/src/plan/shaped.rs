@@ -15,7 +15,7 @@ use consilience_core::survey::{
 use consilience_core::target::{Placement, Target};
 
 use super::survey::Fitted;
-use super::{PlanError, columns, proper, survey};
+use super::{PlanError, columns, priors, proper, survey};
 use crate::conductor::Conductor;
 use crate::config::Config;
 use crate::problem::Problem;
@@ -192,13 +192,13 @@ pub(super) fn fit(
     }
     if !newton.converged() {
         let says = format!(
-            "the optimum was not reached in {} exchanges. Draws stay right, but proposals may suit \
-             the posterior badly",
+            "the optimum was not reached in {} exchanges: chains that start far away may never \
+             come to where the posterior is, and R-hat need not show it",
             newton.exchanges()
         );
         warnings.push(
             Warning::new(Code::OptimumNotReached, says)
-                .remedy("Give the target a proper prior, or scale its columns")
+                .remedy("Scale the columns and offsets, or state a narrower prior")
                 .number("exchanges", newton.exchanges() as f64),
         );
     }
@@ -207,6 +207,7 @@ pub(super) fn fit(
         columns::check_columns(config, problem, minimum.first_hessian(), warnings)?;
     }
     proper::check_proper(problem, newton, conductor, ledger, warnings)?;
+    priors::check_priors(config, problem, &optimum, warnings);
     let apart = b.saturating_mul(d * d) <= survey::MOST_NUMBERS;
     let mut fit = Fit::new(original, &optimum, &hessian, MOST_AVERAGED, apart);
     conductor.survey(original, &mut fit, ledger)?;

@@ -53,12 +53,12 @@ pub(super) fn find_optimum(
             (optimum.exchanges(), optimum.gradient().iter().fold(0.0f64, |m, g| m.max(g.abs())));
         let says = format!(
             "the optimum was not reached in {exchanges} exchanges: the largest gradient left there \
-             is {left:.2e}. Draws stay right, but the step and the bias are worked out at another \
-             point"
+             is {left:.2e}. The step and the bias are worked out there, and chains that start far \
+             away may never come to where the posterior is"
         );
         warnings.push(
             Warning::new(Code::OptimumNotReached, says)
-                .remedy("Give the target a proper prior, or scale its columns")
+                .remedy("Scale the columns and offsets, or state a narrower prior")
                 .number("exchanges", exchanges as f64)
                 .number("gradient", left),
         );

@@ -76,6 +76,10 @@ impl Kinds {
             let error = formula::no_column(name, &kinds.all);
             return Err(About::Formula.complain(error, FORMULA));
         }
+        if let Some(name) = group.filter(|name| formula::written(formula)[1..].contains(name)) {
+            let error = formula::FormulaError::TermAndGroup { column: name.into() };
+            return Err(About::Formula.complain(error, FORMULA));
+        }
         for (k, (site, facts)) in sites.iter().enumerate() {
             if let Some(column) = kinds
                 .columns()

@@ -127,6 +127,10 @@ codes! {
         "The survey did not reach the optimum.";
     ImproperPosterior = "improper-posterior", Error,
         "The prior is flat, and in some direction the rows put no bound on the parameters.";
+    PriorDisagrees = "prior-disagrees", Warning,
+        "A parameter lies more than three prior standard deviations from its prior's centre.";
+    PriorOfRawColumns = "prior-of-raw-columns", Warning,
+        "Usual priors are for standardised columns, and these enter as they are.";
     CollinearColumns = "collinear-columns", Warning,
         "Some columns determine others, and the prior alone tells them apart.";
     NotPreconditioned = "not-preconditioned", Warning,
