@@ -112,15 +112,16 @@ impl HeldOut {
             .iter()
             .map(|draw| self.kind.adjusted_predictors(&self.design, &self.offset, draw))
             .collect();
-        let beside: Vec<&[f64]> = draws.iter().map(|draw| self.kind.split(draw).1).collect();
         for (row, y) in self.labels.iter().enumerate() {
+            let at = |draw: &&[f64]| self.kind.beside_at(draw, &self.design, row).into_owned();
+            let beside: Vec<Vec<f64>> = draws.iter().map(at).collect();
             let predictors: Vec<f64> = every.iter().map(|rows| rows[row]).collect();
-            let log = |(t, beside): (&f64, &&[f64])| self.kind.log_density(*t, beside, *y);
+            let log = |(t, beside): (&f64, &Vec<f64>)| self.kind.log_density(*t, beside, *y);
             let logs: Vec<f64> = predictors.iter().zip(&beside).map(log).collect();
             let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = logs.iter().map(|log| exp(log - most)).sum();
             loss -= most + ln(sum / n);
-            let mean = |(t, beside): (&f64, &&[f64])| {
+            let mean = |(t, beside): (&f64, &Vec<f64>)| {
                 let mut expected = [*t];
                 self.kind.expect(&mut expected, beside);
                 expected[0]

@@ -152,7 +152,8 @@ pub fn compare(a: &Record, b: &Record) -> Result<[Loo; 3], LooError> {
 /// The effects of one site's groups.
 #[derive(Clone, Debug)]
 pub struct SiteEffects {
-    /// The groups' names.
+    /// The groups' names; where a group has two effects, an intercept and a slope, its name stands
+    /// there twice, with the column behind it for the slope.
     pub names: Vec<String>,
     /// Their effects on the scale of the linear predictor, for every draw of the run.
     pub draws: Draws,
@@ -182,8 +183,17 @@ pub fn effects(record: &Record, site: &str) -> Result<SiteEffects, LooError> {
     };
     let drawn: Vec<Vec<f64>> = all.par_iter().enumerate().map(draw).collect();
     let chains = drawn.chunks(record.draws.length().max(1)).map(|chain| chain.concat()).collect();
-    let draws = Draws::from_chains(chains, group_names.len());
-    Ok(SiteEffects { names: group_names, draws })
+    let names: Vec<String> = match model.slope_by() {
+        Some(slope) => {
+            let along = |name: &String| format!("{name}: {}", slope.along);
+            let both = law.effects() > 1;
+            let of = |name: &String| both.then(|| name.clone()).into_iter().chain([along(name)]);
+            group_names.iter().flat_map(of).collect()
+        }
+        None => group_names,
+    };
+    let draws = Draws::from_chains(chains, names.len());
+    Ok(SiteEffects { names, draws })
 }
 
 /// The model of a run, and the rows of its sites, read again.

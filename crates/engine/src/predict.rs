@@ -3,6 +3,7 @@
 //! Rows are raw, as those that the run was made from: its encoding is kept, and applied to them.
 //! Rows of a run that was made from plain numbers are such numbers.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -345,14 +346,20 @@ impl<'a> Predictor<'a> {
             let all = self.model.predicted(&design, offset, draw);
             values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
         }
-        let beside: Vec<&[f64]> = self.draws.rows().map(|draw| self.model.split(draw).1).collect();
-        let of = |values: &mut Vec<f64>| {
+        let of = |values: &mut Vec<f64>, beside: &[&[f64]]| {
             let mean = mean(values);
-            self.model.scatter(values, &beside);
+            self.model.scatter(values, beside);
             let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
             Prediction { mean, lower, upper }
         };
-        values.chunks_exact_mut(outputs).map(|row| row.iter_mut().map(of).collect()).collect()
+        let rows = values.chunks_exact_mut(outputs).enumerate();
+        rows.map(|(row, values)| {
+            let at = |draw| self.model.beside_at(draw, &design, row);
+            let beside: Vec<Cow<'_, [f64]>> = self.draws.rows().map(at).collect();
+            let beside: Vec<&[f64]> = beside.iter().map(|beside| &**beside).collect();
+            values.iter_mut().map(|values| of(values, &beside)).collect()
+        })
+        .collect()
     }
 }
 

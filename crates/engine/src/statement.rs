@@ -261,6 +261,7 @@ pub(crate) fn law(law: &Law) -> String {
         }
         Law::Exponential { rate } => format!("exponential({})", Exactly(*rate)),
         Law::Gamma { shape, rate } => format!("gamma({}, {})", Exactly(*shape), Exactly(*rate)),
+        Law::Lkj { shape } => format!("lkj({})", Exactly(*shape)),
     }
 }
 

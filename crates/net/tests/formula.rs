@@ -109,6 +109,7 @@ fn a_formula_over_raw_columns_gives_the_run_of_one_process() {
             "name = \"lmc\"\nstep = 1e-4",
         ),
         ("formula = \"ill == yes ~ age + (1 | ward)\"", "name = \"imh\""),
+        ("formula = \"ill == yes ~ age + (1 + age || ward)\"", "name = \"lmc\"\nstep = 1e-3"),
     ] {
         // The responses of a line must be there.
         let texts = TEXTS.map(|text| text.replace("8,,f", "8,55,f"));

@@ -115,6 +115,17 @@ impl Design {
         }
     }
 
+    /// One entry of a row.
+    pub fn cell(&self, row: usize, column: usize) -> f64 {
+        match self.row(row) {
+            Entries::Dense(cells) => cells[column],
+            Entries::Sparse(columns, values) => {
+                let mut entries = columns.iter().zip(values);
+                entries.find(|(c, _)| **c as usize == column).map_or(0.0, |(_, value)| *value)
+            }
+        }
+    }
+
     /// `out += scale * row`.
     #[inline(always)]
     pub fn add_row(&self, row: usize, scale: f64, out: &mut [f64]) {

@@ -1,7 +1,7 @@
 //! State a prior parameter by parameter, on the scale on which people know them.
 
 use super::glm::GAUSS_HERMITE;
-use super::transform::{Transform, Transforms};
+use super::transform::{Transform, Transforms, correlation};
 use crate::error::DataError;
 use crate::simd::{exp, ln};
 
@@ -46,6 +46,11 @@ pub enum Law {
         /// Its rate.
         rate: f64,
     },
+    /// That of Lewandowski, Kurowicka and Joe, of one correlation: `(1 - x^2)^(shape - 1)`.
+    Lkj {
+        /// Its shape: 1 is uniform, and more draws towards 0.
+        shape: f64,
+    },
 }
 
 impl Law {
@@ -62,6 +67,7 @@ impl Law {
             }
             Law::Exponential { rate } => Law::Exponential { rate: rate / by },
             Law::Gamma { shape, rate } => Law::Gamma { shape, rate: rate / by },
+            Law::Lkj { .. } => self, // it has no units
         }
     }
 
@@ -70,7 +76,7 @@ impl Law {
         match self {
             Law::Normal { mean, .. } => *mean,
             Law::StudentT { location, .. } | Law::Laplace { location, .. } => *location,
-            Law::Flat | Law::Exponential { .. } | Law::Gamma { .. } => 0.0,
+            Law::Flat | Law::Exponential { .. } | Law::Gamma { .. } | Law::Lkj { .. } => 0.0,
         }
     }
 
@@ -97,6 +103,7 @@ impl Law {
                 positive("the shape of a prior", shape)?;
                 positive(rate, of)
             }
+            Law::Lkj { shape } => positive("the shape of a prior", shape),
         }
     }
 
@@ -112,6 +119,7 @@ impl Law {
             Law::Laplace { location, scale } => (x - location).abs() / scale,
             Law::Exponential { rate } => rate * x,
             Law::Gamma { shape, rate } => rate * x - (shape - 1.0) * ln(x),
+            Law::Lkj { shape } => -(shape - 1.0) * ln((1.0 - x) * (1.0 + x)),
         }
     }
 
@@ -130,6 +138,7 @@ impl Law {
             }
             Law::Exponential { rate } => rate,
             Law::Gamma { shape, rate } => rate - (shape - 1.0) / x,
+            Law::Lkj { shape } => 2.0 * (shape - 1.0) * x / ((1.0 - x) * (1.0 + x)),
         }
     }
 
@@ -144,6 +153,10 @@ impl Law {
                 (df + 1.0) * (df - z * z) / (below * below) / (scale * scale)
             }
             Law::Gamma { shape, .. } => (shape - 1.0) / (x * x),
+            Law::Lkj { shape } => {
+                let below = (1.0 - x) * (1.0 + x);
+                2.0 * (shape - 1.0) * (1.0 + x * x) / (below * below)
+            }
         }
     }
 }
@@ -154,18 +167,34 @@ impl Law {
 pub struct Laws {
     laws: Vec<Law>,
     transforms: Transforms,
-    /// Coordinates that are neither positive nor ordered.
+    /// Coordinates that nothing holds in their place.
     free: Vec<usize>,
 }
 
+/// What holds a single coordinate in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    Free,
+    Positive,
+    Correlation,
+}
+
 /// A law as a function of `u`: its value, slope and bend there.
-fn along(law: &Law, positive: bool, u: f64) -> (f64, f64, f64) {
-    if !positive {
-        return (law.value(u), law.slope(u), law.bend(u));
+fn along(law: &Law, hold: Hold, u: f64) -> (f64, f64, f64) {
+    match hold {
+        Hold::Free => (law.value(u), law.slope(u), law.bend(u)),
+        Hold::Positive => {
+            let x = exp(u);
+            let slope = law.slope(x) * x;
+            (law.value(x) - u, slope - 1.0, law.bend(x) * x * x + slope)
+        }
+        Hold::Correlation => {
+            let (x, stretch) = correlation(u);
+            let slope = law.slope(x) * stretch;
+            let bend = law.bend(x) * stretch * stretch - 2.0 * x * slope + 2.0 * stretch;
+            (law.value(x) - ln(stretch), slope + 2.0 * x, bend)
+        }
     }
-    let x = exp(u);
-    let slope = law.slope(x) * x;
-    (law.value(x) - u, slope - 1.0, law.bend(x) * x * x + slope)
 }
 
 impl Laws {
@@ -187,10 +216,12 @@ impl Laws {
         &self.laws
     }
 
-    /// Every coordinate that goes by itself, with whether it is positive.
-    fn single(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
-        let positive = self.groups(Transform::Positive).flatten().map(|k| (k, true));
-        self.free.iter().map(|k| (*k, false)).chain(positive)
+    /// Every coordinate that goes by itself, with what holds it.
+    fn single(&self) -> impl Iterator<Item = (usize, Hold)> + '_ {
+        let positive = self.groups(Transform::Positive).flatten().map(|k| (k, Hold::Positive));
+        let between = self.groups(Transform::Correlation).flatten();
+        let between = between.map(|k| (k, Hold::Correlation));
+        self.free.iter().map(|k| (*k, Hold::Free)).chain(positive).chain(between)
     }
 
     fn groups(&self, of: Transform) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
@@ -211,8 +242,7 @@ impl Laws {
 
     /// `U_0(u)`.
     pub(super) fn value(&self, u: &[f64]) -> f64 {
-        let single: f64 =
-            self.single().map(|(k, positive)| along(&self.laws[k], positive, u[k]).0).sum();
+        let single: f64 = self.single().map(|(k, hold)| along(&self.laws[k], hold, u[k]).0).sum();
         let ordered = self.groups(Transform::Ordered).map(|range| {
             let found = self.ordered(range.clone(), u);
             let laws: f64 = found.laws.iter().zip(&found.x).map(|(law, x)| law.value(*x)).sum();
@@ -223,8 +253,8 @@ impl Laws {
 
     /// `out += weight * grad U_0(u)`.
     pub(super) fn add_gradient(&self, u: &[f64], weight: f64, out: &mut [f64]) {
-        for (k, positive) in self.single() {
-            out[k] += weight * along(&self.laws[k], positive, u[k]).1;
+        for (k, hold) in self.single() {
+            out[k] += weight * along(&self.laws[k], hold, u[k]).1;
         }
         for range in self.groups(Transform::Ordered) {
             let mut found = self.ordered(range.clone(), u);
@@ -254,8 +284,8 @@ impl Laws {
 
     /// `out += weight * hess U_0(u) v`.
     pub(super) fn add_hessian_vector(&self, u: &[f64], v: &[f64], weight: f64, out: &mut [f64]) {
-        for (k, positive) in self.single() {
-            out[k] += weight * along(&self.laws[k], positive, u[k]).2 * v[k];
+        for (k, hold) in self.single() {
+            out[k] += weight * along(&self.laws[k], hold, u[k]).2 * v[k];
         }
         for range in self.groups(Transform::Ordered) {
             let Ordered { laws, transform, x, slopes } = self.ordered(range.clone(), u);
@@ -283,17 +313,17 @@ impl Laws {
     ) {
         let d = mean.len();
         let (gradient, hessian) = out.split_at_mut(d);
-        for (k, positive) in self.single() {
+        for (k, hold) in self.single() {
             let sd = spread.iter().skip(k).step_by(d).map(|a| a * a).sum::<f64>().sqrt();
             let (mut slope, mut bend) = (0.0, 0.0);
             for (z, share) in GAUSS_HERMITE {
                 for u in [mean[k] + sd * z, mean[k] - sd * z] {
-                    let found = along(&self.laws[k], positive, u);
+                    let found = along(&self.laws[k], hold, u);
                     slope += share * found.1;
                     bend += share * found.2;
                 }
             }
-            if let (Law::Laplace { location, scale }, false) = (self.laws[k], positive)
+            if let (Law::Laplace { location, scale }, Hold::Free) = (self.laws[k], hold)
                 && sd > 0.0
             {
                 // all of its curvature is in the kink: twice the density there
@@ -354,14 +384,17 @@ mod tests {
             student,
             Law::Normal { mean: 0.0, sd: 3.0 },
             Law::Laplace { location: 0.0, scale: 2.0 },
+            Law::Lkj { shape: 2.5 },
+            Law::Flat,
         ];
-        let groups = [(4..9, Transform::Positive), (9..12, Transform::Ordered)];
+        let held = [Transform::Positive, Transform::Ordered, Transform::Correlation];
+        let groups = [4..9, 9..12, 12..14].into_iter().zip(held);
         Laws::new(laws, Transforms::new(groups)).unwrap()
     }
 
     #[test]
     fn derivatives_are_the_finite_differences_of_values() {
-        let (laws, d, h) = (laws(), 12, 1e-5);
+        let (laws, d, h) = (laws(), 14, 1e-5);
         let u = normals(40, d);
         let mut gradient = vec![0.0; d];
         laws.add_gradient(&u, 2.0, &mut gradient);
@@ -393,9 +426,21 @@ mod tests {
     /// mass between two points, by the trapezoidal rule.
     #[test]
     fn masses_are_those_of_the_natural_scale() {
-        let simple = |law: Law| {
-            Laws::new(vec![law], Transforms::new([(0..1, Transform::Positive)])).unwrap()
+        let held =
+            |law: Law, by: Transform| Laws::new(vec![law], Transforms::new([(0..1, by)])).unwrap();
+        let simple = |law: Law| held(law, Transform::Positive);
+        let mass = |from: f64, to: f64, density: &dyn Fn(f64) -> f64| {
+            let n = 4000;
+            let step = (to - from) / f64::from(n);
+            (0..n).map(|k| density(from + (f64::from(k) + 0.5) * step) * step).sum::<f64>()
         };
+        for law in [Law::Flat, Law::Lkj { shape: 1.0 }, Law::Lkj { shape: 2.0 }] {
+            let natural = mass(-0.7, 0.9, &|x| (-law.value(x)).exp());
+            let between = held(law, Transform::Correlation);
+            let ends = (f64::atanh(-0.7), f64::atanh(0.9));
+            let moved = mass(ends.0, ends.1, &|u| (-between.value(&[u])).exp());
+            assert!((natural / moved - 1.0).abs() < 1e-6, "{law:?}: {natural}, {moved}");
+        }
         for law in [
             Law::Flat,
             Law::Normal { mean: 0.0, sd: 1.3 },
@@ -403,11 +448,6 @@ mod tests {
             Law::Exponential { rate: 0.8 },
             Law::Gamma { shape: 2.5, rate: 1.2 },
         ] {
-            let mass = |from: f64, to: f64, density: &dyn Fn(f64) -> f64| {
-                let n = 4000;
-                let step = (to - from) / f64::from(n);
-                (0..n).map(|k| density(from + (f64::from(k) + 0.5) * step) * step).sum::<f64>()
-            };
             let natural = mass(0.2, 3.0, &|x| (-law.value(x)).exp());
             let moved = mass(0.2f64.ln(), 3.0f64.ln(), &|u| (-simple(law).value(&[u])).exp());
             assert!((natural / moved - 1.0).abs() < 1e-6, "{law:?}: {natural}, {moved}");

@@ -39,7 +39,7 @@ pub use extended::{Extended, ExtendedLoss, MOST_BESIDE, Unextended};
 pub use federation::ClientModels;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, GAUSS_HERMITE, Glm};
-pub use group_effects::GroupEffects;
+pub use group_effects::{GroupEffects, Varying};
 pub use law::{Law, Laws};
 pub use likelihood::{Likelihood, Rowwise};
 pub use member::{Member, Unusable};

@@ -1,10 +1,11 @@
-//! Take parameters that are positive or ordered from the scale on which chains move, where every
+//! Take parameters that are positive, ordered or correlations from the scale on which chains move, where every
 //! number is allowed, to their natural one, and back.
 //!
 //! | transform | natural, from `u` | log of the Jacobian |
 //! |---|---|---|
 //! | positive | `exp(u_k)` | `sum_k u_k` |
 //! | ordered | `c_1 = u_1`, `c_k = c_{k-1} + exp(u_k)` | `sum_{k > 1} u_k` |
+//! | correlation | `tanh(u_k)` | `sum_k log(1 - tanh(u_k)^2)` |
 //!
 //! Potentials are functions of `u`; draws are shown on the natural scale, where they are kept. The
 //! Jacobian belongs to the prior ([`super::Laws`]), which is stated on the natural scale.
@@ -20,6 +21,17 @@ pub enum Transform {
     Positive,
     /// They rise.
     Ordered,
+    /// Each is between -1 and 1.
+    Correlation,
+}
+
+/// `tanh(u)` and its derivative, `1 - tanh(u)^2`. It is 1 nowhere: a correlation of 1 has no law
+/// beside it.
+pub(super) fn correlation(u: f64) -> (f64, f64) {
+    const MOST: f64 = 1.0 - 1e-14;
+    let less = exp(-2.0 * u.abs());
+    let rho = ((1.0 - less) / (1.0 + less)).min(MOST);
+    (rho.copysign(u), 4.0 * less / ((1.0 + less) * (1.0 + less)))
 }
 
 /// The parameters that are not free, in groups.
@@ -53,6 +65,7 @@ impl Transforms {
                         x[k] = x[k - 1] + exp(x[k]);
                     }
                 }
+                Transform::Correlation => x.iter_mut().for_each(|x| *x = correlation(*x).0),
             }
         }
     }
@@ -68,21 +81,25 @@ impl Transforms {
                         x[k] = ln(x[k] - x[k - 1]);
                     }
                 }
+                Transform::Correlation => {
+                    x.iter_mut().for_each(|x| *x = 0.5 * ln((1.0 + *x) / (1.0 - *x)));
+                }
             }
         }
     }
 
-    /// The coordinates in which the log of the Jacobian has slope 1; in all others it has none.
-    pub fn stretched(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().flat_map(|(range, transform)| match transform {
-            Transform::Positive => range.clone(),
-            Transform::Ordered => range.start + 1..range.end,
-        })
-    }
-
     /// The log of the Jacobian at `u`.
     pub fn log_jacobian(&self, u: &[f64]) -> f64 {
-        self.stretched().map(|k| u[k]).sum()
+        let of = |(range, transform): &(Range<usize>, Transform)| -> f64 {
+            match transform {
+                Transform::Positive => u[range.clone()].iter().sum(),
+                Transform::Ordered => u[range.start + 1..range.end].iter().sum(),
+                Transform::Correlation => {
+                    u[range.clone()].iter().map(|u| ln(correlation(*u).1)).sum()
+                }
+            }
+        };
+        self.0.iter().map(of).sum()
     }
 
     /// A gradient on the natural scale as one in `u`, in place.
@@ -97,6 +114,9 @@ impl Transforms {
                         gradient[k] = if k == range.start { behind } else { behind * exp(u[k]) };
                     }
                 }
+                Transform::Correlation => {
+                    range.clone().for_each(|k| gradient[k] *= correlation(u[k]).1);
+                }
             }
         }
     }
@@ -110,6 +130,9 @@ impl Transforms {
                     for k in range.start + 1..range.end {
                         direction[k] = direction[k - 1] + exp(u[k]) * direction[k];
                     }
+                }
+                Transform::Correlation => {
+                    range.clone().for_each(|k| direction[k] *= correlation(u[k]).1);
                 }
             }
         }
@@ -142,6 +165,10 @@ impl Transforms {
                         add(k, behind * exp(u[k]));
                     }
                 }
+                Transform::Correlation => range.clone().for_each(|k| {
+                    let (rho, stretch) = correlation(u[k]);
+                    add(k, -2.0 * gradient[k] * rho * stretch);
+                }),
             }
         }
     }
@@ -152,10 +179,11 @@ mod tests {
     use super::*;
 
     fn some() -> Transforms {
-        Transforms::new([(1..3, Transform::Positive), (4..8, Transform::Ordered)])
+        let held = [Transform::Positive, Transform::Ordered, Transform::Correlation];
+        Transforms::new([1..3, 4..8, 8..10].into_iter().zip(held))
     }
 
-    const U: [f64; 8] = [0.3, -0.7, 1.1, 2.0, -1.5, 0.4, -0.2, 0.9];
+    const U: [f64; 10] = [0.3, -0.7, 1.1, 2.0, -1.5, 0.4, -0.2, 0.9, 0.6, -1.4];
 
     fn natural(u: &[f64]) -> Vec<f64> {
         let mut x = u.to_vec();
@@ -167,7 +195,8 @@ mod tests {
     fn natural_parameters_are_where_they_must_be_and_come_back() {
         let mut x = natural(&U);
         assert!(x[1] > 0.0 && x[2] > 0.0 && x[0] == U[0] && x[3] == U[3]);
-        assert!(x[4] == U[4] && x[4..].is_sorted_by(|a, b| a < b));
+        assert!(x[4] == U[4] && x[4..8].is_sorted_by(|a, b| a < b));
+        assert!(x[8] > 0.0 && x[8] < 1.0 && x[9] < 0.0 && x[9] > -1.0);
         some().inward(&mut x);
         assert!(x.iter().zip(U).all(|(a, b)| (a - b).abs() < 1e-12), "{x:?}");
     }
@@ -188,7 +217,7 @@ mod tests {
         let columns: Vec<Vec<f64>> = (0..d).map(column).collect();
         let log: f64 = (0..d).map(|k| columns[k][k].ln()).sum();
         assert!((some().log_jacobian(&U) - log).abs() < 1e-8);
-        let v = [0.5, -1.0, 0.25, 2.0, 1.5, -0.5, 1.0, 0.75];
+        let v = [0.5, -1.0, 0.25, 2.0, 1.5, -0.5, 1.0, 0.75, -0.6, 1.2];
         let (mut forward, mut back) = (v, v);
         some().push_forward(&U, &mut forward);
         some().pull_back(&U, &mut back);
@@ -198,7 +227,7 @@ mod tests {
             assert!((forward[k] - along).abs() < 1e-7 && (back[k] - against).abs() < 1e-7);
         }
         // the second derivatives: those of the pulled-back gradient of a linear function
-        let mut bends = [0.0; 8];
+        let mut bends = [0.0; 10];
         some().bends(&U, &v, |k, bend| bends[k] += bend);
         for k in 0..d {
             let moved = |by: f64| {

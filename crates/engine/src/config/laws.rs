@@ -13,7 +13,9 @@ pub enum Support {
     Line,
     /// Numbers above 0.
     Positive,
-    /// Both.
+    /// Numbers between -1 and 1.
+    Correlation,
+    /// All of these.
     Any,
 }
 
@@ -82,6 +84,7 @@ pub const LAWS: &[LawRow] = &[
     }),
     row("exponential", &["rate"], Support::Positive, |n| Law::Exponential { rate: n[0] }),
     row("gamma", &["shape", "rate"], Support::Positive, |n| Law::Gamma { shape: n[0], rate: n[1] }),
+    row("lkj", &["shape"], Support::Correlation, |n| Law::Lkj { shape: n[0] }),
     row("flat", &[], Support::Any, |_| Law::Flat),
 ];
 
@@ -154,7 +157,10 @@ pub(super) fn read(value: &Value<'_>, parameters: Support) -> Result<Law, Config
         return Ok(law);
     }
     let written = value.written();
-    let problem = format!("{written} is a law of numbers above 0, and coefficients may be below");
+    let problem = match support {
+        Support::Correlation => format!("{written} is a law of correlations, not of coefficients"),
+        _ => format!("{written} is a law of numbers above 0, and coefficients may be below"),
+    };
     Err(value.error(problem, format!("use one of {}", parameters.laws())))
 }
 

@@ -119,6 +119,15 @@ pub enum EncodeError {
         /// How many rows there are.
         rows: u64,
     },
+    /// A slope that differs between groups along a column that is not there.
+    #[error(
+        "the slope of `{column}` cannot differ between groups: it is no column of numbers, or it \
+         is the same in all rows, or others determine it; name another, or leave the slope out"
+    )]
+    NoSlope {
+        /// The column.
+        column: String,
+    },
     /// Nothing left to estimate.
     #[error("the design has no columns: keep the intercept or name a term that varies")]
     NoColumns,

@@ -9,6 +9,7 @@
 //! | `log(age)`, `I(age^2)`, `a:b` | what a site computes of its rows: see [`super::derived`] |
 //! | `a*b`, `poly(age, 2)` | `a + b + a:b`; `age + I(age^2)` |
 //! | `Surv(time, status) ~` | a time to an event, seen (1) or censored (0) |
+//! | `(1 \| ward)`, `(x \| ward)` | effects of groups, which are integrated out |
 //! | `offset(log(days))` | a number that is added to the predictor as it is |
 //! | `weights(n)` | how often a row counts |
 //! | `.` | every column but the response |
@@ -24,7 +25,8 @@ use thiserror::Error;
 
 use super::derived::{columns_of, is_computed, write_out};
 use super::{
-    Coding, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, ReferenceLevel, Response, Schema, Term,
+    BesideSlope, Coding, ColumnSpec, DesignPlan, GroupBy, GroupTerm, Kind, Missing, ReferenceLevel,
+    Response, Schema, Term, VaryingSlope,
 };
 use crate::suggest::column_hint;
 
@@ -126,6 +128,7 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
         terms: Vec::new(),
         site_effects: false,
         group: None,
+        slope: None,
         offsets: Vec::new(),
         weights: None,
     };
@@ -198,10 +201,11 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
     Ok(plan)
 }
 
-/// A formula without its `(1 | group)`, and by what rows are grouped.
-pub fn without_groups(formula: &str) -> Result<(String, Option<GroupBy>), FormulaError> {
+/// A formula without its `(1 | group)` or `(x | group)`, and what these say. The term along which
+/// slopes differ stands first then.
+pub fn without_groups(formula: &str) -> Result<(String, Option<GroupTerm>), FormulaError> {
     let Some((left, right)) = halves(formula) else { return Ok((formula.into(), None)) };
-    let (mut by, mut terms) = (None, Vec::new());
+    let (mut found, mut terms) = (None, Vec::new());
     for (added, term) in signed(right) {
         let inner = term.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
         let Some((effect, name)) = inner.and_then(|inner| inner.split_once('|')) else {
@@ -209,25 +213,90 @@ pub fn without_groups(formula: &str) -> Result<(String, Option<GroupBy>), Formul
             continue;
         };
         let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
-        let (effect, name) = (effect.trim(), name.trim());
-        if effect != "1" {
-            let fix = "write (1 | group) for an intercept of every group";
-            return Err(later("slopes that differ between groups", fix));
-        }
+        let (effect, independent) = (effect.trim(), name.starts_with('|'));
+        let name = name.strip_prefix('|').unwrap_or(name).trim();
         if name.is_empty() || name.contains(['|', ':', '/', '+', '(']) {
             let fix = "write (1 | column), or (1 | site)";
             return Err(later("groups by more than one column", fix));
         }
-        if !added || by.is_some() {
-            let fix = "write (1 | group) once";
+        if !added || found.is_some() {
+            let fix = "write one such part; (1 + x || group) has an intercept and a slope that are \
+                independent";
             return Err(later("several effects of groups", fix));
         }
+        let (mut intercept, mut slopes) = (true, Vec::new());
+        for part in signed(effect) {
+            match part {
+                (true, "1") => intercept = true,
+                (true, "0") | (false, "1") => intercept = false,
+                (true, part) if !part.is_empty() => slopes.push(part),
+                _ => {
+                    let fix = "write (1 | group), (x | group) or (0 + x | group)";
+                    return Err(later("effects of this form", fix));
+                }
+            }
+        }
+        let beside = match (intercept, independent) {
+            (true, false) => BesideSlope::CorrelatedIntercept,
+            (true, true) => BesideSlope::Intercept,
+            (false, _) => BesideSlope::Nothing,
+        };
+        let along = match slopes[..] {
+            [] if intercept => None,
+            [along] => Some((along, beside)),
+            [] => {
+                let fix = "write (1 | group) or (0 + x | group)";
+                return Err(later("groups without an effect", fix));
+            }
+            _ => {
+                let fix = "write one slope, e.g. (1 + x | group): effects are integrated out, in \
+                    at most two dimensions";
+                return Err(later("several slopes that differ between groups", fix));
+            }
+        };
         let name = name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name);
-        by = Some(GroupBy::of(name));
+        found = Some((GroupBy::of(name), along, term));
     }
-    if by.is_none() {
-        return Ok((formula.into(), None));
+    let Some((by, along, term)) = found else { return Ok((formula.into(), None)) };
+    let Some((along, beside)) = along else {
+        return Ok((format!("{left}~ {}", summed(&terms)), Some(by.into())));
+    };
+    let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
+    let whole = write_out(&format!("{left}~ {}", summed(&terms)));
+    let mut terms = halves(&whole).map(|(_, right)| signed(right)).unwrap_or_default();
+    let (name, as_levels) = bare(along);
+    if as_levels || along == "." {
+        let fix = "slopes are along numbers: make a column of 0 and 1 of a level";
+        return Err(later("slopes along levels", fix));
     }
+    let is_it = |(added, term): &(bool, &str)| *added && bare(term).0 == name;
+    match terms.iter().position(is_it) {
+        Some(place) => {
+            let term = terms.remove(place);
+            terms.insert(0, term);
+        }
+        None if terms.contains(&(true, ".")) => terms.insert(0, (true, along)),
+        None => {
+            let fix = "add the column to the formula, y ~ x + (x | group): effects of groups are \
+                around the mean of all";
+            return Err(later("a slope without its mean over all groups", fix));
+        }
+    }
+    let mut ones = true;
+    for term in &terms {
+        match term {
+            (true, "1") => ones = true,
+            (true, "0") | (false, "1") => ones = false,
+            _ => {}
+        }
+    }
+    let slope = VaryingSlope { along: name.into(), place: usize::from(ones), beside };
+    let sum = summed(&terms);
+    Ok((format!("{left}~ {sum}"), Some(GroupTerm { by, slope: Some(slope) })))
+}
+
+/// These terms as a sum.
+fn summed(terms: &[(bool, &str)]) -> String {
     let mut sum = String::new();
     for (k, (added, term)) in terms.iter().enumerate() {
         let sign = match (k, added) {
@@ -242,7 +311,7 @@ pub fn without_groups(formula: &str) -> Result<(String, Option<GroupBy>), Formul
     if sum.is_empty() {
         sum.push('1');
     }
-    Ok((format!("{}~ {sum}", left), by))
+    sum
 }
 
 /// Which columns of these sites a formula uses, each once and the response first, before any of
@@ -291,6 +360,7 @@ pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String
             }
         }
     }
+    let by = by.map(|found| found.by);
     let is_site = by == Some(GroupBy::Site) && schema.column("site").is_none();
     if let Some(by) = by.filter(|_| !is_site) {
         let name = column(&by.to_string(), &schema)?.name.clone();

@@ -46,7 +46,10 @@ pub use moments::{
     CellRule, DesignColumn, MomentLedger, Moments, ResponseMoments, SiteSummary, TermSummary,
     combine, summarise,
 };
-pub use plan::{Coding, DesignPlan, GroupBy, Missing, ReferenceLevel, Response, Term};
+pub use plan::{
+    BesideSlope, Coding, DesignPlan, GroupBy, GroupTerm, Missing, ReferenceLevel, Response, Term,
+    VaryingSlope,
+};
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
 pub use study::{AgreedDesign, SiteReport, Study};
 pub(crate) use table::utf8;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::encode::{groups, known_levels, levels, lookup, numbers, response};
-use super::{DesignPlan, EncodeError, Missing, Response, Table, Term};
+use super::{DesignPlan, EncodeError, Missing, Response, Table, Term, VaryingSlope};
 
 /// The most rows that a site may claim: sums over sites stay exact.
 pub(crate) const MOST_ROWS: u64 = 1 << 40;
@@ -362,6 +362,13 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
     }
     if layout.columns.is_empty() {
         return Err(EncodeError::NoColumns);
+    }
+    if let Some(VaryingSlope { along, place, .. }) = &plan.slope {
+        let is_it = |term: &Term| term.column == *along && term.coding.is_one_column();
+        let there = layout.columns.get(*place).and_then(|column| column.rule.term()) == Some(0);
+        if !(there && plan.terms.first().is_some_and(is_it)) {
+            return Err(EncodeError::NoSlope { column: along.clone() });
+        }
     }
     let sites = summaries.iter().map(|summary| summary.site.clone()).collect();
     let part = |s: &SiteSummary| Some((s.rows as f64, s.response_sum, s.response_squares?));

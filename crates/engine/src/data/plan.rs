@@ -29,6 +29,11 @@ pub enum Coding {
 }
 
 impl Coding {
+    /// Whether it becomes one column.
+    pub fn is_one_column(self) -> bool {
+        self.is_number() || self == Coding::Binary
+    }
+
     /// Whether a column of numbers enters as such.
     pub fn is_number(self) -> bool {
         matches!(self, Coding::Standardised | Coding::Raw | Coding::Centred)
@@ -138,6 +143,45 @@ impl fmt::Display for GroupBy {
     }
 }
 
+/// Effects of groups, as a formula states them: `(1 | ward)`, `(1 + x | ward)`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupTerm {
+    /// Which rows share effects.
+    pub by: GroupBy,
+    /// The slope that differs between groups, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope: Option<VaryingSlope>,
+}
+
+/// A slope that differs between groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VaryingSlope {
+    /// The column along which it is.
+    pub along: String,
+    /// That column's place in the design: it is the first, but for a column of ones.
+    pub place: usize,
+    /// What else differs between groups.
+    pub beside: BesideSlope,
+}
+
+/// What differs between groups beside a slope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BesideSlope {
+    /// Nothing.
+    Nothing,
+    /// The intercept, independently.
+    Intercept,
+    /// The intercept, with a correlation.
+    CorrelatedIntercept,
+}
+
+impl From<GroupBy> for GroupTerm {
+    fn from(by: GroupBy) -> Self {
+        GroupTerm { by, slope: None }
+    }
+}
+
 /// How tables become a design: the same at every site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesignPlan {
@@ -156,6 +200,9 @@ pub struct DesignPlan {
     pub site_effects: bool,
     /// Which rows share an effect, where any do.
     pub group: Option<GroupBy>,
+    /// The slope that differs between groups, where one does: its column is that of the first
+    /// term.
+    pub slope: Option<VaryingSlope>,
     /// Columns that are added to the predictor as they are.
     pub offsets: Vec<String>,
     /// The column that says how often a row counts, where one does.

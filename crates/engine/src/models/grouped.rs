@@ -1,40 +1,66 @@
-//! Give the rows of a group an effect of their own: `(1 | ward)` beside another model.
+//! Give the rows of a group effects of their own: `(1 | ward)` or `(x | ward)` beside another model.
 //!
-//! Effects are normal around 0, and their standard deviation is a parameter. They are integrated
+//! Effects are normal around 0, and their standard deviations are parameters, as is the correlation
+//! of an intercept with a slope. They are integrated
 //! out where the rows are, so that what all sites share is sampled, and nothing else is sent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::measure::normal_quantile;
 use consilience_core::model::{
-    Design, ExtendedLoss, GAUSS_HERMITE, GroupEffects, Law, Model, Transform,
+    Design, ExtendedLoss, GAUSS_HERMITE, GroupEffects, Law, Model, Transform, Varying,
 };
 use consilience_core::simd::{exp, ln};
 use serde_json::{Value, json};
 
-use super::{Beside, Effects, ModelRow, Observed, Predicts, RowModel, kept};
-use crate::data::GroupBy;
+use super::{Beside, Effects, ModelRow, Observed, Predicts, RowModel, kept, places};
+use crate::data::{BesideSlope, GroupBy, GroupTerm, VaryingSlope};
 
 /// A model with effects of groups.
 #[derive(Debug)]
 pub struct Grouped {
     inner: Arc<dyn RowModel>,
-    by: GroupBy,
+    term: GroupTerm,
 }
 
-/// What priors call the standard deviation of effects.
+/// What priors call the standard deviations of effects.
 const EFFECTS: &str = "effects";
+/// What priors call the correlation of effects.
+const CORRELATION: &str = "correlation";
 
 impl Grouped {
     /// This model with an effect for every group; `None` if it cannot have such.
-    pub fn new(inner: &Arc<dyn RowModel>, by: GroupBy) -> Option<Self> {
-        inner.loss().map(|_| Grouped { inner: Arc::clone(inner), by })
+    pub fn new(inner: &Arc<dyn RowModel>, mut term: GroupTerm) -> Option<Self> {
+        if let Some(slope) = &mut term.slope
+            && !inner.takes_intercept()
+        {
+            slope.place = 0; // cut points are its intercepts
+        }
+        inner.loss().map(|_| Grouped { inner: Arc::clone(inner), term })
     }
 
-    /// What the draw says of the inner model's parameters, and the effects' standard deviation.
+    /// What differs between groups.
+    fn varying(&self) -> Varying {
+        match self.term.slope.as_ref().map(|slope| slope.beside) {
+            None => Varying::Intercept,
+            Some(BesideSlope::Nothing) => Varying::Slope,
+            Some(BesideSlope::Intercept) => Varying::Independent,
+            Some(BesideSlope::CorrelatedIntercept) => Varying::Correlated,
+        }
+    }
+
+    /// What stands beside the coefficients, as a row needs it: the inner model's parameters, and
+    /// the standard deviation of what effects add to the row. Where that depends on the row it
+    /// stands behind all parameters ([`RowModel::beside_at`]).
     fn split_beside<'b>(&self, beside: &'b [f64]) -> (&'b [f64], f64) {
-        beside.split_last().map_or((beside, f64::NAN), |(tau, own)| (own, *tau))
+        let own = places(&self.inner.beside()).min(beside.len());
+        let place = match self.varying() {
+            Varying::Intercept => own,
+            other => own + other.parameters(),
+        };
+        (&beside[..own], beside.get(place).copied().unwrap_or(f64::NAN))
     }
 }
 
@@ -45,16 +71,41 @@ impl RowModel for Grouped {
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         let mut settings = self.inner.settings();
-        settings.push((kept::GROUPS, json!(self.by.to_string())));
+        let term = match &self.term.slope {
+            None => json!(self.term.by.to_string()),
+            Some(_) => json!(self.term),
+        };
+        settings.push((kept::GROUPS, term));
         settings
     }
 
     fn statement(&self) -> String {
-        format!("{} with an effect of every {}", self.inner.statement(), self.by)
+        let (inner, by) = (self.inner.statement(), &self.term.by);
+        let Some(VaryingSlope { along, beside, .. }) = &self.term.slope else {
+            return format!("{inner} with an effect of every {by}");
+        };
+        let what = match beside {
+            BesideSlope::Nothing => "a slope",
+            BesideSlope::Intercept => "an intercept and, independent of it, a slope",
+            BesideSlope::CorrelatedIntercept => "an intercept and a slope",
+        };
+        format!("{inner} with {what} along {along} of every {by}")
     }
 
     fn group_by(&self) -> Option<&GroupBy> {
-        Some(&self.by)
+        Some(&self.term.by)
+    }
+
+    fn slope_by(&self) -> Option<&VaryingSlope> {
+        self.term.slope.as_ref()
+    }
+
+    fn beside_at<'d>(&self, draw: &'d [f64], design: &Design, row: usize) -> Cow<'d, [f64]> {
+        let beside = self.split(draw).1;
+        let Some(slope) = &self.term.slope else { return Cow::Borrowed(beside) };
+        let effects = &beside[places(&self.inner.beside()).min(beside.len())..];
+        let variance = self.varying().variance_at(effects, design.cell(row, slope.place));
+        Cow::Owned([beside, &[variance.sqrt()]].concat())
     }
 
     fn classes(&self) -> Option<usize> {
@@ -63,13 +114,26 @@ impl RowModel for Grouped {
 
     fn beside(&self) -> Vec<Beside> {
         let mut beside = self.inner.beside();
+        let (varying, by) = (self.varying(), &self.term.by);
+        let along = self.term.slope.as_ref().map(|slope| slope.along.as_str());
+        let intercept = (varying != Varying::Slope).then_some("1");
+        let named = |what: &str| format!("sd({what} | {by})");
         beside.push(Beside {
             group: EFFECTS,
-            names: vec![format!("sd(1 | {})", self.by)],
+            names: intercept.into_iter().chain(along).map(named).collect(),
             transform: Transform::Positive,
             law: Law::StudentT { df: 3.0, location: 0.0, scale: 2.5 },
             in_units: self.inner.is_in_units(),
         });
+        if let (Varying::Correlated, Some(along)) = (varying, along) {
+            beside.push(Beside {
+                group: CORRELATION,
+                names: vec![format!("cor(1, {along} | {by})")],
+                transform: Transform::Correlation,
+                law: Law::Lkj { shape: 2.0 },
+                in_units: false,
+            });
+        }
         beside
     }
 
@@ -104,7 +168,14 @@ impl RowModel for Grouped {
         if groups.is_empty() {
             groups = vec![0; response.len()];
         }
+        let along = self.term.slope.as_ref().map(|slope| {
+            (0..design.rows()).map(|row| design.cell(row, slope.place)).collect::<Vec<f64>>()
+        });
         let model = GroupEffects::new(design, response, loss, &groups)?;
+        let model = match along {
+            Some(along) => model.varying(self.varying(), along)?,
+            None => model,
+        };
         Ok(Some(model.adjusted(adjustment)?))
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{RowModel, from_settings, with_groups};
-use crate::data::GroupBy;
+use crate::data::{GroupBy, GroupTerm};
 
 /// Where what rows are grouped by stands beside a model's settings.
 pub(super) const GROUPS: &str = "groups";
@@ -27,8 +27,12 @@ pub fn read(value: &Value) -> Result<Arc<dyn RowModel>, String> {
     let line = |(key, value): (&String, &Value)| format!("{key} = {}\n", inline(value));
     let text: String = settings.iter().map(line).collect();
     let model = from_settings(&text).map_err(|e| format!("{}: {}", e.field, e.problem))?;
-    match groups.as_ref().and_then(Value::as_str) {
-        Some(name) => with_groups(&model, GroupBy::of(name)),
+    match groups {
+        Some(Value::String(name)) => with_groups(&model, GroupBy::of(&name).into()),
+        Some(other) => {
+            let term: GroupTerm = serde_json::from_value(other).map_err(|e| e.to_string())?;
+            with_groups(&model, term)
+        }
         None => Ok(model),
     }
 }

@@ -18,6 +18,7 @@ mod softmax;
 mod student_t;
 mod weibull;
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use toml::de::DeTable;
 use crate::config::ConfigError;
 use crate::config::fields::Field;
 use crate::config::reader::{Document, Section, Value};
-use crate::data::GroupBy;
+use crate::data::{GroupBy, GroupTerm, VaryingSlope};
 use grouped::Grouped;
 
 /// Every model, in the order in which they are listed. Where data with classes names no model, it
@@ -332,9 +333,10 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
 
     /// What a draw expects of every row, row by row: see [`RowModel::expect`].
     fn predicted(&self, design: &Design, offset: &[f64], draw: &[f64]) -> Vec<f64> {
-        let (mut all, beside) =
-            (self.adjusted_predictors(design, offset, draw), self.split(draw).1);
-        all.chunks_exact_mut(self.predictors()).for_each(|each| self.expect(each, beside));
+        let mut all = self.adjusted_predictors(design, offset, draw);
+        for (row, each) in all.chunks_exact_mut(self.predictors()).enumerate() {
+            self.expect(each, &self.beside_at(draw, design, row));
+        }
         all
     }
 
@@ -389,6 +391,17 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Which rows share an effect, if any do.
     fn group_by(&self) -> Option<&GroupBy> {
         None
+    }
+
+    /// The slope that differs between groups, if one does.
+    fn slope_by(&self) -> Option<&VaryingSlope> {
+        None
+    }
+
+    /// What a draw says of the parameters beside the coefficients, as a row of this design needs
+    /// it: where effects of groups depend on the row, their standard deviation there is added.
+    fn beside_at<'d>(&self, draw: &'d [f64], _design: &Design, _row: usize) -> Cow<'d, [f64]> {
+        Cow::Borrowed(self.split(draw).1)
     }
 
     /// One client's rows in groups whose effects can be drawn, where there are such.
@@ -500,7 +513,7 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
 /// A model with an effect of every group; what is wrong where it cannot have such.
 pub(crate) fn with_groups(
     model: &Arc<dyn RowModel>,
-    by: GroupBy,
+    by: GroupTerm,
 ) -> Result<Arc<dyn RowModel>, String> {
     let grouped = Grouped::new(model, by);
     grouped

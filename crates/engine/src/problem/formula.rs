@@ -239,13 +239,13 @@ fn suit(plan: DesignPlan, own: &OwnData) -> DesignPlan {
         term.coding = if own.standardise { Coding::Standardised } else { Coding::Raw };
     }
     let (ones, spread) = (own.kind.takes_intercept(), own.kind.is_in_units());
-    let group = own.kind.group_by().cloned();
+    let (group, slope) = (own.kind.group_by().cloned(), own.kind.slope_by().cloned());
     if let Some(GroupBy::Column(column)) = &group {
         terms.retain(|term| term.column != *column); // a dot means all columns but that one
     }
     // a model that is its own intercept cannot go without
     let intercept = plan.intercept || !ones;
-    DesignPlan { terms, ones, spread, intercept, group, ..plan }
+    DesignPlan { terms, ones, spread, intercept, group, slope, ..plan }
 }
 
 /// What a site says of the columns that a formula uses, before they are coded.

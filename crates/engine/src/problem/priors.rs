@@ -144,13 +144,24 @@ fn reach(
         return Err((format!("no parameter or term is called \"{name}\""), fix));
     };
     let holds = groups.iter().find(|(_, range)| range.contains(first));
-    let positive = holds.is_some_and(|(group, _)| group.transform == Transform::Positive);
-    let parameters = if positive { Support::Positive } else { Support::Line };
+    let parameters = match holds.map(|(group, _)| group.transform) {
+        Some(Transform::Positive) => Support::Positive,
+        Some(Transform::Correlation) => Support::Correlation,
+        Some(Transform::Ordered) | None => Support::Line,
+    };
     if !support.fits(parameters) {
         let law = statement::law(&named.law);
-        let problem = match positive {
-            true => format!("{name} is above 0, and {law} is a law of all numbers"),
-            false => format!("{name} may be below 0, and its law is one of numbers above 0"),
+        let problem = match (parameters, support) {
+            (Support::Correlation, _) => {
+                format!("{name} is a correlation, and {law} is not a law of such")
+            }
+            (_, Support::Correlation) => {
+                format!("{name} is no correlation, and {law} is a law of such")
+            }
+            (Support::Positive, _) => {
+                format!("{name} is above 0, and {law} is a law of all numbers")
+            }
+            _ => format!("{name} may be below 0, and its law is one of numbers above 0"),
         };
         return Err((problem, format!("use one of {}", parameters.laws())));
     }
