@@ -174,6 +174,10 @@ class Result:
         #: What was tried before sampling and what each candidate would have cost; None where the
         #: sampler is not one that accepts or rejects.
         self.choice: dict[str, Any] | None = facts["choice"]
+        #: Responses that the model would draw beside those that there are: ``statistics``, ``bins``
+        #: and ``sites``, each a list of ``name``, ``observed``, ``replicated``, ``lower``,
+        #: ``upper`` and ``p``; ``fit`` has Bayesian R^2 or AUC. None where nothing was drawn anew.
+        self.check: dict[str, Any] | None = facts["check"]
         #: How many exchanges came before sampling, and how many all chains had.
         self.exchanges: dict[str, int] = dict(
             zip(("before_sampling", "sampling"), facts["exchanges"])

@@ -42,6 +42,14 @@ def result():
     return consilience.sample(FORMULA, SITES, **QUICK)
 
 
+def test_a_result_says_whether_its_model_fits(tmp_path, result):
+    check = result.check
+    assert check["fit"]["measure"] == "AUC" and 0.5 < check["fit"]["lower"] < 1
+    assert [site["name"] for site in check["sites"]] == list(SITES)
+    assert all(0 < statistic["p"] <= 1 for statistic in check["statistics"])
+    assert consilience.load(result.save(tmp_path / "checked")).check == check
+
+
 def as_csv(table):
     def cell(value):
         return "NA" if value is None or value != value else str(value)

@@ -56,13 +56,27 @@ pub enum Command {
     )]
     Report(ReportCommand),
     /// Predict new rows from the draws of a run directory.
-    #[command(after_help = "Example:\n  consilience predict runs/mine --data new.csv\n\n\
+    #[command(
+        after_help = "Example:\n  consilience predict runs/mine --data new.csv\n  consilience \
+            predict run.toml --prior --data new.csv    before any run\n\n\
             Give the rows as they are in the run's own files, CSV or Parquet: the same columns (in \
             any order), words, numbers and marks of missing values. They are coded, scaled and \
             imputed as the run's rows were. The response column is optional; if it is there, the \
             predictions are scored. If the model has site effects, name each row's site in a \
-            column `site`, or the site of all rows by --site.")]
+            column `site`, or the site of all rows by --site."
+    )]
     Predict(PredictCommand),
+    /// Check a model: hold responses that it would draw against those that there are, by counts and
+    /// sums that sites send.
+    #[command(
+        after_help = "Example:\n  consilience check runs/mine\n  consilience check run.toml \
+            --prior    what the prior alone says of the rows\n\n\
+            Every site draws its rows' responses anew at up to 1000 draws of the run, and sends \
+            counts and sums: mean, standard deviation, zeros, rows that are far off, counts by \
+            bin, the mean of every site; and R^2 or AUC. A p below 0.005 is a warning that says \
+            what to do. The files that the config names must be as they were."
+    )]
+    Check(CheckCommand),
     /// Judge a model by what it says of each row without having seen it: leave-one-out
     /// cross-validation (PSIS-LOO), computed at the sites.
     #[command(after_help = "Example:\n  consilience loo runs/mine\n\n\
@@ -437,7 +451,7 @@ pub struct ReportCommand {
 /// `consilience predict`.
 #[derive(Debug, Arguments)]
 pub struct PredictCommand {
-    /// The run directory.
+    /// The run directory; with --prior, a config will do.
     pub dir: PathBuf,
     /// The new rows, a CSV or Parquet file with the columns of the run's own files.
     #[arg(long, value_name = "FILE")]
@@ -445,6 +459,9 @@ pub struct PredictCommand {
     /// The site of all rows, if the model has site effects and there is no column `site`.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// Say what the prior alone expects of the rows, before any data.
+    #[arg(long)]
+    pub prior: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -461,6 +478,19 @@ pub struct EffectsCommand {
     /// Write the draws to this CSV file, one column a group.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `consilience check`.
+#[derive(Debug, Arguments)]
+pub struct CheckCommand {
+    /// The run directory; with --prior, a config will do.
+    pub path: PathBuf,
+    /// Draw parameters from the prior instead of the posterior.
+    #[arg(long)]
+    pub prior: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -8,8 +8,8 @@ use clap::Parser;
 use crate::args::{Args, Command};
 use crate::output::{self, Failure};
 use crate::{
-    compare, data, effects, exact, layers, listing, loo, network, page, plan, predict, privacy,
-    reproduce, run, summary, truth,
+    check, compare, data, effects, exact, layers, listing, loo, network, page, plan, predict,
+    privacy, reproduce, run, summary, truth,
 };
 
 /// The command `consilience`: what stands behind its name, done; its exit code.
@@ -30,6 +30,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Some(Command::Summary(command)) => summary::summary(&command),
         Some(Command::Report(command)) => page::report(&command),
         Some(Command::Predict(command)) => predict::predict(&command),
+        Some(Command::Check(command)) => check::check(&command),
         Some(Command::Loo(command)) => loo::loo(&command),
         Some(Command::CompareModels(command)) => loo::compare(&command),
         Some(Command::Effects(command)) => effects::effects(&command),

@@ -43,10 +43,11 @@
 #[cfg(feature = "cli")]
 mod args;
 #[cfg(feature = "cli")]
+mod check;
+#[cfg(feature = "cli")]
 mod clock;
 #[cfg(feature = "cli")]
 mod command;
-#[cfg(feature = "cli")]
 mod compare;
 #[cfg(feature = "cli")]
 mod data;

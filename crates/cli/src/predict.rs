@@ -1,9 +1,13 @@
 //! Predict new rows from a run that was kept.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use consilience_core::measure::MASS;
+use consilience_engine::config::{Config, Source};
 use consilience_engine::predict::{Prediction, Predictor};
+use consilience_engine::prior_draws::prior_draws;
+use consilience_engine::problem::Problem;
 use consilience_engine::rundir;
 use serde_json::{Value, json};
 
@@ -11,11 +15,40 @@ use crate::args::PredictCommand;
 use crate::output::{Failure, say};
 use crate::report::{score_words, scores_value};
 
+/// How many draws of a prior predict.
+const PRIOR_DRAWS: usize = 4000;
+
+/// The config of a path: itself, or that of a run directory.
+pub fn config_of(path: &Path) -> Result<Config, Failure> {
+    if !path.is_dir() {
+        return Ok(Config::load(path)?);
+    }
+    let text = rundir::read(path)?.config;
+    Ok(Config::parse(Source { file: "config.toml".into(), folder: ".".into(), text })?)
+}
+
 /// `consilience predict`.
 pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
-    let record = rundir::read(&command.dir)?;
-    let predictor = Predictor::new(&record)
-        .map_err(|e| Failure::Argument(format!("{}: {e}", command.dir.display())))?;
+    let wrong = |e: String| Failure::Argument(format!("{}: {e}", command.dir.display()));
+    let (encoding, config, parameters, draws);
+    let predictor = match command.prior {
+        false => {
+            let record = rundir::read(&command.dir)?;
+            (encoding, config) = (record.encoding, record.config);
+            (parameters, draws) = (record.parameters, record.draws);
+            Predictor::of(encoding.as_ref(), &config, &parameters, &draws)
+        }
+        true => {
+            let stated = config_of(&command.dir)?;
+            let problem = Problem::new(&stated)?;
+            draws = prior_draws(&problem, PRIOR_DRAWS, stated.seed)
+                .map_err(|e| wrong(e.to_string()))?;
+            (encoding, config) = (problem.encoding, stated.source.text.clone());
+            parameters = problem.parameters;
+            Predictor::of(encoding.as_ref(), &config, &parameters, &draws)
+        }
+    };
+    let predictor = predictor.map_err(|e| wrong(e.to_string()))?;
     let new = predictor
         .read(&command.data, command.site.as_deref())
         .map_err(|e| Failure::Argument(e.to_string()))?;
@@ -39,14 +72,16 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
             rows.iter().map(each).collect()
         };
         let value = json!({
-            "predicts": predicts.kind, "explained": explained, "classes": names, "rows": rows.len(),
+            "predicts": predicts.kind, "prior": command.prior, "explained": explained,
+            "classes": names, "rows": rows.len(),
             "mean": of(|p| p.mean), "interval_mass": MASS, "lower": of(|p| p.lower),
             "upper": of(|p| p.upper),
             "notes": new.notes, "scores": scores.map(scores_value),
         });
         return say(&format!("{value:#}\n"));
     }
-    let mut text = format!("Predicted: {what}.\n");
+    let by = if command.prior { "By the prior alone" } else { "Predicted" };
+    let mut text = format!("{by}: {what}.\n");
     new.notes.iter().for_each(|note| text.extend([note.as_str(), "\n"]));
     text.push('\n');
     let scored = scores.map_or_else(String::new, |scores| {

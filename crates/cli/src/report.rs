@@ -479,6 +479,7 @@ impl<'a> Answer<'a> {
             })),
             "khat": khat(self.record).map(number),
             "choice": self.record.choice,
+            "check": self.record.check,
         });
         if let Some(live) = self.live {
             let bits = &mut value["bits"];

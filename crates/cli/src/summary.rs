@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use consilience_core::measure::{Interval, MASS, Summary};
+use consilience_engine::ratios::Ratios;
 use consilience_engine::rundir;
 use consilience_engine::streamed::DrawsFile;
 use serde_json::{Value, json};
 
 use crate::args::SummaryCommand;
 use crate::output::{Failure, say};
-use crate::ratios::Ratios;
+use crate::ratios;
 use crate::report::{self, Answer, number};
 
 /// `consilience summary`.
@@ -26,7 +27,7 @@ pub fn summary(command: &SummaryCommand) -> Result<(), Failure> {
         let found = Ratios::new(&record).map_err(|why| {
             Failure::Argument(format!("{}: there are no ratios: {why}", command.dir.display()))
         })?;
-        return say(&if command.json { found.json() } else { found.text() });
+        return say(&if command.json { ratios::json(&found) } else { ratios::text(&found) });
     }
     let answer = Answer::new(&record, None);
     if command.json {

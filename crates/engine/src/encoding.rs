@@ -78,6 +78,19 @@ pub struct Encoded {
     pub notes: Vec<String>,
 }
 
+/// Rows in which one column varies, and the others are what is usual.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// The column.
+    pub column: String,
+    /// Its value in every row.
+    pub values: Vec<String>,
+    /// Whether these are numbers; else they are levels, first the one that is compared with.
+    pub is_number: bool,
+    /// The cells of the design, row by row.
+    pub cells: Vec<f64>,
+}
+
 /// Why new rows cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum EncodingError {
@@ -382,6 +395,11 @@ impl Encoding {
         }
     }
 
+    /// The site of rows that are of no site in particular, where sites have effects.
+    pub fn usual_site(&self) -> Option<&str> {
+        self.site_column.as_ref().and(self.sites.first()).map(String::as_str)
+    }
+
     /// The model.
     pub fn model(&self) -> &Arc<dyn RowModel> {
         &self.model.0
@@ -399,6 +417,74 @@ impl Encoding {
     /// The values of a response that has classes, in order.
     pub fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref()
+    }
+
+    /// Rows in which one column after the other varies and the others stay what is usual: numbers
+    /// at their federated mean, words at the level that others are compared with, an offset of 0.
+    /// Else why there are none.
+    pub fn grids(&self) -> Result<Vec<Grid>, String> {
+        let mut usual: Vec<(String, String)> = Vec::new();
+        let mut vary: Vec<(String, Vec<String>, bool)> = Vec::new();
+        for spec in self.inputs.iter().filter(|spec| self.is_needed(&spec.name)) {
+            let term = self.terms.iter().position(|term| term.column == spec.name);
+            let rules: Vec<&CellRule> = self
+                .columns
+                .iter()
+                .map(|column| &column.rule)
+                .filter(|rule| term.is_some() && rule.term() == term)
+                .collect();
+            let levels = term.map(|term| &self.levels[term]).filter(|levels| !levels.is_empty());
+            let number = rules.iter().find_map(|rule| match rule {
+                CellRule::Standardised { mean, sd, .. } => Some((*mean, *sd)),
+                _ => None,
+            });
+            let in_offset = |name: &String| {
+                *name == spec.name || derived::columns_of(name).contains(&spec.name)
+            };
+            if let Some((mean, sd)) = number {
+                let value = |k: i32| (mean + 0.2 * f64::from(k) * sd).to_string();
+                vary.push((spec.name.clone(), (-10..=10).map(value).collect(), true));
+                usual.push((spec.name.clone(), mean.to_string()));
+            } else if let Some(levels) = levels {
+                let has_column = |level: &String| {
+                    rules.iter().any(|rule| {
+                        matches!(rule, CellRule::Level { level: known, .. } if known == level)
+                    })
+                };
+                let reference = levels.iter().find(|level| !has_column(level));
+                let reference = reference.unwrap_or(&levels[0]).clone();
+                let rest = levels.iter().filter(|level| **level != reference).cloned();
+                let all = std::iter::once(reference.clone()).chain(rest).collect();
+                vary.push((spec.name.clone(), all, false));
+                usual.push((spec.name.clone(), reference));
+            } else if term.is_none() && self.offsets.iter().any(in_offset) {
+                usual.push((spec.name.clone(), "1".into()));
+            } else {
+                return Err(format!(
+                    "nobody said what is usual of the column {}, which enters as it is, or by a \
+                     function alone",
+                    spec.name
+                ));
+            }
+        }
+        let quoted = |text: &String| format!("\"{}\"", text.replace('"', "\"\""));
+        let header: Vec<String> = usual.iter().map(|(name, _)| quoted(name)).collect();
+        let site = self.usual_site();
+        let mut grids = Vec::new();
+        for (column, values, is_number) in vary {
+            let mut text = header.join(",") + "\n";
+            for value in &values {
+                let cell = |(name, usual): &(String, String)| {
+                    quoted(if *name == column { value } else { usual })
+                };
+                text += &(usual.iter().map(cell).collect::<Vec<_>>().join(",") + "\n");
+            }
+            let table = self.parse(&text, "the grid").map_err(|e| e.to_string())?;
+            let encoded = self.apply(&table, site).map_err(|e| e.to_string())?;
+            let Encoded { cells, .. } = encoded;
+            grids.push(Grid { column, values, is_number, cells });
+        }
+        Ok(grids)
     }
 
     /// Read new rows and encode them. All of them are of this site, where one is named.

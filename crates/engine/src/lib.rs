@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod chain_log;
+pub mod check;
 pub mod checkpoint;
 mod collinear;
 pub mod conductor;
@@ -20,8 +21,11 @@ pub mod numbers;
 pub mod plan;
 pub mod pooled;
 pub mod predict;
+pub mod prior_draws;
 pub mod privacy;
 pub mod problem;
+pub mod random;
+pub mod ratios;
 pub mod record;
 pub mod reference;
 pub mod run;

@@ -36,6 +36,24 @@ pub enum LooError {
         /// How many there are.
         draws: usize,
     },
+    /// There are too few draws to check.
+    #[error("the run has {draws} draws, and a check needs at least 100: run more iterations")]
+    TooFewToCheck {
+        /// How many there are.
+        draws: usize,
+    },
+    /// Nothing can be drawn anew.
+    #[error("responses cannot be drawn anew: {why}")]
+    NoLaw {
+        /// Why not.
+        why: &'static str,
+    },
+    /// Nothing can be drawn from the prior.
+    #[error("{why}")]
+    NoPrior {
+        /// Why not.
+        why: String,
+    },
     /// The rows are not those of the run.
     #[error(
         "the files give the parameters {found}, where the run has {expected}: give back the files \
@@ -197,10 +215,20 @@ pub fn effects(record: &Record, site: &str) -> Result<SiteEffects, LooError> {
 }
 
 /// The model of a run, and the rows of its sites, read again.
-fn rows_of(record: &Record) -> Result<(Arc<dyn RowModel>, Vec<SiteRows>), LooError> {
+pub(crate) fn rows_of(record: &Record) -> Result<ModelAndRows, LooError> {
     let source =
         Source { file: "config.toml".into(), folder: ".".into(), text: record.config.clone() };
-    let config = Config::parse(source)?;
+    rows_of_config(&Config::parse(source)?, &record.parameters)
+}
+
+/// A model, and the rows of all sites.
+pub(crate) type ModelAndRows = (Arc<dyn RowModel>, Vec<SiteRows>);
+
+/// The model of a config, and the rows of its sites, which must have these parameters.
+pub(crate) fn rows_of_config(
+    config: &Config,
+    expected: &[String],
+) -> Result<ModelAndRows, LooError> {
     let no_rows = |why| LooError::NoRows { why };
     let model = match &config.target.model {
         ModelConfig::Builtin(_) => crate::models::of_comparison(),
@@ -210,9 +238,9 @@ fn rows_of(record: &Record) -> Result<(Arc<dyn RowModel>, Vec<SiteRows>), LooErr
         return Err(no_rows("with a temperature other than 1 draws are not of a posterior"));
     }
     let none = no_rows("its response is explained by images, or there is none");
-    let AllRows { parameters, sites } = AllRows::new(&config)?.ok_or(none)?;
-    if parameters != record.parameters {
-        let (found, expected) = (parameters.join(", "), record.parameters.join(", "));
+    let AllRows { parameters, sites } = AllRows::new(config)?.ok_or(none)?;
+    if parameters != expected {
+        let (found, expected) = (parameters.join(", "), expected.join(", "));
         return Err(LooError::OtherRows { found, expected });
     }
     Ok((model, sites))

@@ -161,35 +161,39 @@ pub struct Predictor<'a> {
 impl<'a> Predictor<'a> {
     /// From a run that was kept.
     pub fn new(record: &'a Record) -> Result<Self, PredictError> {
-        let (model, intercept, columns) = match &record.encoding {
+        let Record { encoding, config, parameters, draws, .. } = record;
+        Predictor::of(encoding.as_ref(), config, parameters, draws)
+    }
+
+    /// From draws of a config's parameters, wherever they come from.
+    pub fn of(
+        encoding: Option<&'a Encoding>,
+        config: &str,
+        parameters: &[String],
+        draws: &'a Draws,
+    ) -> Result<Self, PredictError> {
+        let (model, intercept, columns) = match encoding {
             Some(encoding) => (Arc::clone(encoding.model()), false, encoding.columns()),
-            None => plain(record)?,
+            None => plain(config, parameters)?,
         };
         let Some(predicts) = model.predicts() else {
             return Err(PredictError::NoResponse { model: model.row().name.into() });
         };
-        if record.draws.length() == 0 {
+        if draws.length() == 0 {
             return Err(PredictError::NoDraws);
         }
         let expected = model.dim(columns.len());
-        if expected != record.draws.dim() {
-            return Err(PredictError::Parameters { found: record.draws.dim(), expected });
+        if expected != draws.dim() {
+            return Err(PredictError::Parameters { found: draws.dim(), expected });
         }
         let fits = |(column, name): (&String, &String)| {
             name == column || name.starts_with(&format!("{column}["))
         };
-        if model.is_linear() && !columns.iter().zip(&record.parameters).all(fits) {
-            let (found, expected) = (columns.join(", "), record.parameters.join(", "));
+        if model.is_linear() && !columns.iter().zip(parameters).all(fits) {
+            let (found, expected) = (columns.join(", "), parameters.join(", "));
             return Err(PredictError::OtherEncoding { found, expected });
         }
-        Ok(Predictor {
-            draws: &record.draws,
-            model,
-            predicts,
-            columns,
-            intercept,
-            encoding: record.encoding.as_ref(),
-        })
+        Ok(Predictor { draws, model, predicts, columns, intercept, encoding })
     }
 
     /// How the run's raw rows became numbers, where they did not come as such.
@@ -332,6 +336,23 @@ impl<'a> Predictor<'a> {
         parts.flat_map_iter(|(k, cells)| self.predict_rows(cells, offset(k), mass)).collect()
     }
 
+    /// What is expected of every row, and how far the draws disagree on that: without the noise of
+    /// a new response, whatever [`Predictor::predicts`] says.
+    pub fn expect(&self, rows: &Rows, mass: f64) -> Vec<Vec<Prediction>> {
+        let width = self.columns.len();
+        let Ok(design) = Design::dense(rows.cells.clone(), width) else { return Vec::new() };
+        let mut values = vec![Vec::new(); design.rows() * self.outputs()];
+        for draw in self.draws.rows() {
+            let all = self.model.predicted(&design, &rows.offset, draw);
+            values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
+        }
+        let of = |values: &Vec<f64>| {
+            let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
+            Prediction { mean: mean(values), lower, upper }
+        };
+        values.chunks_exact(self.outputs()).map(|row| row.iter().map(of).collect()).collect()
+    }
+
     /// Predict some rows: what every draw says of them, then each row by all draws.
     fn predict_rows(&self, rows: &[f64], offset: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
         let (outputs, width) = (self.outputs(), self.columns.len());
@@ -371,9 +392,9 @@ type Plain = (Arc<dyn RowModel>, bool, Vec<String>);
 
 /// The model of a run whose rows were plain numbers, and its columns; a run whose columns were
 /// coded in a way that it does not tell is refused.
-fn plain(record: &Record) -> Result<Plain, PredictError> {
+fn plain(config: &str, parameters: &[String]) -> Result<Plain, PredictError> {
     const FILE: &str = "config.toml";
-    let source = Source { file: FILE.into(), folder: ".".into(), text: record.config.clone() };
+    let source = Source { file: FILE.into(), folder: ".".into(), text: config.into() };
     let config =
         Config::parse(source).map_err(|e| PredictError::Config { problem: e.to_string() })?;
     let none = |model: &str| Err(PredictError::NoResponse { model: model.into() });
@@ -386,10 +407,7 @@ fn plain(record: &Record) -> Result<Plain, PredictError> {
         }
         ModelConfig::Own(own) => (
             Arc::clone(&own.kind),
-            record
-                .parameters
-                .first()
-                .is_some_and(|name| own.intercept && name.starts_with("intercept")),
+            parameters.first().is_some_and(|name| own.intercept && name.starts_with("intercept")),
         ),
         ModelConfig::Gaussian(_) | ModelConfig::Generated(_) => return none("gaussian"),
         ModelConfig::External(_) => return none("external"),
@@ -397,7 +415,7 @@ fn plain(record: &Record) -> Result<Plain, PredictError> {
     };
     let columns = match kind.columns() {
         Some(columns) => (1..=columns).map(|k| format!("x{k}")).collect(),
-        None => columns_of(record, &*kind),
+        None => columns_of(parameters, &*kind),
     };
     Ok((kind, intercept, columns))
 }
@@ -408,13 +426,13 @@ fn is_coded(own: &OwnData) -> bool {
 }
 
 /// The columns of the design that a run's parameters belong to.
-fn columns_of(record: &Record, kind: &dyn RowModel) -> Vec<String> {
+fn columns_of(parameters: &[String], kind: &dyn RowModel) -> Vec<String> {
     let predictors = kind.predictors();
     if predictors == 1 {
-        let own = record.parameters.len().saturating_sub(places(&kind.beside()));
-        return record.parameters[..own].to_vec();
+        let own = parameters.len().saturating_sub(places(&kind.beside()));
+        return parameters[..own].to_vec();
     }
-    let first = &record.parameters[..record.parameters.len() / predictors.max(1)];
+    let first = &parameters[..parameters.len() / predictors.max(1)];
     let column = |name: &String| {
         name.rsplit_once('[').map_or(name.as_str(), |(column, _)| column).to_owned()
     }; // `column[class]`

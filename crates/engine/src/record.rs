@@ -8,6 +8,7 @@ use consilience_core::rng::ClientId;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
+use crate::check::{self, Check};
 use crate::config::Config;
 use crate::draws::{Draws, Streamed};
 use crate::encoding::Encoding;
@@ -87,6 +88,9 @@ pub struct Record {
     pub calibration: Option<Calibration>,
     /// How far the mean would move without each site, where somebody asked.
     pub influence: Option<Influence>,
+    /// Whether responses that the model would draw look like those that there are, where somebody
+    /// asked.
+    pub check: Option<Check>,
 }
 
 /// The model and the prior, in words.
@@ -240,6 +244,7 @@ impl Record {
             encoding: problem.encoding.clone(),
             calibration: None,
             influence: None,
+            check: None,
         };
         let judged = crate::warnings::of_draws(&record);
         record.warnings.extend(judged);
@@ -289,6 +294,18 @@ impl Record {
         match Influence::new(&problem.target, &self.draws) {
             Ok(influence) => self.influence = Some(influence),
             Err(why) => self.warnings.push(Warning::new(Code::InfluenceLeftOut, why)),
+        }
+    }
+
+    /// Add whether responses that the model would draw look like those that there are, and warn
+    /// where they do not.
+    pub fn check(&mut self, config: &Config) {
+        match check::after_a_run(config, self) {
+            Ok(found) => {
+                self.warnings.extend(found.as_ref().and_then(Check::warning));
+                self.check = found;
+            }
+            Err(why) => self.warnings.push(Warning::new(Code::CheckLeftOut, why)),
         }
     }
 

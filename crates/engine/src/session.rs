@@ -201,6 +201,7 @@ impl Planned {
         record.warnings.extend(warnings);
         if !control.draws_alone {
             record.judge(problem);
+            record.check(config);
         }
         let held_out = scored.and_then(|scores| scores.ok().flatten());
         Ok(Ended { record, iterations, published, held_out, failure })

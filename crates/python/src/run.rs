@@ -355,6 +355,7 @@ fn facts(record: &Record) -> Value {
         "choice": record.choice,
         "notes": record.notes,
         "warnings": warnings(record),
+        "check": record.check,
         "draws_file": record.streamed.as_ref().map(|s| s.file.display().to_string()),
     })
 }

@@ -6,9 +6,11 @@
 mod calibration;
 mod candidates;
 mod chains;
+mod check;
 mod choice;
 mod comparison;
 mod contest;
+mod effects;
 mod facts;
 pub mod figure;
 mod influence;
@@ -28,10 +30,12 @@ use facts::Facts;
 use words::{bytes, count, duration, many, moment, number};
 
 /// The sections of a page: what they are linked by, and their headings.
-pub const SECTIONS: [(&str, &str); 12] = [
+pub const SECTIONS: [(&str, &str); 14] = [
     ("warnings", "Warnings"),
     ("posterior", "Posterior"),
     ("summary", "Summary"),
+    ("effects", "Ratios and effects"),
+    ("check", "Does the model look like its rows?"),
     ("calibration", "Calibration"),
     ("convergence", "Convergence"),
     ("chains", "Chains"),
@@ -105,6 +109,8 @@ fn section(id: &str, facts: &Facts) -> Markup {
         "warnings" => warnings(facts),
         "posterior" => posterior::forest(facts),
         "summary" => html! { (posterior::distance(facts)) (posterior::table(facts)) },
+        "effects" => effects::section(facts),
+        "check" => check::section(facts),
         "calibration" => calibration::section(facts),
         "convergence" => chains::overview(facts),
         "chains" => html! {

@@ -5,10 +5,13 @@
 mod made_up;
 
 use consilience_engine::calibration::{Calibration, Judged};
+use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{Draws, Streamed};
 use consilience_engine::halved::Halved;
 use consilience_engine::influence::{Influence, SiteInfluence};
+use consilience_engine::predict::{Predictor, Rows};
 use consilience_engine::record::{Bias, Record, SiteRecord};
+use consilience_engine::session::{Control, Session};
 use consilience_engine::warnings::{Code, Warning};
 use consilience_report::{COMPARISON_SECTIONS, SECTIONS, comparison, html};
 
@@ -90,9 +93,12 @@ fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
 
 #[test]
 fn a_long_run_has_every_plot_and_stays_small() {
-    // The forest, two of calibration, the influence, two overviews, traces and ranks, pairs, the
-    // error, two of sites, what was sent.
-    assert_eq!(sound(&made_up::record(4, 4000, 22, true)), 1 + 2 + 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1);
+    // The forest, that of ratios, two of the check, two of calibration, the influence, two overviews, traces and
+    // ranks, pairs, the error, two of sites, what was sent.
+    assert_eq!(
+        sound(&made_up::record(4, 4000, 22, true)),
+        1 + 1 + 2 + 2 + 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1
+    );
 }
 
 #[test]
@@ -215,7 +221,10 @@ fn odd_draws_are_drawn_all_the_same() {
             "a reference of one draw",
             Record { reference: Some(Draws::from_chains(vec![vec![0.5; 3]], 3)), ..base.clone() },
         ),
-        ("nothing judged", Record { calibration: None, influence: None, ..base.clone() }),
+        (
+            "nothing judged",
+            Record { calibration: None, influence: None, check: None, ..base.clone() },
+        ),
         ("nothing known of influence", Record { influence: Some(odd_influence()), ..base.clone() }),
         (
             "no rows to predict",
@@ -278,6 +287,58 @@ fn calibration_says_which_rows_it_judges_and_what_sites_would_send() {
         !page.contains("on the rows that were fitted")
             && page.contains("on rows that were held out")
     );
+}
+
+#[test]
+fn a_check_says_what_is_doubtful_and_what_sites_would_send() {
+    let mut record = made_up::record(2, 50, 2, false);
+    let page = html(&record);
+    assert!(page.contains("They do not look like those that there are"));
+    assert!(page.contains("<td class=\"bad\">0.002</td>") && page.contains("AUC 0.876"));
+    assert!(page.contains("Cleveland: observed 2.2, replicated 2, 89% from 1.5 to 2.6"));
+    let check = record.check.as_mut().unwrap();
+    check.statistics.iter_mut().for_each(|of| of.p = 0.3);
+    assert!(html(&record).contains("They look like those that there are"));
+}
+
+/// Ratios and effects of a real encoding: the line of a logistic regression is its sigmoid.
+#[test]
+fn ratios_and_effects_are_drawn_from_the_encoding() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("effects");
+    std::fs::create_dir_all(&folder).unwrap();
+    let row = |k: usize| {
+        let (site, town) = (["north", "south"][k % 2], ["bern", "chur", "visp"][k % 3]);
+        format!("{site},{},{town},{}\n", 20 + 3 * (k * 7 % 11), u8::from(k * k % 5 > 1))
+    };
+    let rows: String = (0..40).map(row).collect();
+    std::fs::write(folder.join("rows.csv"), format!("site,age,town,ill\n{rows}")).unwrap();
+    let text = "[target]\nformula = \"ill == 1 ~ age + town\"\n[data]\nfile = \"rows.csv\"\n\
+                scheme = \"natural(site)\"\n[run]\neffective_draws = 400\n";
+    let source = Source { file: "run.toml".into(), folder, text: text.into() };
+    let session = Session::new(Config::parse(source).unwrap()).unwrap();
+    let ended = session.plan().unwrap().run(&Default::default(), Control::default()).unwrap();
+    let record = ended.record;
+    let page = html(&record);
+    assert!(page.contains("The odds ratio of every coefficient"), "no forest");
+    assert!(page.contains("What is expected along age") && page.contains("along town"));
+    sound(&record);
+    // by hand: at the mean of age and the most common town only the intercept is left
+    let encoding = record.encoding.as_ref().unwrap();
+    let grids = encoding.grids().unwrap();
+    assert_eq!(grids.iter().map(|grid| grid.column.as_str()).collect::<Vec<_>>(), ["age", "town"]);
+    assert_eq!((grids[0].values.len(), grids[1].values.len()), (21, 3));
+    let width = encoding.columns().len();
+    let middle = &grids[0].cells[10 * width..11 * width];
+    assert!(middle[0] == 1.0 && middle[1..].iter().all(|x| x.abs() < 1e-9), "{middle:?}");
+    let ends = (grids[0].cells[1], grids[0].cells[20 * width + 1]);
+    assert!((ends.0 + 2.0).abs() < 1e-9 && (ends.1 - 2.0).abs() < 1e-9, "{ends:?}");
+    let predictor = Predictor::new(&record).unwrap();
+    let (cells, offset) = (grids[0].cells.clone(), Vec::new());
+    let rows = Rows { cells, offset, labels: Vec::new(), notes: Vec::new() };
+    let expected = predictor.expect(&rows, 0.89)[10][0].mean;
+    let draws = record.draws.parameter(0).concat();
+    let sigmoid = draws.iter().map(|t| 1.0 / (1.0 + (-t).exp())).sum::<f64>() / draws.len() as f64;
+    assert!((expected - sigmoid).abs() < 1e-12, "{expected} is not {sigmoid}");
 }
 
 #[test]
@@ -355,8 +416,8 @@ fn names_are_never_cut() {
     for name in &record.parameters {
         let plots = found.iter().filter(|label| *label == name).count();
         assert_eq!(
-            plots, 5,
-            "the forest, R-hat, effective draws, pairs and influence have {name} in full"
+            plots, 6,
+            "two forests, R-hat, effective draws, pairs and influence have {name} in full"
         );
         assert!(
             page.contains(&format!("<th scope=\"row\"><span class=\"name\">{name}</span></th>")),
@@ -409,11 +470,11 @@ fn draws_on_disk_are_counted_and_the_command_is_named() {
 #[test]
 fn of_many_parameters_some_are_plotted() {
     let record = made_up::record(4, 200, 300, false);
-    assert_eq!(sound(&record), 1 + 2 + 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
+    assert_eq!(sound(&record), 3 + 1 + 2 + 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
     let page = html(&record);
     assert!(page.contains("none of the other 260") && page.contains("The first 60 of 300"));
-    // the parameters, and the sites twice
-    assert_eq!(page.matches("<th scope=\"row\"><span class=\"name\">").count(), 300 + 4 + 4);
+    // the parameters, the sites twice, and two numbers of the check
+    assert_eq!(page.matches("<th scope=\"row\"><span class=\"name\">").count(), 300 + 4 + 4 + 2);
 }
 
 #[test]

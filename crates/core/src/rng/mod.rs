@@ -72,6 +72,11 @@ pub enum Purpose {
     Privacy = 15,
     /// Effects of groups, which a site draws from their law given the parameters.
     Effects = 16,
+    /// Responses that a model would draw for rows that are there, to hold against those that they
+    /// have.
+    Replicate = 17,
+    /// Parameters that are drawn from their prior.
+    Prior = 18,
 }
 
 /// A key from which every stream of one party (or, in simulation, of all parties) is drawn.

@@ -257,6 +257,17 @@ pub(super) fn read_target(
                             None => model,
                         };
                         let written = derived::write_out(formula.as_deref().unwrap_or(""));
+                        if written.trim_start().starts_with("Surv(") && !model.censors() {
+                            // else times that were censored would be numbers below 0
+                            let here = formula_place.as_ref().unwrap_or(&here);
+                            let problem = format!(
+                                "Surv(...) ~ in the formula: {} explains no times that may be \
+                                 censored",
+                                model.row().title
+                            );
+                            let fix = "use model = \"weibull\" or model = \"cox\"";
+                            return Err(source.complain(here, problem, fix));
+                        }
                         if let (Some(part), None) =
                             (formula::adjustments(&written).first(), model.row_loss())
                         {

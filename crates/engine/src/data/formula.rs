@@ -590,12 +590,14 @@ pub(crate) fn no_column(name: &str, schema: &Schema) -> FormulaError {
 fn unsupported(part: &str) -> Option<(&'static str, &'static str)> {
     const FUNCTIONS: &str = "there are log, log10, log2, sqrt, exp, abs, I, poly, C, offset, \
         weights and Surv; or add a column with these values to every site's file, and name it";
+    const POLY: &str = "write, say, poly(age, 2) for age + I(age^2)";
     let call = part.find('(').filter(|_| part.ends_with(')')).map(|at| part[..at].trim());
     Some(match call {
         _ if part.contains('|') => (
             "effects of groups that are no term of their own",
             "write ... + (1 | column), or (1 | site)",
         ),
+        Some("poly") => ("its degree is missing, or is not a whole number from 2", POLY),
         Some("") => ("terms in parentheses", "write the terms out"),
         Some(_) => ("a function that is not known", FUNCTIONS),
         None if part.contains(['^', '/', '%']) => {

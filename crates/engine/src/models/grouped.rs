@@ -15,7 +15,9 @@ use consilience_core::model::{
 use consilience_core::simd::{exp, ln};
 use serde_json::{Value, json};
 
-use super::{Beside, Effects, ModelRow, Observed, Predicts, RowModel, kept, places};
+use super::{
+    BY_COLUMNS, Beside, Doubt, Effects, ModelRow, Observed, Predicts, RowModel, kept, places,
+};
 use crate::data::{BesideSlope, GroupBy, GroupTerm, VaryingSlope};
 
 /// A model with effects of groups.
@@ -177,6 +179,17 @@ impl RowModel for Grouped {
             None => model,
         };
         Ok(Some(model.adjusted(adjustment)?))
+    }
+
+    fn within(&self) -> Option<&Arc<dyn RowModel>> {
+        Some(&self.inner)
+    }
+
+    fn mend(&self, doubt: Doubt, more: bool) -> &'static str {
+        match doubt {
+            Doubt::Sites => BY_COLUMNS,
+            _ => self.inner.mend(doubt, more),
+        }
     }
 
     fn ratio(&self) -> Option<&'static str> {

@@ -14,9 +14,13 @@ use consilience_core::protocol::Exactly;
 use consilience_core::simd::ln;
 use serde_json::{Value, json};
 
-use super::{Beside, Explains, ModelRow, Predicts, Reads, RowModel, Stated, spread_levels};
+use super::{
+    BY_SITE, Beside, Doubt, Explains, MORE_COLUMNS, ModelRow, Predicts, Reads, RowAt, RowModel,
+    Stated, spread_levels,
+};
 use crate::config::ConfigError;
 use crate::config::fields::{Field, field};
+use crate::random::Random;
 
 /// Linear regression.
 pub const ROW: ModelRow = ModelRow {
@@ -216,6 +220,25 @@ impl RowModel for Linear {
             of: Some("a new response, that is,"),
             interval: "the interval is of the response, noise included",
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        into.push(at.predictors[0] + self.variance(at.beside).sqrt() * random.normal());
+        true
+    }
+
+    fn mend(&self, doubt: Doubt, more: bool) -> &'static str {
+        match doubt {
+            Doubt::Extremes if more => {
+                "Use model = \"student_t\", which expects some responses to be far off"
+            }
+            Doubt::Skew | Doubt::Shape => {
+                "Explain a function of the response, such as log(y) ~ ...; for a few that are far \
+                 off use model = \"student_t\""
+            }
+            Doubt::Sites => BY_SITE,
+            _ => MORE_COLUMNS,
+        }
     }
 
     fn expect(&self, _predictors: &mut [f64], _beside: &[f64]) {}

@@ -37,6 +37,7 @@ use crate::config::ConfigError;
 use crate::config::fields::Field;
 use crate::config::reader::{Document, Section, Value};
 use crate::data::{GroupBy, GroupTerm, VaryingSlope};
+use crate::random::Random;
 use grouped::Grouped;
 
 /// Every model, in the order in which they are listed. Where data with classes names no model, it
@@ -229,6 +230,36 @@ impl Observed {
     }
 }
 
+/// One row as a draw sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct RowAt<'a> {
+    /// Its predictors, offset and effects of groups included.
+    pub predictors: &'a [f64],
+    /// What the draw says of the parameters beside the coefficients.
+    pub beside: &'a [f64],
+    /// Its response.
+    pub y: f64,
+}
+
+/// What about responses that a model draws does not look like those that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Their mean, or how many events there are.
+    Centre,
+    /// How far they vary.
+    Spread,
+    /// How many are 0.
+    Zeros,
+    /// How lopsided they are.
+    Skew,
+    /// How many are far from the others.
+    Extremes,
+    /// How many there are of each kind, or in each bin.
+    Shape,
+    /// How sites differ.
+    Sites,
+}
+
 /// Rows in groups whose effects are integrated out.
 pub type Effects = GroupEffects<Arc<dyn ExtendedLoss>>;
 
@@ -409,6 +440,37 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         Ok(None)
     }
 
+    /// The model given the effects of groups, where it has such: its parameters beside the
+    /// coefficients stand first.
+    fn within(&self) -> Option<&Arc<dyn RowModel>> {
+        None
+    }
+
+    /// Draw a new response of a row; where times are censored, the events that there would be until
+    /// the row was last seen, if they could come again. `false`: there is no law to draw from.
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        if self.classes().is_none() {
+            return false;
+        }
+        let mut expected = at.predictors.to_vec();
+        self.expect(&mut expected, at.beside);
+        into.push(match expected[..] {
+            [p] => f64::from(u8::from(random.coin(p))),
+            _ => random.choice(expected.into_iter()) as f64,
+        });
+        true
+    }
+
+    /// What to do where responses that the model draws do not look like those that there are;
+    /// `more`: there is more of it in those that there are.
+    fn mend(&self, doubt: Doubt, _more: bool) -> &'static str {
+        match doubt {
+            Doubt::Sites if self.loss().is_some() && self.group_by().is_none() => BY_SITE,
+            Doubt::Sites => BY_COLUMNS,
+            _ => MORE_COLUMNS,
+        }
+    }
+
     /// What `exp` of a coefficient is, where that is something that people know.
     fn ratio(&self) -> Option<&'static str> {
         None
@@ -509,6 +571,11 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         f64::NAN
     }
 }
+
+const BY_SITE: &str = "Add (1 | site) to the formula, or columns that say how sites differ";
+const BY_COLUMNS: &str = "Add columns that say how sites differ";
+const MORE_COLUMNS: &str = "Add columns, products (a:b) or functions of columns (log(x), \
+    poly(x, 2)) that the response depends on";
 
 /// A model with an effect of every group; what is wrong where it cannot have such.
 pub(crate) fn with_groups(

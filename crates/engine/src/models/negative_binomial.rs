@@ -7,7 +7,8 @@ use consilience_core::measure::{ln_gamma, rising};
 use consilience_core::model::{Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms};
 use consilience_core::simd::{exp, ln};
 
-use super::{Beside, Explains, ModelRow, Predicts, Reads, RowModel};
+use super::{Beside, Explains, ModelRow, Predicts, Reads, RowAt, RowModel};
+use crate::random::Random;
 
 /// Negative binomial regression.
 pub const ROW: ModelRow = ModelRow {
@@ -101,6 +102,13 @@ impl RowModel for NegativeBinomial {
             of: Some("the mean of"),
             interval: "the interval is of the mean",
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        let shape = at.beside[0];
+        let rate = exp(at.predictors[0]) * random.gamma(shape) / shape;
+        into.push(random.poisson(rate));
+        true
     }
 
     fn expect(&self, predictors: &mut [f64], _beside: &[f64]) {

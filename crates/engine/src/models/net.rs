@@ -10,10 +10,13 @@ use consilience_core::model::{Arithmetic, Design, Model, Net};
 use consilience_core::simd::{exp, ln};
 use serde_json::{Value as Json, json};
 
-use super::{Explains, ModelRow, ParameterGroup, Predicts, Reads, RowModel, StartLaw, Stated};
+use super::{
+    Explains, ModelRow, ParameterGroup, Predicts, Reads, RowAt, RowModel, StartLaw, Stated,
+};
 use crate::config::ConfigError;
 use crate::config::fields::{Field, field};
 use crate::config::reader::Value;
+use crate::random::Random;
 
 /// A neural net.
 pub const ROW: ModelRow = ModelRow {
@@ -414,6 +417,18 @@ impl RowModel for NetModel {
                 interval: "the intervals are of the mean, without its noise",
             },
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        into.push(match self.likelihood {
+            Likelihood::Gaussian(variance) => at.predictors[0] + variance.sqrt() * random.normal(),
+            Likelihood::Classes(_) => {
+                let mut expected = at.predictors.to_vec();
+                self.expect(&mut expected, at.beside);
+                random.choice(expected.into_iter()) as f64
+            }
+        });
+        true
     }
 
     fn expect(&self, predictors: &mut [f64], _beside: &[f64]) {

@@ -9,9 +9,13 @@ use consilience_core::model::{
 use consilience_core::simd::{exp, ln, sigmoid, softplus};
 use serde_json::{Value, json};
 
-use super::{Beside, Explains, ModelRow, Predicts, Reads, RowModel, Stated};
+use super::{
+    BY_SITE, Beside, Doubt, Explains, MORE_COLUMNS, ModelRow, Predicts, Reads, RowAt, RowModel,
+    Stated,
+};
 use crate::config::ConfigError;
 use crate::config::fields::{Field, field};
+use crate::random::Random;
 
 /// Ordinal regression.
 pub const ROW: ModelRow = ModelRow {
@@ -190,6 +194,22 @@ impl RowModel for Ordinal {
             of: Some("the mean level of"),
             interval: "the interval is of the mean",
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        let level = random.choice(self.probabilities(at.predictors[0], at.beside));
+        into.push(1.0 + level as f64);
+        true
+    }
+
+    fn mend(&self, doubt: Doubt, _more: bool) -> &'static str {
+        match doubt {
+            Doubt::Shape => {
+                "Odds may not be proportional: use model = \"softmax\", with a class for each level"
+            }
+            Doubt::Sites => BY_SITE,
+            _ => MORE_COLUMNS,
+        }
     }
 
     fn expect(&self, predictors: &mut [f64], beside: &[f64]) {

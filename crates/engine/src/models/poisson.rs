@@ -6,7 +6,8 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Design, ExtendedLoss, Model, PointLoss, Regression, Unextended};
 use consilience_core::simd::{exp, ln};
 
-use super::{Explains, ModelRow, Predicts, Reads, RowModel};
+use super::{BY_SITE, Doubt, Explains, MORE_COLUMNS, ModelRow, Predicts, Reads, RowAt, RowModel};
+use crate::random::Random;
 
 /// Poisson regression.
 pub const ROW: ModelRow = ModelRow {
@@ -82,6 +83,22 @@ impl RowModel for Poisson {
             of: Some("the mean of"),
             interval: "the interval is of the mean",
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        into.push(random.poisson(exp(at.predictors[0])));
+        true
+    }
+
+    fn mend(&self, doubt: Doubt, more: bool) -> &'static str {
+        match doubt {
+            Doubt::Spread | Doubt::Zeros | Doubt::Extremes | Doubt::Shape if more => {
+                "Use model = \"negative_binomial\", whose counts vary more than those of a Poisson \
+                 law"
+            }
+            Doubt::Sites => BY_SITE,
+            _ => MORE_COLUMNS,
+        }
     }
 
     fn expect(&self, predictors: &mut [f64], _beside: &[f64]) {

@@ -10,9 +10,10 @@ use consilience_core::protocol::Exactly;
 use consilience_core::simd::ln;
 use serde_json::{Value, json};
 
-use super::{Beside, Explains, ModelRow, Predicts, Reads, RowModel, Stated};
+use super::{Beside, Explains, ModelRow, Predicts, Reads, RowAt, RowModel, Stated};
 use crate::config::ConfigError;
 use crate::config::fields::{Field, field};
+use crate::random::Random;
 
 /// Robust regression.
 pub const ROW: ModelRow = ModelRow {
@@ -119,6 +120,11 @@ impl RowModel for StudentT {
             of: Some("the mean of"),
             interval: "the interval is of the mean",
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        into.push(at.predictors[0] + at.beside[0] * random.student_t(self.df));
+        true
     }
 
     fn expect(&self, _predictors: &mut [f64], _beside: &[f64]) {}

@@ -10,7 +10,10 @@ use consilience_core::measure::ln_gamma;
 use consilience_core::model::{Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms};
 use consilience_core::simd::{exp, ln};
 
-use super::{Beside, Explains, ModelRow, Predicts, Reads, RowModel};
+use super::{
+    BY_SITE, Beside, Doubt, Explains, MORE_COLUMNS, ModelRow, Predicts, Reads, RowAt, RowModel,
+};
+use crate::random::Random;
 
 /// Weibull regression.
 pub const ROW: ModelRow = ModelRow {
@@ -28,6 +31,9 @@ pub const ROW: ModelRow = ModelRow {
 /// log-likelihood is `exp(z) - [event] (z + ln k)`, up to a constant.
 #[derive(Clone, Copy, Debug)]
 struct Weibull;
+
+/// The most events that are drawn for one row: draws of a prior may expect any number.
+const MOST_EVENTS: usize = 10_000;
 
 /// Whether the event was seen, as a number.
 fn seen(y: f64) -> f64 {
@@ -115,6 +121,27 @@ impl RowModel for Weibull {
             of: Some("the mean time to the event of"),
             interval: "the interval is of the mean",
         })
+    }
+
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        // the hazard accumulates as (time / scale)^shape, and events come at a rate of 1 in it
+        let (scale, power) = (exp(at.predictors[0]), 1.0 / at.beside[0]);
+        let (mut hazard, most) = (random.exponential(), into.len() + MOST_EVENTS);
+        while scale * hazard.powf(power) <= at.y.abs() && into.len() < most {
+            into.push(scale * hazard.powf(power));
+            hazard += random.exponential();
+        }
+        true
+    }
+
+    fn mend(&self, doubt: Doubt, _more: bool) -> &'static str {
+        match doubt {
+            Doubt::Shape => {
+                "Hazards may rise and fall: use model = \"cox\", which leaves them open"
+            }
+            Doubt::Sites => BY_SITE,
+            _ => MORE_COLUMNS,
+        }
     }
 
     fn expect(&self, predictors: &mut [f64], beside: &[f64]) {

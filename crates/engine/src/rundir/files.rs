@@ -184,6 +184,7 @@ impl RunFile {
             encoding: None,
             calibration: None,
             influence: None,
+            check: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use consilience_core::measure::{Count, Tally};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::calibration::{Calibration, Judged};
+use crate::check::Check;
 use crate::influence::{Influence, SiteInfluence};
 use crate::record::Record;
 
@@ -13,6 +14,8 @@ use crate::record::Record;
 pub(super) struct JudgedFile {
     calibration: Option<CalibrationFile>,
     influence: Option<InfluenceFile>,
+    #[serde(default)]
+    check: Option<Check>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,12 +68,17 @@ impl JudgedFile {
             .influence
             .as_ref()
             .map(|i| InfluenceFile { draws: i.draws, sites: i.sites.iter().map(site).collect() });
-        (calibration.is_some() || influence.is_some())
-            .then_some(JudgedFile { calibration, influence })
+        let check = record.check.clone();
+        (calibration.is_some() || influence.is_some() || check.is_some()).then_some(JudgedFile {
+            calibration,
+            influence,
+            check,
+        })
     }
 
     /// Give it back to a record.
     pub(super) fn into_record(self, record: &mut Record) {
+        record.check = self.check;
         record.calibration = self.calibration.map(|c| Calibration {
             judged: if c.held_out { Judged::HeldOut } else { Judged::Fitted },
             classes: c.classes,

@@ -7,7 +7,7 @@
 //! | `reference.zarr/` | the group `posterior` from pooled rows, where it was made |
 //! | `ledger.json` | what was sent, in bits |
 //! | `encoding.json` | how raw rows became numbers, where they did not come as such ([`crate::encoding`]) |
-//! | `judged.json` | calibration and the sites' influence, where they were computed |
+//! | `judged.json` | calibration, the sites' influence and the check of the model, where they were computed |
 //! | `run.json` | everything else |
 //! | `log.txt` | what happened, in sentences |
 //! | `served.txt` | the name of the run, where it was served over a network |

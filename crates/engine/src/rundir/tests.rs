@@ -4,12 +4,18 @@ use super::*;
 use consilience_core::measure::{Count, Tally};
 
 use crate::calibration::{Calibration, Judged};
+use crate::check::{Check, Compared, Fit};
 use crate::data::{ColumnSpec, Federation, Schema, Table, formula};
 use crate::draws::Streamed;
 use crate::influence::{Influence, SiteInfluence};
 use crate::models::of_comparison;
 use crate::record::{SentRecord, SiteRecord};
 use crate::warnings::{Code, Warning};
+
+fn compared(name: &str) -> Compared {
+    let name = name.into();
+    Compared { name, observed: 0.1, replicated: 0.25, lower: -0.5, upper: 1.0 / 3.0, p: 0.002 }
+}
 
 /// A record with something in every field.
 pub(crate) fn record() -> Record {
@@ -90,6 +96,19 @@ pub(crate) fn record() -> Record {
             classes: 3,
             draws: 6,
             sites: vec![tally(2), tally(0)],
+        }),
+        check: Some(Check {
+            prior: false,
+            unit: "responses".into(),
+            rows: 5,
+            replicates: 1000,
+            mass: 0.89,
+            statistics: vec![compared("mean")],
+            bins: vec![compared("0"), compared("1 to 2")],
+            sites: vec![compared("north")],
+            fit: Some(Fit { measure: "AUC".into(), value: 0.7, lower: 0.69, upper: 0.71 }),
+            bytes: 4096,
+            doubts: vec![("the mean is 2".into(), "Add columns".into())],
         }),
         influence: Some(Influence {
             draws: 6,

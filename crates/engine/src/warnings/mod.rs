@@ -145,6 +145,10 @@ codes! {
         "The log-density of the draws was not computed.";
     CalibrationLeftOut = "calibration-left-out", Info,
         "Calibration was not computed.";
+    ModelMisfit = "model-misfit", Warning,
+        "Responses that the model would draw do not look like those that it was fitted to.";
+    CheckLeftOut = "check-left-out", Info,
+        "Responses that the model would draw were not held against those that there are.";
     InfluenceLeftOut = "influence-left-out", Info,
         "The influence of sites was not computed.";
     Other = "other", Warning,

@@ -4,6 +4,7 @@
 use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_engine::calibration::{Calibration, Judged};
+use consilience_engine::check::{Check, Compared, Fit};
 use consilience_engine::draws::Draws;
 use consilience_engine::growth::Stop;
 use consilience_engine::influence::{Influence, SiteInfluence};
@@ -106,8 +107,30 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
             prior: "normal, mean 0, variance 6.25 for every parameter".into(),
         }),
         influence: Some(influence(sites.len(), dim)),
+        check: Some(check(&sites.map(|s| s.0))),
         reference: reference.then(|| draws(4, 1000.min(length), dim, 2, 0.0)),
         reference_by: reference.then(|| "NUTS".into()),
+    }
+}
+
+/// A check whose spread is off.
+fn check(sites: &[&str]) -> Check {
+    let compared = |name: &str, observed: f64, p: f64| {
+        let name = name.into();
+        Compared { name, observed, replicated: 2.0, lower: 1.5, upper: 2.6, p }
+    };
+    Check {
+        prior: false,
+        unit: "responses".into(),
+        rows: 920,
+        replicates: 1000,
+        mass: 0.89,
+        statistics: vec![compared("mean", 2.1, 0.7), compared("standard deviation", 6.25, 0.002)],
+        bins: vec![compared("0", 1.0, 0.1), compared("1 to 4", 2.0, 0.9)],
+        sites: sites.iter().map(|site| compared(site, 2.2, 0.5)).collect(),
+        fit: Some(Fit { measure: "AUC".into(), value: 0.876, lower: 0.874, upper: 0.878 }),
+        bytes: 123_456,
+        doubts: vec![("it varies more".into(), "Use another model".into())],
     }
 }
 
