@@ -170,6 +170,11 @@ pub enum Command {
             --certs certs/operator pause\n\n\
             Exit codes: 0 done; 1 any other error; 4 the server was not reached; 5 it refuses.")]
     Control(ControlCommand),
+    /// Check the audit log of a run that was served: that no line was changed, and who signed what.
+    #[command(after_help = "Example:\n  consilience audit runs/sites --certs certs/east --head \
+            SHA256\n\n\
+            Exit codes: 0 no line was changed; 1 one was, and is named; 2 a wrong argument.")]
+    Audit(AuditCommand),
     /// Document every field of a config.
     #[command(after_help = "Example:\n  consilience fields | less")]
     Fields,
@@ -242,6 +247,19 @@ pub struct CertsCommand {
     pub server_name: Vec<String>,
 }
 
+/// `consilience audit`.
+#[derive(Debug, Arguments)]
+pub struct AuditCommand {
+    /// The run's folder, or the state folder of its server.
+    pub run: PathBuf,
+    /// The SHA-256 of the last line, as the sites were told it at the end.
+    #[arg(long, value_name = "SHA256")]
+    pub head: Option<String>,
+    /// A party's folder of certificates: signatures must be by certificates of its authority.
+    #[arg(long, value_name = "DIR")]
+    pub certs: Option<PathBuf>,
+}
+
 /// `consilience serve`.
 #[derive(Debug, Arguments)]
 pub struct ServeCommand {
@@ -283,6 +301,10 @@ pub struct ServeCommand {
     /// Give up after this many seconds without progress [default: wait forever]
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<u64>,
+    /// Pause a strict run that a site has blocked for this many seconds, by that site's name, until
+    /// `consilience control resume`; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub pause_after: u64,
     /// Refuse the certificates whose SHA-256 fingerprints stand in this file, one per line. It is
     /// read again when it changes.
     #[arg(long, value_name = "FILE", requires = "certs")]

@@ -47,6 +47,7 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Some(Command::Serve(command)) => network::serve(&command),
         Some(Command::Join(command)) => network::join(&command),
         Some(Command::Control(command)) => network::control(&command),
+        Some(Command::Audit(command)) => network::audit(&command),
         Some(Command::Fields) => listing::fields(),
         Some(Command::New(command)) => listing::new(&command),
         Some(Command::Completions { shell }) => listing::completions(shell),

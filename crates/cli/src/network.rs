@@ -20,9 +20,13 @@ use consilience_net::serve::{Admission, Publication, ServeError, ServeOptions, S
 use consilience_net::status::Status;
 use consilience_net::talk::{Farewell, How};
 use consilience_net::worker::{Brings, SiteError};
-use consilience_net::{control as controlling, join as joining, log, serve as serving};
+use consilience_net::{
+    audit as auditing, control as controlling, join as joining, log, serve as serving,
+};
 
-use crate::args::{CertsCommand, ControlCommand, ControlOrder, JoinCommand, ServeCommand};
+use crate::args::{
+    AuditCommand, CertsCommand, ControlCommand, ControlOrder, JoinCommand, ServeCommand,
+};
 use crate::clock;
 use crate::output::{Failure, note, say};
 use crate::page;
@@ -70,6 +74,7 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         deadline: command.deadline.map(Duration::from_secs),
         largest_norm: command.largest_norm,
         quarantine: true,
+        pause_after: (command.pause_after > 0).then(|| Duration::from_secs(command.pause_after)),
         revoked: command.revoked.clone(),
         linger: Duration::from_secs(command.linger),
     };
@@ -232,12 +237,13 @@ fn show(config: &Config, served: Served, out: Option<&Path>, json: bool) -> Resu
         exact: None,
     };
     let created = clock::utc(SystemTime::now());
-    let run = served.run.clone();
+    let (run, audit) = (served.run.clone(), served.audit.clone());
     let (record, statement) = served.record(config, env!("CARGO_PKG_VERSION"), created);
     let place = out.map(|out| {
         let files = vec![
             (page::NAME, consilience_report::html(&record)),
             (serving::STATEMENT, statement.text().to_owned()),
+            (auditing::FILE, audit),
         ];
         RunFolder::Served(out.to_path_buf(), run, files)
     });
@@ -329,6 +335,61 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
         Err(error @ JoinError::Away { .. }) => Err(Failure::Lost(error.to_string())),
         Err(other) => Err(Failure::Other(other.to_string())),
     }
+}
+
+/// `consilience audit`.
+pub fn audit(command: &AuditCommand) -> Result<(), Failure> {
+    let other = |why: String| Failure::Other(why);
+    let inside = [
+        command.run.join(auditing::FILE),
+        command.run.join("audit").join(auditing::FILE),
+        command.run.clone(),
+    ];
+    let file = inside.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+        other(format!(
+            "there is no {} in {}: give the folder of a run that was served, or its state",
+            auditing::FILE,
+            command.run.display()
+        ))
+    })?;
+    let read = |file: &Path| {
+        std::fs::read_to_string(file).map_err(|e| other(format!("{}: {e}", file.display())))
+    };
+    let authority = own_papers(command.certs.as_deref())?.map(|papers| papers.authority_pem());
+    let (entries, head) = auditing::checked(&read(&file)?, authority.as_deref())
+        .map_err(|why| other(format!("{}: {why}", file.display())))?;
+    let mut text = String::new();
+    for entry in &entries {
+        let time = clock::utc(entry.time());
+        text.push_str(&format!("{:>5}  {time}  {}\n", entry.number, entry.happened));
+    }
+    let statement = command.run.join(serving::STATEMENT);
+    if statement.is_file() {
+        let hash = Statement::written(&read(&statement)?).hash();
+        let signers = auditing::signers(&entries, &hash).ok_or_else(|| {
+            other(format!(
+                "{} is not what was agreed on: its SHA-256 {hash} is not in the audit log",
+                statement.display()
+            ))
+        })?;
+        let signed = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
+        text.push_str(&format!("{} was agreed on, and signed by {signed}.\n", serving::STATEMENT));
+    }
+    if let Some(told) = command.head.as_ref().filter(|told| **told != head) {
+        return Err(other(format!(
+            "the log is whole, and not the one of the run: its last line has the SHA-256 {head}, \
+             and the sites were told {told}"
+        )));
+    }
+    say(&format!(
+        "{text}No line was changed: {} lines, the last has the SHA-256\n{head}\n{}",
+        entries.len(),
+        if command.head.is_some() {
+            "which is the one that was stated.\n"
+        } else {
+            "Compare it with what the sites were told at the end: --head.\n"
+        }
+    ))
 }
 
 /// `consilience control`.

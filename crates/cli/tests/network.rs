@@ -360,9 +360,44 @@ fn a_run_that_is_over_is_remembered() {
     let stated = "The run came to its end: the draws are at the server, in ";
     assert!(says.starts_with(stated) && says.trim_end().ends_with("there."), "{says}");
     assert_eq!((file("run.json"), file("report.html")), (run, report), "nothing is written again");
+    the_audit_log_cannot_be_edited(&place);
     // Another folder that is there already is no run of ours.
     std::fs::write(there.join("served.txt"), "another\n").unwrap();
     assert_eq!(place.code("server", &mut place.server()), Some(2), "{}", place.log("server"));
+}
+
+/// All sites signed, the last line is the one that they were told, and every edit is found.
+fn the_audit_log_cannot_be_edited(place: &Place) {
+    let audit = |more: &[&str]| {
+        let line = [&["audit", "there", "--certs", "certs/va"], more].concat();
+        let output = place.command(&line).stdout(Stdio::piped()).output().unwrap();
+        let says = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&says).into_owned())
+    };
+    let mut kept = std::fs::read_dir(place.folder.join("state-va")).unwrap().flatten();
+    let kept = kept.find(|file| file.file_name().to_string_lossy().ends_with(".over.json"));
+    let kept = std::fs::read_to_string(kept.unwrap().path()).unwrap();
+    let head = &kept.split("the audit log ends with ").nth(1).unwrap()[..64];
+    let (code, says) = audit(&["--head", head]);
+    assert_eq!(code, Some(0), "{says}");
+    assert!(says.contains("va joined") && says.contains("the chains came to their end"), "{says}");
+    assert!(says.contains("signed by cleveland, hungarian, switzerland, va."), "{says}");
+    let (code, says) = audit(&["--head", &"0".repeat(64)]);
+    assert!(code == Some(1) && says.contains("not the one of the run"), "{says}");
+    let file = place.folder.join("there/audit.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let place_of = text.lines().position(|line| line.contains("\"joined\"")).unwrap();
+    std::fs::write(&file, text.replacen("\"site\":\"", "\"site\":\"x", 1)).unwrap();
+    let (code, says) = audit(&[]);
+    let named = format!("line {} of the audit log", place_of + 2);
+    assert!(code == Some(1) && says.contains(&named), "{says}");
+    std::fs::write(&file, text).unwrap();
+    let statement = place.folder.join("there/statement.txt");
+    let stated = std::fs::read_to_string(&statement).unwrap();
+    std::fs::write(&statement, stated.replacen("prior", "priority", 1)).unwrap();
+    let (code, says) = audit(&[]);
+    assert!(code == Some(1) && says.contains("is not what was agreed on"), "{says}");
+    std::fs::write(&statement, stated).unwrap();
 }
 
 /// A disk that takes no more at one site: that site ends, the run waits and says for whom and why,

@@ -47,6 +47,7 @@ fn open<'a>(
         keys,
         statement,
         largest_norm: f64::INFINITY,
+        ahead: 9, // of no effect in elastic mode
     };
     let chain_log = ChainLog::new(DrawSink::Memory(Vec::new()), 2);
     DurableServer::open(served, chain_log, Some(disk.clone())).unwrap().0

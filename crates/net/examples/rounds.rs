@@ -1,6 +1,6 @@
 //! Measure rounds a second over loopback with TLS: three processes, then a hundred streams of one
-//! process; beside them a bare echo of the same sizes over the same stack; what it costs a site to
-//! keep what it says.
+//! process; beside them a bare echo of the same sizes over the same stack; what it costs server and
+//! sites to keep their state, and a site to keep what it says.
 //!
 //!     cargo run --release -p consilience-net --example rounds
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a measurement may panic, and prints
@@ -44,7 +44,9 @@ const DIM: usize = 1000;
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
-        Some("sites") => return sites(Path::new(&arguments[2]), &arguments[3], &arguments[4..]),
+        Some(keeps @ ("sites" | "reserving" | "syncing")) => {
+            return sites(keeps, Path::new(&arguments[2]), &arguments[3], &arguments[4..]);
+        }
         Some("echo") => return echo(Path::new(&arguments[2]), &arguments[3]),
         _ => {}
     }
@@ -56,13 +58,24 @@ fn main() {
     );
     let bare = echoed(&folder, 3, 4000);
     println!("bare echo, 3 processes:   {bare:>8.0} rounds/s");
-    let three = sampled(&folder, 3, 1, 6000);
+    let three = sampled(&folder, "sites", (3, 1, 1), 6000);
     println!("lmc, 3 processes:         {three:>8.0} rounds/s   {:.2} of the echo", three / bare);
-    let hundred = sampled(&folder, 100, 100, 400);
+    let hundred = sampled(&folder, "sites", (100, 100, 1), 400);
     println!(
         "lmc, 100 streams of one:  {hundred:>8.0} rounds/s   {:.0} answers/s",
         100.0 * hundred
     );
+    println!("\nlmc, 3 processes, 4 chains, all of them together:");
+    let mut bare = 0.0;
+    for (keeps, name, iterations) in [
+        ("sites", "nothing is kept", 3000),
+        ("reserving", "--state everywhere, --reserve 1000", 3000),
+        ("syncing", "--state everywhere", 300),
+    ] {
+        let rate = sampled(&folder, keeps, (3, 1, 4), iterations);
+        bare = if keeps == "sites" { rate } else { bare };
+        println!("{name:<36} {rate:>8.0} rounds/s   {:.2} of the first", rate / bare);
+    }
     durable(&folder);
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -129,8 +142,14 @@ fn start(role: &str, folder: &Path, port: u16, names: &[String]) -> Child {
     command.arg(role).arg(folder).arg(format!("localhost:{port}")).args(names).spawn().unwrap()
 }
 
-/// Rounds a second of plain Langevin Monte Carlo.
-fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64 {
+/// Rounds a second of plain Langevin Monte Carlo, over all chains: so many clients, so many of them
+/// in one process, so many chains.
+fn sampled(
+    folder: &Path,
+    keeps: &str,
+    (clients, in_one, chains): (usize, usize, u64),
+    iterations: u64,
+) -> f64 {
     let row = |k: usize| {
         (0..DIM).map(|j| format!("{:.2}", ((k + j) % 7) as f64)).collect::<Vec<_>>().join(", ")
     };
@@ -139,13 +158,14 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
         text.push_str(&format!("[[client]]\nname = \"s{k}\"\nrows = [[{}]]\n", row(k)));
     }
     text.push_str(&format!(
-        "[sampler]\nname = \"lmc\"\nstep = 0.001\n[run]\nchains = 1\n\
+        "[sampler]\nname = \"lmc\"\nstep = 0.001\n[run]\nchains = {chains}\n\
         iterations = {iterations}\nthin = 1000\n"
     ));
     let config =
         Config::parse(Source { file: "rounds.toml".into(), folder: ".".into(), text }).unwrap();
     let options = ServeOptions {
         deadline: Some(Duration::from_secs(60)),
+        state: (keeps != "sites").then(|| folder.join(format!("{keeps}-server"))),
         ..ServeOptions::new(Admission::Certificates(Papers::load(&folder.join("server")).unwrap()))
     };
     let status = Arc::new(Status::new(&names(&config).unwrap(), Arc::new(Progress::default())));
@@ -168,14 +188,14 @@ fn sampled(folder: &Path, clients: usize, in_one: usize, iterations: u64) -> f64
     let port = told.recv().unwrap();
     let all: Vec<String> = (0..clients).map(|k| format!("s{k}")).collect();
     let mut children: Vec<Child> =
-        all.chunks(in_one).map(|names| start("sites", folder, port, names)).collect();
+        all.chunks(in_one).map(|names| start(keeps, folder, port, names)).collect();
     let served = serving.join().unwrap().unwrap();
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
-    iterations as f64 / served.seconds
+    (iterations * chains) as f64 / served.seconds
 }
 
 /// Sites of one process, each with a stream of its own.
-fn sites(folder: &Path, server: &str, names: &[String]) {
+fn sites(keeps: &str, folder: &Path, server: &str, names: &[String]) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let tasks: Vec<_> = names
@@ -188,7 +208,13 @@ fn sites(folder: &Path, server: &str, names: &[String]) {
                 credentials,
                 patience: Some(Duration::from_secs(30)),
             };
-            let brings = Brings { allows_simulation: true, ..Brings::new(name, Own::Stated) };
+            let brings = Brings {
+                allows_simulation: true,
+                state: (keeps != "sites").then(|| folder.join(format!("{keeps}-{name}"))),
+                reserve: (keeps == "reserving").then_some(1000),
+                papers: Some(Papers::load(&folder.join(name)).unwrap()),
+                ..Brings::new(name, Own::Stated)
+            };
             runtime.spawn(async move {
                 let endpoint = endpoint(&options).unwrap();
                 persist(&endpoint, &options, &mut Worker::new(brings), &AtomicBool::new(false))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use consilience_core::measure::{Chains, rhat};
+use consilience_core::measure::{Chains, ess_bulk, rhat};
 use consilience_core::protocol::{Direction, Output, Refusal};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::Irregular;
@@ -13,6 +13,7 @@ use consilience_engine::chain_log::ChainLog;
 use consilience_engine::run::Chain;
 use consilience_engine::store::{DurableServer, Folder, ServedChain, ServerError, StoreError};
 
+use crate::alarm::{Alarm, Watch, alarms, influences};
 use crate::party::{Complaint, Party};
 use crate::status::Status;
 
@@ -27,6 +28,11 @@ pub struct HostedChain<'a> {
     chain: DurableServer<'a, Folder>,
     /// How long a round may take, where it may end without everybody.
     patience: Option<Duration>,
+    /// What the answers of each site are like, and after how many iterations the chain is warm.
+    watch: Watch,
+    burn_in: u64,
+    /// How many rows each site says that it has.
+    rows: Vec<u64>,
 }
 
 impl<'a> HostedChain<'a> {
@@ -37,14 +43,21 @@ impl<'a> HostedChain<'a> {
         folder: Option<&Path>,
         patience: Option<Duration>,
     ) -> Result<HostedChain<'a>, Complaint> {
-        let number = served.index + 1;
+        let (number, burn_in) = (served.index + 1, served.run.burn_in);
+        let rows: Vec<u64> = served.plan.target.clients.iter().map(|c| c.rows() as u64).collect();
+        let watch = Watch::new(rows.len());
         let open = |folder: &Path| Folder::open(folder).map_err(StoreError::opening(folder));
         let disk = folder.map(open).transpose()?;
         let (chain, warnings) = DurableServer::open(served, chain_log, disk).map_err(complaint)?;
         for warning in warnings {
             tracing::warn!(chain = number, %warning, "the state was damaged, and mended");
         }
-        Ok(HostedChain { chain, patience })
+        Ok(HostedChain { chain, patience, watch, burn_in, rows })
+    }
+
+    /// Make all rounds durable.
+    pub fn rest(&mut self) -> Result<(), Complaint> {
+        Ok(self.chain.rest()?)
     }
 
     /// The chain as it ended.
@@ -63,11 +76,20 @@ fn complaint(error: ServerError) -> Complaint {
 
 impl Party for HostedChain<'_> {
     fn handle(&mut self, from: ClientId, bytes: &[u8], rows: u64) -> Result<(), Refusal> {
-        self.chain.handle(from, bytes, rows)
+        self.chain.handle(from, bytes, rows)?;
+        let warm = self.chain.iterations() >= self.burn_in;
+        if let Some((kind, values)) = self.chain.server().last_answer() {
+            self.watch.answer(from.index(), kind, values, warm);
+        }
+        Ok(())
     }
 
     fn poll(&mut self) -> Result<Option<Output>, Complaint> {
-        self.chain.poll().map_err(complaint)
+        let output = self.chain.poll().map_err(complaint)?;
+        if let Some(Output::Happened(_)) = output {
+            self.watch.end_round();
+        }
+        Ok(output)
     }
 
     fn goes_on(&self) -> bool {
@@ -95,12 +117,20 @@ impl Party for HostedChain<'_> {
     }
 
     fn measure(parties: &[Self], status: &Status) {
-        status.irregular(&irregular(parties, &status.sites()));
+        let sites = status.sites();
+        status.irregular(&irregular(parties, &sites));
+        let watches: Vec<Watch> = parties.iter().map(|party| party.watch.clone()).collect();
+        if let Some(rows) = parties.first().map(|party| &party.rows) {
+            let named = alarms(&watches, rows);
+            let named: Vec<(usize, String)> =
+                named.into_iter().map(|(site, alarm)| (site, words(&sites[site], alarm))).collect();
+            status.dominated(&influences(&watches, rows).unwrap_or_default(), &named);
+        }
         let done = parties.iter().map(|party| party.chain.iterations()).sum();
         status.progress.done.store(done, Ordering::Relaxed);
         let bits =
             |direction| parties.iter().map(|party| party.chain.ledger().total(direction)).sum();
-        status.measured((bits(Direction::Up), bits(Direction::Down)), worst_rhat(parties));
+        status.measured((bits(Direction::Up), bits(Direction::Down)), convergence(parties));
     }
 }
 
@@ -136,8 +166,39 @@ fn irregular(parties: &[HostedChain<'_>], sites: &[String]) -> Vec<(usize, Strin
     worst.into_iter().map(say).collect()
 }
 
-/// The largest R-hat so far, where it is cheap.
-fn worst_rhat(parties: &[HostedChain<'_>]) -> Option<f64> {
+/// An alarm in words.
+fn words(site: &str, alarm: Alarm) -> String {
+    let (what, remedy) = match alarm {
+        Alarm::Pulls(deviations) => (
+            format!(
+                "site \"{site}\" moves the mean by about {deviations:.0} posterior standard \
+                 deviations, and all other sites pull against it"
+            ),
+            "its rows differ from theirs, or its answers do not come from rows",
+        ),
+        Alarm::Dominates(ratio) => (
+            format!(
+                "the answers of site \"{site}\" are {ratio:.0} times as large as those of nearly \
+                 all other sites, for their rows"
+            ),
+            "its rows differ from theirs, or its answers do not come from rows",
+        ),
+        Alarm::Drifts(growth) => (
+            format!(
+                "the answers of site \"{site}\" grew {growth:.0} times more than those of the \
+                 others since the burn-in"
+            ),
+            "its data or its program has changed, or the chains have not mixed",
+        ),
+    };
+    format!(
+        "{what}: {remedy}. The posterior follows this site: ask it what its columns hold, and \
+         compare a run without it"
+    )
+}
+
+/// The largest R-hat and the smallest effective sample size so far, where they are cheap.
+fn convergence(parties: &[HostedChain<'_>]) -> Option<(f64, f64)> {
     let d = parties.first()?.chain.server().machine().position().len();
     let draws = parties.iter().map(|party| party.chain.so_far().len() / d).min()?;
     if draws < LEAST_DRAWS || draws.saturating_mul(d * parties.len()) > MOST_NUMBERS {
@@ -148,10 +209,10 @@ fn worst_rhat(parties: &[HostedChain<'_>]) -> Option<f64> {
     };
     let worst = |k: usize| {
         let all: Vec<f64> = parties.iter().flat_map(|party| column(party, k)).collect();
-        Chains::flat(&all, parties.len()).ok().map(|chains| rhat(&chains))
+        Chains::flat(&all, parties.len()).ok().map(|chains| (rhat(&chains), ess_bulk(&chains)))
     };
     (0..d)
         .filter_map(worst)
-        .filter(|r| r.is_finite())
-        .fold(None, |most: Option<f64>, r| Some(most.map_or(r, |m| m.max(r))))
+        .filter(|(r, ess)| r.is_finite() && ess.is_finite())
+        .reduce(|(r, ess), (other, fewer)| (r.max(other), ess.min(fewer)))
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
+use crate::audit::Happened;
 use crate::frame::{ASIDE, Frame};
 use crate::join::{JoinError, JoinOptions, endpoint};
 use crate::status::Status;
@@ -62,6 +63,9 @@ pub(crate) fn obey(status: &Status, order: &Order) -> Report {
         Order::Drop { site } => {
             status.leave_out(site);
         }
+    }
+    if *order != Order::Status {
+        status.note(Happened::Ordered { order: format!("{order:?}") });
     }
     tracing::warn!(?order, "the operator");
     Report::Done(status.view().line())

@@ -73,19 +73,25 @@ async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
 fn state(view: &View) -> String {
     let site = |s: &crate::status::SiteView| {
         json!({ "name": s.name, "connected": s.connected, "answers": s.answers,
-            "latency_ms": 1e3 * s.latency, "bytes_up": s.bytes.0,
+            "latency_ms": 1e3 * s.latency, "p50_ms": 1e3 * s.quantiles[0],
+            "p90_ms": 1e3 * s.quantiles[1], "p99_ms": 1e3 * s.quantiles[2],
+            "influence": s.influence, "bytes_up": s.bytes.0,
                 "bytes_down": s.bytes.1, "refusals": s.refusals, "awaited": s.owes,
                 "absent": s.absent, "late": s.late, "returns": s.returns,
                 "dropped": s.dropped, "blocked": s.blocked.as_ref().map(|b| json!({
                     "since": b.clock(), "why": b.why })) })
     };
     json!({
+        "run": view.run, "agreement": view.agreement,
         "stage": view.stage, "done": view.done.0, "total": view.done.1,
         "rounds_per_second": view.rate, "seconds_left": view.left,
-        "seconds": view.seconds, "rhat": view.worst_rhat, "bits_up": view.bits.0,
+        "seconds": view.seconds, "rhat": view.worst_rhat, "ess": view.least_ess,
+        "history": { "seconds": view.history.0, "rates": view.history.1 },
+        "bits_up": view.bits.0,
         "bits_down": view.bits.1,
         "sites": view.sites.iter().map(site).collect::<Vec<_>>(),
-        "warnings": view.warnings, "blocked": view.blocked,
+        "warnings": view.warnings, "alarms": view.alarms, "waiting": view.waits,
+        "blocked": view.blocked,
         "refusals": view.refusals.iter().map(|(why,
         count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
     })

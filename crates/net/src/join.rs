@@ -131,7 +131,7 @@ pub fn attend(
     let endpoint = endpoint(options)?;
     let mut brings = brings;
     if let Credentials::Certificate(papers) = &options.credentials {
-        brings.papers = Some(papers.clone());
+        brings.papers.get_or_insert_with(|| papers.clone());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -199,9 +199,7 @@ impl Letters {
         }
         let certificate = CertificateDer::from(content.certificate.as_slice());
         self.check_sender(&certificate, from, now)?;
-        if !is_signed_by(&certificate, &[SIGNED, &signed].concat(), &signature) {
-            return Err("its signature does not fit: it was changed on its way, or forged".into());
-        }
+        check_signature(&certificate, &[SIGNED, &signed].concat(), &signature)?;
         let sender = match from {
             From::Server => SERVER,
             From::Site(site) => site,
@@ -260,11 +258,12 @@ impl Letters {
     }
 }
 
-/// Check that a certificate is by this authority, for who it must be from, and valid now.
-pub(crate) fn certified(
-    authority: &CertificateDer<'_>,
+/// Check that an authority gave out a certificate, to a site or to a server, and that it is valid
+/// at that time.
+pub(crate) fn check_certificate(
     certificate: &CertificateDer<'_>,
-    from: From<'_>,
+    authority: &CertificateDer<'_>,
+    of_site: bool,
     now: SystemTime,
 ) -> Result<(), String> {
     let wrong = |error: webpki::Error| format!("its certificate is not valid here: {error}");
@@ -272,11 +271,19 @@ pub(crate) fn certified(
     let anchor = webpki::anchor_from_trusted_cert(authority).map_err(wrong)?;
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = UnixTime::since_unix_epoch(since);
-    let usage = match from {
-        From::Server => KeyUsage::server_auth(),
-        From::Site(_) => KeyUsage::client_auth(),
-    };
+    let usage = if of_site { KeyUsage::client_auth() } else { KeyUsage::server_auth() };
     end.verify_for_usage(&ALGORITHMS, &[anchor], &[], time, usage, None, None).map_err(wrong)?;
+    Ok(())
+}
+
+/// Check that a certificate is by this authority, for who it must be from, and valid now.
+pub(crate) fn certified(
+    authority: &CertificateDer<'_>,
+    certificate: &CertificateDer<'_>,
+    from: From<'_>,
+    now: SystemTime,
+) -> Result<(), String> {
+    check_certificate(certificate, authority, matches!(from, From::Site(_)), now)?;
     match from {
         From::Site(site) if !belongs_to(certificate, site) => {
             Err(format!("its certificate is not that of site \"{site}\""))
@@ -285,16 +292,19 @@ pub(crate) fn certified(
     }
 }
 
-/// Whether the key of a certificate signed this.
-pub(crate) fn is_signed_by(
+/// Check that whoever has a certificate signed something.
+pub(crate) fn check_signature(
     certificate: &CertificateDer<'_>,
     message: &[u8],
     signature: &[u8],
-) -> bool {
-    let fits = |end: webpki::EndEntityCert<'_>| {
-        ALGORITHMS.iter().any(|by| end.verify_signature(*by, message, signature).is_ok())
-    };
-    webpki::EndEntityCert::try_from(certificate).is_ok_and(fits)
+) -> Result<(), String> {
+    let end = webpki::EndEntityCert::try_from(certificate)
+        .map_err(|error| format!("its certificate cannot be read: {error}"))?;
+    if ALGORITHMS.iter().any(|by| end.verify_signature(*by, message, signature).is_ok()) {
+        Ok(())
+    } else {
+        Err("its signature does not fit: it was changed on its way, or forged".into())
+    }
 }
 
 /// The key of one letter. It is used once, so its nonce need not differ.

@@ -1,6 +1,8 @@
 //! Carry the protocol over gRPC: one bidirectional stream a client, TLS with certificates on both
 //! sides, the same bytes as in one process.
 
+pub mod alarm;
+pub mod audit;
 pub mod certs;
 pub mod chain;
 pub mod control;

@@ -117,7 +117,7 @@ impl Mailboxes {
                     Err((_, why)) => return refuse(why),
                 };
                 inner.generation += 1;
-                let (link, far) = Link::open(inner.generation, protocol);
+                let (link, far) = Link::open(inner.generation, protocol, None);
                 let (generation, FarEnd { outward: letters, credit, .. }) = (link.generation, far);
                 inner.boxes[site] = Some(Connection { letters, credit, generation });
                 let _ = events.blocking_send(Event::Joined { client: site, link });

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use consilience_core::protocol::{MOST_POINTS, Statement};
+use consilience_core::protocol::{MOST_POINTS, Statement, kept_answers};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
 use consilience_core::sampler::registry::Row;
@@ -22,11 +22,14 @@ use consilience_engine::site::{Agreed, Agreement, Introduction, SecureSite, agre
 use consilience_engine::statement;
 use consilience_engine::store::ServedChain;
 use consilience_engine::warnings::{Code, Warning};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::{Server, ServerTlsConfig};
 use tracing::info;
 
+use crate::audit::{self, Audit, Happened};
 use crate::chain::HostedChain;
 use crate::door::Incoming;
 use crate::http;
@@ -74,6 +77,9 @@ pub struct ServeOptions {
     /// is waited for until it is mended or the operator decides; else it ends the run, for
     /// programs that decide themselves.
     pub quarantine: bool,
+    /// After how long a strict run that such a site blocks is paused, by its name, until the
+    /// operator lets it go on.
+    pub pause_after: Option<Duration>,
     /// A list of certificates that were revoked ([`crate::revoked`]).
     pub revoked: Option<PathBuf>,
     /// How long the server stays after the end, to tell sites that have not heard of it.
@@ -90,6 +96,7 @@ impl ServeOptions {
             deadline: None,
             largest_norm: LARGEST_NORM,
             quarantine: false,
+            pause_after: None,
             revoked: None,
             linger: FAREWELLS,
         }
@@ -196,6 +203,8 @@ pub struct Served {
     pub seconds: f64,
     /// What people should know of who stayed away.
     pub warnings: Vec<Warning>,
+    /// What happened, line by line ([`crate::audit`]).
+    pub audit: String,
 }
 
 impl Served {
@@ -427,7 +436,11 @@ impl<T: FnMut(Stage<'_>)> Act<'_, T> {
         };
         let finished = !served.outcome.interrupted;
         let how = if finished { How::Finished } else { How::Ended };
-        let Publication { value, safe, says } = keep(served);
+        let head = audit::head(&served.audit);
+        let Publication { value, safe, mut says } = keep(served);
+        if !says.is_empty() {
+            says = format!("{says}; the audit log ends with {head}");
+        }
         if !safe && goes_on {
             let why = "the server could not keep the draws: its operator will start it again";
             return (Ok(value), Parting::Waits(why.into()));
@@ -494,6 +507,7 @@ impl Hosting {
             tell(Stage::Showing(bound.local_addr().unwrap_or(address)));
             runtime.spawn(http::show(bound, Arc::clone(status)));
         }
+        status.is_run(&memory.run);
         let boot = u64::from_le_bytes(random::<8>()?);
         let welcome = |index: usize| Welcome {
             version: VERSION.into(),
@@ -513,10 +527,15 @@ impl Hosting {
             Arc::clone(status),
             options.deadline,
             options.quarantine,
-        );
+        )
+        .pausing_after(options.pause_after);
+        status.keep_audit(Audit::open(options.state.as_deref()).map_err(ServeError::State)?);
+        let (run, version) = (memory.run.clone(), VERSION.to_owned());
+        status.note(Happened::Started { run, version });
         let mut act = Act { memory: &mut memory, hub: &mut hub, status, tell: &mut tell };
         let (done, parting) = work(&mut act);
         let all_know = hub.part(&parting, options.linger, &mut memory);
+        status.close_audit();
         let done = if all_know { done } else { done.and(Err(ServeError::Suspended)) };
         Ok((done, runtime))
     }
@@ -567,8 +586,9 @@ fn conduct(
     let statement = statement::of_run(config, &agreement, &sites, None);
     let text = statement.text().to_owned();
     let ask = Ask::Agree { agreement: agreement.clone(), statement: text };
-    let stated = hub.ask_checked(&vec![ask; sites.len()], says_the_same(&statement))?;
-    check(&statement, &sites, stated)?;
+    let signing = Signing::new(&options.admission, &memory.run, &statement)?;
+    let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
+    signing.check(&sites, stated, status)?;
     status.stage("surveying");
     let mut plan = Plan::conducted(config, &problem, hub)?;
     let started = Instant::now();
@@ -578,6 +598,8 @@ fn conduct(
         let agreed = (config, &agreement, &problem);
         (sampled, warnings) = sample(agreed, &plan, options, memory, hub, status, tell)?;
         warnings.extend(status.warnings().into_iter().map(irregular));
+        let dominates = |text| Warning::new(Code::SiteDominates, text);
+        warnings.extend(status.alarms().into_iter().map(dominates));
         let Some(found) = plan.disappointment(&sampled.outcome) else { break };
         info!(sampler = plan.row.name, why = found.why, "the draws are not those promised");
         status.stage("surveying");
@@ -601,7 +623,9 @@ fn conduct(
     }
     info!(seconds, iterations = outcome.iterations, "sampled");
     let run = memory.run.clone();
-    Ok(Served { run, outcome, halved, seconds, problem, plan, statement, warnings })
+    status.note(Happened::Ended { early: outcome.interrupted });
+    let audit = status.audited();
+    Ok(Served { run, outcome, halved, seconds, problem, plan, statement, warnings, audit })
 }
 
 /// Hear what the sites are, and agree on what their columns mean.
@@ -657,14 +681,64 @@ fn tells_its_key() -> Objects {
     })
 }
 
-/// Object to a statement that is another.
-fn says_the_same(statement: &Statement) -> Objects {
-    let statement = statement.clone();
-    Box::new(move |site, told| {
-        let theirs = if let Tell::Stated(text) = told { text.as_str() } else { "" };
-        let checked = statement.check(&Statement::written(theirs), &format!("site \"{site}\""));
-        checked.err().map(|mismatch| mismatch.to_string())
-    })
+/// What every site must state, and sign where it is known by a certificate.
+#[derive(Clone)]
+struct Signing {
+    run: String,
+    statement: Statement,
+    authority: Option<CertificateDer<'static>>,
+}
+
+impl Signing {
+    fn new(admission: &Admission, run: &str, statement: &Statement) -> Result<Signing, ServeError> {
+        let authority = match admission {
+            Admission::Certificates(papers) => {
+                let pem = papers.authority_pem();
+                let read = CertificateDer::from_pem_slice(pem.as_bytes());
+                Some(read.map_err(|e| setup("ca.pem cannot be read", &e))?)
+            }
+            Admission::Word | Admission::Tickets(_) => None,
+        };
+        Ok(Signing { run: run.to_owned(), statement: statement.clone(), authority })
+    }
+
+    /// What is wrong with what a site states, if anything.
+    fn objection(&self, site: &str, told: &Tell) -> Option<String> {
+        let theirs = Statement::written(told.stated().unwrap_or_default());
+        let named = format!("site \"{site}\"");
+        if let Err(mismatch) = self.statement.check(&theirs, &named) {
+            return Some(mismatch.to_string());
+        }
+        let authority = self.authority.as_ref()?;
+        let Tell::Signed { signature, .. } = told else {
+            return Some(format!("{named} did not sign the agreement"));
+        };
+        let (hash, now) = (self.statement.hash(), SystemTime::now());
+        let checked = signature.check(&self.run, site, &hash, Some(authority), now);
+        checked.err().map(|why| format!("{named} signed the agreement, and {why}"))
+    }
+
+    fn objects(&self) -> Objects {
+        let signing = self.clone();
+        Box::new(move |site, told| signing.objection(site, told))
+    }
+
+    /// Every site states the same, or the fields are named that it states otherwise; the audit log
+    /// keeps it.
+    fn check(&self, sites: &[String], stated: Vec<Tell>, status: &Status) -> Result<(), Lost> {
+        let (sha256, text) = (self.statement.hash(), self.statement.text().to_owned());
+        for (site, told) in sites.iter().zip(&stated) {
+            self.objection(site, told).map_or(Ok(()), |why| Err(Lost(why)))?;
+        }
+        status.note(Happened::Agreed { sha256: sha256.clone(), statement: text });
+        for (site, told) in sites.iter().zip(stated) {
+            if let Tell::Signed { signature, .. } = told {
+                let (site, sha256) = (site.clone(), sha256.clone());
+                status.note(Happened::Signed { site, sha256, signature });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What was drawn by one sampler.
@@ -690,8 +764,10 @@ fn sample(
     memory.keep(&statement)?;
     let text = statement.text().to_owned();
     let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
-    let stated = hub.ask_checked(&vec![ask; sites.len()], says_the_same(&statement))?;
-    check(&statement, &sites, stated)?;
+    let signing = Signing::new(&options.admission, &memory.run, &statement)?;
+    let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
+    signing.check(&sites, stated, status)?;
+    status.agreed(statement.hash().to_string());
     tell(Stage::Stated(&statement));
     let run = &plan.length;
     status.sampling(run.total());
@@ -723,6 +799,7 @@ fn sample(
             keys,
             statement: &statement,
             largest_norm: options.largest_norm,
+            ahead: kept_answers(problem.target.dim()),
         };
         let chain = HostedChain::open(served, chain_log, folder.as_deref(), patience);
         chains.push(chain.map_err(Broken::Party)?);
@@ -733,6 +810,7 @@ fn sample(
         Err(other) => return Err(other.into()),
     };
     <HostedChain<'_> as crate::party::Party>::measure(&chains, status);
+    chains.iter_mut().try_for_each(HostedChain::rest).map_err(Broken::Party)?;
     status.stage("finishing");
     let mut rows = vec![0u64; run.chains];
     let mut warnings = Vec::new();
@@ -809,17 +887,6 @@ fn log_density(
 /// The folder of the chains of another run of the same: where draws disappointed, or for the bias.
 pub(crate) fn again(attempt: u32) -> String {
     format!("again-{attempt}")
-}
-
-/// Every site states the same, or the fields are named that it states otherwise.
-fn check(statement: &Statement, sites: &[String], stated: Vec<Tell>) -> Result<(), Lost> {
-    for (site, told) in sites.iter().zip(stated) {
-        let theirs = if let Tell::Stated(text) = told { text } else { String::new() };
-        statement
-            .check(&Statement::written(&theirs), &format!("site \"{site}\""))
-            .map_err(|mismatch| Lost(mismatch.to_string()))?;
-    }
-    Ok(())
 }
 
 fn introductions(told: Vec<Tell>, sites: &[String]) -> Result<Vec<Introduction>, Lost> {

@@ -37,6 +37,8 @@ const MOST_ORDER: usize = 4 << 10;
 /// How often the certificate of a connected site is looked up, and what is said of a revoked one.
 const LOOK: Duration = Duration::from_secs(2);
 const REVOKED: &str = "was revoked: get a new one";
+/// The most bytes of a frame besides what it carries.
+const HEADING: usize = 64;
 /// How many frames may wait for a site that is slow to read.
 const QUEUE: usize = 1024;
 /// How many frames a site may send beyond those that it was asked for.
@@ -97,6 +99,8 @@ pub struct Link {
     pub generation: u64,
     /// Which version of the protocol the site speaks with us.
     pub protocol: u32,
+    /// How many bytes of a message the connection takes at most, if that is fixed.
+    pub(crate) most: Option<usize>,
     to: mpsc::Sender<Result<Frame, Status>>,
     /// How many frames the site may still send.
     credit: Arc<AtomicI64>,
@@ -115,12 +119,12 @@ pub(crate) struct FarEnd {
 
 impl Link {
     /// A new way to a site: what is sent on it, and how many frames the site may still send.
-    pub(crate) fn open(generation: u64, protocol: u32) -> (Link, FarEnd) {
+    pub(crate) fn open(generation: u64, protocol: u32, most: Option<usize>) -> (Link, FarEnd) {
         let (to, outward) = mpsc::channel(QUEUE);
         let (held, gone) = oneshot::channel();
         let credit = Arc::new(AtomicI64::new(0));
         let far = FarEnd { outward, credit: Arc::clone(&credit), gone };
-        (Link { generation, protocol, to, credit, _held: Arc::new(held) }, far)
+        (Link { generation, protocol, most, to, credit, _held: Arc::new(held) }, far)
     }
 
     /// Send a frame; `false`: the connection is gone, or the site does not read.
@@ -212,6 +216,11 @@ struct Inner {
 }
 
 impl Inner {
+    /// The most bytes that a frame may carry now.
+    fn most_bytes(&self) -> usize {
+        MOST_WORDS.max(self.most_message.load(Ordering::Relaxed))
+    }
+
     fn is_revoked(&self, certificate: &CertificateDer<'_>) -> bool {
         self.revoked.as_ref().is_some_and(|revoked| revoked.has(certificate))
     }
@@ -291,7 +300,7 @@ impl tower_service::Service<http::Request<Body>> for GrpcService {
                 return Ok(Status::unimplemented("there are only Join and Control").into_http());
             }
             let codec = ProstCodec::<Frame, Frame>::default();
-            let most = MOST_WORDS.max(service.0.most_message.load(Ordering::Relaxed)) + 64;
+            let most = service.0.most_bytes() + HEADING;
             let mut grpc = tonic::server::Grpc::new(codec).max_decoding_message_size(most);
             Ok(grpc.streaming(service, request).await)
         })
@@ -331,7 +340,8 @@ impl StreamingService<Frame> for GrpcService {
                 return Err(Status::unavailable(why));
             };
             let generation = inner.generation.fetch_add(1, Ordering::Relaxed);
-            let (link, far) = Link::open(generation, protocol);
+            let most = inner.most_bytes();
+            let (link, far) = Link::open(generation, protocol, Some(most));
             if inner.events.send(Event::Joined { client, link }).await.is_err() {
                 return Err(Status::unavailable("the run is over"));
             }

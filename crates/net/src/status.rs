@@ -5,14 +5,20 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use consilience_engine::run::Progress;
+
+use crate::audit::{Audit, Happened};
 
 /// How many refusals are kept by name.
 const MOST_NAMED: usize = 64;
 /// How long a reason is that is shown.
 const MOST_SHOWN: usize = 600;
+/// Of how many round trips quantiles are taken: the last ones.
+const RECENT: usize = 256;
+/// How many points the history of the rate has at most; then neighbours are merged.
+const POINTS: usize = 120;
 
 /// What is shown while a run goes on.
 #[derive(Debug)]
@@ -28,6 +34,8 @@ pub struct Status {
     /// Whether the run goes on without sites that stay away.
     elastic: AtomicBool,
     inner: Mutex<Inner>,
+    /// What happened, for those who ask later.
+    audit: Mutex<Audit>,
 }
 
 #[derive(Debug)]
@@ -37,14 +45,61 @@ struct Inner {
     total: u64,
     sampling: Option<Instant>,
     rounds: u64,
-    worst_rhat: Option<f64>,
+    /// The largest R-hat and the smallest effective sample size.
+    convergence: Option<(f64, f64)>,
     bits: (u64, u64),
     refusals: BTreeMap<String, u64>,
     /// By site.
     warnings: BTreeMap<usize, String>,
+    /// Whose answers dominate or drift: what was once said stays.
+    alarms: BTreeMap<usize, String>,
     sites: Vec<SiteState>,
-    /// Since when the operator has paused it.
+    /// Since when it is paused.
     paused: Option<Blocked>,
+    /// When it was last let go on.
+    resumed: Option<SystemTime>,
+    /// Who is awaited, since when, and how that is.
+    waits: Vec<String>,
+    run: String,
+    agreement: Option<String>,
+    history: History,
+}
+
+/// How many exchanges a second there were, from the start of sampling on.
+#[derive(Debug)]
+struct History {
+    /// How many looks make a point, and how many were taken.
+    span: u32,
+    looks: u32,
+    since: Instant,
+    rounds: u64,
+    /// Each over the same time: its seconds and its exchanges.
+    points: Vec<(f64, u64)>,
+}
+
+impl History {
+    fn new() -> History {
+        History { span: 1, looks: 0, since: Instant::now(), rounds: 0, points: Vec::new() }
+    }
+
+    /// There were so many exchanges by now.
+    fn look(&mut self, rounds: u64) {
+        self.looks += 1;
+        if self.looks < self.span {
+            return;
+        }
+        self.points.push((self.since.elapsed().as_secs_f64(), rounds - self.rounds));
+        (self.looks, self.since, self.rounds) = (0, Instant::now(), rounds);
+        if self.points.len() == POINTS {
+            let both = |pair: &[(f64, u64)]| (pair[0].0 + pair[1].0, pair[0].1 + pair[1].1);
+            self.points = self.points.chunks_exact(2).map(both).collect();
+            self.span *= 2;
+        }
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.points.iter().map(|(seconds, rounds)| *rounds as f64 / seconds.max(1e-9)).collect()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -55,10 +110,13 @@ struct SiteState {
     owed: u64,
     answers: u64,
     seconds: f64,
+    /// The last round trips, and where the next is put.
+    recent: Vec<f64>,
     bytes: (u64, u64),
     refusals: u64,
     absent: u64,
     late: u64,
+    influence: Option<f64>,
     /// How often it connected.
     came: u64,
     blocked: Option<Blocked>,
@@ -80,10 +138,15 @@ pub struct Blocked {
 impl Blocked {
     /// The hour and minute since when, in UTC.
     pub fn clock(&self) -> String {
-        let seconds = self.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let minutes = seconds / 60 % (24 * 60);
-        format!("{:02}:{:02} UTC", minutes / 60, minutes % 60)
+        clock(self.since)
     }
+}
+
+/// The hour and minute of a time, in UTC.
+pub(crate) fn clock(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let minutes = seconds / 60 % (24 * 60);
+    format!("{:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
 /// One site as it is shown.
@@ -97,6 +160,11 @@ pub struct SiteView {
     pub answers: u64,
     /// How long it takes for one, on average, in seconds.
     pub latency: f64,
+    /// The median of its last answers, and what nine and 99 of a hundred were within.
+    pub quantiles: [f64; 3],
+    /// How much its answers dominate those of the others, where that is known: from 1 on there is
+    /// an alarm ([`crate::alarm`]).
+    pub influence: Option<f64>,
     /// Bytes that it sent, and that it was sent.
     pub bytes: (u64, u64),
     /// How many of its messages were refused.
@@ -118,6 +186,10 @@ pub struct SiteView {
 /// The run as it is shown.
 #[derive(Clone, Debug)]
 pub struct View {
+    /// The name of the run; empty before there is one.
+    pub run: String,
+    /// The SHA-256 of what all agreed on, once they have.
+    pub agreement: Option<String>,
     /// What is being done.
     pub stage: String,
     /// Iterations done, of all chains, and in all.
@@ -132,14 +204,22 @@ pub struct View {
     pub seconds: f64,
     /// The largest R-hat so far.
     pub worst_rhat: Option<f64>,
+    /// The smallest effective sample size so far.
+    pub least_ess: Option<f64>,
+    /// Exchanges a second from the start of sampling on: one number for every so many seconds.
+    pub history: (f64, Vec<f64>),
     /// Bits up and down, of all chains.
     pub bits: (u64, u64),
     /// The sites.
     pub sites: Vec<SiteView>,
     /// What was refused, and how often.
     pub refusals: Vec<(String, u64)>,
-    /// What people should know of who stays away.
+    /// What people should know of who stays away, and of whose answers dominate.
     pub warnings: Vec<String>,
+    /// Who is named in an alarm.
+    pub alarms: Vec<String>,
+    /// Who is awaited and has said nothing for long: one sentence each.
+    pub waits: Vec<String>,
     /// Who or what holds up the run, since when and why: one sentence each.
     pub blocked: Vec<String>,
 }
@@ -154,10 +234,12 @@ impl Status {
             owed: 0,
             answers: 0,
             seconds: 0.0,
+            recent: Vec::new(),
             bytes: (0, 0),
             refusals: 0,
             absent: 0,
             late: 0,
+            influence: None,
             came: 0,
             blocked: None,
             dropped: false,
@@ -168,12 +250,18 @@ impl Status {
             total: 0,
             sampling: None,
             rounds: 0,
-            worst_rhat: None,
+            convergence: None,
             bits: (0, 0),
             refusals: BTreeMap::new(),
             warnings: BTreeMap::new(),
+            alarms: BTreeMap::new(),
             sites: sites.iter().map(site).collect(),
             paused: None,
+            resumed: None,
+            waits: Vec::new(),
+            run: String::new(),
+            agreement: None,
+            history: History::new(),
         };
         Status {
             progress,
@@ -182,6 +270,7 @@ impl Status {
             meddled: AtomicBool::new(false),
             elastic: AtomicBool::new(false),
             inner: Mutex::new(inner),
+            audit: Mutex::new(Audit::default()),
         }
     }
 
@@ -228,6 +317,39 @@ impl Status {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn audit(&self) -> MutexGuard<'_, Audit> {
+        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Write the audit log here from now on. Alarms that stand in it are still given.
+    pub(crate) fn keep_audit(&self, audit: Audit) {
+        let mut inner = self.lock();
+        for (site, says) in audit.alarms() {
+            if let Some(client) = inner.sites.iter().position(|known| known.name == site) {
+                inner.alarms.insert(client, says);
+            }
+        }
+        drop(inner);
+        *self.audit() = audit;
+    }
+
+    /// Let go of the audit log's folder.
+    pub(crate) fn close_audit(&self) {
+        *self.audit() = Audit::default();
+    }
+
+    /// Write something down in the audit log.
+    pub(crate) fn note(&self, happened: Happened) {
+        if let Err(error) = self.audit().note(happened, SystemTime::now()) {
+            tracing::warn!(%error, "the audit log cannot be written");
+        }
+    }
+
+    /// The audit log so far.
+    pub(crate) fn audited(&self) -> String {
+        self.audit().text().to_owned()
+    }
+
     /// The sites' names.
     pub fn sites(&self) -> Vec<String> {
         self.lock().sites.iter().map(|site| site.name.clone()).collect()
@@ -244,25 +366,55 @@ impl Status {
         inner.stage = "sampling".into();
         inner.total = total;
         inner.sampling = Some(Instant::now());
+        inner.history = History { rounds: inner.rounds, ..History::new() };
+    }
+
+    /// Which run this is.
+    pub(crate) fn is_run(&self, name: &str) {
+        name.clone_into(&mut self.lock().run);
+    }
+
+    /// All agreed on what has this SHA-256.
+    pub(crate) fn agreed(&self, hash: String) {
+        self.lock().agreement = Some(hash);
+    }
+
+    /// Who is awaited for long now: which site, since when, and how that is.
+    pub(crate) fn waits_for(&self, awaited: &[(usize, SystemTime, &str)]) {
+        let mut inner = self.lock();
+        let sentence = |(site, since, how): &(usize, SystemTime, &str)| {
+            format!("waiting for {} since {}: it {how}", inner.sites[*site].name, clock(*since))
+        };
+        inner.waits = awaited.iter().map(sentence).collect();
     }
 
     /// A site is there or not; `true`: it has been there before.
     pub(crate) fn connected(&self, client: usize, connected: bool) -> bool {
-        let site = &mut self.lock().sites[client];
+        let mut inner = self.lock();
+        let site = &mut inner.sites[client];
         site.connected = connected;
         (site.asked, site.owed) = (None, 0);
         site.came += u64::from(connected);
-        site.came > 1
+        let (back, name) = (site.came > 1, site.name.clone());
+        drop(inner);
+        if connected {
+            self.note(Happened::Joined { site: name });
+        }
+        back
     }
 
     /// A site cannot go on, and this is why. The same trouble again is the old trouble.
     pub(crate) fn block(&self, client: usize, why: &str) {
         let why: String = why.chars().take(MOST_SHOWN).collect();
-        let blocked = &mut self.lock().sites[client].blocked;
-        match blocked {
+        let mut inner = self.lock();
+        let site = &mut inner.sites[client];
+        let happened = Happened::Blocked { site: site.name.clone(), why: why.clone() };
+        match &mut site.blocked {
             Some(known) if known.why == why => known.lifted = false,
-            _ => *blocked = Some(Blocked { since: SystemTime::now(), why, lifted: false }),
+            blocked => *blocked = Some(Blocked { since: SystemTime::now(), why, lifted: false }),
         }
+        drop(inner);
+        self.note(happened);
     }
 
     /// A site takes part again.
@@ -279,15 +431,44 @@ impl Status {
 
     /// Hold the run until [`Status::resume`]: no site is let in.
     pub fn pause(&self) {
+        self.pause_since("the operator paused the run".to_owned());
+    }
+
+    fn pause_since(&self, why: String) {
         self.meddled.store(true, Ordering::Relaxed);
-        let why = "the operator paused the run".to_owned();
         let since = SystemTime::now();
         self.lock().paused.get_or_insert(Blocked { since, why, lifted: false });
     }
 
+    /// Hold the run where a site has blocked it for longer than this, and say which; what is said.
+    pub(crate) fn pause_after(&self, most: Duration) -> Option<String> {
+        let inner = self.lock();
+        if inner.paused.is_some() {
+            return None;
+        }
+        let over = |site: &SiteState| {
+            let blocked = site.blocked.as_ref().filter(|blocked| !blocked.lifted)?;
+            let since = inner.resumed.map_or(blocked.since, |resumed| resumed.max(blocked.since));
+            let so_long = since.elapsed().unwrap_or_default() >= most;
+            (so_long && !site.dropped).then(|| (site.name.clone(), blocked.why.clone()))
+        };
+        let (site, why) = inner.sites.iter().find_map(over)?;
+        drop(inner);
+        let why = format!(
+            "site \"{site}\" has blocked the run for {} seconds: {why}. When it is mended, let the \
+             run go on with `consilience control resume`; or end it",
+            most.as_secs()
+        );
+        self.pause_since(why.clone());
+        self.note(Happened::Ordered { order: format!("Pause, by the server: {why}") });
+        Some(why)
+    }
+
     /// Let a run go on.
     pub fn resume(&self) {
-        self.lock().paused = None;
+        let mut inner = self.lock();
+        inner.paused = None;
+        inner.resumed = Some(SystemTime::now());
     }
 
     /// Since when the run is paused, if it is.
@@ -339,6 +520,30 @@ impl Status {
         inner.warnings = found.iter().cloned().collect();
     }
 
+    /// How large the answers of each site are beside those of the others, and who is too large.
+    /// Each is named in the log when it is first seen.
+    pub(crate) fn dominated(&self, influences: &[f64], found: &[(usize, String)]) {
+        let mut inner = self.lock();
+        for (site, influence) in inner.sites.iter_mut().zip(influences) {
+            site.influence = Some(*influence);
+        }
+        let mut news = Vec::new();
+        for (client, text) in found {
+            if inner.alarms.insert(*client, text.clone()).is_none() {
+                tracing::warn!("{text}");
+                let site = inner.sites[*client].name.clone();
+                news.push(Happened::Alarm { site, says: text.clone() });
+            }
+        }
+        drop(inner);
+        news.into_iter().for_each(|happened| self.note(happened));
+    }
+
+    /// Whose answers dominate or drift.
+    pub fn alarms(&self) -> Vec<String> {
+        self.lock().alarms.values().cloned().collect()
+    }
+
     /// What people should know of who stays away.
     pub fn warnings(&self) -> Vec<String> {
         self.lock().warnings.values().cloned().collect()
@@ -357,7 +562,13 @@ impl Status {
         site.answers += 1;
         site.owed = site.owed.saturating_sub(1);
         if let Some(asked) = site.asked.take() {
-            site.seconds += asked.elapsed().as_secs_f64();
+            let seconds = asked.elapsed().as_secs_f64();
+            site.seconds += seconds;
+            if site.recent.len() < RECENT {
+                site.recent.push(seconds);
+            } else {
+                site.recent[site.answers as usize % RECENT] = seconds;
+            }
         }
         if site.owed > 0 {
             site.asked = Some(Instant::now());
@@ -375,11 +586,15 @@ impl Status {
             inner.sites[client].refusals += 1;
         }
         let name: String = why.chars().take(200).collect();
+        let site = client.map(|client| inner.sites[client].name.clone());
+        let happened = Happened::Refused { site, why: name.clone() };
         if inner.refusals.len() < MOST_NAMED || inner.refusals.contains_key(&name) {
             *inner.refusals.entry(name).or_insert(0) += 1;
         } else {
             *inner.refusals.entry("others".into()).or_insert(0) += 1;
         }
+        drop(inner);
+        self.note(happened);
     }
 
     /// An exchange of a chain is complete; in all chains sent so many bits.
@@ -388,10 +603,12 @@ impl Status {
     }
 
     /// What the chains sent, and how well they agree.
-    pub fn measured(&self, bits: (u64, u64), worst_rhat: Option<f64>) {
+    pub fn measured(&self, bits: (u64, u64), convergence: Option<(f64, f64)>) {
         let mut inner = self.lock();
         inner.bits = bits;
-        inner.worst_rhat = worst_rhat.or(inner.worst_rhat);
+        inner.convergence = convergence.or(inner.convergence);
+        let rounds = inner.rounds;
+        inner.history.look(rounds);
     }
 
     /// How it stands now.
@@ -405,6 +622,8 @@ impl Status {
             connected: site.connected,
             answers: site.answers,
             latency: site.seconds / site.answers.max(1) as f64,
+            quantiles: quantiles(&site.recent),
+            influence: site.influence,
             bytes: site.bytes,
             refusals: site.refusals,
             owes: site.owed > 0,
@@ -424,21 +643,45 @@ impl Status {
                 blocked.push(format!("blocked by {name} since {since}: {why}"));
             }
         }
+        let rates = inner.history.rates();
+        let each = inner.history.points.iter().map(|(seconds, _)| seconds).sum::<f64>()
+            / rates.len().max(1) as f64;
         View {
+            run: inner.run.clone(),
+            agreement: inner.agreement.clone(),
             stage: inner.stage.clone(),
             done: (done, inner.total),
             rate: sampled.map_or(0.0, |seconds| inner.rounds as f64 / seconds.max(1e-9)),
             rounds: inner.rounds,
             left: sampled.filter(|_| share > 0.0).map(|seconds| seconds * (1.0 - share) / share),
             seconds: inner.started.elapsed().as_secs_f64(),
-            worst_rhat: inner.worst_rhat,
+            worst_rhat: inner.convergence.map(|(rhat, _)| rhat),
+            least_ess: inner.convergence.map(|(_, ess)| ess),
+            history: (each, rates),
             bits: inner.bits,
             sites: inner.sites.iter().map(site).collect(),
             refusals: inner.refusals.iter().map(|(why, count)| (why.clone(), *count)).collect(),
-            warnings: inner.warnings.values().cloned().collect(),
+            warnings: inner.warnings.values().chain(inner.alarms.values()).cloned().collect(),
+            alarms: inner
+                .alarms
+                .keys()
+                .filter_map(|site| Some(inner.sites.get(*site)?.name.clone()))
+                .collect(),
+            waits: inner.waits.clone(),
             blocked,
         }
     }
+}
+
+/// The median, and what nine and 99 of a hundred are within; 0 of nothing.
+fn quantiles(recent: &[f64]) -> [f64; 3] {
+    let mut sorted = recent.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| {
+        let place = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(place.saturating_sub(1)).copied().unwrap_or(0.0)
+    };
+    [at(0.5), at(0.9), at(0.99)]
 }
 
 impl View {
@@ -468,6 +711,9 @@ impl View {
         if let Some(rhat) = self.worst_rhat {
             let _ = write!(line, ", R-hat {rhat:.3}");
         }
+        if let Some(ess) = self.least_ess {
+            let _ = write!(line, ", {ess:.0} effective draws");
+        }
         let _ = write!(line, ", {} kB up, {} kB down", self.bits.0 / 8000, self.bits.1 / 8000);
         let _ = write!(
             line,
@@ -481,8 +727,11 @@ impl View {
         if let Some((site, seconds)) = self.slowest() {
             let _ = write!(line, ", slowest {site} ({:.2} ms)", 1e3 * seconds);
         }
-        for blocked in &self.blocked {
-            let _ = write!(line, "; {blocked}");
+        for held in self.blocked.iter().chain(&self.waits) {
+            let _ = write!(line, "; {held}");
+        }
+        for site in &self.alarms {
+            let _ = write!(line, "; ALARM: the answers of {site} dominate or drift");
         }
         line
     }
@@ -538,6 +787,10 @@ impl View {
         if let Some(rhat) = self.worst_rhat {
             gauge("rhat_max", "gauge", "The largest R-hat of the draws so far.", &one(rhat));
         }
+        if let Some(ess) = self.least_ess {
+            let says = "The smallest effective sample size of the draws so far.";
+            gauge("ess_min", "gauge", says, &one(ess));
+        }
         let each = |read: fn(&SiteView) -> f64| -> Vec<(String, f64)> {
             self.sites
                 .iter()
@@ -555,6 +808,36 @@ impl View {
             "gauge",
             "Whether a site holds up the run.",
             &each(|s| f64::from(u8::from(s.blocked.is_some()))),
+        );
+        gauge(
+            "site_influence",
+            "gauge",
+            "How much a site's answers dominate the others': an alarm from 1 on.",
+            &each(|s| s.influence.unwrap_or(f64::NAN)),
+        );
+        let alarmed = |site: &SiteView| self.alarms.contains(&site.name);
+        let alarms: Vec<(String, f64)> = self
+            .sites
+            .iter()
+            .map(|s| (format!("{{site=\"{}\"}}", label(&s.name)), f64::from(alarmed(s))))
+            .collect();
+        gauge("site_alarm", "gauge", "Whether a site's answers dominate or drift.", &alarms);
+        let quantiles: Vec<(String, f64)> = self
+            .sites
+            .iter()
+            .flat_map(|s| {
+                let at = |(share, value): (&str, f64)| {
+                    let labels = format!("{{site=\"{}\",quantile=\"{share}\"}}", label(&s.name));
+                    (labels, value)
+                };
+                ["0.5", "0.9", "0.99"].into_iter().zip(s.quantiles).map(at).collect::<Vec<_>>()
+            })
+            .collect();
+        gauge(
+            "site_round_trip_seconds",
+            "gauge",
+            "Quantiles of a site's last round trips.",
+            &quantiles,
         );
         gauge("site_answers_total", "counter", "Answers of a site.", &each(|s| s.answers as f64));
         gauge(

@@ -16,7 +16,7 @@ use rustls_pki_types::pem::PemObject;
 use x25519_dalek::{PublicKey, StaticSecret};
 
 use crate::certs::{Papers, hex};
-use crate::letter::{From, certified, is_signed_by};
+use crate::letter::{From, certified, check_signature};
 
 /// What is signed begins with this, so that no signature made for something else fits.
 const SIGNED: &[u8] = b"consilience secure sum key 1\0";
@@ -80,7 +80,7 @@ impl SumSecret {
             let certificate = CertificateDer::from(unhex(&key.certificate).ok_or_else(unread)?);
             certified(&authority, &certificate, From::Site(name), now).map_err(|e| wrong(&e))?;
             let signature = unhex(&key.signature).ok_or_else(unread)?;
-            if !is_signed_by(&certificate, &signed(run, name, &public), &signature) {
+            if check_signature(&certificate, &signed(run, name, &public), &signature).is_err() {
                 return Err(wrong("its signature does not fit this run, this site and this key"));
             }
             let secret = self.0.diffie_hellman(&PublicKey::from(public));

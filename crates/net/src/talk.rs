@@ -7,12 +7,14 @@ use consilience_engine::plan::Decision;
 use consilience_engine::site::{Agreement, Introduction, SumKey};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Signature;
+
 /// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The versions of the protocol that this program speaks: these words, their order, and the
 /// messages of the core. A change that the other side would not understand, or would take for
 /// something else, is a new version. The first had no number.
-pub const PROTOCOL: Versions = Versions { least: 2, most: 2 };
+pub const PROTOCOL: Versions = Versions { least: 3, most: 3 };
 
 /// Versions of the protocol, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,6 +192,13 @@ pub enum Tell {
     SumKey(SumKey),
     /// What I take all that is agreed on to be.
     Stated(String),
+    /// The same, signed by my certificate.
+    Signed {
+        /// What I take all that is agreed on to be.
+        statement: String,
+        /// My signature.
+        signature: Signature,
+    },
     /// Done.
     Done,
     /// How many orders I answered, chain by chain.
@@ -200,6 +209,27 @@ pub enum Tell {
     Finished(Vec<u64>),
     /// I do not take part, and this is why.
     Refused(String),
+}
+
+impl Tell {
+    /// What it takes all that is agreed on to be.
+    pub(crate) fn stated(&self) -> Option<&str> {
+        match self {
+            Tell::Stated(statement) | Tell::Signed { statement, .. } => Some(statement),
+            _ => None,
+        }
+    }
+
+    /// Whether it says the same as before. No two signatures of one text are alike.
+    pub(crate) fn agrees(&self, before: &Tell) -> bool {
+        match (self, before) {
+            (Tell::Finished(_), Tell::Finished(_)) => true,
+            (Tell::Signed { statement, .. }, Tell::Signed { statement: other, .. }) => {
+                statement == other
+            }
+            _ => self == before,
+        }
+    }
 }
 
 #[cfg(test)]

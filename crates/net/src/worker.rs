@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use consilience_core::model::{ByGradients, Coordinates, Model, Single, Unusable};
 use consilience_core::protocol::{
-    Client, Device, Format, Masks, OrderRefusal, PairSecret, Precision, Statement,
+    Client, Device, Format, Masks, OrderRefusal, PairSecret, Precision, Statement, kept_answers,
 };
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe};
@@ -26,6 +26,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tracing::{info, warn};
 
+use crate::audit::Signature;
 use crate::certs::{Papers, name_of_site};
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::serve::{STATEMENT, again};
@@ -82,8 +83,8 @@ pub struct Brings {
     /// What it may tell of one row in all its runs together: epsilon and delta. Without it, it
     /// takes no part in runs that have a privacy budget.
     pub budget: Option<(f64, f64)>,
-    /// By what other sites know that a key is this site's: without it, it takes no part in runs
-    /// with a secure sum.
+    /// What it signs the agreement with, and by what other sites know that a key is this site's:
+    /// without it, it takes no part in runs with a secure sum.
     pub papers: Option<Papers>,
     /// Who is shown what all agree on, before this site takes part and again with what surveys
     /// found.
@@ -178,6 +179,11 @@ impl Chain {
 
     fn rows_evaluated(&self) -> u64 {
         self.client().device().rows_evaluated()
+    }
+
+    /// The same, as it was with the answer that was given last.
+    fn told_rows(&self) -> u64 {
+        self.client().told_rows()
     }
 
     fn client(&self) -> &Client<Box<dyn Device>> {
@@ -384,7 +390,7 @@ impl Worker {
                     .chains
                     .as_ref()
                     .and_then(|(_, chains)| chains.get(chain))
-                    .map_or(0, Chain::rows_evaluated);
+                    .map_or(0, Chain::told_rows);
                 Ok(Did::Said(Some(Frame { rows, ..Frame::message(frame.phase, chain, out) })))
             }
             Some(OrderRefusal::Unanswered { .. }) => Err(run.failed(&self.brings.site, frame)),
@@ -448,7 +454,7 @@ impl Run {
             }
             Ask::Agree { agreement, statement } => {
                 self.agree(brings, agreement, &statement)?;
-                Tell::Stated(statement) // checked to be the same
+                self.signed(brings, statement)? // checked to be the same
             }
             Ask::MoveTo { .. } => {
                 self.move_to(ask)?;
@@ -457,7 +463,7 @@ impl Run {
             }
             Ask::Decide { decision, statement } => {
                 self.decide(brings, decision, &statement)?;
-                Tell::Stated(statement) // checked to be the same
+                self.signed(brings, statement)? // checked to be the same
             }
             Ask::Where { phase, survey: true } => {
                 let target = self.target()?;
@@ -496,6 +502,15 @@ impl Run {
             }
             Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
         })
+    }
+
+    /// State what all agree on, under this site's signature where it has one.
+    fn signed(&self, brings: &Brings, statement: String) -> Result<Tell, SiteError> {
+        let Some(papers) = &brings.papers else { return Ok(Tell::Stated(statement)) };
+        let sha256 = Statement::written(&statement).hash();
+        let signature = Signature::new(papers, &self.welcome.run, &brings.site, &sha256);
+        let signature = signature.map_err(SiteError::Disagree)?;
+        Ok(Tell::Signed { statement, signature })
     }
 
     /// Why the model that the site brings did not answer an order: what was asked, and where.
@@ -676,7 +691,8 @@ impl Run {
             let keys = Keys { public: public.chain(chain), private: private.chain(chain) };
             let keys = if decision.halved { keys.halved() } else { keys };
             let client =
-                Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?);
+                Client::new(recipe.client(&target, id, keys)?, recipe.format(&target, keys)?)
+                    .keeping(kept_answers(target.dim()));
             let client = match &target.joint {
                 None => client,
                 Some(model) => client.asking(Arc::clone(model).evaluator()),

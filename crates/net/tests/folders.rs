@@ -114,10 +114,9 @@ fn a_shared_folder_is_a_network() {
             let served = scene.serve("drive", &status).unwrap();
             for joined in joined {
                 let farewell = joined.join().unwrap();
-                assert_eq!(
-                    (farewell.how, &*farewell.says),
-                    (How::Finished, "the draws are in a drawer")
-                );
+                assert_eq!(farewell.how, How::Finished);
+                let says = "the draws are in a drawer; the audit log ends with ";
+                assert!(farewell.says.starts_with(says), "{}", farewell.says);
             }
             served
         });

@@ -361,3 +361,71 @@ fn an_elastic_run_goes_on_without_a_site() {
     assert!(view.sites[2].dropped && view.sites[2].absent > 500, "{:?}", view.sites[2]);
     others.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
+
+/// A site whose gradients are off by a constant: the others hold it, and it is named on every
+/// screen and beside the draws. Honest sites are not.
+#[test]
+fn a_site_that_pulls_against_all_others_is_named() {
+    let sites = SITES.map(|name| format!("[[client]]\nname = \"{name}\"\n"));
+    let rows = "rows = [[0.3, 1.0], [-0.7, 0.2], [0.4, -1.1], [0.1, 0.5], [-0.2, -0.4]]\n";
+    let config = config(&format!(
+        "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"isotropic\"\n{}{rows}\
+         [sampler]\nname = \"lmc\"\nstep = 0.02\n[run]\nchains = 2\niterations = 700\n\
+         burn_in = 100\n",
+        sites.join(rows)
+    ));
+    for pull in [0.0f32, 300.0] {
+        let serving = start(&config, patient());
+        let (address, status) = (serving.address, Arc::clone(&serving.status));
+        let others: Vec<_> = SITES[..2].iter().map(|n| site(brings(n), joining(address))).collect();
+        let villain = tampered(address, brings(SITES[2]), move |frame| {
+            if frame.kind == MESSAGE {
+                let mut body = frame.body.to_vec();
+                let at = body.len() - 4;
+                let last = f32::from_le_bytes(body[at..].try_into().unwrap());
+                body[at..].copy_from_slice(&(last + pull).to_le_bytes());
+                frame.body = body.into();
+            }
+        });
+        let served = serving.end().unwrap();
+        others.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+        assert_eq!(villain.join().unwrap(), None);
+        let view = status.view();
+        let named = |text: &String| text.contains("site \"the south\" moves the mean by about");
+        let beside: Vec<String> =
+            served.warnings.iter().map(|warning| warning.to_string()).collect();
+        if pull == 0.0 {
+            assert!(view.alarms.is_empty() && view.sites.iter().all(|s| s.influence < Some(0.5)));
+            assert!(!beside.iter().any(named), "{beside:?}");
+            continue;
+        }
+        assert_eq!(view.alarms, ["the south"], "{:?}", view.sites);
+        assert!(view.warnings.iter().any(named) && beside.iter().any(named), "{beside:?}");
+        assert!(view.line().contains("ALARM: the answers of the south"), "{}", view.line());
+        let metrics = view.metrics();
+        assert!(metrics.contains("consilience_site_alarm{site=\"the south\"} 1"), "{metrics}");
+        assert!(metrics.contains("consilience_site_alarm{site=\"east\"} 0"), "{metrics}");
+    }
+}
+
+/// A strict run that a site blocks for too long is paused by its name, until the operator lets it
+/// go on; it is then the run of a fair day.
+#[test]
+fn a_run_that_is_blocked_for_too_long_is_paused_by_name() {
+    let config = plain(30);
+    let pause_after = Some(Duration::from_secs(1));
+    let serving = start(&config, ServeOptions { pause_after, ..patient() });
+    let (address, status) = (serving.address, Arc::clone(&serving.status));
+    let others: Vec<_> = SITES[..2].iter().map(|n| site(brings(n), joining(address))).collect();
+    let broken = Brings { allows_simulation: false, ..brings(SITES[2]) };
+    site(broken, joining(address)).join().unwrap().unwrap_err();
+    until("it is paused", || status.paused().is_some());
+    let why = status.paused().unwrap().why;
+    let said = "site \"the south\" has blocked the run for 1 seconds: ";
+    assert!(why.starts_with(said) && why.contains("consilience control resume"), "{why}");
+    assert!(get(serving.http.unwrap(), "/status.json").contains("has blocked the run for 1 sec"));
+    order(&joining(address), &Order::Resume).unwrap();
+    let mended = site(brings(SITES[2]), joining(address));
+    same("paused by name", &serving.end().unwrap(), &in_process(&config));
+    others.into_iter().chain([mended]).for_each(|site| assert!(site.join().unwrap().unwrap()));
+}

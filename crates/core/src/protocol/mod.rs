@@ -16,7 +16,7 @@ pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
 pub use mask::{Masks, PairSecret};
 pub use message::{MOST_POINTS, Order, Packed, Payload, ReferencePoint, Reply, Sender, Task};
-pub use party::{Answered, Client, Output, Server};
+pub use party::{Answered, Client, Output, Server, kept_answers};
 pub use refusal::{OrderRefusal, Refusal};
 pub use statement::{Exactly, Mismatch, Statement};
 pub use wire::{Format, encode_order};

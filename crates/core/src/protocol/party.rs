@@ -15,11 +15,17 @@ use super::mask::Masks;
 use super::refusal::{OrderRefusal, Refusal};
 use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
-use super::{Device, Event, Exchange, Format, Ledger, Payload, Reply, Statement, Task};
+use super::{Device, Event, Exchange, Format, Kind, Ledger, Payload, Reply, Statement, Task};
 use crate::linalg::norm_squared;
 use crate::model::{EvaluationError, Evaluator};
 use crate::rng::{ClientId, ROUNDS};
 use crate::snapshot::{SnapshotError, State, Visit};
+
+/// How many of its answers a client keeps in this dimension, so that a server which loses its last
+/// rounds can ask for them again: within 4 MiB.
+pub fn kept_answers(dim: usize) -> u64 {
+    ((4 << 20) / (16 * dim.max(1))).clamp(1, 256) as u64
+}
 
 /// What the server wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +73,10 @@ pub struct Server<E> {
     ledger: Ledger,
     /// The largest norm that an answer may have.
     most: f64,
+    /// How many rounds may be lost that clients remember.
+    ahead: u64,
+    /// The answer that was taken in last, for whoever watches.
+    watched: Option<(Kind, Vec<f64>)>,
 }
 
 impl<E: Exchange> Server<E> {
@@ -87,12 +97,25 @@ impl<E: Exchange> Server<E> {
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
             most: f64::INFINITY,
+            ahead: 0,
+            watched: None,
         }
     }
 
     /// The same server that refuses answers with a larger Euclidean norm than this.
     pub fn limited(self, most: f64) -> Self {
         Server { most, ..self }
+    }
+
+    /// The same server that may lose so many of its last rounds: its clients keep as many answers
+    /// ([`Client::keeping`]), and give them again.
+    pub fn ahead(self, rounds: u64) -> Self {
+        Server { ahead: rounds, ..self }
+    }
+
+    /// The same server that shows every answer that it takes in ([`Server::last_answer`]).
+    pub fn watched(self) -> Self {
+        Server { watched: Some((Kind::Gradient, Vec::new())), ..self }
     }
 
     /// Check that a client means the same target.
@@ -113,7 +136,7 @@ impl<E: Exchange> Server<E> {
         if answered < needs {
             return Err(Refusal::ClientForgot { from, has: answered, needs });
         }
-        if answered > most {
+        if answered > most + self.ahead {
             Err(Refusal::ServerForgot { from, has: answered, most })
         } else {
             Ok(())
@@ -141,6 +164,11 @@ impl<E: Exchange> Server<E> {
         // levels of a secure sum are uniform, and bounded by their bits
         if norm > self.most && !matches!(reply.payload, Payload::Levels { .. }) {
             return Err(Refusal::TooLarge { from, round, norm, most: self.most });
+        }
+        if let Some((kind, values)) = &mut self.watched {
+            *kind = reply.kind;
+            values.clear();
+            values.extend_from_slice(reply.payload.values());
         }
         self.answers[from.index()] += 1;
         if turn > self.folded {
@@ -230,6 +258,12 @@ impl<E: Exchange> Server<E> {
     /// The exchange that is carried.
     pub fn machine(&self) -> &E {
         &self.machine
+    }
+
+    /// The vector of the answer that was taken in last, and what it is; of a server that is
+    /// [`Server::watched`].
+    pub fn last_answer(&self) -> Option<(Kind, &[f64])> {
+        self.watched.as_ref().map(|(kind, values)| (*kind, values.as_slice()))
     }
 
     /// What was sent and received.
@@ -327,6 +361,13 @@ pub struct Client<D> {
     last: Option<(u64, u8)>,
     order: Vec<u8>,
     answer: Vec<u8>,
+    /// How many row gradients the device had evaluated with the answer that was given last, and
+    /// with the last new one.
+    told_rows: u64,
+    rows: u64,
+    /// Earlier orders, their answers and rows, and how many of them are kept.
+    kept: VecDeque<(Vec<u8>, Vec<u8>, u64)>,
+    keep: usize,
     /// The first round whose random numbers are unused.
     unused: u64,
     answered: u64,
@@ -368,6 +409,10 @@ impl<D: Device> Client<D> {
             last: None,
             order: Vec::new(),
             answer: Vec::new(),
+            told_rows: 0,
+            rows: 0,
+            kept: VecDeque::new(),
+            keep: 0,
             unused: 0,
             answered: 0,
             allowance: None,
@@ -385,6 +430,17 @@ impl<D: Device> Client<D> {
     /// functions of rows are refused.
     pub fn allowed(self, releases: u64) -> Self {
         Client { allowance: Some(Allowance { most: releases, told: 0 }), ..self }
+    }
+
+    /// The same client that remembers so many answers besides the last, for a server that lost
+    /// rounds: the same order gets the same answer again.
+    pub fn keeping(self, answers: u64) -> Self {
+        Client { keep: answers as usize, ..self }
+    }
+
+    /// How many gradients of single rows had been evaluated with the answer that was given last.
+    pub fn told_rows(&self) -> u64 {
+        self.told_rows
     }
 
     /// How many releases were given, or may have been, where they are limited.
@@ -411,13 +467,22 @@ impl<D: Device> Client<D> {
         }
         if self.last.is_some() && self.order == bytes {
             out.extend_from_slice(&self.answer);
+            self.told_rows = self.rows;
             return Ok(Answered::Again);
         }
         let order = self.buffer.decode(bytes, &self.format)?;
         let (place, found) = (order.place(), order.round);
         match self.last {
             Some(last) if place == last => return Err(OrderRefusal::Changed { round: found }),
-            Some(last) if place < last => return Err(OrderRefusal::Old { found, last: last.0 }),
+            Some(last) if place < last => {
+                let before = self.kept.iter().find(|(order, ..)| order == bytes);
+                let Some((_, answer, rows)) = before else {
+                    return Err(OrderRefusal::Old { found, last: last.0 });
+                };
+                out.extend_from_slice(answer);
+                self.told_rows = *rows;
+                return Ok(Answered::Again);
+            }
             _ => {}
         }
         if found < self.unused {
@@ -454,6 +519,16 @@ impl<D: Device> Client<D> {
                 self.device.reply()
             }
         };
+        if self.keep > 0 && self.answered > 0 {
+            let mut room = (Vec::new(), Vec::new(), 0);
+            if self.kept.len() == self.keep {
+                room = self.kept.pop_front().unwrap_or_default();
+            }
+            std::mem::swap(&mut room.0, &mut self.order);
+            std::mem::swap(&mut room.1, &mut self.answer);
+            room.2 = self.rows;
+            self.kept.push_back(room);
+        }
         self.answered += 1;
         self.answer.clear();
         match (reply.payload, &self.masks) {
@@ -467,6 +542,8 @@ impl<D: Device> Client<D> {
         }
         self.order.clear();
         self.order.extend_from_slice(bytes);
+        self.rows = self.device.rows_evaluated();
+        self.told_rows = self.rows;
         out.extend_from_slice(&self.answer);
         Ok(Answered::Anew)
     }
@@ -516,6 +593,7 @@ impl<D: Device> State for Client<D> {
             self.failed = None; // its device goes back to before the order
         }
         self.device.state(visit)?;
+        self.rows = self.device.rows_evaluated();
         let (mut round, mut rank) =
             (self.last.map(|l| l.0), self.last.map_or(0, |l| usize::from(l.1)));
         visit.option("the last round", &mut round)?;
@@ -527,6 +605,17 @@ impl<D: Device> State for Client<D> {
             visit.number("the releases told", &mut allowance.told)?;
         }
         visit.bytes("the last order", &mut self.order)?;
-        visit.bytes("the last answer", &mut self.answer)
+        visit.bytes("the last answer", &mut self.answer)?;
+        if self.keep > 0 {
+            let mut count = self.kept.len();
+            visit.below("the answers that are kept", &mut count, self.keep)?;
+            self.kept.resize_with(count, Default::default);
+            for (order, answer, rows) in &mut self.kept {
+                visit.bytes("an order that is kept", order)?;
+                visit.bytes("an answer that is kept", answer)?;
+                visit.number("the rows of an answer that is kept", rows)?;
+            }
+        }
+        Ok(())
     }
 }

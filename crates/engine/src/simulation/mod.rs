@@ -37,6 +37,9 @@ use crate::store::{
 use fair::FairDay;
 use network::{Agenda, Dice};
 
+/// How many rounds the server may lose that the sites remember.
+const AHEAD: u64 = 7;
+
 /// The server asks again after so many ticks.
 const PATIENCE: u64 = 25;
 
@@ -360,6 +363,7 @@ impl<'a> Simulation<'a> {
             keys: Keys { public: self.public, private: Seed::new(0) },
             statement: self.statement,
             largest_norm: f64::INFINITY,
+            ahead: AHEAD,
         };
         let chain_log = ChainLog::new(DrawSink::Memory(Vec::new()), self.plan.target.dim());
         DurableServer::open(served, chain_log, Some(disk))
@@ -453,7 +457,7 @@ impl<'a> Simulation<'a> {
                 file: "the recipe".into(),
                 problem: e.to_string(),
             })?;
-            DurableClient::open(disk.clone(), Client::new(device, format))
+            DurableClient::open(disk.clone(), Client::new(device, format).keeping(AHEAD))
         });
         match opened {
             Ok((party, warnings)) => {
@@ -539,7 +543,10 @@ impl<'a> Simulation<'a> {
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
             if !server.goes_on() {
-                return self.end();
+                return match server.rest() {
+                    Ok(()) => self.end(),
+                    Err(error) => self.server_fails(&error.into()),
+                };
             }
             // Snapshots grow with the draws that they hold, and become rarer.
             let saves = self.dice.chance(5) && self.dice.below(1 + self.told as u32 / 500) == 0;
@@ -566,10 +573,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A server that starts has all draws that anybody was told of.
+    /// A server that starts has all draws that anybody was told of, but for those of the last
+    /// rounds, which the sites lead to again.
     fn nothing_is_lost(&self, server: &DurableServer<'a, Simulated>) -> Result<(), String> {
         let has = server.so_far().len() / self.plan.target.dim();
-        if (has as u64) < self.told {
+        if (has as u64) + AHEAD < self.told {
             return Err(format!("{} draws were told of, and {has} are left", self.told));
         }
         Ok(())
@@ -625,7 +633,7 @@ impl<'a> Simulation<'a> {
                 match saved.map_err(Silence::Store).and_then(|()| party.handle(&order, &mut answer))
                 {
                     Ok(_) => {
-                        let rows = party.client().device().rows_evaluated();
+                        let rows = party.client().told_rows();
                         self.send_up(to, &Letter::Answer(answer, rows));
                     }
                     Err(Silence::Refused(OrderRefusal::Old { .. } | OrderRefusal::Used { .. })) => {

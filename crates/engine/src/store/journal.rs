@@ -35,16 +35,41 @@ pub struct Journal<D> {
     broken: bool,
     /// Whether records are durable before anything is said.
     synced: bool,
+    /// How many records may wait to be made durable, and how many do.
+    ahead: u64,
+    waiting: u64,
 }
 
 impl<D: Disk> Journal<D> {
     /// Bring a fresh party to where it was. The texts say what was damaged and could be done
     /// without.
     pub fn open<P: Replay + ?Sized>(
-        mut disk: D,
+        disk: D,
         name: &str,
         party: &mut P,
     ) -> Result<(Self, Vec<String>), StoreError> {
+        Journal::open_ahead(disk, name, party, 0)
+    }
+
+    /// The same for a party that can find its last so many records elsewhere if the power takes
+    /// them: they are made durable together. Where the power has failed since it was last open,
+    /// records among the last so many that are not whole are cut off, and what follows on them.
+    pub fn open_ahead<P: Replay + ?Sized>(
+        mut disk: D,
+        name: &str,
+        party: &mut P,
+        ahead: u64,
+    ) -> Result<(Self, Vec<String>), StoreError> {
+        let session_file = format!("{name}.session");
+        let at = || StoreError::at(&session_file);
+        let mut lost = 0;
+        if ahead > 0 {
+            let session = disk.session().map(String::into_bytes);
+            let known = disk.read(&session_file).map_err(at())?;
+            if session.is_none() || known != session {
+                lost = ahead;
+            }
+        }
         let snapshots = Snapshots::new(name);
         let newest = snapshots.numbers(&disk)?.last().copied().unwrap_or(0);
         let (found, warnings) = snapshots.newest(&disk)?;
@@ -64,7 +89,8 @@ impl<D: Disk> Journal<D> {
         }
         loop {
             let file = log_file(name, generation);
-            let (log, records) = Log::open(&mut disk, &file, first)?;
+            let may_lack = if generation == newest { lost } else { 0 };
+            let (log, records) = Log::open_lacking(&mut disk, &file, first, may_lack)?;
             for (k, record) in records.iter().enumerate() {
                 let number = first + k as u64;
                 party.replay(record).map_err(|problem| StoreError::Unfit {
@@ -73,6 +99,9 @@ impl<D: Disk> Journal<D> {
                 })?;
             }
             if generation == newest {
+                if let (true, Some(session)) = (lost > 0, disk.session()) {
+                    disk.replace(&session_file, session.as_bytes()).map_err(at())?;
+                }
                 return Ok((
                     Journal {
                         disk,
@@ -83,6 +112,8 @@ impl<D: Disk> Journal<D> {
                         snapshot_length,
                         broken: false,
                         synced: true,
+                        ahead,
+                        waiting: 0,
                     },
                     warnings,
                 ));
@@ -99,14 +130,15 @@ impl<D: Disk> Journal<D> {
         Journal { synced: false, ..self }
     }
 
-    /// Write a record down, durable on return.
+    /// Write a record down, durable on return, or with those that follow it.
     pub fn commit(&mut self, record: &[u8]) -> Result<(), StoreError> {
         self.whole()?;
         self.broken = true;
-        if self.synced {
-            self.log.commit(&mut self.disk, record)?;
-        } else {
-            self.log.append(&mut self.disk, record)?;
+        self.log.append(&mut self.disk, record)?;
+        self.waiting += 1;
+        if self.synced && self.waiting >= self.ahead.max(1) {
+            self.log.sync(&mut self.disk)?;
+            self.waiting = 0;
         }
         self.broken = false;
         Ok(())
@@ -114,7 +146,8 @@ impl<D: Disk> Journal<D> {
 
     /// Whether the log has grown so long that a snapshot is worth its while.
     pub(crate) fn is_long(&self) -> bool {
-        let least = if self.synced { LEAST } else { LEAST_UNSYNCED };
+        let each = self.synced && self.ahead < 2;
+        let least = if each { LEAST } else { LEAST_UNSYNCED };
         self.log.length() > least.max(GROWTH * self.snapshot_length)
     }
 
@@ -122,6 +155,10 @@ impl<D: Disk> Journal<D> {
     pub fn checkpoint<P: State + ?Sized>(&mut self, party: &mut P) -> Result<(), StoreError> {
         self.whole()?;
         self.broken = true;
+        if self.synced && self.waiting > 0 {
+            self.log.sync(&mut self.disk)?; // for whoever falls back on the snapshot before
+            self.waiting = 0;
+        }
         let state = save(party);
         self.snapshot_length = state.len() as u64;
         let next = self.log.next();
@@ -171,7 +208,7 @@ impl<D: Disk> Journal<D> {
         self.whole()?;
         self.broken = true;
         self.log.sync(&mut self.disk)?;
-        self.broken = false;
+        (self.broken, self.waiting) = (false, 0);
         Ok(())
     }
 

@@ -36,8 +36,19 @@ impl Log {
         name: &str,
         first: u64,
     ) -> Result<(Log, Vec<Vec<u8>>), StoreError> {
+        Log::open_lacking(disk, name, first, 0)
+    }
+
+    /// The same where a power cut may have taken any of the last so many records, in any order:
+    /// what stands behind a record that is not whole is cut off with it.
+    pub fn open_lacking(
+        disk: &mut dyn Disk,
+        name: &str,
+        first: u64,
+        lacking: u64,
+    ) -> Result<(Log, Vec<Vec<u8>>), StoreError> {
         let bytes = disk.read(name).map_err(StoreError::at(name))?.unwrap_or_default();
-        let (records, whole) = read(name, &bytes, first)?;
+        let (records, whole) = read(name, &bytes, first, lacking)?;
         if whole < bytes.len() {
             disk.cut(name, whole as u64).map_err(StoreError::at(name))?;
         }
@@ -94,7 +105,12 @@ impl Log {
 }
 
 /// All whole records, and where the last of them ends.
-fn read(name: &str, bytes: &[u8], first: u64) -> Result<(Vec<Vec<u8>>, usize), StoreError> {
+fn read(
+    name: &str,
+    bytes: &[u8],
+    first: u64,
+    lacking: u64,
+) -> Result<(Vec<Vec<u8>>, usize), StoreError> {
     let mut records = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -103,7 +119,10 @@ fn read(name: &str, bytes: &[u8], first: u64) -> Result<(Vec<Vec<u8>>, usize), S
         let expected = first + records.len() as u64;
         // A record that is not whole is torn if it is the last, and the disk had made room for what
         // it did not get.
-        let torn = || rest.last() == Some(&0) && !another_follows(&rest[1..], expected);
+        let torn = || {
+            let last = rest.last() == Some(&0) && !another_follows(&rest[1..], expected);
+            last || (lacking > 0 && !another_follows(&rest[1..], expected + lacking))
+        };
         if rest.len() < HEADER {
             break; // torn
         }

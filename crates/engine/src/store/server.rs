@@ -29,6 +29,10 @@ pub struct ServedChain<'a> {
     pub statement: &'a Statement,
     /// The largest norm that an answer may have.
     pub largest_norm: f64,
+    /// How many rounds may be written down without being durable: the sites keep as many answers,
+    /// and give them again ([`consilience_core::protocol::Client::keeping`]). 0: none. Elastic
+    /// chains have none: who answered is known here alone.
+    pub ahead: u64,
 }
 
 /// Why a chain does not go on at the server.
@@ -43,7 +47,8 @@ pub enum ServerError {
 }
 
 /// A chain whose server writes down the answers of a round before it opens the next. A draw that
-/// anybody was told of is never lost and never changes.
+/// anybody was told of never changes. It is never lost either, or the sites give the answers again
+/// that led to it.
 pub struct DurableServer<'a, D> {
     host: Host<'a>,
     /// `None`: it keeps nothing, and ends with its process.
@@ -74,7 +79,7 @@ impl<'a, D: Disk> DurableServer<'a, D> {
         chain_log: ChainLog,
         disk: Option<D>,
     ) -> Result<(Self, Vec<String>), ServerError> {
-        let ServedChain { plan, run, index, keys, statement, largest_norm } = served;
+        let ServedChain { plan, run, index, keys, statement, largest_norm, ahead } = served;
         let clients = plan.target.clients.len();
         let made = || {
             Ok::<_, RunError>((
@@ -83,12 +88,16 @@ impl<'a, D: Disk> DurableServer<'a, D> {
             ))
         };
         let (machine, format) = made()?;
-        let server = Server::new(machine, statement.clone(), clients, format).limited(largest_norm);
+        let ahead = if machine.is_elastic() { 0 } else { ahead };
+        let server = Server::new(machine, statement.clone(), clients, format)
+            .limited(largest_norm)
+            .ahead(ahead)
+            .watched();
         let rows = vec![0; clients];
         let mut host = Host { plan, run, index, server, chain_log, present: 0, rows };
         let (mut journal, mut warnings) = (None, Vec::new());
         if let Some(disk) = disk {
-            let (opened, found) = Journal::open(disk, "server", &mut host)?;
+            let (opened, found) = Journal::open_ahead(disk, "server", &mut host, ahead)?;
             host.drain()?; // a snapshot may stand between the last answer and the draw
             host.server.repeat(); // whether the orders of the open round ever left is not known
             (journal, warnings) = (Some(opened), found);
@@ -139,6 +148,11 @@ impl<'a, D: Disk> DurableServer<'a, D> {
     /// answers that are in no log: whoever falls back on the snapshot before needs them all.
     pub fn checkpoint(&mut self) {
         self.saves = true;
+    }
+
+    /// Make all rounds durable.
+    pub fn rest(&mut self) -> Result<(), StoreError> {
+        self.journal.as_mut().map_or(Ok(()), Journal::sync)
     }
 
     /// Whether more exchanges are wanted.

@@ -131,6 +131,7 @@ impl Simulated {
     pub fn copy(&self, seed: u64) -> Simulated {
         let copy = Simulated::new(seed, self.platter().faults);
         copy.platter().files = self.platter().files.clone();
+        copy.platter().cuts = self.platter().cuts;
         copy
     }
 }

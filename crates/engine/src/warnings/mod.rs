@@ -137,6 +137,8 @@ codes! {
         "The Hessian at the optimum is not positive definite.";
     SiteIrregular = "site-irregular", Warning,
         "A site takes part more or less often than was stated.";
+    SiteDominates = "site-dominates", Warning,
+        "A site's answers dominate those of the others, or drifted away from what they were.";
     SiteAway = "site-away", Info,
         "A site was away at the end, and its gradients are not counted.";
     CheckpointDamaged = "checkpoint-damaged", Info,

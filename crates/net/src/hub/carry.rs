@@ -83,7 +83,7 @@ impl Hub {
                         }
                         Err(refusal) => self.refuse(client, &refusal.to_string()),
                         Ok(()) => {
-                            self.moved = Instant::now();
+                            self.goes_forward();
                             self.places[client].busy.remove(&chain);
                             self.status.heard(client, frame.body.len());
                             self.unblock(client);

@@ -6,7 +6,7 @@ mod carry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use consilience_core::model::Coordinates;
 use consilience_core::protocol::{Exchange, Format, Ledger, Precision, Refusal, Server, Statement};
@@ -34,6 +34,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_secs(1);
 /// After how many refused messages a connection is cut.
 const MOST_REFUSALS: u32 = 32;
+/// After how long without progress every screen says who is awaited.
+const WHILE: Duration = Duration::from_secs(3);
 /// How often the log says who is waited for.
 const REMINDER: Duration = Duration::from_secs(30);
 
@@ -108,6 +110,10 @@ pub struct Hub {
     deadline: Option<Duration>,
     /// Whether a site that cannot go on is waited for; else it ends the run.
     quarantine: bool,
+    /// After how long a strict run that a site blocks is paused.
+    pause_after: Option<Duration>,
+    /// Whether it was said who is awaited.
+    named: bool,
     /// Which sites cannot go on.
     blocks: Vec<bool>,
     /// When something last went forward.
@@ -154,6 +160,8 @@ impl Hub {
             status,
             deadline,
             quarantine,
+            pause_after: None,
+            named: false,
             blocks: vec![false; sites.len()],
             sites,
             moved: now,
@@ -163,6 +171,11 @@ impl Hub {
             said: Seldom::default(),
             turned_away: Seldom::default(),
         }
+    }
+
+    /// The same hub that pauses a strict run which a site has blocked for so long.
+    pub(crate) fn pausing_after(self, pause_after: Option<Duration>) -> Hub {
+        Hub { pause_after, ..self }
     }
 
     /// Ask every site something, wait for all answers. Whoever comes back later is told again.
@@ -323,6 +336,15 @@ impl Hub {
     /// The most bytes that a message may have from now on.
     pub fn limit_messages(&mut self, most: usize) {
         self.most_message.store(most, Ordering::Relaxed);
+        for client in 0..self.places.len() {
+            let short = |link: &Link| link.most.is_some_and(|known| known < most);
+            if let Some(link) = self.places[client].link.as_ref().filter(|link| short(link)) {
+                // it would be turned away for what it is asked for
+                link.close("the model's messages are longer than this connection takes");
+                self.status.connected(client, false);
+                self.places[client] = SiteLink::default();
+            }
+        }
     }
 
     /// Wait for the next event and do what does not concern the open phase.
@@ -389,6 +411,12 @@ impl Hub {
 
     /// Where the operator holds the run or goes on without a site, let go of connections.
     fn hold(&mut self) {
+        if let Some(most) = self.pause_after.filter(|_| self.blocks.contains(&true))
+            && !self.status.is_elastic()
+            && let Some(why) = self.status.pause_after(most)
+        {
+            warn!("paused: {why}");
+        }
         if !self.status.is_meddled_with() {
             return;
         }
@@ -474,7 +502,7 @@ impl Hub {
                 }
                 let slot = &mut self.script[step].answers[client];
                 match slot {
-                    Some(before) if *before != told && !matches!(told, Tell::Finished(_)) => {
+                    Some(before) if !told.agrees(before) => {
                         let why = format!(
                             "site \"{}\" answers step {step} otherwise than before: has its data \
                              changed?",
@@ -485,7 +513,7 @@ impl Hub {
                     }
                     _ => *slot = Some(told),
                 }
-                self.moved = Instant::now();
+                self.goes_forward();
                 self.places[client].caught_up += 1;
                 if self.is_caught_up(client) && self.open.is_none() {
                     self.unblock(client);
@@ -558,8 +586,32 @@ impl Hub {
         self.places[client] = SiteLink::default();
     }
 
+    /// Something was done.
+    fn goes_forward(&mut self) {
+        self.moved = Instant::now();
+        if std::mem::take(&mut self.named) {
+            self.status.waits_for(&[]);
+        }
+    }
+
+    /// Say who is awaited, where nothing has gone forward for a while.
+    fn say_who_is_awaited(&mut self, still: Duration) {
+        if still < WHILE || self.status.paused().is_some() {
+            return;
+        }
+        let since = SystemTime::now() - still;
+        let awaited = |client: usize| {
+            let waits = self.is_awaited(client) && self.status.blocked(client).is_none();
+            waits.then(|| (client, since, self.how(client)))
+        };
+        let awaited: Vec<_> = (0..self.sites.len()).filter_map(awaited).collect();
+        self.status.waits_for(&awaited);
+        self.named = true;
+    }
+
     fn look_at_the_clock(&mut self) -> Result<(), Broken> {
         let still = self.moved.elapsed();
+        self.say_who_is_awaited(still);
         let awaited: Vec<String> = (0..self.sites.len())
             .filter(|c| self.is_awaited(*c))
             .map(|c| self.describe(c))
@@ -589,12 +641,11 @@ impl Hub {
             let (site, since) = (&self.sites[client], blocked.clock());
             return format!("{site} (blocks since {since}: {})", blocked.why);
         }
-        let how = if self.places[client].link.is_some() {
-            "has not answered"
-        } else {
-            "is not connected"
-        };
-        format!("{} ({how})", self.sites[client])
+        format!("{} ({})", self.sites[client], self.how(client))
+    }
+
+    fn how(&self, client: usize) -> &'static str {
+        if self.places[client].link.is_some() { "has not answered" } else { "is not connected" }
     }
 }
 
@@ -634,5 +685,47 @@ impl Conductor for Hub {
         };
         let asks: Vec<Ask> = shares.iter().map(ask).collect();
         self.ask(&asks).map(|_| ()).map_err(|broken| Lost(broken.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::MOST_WORDS;
+    use consilience_engine::run::Progress;
+
+    /// A connection that was opened before the model was known may take less than the model's
+    /// messages need: its site comes back by another, and is not turned away.
+    #[test]
+    fn a_site_comes_back_where_messages_are_longer_than_its_connection_takes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let sites = ["short".to_owned(), "long".to_owned(), "by letter".to_owned()];
+        let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
+        let (_events, events) = mpsc::channel(1);
+        let most = Arc::new(AtomicUsize::new(0));
+        let mut hub = Hub::new(
+            runtime.handle().clone(),
+            events,
+            Vec::new(),
+            Arc::clone(&most),
+            status,
+            None,
+            true,
+        );
+        let mut far = Vec::new();
+        let opened = [Some(MOST_WORDS), Some(2 * MOST_WORDS), None];
+        for (place, most) in hub.places.iter_mut().zip(opened) {
+            let (link, end) = Link::open(0, 3, most);
+            place.link = Some(link);
+            far.push(end);
+        }
+        hub.limit_messages(MOST_WORDS);
+        assert!(hub.places.iter().all(|place| place.link.is_some()), "all take as much");
+        hub.limit_messages(MOST_WORDS + 1);
+        let there: Vec<bool> = hub.places.iter().map(|place| place.link.is_some()).collect();
+        assert_eq!(there, [false, true, true]);
+        let told = far[0].outward.try_recv().unwrap().unwrap_err();
+        assert_eq!(told.code(), tonic::Code::Unavailable, "it tries again");
+        assert_eq!(most.load(Ordering::Relaxed), MOST_WORDS + 1);
     }
 }
