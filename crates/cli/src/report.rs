@@ -15,7 +15,7 @@ use consilience_engine::privacy::PrivacyReport;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
-use consilience_engine::warnings::{Warning, khat, summaries};
+use consilience_engine::warnings::{Severity, Warning, khat, summaries};
 use serde_json::{Value, json};
 
 /// Lines of the table.
@@ -28,19 +28,26 @@ fn count(number: usize, what: &str) -> String {
 
 /// What is sampled, before anything is.
 pub fn opening(config: &Config, problem: &Problem) -> String {
-    let rows: Vec<String> = problem
-        .clients
-        .iter()
-        .zip(&problem.target.clients)
-        .map(|(name, c)| format!("{name} ({})", c.rows()))
-        .collect();
     let model = config.target.model.of_rows();
-    let grouped = model.is_some_and(|model| model.group_by().is_some());
+    let grouped = model.as_ref().is_some_and(|model| model.group_by().is_some());
+    // a site of Cox regression is one thing, however many rows it has
+    let whole = model.is_some_and(|model| model.is_whole());
+    let sites = problem.clients.iter().zip(&problem.target.clients);
+    let rows: Vec<String> = sites
+        .map(|(name, client)| match whole {
+            true => name.clone(),
+            false => format!("{name} ({})", client.rows()),
+        })
+        .collect();
     let mut text = format!(
         "{}, {}, one posterior. {}: {}.\n",
         count(problem.clients.len(), "site"),
         count(problem.parameters.len(), "parameter"),
-        if grouped { "Groups" } else { "Rows" },
+        match (grouped, whole) {
+            (true, _) => "Groups",
+            (_, true) => "Strata",
+            _ => "Rows",
+        },
         if rows.len() > 12 {
             format!("{} and {} more", rows[..12].join(", "), rows.len() - 12)
         } else {
@@ -220,7 +227,8 @@ impl<'a> Answer<'a> {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for warning in self.record.warnings.iter().skip(self.live.map_or(0, |live| live.shown)) {
-            let _ = writeln!(text, "WARNING: {warning}");
+            let said = if warning.code.severity() == Severity::Info { "Note" } else { "WARNING" };
+            let _ = writeln!(text, "{said}: {warning}");
         }
         let (chains, length) = self.record.drawn();
         let _ = writeln!(
