@@ -93,8 +93,8 @@ fn sound_page(page: &str, sections: &[(&str, &str)]) -> usize {
 
 #[test]
 fn a_long_run_has_every_plot_and_stays_small() {
-    // The forest, that of ratios, two of the check, two of calibration, the influence, two overviews, traces and
-    // ranks, pairs, the error, two of sites, what was sent.
+    // The forest, that of ratios, two of the check, two of calibration, the influence, two
+    // overviews, traces and ranks, pairs, the error, two of sites, what was sent.
     assert_eq!(
         sound(&made_up::record(4, 4000, 22, true)),
         1 + 1 + 2 + 2 + 1 + 2 + 2 * 22 + 1 + 1 + 2 + 1

@@ -1,5 +1,5 @@
-//! Take parameters that are positive, ordered or correlations from the scale on which chains move, where every
-//! number is allowed, to their natural one, and back.
+//! Take parameters that are positive, ordered or correlations from the scale on which chains move,
+//! where every number is allowed, to their natural one, and back.
 //!
 //! | transform | natural, from `u` | log of the Jacobian |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Give the rows of a group effects of their own: `(1 | ward)` or `(x | ward)` beside another model.
+//! Give the rows of a group effects of their own beside a model: `(1 | ward)`, `(x | ward)`.
 //!
 //! Effects are normal around 0, and their standard deviations are parameters, as is the correlation
 //! of an intercept with a slope. They are integrated
