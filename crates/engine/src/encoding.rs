@@ -130,7 +130,12 @@ pub enum EncodingError {
         known: String,
     },
     /// A site that makes no difference.
-    #[error("the model has no effects of sites, so none can be named: leave the site `{site}` out")]
+    #[error(
+        "the model has no term for sites, so none can be named: leave the site `{site}` out. \
+         Effects of groups, also those of `(1 | site)`, are integrated out: predictions are for a \
+         group that nobody has seen, and `consilience effects RUN --site {site}` draws those that \
+         the site has"
+    )]
     NeedlessSite {
         /// The site.
         site: String,

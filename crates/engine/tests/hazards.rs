@@ -423,7 +423,7 @@ fn formulas_are_complained_about_where_they_stand() {
         ("ill == 2 ~ age", "a binary column is 0 or 1"),
         ("dos ~ age", "`dos` in the formula is not a column: did you mean `dose`?"),
         ("dose ~ agee", "did you mean `age`?"),
-        ("Surv(dose, age) ~ ill", "1 where the event was seen and 0 where it was not"),
+        ("Surv(dose, age) ~ ill", "use model = \"weibull\" or model = \"cox\""),
         ("dose == 77 ~ age", "holds in 0 of 21 rows"),
     ] {
         refused(folder.by(formula), &["run.toml, line 2: target.formula: ", part]);

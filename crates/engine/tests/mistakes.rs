@@ -210,7 +210,12 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     ),
     ("name = \"lmc\"", "name = \"qlsd\"\ncode = \"zip\"", "sampler.code", "entropy"),
     ("name = \"lmc\"", "name = \"marina-ld\"\nrestart = 0.0", "sampler.restart", "above 0"),
-    ("step = 0.1", "start = \"zero\"", "sampler.start", "`start` is a field of [run]"),
+    (
+        "step = 0.1",
+        "start = \"zero\"",
+        "sampler.start",
+        "`start` is a field of [target] and of [run]",
+    ),
     ("name = \"lmc\"", "name = \"fald\"\n[run2]", "run2", "did you mean `run`"),
     ("step = 0.1", "step = 0.0", "sampler.step", "positive"),
     ("step = 0.1", "step = -1", "sampler.step", "positive"),

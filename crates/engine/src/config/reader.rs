@@ -130,7 +130,8 @@ impl<'a> Section<'a> {
         let mut fix = suggest(name, fields::keys(&self.path).iter().copied());
         let elsewhere = fields::sections_with(name);
         if !elsewhere.is_empty() {
-            fix += &format!("; `{name}` is a field of {}", elsewhere.join(" and of "));
+            let mark = if fix.ends_with('?') { "" } else { ";" };
+            fix += &format!("{mark} `{name}` is a field of {}", elsewhere.join(" and of "));
         }
         self.document.error(span, &self.field(name), format!("{place} has no such field"), fix)
     }
