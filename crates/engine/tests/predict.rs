@@ -318,7 +318,7 @@ fn scaled_columns_and_words_are_predicted_from_raw_rows() {
         None,
         "line 2, column `mean_radius`: the value is missing",
     );
-    refused(&record, &wdbc, Some("part 1"), "no effects of sites");
+    refused(&record, &wdbc, Some("part 1"), "no term for sites");
     // Data sets of the catalogue, encoded and divided.
     for (name, file) in
         [("breast-cancer", wdbc), ("titanic", repository("data/titanic/titanic.csv"))]
