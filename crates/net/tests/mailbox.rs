@@ -154,7 +154,7 @@ fn lost_last_words_are_said_again() {
             (!is_lost).then_some(bundle)
         });
     same("lost last words", &served.unwrap(), &in_process(&config));
-    assert_eq!((lost, refused.len()), (3, 0));
+    assert_eq!((lost, refused.len()), (3, 0), "{refused:?}");
     assert!(letters < 1_000, "{letters} letters");
 }
 
