@@ -125,6 +125,9 @@ impl Mailboxes {
             }
             let most = inner.most_message.load(std::sync::atomic::Ordering::Relaxed);
             let Some(mailbox) = inner.boxes.get(site).and_then(Option::as_ref) else {
+                if frame == Worker::farewell() {
+                    continue; // the conductor said its own last words, and cut it off
+                }
                 return refuse("it has not come in".into());
             };
             if let Some(why) = too_much(&frame, most, &mailbox.credit) {
