@@ -2,6 +2,7 @@
 
 use super::ExtendedLoss;
 use crate::error::DataError;
+use crate::simd::F8;
 
 /// Offsets and weights of rows: what a row contributes is `w_j loss(a_j . x + o_j, s, y_j)`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,6 +59,23 @@ impl Adjustment {
     ) -> f64 {
         let loss = of.loss(self.predictor(row, t), beside, y);
         self.weights.get(row).map_or(loss, |weight| weight * loss)
+    }
+
+    /// The same for eight predictors, which become losses.
+    #[inline(always)]
+    pub(super) fn losses<L: ExtendedLoss>(
+        &self,
+        of: &L,
+        row: usize,
+        t: &mut F8,
+        beside: &[f64],
+        y: f64,
+    ) {
+        t.iter_mut().for_each(|t| *t = self.predictor(row, *t));
+        of.losses(t, beside, y);
+        if let Some(weight) = self.weights.get(row) {
+            t.iter_mut().for_each(|loss| *loss *= weight);
+        }
     }
 
     /// Its derivatives: see [`ExtendedLoss::derive`].

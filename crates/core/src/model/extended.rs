@@ -13,6 +13,7 @@ use super::transform::Transforms;
 use super::{Design, Likelihood, Observed, PointLoss, Rows};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, dot};
+use crate::simd::{F8, Kernel, LANES, run_vectorised};
 
 /// The loss of one row, given its linear predictor `t`, the parameters beside the coefficients on
 /// their natural scale, and its response `y`.
@@ -23,8 +24,14 @@ pub trait ExtendedLoss: std::fmt::Debug + Send + Sync {
     /// ranges start at the first of them.
     fn beside(&self) -> (usize, Transforms);
 
-    /// Minus the log-likelihood.
+    /// Minus the log-likelihood. Mark it `#[inline(always)]`: eight at a time are then computed
+    /// side by side in wide registers.
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64;
+
+    /// Replace eight predictors by their losses, each with the bits of [`ExtendedLoss::loss`].
+    fn losses(&self, t: &mut [f64; 8], beside: &[f64], y: f64) {
+        run_vectorised(Eight { of: self, t, beside, y });
+    }
 
     /// Its derivatives into `slopes`: in `t`, then in the others. And the second derivatives into
     /// `bends`, a symmetric matrix of all of them, row by row.
@@ -48,6 +55,26 @@ pub trait ExtendedLoss: std::fmt::Debug + Send + Sync {
     }
 }
 
+/// Eight losses of one row.
+struct Eight<'a, L: ?Sized> {
+    of: &'a L,
+    t: &'a mut F8,
+    beside: &'a [f64],
+    y: f64,
+}
+
+impl<L: ExtendedLoss + ?Sized> Kernel for Eight<'_, L> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let mut losses = [0.0; LANES];
+        for lane in 0..LANES {
+            losses[lane] = self.of.loss(self.t[lane], self.beside, self.y);
+        }
+        *self.t = losses;
+    }
+}
+
 impl ExtendedLoss for Arc<dyn ExtendedLoss> {
     fn beside(&self) -> (usize, Transforms) {
         (**self).beside()
@@ -55,6 +82,10 @@ impl ExtendedLoss for Arc<dyn ExtendedLoss> {
 
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         (**self).loss(t, beside, y)
+    }
+
+    fn losses(&self, t: &mut [f64; 8], beside: &[f64], y: f64) {
+        (**self).losses(t, beside, y);
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {
@@ -83,6 +114,7 @@ impl<L: PointLoss> ExtendedLoss for Unextended<L> {
         (0, Transforms::default())
     }
 
+    #[inline(always)]
     fn loss(&self, t: f64, _beside: &[f64], y: f64) -> f64 {
         self.0.loss(t, y)
     }

@@ -29,6 +29,7 @@
 //!
 //! What the contract of models calls a row is a group here.
 
+use std::array::from_fn;
 use std::f64::consts::TAU;
 
 use super::adjustment::Adjustment;
@@ -37,7 +38,7 @@ use super::{Design, ExtendedLoss, Likelihood, Rows};
 use crate::error::DataError;
 use crate::linalg::add_scaled;
 use crate::rng::Stream;
-use crate::simd::{exp, ln};
+use crate::simd::{F8, LANES, exp, ln};
 
 /// Points on each side of the mode, at most.
 const MOST: usize = 400;
@@ -45,6 +46,8 @@ const MOST: usize = 400;
 const MOST_IN_PLANE: usize = 64;
 /// Points are left out whose weight is below `exp(-36)`, 2e-16.
 const NEGLIGIBLE: f64 = 36.0;
+/// The same in a plane, 4e-11: what the distance between points there costs at most.
+const NEGLIGIBLE_IN_PLANE: f64 = 24.0;
 /// Points in units of the width of the law of `v`: the error of a Gaussian is `exp(-55)`.
 const SPACING: f64 = 0.6;
 /// The same in a plane, where the error is `exp(-24)`.
@@ -192,6 +195,34 @@ enum Grid {
     Plane { mode: [f64; 2], factor: [f64; 3], spacing: [f64; 2] },
 }
 
+/// What is known of `phi_g` along one line of a plane: its places are numbered, and eight that
+/// follow each other are asked for together.
+struct Along {
+    /// Which eight stand where: the `n`-th eight at `n` modulo the length.
+    eights: [i32; 32],
+    values: [F8; 32],
+}
+
+impl Default for Along {
+    fn default() -> Self {
+        Along { eights: [i32::MIN; 32], values: [[0.0; LANES]; 32] }
+    }
+}
+
+impl Along {
+    /// The value at place `k`; `ask` is told eight places.
+    fn at(&mut self, k: i32, ask: impl FnOnce([i32; LANES]) -> F8) -> f64 {
+        let lanes = LANES as i32;
+        let (eight, lane) = (k.div_euclid(lanes), k.rem_euclid(lanes) as usize);
+        let slot = eight.rem_euclid(self.eights.len() as i32) as usize;
+        if self.eights[slot] != eight {
+            self.values[slot] = ask(from_fn(|lane| eight * lanes + lane as i32));
+            self.eights[slot] = eight;
+        }
+        self.values[slot][lane]
+    }
+}
+
 /// Where laws are made, and where.
 struct Room<'a> {
     predictors: &'a mut [f64],
@@ -324,15 +355,22 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
         self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
     }
 
-    /// `phi_g(v)` without derivatives.
-    fn phi(&self, of: Members<'_>, at: Natural<'_>, v: [f64; 2]) -> f64 {
+    /// `phi_g` at eight places, each with the bits that it would have alone.
+    fn phis(&self, of: Members<'_>, at: Natural<'_>, places: &[[f64; 2]; LANES]) -> F8 {
         let constant = 0.5 * self.varying.effects() as f64 * TAU.ln();
-        let mut sum = 0.5 * (v[0] * v[0] + v[1] * v[1]) + constant;
-        for (row, t, _) in of.at(v) {
-            let (row, y) = (row as usize, self.response[row as usize]);
-            sum += self.adjustment.loss(&self.loss, row, t, at.beside, y);
+        let mut sums = places.map(|v| 0.5 * (v[0] * v[0] + v[1] * v[1]) + constant);
+        for ((row, t), c) in of.rows.iter().zip(of.predictors).zip(of.loadings) {
+            let (row, y) = (*row as usize, self.response[*row as usize]);
+            let mut losses = places.map(|v| t + (c[0] * v[0] + c[1] * v[1]));
+            self.adjustment.losses(&self.loss, row, &mut losses, at.beside, y);
+            sums.iter_mut().zip(losses).for_each(|(sum, loss)| *sum += loss);
         }
-        sum
+        sums
+    }
+
+    /// `phi_g(v)`.
+    fn phi(&self, of: Members<'_>, at: Natural<'_>, v: [f64; 2]) -> f64 {
+        self.phis(of, at, &[v; LANES])[0]
     }
 
     /// The gradient of `phi_g` in `v`, and its second derivatives: of the first entry, of both, of
@@ -470,15 +508,19 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
         let lowest = self.phi(of, at, [mode, 0.0]);
         let (mut count, mut total) = (0, 0.0);
         for (side, first) in [(1.0, 0), (-1.0, 1)] {
-            for k in first..most {
-                let v = mode + side * spacing * k as f64;
-                let above = self.phi(of, at, [v, 0.0]) - lowest;
-                let weight = exp(-above);
-                points[count] = [v, 0.0, weight];
-                count += 1;
-                total += weight;
-                if above > NEGLIGIBLE {
-                    break;
+            'side: for start in (first..most).step_by(LANES) {
+                let places: [[f64; 2]; LANES] =
+                    from_fn(|lane| [mode + side * spacing * (start + lane) as f64, 0.0]);
+                let phis = self.phis(of, at, &places);
+                for (v, phi) in places.into_iter().zip(phis).take(most - start) {
+                    let above = phi - lowest;
+                    let weight = exp(-above);
+                    points[count] = [v[0], 0.0, weight];
+                    count += 1;
+                    total += weight;
+                    if above > NEGLIGIBLE {
+                        break 'side;
+                    }
                 }
             }
         }
@@ -511,31 +553,33 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
             [mode[0] + (spacing[0] * f64::from(i) - across * v) / first, mode[1] + v]
         };
         let lowest = self.phi(of, at, mode);
-        let above = |i: i32, k: i32| self.phi(of, at, place(i, k)) - lowest;
         let most = MOST_IN_PLANE as i32;
         let (mut count, mut total) = (0, 0.0);
         for (side, start) in [(1, 0), (-1, 1)] {
             let mut centre = 0;
             for i in (start..=most).map(|i| side * i) {
-                let mut least = above(i, centre);
+                let mut along = Along::default();
+                let mut above =
+                    |k: i32| along.at(k, |ks| self.phis(of, at, &ks.map(|k| place(i, k)))) - lowest;
+                let mut least = above(centre);
                 for way in [1, -1] {
-                    let mut next = above(i, centre + way);
+                    let mut next = above(centre + way);
                     while next < least {
                         (centre, least) = (centre + way, next);
-                        next = above(i, centre + way);
+                        next = above(centre + way);
                     }
                 }
-                if least > NEGLIGIBLE {
+                if least > NEGLIGIBLE_IN_PLANE {
                     break;
                 }
                 for (way, first) in [(1, 0), (-1, 1)] {
                     for k in (first..=most).map(|k| centre + way * k) {
-                        let above = above(i, k);
+                        let above = above(k);
                         let ([a, b], weight) = (place(i, k), exp(-above));
                         points[count] = [a, b, weight];
                         count += 1;
                         total += weight;
-                        if above > NEGLIGIBLE {
+                        if above > NEGLIGIBLE_IN_PLANE {
                             break;
                         }
                     }

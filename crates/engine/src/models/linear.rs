@@ -62,6 +62,7 @@ struct Robust {
 }
 
 impl PointLoss for Robust {
+    #[inline(always)]
     fn loss(&self, t: f64, y: f64) -> f64 {
         let (error, reach) = ((t - y).abs(), self.slope * self.variance);
         if error <= reach {
@@ -94,6 +95,7 @@ impl ExtendedLoss for Normal {
         (1, Transforms::new([(0..1, Transform::Positive)]))
     }
 
+    #[inline(always)]
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let (s, r) = (beside[0], y - t);
         0.5 * (r / s) * (r / s) + ln(s)
@@ -118,6 +120,7 @@ struct Known {
 }
 
 impl PointLoss for Known {
+    #[inline(always)]
     fn loss(&self, t: f64, y: f64) -> f64 {
         0.5 * (y - t) * (y - t) / self.variance
     }

@@ -26,6 +26,7 @@ pub(super) struct Logistic;
 
 /// Minus the log-likelihood of 0 or 1, whose log-odds are `t`.
 impl PointLoss for Logistic {
+    #[inline(always)]
     fn loss(&self, t: f64, y: f64) -> f64 {
         softplus(t) - y * t
     }

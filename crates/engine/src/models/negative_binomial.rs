@@ -5,7 +5,7 @@ use std::sync::Arc;
 use consilience_core::error::DataError;
 use consilience_core::measure::{ln_gamma, rising};
 use consilience_core::model::{Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms};
-use consilience_core::simd::{exp, ln};
+use consilience_core::simd::{exp, ln, vectorised};
 
 use super::{Beside, Explains, ModelRow, Predicts, Reads, RowAt, RowModel};
 use crate::random::Random;
@@ -27,14 +27,25 @@ pub const ROW: ModelRow = ModelRow {
 #[derive(Clone, Copy, Debug)]
 struct NegativeBinomial;
 
+#[inline(always)]
+fn loss(t: f64, k: f64, y: f64, rising: f64) -> f64 {
+    let mean = exp(t);
+    k * ln(1.0 + mean / k) + y * ln(k + mean) - y * t - rising
+}
+
 impl ExtendedLoss for NegativeBinomial {
     fn beside(&self) -> (usize, Transforms) {
         (1, Transforms::new([(0..1, Transform::Positive)]))
     }
 
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
-        let (k, mean) = (beside[0], exp(t));
-        k * ln(1.0 + mean / k) + y * ln(k + mean) - y * t - rising(k, y)[0]
+        loss(t, beside[0], y, rising(beside[0], y)[0])
+    }
+
+    /// What does not depend on the predictor is a sum of as many terms as are counted: once for all.
+    fn losses(&self, t: &mut [f64; 8], beside: &[f64], y: f64) {
+        let (k, rising) = (beside[0], rising(beside[0], y)[0]);
+        vectorised(|| *t = t.map(|t| loss(t, k, y, rising)));
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {

@@ -67,6 +67,7 @@ impl ExtendedLoss for Ordinal {
         (cuts, Transforms::new([(0..cuts, Transform::Ordered)]))
     }
 
+    #[inline(always)]
     fn loss(&self, t: f64, cuts: &[f64], y: f64) -> f64 {
         let level = y as usize;
         let (below, above) = (level.checked_sub(2), level - 1);

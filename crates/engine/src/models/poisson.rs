@@ -26,6 +26,7 @@ struct Poisson;
 
 /// Minus the log-likelihood of a count `y` at rate `exp(t)` is `exp(t) - y t`, up to `ln y!`.
 impl PointLoss for Poisson {
+    #[inline(always)]
     fn loss(&self, t: f64, y: f64) -> f64 {
         exp(t) - y * t
     }

@@ -62,6 +62,7 @@ impl ExtendedLoss for StudentT {
         (1, Transforms::new([(0..1, Transform::Positive)]))
     }
 
+    #[inline(always)]
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let z = (y - t) / beside[0];
         0.5 * (self.df + 1.0) * ln(1.0 + z * z / self.df) + ln(beside[0])

@@ -45,6 +45,7 @@ impl ExtendedLoss for Weibull {
         (1, Transforms::new([(0..1, Transform::Positive)]))
     }
 
+    #[inline(always)]
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let k = beside[0];
         let z = k * (ln(y.abs()) - t);
