@@ -2,7 +2,6 @@
 
 use super::ExtendedLoss;
 use crate::error::DataError;
-use crate::simd::F8;
 
 /// Offsets and weights of rows: what a row contributes is `w_j loss(a_j . x + o_j, s, y_j)`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,13 +60,13 @@ impl Adjustment {
         self.weights.get(row).map_or(loss, |weight| weight * loss)
     }
 
-    /// The same for eight predictors, which become losses.
+    /// The same for many predictors, which become losses.
     #[inline(always)]
     pub(super) fn losses<L: ExtendedLoss>(
         &self,
         of: &L,
         row: usize,
-        t: &mut F8,
+        t: &mut [f64],
         beside: &[f64],
         y: f64,
     ) {

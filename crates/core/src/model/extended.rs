@@ -13,7 +13,7 @@ use super::transform::Transforms;
 use super::{Design, Likelihood, Observed, PointLoss, Rows};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, dot};
-use crate::simd::{F8, Kernel, LANES, run_vectorised};
+use crate::simd::{Kernel, run_vectorised};
 
 /// The loss of one row, given its linear predictor `t`, the parameters beside the coefficients on
 /// their natural scale, and its response `y`.
@@ -24,13 +24,13 @@ pub trait ExtendedLoss: std::fmt::Debug + Send + Sync {
     /// ranges start at the first of them.
     fn beside(&self) -> (usize, Transforms);
 
-    /// Minus the log-likelihood. Mark it `#[inline(always)]`: eight at a time are then computed
-    /// side by side in wide registers.
+    /// Minus the log-likelihood. Mark it `#[inline(always)]`: many are then computed side by side in
+    /// wide registers.
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64;
 
-    /// Replace eight predictors by their losses, each with the bits of [`ExtendedLoss::loss`].
-    fn losses(&self, t: &mut [f64; 8], beside: &[f64], y: f64) {
-        run_vectorised(Eight { of: self, t, beside, y });
+    /// Replace predictors by their losses, each with the bits of [`ExtendedLoss::loss`].
+    fn losses(&self, t: &mut [f64], beside: &[f64], y: f64) {
+        run_vectorised(Losses { of: self, t, beside, y });
     }
 
     /// Its derivatives into `slopes`: in `t`, then in the others. And the second derivatives into
@@ -55,23 +55,21 @@ pub trait ExtendedLoss: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Eight losses of one row.
-struct Eight<'a, L: ?Sized> {
+/// The losses of one row at many predictors.
+struct Losses<'a, L: ?Sized> {
     of: &'a L,
-    t: &'a mut F8,
+    t: &'a mut [f64],
     beside: &'a [f64],
     y: f64,
 }
 
-impl<L: ExtendedLoss + ?Sized> Kernel for Eight<'_, L> {
+impl<L: ExtendedLoss + ?Sized> Kernel for Losses<'_, L> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let mut losses = [0.0; LANES];
-        for lane in 0..LANES {
-            losses[lane] = self.of.loss(self.t[lane], self.beside, self.y);
+        for t in self.t.iter_mut() {
+            *t = self.of.loss(*t, self.beside, self.y);
         }
-        *self.t = losses;
     }
 }
 
@@ -84,7 +82,7 @@ impl ExtendedLoss for Arc<dyn ExtendedLoss> {
         (**self).loss(t, beside, y)
     }
 
-    fn losses(&self, t: &mut [f64; 8], beside: &[f64], y: f64) {
+    fn losses(&self, t: &mut [f64], beside: &[f64], y: f64) {
         (**self).losses(t, beside, y);
     }
 

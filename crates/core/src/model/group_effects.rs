@@ -38,7 +38,7 @@ use super::{Design, ExtendedLoss, Likelihood, Rows};
 use crate::error::DataError;
 use crate::linalg::add_scaled;
 use crate::rng::Stream;
-use crate::simd::{F8, LANES, exp, ln};
+use crate::simd::{exp, ln};
 
 /// Points on each side of the mode, at most.
 const MOST: usize = 400;
@@ -59,6 +59,10 @@ const WIDER_IN_PLANE: f64 = 2.0;
 const FARTHEST: f64 = 9.0;
 /// The most parameters that effects have.
 const MOST_OF_EFFECTS: usize = 3;
+/// At how many places losses are computed side by side.
+const TOGETHER: usize = 16;
+/// A number for each of these.
+type Block = [f64; TOGETHER];
 
 /// What differs between groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,31 +199,31 @@ enum Grid {
     Plane { mode: [f64; 2], factor: [f64; 3], spacing: [f64; 2] },
 }
 
-/// What is known of `phi_g` along one line of a plane: its places are numbered, and eight that
-/// follow each other are asked for together.
+/// What is known of `phi_g` along one line of a plane: its places are numbered, and blocks of them
+/// are asked for together.
 struct Along {
-    /// Which eight stand where: the `n`-th eight at `n` modulo the length.
-    eights: [i32; 32],
-    values: [F8; 32],
+    /// Which block stands where: the `n`-th at `n` modulo the length.
+    blocks: [i32; 16],
+    values: [Block; 16],
 }
 
 impl Default for Along {
     fn default() -> Self {
-        Along { eights: [i32::MIN; 32], values: [[0.0; LANES]; 32] }
+        Along { blocks: [i32::MIN; 16], values: [[0.0; TOGETHER]; 16] }
     }
 }
 
 impl Along {
-    /// The value at place `k`; `ask` is told eight places.
-    fn at(&mut self, k: i32, ask: impl FnOnce([i32; LANES]) -> F8) -> f64 {
-        let lanes = LANES as i32;
-        let (eight, lane) = (k.div_euclid(lanes), k.rem_euclid(lanes) as usize);
-        let slot = eight.rem_euclid(self.eights.len() as i32) as usize;
-        if self.eights[slot] != eight {
-            self.values[slot] = ask(from_fn(|lane| eight * lanes + lane as i32));
-            self.eights[slot] = eight;
+    /// The value at place `k`; `ask` is told the places of a block.
+    fn at(&mut self, k: i32, ask: impl FnOnce([i32; TOGETHER]) -> Block) -> f64 {
+        let together = TOGETHER as i32;
+        let (block, place) = (k.div_euclid(together), k.rem_euclid(together) as usize);
+        let slot = block.rem_euclid(self.blocks.len() as i32) as usize;
+        if self.blocks[slot] != block {
+            self.values[slot] = ask(from_fn(|place| block * together + place as i32));
+            self.blocks[slot] = block;
         }
-        self.values[slot][lane]
+        self.values[slot][place]
     }
 }
 
@@ -355,8 +359,8 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
         self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
     }
 
-    /// `phi_g` at eight places, each with the bits that it would have alone.
-    fn phis(&self, of: Members<'_>, at: Natural<'_>, places: &[[f64; 2]; LANES]) -> F8 {
+    /// `phi_g` at so many places, each with the bits that it would have alone.
+    fn phis(&self, of: Members<'_>, at: Natural<'_>, places: &[[f64; 2]; TOGETHER]) -> Block {
         let constant = 0.5 * self.varying.effects() as f64 * TAU.ln();
         let mut sums = places.map(|v| 0.5 * (v[0] * v[0] + v[1] * v[1]) + constant);
         for ((row, t), c) in of.rows.iter().zip(of.predictors).zip(of.loadings) {
@@ -370,7 +374,7 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
 
     /// `phi_g(v)`.
     fn phi(&self, of: Members<'_>, at: Natural<'_>, v: [f64; 2]) -> f64 {
-        self.phis(of, at, &[v; LANES])[0]
+        self.phis(of, at, &[v; TOGETHER])[0]
     }
 
     /// The gradient of `phi_g` in `v`, and its second derivatives: of the first entry, of both, of
@@ -508,9 +512,9 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
         let lowest = self.phi(of, at, [mode, 0.0]);
         let (mut count, mut total) = (0, 0.0);
         for (side, first) in [(1.0, 0), (-1.0, 1)] {
-            'side: for start in (first..most).step_by(LANES) {
-                let places: [[f64; 2]; LANES] =
-                    from_fn(|lane| [mode + side * spacing * (start + lane) as f64, 0.0]);
+            'side: for start in (first..most).step_by(TOGETHER) {
+                let places: [[f64; 2]; TOGETHER] =
+                    from_fn(|k| [mode + side * spacing * (start + k) as f64, 0.0]);
                 let phis = self.phis(of, at, &places);
                 for (v, phi) in places.into_iter().zip(phis).take(most - start) {
                     let above = phi - lowest;

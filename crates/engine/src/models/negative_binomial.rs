@@ -43,9 +43,9 @@ impl ExtendedLoss for NegativeBinomial {
     }
 
     /// What does not depend on the predictor is a sum of as many terms as are counted: once for all.
-    fn losses(&self, t: &mut [f64; 8], beside: &[f64], y: f64) {
+    fn losses(&self, t: &mut [f64], beside: &[f64], y: f64) {
         let (k, rising) = (beside[0], rising(beside[0], y)[0]);
-        vectorised(|| *t = t.map(|t| loss(t, k, y, rising)));
+        vectorised(|| t.iter_mut().for_each(|t| *t = loss(*t, k, y, rising)));
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {
