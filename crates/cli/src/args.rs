@@ -312,7 +312,8 @@ pub struct ServeCommand {
     /// Stay this long after the end, to tell sites that have not heard of it.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub linger: u64,
-    /// Refuse answers whose vector has a larger norm than this.
+    /// Refuse answers whose vector has a larger norm than this, where no smaller limit follows from
+    /// the model and the sites' rows.
     #[arg(long, value_name = "NORM", default_value_t = 1e12)]
     pub largest_norm: f64,
     /// Log as JSON, one object per line.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::ask::{Ask, Extent, Question, Sum, Walk};
 use crate::error::DataError;
+use crate::linalg::norm_squared;
 use crate::model::{
-    Absent, Coordinates, Evaluator, Model, Prior, Rebalanced, Rows, Single, Surrogate, Transforms,
-    Whitened, accumulate_difference, accumulate_gradient,
+    Absent, Coordinates, Evaluator, Model, Prior, Reach, Rebalanced, Rows, Single, Surrogate,
+    Transforms, Whitened, accumulate_difference, accumulate_gradient,
 };
 use crate::rng::{ClientId, Rounds, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -181,6 +182,19 @@ impl Target {
             Single::new(client).add_gradient(x, Rows::All, 1.0, out);
         }
         self.prior.add_gradient(x, 1.0, out);
+    }
+
+    /// How large what client `id` says of its potential can be at `x`, its share of the prior
+    /// included, where its rows have a bound.
+    pub fn reach(&self, id: ClientId, x: &[f64]) -> Option<Reach> {
+        let mut reach = self.clients[id.index()].reach(x)?;
+        if let Placement::Split(weights) = &self.placement {
+            let mut gradient = vec![0.0; x.len()];
+            self.prior.add_gradient(x, weights[id.index()], &mut gradient);
+            reach.gradient += norm_squared(&gradient).sqrt();
+            reach.value += weights[id.index()] * self.prior.value(x).abs();
+        }
+        Some(reach)
     }
 
     /// What client `id` works with, with minibatches of `batch` rows.

@@ -15,8 +15,8 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::privacy::{SecureSum, nearest};
 use consilience_core::protocol::{
-    Answered, Client, Device, Direction, Event, Kind, Masks, Order, OrderRefusal, Output, Payload,
-    Precision, ReferencePoint, Server, Statement, Task, encode_order, wire,
+    Answered, Client, Device, Direction, Event, Kind, Limits, Masks, Order, OrderRefusal, Output,
+    Payload, Precision, ReferencePoint, Server, Statement, Task, encode_order, wire,
 };
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::exact::{Law, stationary};
@@ -190,7 +190,7 @@ fn masked_chains_have_the_bits_of_one_process() {
     assert!((9..14).contains(&bits), "{bits}");
     let machine = recipe.server(&target, &from, keys).unwrap();
     let statement = Statement::new([("run", "secure".to_owned())]);
-    let mut server = Server::new(machine, statement, 3, format).limited(1e-3);
+    let mut server = Server::new(machine, statement, 3, format).limited(Limits::new(1e-3));
     let mut parties: Vec<_> = (0..3).map(|i| party(&recipe, &target, i)).collect();
     let mut bytes_up = 0;
     for _ in 0..50 {

@@ -8,8 +8,8 @@ mod common;
 use common::*;
 use consilience_core::model::Prior;
 use consilience_core::protocol::{
-    Answered, Client, Device, Event, Exchange, Ledger, OrderRefusal, Output, Refusal, Server,
-    Statement, exchange,
+    Answered, Client, Device, Event, Exchange, Ledger, Limits, OrderRefusal, Output, Refusal,
+    Server, Statement, exchange,
 };
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::exact::posterior;
@@ -380,7 +380,8 @@ fn a_client_answers_again_in_the_same_bytes_and_nothing_else_twice() {
 fn a_server_refuses_vectors_beyond_its_limit() {
     let lmc = Recipe::Uplink(Uplink::lmc(Schedule::Constant(0.01)));
     let mut parties = Parties::new(&lmc);
-    parties.server = Parties::server(&lmc, &parties.target, parties.keys, [0.3, 0.3]).limited(1e-3);
+    parties.server =
+        Parties::server(&lmc, &parties.target, parties.keys, [0.3, 0.3]).limited(Limits::new(1e-3));
     let Some(Output::Send { to, bytes }) = parties.server.poll() else { panic!("nobody is asked") };
     let mut answer = Vec::new();
     parties.clients[to.index()].handle(&bytes, &mut answer).unwrap();

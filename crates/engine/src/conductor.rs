@@ -1,6 +1,7 @@
 //! Carry exchanges between the server and its clients, wherever these are.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use consilience_core::model::ByGradients;
 use consilience_core::model::Coordinates;
@@ -32,6 +33,53 @@ pub trait Conductor {
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 
+/// The same, until somebody asks to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct HereUntil<'a>(pub &'a AtomicBool);
+
+impl Conductor for HereUntil<'_> {
+    fn survey(
+        &mut self,
+        target: &Target,
+        survey: &mut dyn Exchange,
+        ledger: &mut Ledger,
+    ) -> Result<(), Lost> {
+        carry(target, survey, ledger, || self.0.load(Ordering::Relaxed))
+    }
+
+    fn move_to(&mut self, _coordinates: &Coordinates, _shares: &[f64]) -> Result<(), Lost> {
+        Ok(()) // the target says it
+    }
+}
+
+/// Carry a survey here, unless somebody asks to stop.
+fn carry(
+    target: &Target,
+    survey: &mut dyn Exchange,
+    ledger: &mut Ledger,
+    is_stopped: impl Fn() -> bool,
+) -> Result<(), Lost> {
+    let mut clients = Client::all(target);
+    let mut joint = target.joint.as_ref().map(|joint| {
+        let by_gradients = ByGradients(Arc::clone(joint));
+        Jointly::new(Arc::new(by_gradients))
+    });
+    loop {
+        let event = match &mut joint {
+            None => exchange(survey, &mut clients, ledger),
+            Some(carrier) => carrier
+                .exchange(survey, &mut clients, ledger)
+                .map_err(|error| Lost(error.to_string()))?,
+        };
+        if event != Event::Nothing {
+            return Ok(());
+        }
+        if is_stopped() {
+            return Err(Lost("somebody asked to stop".into()));
+        }
+    }
+}
+
 impl Conductor for Here {
     fn survey(
         &mut self,
@@ -39,18 +87,7 @@ impl Conductor for Here {
         survey: &mut dyn Exchange,
         ledger: &mut Ledger,
     ) -> Result<(), Lost> {
-        let mut clients = Client::all(target);
-        let Some(joint) = &target.joint else {
-            while exchange(survey, &mut clients, ledger) == Event::Nothing {}
-            return Ok(());
-        };
-        let mut carrier = Jointly::new(Arc::new(ByGradients(Arc::clone(joint))));
-        while carrier
-            .exchange(survey, &mut clients, ledger)
-            .map_err(|error| Lost(error.to_string()))?
-            == Event::Nothing
-        {}
-        Ok(())
+        carry(target, survey, ledger, || false)
     }
 
     fn move_to(&mut self, _coordinates: &Coordinates, _shares: &[f64]) -> Result<(), Lost> {

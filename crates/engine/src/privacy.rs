@@ -1,6 +1,7 @@
 //! Plan what a run tells of one row before anything runs, and refuse what tells more than was
 //! agreed on.
 
+use consilience_core::model::RowReach;
 use consilience_core::privacy::{
     Composition, Neighbour, Once, PrivacyError, Release, Released, Sampling, SecureRelease,
     SecureSum,
@@ -365,6 +366,17 @@ pub fn allowance(
     let (allowed, would) = counted().map_err(|e| refuse(e.to_string()))?;
     suffices(config, &clients[site], allowed, would)?;
     Ok(allowed)
+}
+
+/// How large one row of a private run can be, by its config; `None` where there is no budget.
+pub fn row_reach(config: &Config) -> Option<RowReach> {
+    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
+    else {
+        return None;
+    };
+    let gradient = kind.row_gradient(privacy.row_norm, privacy.slope).ok()?;
+    let loss = kind.classes().map_or(f64::INFINITY, |classes| (classes as f64).ln());
+    Some(RowReach { gradient, loss })
 }
 
 /// Refuse samplers that need to know the posterior's shape.

@@ -12,7 +12,7 @@ pub(crate) use own::{About, Complaint, FORMULA, READ, with_computed};
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Absent, Design, Model, Offers, Prior, Transforms};
+use consilience_core::model::{Absent, Design, Model, Offers, Prior, RowReach, Transforms};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::target::{Placement, Target};
@@ -92,6 +92,17 @@ impl Problem {
         let mut problem = Problem::assemble(config, potentials, agreed)?;
         problem.target.joint = models;
         Ok(problem)
+    }
+
+    /// Take in how large a row of each site can be, as the sites say: their answers have bounds
+    /// then.
+    pub fn bound_rows(&mut self, rows: &[Option<RowReach>]) {
+        let dim = self.target.dim();
+        for (client, row) in self.target.clients.iter_mut().zip(rows) {
+            if let Some(row) = row {
+                *client = Arc::new(Absent::new(dim, client.rows()).reaching(*row));
+            }
+        }
     }
 
     /// The problem as one site sees it: its own rows, and nobody else's.

@@ -24,8 +24,11 @@ use crate::record::Statistic;
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;
-/// How many exchanges pass between two looks at the clock and the stop sign.
+/// How many exchanges pass between two looks at the clock and the stop sign, at the most; and how
+/// many cells of features they read between two looks at the stop sign, about: a tenth of a second
+/// where a row takes a microsecond.
 const PATIENCE: u64 = 64;
+const MOST_CELLS: usize = 200_000;
 /// Chains that stream their draws to disk record what stands beside them for so many draws; with
 /// more, nothing is recorded.
 pub(crate) const MOST_NOTED: u64 = 4 << 20;
@@ -152,6 +155,27 @@ pub struct Progress {
     pub total: AtomicU64,
     /// Set it to stop the run; what was drawn is kept.
     pub stop: AtomicBool,
+    /// What is done, where it is not the chains that were planned first.
+    stage: Mutex<String>,
+}
+
+impl Progress {
+    /// Say what is done from now on.
+    pub fn enter(&self, stage: impl Into<String>) {
+        if let Ok(mut known) = self.stage.lock() {
+            *known = stage.into();
+        }
+    }
+
+    /// What is done; empty: the chains that were planned first.
+    pub fn stage(&self) -> String {
+        self.stage.lock().map(|stage| stage.clone()).unwrap_or_default()
+    }
+
+    /// Whether somebody asked to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// Run all chains of a plan.
@@ -367,6 +391,8 @@ impl Chain {
         let mut joint = plan.target.joint.as_ref().map(|joint| Jointly::new(Arc::clone(joint)));
         // Models that are called from here may take their time for one exchange.
         let patience = if joint.is_some() { 1 } else { PATIENCE };
+        let cells: usize = plan.target.clients.iter().map(|c| c.rows() * plan.target.dim()).sum();
+        let glance = ((MOST_CELLS / cells.max(1)) as u64).clamp(1, patience);
         let mut failure = None;
         while chain.server.iteration() < run.iterations {
             cohort.clear();
@@ -412,13 +438,13 @@ impl Chain {
                 },
             )?;
             chain.exchanges += 1;
+            if chain.exchanges.is_multiple_of(glance) && progress.is_stopped() {
+                break;
+            }
             if chain.exchanges.is_multiple_of(patience) {
                 let now = chain.server.iteration().min(run.iterations);
                 progress.done.fetch_add(now - reported, Ordering::Relaxed);
                 reported = now;
-                if progress.stop.load(Ordering::Relaxed) {
-                    break;
-                }
                 if let Some(checkpoint) = checkpoint.filter(|c| c.is_due(index + 1)) {
                     save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
                 }

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use consilience_core::model::Model;
 
 use crate::checkpoint::Checkpoint;
-use crate::conductor::Here;
+use crate::conductor::HereUntil;
 use crate::config::{Config, ConfigError};
 use crate::draws::{MOST_HELD, Sinks};
 use crate::held_out::Scores;
@@ -152,10 +152,19 @@ impl Planned {
         progress.total.store(total, Ordering::Relaxed);
         let mut outcome = self.sample(&plan, progress, control.checkpoint)?;
         let mut again = None;
-        while let Some(found) = plan.disappointment(&outcome)
-            && let Ok(next) = plan.after(found, config, problem, &mut Here, &outcome.ledger)
-        {
-            total += next.length.total();
+        while let Some(found) = plan.disappointment(&outcome) {
+            progress.enter(format!("{}: {}; looking for a better way", plan.row.name, found.why));
+            let mut here = HereUntil(&progress.stop);
+            let next = plan.after(found, config, problem, &mut here, &outcome.ledger);
+            if progress.is_stopped() {
+                // What is there is kept, and is less than the run would have given.
+                outcome.interrupted = true;
+                break;
+            }
+            let Ok(next) = next else { break };
+            let more = next.length.total();
+            progress.enter(format!("{more} more iterations by {}", next.row.name));
+            total += more;
             progress.total.store(total, Ordering::Relaxed);
             let before = again.as_ref().or(control.checkpoint);
             again = before.map(Checkpoint::again).transpose()?;
@@ -168,6 +177,7 @@ impl Planned {
             None => None,
             Some(halves) => {
                 progress.total.store(total + halves.length.total(), Ordering::Relaxed);
+                progress.enter("chains of half the step, for the bias");
                 let again = checkpoint.map(Checkpoint::again).transpose()?;
                 let again = again.as_ref();
                 // Its draws are for the bias alone, and go to no file.
@@ -182,6 +192,7 @@ impl Planned {
             }
         };
         let seconds = now() - started;
+        progress.enter("computing diagnostics");
         let mut warnings = checkpoint.map(Checkpoint::warnings).unwrap_or_default();
         if !control.draws_alone && config.lp != Some(false) {
             match log_density(&problem.target, &outcome.draws) {

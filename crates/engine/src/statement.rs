@@ -379,6 +379,7 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         restart,
         block,
         leapfrog,
+        clip,
         proposal: _, // what surveys find is told with every order
         once: _,     // it follows from the budget, which is stated
         weak: _,
@@ -471,6 +472,9 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
     );
     add(Axis::Restart, "gradients sent in full with probability", restart.as_ref().map(exact));
     add(Axis::Block, "proposals in an exchange", block.map(|block| block.to_string()));
+    if let Some(clip) = clip {
+        add(Axis::Clip, "gradients of sites are shortened to the norm", Some(exact(clip)));
+    }
     add(Axis::Leapfrog, "leapfrog steps", leapfrog.map(|steps| steps.to_string()));
     add(Axis::Compress, "code of what is compressed", code.map(|code| code.to_string()));
     let bits = precision.map(|precision| match precision {

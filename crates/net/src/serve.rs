@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use consilience_core::model::RowReach;
 use consilience_core::protocol::{MOST_POINTS, Statement, kept_answers};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::Keys;
@@ -15,6 +16,7 @@ use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
 use consilience_engine::plan::{MOST_WHITENED, Plan, PlanError};
+use consilience_engine::privacy::row_reach;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
@@ -43,7 +45,7 @@ use crate::service::{Event, GrpcService};
 use crate::status::Status;
 use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Welcome};
 
-/// The largest norm that an answer may have, where nobody says otherwise.
+/// The largest norm that an answer may have, where the model has no bound and nobody says otherwise.
 pub const LARGEST_NORM: f64 = 1e12;
 /// How many events may wait for the conductor; beyond, sites are held up.
 const QUEUE: usize = 4096;
@@ -579,7 +581,7 @@ fn conduct(
     };
     let agreement = agreed.agreement.clone();
     let config = &agreement.settle(config);
-    let problem = Problem::without_rows(config, agreed)?;
+    let mut problem = Problem::without_rows(config, agreed)?;
     // twice what numbers take, for the worst of codes
     hub.limit_messages(most_bytes(config.sampler.row, problem.target.dim()));
     tell(Stage::Agreed(&problem));
@@ -589,6 +591,7 @@ fn conduct(
     let signing = Signing::new(&options.admission, &memory.run, &statement)?;
     let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
     signing.check(&sites, stated, status)?;
+    problem.bound_rows(&row_reaches(config, hub, &sites)?);
     status.stage("surveying");
     let mut plan = Plan::conducted(config, &problem, hub)?;
     let started = Instant::now();
@@ -653,6 +656,44 @@ fn settle(
         agreed.agreement.secure = Some(keys.collect());
     }
     Ok(agreed)
+}
+
+/// How large a row of each site can be: by the config where rows are private, else as the site says,
+/// where the model has a bound.
+fn row_reaches(
+    config: &Config,
+    hub: &mut Hub,
+    sites: &[String],
+) -> Result<Vec<Option<RowReach>>, ServeError> {
+    if config.privacy.is_some() {
+        return Ok(vec![row_reach(config); sites.len()]);
+    }
+    let model = config.target.model.of_rows();
+    if model.is_none_or(|model| model.row_gradient(1.0, None).is_err()) {
+        return Ok(Vec::new());
+    }
+    let told = hub.ask_checked(&vec![Ask::RowReach; sites.len()], tells_its_reach())?;
+    let read = |(tell, site): (Tell, &String)| match tell {
+        Tell::RowReach(Some((gradient, loss))) => {
+            info!(%site, gradient, loss, "says how large a row of its own can be");
+            Some(RowReach { gradient, loss })
+        }
+        _ => None,
+    };
+    Ok(told.into_iter().zip(sites).map(read).collect())
+}
+
+/// Object to words that do not say how large a row can be.
+fn tells_its_reach() -> Objects {
+    Box::new(|site, told| match told {
+        Tell::RowReach(None) => None,
+        Tell::RowReach(Some((gradient, loss)))
+            if (RowReach { gradient: *gradient, loss: *loss }).is_plausible() =>
+        {
+            None
+        }
+        _ => Some(format!("site \"{site}\" did not say how large a row of its own can be")),
+    })
 }
 
 /// The site that a complaint is about: the first that it names. Others may be named to compare.

@@ -14,7 +14,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The versions of the protocol that this program speaks: these words, their order, and the
 /// messages of the core. A change that the other side would not understand, or would take for
 /// something else, is a new version. The first had no number.
-pub const PROTOCOL: Versions = Versions { least: 3, most: 3 };
+pub const PROTOCOL: Versions = Versions { least: 4, most: 4 };
 
 /// Versions of the protocol, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +78,9 @@ pub enum Ask {
         /// All that is agreed on, in words.
         statement: String,
     },
+    /// Say how large the gradient and the loss of one of your rows can be. Only where the model
+    /// has a bound, and no budget of privacy says it.
+    RowReach,
     /// Move to these coordinates.
     MoveTo {
         /// Their centre.
@@ -199,6 +202,9 @@ pub enum Tell {
         /// My signature.
         signature: Signature,
     },
+    /// How large the gradient of one of my rows can be at any parameters, and its loss where they
+    /// are 0, both rounded up to powers of two; none where there is no bound.
+    RowReach(Option<(f64, f64)>),
     /// Done.
     Done,
     /// How many orders I answered, chain by chain.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use consilience_core::model::{ByGradients, Coordinates, Model, Single, Unusable};
+use consilience_core::model::{ByGradients, Coordinates, Model, RowReach, Single, Unusable};
 use consilience_core::protocol::{
     Client, Device, Format, Masks, OrderRefusal, PairSecret, Precision, Statement, kept_answers,
 };
@@ -164,6 +164,11 @@ struct Run {
     /// What this site shares with every other one, where answers are hidden in a sum.
     shared: Option<Vec<(ClientId, PairSecret)>>,
     finished: bool,
+}
+
+/// What is said to a server that asks too early.
+fn early() -> SiteError {
+    SiteError::Disagree("the server asked before all had agreed".into())
 }
 
 /// One chain at this site.
@@ -430,6 +435,7 @@ impl Run {
             // Exact functions of rows, or coordinates in which a row has another bound.
             let exact = match &ask {
                 Ask::Summarise { .. } => Some("codes and sums of its columns"),
+                Ask::RowReach => Some("the length of its longest row"),
                 Ask::MoveTo { .. } => Some("gradients in other coordinates"),
                 Ask::Where { survey: true, .. } => Some("answers to a survey"),
                 Ask::Evaluate { .. } => Some("its potential at the draws"),
@@ -455,6 +461,12 @@ impl Run {
             Ask::Agree { agreement, statement } => {
                 self.agree(brings, agreement, &statement)?;
                 self.signed(brings, statement)? // checked to be the same
+            }
+            Ask::RowReach => {
+                let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
+                let own = problem.target.clients[self.welcome.index].row_reach();
+                let told = own.map(RowReach::rounded_up).map(|row| (row.gradient, row.loss));
+                Tell::RowReach(told)
             }
             Ask::MoveTo { .. } => {
                 self.move_to(ask)?;
@@ -535,7 +547,6 @@ impl Run {
                     .into(),
             ));
         }
-        let early = || SiteError::Disagree("the server asked before all had agreed".into());
         let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
         let target = &problem.target;
         let own = target.joint.as_ref().unwrap_or(&target.clients[self.welcome.index]);
@@ -550,7 +561,6 @@ impl Run {
     }
 
     fn target(&self) -> Result<&Target, SiteError> {
-        let early = || SiteError::Disagree("the server asked before all had agreed".into());
         self.moved
             .as_ref()
             .filter(|_| self.is_there)

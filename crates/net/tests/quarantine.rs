@@ -194,6 +194,35 @@ fn poisoned_and_oversize_answers_are_named_to_their_site() {
     }
 }
 
+/// A gradient that rows as many and as long as the site has cannot give, though it is far below the
+/// limit of all answers.
+#[test]
+fn an_answer_that_no_rows_can_give_is_refused_by_the_model() {
+    let text = "seed = 3\nseeds = \"simulation\"\n[data]\nbuiltin = \"heart-disease\"\n[sampler]\n\
+        name = \"lmc\"\nstep = 1e-3\n[run]\nchains = 1\niterations = 20\n";
+    let config = config(text);
+    let names = consilience_engine::site::names(&config).unwrap();
+    let rows = |name: &str| Brings { data: hospital(name), ..brings(name) };
+    let serving = start(&config, patient());
+    let (address, last) = (serving.address, names[3].clone());
+    let others: Vec<_> = names[..3].iter().map(|n| site(rows(n), joining(address))).collect();
+    let villain = tampered(address, rows(&last), |frame| {
+        if frame.kind == MESSAGE {
+            let mut body = frame.body.to_vec();
+            let at = body.len() - 4;
+            body[at..].copy_from_slice(&1e5f32.to_le_bytes());
+            frame.body = body.into();
+        }
+    });
+    let why = "of all that its rows can give";
+    let seen = || serving.status.view().blocked.iter().any(|text| text.contains(why));
+    until(&format!("{:?}", serving.status.view().blocked), seen);
+    assert!(villain.join().unwrap().unwrap().contains(why));
+    let good = site(rows(&last), joining(address));
+    same(why, &serving.end().unwrap(), &in_process(&config));
+    others.into_iter().chain([good]).for_each(|site| assert!(site.join().unwrap().unwrap()));
+}
+
 /// Words that lie, about the site's columns and about what was agreed on: whoever lies is turned
 /// away by name, the others need not do anything.
 #[test]

@@ -217,6 +217,17 @@ impl Compressor {
         })
     }
 
+    /// How many times as long as the vector what the receiver sees of it can be, where that has a
+    /// bound: twice what follows from its constant (`1 + omega` for `rand_k`, `1 + sqrt(omega)` for
+    /// rounding to levels).
+    pub fn growth(&self, dimension: usize) -> Option<f64> {
+        if self.plain().is_some() {
+            return Some(1.0);
+        }
+        let unbiased = self.omega(dimension).map(|omega| 2.0 * (1.0 + omega.max(omega.sqrt())));
+        unbiased.or_else(|| self.alpha(dimension).map(|_| 2.0))
+    }
+
     /// The least known omega with `E C(v) = v` and `E norm(C(v) - v)^2 <= omega norm(v)^2` on
     /// vectors of this length, for unbiased compressors with a relative error.
     ///

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
-    Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Quadratic, Rows, Rowwise,
-    Spread, fixed,
+    Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Quadratic, RowReach,
+    Rows, Rowwise, Spread, fixed,
 };
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
@@ -306,6 +306,16 @@ impl Likelihood for Glm {
 
     fn row_smoothness(&self, row: usize) -> f64 {
         self.family.most_bend() * self.design.row_norm_squared(row)
+    }
+
+    /// `|sigmoid(t) - y| <= 1`. A residual has no bound.
+    fn row_reach(&self) -> Option<RowReach> {
+        if self.family != Family::Bernoulli {
+            return None;
+        }
+        let squares = (0..self.rows()).map(|row| self.design.row_norm_squared(row));
+        let gradient = squares.fold(0.0, f64::max).sqrt();
+        Some(RowReach { gradient, loss: std::f64::consts::LN_2 })
     }
 
     fn observed(&self) -> Option<&dyn Observed> {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Classifier, EvaluationError, Evaluator, Model, Observed, Offers, Quadratic, Rows};
+use super::{
+    Classifier, EvaluationError, Evaluator, Model, Observed, Offers, Quadratic, Reach, RowReach,
+    Rows,
+};
 use crate::ask::{Ask, Sum};
 use crate::linalg::add_scaled;
 use crate::rng::{Purpose, SERVER, Seed};
@@ -132,6 +135,16 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         Offers { values: true, hessians: true, ..Offers::default() }
     }
 
+    /// As [`Model::row_reach`].
+    fn row_reach(&self) -> Option<RowReach> {
+        None
+    }
+
+    /// As [`Model::reach`].
+    fn reach(&self, _x: &[f64]) -> Option<Reach> {
+        None
+    }
+
     /// As [`Model::quadratic`].
     fn quadratic(&self) -> Option<Quadratic> {
         None
@@ -175,6 +188,14 @@ impl<L: Likelihood + 'static> Model for L {
 
     fn row_smoothness(&self, row: usize) -> f64 {
         Likelihood::row_smoothness(self, row)
+    }
+
+    fn row_reach(&self) -> Option<RowReach> {
+        Likelihood::row_reach(self)
+    }
+
+    fn reach(&self, x: &[f64]) -> Option<Reach> {
+        Likelihood::reach(self, x)
     }
 
     fn quadratic(&self) -> Option<Quadratic> {

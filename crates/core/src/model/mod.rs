@@ -64,6 +64,41 @@ use crate::rng::ClientId;
 use crate::simd::LANES;
 use crate::step::langevin_scaled;
 
+/// How large one row of a model can be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowReach {
+    /// The norm of its gradient, at any parameters.
+    pub gradient: f64,
+    /// Its loss where all parameters are 0.
+    pub loss: f64,
+}
+
+impl RowReach {
+    /// The same, rounded up to powers of two: what it says of a single row is no more than needed.
+    pub fn rounded_up(self) -> RowReach {
+        let up = |value: f64| {
+            let below = f64::from_bits(value.to_bits() & (0x7FF << 52));
+            if below < value { 2.0 * below } else { value }
+        };
+        RowReach { gradient: up(self.gradient), loss: up(self.loss) }
+    }
+
+    /// Whether these can be bounds of a row.
+    pub fn is_plausible(self) -> bool {
+        let fits = |value: f64| value.is_finite() && value >= 0.0;
+        fits(self.gradient) && fits(self.loss)
+    }
+}
+
+/// How large a model can be at one point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reach {
+    /// The absolute value of its value.
+    pub value: f64,
+    /// The norm of its gradient.
+    pub gradient: f64,
+}
+
 /// Which of a client's rows a sum runs over.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
@@ -154,6 +189,17 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     /// knows one.
     fn row_smoothness(&self, _row: usize) -> f64 {
         f64::NAN
+    }
+
+    /// How large one row can be, whatever the parameters are, where that has a bound.
+    fn row_reach(&self) -> Option<RowReach> {
+        None
+    }
+
+    /// How large value and gradient can be at `x`, where somebody has said how large a row can be:
+    /// for models whose rows are elsewhere.
+    fn reach(&self, _x: &[f64]) -> Option<Reach> {
+        None
     }
 
     /// The rows' gradients as affine maps, where they are such: what the exact laws are computed

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::panel::{self, Shape, Valid};
 use super::real::{Arithmetic, Real};
-use super::{Classifier, Design, EvaluationError, Evaluator, Likelihood, Rows, Rowwise};
+use super::{Classifier, Design, EvaluationError, Evaluator, Likelihood, RowReach, Rows, Rowwise};
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
 use crate::simd::{Kernel, LANES, exp, ln, run_in_256_bits};
@@ -191,6 +191,13 @@ impl Likelihood for Softmax {
 
     fn row_smoothness(&self, row: usize) -> f64 {
         self.smoothness[row]
+    }
+
+    /// Probabilities less a unit vector are at most `sqrt 2` long.
+    fn row_reach(&self) -> Option<RowReach> {
+        let square = self.smoothness.iter().fold(0.0, |most: f64, half| most.max(2.0 * half));
+        let loss = (self.classes() as f64).ln();
+        Some(RowReach { gradient: (2.0 * square).sqrt(), loss })
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use nalgebra::{DMatrix, DVector};
 
-use super::{EvaluationError, Evaluator, Model, Offers, Prior, Quadratic, Rows, Spread};
+use super::{EvaluationError, Evaluator, Model, Offers, Prior, Quadratic, Reach, Rows, Spread};
 use crate::ask::{Ask, Sum};
-use crate::linalg::{add_scaled, dot};
+use crate::linalg::{add_scaled, dot, norm_squared};
 use crate::rng::ClientId;
 use crate::simd::vectorised;
 
@@ -148,6 +148,14 @@ impl Coordinates {
                 let (base, factors, _) = low_rank(told, self.dim());
                 base * factors.iter().fold(1.0, |most: f64, f| most.max(1.0 + f))
             }
+        }
+    }
+
+    /// No less than [`Coordinates::stretch`], in no time: the root of the sum of all squares.
+    fn most_stretch(&self) -> f64 {
+        match &self.map {
+            Map::Dense { matrix, .. } => norm_squared(matrix).sqrt(),
+            Map::LowRank { .. } => self.stretch(),
         }
     }
 
@@ -482,6 +490,20 @@ impl Model for Whitened {
         let stretch = self.coordinates.stretch();
         let prior = self.shares[0] * self.prior.curvature().0 / self.rows() as f64;
         (self.inner.row_smoothness(row) + prior) * stretch * stretch
+    }
+
+    fn reach(&self, u: &[f64]) -> Option<Reach> {
+        let d = self.dim();
+        let (mut x, mut gradient, mut pulled) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
+        self.coordinates.outward(u, &mut x);
+        let inner = self.inner.reach(&x)?;
+        self.prior.add_gradient(&x, self.shares[0], &mut gradient);
+        self.coordinates.add_pulled_back(&gradient, 1.0, &mut pulled);
+        let prior = norm_squared(&pulled).sqrt();
+        Some(Reach {
+            value: inner.value + self.shares[0] * self.prior.value(&x).abs(),
+            gradient: inner.gradient * self.coordinates.most_stretch() + prior,
+        })
     }
 
     fn quadratic(&self) -> Option<Quadratic> {

@@ -3,6 +3,7 @@
 
 mod jointly;
 mod ledger;
+mod limit;
 mod mask;
 mod message;
 mod party;
@@ -14,6 +15,7 @@ mod workspace;
 pub use crate::compress::Precision;
 pub use jointly::Jointly;
 pub use ledger::{Direction, Kind, Ledger};
+pub use limit::{Growth, Limits};
 pub use mask::{Masks, PairSecret};
 pub use message::{MOST_POINTS, Order, Packed, Payload, ReferencePoint, Reply, Sender, Task};
 pub use party::{Answered, Client, Output, Server, kept_answers};
@@ -47,6 +49,12 @@ pub trait Exchange: State + Send {
 
     /// Whether it may be finished without everybody's answer.
     fn is_elastic(&self) -> bool {
+        false
+    }
+
+    /// Where the gradient of an answer is taken, or its `k`-th value, into `out`; `false`: answers
+    /// have no such place.
+    fn point(&self, _k: usize, _out: &mut [f64]) -> bool {
         false
     }
 }
@@ -188,6 +196,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
     fn is_elastic(&self) -> bool {
         (**self).is_elastic()
     }
+
+    fn point(&self, k: usize, out: &mut [f64]) -> bool {
+        (**self).point(k, out)
+    }
 }
 
 impl<E: Exchange + ?Sized> Exchange for &mut E {
@@ -209,6 +221,10 @@ impl<E: Exchange + ?Sized> Exchange for &mut E {
 
     fn is_elastic(&self) -> bool {
         (**self).is_elastic()
+    }
+
+    fn point(&self, k: usize, out: &mut [f64]) -> bool {
+        (**self).point(k, out)
     }
 }
 

@@ -11,12 +11,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::limit::{Excess, Limits};
 use super::mask::Masks;
 use super::refusal::{OrderRefusal, Refusal};
 use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
 use super::{Device, Event, Exchange, Format, Kind, Ledger, Payload, Reply, Statement, Task};
-use crate::linalg::norm_squared;
 use crate::model::{EvaluationError, Evaluator};
 use crate::rng::{ClientId, ROUNDS};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -71,8 +71,8 @@ pub struct Server<E> {
     stage: Stage,
     buffer: ReplyBuffer,
     ledger: Ledger,
-    /// The largest norm that an answer may have.
-    most: f64,
+    /// How large answers may be.
+    limits: Limits,
     /// How many rounds may be lost that clients remember.
     ahead: u64,
     /// The answer that was taken in last, for whoever watches.
@@ -96,15 +96,15 @@ impl<E: Exchange> Server<E> {
             stage: Stage::Opening,
             buffer: ReplyBuffer::default(),
             ledger: Ledger::new(clients),
-            most: f64::INFINITY,
+            limits: Limits::new(f64::INFINITY),
             ahead: 0,
             watched: None,
         }
     }
 
-    /// The same server that refuses answers with a larger Euclidean norm than this.
-    pub fn limited(self, most: f64) -> Self {
-        Server { most, ..self }
+    /// The same server that refuses answers which are larger than this.
+    pub fn limited(self, limits: Limits) -> Self {
+        Server { limits, ..self }
     }
 
     /// The same server that may lose so many of its last rounds: its clients keep as many answers
@@ -160,10 +160,10 @@ impl<E: Exchange> Server<E> {
         if reply.round != round {
             return Err(Refusal::WrongRound { from, found: reply.round, round });
         }
-        let norm = norm_squared(reply.payload.values()).sqrt();
-        // levels of a secure sum are uniform, and bounded by their bits
-        if norm > self.most && !matches!(reply.payload, Payload::Levels { .. }) {
-            return Err(Refusal::TooLarge { from, round, norm, most: self.most });
+        if let Some(Excess { norm, most, of_rows }) =
+            self.limits.excess(&self.machine, from, &reply)
+        {
+            return Err(Refusal::TooLarge { from, round, norm, most, of_rows });
         }
         if let Some((kind, values)) = &mut self.watched {
             *kind = reply.kind;

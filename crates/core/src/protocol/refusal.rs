@@ -48,8 +48,10 @@ pub enum Refusal {
     /// The vector is longer than was agreed on.
     #[error(
         "the answer of client {} in round {round} has the norm {norm:.3e}, above the limit \
-         {most:.3e}: its data or its model is not what was agreed on, or the limit is too low",
-        .from.0
+         {most:.3e}{}: its data or its model is not what was agreed on{}",
+        .from.0,
+        if *.of_rows { " of all that its rows can give" } else { "" },
+        if *.of_rows { "" } else { ", or the limit is too low" }
     )]
     TooLarge {
         /// Who.
@@ -60,6 +62,8 @@ pub enum Refusal {
         norm: f64,
         /// The limit.
         most: f64,
+        /// Whether it follows from the client's rows.
+        of_rows: bool,
     },
     /// A client comes back without having kept all of its answers.
     #[error(

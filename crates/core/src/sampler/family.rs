@@ -11,7 +11,7 @@ use super::{Keys, Sampler};
 use crate::compress::{Channel, Message, Precision};
 use crate::error::DataError;
 use crate::privacy::SecureSum;
-use crate::protocol::{Device, Format, Kind, Ledger};
+use crate::protocol::{Device, Format, Growth, Kind, Ledger};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::step::Schedule;
 use crate::target::Target;
@@ -187,6 +187,12 @@ pub trait Family {
     /// does not take it off its own.
     fn heat_of_rounding(&self, _dim: usize) -> f64 {
         0.0
+    }
+
+    /// By how much an answer of a client can exceed its gradient at the place where it was asked;
+    /// `None` where it is something else, or has no bound.
+    fn growth(&self, _target: &Target, _client: ClientId) -> Option<Growth> {
+        None
     }
 
     /// A step that theory takes for safe, where nothing is known of the clients' Hessians.

@@ -21,7 +21,7 @@ pub use metropolis::{Kernel, Metropolis};
 pub use participation::{Participation, Roll, Weighting};
 pub use recipe::{Batch, Recipe};
 pub use release::{NOISE_RATIO, Release};
-pub use uplink::{Anchor, MemoryRule, NoiseSource, Oracle, PrivateNoise, Uplink};
+pub use uplink::{Anchor, CLIPPED, MemoryRule, NoiseSource, Oracle, PrivateNoise, Uplink};
 
 use crate::protocol::Exchange;
 use crate::rng::Seed;

@@ -68,6 +68,8 @@ pub enum Axis {
     Block,
     /// How many leapfrog steps a proposal takes.
     Leapfrog,
+    /// To which norm the server shortens longer gradients.
+    Clip,
 }
 
 /// What clients remember of what they sent.
@@ -188,6 +190,8 @@ pub struct Settings {
     pub block: Option<u64>,
     /// How many leapfrog steps a proposal takes; default what a pilot finds.
     pub leapfrog: Option<u32>,
+    /// To which norm the server shortens longer gradients; default none.
+    pub clip: Option<f64>,
     /// The law of proposals ([`crate::proposal::Proposal::parts`]), which surveys find.
     pub proposal: Option<Vec<f64>>,
     /// What is released once, by the budget.
@@ -222,6 +226,7 @@ impl Settings {
         note(self.restart.is_some(), Axis::Restart, "restart");
         note(self.block.is_some(), Axis::Block, "block");
         note(self.leapfrog.is_some(), Axis::Leapfrog, "leapfrog");
+        note(self.clip.is_some(), Axis::Clip, "clip");
         set
     }
 }

@@ -338,6 +338,14 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "sampler",
+        "clip",
+        "positive number",
+        "none",
+        "lmc, sgld, lsd*, qlsd, qlsd#, qlsd*, p-elf: the norm to which longer gradients of a site \
+         are shortened, so that none pulls harder; draws are biased where one would",
+    ),
+    field(
+        "sampler",
         "participation",
         "\"all\", a probability, a list of them, { clients = 3 }, or \
          { elastic = 0.7, deadline = 2.0 }",

@@ -101,6 +101,7 @@ pub(super) fn read_sampler(
             format!("use at most {MOST_LEAPFROG}"),
         )),
     })?;
+    settings.clip = optional(section.get("clip"), Value::positive)?;
     let precondition = optional(section.get("precondition"), boolean)?;
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {

@@ -1,7 +1,7 @@
 //! Run one chain at the server: its side of the protocol and its draws, written down before the
 //! next order leaves. `serve` runs it in a folder, the simulation on a disk that loses power.
 
-use consilience_core::protocol::{Event, Ledger, Output, Refusal, Server, Statement};
+use consilience_core::protocol::{Event, Ledger, Limits, Output, Refusal, Server, Statement};
 use consilience_core::rng::ClientId;
 use consilience_core::sampler::{Keys, Sampler};
 use consilience_core::snapshot::{SnapshotError, State, Visit, save};
@@ -27,7 +27,8 @@ pub struct ServedChain<'a> {
     pub keys: Keys,
     /// What all parties agreed on.
     pub statement: &'a Statement,
-    /// The largest norm that an answer may have.
+    /// The largest norm that an answer may have, where the rows of the plan's clients have no
+    /// bound.
     pub largest_norm: f64,
     /// How many rounds may be written down without being durable: the sites keep as many answers,
     /// and give them again ([`consilience_core::protocol::Client::keeping`]). 0: none. Elastic
@@ -89,8 +90,10 @@ impl<'a, D: Disk> DurableServer<'a, D> {
         };
         let (machine, format) = made()?;
         let ahead = if machine.is_elastic() { 0 } else { ahead };
+        let growth = |client| plan.recipe.family().growth(&plan.target, ClientId(client));
+        let growths = (0..clients as u32).map(growth).collect();
         let server = Server::new(machine, statement.clone(), clients, format)
-            .limited(largest_norm)
+            .limited(Limits::new(largest_norm).with_rows_of(&plan.target, growths))
             .ahead(ahead)
             .watched();
         let rows = vec![0; clients];

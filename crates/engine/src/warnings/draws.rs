@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
-use consilience_core::sampler::{NOISE_RATIO, registry};
+use consilience_core::sampler::{CLIPPED, NOISE_RATIO, registry};
 
 use super::{Code, Warning, weights};
 use crate::draws::Draws;
@@ -64,6 +64,7 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         judge.reference(),
         weights::heavy(record),
         noisy(record),
+        clipped(record),
     ]
     .into_iter()
     .flatten()
@@ -83,6 +84,26 @@ fn noisy(record: &Record) -> Option<Warning> {
         Warning::new(Code::NoisyRelease, says)
             .remedy("Bring more rows, state a larger epsilon, or leave columns out")
             .number("noise_ratio", ratio)
+    })
+}
+
+/// Gradients that were shortened.
+fn clipped(record: &Record) -> Option<Warning> {
+    let counts = record.statistics.iter().find(|s| s.name == CLIPPED)?;
+    let all: usize = counts.values.iter().map(Vec::len).sum();
+    let each = counts.values.iter().flatten().sum::<f64>() / all.max(1) as f64;
+    let says = format!(
+        "gradients of {each:.2} of {} sites a round were shortened to sampler.clip: the draws are \
+         not those of the posterior, but follow sites that pull harder less than their rows say",
+        record.sites.len()
+    );
+    (each > 0.0).then(|| {
+        Warning::new(Code::AnswersClipped, says)
+            .remedy(
+                "Find out which site pulls so hard, and whether its rows are right; then leave it \
+                 out, or clip, and compare",
+            )
+            .number("sites_a_round", each)
     })
 }
 

@@ -139,6 +139,8 @@ codes! {
         "A site takes part more or less often than was stated.";
     SiteDominates = "site-dominates", Warning,
         "A site's answers dominate those of the others, or drifted away from what they were.";
+    AnswersClipped = "answers-clipped", Warning,
+        "Gradients of sites were shortened to sampler.clip, and the draws are biased.";
     SiteAway = "site-away", Info,
         "A site was away at the end, and its gradients are not counted.";
     CheckpointDamaged = "checkpoint-damaged", Info,

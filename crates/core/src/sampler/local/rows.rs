@@ -14,7 +14,11 @@ pub static FAMILY: FamilyRow = FamilyRow {
     needs_shape: false,
     asks_twice: false,
     tuned: |_| None,
-    why_not: |_| None,
+    why_not: |axis| {
+        let clip = "clients send where they are, not gradients, and a position has no norm that \
+                    could be too large";
+        (axis == Axis::Clip).then_some(clip)
+    },
 };
 
 /// What its rows have in common.

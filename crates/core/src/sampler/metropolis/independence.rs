@@ -63,6 +63,11 @@ impl Exchange for Server {
         }
     }
 
+    fn point(&self, k: usize, out: &mut [f64]) -> bool {
+        self.proposal.draw(self.shared.public, Purpose::Proposal, self.first + k as u64, out);
+        true
+    }
+
     fn absorb(&mut self, _from: ClientId, reply: &Reply<'_>) {
         add_scaled(1.0, reply.payload.values(), &mut self.sums);
     }

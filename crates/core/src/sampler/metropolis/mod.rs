@@ -37,7 +37,7 @@ use super::{Keys, Recipe, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
 use crate::proposal::Proposal;
-use crate::protocol::{Device, Kind};
+use crate::protocol::{Device, Growth, Kind};
 use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
@@ -252,6 +252,12 @@ impl Family for Metropolis {
                 Traffic { exchanges: steps, up: steps * up, down: steps * down }
             }
         }
+    }
+
+    fn growth(&self, target: &Target, client: ClientId) -> Option<Growth> {
+        let own = if self.up.len() == 1 { self.up.first() } else { self.up.get(client.index()) };
+        let factor = own.map_or(Some(1.0), |compressor| compressor.growth(target.dim()))?;
+        Some(Growth { factor, addend: 0.0 })
     }
 
     fn settling(&self) -> u64 {

@@ -35,6 +35,10 @@ pub static FAMILY: FamilyRow = FamilyRow {
             "whether a proposal is accepted depends on every site, and a run without one would \
              sample another posterior",
         ),
+        Axis::Clip => Some(
+            "its draws are exact because every answer counts as it is, and with shortened ones \
+             they would not be",
+        ),
         Axis::Memory | Axis::RefreshEvery | Axis::RefreshProbability => Some(
             "a proposal must not depend on more of the past than where the chain is, or the draws \
              are no longer exact",

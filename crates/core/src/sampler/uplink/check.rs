@@ -34,6 +34,7 @@ pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError
                 .into(),
         );
     }
+    check_clip(recipe)?;
     check_compression(recipe, &target)?;
     if recipe.private.is_some() || recipe.secure.is_some() {
         recipe.own_noise(b, target.dim(), target.temperature)?;
@@ -44,6 +45,27 @@ pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError
         return Ok(Target { placement: Placement::Server, ..target });
     }
     Ok(target)
+}
+
+/// Check that gradients can be shortened.
+fn check_clip(recipe: &Uplink) -> Result<(), DataError> {
+    let Some(clip) = recipe.clip else { return Ok(()) };
+    if !(clip > 0.0 && clip.is_finite()) {
+        return Err(DataError::NotPositive { what: "clip", value: clip });
+    }
+    let why = if recipe.memory_rate.is_some() {
+        "clients remember what they sent, and the server must not add less of it"
+    } else if recipe.private.is_some() {
+        "gradients come with noise, which would be shortened with them: privacy.row_norm bounds \
+         what a row can do"
+    } else if recipe.secure.is_some() {
+        "nobody sees more of the gradients than their sum"
+    } else if recipe.noise == NoiseSource::Compression {
+        "the error of the answers is the Langevin noise, and must not be shortened"
+    } else {
+        return Ok(());
+    };
+    Err(DataError::Unsupported { what: "clip".into(), why })
 }
 
 /// Check that a compressor does what the algorithm's theory asks of it.

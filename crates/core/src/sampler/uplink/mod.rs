@@ -36,7 +36,7 @@ use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
 use crate::privacy::SecureSum;
-use crate::protocol::{Device, Kind, Ledger};
+use crate::protocol::{Device, Growth, Kind, Ledger};
 use crate::rng::ClientId;
 use crate::step::Schedule;
 use crate::target::Target;
@@ -73,7 +73,14 @@ pub struct Uplink {
     /// Whether nobody sees more of the answers than their sum, and how that is made so; all of the
     /// Langevin noise is in it then.
     pub secure: Option<SecureSum>,
+    /// The norm to which the server shortens gradients that are longer, before it adds them up: no
+    /// client moves the sum by more. Where that happens draws are biased: they follow the longer
+    /// gradients less than the posterior does.
+    pub clip: Option<f64>,
 }
+
+/// How many answers of a round were shortened: the number beside every draw, where answers are.
+pub const CLIPPED: &str = "clipped";
 
 /// How the Langevin noise is shared where clients draw theirs before anything leaves them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -151,6 +158,7 @@ impl Uplink {
             precision: Precision::F32,
             private: None,
             secure: None,
+            clip: None,
         }
     }
 
@@ -370,11 +378,36 @@ impl Family for Uplink {
         (least.saturating_sub(colluding).max(1) as f64).sqrt()
     }
 
+    /// A memory may be as far from the gradient as anything that was ever sent, and the gradient at
+    /// a fixed point is not one at the place that was asked about.
+    fn growth(&self, target: &Target, client: ClientId) -> Option<Growth> {
+        let (d, b) = (target.dim(), target.clients.len());
+        if self.effective_memory().is_some() || self.secure.is_some() {
+            return None;
+        }
+        let oracle = match self.oracle {
+            Oracle::Plain => 1.0,
+            Oracle::Svrg { .. } => 3.0, // a difference, and one more
+            Oracle::FixedPoint(_) => return None,
+        };
+        let compressor = self.compressor(client.index(), b, target.temperature);
+        let longer = compressor.map_or(Some(1.0), |compressor| compressor.growth(d))?;
+        // d normals are longer than this once in 10^14 times
+        let noise = self.deviation(client, target).unwrap_or(0.0) * ((d as f64).sqrt() + 8.0);
+        Some(Growth { factor: oracle * longer, addend: noise * longer })
+    }
+
     fn cautious_step(&self, found: Curvatures<'_>) -> f64 {
         forecast::cautious_step(self, found)
     }
 
     fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+        if self.clip.is_some() {
+            return Err(NoClosedForm::Unknown {
+                what: "gradients that are shortened".into(),
+                instead: "leave out clip",
+            });
+        }
         exact::centred(target, |clients, centre| law::second_moment(self, target, clients, centre))
     }
 
@@ -382,6 +415,14 @@ impl Family for Uplink {
         let mean = DVector::zeros(model.curvature.len());
         let variance = model.uplink(self)?;
         Some(Moments { mean, variance, alone: vec![0.0; model.clients.len()] })
+    }
+
+    fn numbers(&self) -> &'static [&'static str] {
+        if self.clip.is_some() { &[CLIPPED] } else { &[] }
+    }
+
+    fn cautions(&self) -> Vec<String> {
+        words::cautions(self)
     }
 
     fn spares_answers(&self) -> bool {

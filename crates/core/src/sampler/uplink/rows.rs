@@ -14,7 +14,10 @@ pub static FAMILY: FamilyRow = FamilyRow {
     needs_shape: false,
     asks_twice: false,
     tuned: |_| None,
-    why_not: |_| None,
+    why_not: |axis| {
+        let clip = "clients remember what they sent, and the server must not add less of it";
+        (axis == Axis::Clip).then_some(clip)
+    },
 };
 
 /// What its rows have in common.
@@ -26,21 +29,21 @@ pub const SAMPLERS: &[Row] = &[
         name: "lmc",
         paper: "Karagulyan and Richtarik 2025, eq. 2",
         says: "Langevin Monte Carlo with full gradients",
-        axes: &[Axis::Participation],
+        axes: &[Axis::Participation, Axis::Clip],
         ..OURS
     },
     Row {
         name: "sgld",
         paper: "Vono et al. 2022, eq. 3",
         says: "minibatch gradients, no control variates: biased when the rows differ",
-        axes: &[Axis::Batch, Axis::Participation],
+        axes: &[Axis::Batch, Axis::Participation, Axis::Clip],
         ..OURS
     },
     Row {
         name: "lsd*",
         paper: "Vono et al. 2022, Alg. S2",
         says: "minibatch gradients with control variates at the optimum",
-        axes: &[Axis::Batch, Axis::Participation],
+        axes: &[Axis::Batch, Axis::Participation, Axis::Clip],
         needs_optimum: true,
         ..OURS
     },
@@ -57,21 +60,21 @@ pub const SAMPLERS: &[Row] = &[
         name: "qlsd",
         paper: "Vono et al. 2022, Alg. 1",
         says: "compressed gradients",
-        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation, Axis::Clip],
         ..OURS
     },
     Row {
         name: "qlsd#",
         paper: "Vono et al. 2022, sec. 2",
         says: "compressed minibatch gradients: biased when clients or rows differ",
-        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation, Axis::Clip],
         ..OURS
     },
     Row {
         name: "qlsd*",
         paper: "Vono et al. 2022, Alg. S1",
         says: "compressed minibatch gradients with control variates at the optimum",
-        axes: &[Axis::Batch, Axis::Compress, Axis::Participation],
+        axes: &[Axis::Batch, Axis::Compress, Axis::Participation, Axis::Clip],
         needs_optimum: true,
         ..OURS
     },
@@ -97,7 +100,7 @@ pub const SAMPLERS: &[Row] = &[
         name: "p-elf",
         paper: "Karagulyan and Richtarik 2025, Alg. 2",
         says: "contractive compression of the parameter on its way down",
-        axes: &[Axis::CompressDown],
+        axes: &[Axis::CompressDown, Axis::Clip],
         ..OURS
     },
     Row {
@@ -198,5 +201,6 @@ fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
         precision,
         private: None,
         secure: None,
+        clip: settings.clip,
     })
 }

@@ -58,6 +58,11 @@ pub struct Server {
     levels: Option<(f64, u32)>,
     /// Who answers, where clients may stay away.
     attendance: Option<Attendance>,
+    /// The norm to which longer answers are shortened, how many were in this round, and in the last
+    /// one.
+    clip: Option<f64>,
+    shortened: u64,
+    numbers: [f64; 1],
 }
 
 impl Server {
@@ -112,6 +117,9 @@ impl Server {
             } else {
                 None
             },
+            clip: recipe.clip,
+            shortened: 0,
+            numbers: [0.0],
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
             server.reference.copy_from_slice(&anchor.point);
@@ -156,6 +164,17 @@ impl Server {
         self.absorbed.fill(0.0);
     }
 
+    /// By which factor an answer is shortened.
+    fn shorten(&mut self, reply: &Reply<'_>) -> f64 {
+        let Some(clip) = self.clip else { return 1.0 };
+        let norm = norm_squared(reply.payload.values()).sqrt();
+        if norm <= clip {
+            return 1.0;
+        }
+        self.shortened += 1;
+        clip / norm
+    }
+
     fn moves_reference(&self) -> bool {
         matches!(self.oracle, Oracle::Svrg { every } if self.round.is_multiple_of(every))
     }
@@ -190,7 +209,8 @@ impl Exchange for Server {
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
-        reply.payload.add_to(self.roll.weight(from), &mut self.weighted);
+        let weight = self.roll.weight(from) * self.shorten(reply);
+        reply.payload.add_to(weight, &mut self.weighted);
         if let Some(alpha) = self.memory_rate {
             // what starts a memory is taken over whole
             let rate = if reply.kind == Kind::Reference { 1.0 } else { alpha };
@@ -210,10 +230,16 @@ impl Exchange for Server {
         self.roll.is_elastic()
     }
 
+    fn point(&self, _k: usize, out: &mut [f64]) -> bool {
+        out.copy_from_slice(&self.sent);
+        true
+    }
+
     fn advance(&mut self) -> Event {
         if let Some(attendance) = &mut self.attendance {
             attendance.end_round();
         }
+        self.numbers = [std::mem::take(&mut self.shortened) as f64];
         add_scaled(1.0, &self.absorbed, &mut self.memory);
         let drift = &mut self.weighted;
         if let Some((grid, bits)) = self.levels {
@@ -252,6 +278,10 @@ impl Sampler for Server {
         self.round
     }
 
+    fn numbers(&self) -> &[f64] {
+        if self.clip.is_some() { &self.numbers } else { &[] }
+    }
+
     fn attendance(&self) -> Option<&Attendance> {
         self.attendance.as_ref()
     }
@@ -282,6 +312,10 @@ impl State for Server {
         }
         if let Some(attendance) = &mut self.attendance {
             attendance.state(visit)?;
+        }
+        if self.clip.is_some() {
+            visit.number("the answers shortened", &mut self.shortened)?;
+            visit.vector("the numbers beside it", &mut self.numbers)?;
         }
         if visit.restores() {
             self.roll.call(self.public, self.round);

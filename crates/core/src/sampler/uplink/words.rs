@@ -10,6 +10,20 @@ pub(super) fn is_biased_by_design(recipe: &Uplink, target: &Target) -> bool {
         && target.clients.iter().any(|c| recipe.batch.of(c.rows()) < c.rows())
 }
 
+/// What shortened gradients do.
+pub(super) fn cautions(recipe: &Uplink) -> Vec<String> {
+    let caution = |clip: f64| {
+        format!(
+            "gradients of a site that are longer than {clip} (clip) are shortened to that: no site \
+             can pull harder, and the draws are not those of the posterior where one does. They \
+             follow such a site less than its rows say, and are drawn towards the others: means \
+             are off by up to what its gradient lost over the curvature of all, and intervals too \
+             wide"
+        )
+    };
+    recipe.clip.map(caution).into_iter().collect()
+}
+
 /// What helps against a bias where a smaller step does not.
 pub(super) fn remedy(recipe: &Uplink, target: &Target) -> &'static str {
     if is_biased_by_design(recipe, target) && recipe.up.is_empty() {

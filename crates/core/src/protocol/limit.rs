@@ -1,0 +1,111 @@
+//! Bound an answer by what is known of a client's rows: how many there are, and how large one can
+//! be.
+//!
+//! A client says once, before anything is sampled, how large the gradient of one of its rows can be
+//! at any parameters. From then on its answers have bounds at every point: what is larger cannot
+//! come from such rows. Where the model has no bound, or the sampler's answers are no gradients or
+//! values (positions of walks, differences to a memory), one number bounds them all.
+
+use super::{Exchange, Kind, Payload, Reply};
+use crate::linalg::norm_squared;
+use crate::model::Reach;
+use crate::rng::ClientId;
+use crate::target::Target;
+
+/// Numbers of 32 bits are rounded, and sums over rows are.
+const ROUNDING: f64 = 1.0 + 1e-5;
+
+/// By how much an answer can exceed the gradient that it stands for: `factor |g| + addend`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// What compression and control variates do.
+    pub factor: f64,
+    /// What noise of the client's own does.
+    pub addend: f64,
+}
+
+/// The limits of all clients' answers.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The largest norm of any answer.
+    most: f64,
+    /// The target, whose clients say how large they can be, with what their answers make of a
+    /// gradient, one a client; and how large they are at the origin.
+    bounds: Option<(Target, Vec<Option<Growth>>, Vec<Option<Reach>>)>,
+}
+
+/// An answer that is too large.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Excess {
+    pub(super) norm: f64,
+    pub(super) most: f64,
+    /// Whether the limit follows from the client's rows.
+    pub(super) of_rows: bool,
+}
+
+impl Limits {
+    /// One limit for the norms of all answers.
+    pub fn new(most: f64) -> Limits {
+        Limits { most, bounds: None }
+    }
+
+    /// The same, with what follows from the rows of this target's clients, whose answers can exceed
+    /// gradients by this.
+    pub fn with_rows_of(self, target: &Target, growths: Vec<Option<Growth>>) -> Limits {
+        let origin = vec![0.0; target.dim()];
+        let clients = 0..target.clients.len() as u32;
+        let there: Vec<_> = clients.map(|i| target.reach(ClientId(i), &origin)).collect();
+        let bounds = there.iter().any(Option::is_some).then(|| (target.clone(), growths, there));
+        Limits { bounds, ..self }
+    }
+
+    /// By how much an answer is too large, if it is.
+    pub(super) fn excess<E: Exchange + ?Sized>(
+        &self,
+        machine: &E,
+        from: ClientId,
+        reply: &Reply<'_>,
+    ) -> Option<Excess> {
+        if let Payload::Levels { .. } = reply.payload {
+            return None; // they are uniform, and bounded by their bits
+        }
+        let values = reply.payload.values();
+        let norm = norm_squared(values).sqrt();
+        if norm > self.most {
+            return Some(Excess { norm, most: self.most, of_rows: false });
+        }
+        let (target, growths, origin) = self.bounds.as_ref()?;
+        let origin = origin[from.index()]?;
+        let mut point = Vec::new();
+        let mut at = |k: usize| {
+            point.resize(target.dim(), 0.0);
+            machine.point(k, &mut point).then(|| target.reach(from, &point)).flatten()
+        };
+        let beyond = |norm: f64, most: f64| {
+            (norm > most * ROUNDING).then_some(Excess { norm, most, of_rows: true })
+        };
+        match reply.kind {
+            Kind::Gradient => {
+                let growth = growths[from.index()]?;
+                let most = |reach: Reach| growth.factor * reach.gradient + growth.addend;
+                // What is possible at the origin is looked at no further.
+                if norm > most(origin) {
+                    let excess = at(0).and_then(|reach| beyond(norm, most(reach)));
+                    if excess.is_some() {
+                        return excess;
+                    }
+                }
+                let value = reply.beside.first()?.abs();
+                if value > origin.value { beyond(value, at(0)?.value) } else { None }
+            }
+            // Values less that at the origin.
+            Kind::Potential => values.iter().enumerate().find_map(|(k, value)| {
+                if value.abs() <= origin.value {
+                    return None;
+                }
+                beyond(value.abs(), at(k)?.value + origin.value)
+            }),
+            _ => None,
+        }
+    }
+}
