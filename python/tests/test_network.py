@@ -189,3 +189,12 @@ def test_words_of_digits_stay_words_at_a_site_and_dates_that_nobody_uses_do_no_h
     assert {name for name in result.parameters if "ward" in name} == {"ward: 007", "ward: 11"}
     with pytest.raises(consilience.DataError, match="column `seen`: dates and times"):
         coded(tables, "ill == 1 ~ age + seen")
+
+
+def test_a_secure_sum_needs_certificates_that_the_server_did_not_make():
+    config = config_of("lmc", seeds="private")
+    config["sampler"] = {"name": "lmc", "step": 1e-4}
+    config["privacy"] = {"epsilon": 3.0, "delta": 1e-6, "row_norm": 2.0, "secure_sum": True}
+    for where in ({}, {"host": "127.0.0.1"}):
+        with pytest.raises(consilience.errors.Error, match="which the server did not make"):
+            network.serve(config, **where)

@@ -100,12 +100,16 @@ fn told(plan: &PrivacyPlan) -> String {
     line(
         &mut text,
         format!(
-            "{}: {} chain{} of {} iterations, Langevin time {:.4} in all; every chain counts.",
+            "{}: {} chain{} of {} iterations{}; every chain counts.",
             plan.sampler,
             plan.chains,
             if plan.chains == 1 { "" } else { "s" },
             plan.iterations,
-            plan.time
+            if plan.time > 0.0 {
+                format!(", Langevin time {:.4} in all", plan.time)
+            } else {
+                ", each a release of one number".into()
+            }
         ),
     );
     if let Some(secure) = &plan.secure {

@@ -350,7 +350,7 @@ fn memories_follow_by_default_as_fast_as_their_compressors_allow() {
         match find(name).unwrap().recipe(step(0.01), &settings, 3, dim, None) {
             Recipe::Uplink(recipe) => recipe.memory_rate,
             Recipe::Local(recipe) => recipe.up.map(|(_, rate)| rate),
-            Recipe::Metropolis(_) | Recipe::Release(_) => None,
+            Recipe::Metropolis(_) | Recipe::Release(_) | Recipe::Penalty(_) => None,
         }
     };
     let root = 1000f64.sqrt();

@@ -201,7 +201,10 @@ fn compressors_lengthen_vectors_by_no_more_than_they_say() {
                     compressor.quantise(&v, &mut stream(), &mut message).unwrap();
                     message.dequantise(&mut stream(), &mut out).unwrap();
                     let square = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
-                    assert!(square(&out) <= growth * square(&v), "{text} {growth} {v:?} {out:?}");
+                    assert!(
+                        square(&out) <= growth * square(&v) * (1.0 + 1e-5),
+                        "{text} {growth} {v:?} {out:?}"
+                    );
                     tested += 1;
                 }
             }

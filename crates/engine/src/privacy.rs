@@ -821,11 +821,14 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
     } else {
         None
     };
-    let time = step * (chains * iterations) as f64;
+    // Random steps that are accepted or rejected take no Langevin time.
+    let langevin = if family.is_exact() { 0.0 } else { step };
+    let time = langevin * (chains * iterations) as f64;
     let allowed = sites.iter().map(|site| site.exposures[0].allowed).min().unwrap_or(0);
     // A chain forgets in 1/m of Langevin time, and two of these make an effective draw.
-    let buys = |time: f64| privacy.expect_curvature.map(|m| 0.5 * m * time);
-    let effective_draws_allowed = buys(step * (chains * allowed) as f64);
+    let curvature = privacy.expect_curvature.filter(|_| langevin > 0.0);
+    let buys = |time: f64| curvature.map(|m| 0.5 * m * time);
+    let effective_draws_allowed = buys(langevin * (chains * allowed) as f64);
     // The mean of n draws has an excess variance of 1/n of the posterior's. The second release has
     // that of as many draws as its share of the budget buys, and the draws from it are free.
     let release_width = match (effective_draws_allowed, once_in_place(config)) {

@@ -380,6 +380,7 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         block,
         leapfrog,
         clip,
+        potential_noise,
         proposal: _, // what surveys find is told with every order
         once: _,     // it follows from the budget, which is stated
         weak: _,
@@ -474,6 +475,10 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
     add(Axis::Block, "proposals in an exchange", block.map(|block| block.to_string()));
     if let Some(clip) = clip {
         add(Axis::Clip, "gradients of sites are shortened to the norm", Some(exact(clip)));
+    }
+    if let Some(noise) = potential_noise {
+        let field = "noise of sites on differences of potentials, for points 1 apart";
+        add(Axis::PotentialNoise, field, Some(exact(noise)));
     }
     add(Axis::Leapfrog, "leapfrog steps", leapfrog.map(|steps| steps.to_string()));
     add(Axis::Compress, "code of what is compressed", code.map(|code| code.to_string()));

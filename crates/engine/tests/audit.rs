@@ -12,7 +12,7 @@ use consilience_core::privacy::{
     Composition, Neighbour, Release, Sampling, gaussian_delta, nearest,
 };
 use consilience_core::protocol::{Order, Payload, ReferencePoint, Task};
-use consilience_core::rng::{ClientId, Seed};
+use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::Keys;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::plan::Plan;
@@ -254,6 +254,51 @@ fn a_secure_sum_tells_no_more_than_is_claimed() {
     let claim = claimed(&configs[0]);
     let (excess, power) = audit(&worlds, &claim);
     println!("a secure sum: {excess:.3} beyond the claim, {power:.3} of {:.3}", claim(0.0));
+    assert!(excess <= 0.0, "the claim is broken by {excess}");
+    assert!(power > 0.8 * claim(0.0), "{power} of {}", claim(0.0));
+}
+
+/// Family E: one difference of potentials. The proposal is known, and the rows lie along it and
+/// against it: mu is 2 row_norm / s = 1.
+#[test]
+fn noisy_differences_tell_no_more_than_is_claimed() {
+    let (public, step) = (Seed::new(5), 0.3);
+    let mut z = [0.0; 2];
+    public.stream(Purpose::Proposal, SERVER, 0).normals(&mut z);
+    let length = z[0].hypot(z[1]);
+    let along = [z[0] / length, z[1] / length];
+    let across = [-along[1], along[0]];
+    let start = across.map(|x| 1000.0 * x); // where both rows have a slope of 1
+    let run = "[run]\nchains = 1\niterations = 1\n";
+    let sampler =
+        format!("[sampler]\nname = \"penalty\"\nstep = {step}\npotential_noise = 4.0\n{run}");
+    let configs = [12.0, -12.0].map(|far: f64| {
+        let row = [0, 1].map(|k: usize| 0.6 * across[k] + far * along[k]);
+        config(&sampler, &format!("[{:?}, {:?}, 0]", row[0], row[1]))
+    });
+    let worlds = [0, 1].map(|world: usize| {
+        let problem = Problem::new(&configs[world]).unwrap();
+        let plan = Plan::new(&configs[world], &problem).unwrap();
+        let said = |trial: u64| {
+            let private = Seed::new(100_000 * (1 + world as u64) + trial);
+            let keys = Keys { public, private };
+            let mut device = plan.recipe.client(&plan.target, ClientId(0), keys).unwrap();
+            let order = Order {
+                round: 0,
+                task: Task::Propose { accepted: false },
+                position: Some(Payload::Plain(&start, plan.recipe.family().precision())),
+                reference: ReferencePoint::Keep,
+                control: None,
+                numbers: &[],
+            };
+            assert!(device.accepts(&order));
+            device.answer(&order).payload.values().to_vec()
+        };
+        (0..TRIALS as u64).map(said).collect::<Vec<_>>()
+    });
+    let claim = claimed(&configs[0]);
+    let (excess, power) = audit(&worlds, &claim);
+    println!("differences: {excess:.3} beyond the claim, {power:.3} of {:.3}", claim(0.0));
     assert!(excess <= 0.0, "the claim is broken by {excess}");
     assert!(power > 0.8 * claim(0.0), "{power} of {}", claim(0.0));
 }

@@ -453,3 +453,53 @@ fn what_is_more_than_a_sum_is_refused_by_its_field() {
     let refused = refusals(&read(&once).unwrap());
     assert!(refused.iter().any(|refusal| refusal.field == "privacy.secure_sum"), "{refused:?}");
 }
+
+fn noisy_differences() -> String {
+    let sampler = "name = \"penalty\"\nstep = 0.05\npotential_noise = 80.0";
+    GOOD.replace("name = \"lmc\"\nstep = 1e-4", sampler)
+}
+
+/// Every answer of `penalty` is one Gaussian release: `mu = D / (s T)`, against those who see the
+/// sum alone with the noise of all honest sites.
+#[test]
+fn noisy_differences_of_potentials_are_accounted_for_as_gaussian_releases() {
+    let text = noisy_differences();
+    let plan = of_config(&read(&text).unwrap()).unwrap();
+    assert_eq!((plan.time, plan.effective_draws), (0.0, None), "no Langevin time");
+    for (exposure, honest) in plan.sites[0].exposures.iter().zip([1.0, 1.0, 2.0f64]) {
+        let mu = 2.0 * 2.0 / 80.0 * (200.0 / honest).sqrt();
+        let (found, exact) = (exposure.epsilon, gaussian_epsilon(mu, 1e-6));
+        assert!((found / exact - 1.0).abs() < 1e-6, "{:?}: {found}, {exact}", exposure.threat);
+    }
+    assert!(plan.sites[0].exposures[0].allowed < 100, "this budget is too small");
+    let error = Plan::new(&read(&text).unwrap(), &Problem::new(&read(&text).unwrap()).unwrap());
+    assert!(error.unwrap_err().problem.contains("allows"), "and the run is refused");
+    let config = read(&text.replace("= 80.0", "= 200.0")).unwrap();
+    let problem = Problem::new(&config).unwrap();
+    let plan = Plan::new(&config, &problem).unwrap();
+    let outcome = sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).unwrap();
+    assert!(outcome.draws.rows().flatten().all(|x| x.is_finite()));
+    assert_eq!(outcome.ledger.bits(Direction::Up, Kind::Gradient), 0);
+    assert!(outcome.ledger.bits(Direction::Up, Kind::Potential) > 0);
+    // Without noise of its own, and with differences that are clipped, it is refused by name.
+    let silent = refusals(&read(&text.replace("potential_noise = 80.0\n", "")).unwrap());
+    assert!(silent[0].problem.contains("potential_noise"), "{silent:?}");
+    let clipped = text.replace("potential_noise", "clip = 1.0\npotential_noise");
+    let error = read(&clipped).unwrap_err();
+    assert!(error.field == "sampler.clip" && error.problem.contains("no potential"), "{error}");
+}
+
+/// What a site allows itself goes by the noise of those alone who do not collude.
+#[test]
+fn an_allowance_in_a_secure_sum_does_not_count_on_colluders() {
+    let third = "[[client]]\nname = \"east\"\nrows = [[0.3, 0.1, 1]]\n[sampler]";
+    let three = secure().replace("[sampler]", third);
+    let allowed = |text: &str| {
+        let config = read(text).unwrap();
+        let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
+        consilience_engine::privacy::allowance(&config, &plan.recipe, 0, 3, 2).unwrap()
+    };
+    let (alone, told) = (allowed(&three), allowed(&format!("{three}colluding = 1\n")));
+    let ratio = told as f64 / alone as f64;
+    assert!((ratio - 2.0 / 3.0).abs() < 0.02, "{told} of {alone}");
+}

@@ -236,6 +236,35 @@ fn a_run_that_is_stopped_while_it_goes_on_is_resumed_to_the_same_draws() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// Asks to stop as soon as the run says that it goes on.
+#[test]
+fn a_stop_while_a_better_way_is_looked_for_keeps_the_draws_that_there_are() {
+    let planned = Session::new(skewed(STUCK)).unwrap().plan().unwrap();
+    let progress = Progress::default();
+    let seen = std::sync::Mutex::new(Vec::new());
+    let ended = std::thread::scope(|scope| {
+        let work = scope.spawn(|| planned.run(&progress, Control::default()).unwrap());
+        while !work.is_finished() {
+            let stage = progress.stage();
+            let mut seen = seen.lock().unwrap();
+            if !stage.is_empty() && seen.last() != Some(&stage) {
+                seen.push(stage.clone());
+            }
+            if stage.contains("looking for a better way") {
+                progress.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            drop(seen);
+            std::hint::spin_loop();
+        }
+        work.join().unwrap()
+    });
+    let seen = seen.into_inner().unwrap();
+    assert!(seen[0].starts_with("imh: ") && seen[0].contains("looking for"), "{seen:?}");
+    let record = ended.record;
+    assert!(record.interrupted, "{seen:?}");
+    assert!(record.draws.length() > 0, "{seen:?}");
+}
+
 /// Six groups of six rows at two sites, one case in each, beside twenty rows that are in no group:
 /// `logit p = a + b_group`. Every group's parameter is skewed, given all others.
 const GROUPS: usize = 6;

@@ -92,6 +92,8 @@ fn state(view: &View) -> String {
         "sites": view.sites.iter().map(site).collect::<Vec<_>>(),
         "warnings": view.warnings, "alarms": view.alarms, "waiting": view.waits,
         "blocked": view.blocked,
+        "orders": view.orders.iter().map(|(says, line)| json!({ "says": says, "line": line }))
+            .collect::<Vec<_>>(),
         "refusals": view.refusals.iter().map(|(why,
         count)| json!({ "why": why, "count": count })).collect::<Vec<_>>(),
     })
@@ -127,6 +129,8 @@ mod tests {
     fn the_page_is_tried_on_every_field_that_a_server_tells() {
         let status = Status::new(&["north".into()], Arc::new(Progress::default()));
         status.block(0, "its disk is full");
+        let address = ([0, 0, 0, 0], 7461).into();
+        status.listens(crate::status::Door { address, certificates: true });
         status.refused(Some(0), "an answer to a closed round");
         let mut told = BTreeSet::new();
         fields(&serde_json::from_str(&state(&status.view())).unwrap(), "", &mut told);

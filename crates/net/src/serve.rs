@@ -42,10 +42,11 @@ pub use crate::memory::{Over, Past, recall};
 use crate::revoked::Revoked;
 pub use crate::service::Admission;
 use crate::service::{Event, GrpcService};
-use crate::status::Status;
+use crate::status::{Door, Status};
 use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Welcome};
 
-/// The largest norm that an answer may have, where the model has no bound and nobody says otherwise.
+/// The largest norm that an answer may have, where the model has no bound and nobody says
+/// otherwise.
 pub const LARGEST_NORM: f64 = 1e12;
 /// How many events may wait for the conductor; beyond, sites are held up.
 const QUEUE: usize = 4096;
@@ -296,6 +297,10 @@ fn listening<K, T: FnMut(Stage<'_>)>(
         }
     };
     status.set_elastic(config.sampler.round_deadline.is_some());
+    // Who has tickets has no certificates, and is controlled by its own signals alone.
+    if !matches!(options.admission, Admission::Tickets(_)) {
+        status.listens(Door { address, certificates: tls.is_some() });
+    }
     let hosting = Hosting::open(config, options)?;
     let revoked = options.revoked.as_deref().map(Revoked::open).transpose();
     let revoked = revoked.map_err(ServeError::Setup)?;
@@ -658,8 +663,8 @@ fn settle(
     Ok(agreed)
 }
 
-/// How large a row of each site can be: by the config where rows are private, else as the site says,
-/// where the model has a bound.
+/// How large a row of each site can be: by the config where rows are private, else as the site
+/// says, where the model has a bound.
 fn row_reaches(
     config: &Config,
     hub: &mut Hub,

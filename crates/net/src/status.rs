@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -63,6 +64,60 @@ struct Inner {
     run: String,
     agreement: Option<String>,
     history: History,
+    /// Where an operator reaches the server, and by what it is known.
+    door: Option<Door>,
+}
+
+/// Where an operator reaches a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Door {
+    pub(crate) address: SocketAddr,
+    /// Whether the operator needs its certificate.
+    pub(crate) certificates: bool,
+}
+
+impl Door {
+    /// The command that reaches it. `HOST` stands for a name that only its users know.
+    fn command(self) -> String {
+        let Door { address, certificates } = self;
+        let server = if address.ip().is_unspecified() {
+            format!("HOST:{}", address.port())
+        } else {
+            address.to_string()
+        };
+        let known = if certificates { "--certs operator" } else { "--insecure-loopback" };
+        format!("consilience control --server {server} {known}")
+    }
+}
+
+/// A word of a command as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !word.is_empty() && word.chars().all(plain) && !word.starts_with('-') {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// What an operator can order while a run stands like this: what it does, and the command.
+fn orders(inner: &Inner, elastic: bool) -> Vec<(String, String)> {
+    let Some(command) = inner.door.map(Door::command) else { return Vec::new() };
+    let mut orders = Vec::new();
+    let mut add = |says: String, order: &str| orders.push((says, format!("{command} {order}")));
+    if inner.paused.is_some() {
+        add("let the run go on".into(), "resume");
+    } else {
+        add("hold the run: the sites wait".into(), "pause");
+    }
+    for site in inner.sites.iter().filter(|site| elastic && !site.dropped) {
+        let blocks = site.blocked.as_ref().is_some_and(|blocked| !blocked.lifted);
+        if blocks || !site.connected {
+            let order = format!("drop -- {}", quoted(&site.name));
+            add(format!("go on without {}", site.name), &order);
+        }
+    }
+    add("end the run now, with the draws so far".into(), "end");
+    orders
 }
 
 /// How many exchanges a second there were, from the start of sampling on.
@@ -222,6 +277,8 @@ pub struct View {
     pub waits: Vec<String>,
     /// Who or what holds up the run, since when and why: one sentence each.
     pub blocked: Vec<String>,
+    /// What an operator can order now: what it does, and the command that orders it.
+    pub orders: Vec<(String, String)>,
 }
 
 impl Status {
@@ -262,6 +319,7 @@ impl Status {
             run: String::new(),
             agreement: None,
             history: History::new(),
+            door: None,
         };
         Status {
             progress,
@@ -367,6 +425,11 @@ impl Status {
         inner.total = total;
         inner.sampling = Some(Instant::now());
         inner.history = History { rounds: inner.rounds, ..History::new() };
+    }
+
+    /// An operator reaches the server here.
+    pub(crate) fn listens(&self, door: Door) {
+        self.lock().door = Some(door);
     }
 
     /// Which run this is.
@@ -669,6 +732,7 @@ impl Status {
                 .collect(),
             waits: inner.waits.clone(),
             blocked,
+            orders: orders(&inner, self.is_elastic()),
         }
     }
 }
@@ -895,4 +959,38 @@ impl View {
 /// A label's value as Prometheus wants it.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can be ordered depends on how the run stands, and lines can be pasted as they are.
+    #[test]
+    fn an_operator_is_shown_the_commands_that_make_sense_now() {
+        let sites = ["north".to_owned(), "St. Mary's, -x".to_owned()];
+        let status = Status::new(&sites, Arc::new(Progress::default()));
+        let lines = || status.view().orders.into_iter().map(|o| o.1).collect::<Vec<_>>();
+        assert!(lines().is_empty(), "without a port there is nobody to order");
+        let address: SocketAddr = "10.0.0.7:7461".parse().unwrap();
+        status.listens(Door { address, certificates: true });
+        let command = "consilience control --server 10.0.0.7:7461 --certs operator";
+        assert_eq!(lines(), [format!("{command} pause"), format!("{command} end")]);
+        status.pause();
+        assert_eq!(lines(), [format!("{command} resume"), format!("{command} end")]);
+        status.resume();
+        status.block(1, "its disk is full");
+        assert_eq!(lines().len(), 2, "a strict run goes on without nobody");
+        status.set_elastic(true);
+        status.connected(0, true);
+        status.connected(1, true);
+        let quoted = format!("{command} drop -- 'St. Mary'\\''s, -x'");
+        assert_eq!(lines()[1..], [quoted, format!("{command} end")]);
+        status.leave_out(&sites[1]);
+        assert_eq!(lines().len(), 2, "it is left out already");
+        status.connected(0, false);
+        assert!(lines()[1].ends_with("drop -- north"));
+        status.listens(Door { address: ([0, 0, 0, 0], 80).into(), certificates: false });
+        assert_eq!(lines()[0], "consilience control --server HOST:80 --insecure-loopback pause");
+    }
 }

@@ -304,7 +304,7 @@ fn the_newest_version_that_both_speak_is_spoken() {
     assert_eq!(welcome.protocol, PROTOCOL.most);
     let newer = Ask::Welcome(Box::new(Welcome { protocol: 77, ..*welcome }));
     let error = Worker::new(brings("east")).handle(&Frame::words(ASIDE, &newer)).unwrap_err();
-    let text = "this server speaks protocol 77, this site 3: update the site's consilience";
+    let text = "this server speaks protocol 77, this site 4: update the site's consilience";
     assert!(error.to_string().contains(text), "{error}");
     let all: Vec<_> =
         ["north", "east", "the south"].map(|name| site(brings(name), joining(address))).into();

@@ -92,6 +92,23 @@ fn sites_pay_for_a_run_once_and_refuse_when_their_purse_is_empty() {
     std::fs::remove_dir_all(here).unwrap();
 }
 
+/// Noisy differences of potentials are counted and paid for as gradients are.
+#[test]
+fn noisy_differences_are_sent_counted_and_paid_for() {
+    let here = folder("penalty");
+    let sampler = "name = \"penalty\"\nstep = 0.05\npotential_noise = 200.0";
+    let text = text().replace("name = \"lmc\"\nstep = 1e-4", sampler);
+    let (served, sites) = run(&text, |name| bring(&here, name));
+    served.unwrap();
+    assert_eq!(sites, [Ok(true), Ok(true)]);
+    assert_eq!((spent(&here, "north"), spent(&here, "south")), (3.0, 3.0));
+    let (served, sites) = run(&text.replace("= 200.0", "= 20.0"), |name| bring(&here, name));
+    assert!(served.is_err());
+    let told: Vec<String> = sites.into_iter().filter_map(Result::err).collect();
+    assert!(told.iter().any(|why| why.contains("allows")), "{told:?}");
+    std::fs::remove_dir_all(here).unwrap();
+}
+
 #[test]
 fn a_site_that_cannot_count_takes_no_part() {
     let here = folder("uncounted");

@@ -46,6 +46,12 @@ pub struct Serving {
     work: Mutex<Option<JoinHandle<Result<Record, Failure>>>>,
 }
 
+/// Why a run that is served from here has no secure sum.
+const NO_SECURE_SUM: &str = "the config says privacy.secure_sum = true: sites hide their answers \
+    behind keys that must be known to be theirs by certificates which the server did not make, and \
+    a run that is served from Python, or with Flower, has tickets of the server's own\n  use \
+    `consilience serve` and `consilience join` with --certs; or remove secure_sum";
+
 /// Serve the run that a config states. With a host sites come over gRPC with tickets, and
 /// `host:port` is where they find the server; without, by mailboxes.
 #[pyfunction]
@@ -64,6 +70,9 @@ pub fn serve_run(
     let config = stated.parse(&Tables::new())?;
     let wrong = |error: &dyn std::fmt::Display| Failure::new(Raised::Error, error);
     let sites = names(&config).map_err(|e| Failure::complaint(Raised::Config, e, true))?;
+    if config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum) {
+        return Err(wrong(&NO_SECURE_SUM).into());
+    }
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
     let options = |admission| {
         let deadline =

@@ -499,7 +499,10 @@ impl<D: Device> Client<D> {
         }
         if let Some(Allowance { most, told }) = &mut self.allowance {
             let asked = match order.task {
-                Task::Estimate | Task::Walk { .. } | Task::Release { .. } => order.end() - found,
+                Task::Estimate
+                | Task::Walk { .. }
+                | Task::Release { .. }
+                | Task::Propose { .. } => order.end() - found,
                 task => return Err(OrderRefusal::Unfit { task }),
             };
             if asked > most.saturating_sub(*told) {

@@ -60,6 +60,8 @@ families! {
     local::Local,
     /// Noisy moments go up twice, and the server samples on its own.
     release::Release,
+    /// Noisy differences of potentials go up, proposals are accepted or rejected.
+    penalty::Penalty,
 }
 
 impl Recipe {

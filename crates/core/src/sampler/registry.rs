@@ -70,6 +70,8 @@ pub enum Axis {
     Leapfrog,
     /// To which norm the server shortens longer gradients.
     Clip,
+    /// How much noise clients add to differences of potentials.
+    PotentialNoise,
 }
 
 /// What clients remember of what they sent.
@@ -192,6 +194,9 @@ pub struct Settings {
     pub leapfrog: Option<u32>,
     /// To which norm the server shortens longer gradients; default none.
     pub clip: Option<f64>,
+    /// The standard deviation of a client's own noise on differences of potentials, for points that
+    /// are 1 apart; default none.
+    pub potential_noise: Option<f64>,
     /// The law of proposals ([`crate::proposal::Proposal::parts`]), which surveys find.
     pub proposal: Option<Vec<f64>>,
     /// What is released once, by the budget.
@@ -227,6 +232,7 @@ impl Settings {
         note(self.block.is_some(), Axis::Block, "block");
         note(self.leapfrog.is_some(), Axis::Leapfrog, "leapfrog");
         note(self.clip.is_some(), Axis::Clip, "clip");
+        note(self.potential_noise.is_some(), Axis::PotentialNoise, "potential_noise");
         set
     }
 }

@@ -338,6 +338,14 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "sampler",
+        "potential_noise",
+        "positive number",
+        "none",
+        "penalty: the standard deviation of a site's own noise on its difference of potentials, \
+         for points that are 1 apart; times the temperature, it stands against row_norm",
+    ),
+    field(
+        "sampler",
         "clip",
         "positive number",
         "none",

@@ -102,6 +102,7 @@ pub(super) fn read_sampler(
         )),
     })?;
     settings.clip = optional(section.get("clip"), Value::positive)?;
+    settings.potential_noise = optional(section.get("potential_noise"), Value::positive)?;
     let precondition = optional(section.get("precondition"), boolean)?;
     for (axis, key) in settings.set() {
         if !row.axes.contains(&axis) {

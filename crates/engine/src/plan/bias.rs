@@ -93,8 +93,10 @@ impl Outlook<'_> {
         let mut warnings: Vec<Warning> =
             cautions.map(|text| Warning::new(Code::SamplerCaution, text)).collect();
         let (schedule, step) = (self.recipe.step(), self.recipe.step().largest());
+        // Whoever accepts or rejects is stable at any step.
+        let found = self.findings.filter(|_| !self.recipe.family().is_exact());
         if let Some(limit) =
-            self.findings.map(|found| 2.0 / found.smoothness).filter(|limit| step >= *limit)
+            found.map(|found| 2.0 / found.smoothness).filter(|limit| step >= *limit)
         {
             let says = format!(
                 "the step {step:.3e} is beyond the stable limit 2/L = {limit:.3e}: the chain will \

@@ -28,6 +28,7 @@ mod rows;
 mod server;
 
 pub(super) use rows::{FAMILY, SAMPLERS};
+pub(super) use server::Shared;
 
 use super::exact::{Law, NoClosedForm, posterior};
 use super::family::{Curvatures, Family, HEADER, Traffic, vector_bytes};

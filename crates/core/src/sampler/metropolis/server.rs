@@ -7,16 +7,16 @@ use crate::target::{Placement, Target};
 
 /// What every server of the family knows.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
-    pub(super) everybody: Vec<ClientId>,
+pub(in crate::sampler) struct Shared {
+    pub(in crate::sampler) everybody: Vec<ClientId>,
     /// The prior, where the server applies it.
-    pub(super) prior: Prior,
-    pub(super) temperature: f64,
-    pub(super) public: Seed,
+    pub(in crate::sampler) prior: Prior,
+    pub(in crate::sampler) temperature: f64,
+    pub(in crate::sampler) public: Seed,
 }
 
 impl Shared {
-    pub(super) fn new(target: &Target, public: Seed) -> Self {
+    pub(in crate::sampler) fn new(target: &Target, public: Seed) -> Self {
         let placed_here = target.placement == Placement::Server;
         Shared {
             everybody: (0..target.clients.len() as u32).map(ClientId).collect(),
@@ -27,13 +27,13 @@ impl Shared {
     }
 
     /// `U/T` from the sum of the clients' answers at `x`.
-    pub(super) fn potential(&self, sum: f64, x: &[f64]) -> f64 {
+    pub(in crate::sampler) fn potential(&self, sum: f64, x: &[f64]) -> f64 {
         (sum + self.prior.value(x)) / self.temperature
     }
 
     /// The probability to accept where the logarithm of the ratio is `log`, and whether the coin of
     /// this iteration falls that way. What is not a number is refused.
-    pub(super) fn decide(&self, iteration: u64, log: f64) -> (f64, bool) {
+    pub(in crate::sampler) fn decide(&self, iteration: u64, log: f64) -> (f64, bool) {
         let probability = if log >= 0.0 { 1.0 } else { exp(log) };
         let probability = if probability.is_nan() { 0.0 } else { probability };
         let coin = self.public.stream(Purpose::Accept, SERVER, iteration).uniform();
