@@ -20,13 +20,15 @@ const A_RUN: u64 = 12;
 const MOST: Duration = Duration::from_secs(300);
 const PARTIES: [&str; 4] = ["server", "a", "b", "c"];
 
-/// All families, all but one surveyed before they sample.
-const SAMPLERS: [&str; 5] = [
+/// All families, most of them surveyed before they sample.
+const SAMPLERS: [&str; 7] = [
     "name = \"lmc\"",
     "name = \"imh\"",
     "name = \"vr-fald*\"\nsynchronise = { every = 3 }",
     "name = \"qlsd++\"\nrefresh = 7\ncompress = \"qsgd(4)\"",
     "name = \"d-elf\"\ncompress = \"top_k(1)\"\nstep = 0.02",
+    "name = \"penalty\"\nstep = 0.5",
+    "name = \"hmc\"",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

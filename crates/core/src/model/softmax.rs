@@ -195,9 +195,9 @@ impl Likelihood for Softmax {
 
     /// Probabilities less a unit vector are at most `sqrt 2` long.
     fn row_reach(&self) -> Option<RowReach> {
-        let norm = self.smoothness.iter().fold(0.0, |most: f64, half| most.max(2.0 * half)).sqrt();
+        let half = self.smoothness.iter().copied().fold(0.0, f64::max); // of the longest's square
         let loss = (self.classes() as f64).ln();
-        Some(RowReach { gradient: std::f64::consts::SQRT_2 * norm, loss })
+        Some(RowReach { gradient: 2.0 * half.sqrt(), loss })
     }
 }
 

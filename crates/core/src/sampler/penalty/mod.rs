@@ -9,13 +9,13 @@
 //!
 //! The penalty method (Ceperley and Dewing 1999; Yildirim and Ermis 2019): where the noise is
 //! exactly Gaussian, fresh in every iteration, and of a known variance `v` that is the same for the
-//! way back, taking `v / 2` off leaves `exp(-U / T)` as it is, whatever `h` and `s` are. A row moves
-//! a client's difference by at most `C |x' - x| / T`, at any two points, so that every answer is one
-//! Gaussian release of the same size: `s T` against `C`. Nothing is clipped: differences that are
-//! clipped are those of no potential, and draws would have another law.
+//! way back, taking `v / 2` off leaves `exp(-U / T)` as it is, whatever `h` and `s` are. A row
+//! moves a client's difference by at most `C |x' - x| / T`, at any two points, so that every answer
+//! is one Gaussian release of the same size: `s T` against `C`. Nothing is clipped: differences
+//! that are clipped are those of no potential, and draws would have another law.
 //!
-//! Without noise it is the Metropolis algorithm with random steps. The server sends one bit: clients
-//! replay the chain, and answer at no other points than its own.
+//! Without noise it is the Metropolis algorithm with random steps. The server sends one bit:
+//! clients replay the chain, and answer at no other points than its own.
 
 mod client;
 mod rows;
