@@ -29,9 +29,18 @@ pub struct Growth {
 pub struct Limits {
     /// The largest norm of any answer.
     most: f64,
-    /// The target, whose clients say how large they can be, with what their answers make of a
-    /// gradient, one a client; and how large they are at the origin.
-    bounds: Option<(Target, Vec<Option<Growth>>, Vec<Option<Reach>>)>,
+    bounds: Option<Bounds>,
+}
+
+/// What follows from the rows of clients.
+#[derive(Clone, Debug)]
+struct Bounds {
+    /// Its clients say how large they can be.
+    target: Target,
+    /// What the answers of each make of a gradient.
+    growths: Vec<Option<Growth>>,
+    /// How large each can be at the origin.
+    origin: Vec<Option<Reach>>,
 }
 
 /// An answer that is too large.
@@ -52,10 +61,11 @@ impl Limits {
     /// The same, with what follows from the rows of this target's clients, whose answers can exceed
     /// gradients by this.
     pub fn with_rows_of(self, target: &Target, growths: Vec<Option<Growth>>) -> Limits {
-        let origin = vec![0.0; target.dim()];
+        let there = vec![0.0; target.dim()];
         let clients = 0..target.clients.len() as u32;
-        let there: Vec<_> = clients.map(|i| target.reach(ClientId(i), &origin)).collect();
-        let bounds = there.iter().any(Option::is_some).then(|| (target.clone(), growths, there));
+        let origin: Vec<_> = clients.map(|i| target.reach(ClientId(i), &there)).collect();
+        let known = origin.iter().any(Option::is_some);
+        let bounds = known.then(|| Bounds { target: target.clone(), growths, origin });
         Limits { bounds, ..self }
     }
 
@@ -74,7 +84,7 @@ impl Limits {
         if norm > self.most {
             return Some(Excess { norm, most: self.most, of_rows: false });
         }
-        let (target, growths, origin) = self.bounds.as_ref()?;
+        let Bounds { target, growths, origin } = self.bounds.as_ref()?;
         let origin = origin[from.index()]?;
         let mut point = Vec::new();
         let mut at = |k: usize| {
