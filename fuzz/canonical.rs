@@ -13,7 +13,17 @@ pub fn compressor(choice: u8) -> Compressor {
 /// No panic; what is accepted is the one encoding of what it says, and no larger than agreed on.
 pub fn check(code: Code, data: &[u8]) {
     let [choice, length, bytes @ ..] = data else { return };
-    let (compressor, dimension) = (compressor(*choice), usize::from(*length));
+    check_at(code, compressor(*choice), usize::from(*length), bytes);
+}
+
+/// The same for vectors of 512 coordinates and more.
+pub fn check_long(code: Code, data: &[u8]) {
+    let [choice, length, bytes @ ..] = data else { return };
+    let levels = 16 + u32::from(*choice);
+    check_at(code, Compressor::qsgd(levels), 512 + 16 * usize::from(*length), bytes);
+}
+
+fn check_at(code: Code, compressor: Compressor, dimension: usize, bytes: &[u8]) {
     let mut message = Message::new();
     if code.decode(bytes, &compressor, dimension, &mut message).is_ok() {
         let mut again = Vec::new();

@@ -70,15 +70,17 @@ mod compression {
 
     const DIM: usize = 10_000;
     const OPERATORS: [&str; 5] = ["qsgd(16)", "qsgd(1024)", "natural", "top_k(100)", "rand_k(100)"];
-    const CODES: [(u32, &str); 8] = [
+    const CODES: [(u32, &str); 10] = [
         (16, "fixed"),
         (16, "elias(gamma, sparse)"),
         (16, "huffman"),
         (16, "entropy"),
+        (16, "adaptive"),
         (1024, "fixed"),
         (1024, "elias(gamma, dense)"),
         (1024, "huffman"),
         (1024, "entropy"),
+        (1024, "adaptive"),
     ];
 
     #[divan::bench(args = OPERATORS)]

@@ -20,7 +20,7 @@ pub(crate) struct Row {
     /// Bits to state each message's own frequencies, by the usual (m - 1)/2 log2 d for m distinct
     /// levels.
     pub(crate) statement: f64,
-    /// The adaptive range coder.
+    /// The entropy code.
     pub(crate) entropy: f64,
     /// Elias omega in the published layout.
     pub(crate) elias: f64,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use consilience_core::compress::code::{Code, CodeError, Integer, Layout};
-use consilience_core::compress::{Compressor, Message, rows};
+use consilience_core::compress::{Channel, CodeChoice, Compressor, Message, rows};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -12,7 +12,7 @@ fn codes() -> Vec<Code> {
     let elias = [Integer::Gamma, Integer::Delta, Integer::Omega].into_iter().flat_map(|integer| {
         [Code::Elias(integer, Layout::Sparse), Code::Elias(integer, Layout::Dense)]
     });
-    elias.chain([Code::Fixed, Code::Huffman, Code::Entropy]).collect()
+    elias.chain([Code::Fixed, Code::Huffman, Code::Entropy, Code::Adaptive]).collect()
 }
 
 /// Those of the registry, and some that are hard on codes.
@@ -98,8 +98,88 @@ proptest! {
                 let accepted = check_canonical(code, compressor.clone(), v.len(), &bytes)?;
                 // A range coder's string may be the beginning of another message's; the others end
                 // where they end.
-                prop_assert!(!accepted || code == Code::Entropy, "{} {}", compressor, code);
+                let ends = !matches!(code, Code::Entropy | Code::Adaptive);
+                prop_assert!(!accepted || !ends, "{} {}", compressor, code);
             }
+        }
+    }
+}
+
+/// Compressors of which `entropy` writes long messages by a law.
+const LONG: [&str; 6] = [
+    "qsgd(16)",
+    "qsgd(64)",
+    "qsgd(150)",
+    "qsgd(380)",
+    "scaled(qsgd(256))",
+    "block(qsgd(128), 600)",
+];
+
+/// Vectors of 600 to 2000 coordinates: Gaussian, mostly zero, of many sizes, all alike.
+fn long_vectors() -> impl Strategy<Value = Vec<f64>> {
+    (600usize..2000, 0u64..1000, 0..6).prop_map(|(length, seed, kind)| {
+        let mut v = vec![0.0; length];
+        Seed::new(seed).stream(Purpose::Data, ClientId(7), 0).normals(&mut v);
+        for (place, x) in v.iter_mut().enumerate() {
+            match kind {
+                0 | 1 => {}
+                2 => *x *= f64::from(u8::from(place % 11 == 0)),
+                3 => *x *= (x.abs() * 4.0).exp(),
+                4 => *x = x.signum(),
+                _ => *x = if place < 640 { 0.0 } else { 1e-3 * *x },
+            }
+        }
+        v
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60, failure_persistence: None, rng_seed: RngSeed::Fixed(4),
+            ..ProptestConfig::default() })]
+
+    /// What is said of messages holds for long ones: they come back, in the bits that were counted;
+    /// what is damaged is refused, or else is the encoding of what it says.
+    #[test]
+    fn long_messages_come_back(v in long_vectors(), seed: u64, place: prop::sample::Index,
+        extra: u8) {
+        for text in LONG {
+            let compressor: Compressor = text.parse().unwrap();
+            let channel = |code| {
+                Channel::new(compressor.clone(), CodeChoice::Exactly(code), v.len()).unwrap()
+            };
+            let (entropy, adaptive) = (channel(Code::Entropy), channel(Code::Adaptive));
+            let (mut message, mut read, mut bytes) = (Message::new(), Message::new(), vec![7]);
+            compressor.quantise(&v, &mut at(seed), &mut message).unwrap();
+            let bits = entropy.encode(&message, &mut bytes);
+            prop_assert_eq!(bits, entropy.length_bits(&message));
+            prop_assert_eq!(bits.div_ceil(8) as usize, bytes.len() - 1);
+            bytes.remove(0);
+            let refused = |e| TestCaseError::fail(format!("{text}: {e}"));
+            entropy.decode(&bytes, &mut read).map_err(refused)?;
+            prop_assert_eq!(&message, &read, "{}", text);
+            let mut other = Vec::new();
+            adaptive.encode(&message, &mut other);
+            prop_assert_ne!(&other, &bytes, "{}", text); // it is not the same code
+
+            let mut canonical = |bytes: &[u8]| -> Result<bool, TestCaseError> {
+                if entropy.decode(bytes, &mut read).is_err() {
+                    return Ok(false);
+                }
+                let mut again = Vec::new();
+                entropy.encode(&read, &mut again);
+                prop_assert_eq!(&again, bytes, "{}", text);
+                Ok(true)
+            };
+            let mut turned = bytes.clone();
+            turned[place.index(bytes.len())] ^= 1 << place.index(8);
+            canonical(&turned)?;
+            canonical(&bytes[..place.index(bytes.len())])?;
+            let random = at(u64::from(extra)).below(256) as u8;
+            let noise: Vec<u8> = bytes.iter().map(|b| b.wrapping_mul(31) ^ random).collect();
+            canonical(&noise)?;
+            bytes.push(extra);
+            prop_assert!(!canonical(&bytes)?);
         }
     }
 }
@@ -262,7 +342,7 @@ fn bytes_are_the_same_everywhere() {
     ];
     let mut v = vec![0.0; 1000];
     Seed::new(5).stream(Purpose::Data, ClientId(0), 0).normals(&mut v);
-    let (mut digest, mut huffman) = (Sha256::new(), Sha256::new());
+    let (mut digest, mut huffman, mut entropy) = (Sha256::new(), Sha256::new(), Sha256::new());
     for text in texts {
         let compressor: Compressor = text.parse().unwrap();
         let mut message = Message::new();
@@ -270,7 +350,12 @@ fn bytes_are_the_same_everywhere() {
         for code in codes() {
             let mut bytes = Vec::new();
             code.encode(&message, &mut bytes);
-            if code == Code::Huffman { &mut huffman } else { &mut digest }.update(&bytes);
+            match code {
+                Code::Huffman => &mut huffman,
+                Code::Entropy => &mut entropy,
+                _ => &mut digest,
+            }
+            .update(&bytes);
         }
         let mut out = vec![0.0; 1000];
         message.dequantise(&mut at(9), &mut out).unwrap();
@@ -282,8 +367,8 @@ fn bytes_are_the_same_everywhere() {
         digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()
     };
     assert_eq!(
-        (hex(digest).as_str(), hex(huffman).as_str()),
-        ("dc5ced01bbec0299", "305d6079bb5d9048")
+        (hex(digest).as_str(), hex(huffman).as_str(), hex(entropy).as_str()),
+        ("dc5ced01bbec0299", "305d6079bb5d9048", "5319067b5597d3cb")
     );
 }
 
@@ -291,7 +376,6 @@ fn bytes_are_the_same_everywhere() {
 /// chosen for.
 #[test]
 fn auto_chooses_the_shortest() {
-    use consilience_core::compress::{Channel, CodeChoice};
     for compressor in compressors() {
         for d in [4, 50, 784] {
             let channel = Channel::new(compressor.clone(), CodeChoice::Auto, d).unwrap();

@@ -11,8 +11,43 @@
 //! Lengths are in bits, without the norm, before the last byte is filled up: that adds 3.5 bits on
 //! average, which is 2% at s = 1, d = 784 (168 bits) and less everywhere else.
 
+use consilience_core::compress::code::Code;
+use consilience_core::compress::{Channel, CodeChoice, Compressor, Message};
+use consilience_core::rng::{Purpose, SERVER, Seed};
+use std::collections::BTreeMap;
+
 #[path = "../examples/code_table.rs"]
 mod table;
+
+/// Gradients of softmax regression have coordinates of all sizes, and many that are exactly zero.
+/// Where there are enough of them for their frequencies to be known, one of 256 laws is as short as
+/// those.
+#[test]
+fn levels_of_gradients_are_within_two_percent() {
+    for (d, s) in [(7850, 16), (7850, 64), (7850, 256), (7850, 1024), (61_706, 256)] {
+        let channel =
+            |code| Channel::new(Compressor::qsgd(s), CodeChoice::Exactly(code), d).expect("valid");
+        let (entropy, adaptive) = (channel(Code::Entropy), channel(Code::Adaptive));
+        let (mut v, mut message) = (vec![0.0; d], Message::new());
+        let (mut least, mut bits, mut learnt) = (0.0, 0.0, 0.0);
+        for round in 0..4 {
+            Seed::new(8).stream(Purpose::Data, SERVER, round).normals(&mut v);
+            for (place, x) in v.iter_mut().enumerate() {
+                let share = (place * 7919 % d) as f64 / d as f64;
+                *x *= if share < 0.3 { 0.0 } else { (-6.0 * (share - 0.3)).exp() };
+            }
+            let mut stream = Seed::new(8).stream(Purpose::Compress, SERVER, round);
+            entropy.quantise(&v, &mut stream, &mut message).expect("finite");
+            let mut counts = BTreeMap::new();
+            message.levels().iter().for_each(|level| *counts.entry(*level).or_insert(0.0) += 1.0);
+            least -= counts.values().map(|n: &f64| n * (n / d as f64).log2()).sum::<f64>();
+            bits += (entropy.length_bits(&message) - 32) as f64;
+            learnt += (adaptive.length_bits(&message) - 32) as f64;
+        }
+        assert!(bits <= 1.02 * least, "s = {s}, d = {d}: {}", bits / least);
+        assert!(bits <= 1.015 * learnt, "s = {s}, d = {d}: {}", bits / learnt);
+    }
+}
 
 #[test]
 fn the_entropy_code_is_within_two_percent() {

@@ -12,8 +12,9 @@ use std::str::FromStr;
 /// Which code a channel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeChoice {
-    /// The one that is shortest on Gaussian vectors of this length: chosen once, for the compressor
-    /// and the length, without a look at any message. Both ends choose alike.
+    /// `entropy` where messages are long. Else the one that is shortest on Gaussian vectors of this
+    /// length: chosen once, for the compressor and the length, without a look at any message. Both
+    /// ends choose alike.
     Auto,
     /// Elias's omega code in the layout that `[alistarh17]` prescribes: sparse if
     /// `s^2 + sqrt(d) <= d/2`.
@@ -104,9 +105,13 @@ fn published_layout(compressor: &Compressor, dimension: usize) -> Layout {
 }
 
 /// The code whose encodings of a few Gaussian vectors are shortest in all; among equals the
-/// simplest.
+/// simplest. Where messages are long that is `entropy`, or nearly, and on other vectors it is much
+/// shorter than what is made for Gaussian ones.
 fn shortest(compressor: &Compressor, dimension: usize) -> Code {
     const PROBED: usize = 4096;
+    if Code::is_parametric(compressor, dimension) {
+        return Code::Entropy;
+    }
     let candidate = |code: Code| (code, code.book(compressor, dimension), 0);
     let mut candidates = vec![candidate(Code::Fixed)];
     if !matches!(compressor.operator.symbols(), Symbols::Numbers(_)) {
@@ -173,6 +178,7 @@ mod tests {
             "fixed",
             "huffman",
             "entropy",
+            "adaptive",
             "elias(omega, dense)",
             "elias(gamma, sparse)",
             "elias(delta, dense)",

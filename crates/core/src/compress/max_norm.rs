@@ -65,7 +65,7 @@ impl Quantiser for MaxNorm {
 
     /// The largest of `d` normal numbers is about `sqrt(2 ln d)` standard deviations.
     fn spread(&self, length: usize) -> Spread {
-        Spread::Normal { square: u64::from(length.max(1).ilog2()) + 1 }
+        Spread::Normal { square: u64::from(length.max(1).ilog2()) + 1, exact: false }
     }
 
     fn quantise(

@@ -30,6 +30,11 @@ pub struct Message {
 pub(super) struct Scratch {
     pub(super) subsets: Option<(usize, Subsets)>,
     pub(super) order: Vec<u32>,
+    /// Those of a code that reads all of a message before it knows the levels.
+    pub(super) words: Vec<u32>,
+    pub(super) eights: Vec<u8>,
+    pub(super) escaped: Vec<u8>,
+    pub(super) nonzero: Vec<i32>,
 }
 
 /// Which symbols the messages of an operator consist of.

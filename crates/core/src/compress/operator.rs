@@ -108,8 +108,8 @@ pub struct CompressorRow {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Spread {
     /// Like normal numbers whose standard deviation is the largest level divided by
-    /// `sqrt(square)`.
-    Normal { square: u64 },
+    /// `sqrt(square)`. If that is `exact`, other vectors' levels have it too, whatever their shape.
+    Normal { square: u64, exact: bool },
     /// They are exponents of 8 bits: many are alike, and any may be the common one.
     Exponents,
     /// Nobody knows.

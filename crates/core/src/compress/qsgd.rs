@@ -60,9 +60,9 @@ impl Quantiser for Qsgd {
         Symbols::Levels { max: self.levels, norms: true }
     }
 
-    /// A coordinate of a Gaussian vector is `1/sqrt(d)` of the norm, in standard deviation.
+    /// A coordinate is `1/sqrt(d)` of the norm, in root mean square.
     fn spread(&self, length: usize) -> Spread {
-        Spread::Normal { square: length as u64 }
+        Spread::Normal { square: length as u64, exact: true }
     }
 
     fn quantise(

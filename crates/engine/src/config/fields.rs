@@ -436,9 +436,10 @@ const FIELDS: &[Field] = &[
     field(
         "sampler",
         "code",
-        "\"auto\", \"fixed\", \"elias\", \"huffman\", \"entropy\"",
+        "\"auto\", \"fixed\", \"elias\", \"huffman\", \"entropy\", \"adaptive\"",
         "auto",
-        "how compressed vectors are written; auto takes the shortest",
+        "how compressed vectors are written; auto takes entropy for long vectors, and for others \
+         the shortest",
     ),
     field(
         "sampler",

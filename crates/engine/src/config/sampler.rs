@@ -82,7 +82,7 @@ pub(super) fn read_sampler(
         text.parse().map_err(|_| {
             v.error(
                 format!("\"{text}\" is no code"),
-                "use \"auto\", \"fixed\", \"elias\", \"huffman\" or \"entropy\"",
+                "use \"auto\", \"fixed\", \"elias\", \"huffman\", \"entropy\" or \"adaptive\"",
             )
         })
     })?;

@@ -104,6 +104,23 @@ impl<'a> BitWriter<'a> {
         bits
     }
 
+    /// All bits of each word.
+    pub(super) fn put_words(&mut self, words: &[u32]) {
+        if self.pending >= 32 {
+            self.out.extend_from_slice(&self.held.to_be_bytes()[..4]);
+            (self.held, self.pending) = (self.held << 32, self.pending - 32);
+        }
+        let start = self.out.len();
+        self.out.resize(start + 4 * words.len(), 0);
+        let mut held = self.held;
+        for (four, word) in self.out[start..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            held |= u64::from(*word) << (32 - self.pending);
+            *four = ((held >> 32) as u32).to_be_bytes();
+            held <<= 32;
+        }
+        self.held = held;
+    }
+
     /// Put what is held into `out`, with zeros in the last byte.
     fn flush(&mut self) {
         self.out.extend_from_slice(&self.held.to_be_bytes()[..self.pending.div_ceil(8) as usize]);
@@ -270,6 +287,29 @@ impl<'a> BitReader<'a> {
         }
     }
 
+    /// The next words of 32 bits, at most so many and as many as are there; how many. They are not
+    /// passed.
+    pub(super) fn words(&self, most: usize, words: &mut Vec<u32>) -> usize {
+        let count = (self.left() / 32).min(most);
+        words.clear();
+        let (rest, over) = (&self.bytes[self.at / 8..], self.at % 8);
+        let next = |place: usize| rest.get(place).copied().unwrap_or(0);
+        words.extend(rest.as_chunks::<4>().0.iter().take(count).enumerate().map(|(k, four)| {
+            u32::from_be_bytes(*four) << over | u32::from(next(4 * k + 4)) >> (8 - over)
+        }));
+        count
+    }
+
+    /// All that is left must be zeros.
+    pub(super) fn finish_zeros(mut self) -> Result<(), CodeError> {
+        while self.left() > 0 {
+            if self.get(self.left().min(56) as u32)? != 0 {
+                return Err(CodeError::Padding);
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes not read yet, if whole bytes have been read so far.
     pub(super) fn rest(&self) -> &'a [u8] {
         debug_assert!(self.at.is_multiple_of(8));
@@ -334,6 +374,48 @@ mod tests {
         let mut source = BitReader::new(&[0b1000_0001]);
         source.get(1).unwrap();
         assert_eq!(source.finish(), Err(CodeError::Padding));
+    }
+
+    #[test]
+    fn words_are_put_as_they_are_one_by_one() {
+        let words: Vec<u32> = (1..9u32).map(|k| k.wrapping_mul(0x9E37_79B9)).collect();
+        for before in 0..70 {
+            let (mut together, mut apart) = (Vec::new(), Vec::new());
+            let (mut all, mut each) = (BitWriter::new(&mut together), BitWriter::new(&mut apart));
+            for sink in [&mut all, &mut each] {
+                (0..before).for_each(|k| sink.put(u64::from(k % 3 == 0), 1));
+            }
+            all.put_words(&words);
+            words.iter().for_each(|word| each.put(u64::from(*word), 32));
+            for sink in [&mut all, &mut each] {
+                sink.put(0b101, 3);
+            }
+            assert_eq!(all.finish(), each.finish());
+            assert_eq!(together, apart, "{before}");
+        }
+    }
+
+    #[test]
+    fn words_are_the_next_bits() {
+        let bytes: Vec<u8> = (0..23u8).map(|k| k.wrapping_mul(83)).collect();
+        for before in 0..40 {
+            let mut source = BitReader::new(&bytes);
+            source.get(before).unwrap();
+            let (mut words, whole) = (vec![7], (184 - before as usize) / 32);
+            assert_eq!(source.words(9, &mut words), whole);
+            for word in &words {
+                assert_eq!(source.get(32), Ok(u64::from(*word)), "{before}");
+            }
+            assert_eq!((words.len(), source.words(0, &mut words)), (whole, 0));
+        }
+        assert_eq!(BitReader::new(&[0; 9]).finish_zeros(), Ok(()));
+        assert_eq!(
+            BitReader::new(&[0, 0, 0, 0, 0, 0, 0, 0, 1]).finish_zeros(),
+            Err(CodeError::Padding)
+        );
+        let mut source = BitReader::new(&[128, 0]);
+        source.get(1).unwrap();
+        assert_eq!(source.finish_zeros(), Ok(()));
     }
 
     #[test]

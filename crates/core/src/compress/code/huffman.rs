@@ -68,7 +68,7 @@ impl Book {
     pub(super) fn new(compressor: &Compressor, dimension: usize) -> Book {
         let Symbols::Levels { max, .. } = compressor.operator.symbols() else { return Book::NONE };
         let deviation = match compressor.operator.spread(compressor.longest_block(dimension)) {
-            Spread::Normal { square } => f64::from(max) / (square.max(1) as f64).sqrt(),
+            Spread::Normal { square, .. } => f64::from(max) / (square.max(1) as f64).sqrt(),
             Spread::Exponents => f64::from(max) / 4.0,
             Spread::Unknown => 1.0,
         };

@@ -7,19 +7,23 @@
 //! agreed length needs. The envelope also knows how many bytes the payload has: the range coder
 //! leaves its trailing zeros out (a bit or two less than a code that says itself where it ends).
 //!
-//! | symbols | `fixed` | `elias(integer, layout)` | `huffman` | `entropy` |
-//! |---|---|---|---|---|
-//! | levels | `ceil(log2(2s + 1))` bits each | `[alistarh17]`: dense, or zeros as run lengths | the law of Gaussian vectors | adaptive range coder |
-//! | kept indices | `ceil(log2 d)` bits each | gaps | as `entropy` | Golomb-coded gaps, near `log2 C(d, k)` |
-//! | numbers, norms | 32 or 64 bits | the same | the same | the same |
+//! | symbols | `fixed` | `elias(integer, layout)` | `huffman` | `entropy` | `adaptive` |
+//! |---|---|---|---|---|---|
+//! | levels | `ceil(log2(2s + 1))` bits each | `[alistarh17]`: dense, or zeros as run lengths | the law of Gaussian vectors | one of 256 laws where messages are long, else as `adaptive` | adaptive range coder |
+//! | kept indices | `ceil(log2 d)` bits each | gaps | as `entropy` | Golomb-coded gaps, near `log2 C(d, k)` | as `entropy` |
+//! | numbers, norms | 32 or 64 bits | the same | the same | the same | the same |
 
+mod adaptive;
+mod ans;
 mod bits;
+mod classes;
 mod elias;
-mod entropy;
 mod fixed;
 mod gaps;
 mod huffman;
+mod laws;
 mod nonzero;
+mod parametric;
 mod range;
 mod small;
 mod stairs;
@@ -31,9 +35,10 @@ use super::operator::Quantiser;
 use super::spec::{SpecError, call, unknown};
 use super::{Compressor, Precision};
 use bits::{BitReader, BitSink, BitWriter, Counter};
-pub(super) use huffman::Book;
+use parametric::Parametric;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A lossless map between messages and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +49,19 @@ pub enum Code {
     Elias(Integer, Layout),
     /// Levels in Huffman's code for Gaussian vectors, indices by Golomb-coded gaps.
     Huffman,
-    /// Levels by an adaptive range coder, indices by Golomb-coded gaps.
+    /// Levels by one of 256 laws where messages are long and by an adaptive range coder elsewhere,
+    /// indices by Golomb-coded gaps.
     Entropy,
+    /// Levels by an adaptive range coder always, indices by Golomb-coded gaps.
+    Adaptive,
+}
+
+/// What a code needs to know beyond its name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Book {
+    Nothing,
+    Huffman(Box<huffman::Book>),
+    Parametric(Arc<Parametric>),
 }
 
 /// Why bytes are not the encoding of a message.
@@ -98,6 +114,26 @@ pub enum CodeError {
         /// Its place.
         place: usize,
     },
+    /// Another law is shorter for these levels.
+    #[error("written by law {found}, where law {shortest} is shorter")]
+    Law {
+        /// The law that the message names.
+        found: u8,
+        /// The one that the sender should have taken.
+        shortest: u8,
+    },
+    /// What has a symbol of its own is written as an escape.
+    #[error("symbol {place} is written as an escape, without need")]
+    Escape {
+        /// Its place.
+        place: usize,
+    },
+    /// A level stands where there is no coordinate.
+    #[error("a level stands beyond coordinate {dimension}")]
+    Beyond {
+        /// The number of coordinates.
+        dimension: usize,
+    },
     /// The range coder would have written the same symbols otherwise.
     #[error("not the shortest ending of the range coder")]
     Ending,
@@ -135,10 +171,25 @@ impl Code {
 
     /// What the code needs to know beyond its name: a [`super::Channel`] computes it once.
     pub(super) fn book(self, compressor: &Compressor, dimension: usize) -> Book {
-        if self == Code::Huffman { Book::new(compressor, dimension) } else { Book::NONE }
+        match self {
+            Code::Huffman => Book::Huffman(Box::new(huffman::Book::new(compressor, dimension))),
+            Code::Entropy => match Parametric::new(compressor, dimension) {
+                Some(code) => Book::Parametric(Arc::new(code)),
+                None => Book::Nothing,
+            },
+            _ => Book::Nothing,
+        }
+    }
+
+    /// Whether levels are written by one of 256 laws.
+    pub(super) fn is_parametric(compressor: &Compressor, dimension: usize) -> bool {
+        Parametric::new(compressor, dimension).is_some()
     }
 
     pub(super) fn encode_with(self, book: &Book, message: &Message, out: &mut Vec<u8>) -> u64 {
+        if let Book::Parametric(code) = book {
+            return code.write(message, out);
+        }
         let mut sink = BitWriter::new(out);
         self.write(book, message, &mut sink);
         sink.finish()
@@ -149,13 +200,16 @@ impl Code {
         let Symbols::Levels { max, .. } = message.compressor.operator.symbols() else {
             return self.count(book, message);
         };
+        if let Book::Parametric(code) = book {
+            return code.length(message);
+        }
         32 * message.scales.len() as u64
             + match self {
                 Code::Fixed => fixed::length(max, &message.levels),
                 Code::Elias(integer, layout) => elias::length(integer, layout, &message.levels),
-                Code::Huffman => book.length(&message.levels),
-                Code::Entropy => {
-                    entropy::length(&message.compressor, message.dimension, &message.levels)
+                Code::Huffman => huffman(book).length(&message.levels),
+                Code::Entropy | Code::Adaptive => {
+                    adaptive::length(&message.compressor, message.dimension, &message.levels)
                 }
             }
     }
@@ -178,8 +232,8 @@ impl Code {
                     Code::Elias(integer, layout) => {
                         elias::write(integer, layout, &message.levels, sink)
                     }
-                    Code::Huffman => book.write(&message.levels, sink),
-                    Code::Entropy => entropy::write(
+                    Code::Huffman => huffman(book).write(&message.levels, sink),
+                    Code::Entropy | Code::Adaptive => adaptive::write(
                         &message.compressor,
                         message.dimension,
                         &message.levels,
@@ -194,7 +248,9 @@ impl Code {
                     match self {
                         Code::Fixed => fixed::write_indices(length, block, sink),
                         Code::Elias(integer, _) => elias::write_indices(integer, block, sink),
-                        Code::Huffman | Code::Entropy => gaps::write(length, block, sink),
+                        Code::Huffman | Code::Entropy | Code::Adaptive => {
+                            gaps::write(length, block, sink)
+                        }
                     }
                     indices = rest;
                 }
@@ -212,6 +268,9 @@ impl Code {
         message: &mut Message,
     ) -> Result<(), CodeError> {
         message.start(compressor, dimension);
+        if let Book::Parametric(code) = book {
+            return code.read(bytes, compressor, dimension, message);
+        }
         let mut source = BitReader::new(bytes);
         match compressor.operator.symbols() {
             Symbols::Numbers(precision) => {
@@ -229,9 +288,9 @@ impl Code {
                     Code::Elias(integer, layout) => {
                         elias::read(integer, layout, max, &mut source, levels)?
                     }
-                    Code::Huffman => book.read(&mut source, levels)?,
-                    Code::Entropy => {
-                        entropy::read(compressor, dimension, source.rest(), levels)?;
+                    Code::Huffman => huffman(book).read(&mut source, levels)?,
+                    Code::Entropy | Code::Adaptive => {
+                        adaptive::read(compressor, dimension, source.rest(), levels)?;
                         message.end();
                         return Ok(());
                     }
@@ -247,7 +306,9 @@ impl Code {
                         Code::Elias(integer, _) => {
                             elias::read_indices(integer, length, &mut source, block)
                         }
-                        Code::Huffman | Code::Entropy => gaps::read(length, &mut source, block),
+                        Code::Huffman | Code::Entropy | Code::Adaptive => {
+                            gaps::read(length, &mut source, block)
+                        }
                     }
                     .map_err(|error| match error {
                         CodeError::Index { place } => CodeError::Index { place: start + place },
@@ -259,6 +320,14 @@ impl Code {
         }
         message.end();
         source.finish()
+    }
+}
+
+/// The book of Huffman's code.
+fn huffman(book: &Book) -> &huffman::Book {
+    match book {
+        Book::Huffman(book) => book,
+        _ => &huffman::Book::NONE, // channels have the book of their code
     }
 }
 
@@ -309,7 +378,7 @@ fn read_norms(
     Ok(live)
 }
 
-const CODES: &str = "fixed, elias(gamma|delta|omega, sparse|dense), huffman, entropy";
+const CODES: &str = "fixed, elias(gamma|delta|omega, sparse|dense), huffman, entropy, adaptive";
 
 /// The text that [`Code::from_str`] reads back.
 impl fmt::Display for Code {
@@ -319,6 +388,7 @@ impl fmt::Display for Code {
             Code::Elias(integer, layout) => write!(f, "elias({integer}, {layout})"),
             Code::Huffman => f.write_str("huffman"),
             Code::Entropy => f.write_str("entropy"),
+            Code::Adaptive => f.write_str("adaptive"),
         }
     }
 }
@@ -333,6 +403,7 @@ impl FromStr for Code {
             ("fixed", []) => Ok(Code::Fixed),
             ("huffman", []) => Ok(Code::Huffman),
             ("entropy", []) => Ok(Code::Entropy),
+            ("adaptive", []) => Ok(Code::Adaptive),
             ("elias", [integer, layout]) => Ok(Code::Elias(integer.parse()?, layout.parse()?)),
             _ => Err(unknown(text, CODES)),
         }

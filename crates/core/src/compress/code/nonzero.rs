@@ -59,11 +59,28 @@ wide! {
     }
 }
 
+// brings the lowest bits of eight bytes together in the highest
+const GATHER: u64 = 0x0102_0408_1020_4080;
+
+wide! {
+    /// For each eight levels, of which the last may be fewer, a byte: a bit for each that is not
+    /// zero, the first lowest.
+    pub(super) fn mark_eights<'a>(levels: &'a [i32], eights: &'a mut [u8]) -> () {
+        for (levels, eights) in levels.chunks(STRETCH).zip(eights.chunks_mut(STRETCH / 8)) {
+            let mut bytes = [0u8; STRETCH];
+            for (byte, level) in bytes.iter_mut().zip(levels) {
+                *byte = u8::from(*level != 0);
+            }
+            for (eight, bytes) in eights.iter_mut().zip(bytes.as_chunks().0) {
+                *eight = (u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56) as u8;
+            }
+        }
+    }
+}
+
 /// A bit for each level that is not zero, the first lowest.
 #[inline(always)]
 fn marks(levels: &[i32; STRETCH]) -> [u64; STRETCH / BLOCK] {
-    // brings the lowest bits of eight bytes together in the highest
-    const GATHER: u64 = 0x0102_0408_1020_4080;
     let mut bytes = [0u8; STRETCH];
     for (byte, level) in bytes.iter_mut().zip(levels) {
         *byte = u8::from(*level != 0);
@@ -97,6 +114,12 @@ mod tests {
                 let expected: Vec<(usize, i32)> =
                     levels.iter().copied().enumerate().filter(|(_, level)| *level != 0).collect();
                 assert_eq!(visited, expected, "{length} {rare}");
+                let mut eights = vec![0; levels.len().div_ceil(8)];
+                mark_eights(&levels, &mut eights);
+                let marked: Vec<usize> = (0..8 * eights.len())
+                    .filter(|place| eights[place / 8] >> (place % 8) & 1 == 1)
+                    .collect();
+                assert!(marked.iter().eq(expected.iter().map(|(place, _)| place)), "{length}");
             }
         }
     }

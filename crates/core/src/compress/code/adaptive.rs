@@ -1,4 +1,5 @@
-//! Write levels at nearly their entropy with an adaptive range coder.
+//! Write levels at nearly their entropy with an adaptive range coder, which learns their law as
+//! the message goes on: for short messages, and for levels of which little is known beforehand.
 //!
 //! A level is a few decisions: is it zero; its sign; how many bits `|l|` has, in unary, up or down
 //! from the number it is expected to have; the two bits behind the first. These learn as the
@@ -129,7 +130,7 @@ const fn per_mille(p: u64) -> u64 {
 impl Sizes {
     fn new(symbols: Symbols, spread: Spread) -> Self {
         let max = if let Symbols::Levels { max, .. } = symbols { max } else { 0 };
-        if let Spread::Normal { square } = spread {
+        if let Spread::Normal { square, .. } = spread {
             return Self::gaussian(max, square);
         }
         let (longer, finer) = ([Bit::UNKNOWN; 32], [[Bit::UNKNOWN; 3]; 32]);
