@@ -54,6 +54,7 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
         .map_err(|e| Failure::Argument(e.to_string()))?;
     let rows = predictor.predict(&new, MASS);
     let scores = predictor.score(&new).map_err(Failure::Argument)?;
+    let levels = predictor.levels(&new, MASS);
 
     let explained = predictor.encoding().and_then(|encoding| encoding.explained());
     let predicts = predictor.predicts();
@@ -78,6 +79,14 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
             "upper": of(|p| p.upper),
             "notes": new.notes, "scores": scores.map(scores_value),
         });
+        let mut value = value;
+        if !levels.is_empty() {
+            let of = |read: fn(&Prediction) -> f64| -> Vec<Vec<f64>> {
+                levels.iter().map(|row| row.iter().map(read).collect()).collect()
+            };
+            let (mean, lower, upper) = (of(|p| p.mean), of(|p| p.lower), of(|p| p.upper));
+            value["levels"] = json!({ "mean": mean, "lower": lower, "upper": upper });
+        }
         return say(&format!("{value:#}\n"));
     }
     let by = if command.prior { "By the prior alone" } else { "Predicted" };
@@ -126,6 +135,24 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
             row[0].upper
         );
     }
+    text.push_str(&by_level(&levels));
     text.push_str(&scored);
     say(&text)
+}
+
+/// The probability of every level, a line a row.
+fn by_level(rows: &[Vec<Prediction>]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let mut text = format!("\nThe probability of every level:\n\n{:>6}", "row");
+    (1..=first.len()).for_each(|level| text += &format!(" {level:>20}"));
+    text.push('\n');
+    for (k, row) in rows.iter().enumerate() {
+        let _ = write!(text, "{:>6}", k + 1);
+        for p in row {
+            let said = format!("{:.3} [{:.3}, {:.3}]", p.mean, p.lower, p.upper);
+            let _ = write!(text, " {said:>20}");
+        }
+        text.push('\n');
+    }
+    text
 }

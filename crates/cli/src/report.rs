@@ -238,7 +238,10 @@ impl<'a> Answer<'a> {
             if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
         if self.record.streamed.is_none() {
-            text.push_str(&table(&self.names, &self.summaries, self.reference.as_deref()));
+            let shown = self.names.len() - self.nuisance();
+            let of = &self.summaries[..shown.min(self.summaries.len())];
+            text.push_str(&table(&self.names[..shown], of, self.reference.as_deref()));
+            text.push_str(&self.unshown(shown));
         } // else a warning says where the draws are, and what computes the table
         text.push_str(&self.distance());
         text.push_str(&self.held_out());
@@ -247,6 +250,26 @@ impl<'a> Answer<'a> {
             let _ = writeln!(text, "The draws are in {}.", path.display());
         }
         text
+    }
+
+    /// How many parameters, the last ones, are of no interest by themselves.
+    fn nuisance(&self) -> usize {
+        let encoding = self.record.encoding.as_ref();
+        let count = encoding.map_or(0, |encoding| encoding.model().nuisance(self.names.len()));
+        count.min(self.names.len())
+    }
+
+    /// What is said of parameters that the table leaves out.
+    fn unshown(&self, shown: usize) -> String {
+        match &self.names[shown..] {
+            [] => String::new(),
+            [first, .., last] => format!(
+                "And {} parameters of the laws of columns that lack values, {first} to {last}: \
+                 --json has them all.\n",
+                self.names.len() - shown
+            ),
+            [one] => format!("And {one}, of the law of a column that lacks values.\n"),
+        }
     }
 
     /// The largest distances to the pooled reference: of means in its standard deviations, of

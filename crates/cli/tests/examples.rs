@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use consilience::engine::config::Config;
+use consilience::engine::problem::Problem;
 use serde_json::Value;
 
 /// Config, sites, parameters, rows held out.
@@ -78,5 +80,51 @@ fn every_example_runs() {
                 value["held_out"]
             );
         }
+    }
+}
+
+/// Real federations: config, sites, parameters.
+const REAL: &[(&str, usize, usize)] = &[
+    ("heart-missing.toml", 4, 31),
+    ("heart-site.toml", 4, 7),
+    ("lung-cox.toml", 18, 3),
+    ("lung-weibull.toml", 18, 6),
+    ("party.toml", 5, 11),
+    ("visits.toml", 10, 11),
+];
+
+#[test]
+fn every_real_federation_has_its_sites_and_parameters() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/real");
+    let files = std::fs::read_dir(&folder).unwrap();
+    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut found: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    found.sort();
+    assert_eq!(found, REAL.iter().map(|(name, ..)| *name).collect::<Vec<_>>());
+    for (name, sites, parameters) in REAL {
+        let problem = Problem::new(&Config::load(&folder.join(name)).unwrap()).unwrap();
+        let counts = (problem.clients.len(), problem.parameters.len());
+        assert_eq!(counts, (*sites, *parameters), "{name}: {:?}", problem.parameters);
+    }
+}
+
+/// Cox regression with institutions as strata: the maximum of lifelines and its standard errors
+/// (`examples/real/references.py`), from which means differ by the posterior's skewness alone.
+#[test]
+fn lung_cancer_has_the_answer_of_lifelines() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/real");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_consilience"));
+    command.arg("run").arg(folder.join("lung-cox.toml")).arg("--json").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |key: &str, k: usize| value[key][k].as_f64().unwrap();
+    let lifelines =
+        [("age", 0.0870, 0.0937), ("sex: 2", -0.5474, 0.1818), ("ph_ecog", 0.4277, 0.0987)];
+    for (k, (name, coefficient, error)) in lifelines.iter().enumerate() {
+        assert_eq!(value["parameters"][k].as_str().unwrap(), *name);
+        let apart = (number("mean", k) - coefficient) / error;
+        assert!(apart.abs() < 0.1, "{name}: {apart}");
+        assert!((number("sd", k) / error - 1.0).abs() < 0.05, "{name}: {}", number("sd", k));
     }
 }

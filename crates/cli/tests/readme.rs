@@ -38,7 +38,15 @@ fn folder(document: &Path) -> PathBuf {
         .join("documents")
         .join(document.file_stem().unwrap());
     let _ = std::fs::remove_dir_all(&folder);
-    for part in ["examples", "data/heart-disease", "data/titanic"] {
+    for part in [
+        "examples",
+        "examples/real",
+        "data/heart-disease",
+        "data/titanic",
+        "data/lung",
+        "data/anes96",
+        "data/randhie",
+    ] {
         std::fs::create_dir_all(folder.join(part)).unwrap();
         for file in std::fs::read_dir(root().join(part)).unwrap() {
             let file = file.unwrap();

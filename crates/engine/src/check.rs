@@ -297,6 +297,11 @@ impl<'a> Checked<'a> {
                 why: "responses of groups whose slopes differ are not drawn anew yet",
             });
         }
+        if model.lacking_terms().is_some() {
+            return Err(LooError::NoLaw {
+                why: "responses of rows in which mi( ) lacks values are not drawn anew yet",
+            });
+        }
         let view = |site: SiteRows| -> Result<SiteView, LooError> {
             let effects = match model.group_by() {
                 Some(_) => model.effects(site.design.clone(), site.rows.clone())?,

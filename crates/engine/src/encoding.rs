@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use consilience_core::model::ABSENT;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -365,6 +366,10 @@ impl Encoding {
             CellRule::Standardised { mean, sd, .. } => {
                 mean.is_finite() && sd.is_finite() && *sd > 0.0
             }
+            CellRule::Spline { part, knots, centre, scale, usual, .. } => {
+                let finite = [*centre, *scale, *usual].iter().all(|number| number.is_finite());
+                knots.check() && *part < knots.spline.df as usize && finite && *scale > 0.0
+            }
             _ => true,
         };
         if !(1..=FORMAT).contains(&self.format) {
@@ -440,15 +445,23 @@ impl Encoding {
                 .collect();
             let levels = term.map(|term| &self.levels[term]).filter(|levels| !levels.is_empty());
             let number = rules.iter().find_map(|rule| match rule {
-                CellRule::Standardised { mean, sd, .. } => Some((*mean, *sd)),
+                CellRule::Standardised { mean, sd, .. } => Some((*mean, *sd, None)),
+                CellRule::Spline { knots, .. } => {
+                    Some((knots.moments.0, knots.moments.1, Some(knots.bounds)))
+                }
                 _ => None,
             });
             let in_offset = |name: &String| {
                 *name == spec.name || derived::columns_of(name).contains(&spec.name)
             };
-            if let Some((mean, sd)) = number {
-                let value = |k: i32| (mean + 0.2 * f64::from(k) * sd).to_string();
-                vary.push((spec.name.clone(), (-10..=10).map(value).collect(), true));
+            if let Some((mean, sd, bounds)) = number {
+                let value = |k: i32| {
+                    let value = mean + 0.2 * f64::from(k) * sd;
+                    bounds.map_or(value, |(low, high)| value.clamp(low, high)).to_string()
+                };
+                let mut values: Vec<String> = (-10..=10).map(value).collect();
+                values.dedup(); // those beyond a spline's outer knots
+                vary.push((spec.name.clone(), values, true));
                 usual.push((spec.name.clone(), mean.to_string()));
             } else if let Some(levels) = levels {
                 let has_column = |level: &String| {
@@ -596,7 +609,9 @@ impl Encoding {
         let of = |row: usize| sites.get(row).or_else(|| sites.first()).map_or("", String::as_str);
         let mut cells = data::design(table, &self.terms, &self.columns, &self.levels, &of)?;
         for row in cells.chunks_exact_mut(self.columns.len().max(1)) {
-            row.iter_mut().zip(&self.divisors).for_each(|(cell, divisor)| *cell /= divisor);
+            // a cell that marks what is missing stays as it is
+            let cells = row.iter_mut().zip(&self.divisors).filter(|(cell, _)| **cell != ABSENT);
+            cells.for_each(|(cell, divisor)| *cell /= divisor);
         }
         let offset = data::offset(table, &self.offsets)?;
         Ok(Encoded { cells, offset, labels: self.labels(table)?, notes: self.imputed(table) })
@@ -679,6 +694,29 @@ impl Encoding {
         rows.into_iter().map(class).collect()
     }
 
+    /// Values beyond the outer knots of splines.
+    fn outside(&self, table: &Table) -> Vec<String> {
+        let note = |column: &DesignColumn| {
+            let CellRule::Spline { term, part: 0, knots, .. } = &column.rule else { return None };
+            let Term { column, title, .. } = &self.terms[*term];
+            let (_, Column::Number(cells)) = table.column(column)? else { return None };
+            let (low, high) = knots.bounds;
+            let outside = cells.iter().flatten().filter(|x| !(low..=high).contains(*x)).count();
+            let how = match knots.spline.natural {
+                true => "straight",
+                false => "as a polynomial, which may be far off",
+            };
+            (outside > 0).then(|| {
+                format!(
+                    "{title}: {outside} of {} values lie outside {low} to {high}, where it was \
+                     fitted: it goes on {how}.",
+                    table.rows()
+                )
+            })
+        };
+        self.columns.iter().filter_map(note).collect()
+    }
+
     /// What is missing and imputed.
     fn imputed(&self, table: &Table) -> Vec<String> {
         let note = |(at, term): (usize, &Term)| {
@@ -692,6 +730,13 @@ impl Encoding {
             } else {
                 "the most common level of the federation"
             };
+            if missing > 0 && term.missing == Missing::Integrate {
+                return Some(format!(
+                    "{}: {missing} of {} values are missing, and integrated over.",
+                    term.title,
+                    table.rows()
+                ));
+            }
             (missing > 0).then(|| {
                 format!(
                     "{}: {missing} of {} values are missing, imputed by {by}.",
@@ -700,7 +745,8 @@ impl Encoding {
                 )
             })
         };
-        self.terms.iter().enumerate().filter_map(note).collect()
+        let imputed = self.terms.iter().enumerate().filter_map(note);
+        imputed.chain(self.outside(table)).collect()
     }
 }
 

@@ -24,6 +24,12 @@ pub enum LooError {
     /// The rows cannot be read again.
     #[error("the rows of the run cannot be read again: {0}")]
     Config(#[from] ConfigError),
+    /// What rows say exactly is no release.
+    #[error(
+        "the run has a privacy budget, and this would tell exact functions of its rows: leave it, or \
+         do it with a run without [privacy]"
+    )]
+    Private,
     /// There is nothing to leave out.
     #[error("the run's model has no rows with a density of their own: {why}")]
     NoRows {
@@ -218,7 +224,11 @@ pub fn effects(record: &Record, site: &str) -> Result<SiteEffects, LooError> {
 pub(crate) fn rows_of(record: &Record) -> Result<ModelAndRows, LooError> {
     let source =
         Source { file: "config.toml".into(), folder: ".".into(), text: record.config.clone() };
-    rows_of_config(&Config::parse(source)?, &record.parameters)
+    let config = Config::parse(source)?;
+    if config.privacy.is_some() {
+        return Err(LooError::Private);
+    }
+    rows_of_config(&config, &record.parameters)
 }
 
 /// A model, and the rows of all sites.
@@ -320,11 +330,11 @@ fn by_row(
         let offset = site.rows.offset.get(first..first + count).unwrap_or_default();
         let mut logs = vec![0.0; count * draws.len()];
         for (s, draw) in draws.iter().enumerate() {
-            let (said, beside) =
-                (model.adjusted_predictors(&some, offset, draw), model.split(draw).1);
+            let said = model.adjusted_predictors(&some, offset, draw);
             for (k, t) in said.chunks_exact(predictors).enumerate() {
                 let weight = site.rows.weights.get(first + k).unwrap_or(&1.0);
-                let log = model.log_probability(t, beside, site.rows.response[first + k]);
+                let beside = model.beside_at(draw, &some, k);
+                let log = model.log_probability(t, &beside, site.rows.response[first + k]);
                 logs[k * draws.len() + s] = weight * log;
             }
         }

@@ -353,6 +353,30 @@ impl<'a> Predictor<'a> {
         values.chunks_exact(self.outputs()).map(|row| row.iter().map(of).collect()).collect()
     }
 
+    /// The probability of every level of every row, where responses have levels in an order: by the
+    /// draws' mean, and how far they disagree. Else nothing.
+    pub fn levels(&self, rows: &Rows, mass: f64) -> Vec<Vec<Prediction>> {
+        let Ok(design) = Design::dense(rows.cells.clone(), self.columns.len()) else {
+            return Vec::new();
+        };
+        let mut values: Vec<Vec<Vec<f64>>> = vec![Vec::new(); design.rows()];
+        for draw in self.draws.rows() {
+            let predictors = self.model.adjusted_predictors(&design, &rows.offset, draw);
+            for (row, values) in values.iter_mut().enumerate() {
+                let beside = self.model.beside_at(draw, &design, row);
+                let said = self.model.levels(predictors[row * self.outputs()], &beside);
+                values.resize(said.len(), Vec::new());
+                values.iter_mut().zip(said).for_each(|(values, p)| values.push(p));
+            }
+        }
+        let of = |values: &Vec<f64>| {
+            let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
+            Prediction { mean: mean(values), lower, upper }
+        };
+        let any = values.iter().any(|row| !row.is_empty());
+        values.iter().filter(|_| any).map(|row| row.iter().map(of).collect()).collect()
+    }
+
     /// Predict some rows: what every draw says of them, then each row by all draws.
     fn predict_rows(&self, rows: &[f64], offset: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
         let (outputs, width) = (self.outputs(), self.columns.len());

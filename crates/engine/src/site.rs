@@ -5,8 +5,8 @@ mod brought;
 mod coded;
 
 pub use brought::{CommonModel, OwnModel, OwnModelFacts};
-pub use coded::kinds;
 use coded::{CodedTable, coded_by_sites};
+pub use coded::{hear_knots, kinds, knots};
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use crate::config::{
     Config, ConfigError, FieldLocation, GaussianClient, Generated, ModelConfig, NamedData,
     OwnSource, RowsClient, TableSource,
 };
+use crate::data::knots::{KnotsAsk, KnotsTold};
 use crate::data::{ColumnSpec, Moments, Schema, SiteReport, Study, Table, builtin, lookup};
 use crate::encoding::Encoding;
 use crate::models::{self, Explains, Observed, RowModel};
@@ -140,6 +141,8 @@ pub enum Introduction {
     Columns(TableFacts),
     /// The codes of these columns, and sums of its rows, once all know what the columns are.
     Coded(CodedSummary),
+    /// Counts and sums for the knots of splines.
+    Knots(KnotsTold),
 }
 
 /// What all sites are told.
@@ -424,6 +427,18 @@ impl LocalSite {
             _ => Err(config.source.complain(
                 &data_place(),
                 "the server told the kinds of columns, and no formula codes this site's",
+                "start every party with the same config",
+            )),
+        }
+    }
+
+    /// Say the counts and sums that are asked for the knots of splines.
+    pub fn knots(&self, config: &Config, ask: &KnotsAsk) -> Result<Introduction, ConfigError> {
+        match &self.data {
+            Data::Coded(table) => table.knots(config, ask),
+            _ => Err(config.source.complain(
+                &data_place(),
+                "the server asked for counts, and no formula codes this site's columns",
                 "start every party with the same config",
             )),
         }

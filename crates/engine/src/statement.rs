@@ -19,6 +19,7 @@ use crate::config::{
 };
 use crate::data::CellRule;
 use crate::data::partition::Generator;
+use crate::data::spline::Knots;
 use crate::models::{Explains, ParameterGroup, of_comparison};
 use crate::plan::Decision;
 use crate::site::{Agreement, CommonModel, SecureSite};
@@ -326,6 +327,26 @@ fn coding(agreement: &Agreement) -> Lines {
             CellRule::Level { term, level, fill } => {
                 let missing = if *fill { " or it is missing" } else { "" };
                 format!("1 where term {} is {}{missing}, else 0", term + 1, quote(level))
+            }
+            CellRule::Spline { term, part, knots, centre, scale, usual } => {
+                let Knots { spline, bounds: (low, high), inner, moments: _ } = knots;
+                let kind = if spline.natural { "natural spline" } else { "B-spline" };
+                let all: Vec<String> = std::iter::once(low)
+                    .chain(inner)
+                    .chain([high])
+                    .map(|knot| Exactly(*knot).to_string())
+                    .collect();
+                format!(
+                    "column {} of the {kind} of degree {} of term {}, with knots at {}, less {}, \
+                     divided by {}; before that {} where it is missing",
+                    part + 1,
+                    spline.degree,
+                    term + 1,
+                    all.join(", "),
+                    Exactly(*centre),
+                    Exactly(*scale),
+                    Exactly(*usual)
+                )
             }
             CellRule::Missing { term } => format!("1 where term {} is missing, else 0", term + 1),
             CellRule::Site { site } => format!("1 at site {}, else 0", quote(site)),

@@ -277,6 +277,16 @@ fn what_cannot_be_drawn_anew_is_refused_with_what_can() {
     assert!(said.contains("model = \"weibull\""), "{said}");
     let weighted = "model = \"linear\"\nformula = \"visits ~ x + weights(2 + 0 * x)\"";
     assert!(says(weighted, draws("linear")).contains("rows have weights"));
+    // rows of a run with a budget are not read again
+    let mut private = record(&target("poisson"), SITES, draws("poisson"));
+    private.config = "[target]\nmodel = \"logistic\"\n[target.prior]\nlaw = \"gaussian\"\n\
+        variance = 4.0\n[[client]]\nname = \"north\"\nrows = [[0.2, 1.0, 1], [-1.1, 0.3, 0]]\n\
+        [[client]]\nname = \"south\"\nrows = [[1.3, 0.2, 1], [0.4, -1.6, 0]]\n[sampler]\n\
+        name = \"lmc\"\nstep = 1e-4\n[run]\nchains = 1\niterations = 5\n[privacy]\n\
+        epsilon = 3.0\ndelta = 1e-6\nrow_norm = 2.0\nexpect_curvature = 2.0\n"
+        .into();
+    let said = check(&private).map(|_| ()).unwrap_err().to_string();
+    assert!(said.contains("the run has a privacy budget"), "{said}");
     let few = says(&target("poisson"), Draws::from_chains(vec![vec![0.1; 20]], 2));
     assert!(few.contains("10 draws") && few.contains("at least 100"), "{few}");
     let flat = format!("{}\nprior = {{ law = \"flat\" }}", target("poisson"));

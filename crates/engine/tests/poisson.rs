@@ -208,3 +208,29 @@ fn counts_of_thousands_are_sampled_and_the_prior_that_they_contradict_is_named()
     assert!((mean[0] - (counted / rows).ln()).abs() < 0.008, "{mean:?}");
     assert!((mean[1] - 0.1).abs() < 0.005, "{mean:?}");
 }
+
+/// Usual priors are for standardised columns: where columns enter as they are it is said, unless
+/// the config has a prior of its own.
+#[test]
+fn usual_priors_of_raw_columns_are_named() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("raw");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rows = "site,x,c\na,1,2\na,3,4\na,2,3\nb,5,6\nb,4,3\nb,7,9\n";
+    std::fs::write(folder.join("counts.csv"), rows).unwrap();
+    let codes = |more: &str| -> Vec<&str> {
+        let text = format!(
+            "[target]\nmodel = \"poisson\"\nformula = \"c ~ x\"\n{more}\n[data]\n\
+             file = \"counts.csv\"\nscheme = \"natural(site)\"\n[run]\n\
+             effective_draws = 100\n"
+        );
+        let source = Source { file: "run.toml".into(), folder: folder.clone(), text };
+        let config = Config::parse(source).unwrap();
+        let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
+        let codes = plan.warnings.iter().map(|warning| warning.code.name());
+        codes.filter(|code| code.starts_with("prior-")).collect()
+    };
+    assert_eq!(codes("standardise = false"), ["prior-of-raw-columns"]);
+    assert!(codes("standardise = true").is_empty());
+    let own = "standardise = false\nprior = { law = \"normal(0, 3)\" }";
+    assert!(codes(own).is_empty());
+}

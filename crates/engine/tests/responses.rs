@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use consilience_core::model::{Design, Prior, Single};
+use consilience_core::model::{Design, Law, Prior, Single};
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::models::from_settings;
@@ -297,4 +297,73 @@ fn sites_are_strata_of_cox_regression() {
         problem.target.value(&[0.4])
     };
     assert_eq!(value(1.0), value(1000.0));
+}
+
+/// Times in days and in seconds: the intercept's usual prior lies around the mean of their
+/// logarithms, and moves with them.
+#[test]
+fn units_of_time_make_no_difference() {
+    let folder = std::env::temp_dir().join(format!("consilience-units-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let times = [3.0, 11.5, 7.25, 30.0, 2.0, 18.0, 9.0, 41.0];
+    let laws = |unit: f64| {
+        let row = |(k, time): (usize, &f64)| {
+            let (site, seen) = (["a", "b"][k % 2], u8::from(k % 3 != 0));
+            format!("{site},{},{seen},{}\n", time * unit, k % 5)
+        };
+        let rows: String = times.iter().enumerate().map(row).collect();
+        std::fs::write(folder.join("rows.csv"), format!("site,time,status,x\n{rows}")).unwrap();
+        let text = "[target]\nmodel = \"weibull\"\nformula = \"Surv(time, status) ~ x\"\n\
+            [data]\nfile = \"rows.csv\"\nscheme = \"natural(site)\"\n";
+        let (file, folder) = ("run.toml".into(), folder.clone());
+        let config = Config::parse(Source { file, folder, text: text.into() }).unwrap();
+        let problem = Problem::new(&config).unwrap();
+        let Prior::Laws(laws) = &problem.target.prior else { panic!("{:?}", problem.notes) };
+        let Law::Normal { mean, sd } = laws.laws()[0] else { panic!("{laws:?}") };
+        assert_eq!((problem.parameters[0].as_str(), sd), ("intercept", 2.5));
+        assert_eq!(laws.laws()[1], Law::Normal { mean: 0.0, sd: 2.5 });
+        assert_eq!(problem.origin[0], mean, "and the search begins there");
+        mean
+    };
+    let (days, seconds) = (laws(1.0), laws(86_400.0));
+    let logs: f64 = times.iter().map(|time| time.ln()).sum::<f64>() / times.len() as f64;
+    assert!((days - logs).abs() < 1e-12 && (seconds - days - 86_400f64.ln()).abs() < 1e-9);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// What predictions say of every level: differences of logistic functions, averaged over draws.
+#[test]
+fn levels_have_their_probabilities() {
+    let folder = std::env::temp_dir().join(format!("consilience-levels-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let rows = "site,x,y\na,0.1,1\na,0.9,2\na,-1.2,3\nb,1.1,1\nb,-0.2,2\nb,0.4,3\n";
+    std::fs::write(folder.join("rows.csv"), rows).unwrap();
+    let text = "[target]\nmodel = \"ordinal\"\nlevels = 3\nformula = \"y ~ x\"\n\
+        standardise = false\n[data]\nfile = \"rows.csv\"\nscheme = \"natural(site)\"\n";
+    let (file, source) = ("run.toml".into(), folder.clone());
+    let config = Config::parse(Source { file, folder: source, text: text.into() }).unwrap();
+    let problem = Problem::new(&config).unwrap();
+    let all = [[0.7, -1.0, 0.5], [-0.2, 0.1, 0.4]];
+    let draws = Draws::from_chains(vec![all.concat()], 3);
+    let encoding = problem.encoding.as_ref();
+    let predictor = Predictor::of(encoding, text, &problem.parameters, &draws).unwrap();
+    let new = predictor.read(&folder.join("rows.csv"), None).unwrap();
+    let (levels, means) = (predictor.levels(&new, 0.89), predictor.predict(&new, 0.89));
+    assert_eq!((levels.len(), means.len()), (6, 6));
+    for ((x, levels), mean) in [0.1, 0.9, -1.2, 1.1, -0.2, 0.4].iter().zip(&levels).zip(&means) {
+        let mut expected = [0.0; 3];
+        for [b, first, second] in all {
+            let below = |cut: f64| 1.0 / (1.0 + (b * x - cut).exp());
+            let (one, two) = (below(first), below(second));
+            for (sum, p) in expected.iter_mut().zip([one, two - one, 1.0 - two]) {
+                *sum += 0.5 * p;
+            }
+        }
+        for (found, expected) in levels.iter().zip(expected) {
+            assert!((found.mean - expected).abs() < 1e-12 && found.lower <= found.upper);
+        }
+        let level = levels.iter().zip(1..).map(|(p, k)| p.mean * f64::from(k)).sum::<f64>();
+        assert!((level - mean[0].mean).abs() < 1e-12, "{level}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }

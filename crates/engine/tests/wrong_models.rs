@@ -41,9 +41,48 @@ const CASES: &[Case] = &[
     ("root below 0", "formula = \"score ~ sqrt(age - 50)\"", NONE, &["sqrt(age - 50)", "line 2"]),
     ("function of words", "formula = \"score ~ log(town)\"", NONE, &["town", "number"]),
     ("no such function", "formula = \"score ~ lg(age)\"", NONE, &["lg", "log"]),
+    (
+        "a product of words",
+        "formula = \"score ~ town:ill\"",
+        NONE,
+        &["`town:ill`", "interaction(town, other)"],
+    ),
     ("an open bracket", "formula = \"score ~ log(age\"", NONE, &["log(age", ")"]),
     ("no degree", "formula = \"score ~ poly(age)\"", NONE, &["poly(age)", "poly(age, 2)"]),
     ("degree 0", "formula = \"score ~ poly(age, 0)\"", NONE, &["poly", "2"]),
+    // splines
+    ("a spline of nothing", "formula = \"score ~ ns(agee, 3)\"", NONE, &["`agee`", "`age`"]),
+    ("no degrees of freedom", "formula = \"score ~ ns(age)\"", NONE, &["ns(age)", "ns(age, 4)"]),
+    (
+        "too few of them",
+        "formula = \"score ~ bs(age, 2)\"",
+        NONE,
+        &["bs(age, 2)", "3 is the least"],
+    ),
+    (
+        "a straight spline",
+        "formula = \"score ~ ns(age, 1)\"",
+        NONE,
+        &["ns(age, 1)", "`age` itself"],
+    ),
+    ("a spline of words", "formula = \"score ~ bs(town, 4)\"", NONE, &["bs(town, 4)", "number"]),
+    ("a spline of 0 and 1", "formula = \"score ~ ns(status, 3)\"", NONE, &["write `status`"]),
+    (
+        "more knots than values",
+        "formula = \"score ~ ns(level, 5)\"",
+        NONE,
+        &["ns(level, 5)", "two of its knots", "fewer degrees of freedom", "C(level)"],
+    ),
+    ("knots of one's own", "formula = \"score ~ bs(age, knots = 40)\"", NONE, &["quantiles"]),
+    ("an argument that is none", "formula = \"score ~ bs(age, fd = 4)\"", NONE, &["`fd`", "`df`"]),
+    ("no such spline", "formula = \"score ~ cs(age, 4)\"", NONE, &["cs(age, 4)", "ns, bs"]),
+    ("a product of a spline", "formula = \"score ~ ns(age, 3):days\"", NONE, &["term of its own"]),
+    (
+        "a slope along a spline",
+        "formula = \"score ~ ns(age, 3) + (ns(age, 3) | town)\"",
+        NONE,
+        &["slopes along splines", "(x | group)"],
+    ),
     ("no such level", "formula = \"score ~ C(town, ref = 'brn')\"", NONE, &["brn", "bern"]),
     (
         "an offset of words",
@@ -96,6 +135,12 @@ const CASES: &[Case] = &[
         "model = \"linear\"\nformula = \"Surv(time, status) ~ age\"",
         NONE,
         &["Surv", "weibull"],
+    ),
+    (
+        "a term that is a group as well",
+        "formula = \"score ~ town + age + (1 | town)\"",
+        NONE,
+        &["`town` is a term of the formula and names groups", "leave one out"],
     ),
     // models and what they explain
     (

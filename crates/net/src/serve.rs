@@ -20,7 +20,9 @@ use consilience_engine::privacy::row_reach;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
-use consilience_engine::site::{Agreed, Agreement, Introduction, SecureSite, agree, kinds, names};
+use consilience_engine::site::{
+    Agreed, Agreement, Introduction, SecureSite, agree, hear_knots, kinds, knots, names,
+};
 use consilience_engine::statement;
 use consilience_engine::store::ServedChain;
 use consilience_engine::warnings::{Code, Warning};
@@ -646,10 +648,18 @@ fn settle(
     let ask = vec![Ask::Introduce; sites.len()];
     let mut said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
     status.stage("agreeing");
-    let kinds = kinds(config, &said)?;
-    if let Some(kinds) = &kinds {
-        let ask = vec![Ask::Summarise { columns: kinds.specs().to_vec() }; sites.len()];
+    let mut kinds = kinds(config, &said)?;
+    if let Some(found) = &mut kinds {
+        let ask = vec![Ask::Summarise { columns: found.specs().to_vec() }; sites.len()];
         said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
+        let mut search = knots(config, found, &said)?;
+        while let Some(ask) = search.ask() {
+            let ask = vec![Ask::Knots(ask); sites.len()];
+            let told = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
+            hear_knots(config, &mut search, told)?;
+        }
+        let splines = search.end();
+        found.agree_on_splines(splines);
     }
     let mut agreed = agree(config, kinds.as_ref(), &said)?;
     if config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use consilience_engine::data::ColumnSpec;
+use consilience_engine::data::knots::KnotsAsk;
 use consilience_engine::plan::Decision;
 use consilience_engine::site::{Agreement, Introduction, SumKey};
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,8 @@ pub enum Ask {
         /// The columns.
         columns: Vec<ColumnSpec>,
     },
+    /// Say these counts and sums of your columns. Where the formula has splines.
+    Knots(KnotsAsk),
     /// Say the key by which you hide your answers in a sum. Where the config says so.
     SumKey,
     /// This is how columns are coded, and all that is agreed on; say what you take that to be.

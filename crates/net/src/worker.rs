@@ -436,6 +436,7 @@ impl Run {
             let exact = match &ask {
                 Ask::Summarise { .. } => Some("codes and sums of its columns"),
                 Ask::RowReach => Some("the length of its longest row"),
+                Ask::Knots(_) => Some("counts of its columns"),
                 Ask::MoveTo { .. } => Some("gradients in other coordinates"),
                 Ask::Where { survey: true, .. } => Some("answers to a survey"),
                 Ask::Evaluate { .. } => Some("its potential at the draws"),
@@ -453,6 +454,7 @@ impl Run {
             Ask::Summarise { columns } => {
                 Tell::Introduction(self.local.code(&self.config, columns)?)
             }
+            Ask::Knots(ask) => Tell::Introduction(self.local.knots(&self.config, &ask)?),
             Ask::SumKey => {
                 let (secret, papers) = self.sum_secret(brings)?;
                 let key = secret.signed(papers, &self.welcome.run, &brings.site);

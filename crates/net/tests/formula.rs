@@ -108,6 +108,8 @@ fn a_formula_over_raw_columns_gives_the_run_of_one_process() {
             "formula = \"id ~ sex + offset(log(age)) + weights(age)\"\nmodel = \"poisson\"",
             "name = \"lmc\"\nstep = 1e-4",
         ),
+        // knots by counts, with values that are missing
+        ("formula = \"ill == yes ~ ns(age, 3) + bs(dose, 3) + sex\"", "name = \"lmc\""),
         ("formula = \"ill == yes ~ age + (1 | ward)\"", "name = \"imh\""),
         ("formula = \"ill == yes ~ age + (1 + age || ward)\"", "name = \"lmc\"\nstep = 1e-3"),
     ] {

@@ -92,6 +92,15 @@ const FIELDS: &[Field] = &[
         "true",
         "with a formula: whether numbers are standardised; else they enter as they are",
     ),
+    field(
+        "target",
+        "missing",
+        "\"mark\", \"impute\", \"refuse\"",
+        "mark",
+        "with a formula: what becomes of missing values outside mi( ): imputed by the mean or the \
+         most common level, and marked by a column where they are more than a twentieth; imputed \
+         alone; or refused with their line",
+    ),
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
     field(
         "target",

@@ -17,8 +17,8 @@ use crate::data::formula::{self, FormulaError};
 use crate::data::hazards::{ask_for_model, two_values};
 use crate::data::memory::Tables;
 use crate::data::partition::{Generator, Scheme, synthetic};
-use crate::data::{Schema, Table, derived};
-use crate::models::{self, Explains, ModelRow, RowModel, Stated, with_groups};
+use crate::data::{Missing, Schema, Table, derived};
+use crate::models::{self, Explains, ModelRow, RowModel, Stated, with_groups, with_missing};
 
 /// Data of your own and what is modelled.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct OwnData {
     pub stated: bool,
     /// Whether numbers of a formula are standardised; else they enter as they are.
     pub standardise: bool,
+    /// What happens where a value is missing that a formula's term needs, unless that is `mi( )`.
+    pub missing: Missing,
     /// Where the table stands.
     pub place: FieldLocation,
     /// Where the formula stands.
@@ -217,6 +219,21 @@ pub(super) fn read_target(
                 }
                 None => (None, None),
             };
+            let (formula, lacking) = match formula {
+                Some(whole) => {
+                    let (first, lacking) = formula::integrated_first(&whole);
+                    (Some(first), lacking)
+                }
+                None => (None, None),
+            };
+            let missing = optional(target.and_then(|target| target.get("missing")), |v| {
+                v.choice(&[
+                    ("mark", Missing::Indicate { above: formula::MARK_ABOVE }),
+                    ("impute", Missing::Impute),
+                    ("refuse", Missing::Refuse),
+                ])
+            })?
+            .unwrap_or(Missing::Indicate { above: formula::MARK_ABOVE });
             let mut generated_classes = 0;
             let (kind, intercept) = match (&generator, target) {
                 (Some(Generator::Synthetic(..)), target) => {
@@ -254,6 +271,34 @@ pub(super) fn read_target(
                                     model = \"logistic\"";
                                 source.complain(here, problem, fix)
                             })?,
+                            None => model,
+                        };
+                        let model = match lacking {
+                            Some(terms) => {
+                                let here = formula_place.as_ref().unwrap_or(&here);
+                                let parts =
+                                    formula::adjustments(formula.as_deref().unwrap_or_default());
+                                let weights =
+                                    parts.into_iter().find(|part| part.starts_with("weights"));
+                                let with_missing = with_missing(&model, terms);
+                                let problem = match (weights, standardise, with_missing) {
+                                    (None, true, Ok(model)) => Ok(model),
+                                    (Some(part), ..) => {
+                                        Err(format!("mi( ) and `{part}` do not go together"))
+                                    }
+                                    (_, false, _) => {
+                                        Err("the law that mi( ) gives a column is of \
+                                        standardised ones, and standardise = false"
+                                            .into())
+                                    }
+                                    (.., Err(problem)) => Err(problem),
+                                };
+                                problem.map_err(|problem| {
+                                    let fix = "leave one out: without mi( ) what is missing is \
+                                        imputed";
+                                    source.complain(here, problem, fix)
+                                })?
+                            }
                             None => model,
                         };
                         let written = derived::write_out(formula.as_deref().unwrap_or(""));
@@ -324,11 +369,12 @@ pub(super) fn read_target(
                 seed,
                 stated,
                 standardise,
+                missing,
                 place,
                 formula_place,
                 file_places,
             };
-            let usual = match own.kind.is_in_units() {
+            let usual = match own.kind.is_in_units() || own.kind.is_in_logs() {
                 true => PriorConfig::Usual,
                 false => PriorConfig::Gaussian(vec![6.25]),
             };

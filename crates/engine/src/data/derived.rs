@@ -7,7 +7,7 @@
 use thiserror::Error;
 
 use super::formats::At;
-use super::{Column, ColumnSpec, Kind, Table};
+use super::{Category, Column, ColumnSpec, Kind, Table};
 use crate::suggest::column_hint;
 
 /// Why a column cannot be computed.
@@ -29,8 +29,9 @@ pub enum DerivedError {
     },
     /// A column of words.
     #[error(
-        "{file}: `{term}` is computed of numbers, and `{column}` has words: add a column of 0 and \
-         1 for a level to every site's file"
+        "{file}: `{term}` is computed of numbers, and `{column}` has words: for an effect of every \
+         combination of levels write interaction({column}, other) in place of a product; else add \
+         a column of 0 and 1 for a level to every site's file"
     )]
     Words {
         /// The file.
@@ -89,6 +90,8 @@ enum Expression {
     Binary(char, Box<Expression>, Box<Expression>),
     /// A time, with a minus where the event was not seen.
     Survival(String, String),
+    /// The words of several columns as one.
+    Interaction(Vec<String>),
 }
 
 impl Expression {
@@ -100,6 +103,7 @@ impl Expression {
             Expression::Apply(_, inner) | Expression::Negative(inner) => inner.columns(),
             Expression::Binary(_, a, b) => [a.columns(), b.columns()].concat(),
             Expression::Survival(time, status) => vec![time, status],
+            Expression::Interaction(names) => names.iter().map(String::as_str).collect(),
         }
     }
 
@@ -129,6 +133,7 @@ impl Expression {
                     _ => f64::NAN,
                 }
             }
+            Expression::Interaction(_) => return None, // it is no number
         })
     }
 
@@ -170,6 +175,15 @@ fn parse(term: &str) -> Result<Option<Expression>, String> {
             }
             _ => Err("write Surv(time, status)".into()),
         };
+    }
+    if call == Some("interaction") && term.ends_with(')') {
+        let inside = &term[term.find('(').unwrap_or(0) + 1..term.len() - 1];
+        let names: Vec<String> =
+            inside.split(',').map(|name| unquoted(name.trim()).to_owned()).collect();
+        if names.len() < 2 || names.iter().any(String::is_empty) {
+            return Err("write interaction(a, b), with the names of columns".into());
+        }
+        return Ok(Some(Expression::Interaction(names)));
     }
     let function = call.is_some_and(|name| FUNCTIONS.iter().any(|(known, _)| *known == name));
     if !function && !outside(term).any(|(_, letter)| letter == ':') {
@@ -293,6 +307,9 @@ impl<'a> Reader<'a> {
         if !self.takes('(') {
             return Ok(Expression::Column(word.into()));
         }
+        if ["ns", "bs"].contains(&word) {
+            return Err("a spline is a term of its own, and no part of another".into());
+        }
         let Some(function) = FUNCTIONS.iter().position(|(known, _)| *known == word) else {
             return Err(format!("there is no function `{word}`: there are {}", functions()));
         };
@@ -334,12 +351,13 @@ pub(crate) fn extend(
         let syntax = |problem| DerivedError::Syntax { term: (*term).into(), problem };
         let Some(expression) = parse(term).map_err(syntax)? else { continue };
         let mut columns = Vec::new();
-        let mut absent = None;
-        for name in expression.columns() {
-            let Some((spec, column)) = table.column(name) else {
-                absent = Some(name);
-                break;
-            };
+        let absent = expression.columns().into_iter().find(|name| table.column(name).is_none());
+        if let (Expression::Interaction(names), None) = (&expression, absent) {
+            more.push((ColumnSpec::category(term), combined(table, names)));
+            continue;
+        }
+        for name in expression.columns().into_iter().filter(|_| absent.is_none()) {
+            let Some((spec, column)) = table.column(name) else { continue };
             let Some(numbers) = numbers(spec, column) else {
                 let column = name.into();
                 return Err(DerivedError::Words { file: file(), term: (*term).into(), column });
@@ -379,6 +397,29 @@ pub(crate) fn extend(
         more.push((ColumnSpec::number(term), Column::Number(cells)));
     }
     Ok(table.with_columns(more))
+}
+
+/// The words of several columns as those of one: `a:b`; missing where one of them is.
+fn combined(table: &Table, names: &[String]) -> Column {
+    let word = |name: &String, row: usize| match &table.column(name)?.1 {
+        Column::Number(cells) => cells[row].map(|value| value.to_string()),
+        Column::Category(category) => {
+            category.cells[row].map(|level| category.levels[level].clone())
+        }
+    };
+    let mut found = Category { levels: Vec::new(), cells: Vec::with_capacity(table.rows()) };
+    for row in 0..table.rows() {
+        let words: Option<Vec<String>> = names.iter().map(|name| word(name, row)).collect();
+        let place = words.map(|words| {
+            let level = words.join(":");
+            found.levels.iter().position(|known| *known == level).unwrap_or_else(|| {
+                found.levels.push(level);
+                found.levels.len() - 1
+            })
+        });
+        found.cells.push(place);
+    }
+    Column::Category(found)
 }
 
 /// The formula with `a*b` written out as `a + b + a:b`, and `poly(x, n)` as powers of `x`.
@@ -491,6 +532,31 @@ mod tests {
             assert!(!is_computed(plain), "{plain}");
         }
         assert_eq!(columns_of("log(time*a)"), ["time", "a"]);
+    }
+
+    #[test]
+    fn combinations_of_levels_are_words() {
+        let town = Column::Category(Category {
+            levels: vec!["bern".into(), "chur".into()],
+            cells: vec![Some(0), Some(1), Some(0)],
+        });
+        let table = table().with_columns(vec![(ColumnSpec::category("town"), town)]);
+        let extended = extend(&table, &["interaction(town, status)"], |_| false).unwrap();
+        let (spec, column) = extended.column("interaction(town, status)").unwrap();
+        assert_eq!(spec.kind, Kind::Category { levels: Vec::new() });
+        let Column::Category(found) = column else { panic!("{column:?}") };
+        assert_eq!(found.levels, ["bern:1", "chur:0"]);
+        assert_eq!(found.cells, [Some(0), Some(1), Some(0)]);
+        let missing = extend(&table, &["interaction(town, `b c`)"], |_| false).unwrap();
+        let Some((_, Column::Category(found))) = missing.column("interaction(town, `b c`)") else {
+            panic!("it is there")
+        };
+        assert_eq!(found.cells, [Some(0), None, Some(1)]);
+        assert_eq!(columns_of("interaction(town, `b c`)"), ["town", "b c"]);
+        let wrong = |term: &str| extend(&table, &[term], |_| false).unwrap_err().to_string();
+        assert!(wrong("interaction(town)").contains("write interaction(a, b)"));
+        assert!(wrong("interaction(town, statu)").contains("did you mean `status`?"));
+        assert!(wrong("a:town").contains("write interaction(town, other)"), "{}", wrong("a:town"));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use consilience_core::model::ABSENT;
 use thiserror::Error;
 
 use super::formats::At;
+use super::spline::Basis;
 use super::{
     Category, CellRule, Coding, Column, ColumnSpec, DesignColumn, DesignPlan, GroupBy, Kind,
     Missing, Moments, Response, SiteData, Table, Term,
@@ -125,6 +127,23 @@ pub enum EncodeError {
          is the same in all rows, or others determine it; name another, or leave the slope out"
     )]
     NoSlope {
+        /// The column.
+        column: String,
+    },
+    /// A spline that the values do not carry.
+    #[error("`{spline}` in the formula: {problem}")]
+    Spline {
+        /// The spline.
+        spline: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A column whose missing values cannot be integrated over.
+    #[error(
+        "mi({column}) in the formula: `{column}` is the same in all rows, or known in none, or the \
+         site effects determine it; leave it out"
+    )]
+    NoLaw {
         /// The column.
         column: String,
     },
@@ -294,6 +313,8 @@ pub(crate) fn design<'a>(
 ) -> Result<Vec<f64>, EncodeError> {
     let width = columns.len();
     let mut cells = vec![0.0; table.rows() * width];
+    // the columns of the last spline: they stand side by side
+    let mut splined: Option<(usize, Vec<Option<Vec<f64>>>)> = None;
     for (at, column) in columns.iter().enumerate() {
         let mut fill = |value: &dyn Fn(usize) -> f64| {
             (0..table.rows()).for_each(|row| cells[row * width + at] = value(row))
@@ -303,7 +324,8 @@ pub(crate) fn design<'a>(
             CellRule::Site { site: named } => fill(&|row| f64::from(u8::from(named == site(row)))),
             CellRule::Standardised { term, mean, sd } => {
                 let values = numbers(table, &terms[*term])?;
-                fill(&|row| values[row].map_or(0.0, |value| (value - mean) / sd));
+                let absent = if terms[*term].missing == Missing::Integrate { ABSENT } else { 0.0 };
+                fill(&|row| values[row].map_or(absent, |value| (value - mean) / sd));
             }
             CellRule::Raw { term, mean } => {
                 let values = numbers(table, &terms[*term])?;
@@ -312,6 +334,17 @@ pub(crate) fn design<'a>(
             CellRule::Value { term } => {
                 let values = numbers(table, &terms[*term])?;
                 fill(&|row| values[row].unwrap_or(0.0));
+            }
+            CellRule::Spline { term, part, knots, centre, scale, usual } => {
+                let values = numbers(table, &terms[*term])?;
+                if splined.as_ref().is_none_or(|(known, _)| known != term) {
+                    let basis = Basis::new(knots);
+                    let rows = values.iter().map(|value| value.map(|value| basis.at(value)));
+                    splined = Some((*term, rows.collect()));
+                }
+                let rows: &[Option<Vec<f64>>] = splined.as_ref().map_or(&[], |(_, rows)| rows);
+                let value = |row: usize| rows[row].as_ref().map_or(*usual, |parts| parts[*part]);
+                fill(&|row| (value(row) - centre) / scale);
             }
             CellRule::Missing { term } => {
                 let (_, values) = lookup(table, &terms[*term].column)?;
@@ -423,7 +456,7 @@ pub(crate) fn numbers<'a>(table: &'a Table, term: &Term) -> Result<&'a [Option<f
         Column::Category(_) => Err(EncodeError::WrongKind {
             file: table.file().into(),
             column: term.column.clone(),
-            wanted: "standardised",
+            wanted: "taken as numbers",
             fix: "declare it as a number or dummy-code it",
         }),
     }

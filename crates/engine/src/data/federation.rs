@@ -3,7 +3,10 @@
 use consilience_core::error::DataError;
 use consilience_core::model::{Design, Family, Glm};
 
-use super::{DesignPlan, EncodeError, MomentLedger, Moments, Table, combine, encode, summarise};
+use super::knots::{self, AgreedSpline, KnotSearch};
+use super::{
+    DesignPlan, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, encode, summarise,
+};
 
 /// One site's rows as numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +76,8 @@ impl Federation {
             .iter()
             .map(|(site, table)| summarise(site, table, plan))
             .collect::<Result<Vec<_>, _>>()?;
-        let moments = combine(&summaries, plan)?;
+        let (splines, more) = agree_on_knots(sites, &summaries, plan)?;
+        let moments = combine(&summaries, plan, &splines)?;
         let ledger = MomentLedger::count(&summaries, &moments);
         Ok(Federation {
             name: name.into(),
@@ -84,8 +88,8 @@ impl Federation {
                 .collect::<Result<_, _>>()?,
             notes: moments.notes.clone(),
             moments: moments.clone(),
-            exchanged_bits_up: ledger.up,
-            exchanged_bits_down: ledger.down,
+            exchanged_bits_up: ledger.up + more.0,
+            exchanged_bits_down: ledger.down + more.1,
         })
     }
 
@@ -133,4 +137,19 @@ impl Federation {
     pub fn logistic(&self) -> Result<Vec<Glm>, DataError> {
         self.sites.iter().map(SiteData::logistic).collect()
     }
+}
+
+/// Find the knots of all splines, by what the sites would say if each were elsewhere; and what that
+/// takes, in bits up and down.
+fn agree_on_knots(
+    sites: &[(String, Table)],
+    summaries: &[SiteSummary],
+    plan: &DesignPlan,
+) -> Result<(Vec<AgreedSpline>, (u64, u64)), EncodeError> {
+    let mut search = KnotSearch::new(summaries, plan)?;
+    while let Some(ask) = search.ask() {
+        let told = sites.iter().map(|(_, table)| knots::tell(table, plan, &ask));
+        search.hear(&told.collect::<Result<Vec<_>, _>>()?)?;
+    }
+    Ok(search.end())
 }

@@ -8,6 +8,9 @@
 //! | `C(town, ref = "b")` | the same, compared with the level `b` |
 //! | `log(age)`, `I(age^2)`, `a:b` | what a site computes of its rows: see [`super::derived`] |
 //! | `a*b`, `poly(age, 2)` | `a + b + a:b`; `age + I(age^2)` |
+//! | `interaction(town, sex)` | the levels of both together, as those of one column |
+//! | `ns(age, 4)`, `bs(age, 5)` | a natural spline, a B-spline: see [`super::spline`] |
+//! | `mi(chol)` | a number whose missing values are integrated over |
 //! | `Surv(time, status) ~` | a time to an event, seen (1) or censored (0) |
 //! | `(1 \| ward)`, `(x \| ward)` | effects of groups, which are integrated out |
 //! | `offset(log(days))` | a number that is added to the predictor as it is |
@@ -21,14 +24,17 @@
 //! Missing values are imputed by the federated mean or the most common level, and marked where they
 //! exceed a twentieth of the rows.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use super::derived::{columns_of, is_computed, write_out};
+use super::spline;
 use super::{
-    BesideSlope, Coding, ColumnSpec, DesignPlan, GroupBy, GroupTerm, Kind, Missing, ReferenceLevel,
-    Response, Schema, Term, VaryingSlope,
+    BesideSlope, Coding, ColumnSpec, DesignPlan, GroupBy, GroupTerm, Kind, LackingTerms, Missing,
+    ReferenceLevel, Response, Schema, Term, VaryingSlope,
 };
-use crate::suggest::column_hint;
+use crate::suggest::{column_hint, did_you_mean};
 
 /// The share of missing values above which a formula's term gets an indicator.
 pub(crate) const MARK_ABOVE: f64 = 0.05;
@@ -98,7 +104,15 @@ pub enum FormulaError {
         /// What it is.
         what: &'static str,
         /// What to do.
-        fix: &'static str,
+        fix: Cow<'static, str>,
+    },
+    /// A term that cannot be.
+    #[error("`{term}` in the formula: {problem}")]
+    Term {
+        /// The term.
+        term: String,
+        /// What is wrong, and what to write.
+        problem: String,
     },
     /// A part that must be a number, of a column that is none.
     #[error("`{part}` in the formula must be a number, and the column has words: name another")]
@@ -125,6 +139,7 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
         intercept: true,
         ones: true,
         spread: false,
+        logs: false,
         terms: Vec::new(),
         site_effects: false,
         group: None,
@@ -133,7 +148,11 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
         weights: None,
     };
     for (added, term) in signed(right).into_iter().filter(|(_, term)| role(term).0 != Role::Term) {
-        let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
+        let later = |what, fix| FormulaError::Unsupported {
+            part: term.into(),
+            what,
+            fix: Cow::Borrowed(fix),
+        };
         let (role, spec) = (role(term).0, column(bare(term).0, schema)?);
         if matches!(spec.kind, Kind::Category { .. }) {
             return Err(FormulaError::Words { part: term.into() });
@@ -194,11 +213,98 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
                     return Err(FormulaError::Twice { term: term.into() });
                 }
                 let reference = reference(term);
-                plan.terms.push(Term { reference, ..default_term(spec, as_levels) });
+                let mut new = Term { reference, ..default_term(spec, as_levels) };
+                if let Some(found) = spline::parse(term) {
+                    let wrong = |problem| FormulaError::Term { term: term.into(), problem };
+                    if matches!(spec.kind, Kind::Category { .. }) {
+                        return Err(FormulaError::Words { part: term.into() });
+                    }
+                    if spec.kind == Kind::Binary {
+                        let problem = format!("`{name}` is 0 or 1 everywhere: write `{name}`");
+                        return Err(wrong(problem));
+                    }
+                    new.coding = Coding::Spline(found.map_err(wrong)?);
+                    new.title = term.into();
+                }
+                if integrated(term).is_some() {
+                    let wrong = |problem| FormulaError::Term { term: term.into(), problem };
+                    if new.coding != Coding::Standardised {
+                        let problem = format!(
+                            "what is missing is normal given the other columns, and `{name}` is no \
+                             number of that kind: write `{name}`, which imputes it"
+                        );
+                        return Err(wrong(problem));
+                    }
+                    new.missing = Missing::Integrate;
+                }
+                plan.terms.push(new);
             }
         }
     }
+    once_where_integrated(&plan)?;
     Ok(plan)
+}
+
+/// Refuse a column whose missing values are integrated over, and that enters otherwise too: then
+/// the predictor is no sum that is normal.
+fn once_where_integrated(plan: &DesignPlan) -> Result<(), FormulaError> {
+    let raw = |column: &String| match columns_of(column) {
+        of if of.is_empty() => vec![column.clone()],
+        of => of,
+    };
+    let all: Vec<&String> =
+        plan.terms.iter().map(|term| &term.column).chain(&plan.offsets).collect();
+    for (at, term) in plan.terms.iter().enumerate() {
+        if term.missing != Missing::Integrate {
+            continue;
+        }
+        let own = raw(&term.column);
+        let others = all.iter().enumerate().filter(|(k, _)| *k != at);
+        let shared = |column: &String| raw(column).into_iter().find(|name| own.contains(name));
+        if let Some((other, name)) =
+            others.map(|(_, other)| other).find_map(|other| Some((other, shared(other)?)))
+        {
+            let problem = format!(
+                "`{name}` enters by `{other}` as well: leave one out, or write `{}`, which imputes \
+                 it",
+                term.column
+            );
+            return Err(FormulaError::Term { term: format!("mi({})", term.column), problem });
+        }
+    }
+    Ok(())
+}
+
+/// What stands within `mi( )`, if a term is that.
+fn integrated(term: &str) -> Option<&str> {
+    let inside = term.trim().strip_prefix("mi(")?.strip_suffix(')')?;
+    let mut depth = 0i32;
+    let closed = inside.chars().all(|letter| {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        depth >= 0
+    });
+    (closed && depth == 0).then_some(inside.trim())
+}
+
+/// A formula whose `mi( )` stand first, and which columns these are; `None`: there are none.
+pub(crate) fn integrated_first(formula: &str) -> (String, Option<LackingTerms>) {
+    let Some((left, right)) = halves(formula) else { return (formula.into(), None) };
+    let (first, rest): (Vec<_>, Vec<_>) =
+        signed(right).into_iter().partition(|(added, term)| *added && integrated(term).is_some());
+    if first.is_empty() {
+        return (formula.into(), None);
+    }
+    let mut ones = true;
+    for term in &rest {
+        match term {
+            (true, "1") => ones = true,
+            (true, "0") | (false, "1") => ones = false,
+            _ => {}
+        }
+    }
+    let columns = first.iter().map(|(_, term)| bare(term).0.to_owned()).collect();
+    let terms: Vec<(bool, &str)> = first.iter().chain(&rest).copied().collect();
+    (format!("{left}~ {}", summed(&terms)), Some(LackingTerms { columns, ones }))
 }
 
 /// A formula without its `(1 | group)` or `(x | group)`, and what these say. The term along which
@@ -212,7 +318,11 @@ pub fn without_groups(formula: &str) -> Result<(String, Option<GroupTerm>), Form
             terms.push((added, term));
             continue;
         };
-        let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
+        let later = |what, fix| FormulaError::Unsupported {
+            part: term.into(),
+            what,
+            fix: Cow::Borrowed(fix),
+        };
         let (effect, independent) = (effect.trim(), name.starts_with('|'));
         let name = name.strip_prefix('|').unwrap_or(name).trim();
         if name.is_empty() || name.contains(['|', ':', '/', '+', '(']) {
@@ -261,10 +371,15 @@ pub fn without_groups(formula: &str) -> Result<(String, Option<GroupTerm>), Form
     let Some((along, beside)) = along else {
         return Ok((format!("{left}~ {}", summed(&terms)), Some(by.into())));
     };
-    let later = |what, fix| FormulaError::Unsupported { part: term.into(), what, fix };
+    let later =
+        |what, fix| FormulaError::Unsupported { part: term.into(), what, fix: Cow::Borrowed(fix) };
     let whole = write_out(&format!("{left}~ {}", summed(&terms)));
     let mut terms = halves(&whole).map(|(_, right)| signed(right)).unwrap_or_default();
     let (name, as_levels) = bare(along);
+    if spline::argument(along).is_some() {
+        let fix = "write (x | group), where x is a column of numbers that is a term of its own";
+        return Err(later("slopes along splines", fix));
+    }
     if as_levels || along == "." {
         let fix = "slopes are along numbers: make a column of 0 and 1 of a level";
         return Err(later("slopes along levels", fix));
@@ -461,7 +576,7 @@ fn bare(term: &str) -> (&str, bool) {
     let term = role(term).1;
     let inner = term.strip_prefix("C(").and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.map(|inner| inner.split_once(", ref").map_or(inner, |(name, _)| name).trim());
-    let name = inner.unwrap_or(term);
+    let name = inner.or(integrated(term)).or(spline::argument(term)).unwrap_or(term);
     (
         name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or(name),
         inner.is_some(),
@@ -504,7 +619,9 @@ pub(super) fn signed(sum: &str) -> Vec<(bool, &str)> {
 /// The left side.
 fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
     let wrong = |fix: &str| FormulaError::Response { response: text.into(), fix: fix.into() };
-    let later = |what, fix| Err(FormulaError::Unsupported { part: text.into(), what, fix });
+    let later = |what, fix| {
+        Err(FormulaError::Unsupported { part: text.into(), what, fix: Cow::Borrowed(fix) })
+    };
     for (sign, what, fix) in [
         (
             ">=",
@@ -587,24 +704,49 @@ pub(crate) fn no_column(name: &str, schema: &Schema) -> FormulaError {
 }
 
 /// What a part of a formula would mean in R, and what to do without it.
-fn unsupported(part: &str) -> Option<(&'static str, &'static str)> {
-    const FUNCTIONS: &str = "there are log, log10, log2, sqrt, exp, abs, I, poly, C, offset, \
-        weights and Surv; or add a column with these values to every site's file, and name it";
+fn unsupported(part: &str) -> Option<(&'static str, Cow<'static, str>)> {
+    const FUNCTIONS: [&str; 16] = [
+        "log",
+        "log10",
+        "log2",
+        "sqrt",
+        "exp",
+        "abs",
+        "I",
+        "poly",
+        "ns",
+        "bs",
+        "C",
+        "offset",
+        "weights",
+        "interaction",
+        "mi",
+        "Surv",
+    ];
     const POLY: &str = "write, say, poly(age, 2) for age + I(age^2)";
     let call = part.find('(').filter(|_| part.ends_with(')')).map(|at| part[..at].trim());
-    Some(match call {
+    let function = |name: &str| {
+        let hint = did_you_mean(name, FUNCTIONS);
+        format!(
+            "{hint}there are {}; or add a column with these values to every site's file, and name \
+             it",
+            FUNCTIONS.join(", ")
+        )
+    };
+    let (what, fix) = match call {
         _ if part.contains('|') => (
             "effects of groups that are no term of their own",
-            "write ... + (1 | column), or (1 | site)",
+            Cow::Borrowed("write ... + (1 | column), or (1 | site)"),
         ),
-        Some("poly") => ("its degree is missing, or is not a whole number from 2", POLY),
-        Some("") => ("terms in parentheses", "write the terms out"),
-        Some(_) => ("a function that is not known", FUNCTIONS),
+        Some("poly") => ("its degree is missing, or is not a whole number from 2", POLY.into()),
+        Some("") => ("terms in parentheses", "write the terms out".into()),
+        Some(name) => ("a function that is not known", function(name).into()),
         None if part.contains(['^', '/', '%']) => {
-            ("powers and nesting", "write I(x^2) for a power, and a:b for an interaction")
+            ("powers and nesting", "write I(x^2) for a power, and a:b for an interaction".into())
         }
         None => return None,
-    })
+    };
+    Some((what, fix))
 }
 
 /// How a column enters unless one says otherwise.

@@ -28,11 +28,13 @@ mod federation;
 pub mod formats;
 pub mod formula;
 pub(crate) mod hazards;
+pub mod knots;
 pub mod memory;
 mod moments;
 pub mod partition;
 mod plan;
 mod schema;
+pub mod spline;
 mod study;
 mod table;
 
@@ -47,8 +49,8 @@ pub use moments::{
     combine, summarise,
 };
 pub use plan::{
-    BesideSlope, Coding, DesignPlan, GroupBy, GroupTerm, Missing, ReferenceLevel, Response, Term,
-    VaryingSlope,
+    BesideSlope, Coding, DesignPlan, GroupBy, GroupTerm, LackingTerms, Missing, ReferenceLevel,
+    Response, Term, VaryingSlope,
 };
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
 pub use study::{AgreedDesign, SiteReport, Study};

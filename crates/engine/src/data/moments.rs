@@ -8,9 +8,12 @@
 
 use std::collections::BTreeSet;
 
+use consilience_core::simd::ln;
 use serde::{Deserialize, Serialize};
 
 use super::encode::{groups, known_levels, levels, lookup, numbers, response};
+use super::knots::AgreedSpline;
+use super::spline::Knots;
 use super::{DesignPlan, EncodeError, Missing, Response, Table, Term, VaryingSlope};
 
 /// The most rows that a site may claim: sums over sites stay exact.
@@ -103,6 +106,21 @@ pub enum CellRule {
         /// Whether rows where it is missing count as having it: it is the most common one.
         fill: bool,
     },
+    /// One column of a term's spline, less a number, divided by another.
+    Spline {
+        /// The term's place in the plan.
+        term: usize,
+        /// Which of the spline's columns.
+        part: usize,
+        /// The spline.
+        knots: Knots,
+        /// What is taken away: the federated mean of the column, where columns are standardised.
+        centre: f64,
+        /// By what it is divided: its federated standard deviation then.
+        scale: f64,
+        /// What stands for a value that is missing, before: the federated mean of the column.
+        usual: f64,
+    },
     /// 1 where a term is missing, else 0.
     Missing {
         /// The term's place in the plan.
@@ -134,6 +152,7 @@ impl CellRule {
             CellRule::Standardised { term, .. }
             | CellRule::Level { term, .. }
             | CellRule::Missing { term }
+            | CellRule::Spline { term, .. }
             | CellRule::Raw { term, .. }
             | CellRule::Value { term } => Some(*term),
             CellRule::Intercept | CellRule::Site { .. } => None,
@@ -181,6 +200,18 @@ pub(crate) fn sums(values: &[f64]) -> (f64, f64) {
     (sum, values.iter().map(|value| (value - mean) * (value - mean)).sum())
 }
 
+/// The mean of all sites' numbers and their standard deviation, with `n - 1`.
+pub(super) fn merged<'s>(said: impl Iterator<Item = &'s TermSummary>) -> (f64, f64) {
+    let parts: Vec<(f64, f64, f64)> = said.filter_map(layout::parts).collect();
+    let count: f64 = parts.iter().map(|(n, _, _)| n).sum();
+    let mean = parts.iter().map(|(_, sum, _)| sum).sum::<f64>() / count;
+    let squares: f64 = parts
+        .iter()
+        .map(|(n, sum, squares)| squares + n * (sum / n - mean) * (sum / n - mean))
+        .sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
 /// What the server answers: the layout of the design, with the federation's moments in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
@@ -213,6 +244,8 @@ impl Moments {
                     CellRule::Intercept => 64,
                     CellRule::Standardised { .. } => 4 * 64,
                     CellRule::Raw { .. } => 3 * 64,
+                    // knots are told before
+                    CellRule::Spline { .. } => 6 * 64,
                     CellRule::Level { level, .. } => 3 * 64 + text(level),
                     CellRule::Missing { .. } | CellRule::Value { .. } => 2 * 64,
                     CellRule::Site { site } => 64 + text(site),
@@ -249,7 +282,11 @@ fn text(word: &str) -> u64 {
 
 /// Say what the server needs to know about a site's rows.
 pub fn summarise(site: &str, table: &Table, plan: &DesignPlan) -> Result<SiteSummary, EncodeError> {
-    let (response_sum, squares) = sums(&response(table, &plan.response)?);
+    let mut responses = response(table, &plan.response)?;
+    if plan.logs {
+        responses.iter_mut().for_each(|time| *time = ln(time.abs()));
+    }
+    let (response_sum, squares) = sums(&responses);
     Ok(SiteSummary {
         site: site.into(),
         rows: table.rows() as u64,
@@ -303,15 +340,20 @@ fn summarise_term(table: &Table, term: &Term) -> Result<TermSummary, EncodeError
     ))
 }
 
-/// Merge what the sites said into the layout of the design. Columns that others already determine
-/// are left out, and named.
-pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, EncodeError> {
+/// Merge what the sites said into the layout of the design, where they have agreed on splines if
+/// there are any. Columns that others already determine are left out, and named.
+pub fn combine(
+    summaries: &[SiteSummary],
+    plan: &DesignPlan,
+    splines: &[AgreedSpline],
+) -> Result<Moments, EncodeError> {
     check(summaries, plan)?;
     let rows: u64 = summaries.iter().map(|summary| summary.rows).sum();
     let positive: f64 = summaries.iter().map(|summary| summary.response_sum).sum();
     let mut layout = Layout {
         summaries,
         plan,
+        splines,
         rows,
         whole: !plan.intercept,
         levels: Vec::new(),
@@ -321,7 +363,7 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
     };
     if let Response::Value { column } = &plan.response {
         // times that are censored have a minus: their mean says nothing
-        let mean = match column.starts_with("Surv(") {
+        let mean = match column.starts_with("Surv(") || plan.logs {
             true => String::new(),
             false => format!("; {column} is {} on average", show(positive / rows as f64)),
         };
@@ -363,6 +405,13 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
     if layout.columns.is_empty() {
         return Err(EncodeError::NoColumns);
     }
+    let ones = usize::from(plan.intercept && plan.ones);
+    for (at, term) in plan.terms.iter().enumerate() {
+        let is_there = layout.columns.get(ones + at).and_then(|column| column.rule.term());
+        if term.missing == Missing::Integrate && is_there != Some(at) {
+            return Err(EncodeError::NoLaw { column: term.column.clone() });
+        }
+    }
     if let Some(VaryingSlope { along, place, .. }) = &plan.slope {
         let is_it = |term: &Term| term.column == *along && term.coding.is_one_column();
         let there = layout.columns.get(*place).and_then(|column| column.rule.term()) == Some(0);
@@ -385,7 +434,7 @@ pub fn combine(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<Moments, 
 }
 
 /// Refuse summaries that do not belong to the plan.
-fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), EncodeError> {
+pub(super) fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), EncodeError> {
     if summaries.is_empty() {
         return Err(EncodeError::NoSites);
     }
@@ -471,6 +520,7 @@ fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), EncodeError
 struct Layout<'a> {
     summaries: &'a [SiteSummary],
     plan: &'a DesignPlan,
+    splines: &'a [AgreedSpline],
     rows: u64,
     /// Whether no column of ones is there yet, nor a set of levels that add up to one.
     whole: bool,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::spline::Spline;
 use serde::{Deserialize, Serialize};
 
 /// Which level a dummy-coded column is compared with.
@@ -26,17 +27,19 @@ pub enum Coding {
     Binary,
     /// One column of zeros and ones for every level but the reference.
     Dummy(ReferenceLevel),
+    /// The columns of a spline.
+    Spline(Spline),
 }
 
 impl Coding {
     /// Whether it becomes one column.
     pub fn is_one_column(self) -> bool {
-        self.is_number() || self == Coding::Binary
+        matches!(self, Coding::Standardised | Coding::Raw | Coding::Centred | Coding::Binary)
     }
 
     /// Whether a column of numbers enters as such.
     pub fn is_number(self) -> bool {
-        matches!(self, Coding::Standardised | Coding::Raw | Coding::Centred)
+        !matches!(self, Coding::Binary | Coding::Dummy(_))
     }
 }
 
@@ -55,6 +58,8 @@ pub enum Missing {
     },
     /// The column is left out, at every site, where one value of it is missing at any.
     DropColumn,
+    /// The column has a law given the others, and what is missing is integrated over.
+    Integrate,
 }
 
 /// One column of the tables, as it enters the design.
@@ -182,6 +187,15 @@ impl From<GroupBy> for GroupTerm {
     }
 }
 
+/// Columns whose missing values are integrated over, as a formula states them: `mi(chol)`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LackingTerms {
+    /// Their names in results: these columns of the design are the first, but for a column of ones.
+    pub columns: Vec<String>,
+    /// Whether there is such a column.
+    pub ones: bool,
+}
+
 /// How tables become a design: the same at every site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesignPlan {
@@ -194,6 +208,8 @@ pub struct DesignPlan {
     pub ones: bool,
     /// Whether sites say how their responses spread: usual priors are in these units.
     pub spread: bool,
+    /// Whether that is of their logarithms, whether or not they are censored.
+    pub logs: bool,
     /// The columns that enter, in order.
     pub terms: Vec<Term>,
     /// Whether every site but the first has a column of its own.

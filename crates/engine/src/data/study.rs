@@ -76,7 +76,7 @@ impl Study {
         }
         let summaries: Vec<SiteSummary> =
             reports.iter().map(|report| report.summary.clone()).collect();
-        let moments = combine(&summaries, &self.plan)?;
+        let moments = combine(&summaries, &self.plan, &[])?;
         let mut exchanged = MomentLedger::count(&summaries, &moments);
         let mut notes = moments.notes.clone();
         if !self.left_out.is_empty() {

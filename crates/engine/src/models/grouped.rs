@@ -16,7 +16,8 @@ use consilience_core::simd::{exp, ln};
 use serde_json::{Value, json};
 
 use super::{
-    BY_COLUMNS, Beside, Doubt, Effects, ModelRow, Observed, Predicts, RowModel, kept, places,
+    BY_COLUMNS, Beside, Doubt, Effects, ModelRow, Observed, Predicts, RowModel, averaged, kept,
+    places,
 };
 use crate::data::{BesideSlope, GroupBy, GroupTerm, VaryingSlope};
 
@@ -123,7 +124,7 @@ impl RowModel for Grouped {
         beside.push(Beside {
             group: EFFECTS,
             names: intercept.into_iter().chain(along).map(named).collect(),
-            transform: Transform::Positive,
+            transform: Some(Transform::Positive),
             law: Law::StudentT { df: 3.0, location: 0.0, scale: 2.5 },
             in_units: self.inner.is_in_units(),
         });
@@ -131,7 +132,7 @@ impl RowModel for Grouped {
             beside.push(Beside {
                 group: CORRELATION,
                 names: vec![format!("cor(1, {along} | {by})")],
-                transform: Transform::Correlation,
+                transform: Some(Transform::Correlation),
                 law: Law::Lkj { shape: 2.0 },
                 in_units: false,
             });
@@ -145,6 +146,10 @@ impl RowModel for Grouped {
 
     fn censors(&self) -> bool {
         self.inner.censors()
+    }
+
+    fn is_in_logs(&self) -> bool {
+        self.inner.is_in_logs()
     }
 
     fn takes_intercept(&self) -> bool {
@@ -248,6 +253,11 @@ impl RowModel for Grouped {
             let level = ((k as f64 + 0.5) * PLASTIC).fract();
             *value += self.split_beside(beside).1 * normal_quantile(level);
         }
+    }
+
+    fn levels(&self, predictor: f64, beside: &[f64]) -> Vec<f64> {
+        let (own, sd) = self.split_beside(beside);
+        averaged(predictor, sd, |t| self.inner.levels(t, own))
     }
 
     fn constant(&self, beside: &[f64], y: f64) -> f64 {

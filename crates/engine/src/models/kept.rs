@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{RowModel, from_settings, with_groups};
+use super::{RowModel, from_settings, with_groups, with_missing};
 use crate::data::{GroupBy, GroupTerm};
 
 /// Where what rows are grouped by stands beside a model's settings.
 pub(super) const GROUPS: &str = "groups";
+/// Where columns that may lack values stand there.
+pub(super) const LACKING: &str = "lacking";
 
 /// The model's name and settings.
 pub fn write(model: &dyn RowModel) -> Value {
@@ -23,10 +25,14 @@ pub fn read(value: &Value) -> Result<Arc<dyn RowModel>, String> {
     let value = of_layout_1(value).unwrap_or_else(|| value.clone());
     let mut settings = value.as_object().cloned().ok_or("a model with its settings is expected")?;
     // no setting of `[target]`: a formula says it
-    let groups = settings.remove(GROUPS);
+    let (groups, lacking) = (settings.remove(GROUPS), settings.remove(LACKING));
     let line = |(key, value): (&String, &Value)| format!("{key} = {}\n", inline(value));
     let text: String = settings.iter().map(line).collect();
     let model = from_settings(&text).map_err(|e| format!("{}: {}", e.field, e.problem))?;
+    if let Some(lacking) = lacking {
+        let terms = serde_json::from_value(lacking).map_err(|e| e.to_string())?;
+        return with_missing(&model, terms);
+    }
     match groups {
         Some(Value::String(name)) => with_groups(&model, GroupBy::of(&name).into()),
         Some(other) => {

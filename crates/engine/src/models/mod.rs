@@ -7,6 +7,7 @@
 mod cox;
 mod gaussian;
 mod grouped;
+mod integrated;
 pub mod kept;
 mod linear;
 mod logistic;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 use consilience_core::error::DataError;
 use consilience_core::model::net::Plan;
 use consilience_core::model::{
-    Adjustment, Design, Extended, ExtendedLoss, GroupEffects, Law, Model, Transform, Transforms,
+    Adjustment, Design, Extended, ExtendedLoss, GAUSS_HERMITE, GroupEffects, Law, Model, Transform,
+    Transforms,
 };
 use consilience_core::privacy::Released;
 use consilience_core::simd::ln;
@@ -36,9 +38,10 @@ use toml::de::DeTable;
 use crate::config::ConfigError;
 use crate::config::fields::Field;
 use crate::config::reader::{Document, Section, Value};
-use crate::data::{GroupBy, GroupTerm, VaryingSlope};
+use crate::data::{GroupBy, GroupTerm, LackingTerms, VaryingSlope};
 use crate::random::Random;
 use grouped::Grouped;
+use integrated::Integrated;
 
 /// Every model, in the order in which they are listed. Where data with classes names no model, it
 /// is the first that explains so many.
@@ -170,8 +173,8 @@ pub struct Beside {
     pub group: &'static str,
     /// Their names.
     pub names: Vec<String>,
-    /// What holds them in their place.
-    pub transform: Transform,
+    /// What holds them in their place, if anything does.
+    pub transform: Option<Transform>,
     /// Their law unless the config says otherwise.
     pub law: Law,
     /// Whether that is in standard deviations of the response.
@@ -181,7 +184,7 @@ pub struct Beside {
 impl Beside {
     /// One positive parameter.
     pub(crate) fn positive(name: &'static str, law: Law, in_units: bool) -> Self {
-        let (names, transform) = (vec![name.into()], Transform::Positive);
+        let (names, transform) = (vec![name.into()], Some(Transform::Positive));
         Beside { group: name, names, transform, law, in_units }
     }
 }
@@ -304,8 +307,29 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         Vec::new()
     }
 
+    /// The same with as many names as there are where all parameters are so many.
+    fn beside_of(&self, _dim: usize) -> Vec<Beside> {
+        self.beside()
+    }
+
+    /// How many of so many parameters, the last ones, are of no interest by themselves.
+    fn nuisance(&self, _dim: usize) -> usize {
+        0
+    }
+
+    /// The columns that may lack values, which are integrated over, if any do.
+    fn lacking_terms(&self) -> Option<&LackingTerms> {
+        None
+    }
+
     /// Whether coefficients are in units of the response: then usual priors are, too.
     fn is_in_units(&self) -> bool {
+        false
+    }
+
+    /// Whether predictors are logarithms of the response: then the usual prior of the intercept is
+    /// around the mean of these, whatever the units of time.
+    fn is_in_logs(&self) -> bool {
         false
     }
 
@@ -334,12 +358,12 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// From the scale on which chains move to that on which parameters are shown, where there are
     /// so many of them.
     fn transforms(&self, dim: usize) -> Transforms {
-        let beside = self.beside();
+        let beside = self.beside_of(dim);
         let mut next = dim.saturating_sub(places(&beside));
-        Transforms::new(beside.iter().map(|group| {
+        Transforms::new(beside.iter().filter_map(|group| {
             let from = next;
             next += group.names.len();
-            (from..next, group.transform)
+            Some((from..next, group.transform?))
         }))
     }
 
@@ -542,6 +566,11 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// parameters beside the coefficients.
     fn expect(&self, predictors: &mut [f64], beside: &[f64]);
 
+    /// The probability of every level, from 1, where the response has levels in an order; else none.
+    fn levels(&self, _predictor: f64, _beside: &[f64]) -> Vec<f64> {
+        Vec::new()
+    }
+
     /// Make of what the draws expect what they say of a new response: add its noise, where
     /// intervals are of that. `beside` has one entry a draw.
     fn scatter(&self, _expected: &mut [f64], _beside: &[&[f64]]) {}
@@ -586,6 +615,29 @@ pub(crate) fn with_groups(
     grouped
         .map(|grouped| Arc::new(grouped) as Arc<dyn RowModel>)
         .ok_or_else(|| format!("{} has no effects of groups", model.row().title))
+}
+
+/// The mean of some numbers, over a normal law around a predictor.
+fn averaged(t: f64, sd: f64, of: impl Fn(f64) -> Vec<f64>) -> Vec<f64> {
+    let mut mean = of(t);
+    if sd == 0.0 || mean.is_empty() {
+        return mean;
+    }
+    mean.fill(0.0);
+    for (z, weight) in GAUSS_HERMITE {
+        for t in [t + sd * z, t - sd * z] {
+            mean.iter_mut().zip(of(t)).for_each(|(mean, value)| *mean += weight * value);
+        }
+    }
+    mean
+}
+
+/// A model some of whose columns lack values; what is wrong where it cannot have such.
+pub(crate) fn with_missing(
+    model: &Arc<dyn RowModel>,
+    terms: LackingTerms,
+) -> Result<Arc<dyn RowModel>, String> {
+    Ok(Arc::new(Integrated::new(model, terms)?))
 }
 
 /// How many parameters these groups have.

@@ -157,7 +157,8 @@ impl RowModel for Ordinal {
     fn beside(&self) -> Vec<Beside> {
         let names = (1..self.levels).map(|k| format!("cut[{k}|{}]", k + 1)).collect();
         let law = Law::StudentT { df: 3.0, location: 0.0, scale: 2.5 };
-        vec![Beside { group: "cut", names, transform: Transform::Ordered, law, in_units: false }]
+        let transform = Some(Transform::Ordered);
+        vec![Beside { group: "cut", names, transform, law, in_units: false }]
     }
 
     fn takes_intercept(&self) -> bool {
@@ -216,6 +217,10 @@ impl RowModel for Ordinal {
     fn expect(&self, predictors: &mut [f64], beside: &[f64]) {
         let levels = self.probabilities(predictors[0], beside).zip(1u32..);
         predictors[0] = levels.map(|(p, level)| p * f64::from(level)).sum();
+    }
+
+    fn levels(&self, predictor: f64, beside: &[f64]) -> Vec<f64> {
+        self.probabilities(predictor, beside).collect()
     }
 
     fn log_density(&self, predictor: f64, beside: &[f64], y: f64) -> f64 {

@@ -87,6 +87,10 @@ impl RowModel for Weibull {
         true
     }
 
+    fn is_in_logs(&self) -> bool {
+        true
+    }
+
     fn loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
         Some(Arc::new(*self))
     }

@@ -36,7 +36,7 @@ pub(super) fn are_suspected(config: &Config, problem: &Problem, hessian: Option<
 fn columns_of(config: &Config, d: usize) -> Option<usize> {
     let model = config.target.model.of_rows()?;
     let has = model.row().explains != Explains::Nothing && model.is_linear();
-    has.then(|| (d - places(&model.beside())) / model.predictors().max(1))
+    has.then(|| (d - places(&model.beside_of(d))) / model.predictors().max(1))
 }
 
 /// What the prior adds to the diagonal of the Hessian where the search for the optimum starts.

@@ -8,8 +8,9 @@ use crate::config::OwnData;
 use crate::data::derived;
 use crate::data::formats::At;
 use crate::data::hazards::{self, Hazard, Used};
+use crate::data::knots::AgreedSpline;
 use crate::data::{
-    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Response, Schema,
+    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, Response, Schema,
     SiteSummary, Table, formula,
 };
 
@@ -46,6 +47,8 @@ impl TableFacts {
 pub struct Kinds {
     all: Schema,
     pub(crate) plan: DesignPlan,
+    /// The splines that sites agreed on since, and what that took, in bits up and down.
+    pub(crate) splines: (Vec<AgreedSpline>, (u64, u64)),
 }
 
 impl Kinds {
@@ -67,7 +70,7 @@ impl Kinds {
             let found = formula::written(formula).into_iter().find_map(suspects);
             found.map_or_else(|| About::Formula.complain(error, FORMULA), hazard)
         })?;
-        let kinds = Kinds { all, plan: suit(plan, own) };
+        let kinds = Kinds { all, plan: suit(plan, own), splines: Default::default() };
         let group = match &kinds.plan.group {
             Some(GroupBy::Column(name)) => Some(name.as_str()),
             _ => None,
@@ -103,7 +106,12 @@ impl Kinds {
         let all = Schema::new(columns);
         let plan = formula::parse(formula, &all)
             .map_err(|error| About::Formula.complain(error, FORMULA))?;
-        Ok(Kinds { all, plan: suit(plan, own) })
+        Ok(Kinds { all, plan: suit(plan, own), splines: Default::default() })
+    }
+
+    /// Know the splines that sites agreed on, and what that took, in bits up and down.
+    pub fn agree_on_splines(&mut self, splines: (Vec<AgreedSpline>, (u64, u64))) {
+        self.splines = splines;
     }
 
     /// What sites are told.
@@ -235,17 +243,25 @@ impl Kinds {
 /// The plan as the model and the config want it.
 fn suit(plan: DesignPlan, own: &OwnData) -> DesignPlan {
     let mut terms = plan.terms;
-    for term in terms.iter_mut().filter(|term| term.coding == Coding::Standardised) {
-        term.coding = if own.standardise { Coding::Standardised } else { Coding::Raw };
+    for term in terms.iter_mut() {
+        if term.missing != Missing::Integrate {
+            term.missing = own.missing;
+        }
+        match &mut term.coding {
+            Coding::Standardised if !own.standardise => term.coding = Coding::Raw,
+            Coding::Spline(spline) => spline.standardised = own.standardise,
+            _ => {}
+        }
     }
-    let (ones, spread) = (own.kind.takes_intercept(), own.kind.is_in_units());
+    let (ones, logs) = (own.kind.takes_intercept(), own.kind.is_in_logs());
+    let spread = logs || own.kind.is_in_units();
     let (group, slope) = (own.kind.group_by().cloned(), own.kind.slope_by().cloned());
     if let Some(GroupBy::Column(column)) = &group {
         terms.retain(|term| term.column != *column); // a dot means all columns but that one
     }
     // a model that is its own intercept cannot go without
     let intercept = plan.intercept || !ones;
-    DesignPlan { terms, ones, spread, intercept, group, slope, ..plan }
+    DesignPlan { terms, ones, spread, logs, intercept, group, slope, ..plan }
 }
 
 /// What a site says of the columns that a formula uses, before they are coded.

@@ -6,6 +6,7 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Design, Gaussian, Isotropic, Model};
 use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
+use consilience_core::simd::ln;
 
 use super::formula::{CodeFacts, Kinds, OddOne, TableFacts};
 use super::{AllRows, Assembled, Problem, SiteRows, assemble};
@@ -40,6 +41,11 @@ pub(crate) enum About {
 }
 
 impl Complaint {
+    /// What is wrong.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
     /// The complaint about this config.
     pub(crate) fn about(self, config: &Config, own: &OwnData) -> ConfigError {
         let place = match self.about {
@@ -312,11 +318,14 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
         own.intercept.then(|| "intercept".to_owned()).into_iter().chain(columns).collect();
     let encoding = Some(encoding);
     let part = |(_, data, rows): &(String, Dataset, Vec<u32>)| {
-        let labels = data.labels_of(rows);
+        let mut labels = data.labels_of(rows);
+        if own.kind.is_in_logs() {
+            labels.iter_mut().for_each(|time| *time = ln(time.abs()));
+        }
         let (sum, squares) = sums(&labels);
         (labels.len() as f64, sum, squares)
     };
-    let response = match own.kind.is_in_units() {
+    let response = match own.kind.is_in_units() || own.kind.is_in_logs() {
         true => ResponseMoments::merge(&parts.iter().map(part).collect::<Vec<_>>()),
         false => None,
     };

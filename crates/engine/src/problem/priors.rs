@@ -2,7 +2,8 @@
 //!
 //! Usual laws are weakly informative on the standardised scale: coefficients normal(0, 2.5), in
 //! standard deviations of the response where they are in its units, the intercept around its mean
-//! then. Where nobody knows how the responses spread they are flat.
+//! then; of times the intercept is around the mean of their logarithms. Where nobody knows how the
+//! responses spread they are flat.
 
 use consilience_core::model::{Law, Laws, Prior, Transform, Transforms};
 
@@ -30,7 +31,7 @@ pub(super) fn laws(
 ) -> Result<Option<Prior>, ConfigError> {
     let prior = &config.target.prior;
     let model = config.target.model.of_rows();
-    let beside = model.as_ref().map_or(Vec::new(), |model| model.beside());
+    let beside = model.as_ref().map_or(Vec::new(), |model| model.beside_of(parameters.len()));
     let named = matches!(prior, PriorConfig::Usual | PriorConfig::Named { .. });
     if beside.is_empty() && !named {
         return Ok(None);
@@ -40,7 +41,11 @@ pub(super) fn laws(
         config.source.complain(&config.target.prior_place, problem, fix)
     };
     let in_units = model.as_ref().is_some_and(|model| model.is_in_units());
+    let in_logs = model.as_ref().is_some_and(|model| model.is_in_logs());
     let usual = |name: &String| match (in_units, response) {
+        (false, Some(ResponseMoments { mean, .. })) if in_logs && name == INTERCEPT => {
+            Law::Normal { mean, sd: USUAL }
+        }
         (false, _) => Law::Normal { mean: 0.0, sd: USUAL },
         (true, None) => Law::Flat,
         (true, Some(ResponseMoments { mean, sd })) => {
@@ -144,7 +149,7 @@ fn reach(
         return Err((format!("no parameter or term is called \"{name}\""), fix));
     };
     let holds = groups.iter().find(|(_, range)| range.contains(first));
-    let parameters = match holds.map(|(group, _)| group.transform) {
+    let parameters = match holds.and_then(|(group, _)| group.transform) {
         Some(Transform::Positive) => Support::Positive,
         Some(Transform::Correlation) => Support::Correlation,
         Some(Transform::Ordered) | None => Support::Line,
@@ -177,13 +182,13 @@ pub(super) fn origin(
 ) -> Vec<f64> {
     let mut origin = vec![0.0; parameters.len()];
     let (Some(model), Some(response)) = (model, response) else { return origin };
-    if !model.is_in_units() {
+    if !model.is_in_units() && !model.is_in_logs() {
         return origin;
     }
     if let Some(k) = parameters.iter().position(|name| name == INTERCEPT) {
         origin[k] = response.mean;
     }
-    let beside = model.beside();
+    let beside = model.beside_of(parameters.len());
     let mut next = parameters.len() - places(&beside);
     for group in beside {
         if group.in_units {

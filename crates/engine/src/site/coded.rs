@@ -9,8 +9,10 @@ use super::{Agreed, Agreement, Introduction, Own};
 use crate::config::{Config, ConfigError, OwnData, OwnSource};
 use crate::data::derived;
 use crate::data::formats::DataFile;
+use crate::data::knots::{self, KnotSearch, KnotsAsk, KnotsTold};
 use crate::data::{
-    ColumnSpec, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, encode, summarise,
+    Coding, ColumnSpec, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, encode,
+    summarise,
 };
 use crate::encoding::Encoding;
 use crate::models::Observed;
@@ -104,6 +106,20 @@ impl CodedTable {
         Ok(Introduction::Coded(CodedSummary { facts, summary }))
     }
 
+    /// Answer what is asked for the knots of splines.
+    pub(super) fn knots(
+        &self,
+        config: &Config,
+        ask: &KnotsAsk,
+    ) -> Result<Introduction, ConfigError> {
+        let Some((kinds, table)) = &self.coded else {
+            let problem = "the server did not say of what kinds the columns are";
+            return Err(About::Formula.complain(problem, FORMULA).about(config, &self.own));
+        };
+        let told = knots::tell(table, &kinds.plan, ask);
+        told.map(Introduction::Knots).map_err(|e| about_formula(config, e))
+    }
+
     /// The potential of the rows, as the moments code them.
     pub(super) fn potential(
         &self,
@@ -147,6 +163,49 @@ pub fn kinds(
     Kinds::agree(own, formula, &said).map(Some).map_err(complain)
 }
 
+/// The search for the knots of the formula's splines, from the sums that all sites sent, in their
+/// order. Who leads it asks until nothing is asked any more.
+pub fn knots<'k>(
+    config: &Config,
+    kinds: &'k Kinds,
+    introductions: &[Introduction],
+) -> Result<KnotSearch<'k>, ConfigError> {
+    let said = |introduction: &Introduction| match introduction {
+        Introduction::Coded(said) => Some(said.summary.clone()),
+        _ => None,
+    };
+    let summaries: Option<Vec<SiteSummary>> = introductions.iter().map(said).collect();
+    // what is no summary is refused where all are merged
+    let plan = &kinds.plan;
+    let has_splines = plan.terms.iter().any(|term| matches!(term.coding, Coding::Spline(_)));
+    match summaries.filter(|_| has_splines) {
+        Some(all) => KnotSearch::new(&all, plan).map_err(|e| about_formula(config, e)),
+        None => Ok(KnotSearch::none(plan)),
+    }
+}
+
+/// Hear what all sites say to what the search asked, in their order.
+pub fn hear_knots(
+    config: &Config,
+    search: &mut KnotSearch<'_>,
+    introductions: Vec<Introduction>,
+) -> Result<(), ConfigError> {
+    let told = |introduction| match introduction {
+        Introduction::Knots(told) => told,
+        _ => KnotsTold::Counts(Vec::new()), // refused as such, by its site
+    };
+    let told: Vec<KnotsTold> = introductions.into_iter().map(told).collect();
+    search.hear(&told).map_err(|e| about_formula(config, e))
+}
+
+fn about_formula(config: &Config, error: EncodeError) -> ConfigError {
+    let complaint = About::Formula.complain(error, FORMULA);
+    match &config.target.model {
+        crate::config::ModelConfig::Own(own) => complaint.about(config, own),
+        _ => config.source.complain(&super::data_place(), complaint.problem(), FORMULA),
+    }
+}
+
 /// Merge the sites' codes and sums, in their order, into one design.
 pub(super) fn agree(
     config: &Config,
@@ -177,7 +236,8 @@ pub(super) fn agree(
         summaries.push(said.summary.clone());
     }
     let (mut notes, bits) = kinds.judge(own, formula, &facts, false).map_err(complain)?;
-    let moments = combine(&summaries, &kinds.plan).map_err(wrong)?;
+    let (splines, more) = &kinds.splines;
+    let moments = combine(&summaries, &kinds.plan, splines).map_err(wrong)?;
     let exchanged = MomentLedger::count(&summaries, &moments);
     notes.splice(0..0, moments.notes.iter().cloned());
     let header = sites.iter().find_map(|(_, file)| file.header.clone());
@@ -194,7 +254,7 @@ pub(super) fn agree(
         },
         rows: summaries.iter().map(|summary| summary.groups.unwrap_or(summary.rows)).collect(),
         notes,
-        moments_bits: (exchanged.up + bits.0, exchanged.down + bits.1),
+        moments_bits: (exchanged.up + bits.0 + more.0, exchanged.down + bits.1 + more.1),
         encoding: Some(encoding),
     })
 }

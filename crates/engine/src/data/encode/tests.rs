@@ -207,7 +207,7 @@ fn the_ledger_counts_the_messages() {
         summaries[0].bits(),
         (64 + 8) + 2 * 64 + 3 * 64 + (64 + 64 + 4 * 8) + (64 + 64 + 3 * 8)
     );
-    let moments = combine(&summaries, &plan).unwrap();
+    let moments = combine(&summaries, &plan, &[]).unwrap();
     let ledger = MomentLedger::count(&summaries, &moments);
     assert_eq!(
         ledger,
@@ -244,25 +244,26 @@ fn wrong_plans_and_summaries_are_refused_by_name() {
         response is unknown";
     assert_eq!(refusal(summarise("a", &table("30,1,1,Bonn,0,?\n"), &plan).unwrap_err()), unknown);
     assert_eq!(
-        refusal(combine(&[], &plan).unwrap_err()),
+        refusal(combine(&[], &plan, &[]).unwrap_err()),
         "there are no sites: give at least one table"
     );
-    let twice = refusal(combine(&[good.clone(), good.clone()], &plan).unwrap_err());
+    let twice = refusal(combine(&[good.clone(), good.clone()], &plan, &[]).unwrap_err());
     assert_eq!(twice, "two sites are called `a`: give each its own name");
     let empty = SiteSummary { site: "b".into(), rows: 0, ..good.clone() };
     let text = "the summary of site `b` is refused: it has no rows: leave the site out";
-    assert_eq!(refusal(combine(&[good.clone(), empty], &plan).unwrap_err()), text);
+    assert_eq!(refusal(combine(&[good.clone(), empty], &plan, &[]).unwrap_err()), text);
     let short = SiteSummary { terms: Vec::new(), ..good.clone() };
     assert!(
-        refusal(combine(&[short], &plan).unwrap_err())
+        refusal(combine(&[short], &plan, &[]).unwrap_err())
             .contains("it has 0 terms where the plan has 2")
     );
     let mut wild = good.clone();
     wild.terms[0] = TermSummary::Numbers { observed: 3, sum: f64::NAN, squares: 0.0 };
     assert!(
-        refusal(combine(&[wild], &plan).unwrap_err()).contains("its summary of `age` is not one")
+        refusal(combine(&[wild], &plan, &[]).unwrap_err())
+            .contains("its summary of `age` is not one")
     );
-    let moments = combine(&[good], &plan).unwrap();
+    let moments = combine(&[good], &plan, &[]).unwrap();
     assert!(
         refusal(encode("z", &table(A), &plan, &moments).unwrap_err())
             .contains("the site `z` sent no summary: the moments know a")

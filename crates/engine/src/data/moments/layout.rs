@@ -1,6 +1,7 @@
 //! Lay out the columns of the design, leaving out those that others determine.
 
 use super::{CellRule, DesignColumn, Layout, TermSummary, show};
+use crate::data::spline::{Knots, Spline};
 use crate::data::{Coding, Missing, ReferenceLevel, Term};
 
 /// Two indicators that share more than this part of their rows are said to be hard to tell apart.
@@ -30,6 +31,7 @@ impl Layout<'_> {
         }
         let kept = match term.coding {
             Coding::Standardised | Coding::Raw | Coding::Centred => self.add_numbers(at, term),
+            Coding::Spline(spline) => self.add_spline(at, term, spline),
             Coding::Binary => self.add_levels(at, term, levels, true),
             Coding::Dummy(_) => self.add_levels(at, term, levels, false),
         };
@@ -110,6 +112,39 @@ impl Layout<'_> {
         true
     }
 
+    /// Add the columns of a spline, once all agree on its knots.
+    fn add_spline(&mut self, at: usize, term: &Term, spline: Spline) -> bool {
+        let Some(agreed) = self.splines.iter().find(|agreed| agreed.term == at) else {
+            return false; // no site has a value of it
+        };
+        for (part, (mean, sd)) in agreed.columns.iter().copied().enumerate() {
+            let (centre, scale) = if spline.standardised { (mean, sd) } else { (0.0, 1.0) };
+            let knots = agreed.knots.clone();
+            let rule = CellRule::Spline { term: at, part, knots, centre, scale, usual: mean };
+            let name = format!("{}: {}", term.title, part + 1);
+            self.columns.push(DesignColumn { name, rule });
+        }
+        let Knots { inner, bounds: (low, high), .. } = &agreed.knots;
+        let inner = match &inner[..] {
+            [] => "no inner knots".into(),
+            [one] => format!("an inner knot at the median {}", show(*one)),
+            all => {
+                let all: Vec<String> = all.iter().map(|knot| show(*knot)).collect();
+                format!("inner knots at the quantiles {}", all.join(", "))
+            }
+        };
+        let columns = if spline.standardised { "standardised" } else { "as they are" };
+        self.notes.push(format!(
+            "{}: {inner}, outer ones at {} and {}, by counts of all sites' values; its {} columns \
+             are {columns}.",
+            term.title,
+            show(*low),
+            show(*high),
+            agreed.columns.len(),
+        ));
+        true
+    }
+
     /// Add a column for every level but the reference.
     fn add_levels(
         &mut self,
@@ -174,6 +209,13 @@ impl Layout<'_> {
     fn add_indicator(&mut self, at: usize, term: &Term, missing: u64) {
         if missing == 0 {
             return;
+        }
+        if term.missing == Missing::Integrate {
+            let share = self.share(missing);
+            return self.notes.push(format!(
+                "{}: {share} missing, integrated over: it is normal given the complete columns.",
+                term.title
+            ));
         }
         let by = if term.coding.is_number() {
             "the federated mean"
@@ -277,7 +319,7 @@ impl Layout<'_> {
 }
 
 /// The count, sum and squares of a site that has any.
-fn parts(term: &TermSummary) -> Option<(f64, f64, f64)> {
+pub(super) fn parts(term: &TermSummary) -> Option<(f64, f64, f64)> {
     match term {
         TermSummary::Numbers { observed, sum, squares } if *observed > 0 => {
             Some((*observed as f64, *sum, *squares))

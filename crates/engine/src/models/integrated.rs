@@ -1,0 +1,325 @@
+//! Give columns that lack values a law, and integrate what is missing out: `mi(chol)`.
+//!
+//! Given the columns that are complete, each is normal and independent of the others. What its law
+//! has for parameters is sampled with those of the model, so that the posterior knows how little is
+//! known of a value that is missing; the value itself is nobody's parameter.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use consilience_core::error::DataError;
+use consilience_core::measure::normal_quantile;
+use consilience_core::model::{
+    ABSENT, Design, ExtendedLoss, GAUSS_HERMITE, Incomplete, Lacking, Law, Model, Transform,
+};
+use consilience_core::simd::{exp, ln};
+use serde_json::{Value, json};
+
+use super::{Beside, Doubt, ModelRow, Observed, Predicts, RowModel, averaged, kept, places};
+use crate::data::LackingTerms;
+
+/// A model some of whose columns lack values.
+#[derive(Debug)]
+pub struct Integrated {
+    inner: Arc<dyn RowModel>,
+    terms: LackingTerms,
+}
+
+/// What priors call the coefficients of the laws of columns.
+const LAWS: &str = "columns";
+/// What priors call their standard deviations.
+const DEVIATIONS: &str = "sds of columns";
+
+impl Integrated {
+    /// This model with a law of these columns; what is wrong where it cannot have such.
+    pub fn new(inner: &Arc<dyn RowModel>, mut terms: LackingTerms) -> Result<Self, String> {
+        let title = inner.row().title;
+        if inner.group_by().is_some() {
+            return Err("effects of groups and mi( ) do not go together".into());
+        }
+        if inner.loss().is_none() || inner.predictors() != 1 {
+            return Err(format!("{title} has no mi( )"));
+        }
+        terms.ones &= inner.takes_intercept(); // cut points are its intercepts
+        Ok(Integrated { inner: Arc::clone(inner), terms })
+    }
+
+    fn lacking(&self) -> Lacking {
+        Lacking { first: usize::from(self.terms.ones), count: self.terms.columns.len() }
+    }
+
+    /// How many parameters the model has beside its coefficients.
+    fn own(&self) -> usize {
+        places(&self.inner.beside())
+    }
+
+    /// What a draw says: coefficients, the model's own parameters, those of laws.
+    fn parts<'d>(&self, draw: &'d [f64]) -> (&'d [f64], &'d [f64], &'d [f64]) {
+        let columns = self.lacking().columns(draw.len(), self.own());
+        let (coefficients, beside) = draw.split_at(columns.min(draw.len()));
+        let (own, laws) = beside.split_at(self.own().min(beside.len()));
+        (coefficients, own, laws)
+    }
+
+    /// Columns of a row that are missing.
+    fn missing<'a>(&self, design: &'a Design, row: usize) -> impl Iterator<Item = usize> + 'a {
+        let Lacking { first, count } = self.lacking();
+        (0..count).filter(move |j| design.cell(row, first + j) == ABSENT)
+    }
+
+    /// The model's own parameters, and the standard deviation of what is missing in a row, which
+    /// stands behind them ([`RowModel::beside_at`]).
+    fn split_beside<'b>(&self, beside: &'b [f64]) -> (&'b [f64], f64) {
+        let own = self.own().min(beside.len());
+        match beside.len() == own + 1 {
+            true => (&beside[..own], beside[own]),
+            false => (&beside[..own], 0.0),
+        }
+    }
+
+    /// The mean over what is missing of a function of the predictor.
+    fn average(&self, t: f64, tau: f64, mut of: impl FnMut(f64) -> f64) -> f64 {
+        if tau == 0.0 {
+            return of(t);
+        }
+        let mut mean = 0.0;
+        for (z, weight) in GAUSS_HERMITE {
+            mean += weight * (of(t + tau * z) + of(t - tau * z));
+        }
+        mean
+    }
+
+    /// The log of the mean over what is missing of `exp` of a function of the predictor.
+    fn log_average(&self, t: f64, tau: f64, of: impl Fn(f64) -> f64) -> f64 {
+        if tau == 0.0 {
+            return of(t);
+        }
+        let most = GAUSS_HERMITE
+            .iter()
+            .flat_map(|(z, _)| [of(t + tau * z), of(t - tau * z)])
+            .fold(f64::NEG_INFINITY, f64::max);
+        most + ln(self.average(t, tau, |t| exp(of(t) - most)))
+    }
+}
+
+impl RowModel for Integrated {
+    fn row(&self) -> &'static ModelRow {
+        self.inner.row()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, Value)> {
+        let mut settings = self.inner.settings();
+        settings.push((kept::LACKING, json!(self.terms)));
+        settings
+    }
+
+    fn statement(&self) -> String {
+        format!(
+            "{}; given the other columns, {} normal and independent, also where missing",
+            self.inner.statement(),
+            self.terms.columns.join(", ")
+        )
+    }
+
+    fn lacking_terms(&self) -> Option<&LackingTerms> {
+        Some(&self.terms)
+    }
+
+    fn classes(&self) -> Option<usize> {
+        self.inner.classes()
+    }
+
+    /// Without names: how many there are depends on the columns.
+    fn beside(&self) -> Vec<Beside> {
+        let mut beside = self.inner.beside();
+        beside.push(Beside {
+            group: LAWS,
+            names: Vec::new(),
+            transform: None,
+            law: Law::Normal { mean: 0.0, sd: 2.5 },
+            in_units: false,
+        });
+        beside.push(Beside {
+            group: DEVIATIONS,
+            names: Vec::new(),
+            transform: Some(Transform::Positive),
+            law: Law::Exponential { rate: 1.0 },
+            in_units: false,
+        });
+        beside
+    }
+
+    fn beside_of(&self, dim: usize) -> Vec<Beside> {
+        let columns = self.lacking().columns(dim, self.own());
+        let names: Vec<String> = (0..columns).map(|k| format!("column {k}")).collect();
+        let count = self.terms.columns.len();
+        let (laws, deviations) = self.law_names(&names);
+        let mut beside = self.beside();
+        let last = beside.len();
+        beside[last - 2].names = laws;
+        beside[last - 1].names = deviations;
+        debug_assert_eq!(beside[last - 1].names.len(), count);
+        beside
+    }
+
+    fn is_in_units(&self) -> bool {
+        self.inner.is_in_units()
+    }
+
+    fn censors(&self) -> bool {
+        self.inner.censors()
+    }
+
+    fn is_in_logs(&self) -> bool {
+        self.inner.is_in_logs()
+    }
+
+    fn takes_intercept(&self) -> bool {
+        self.inner.takes_intercept()
+    }
+
+    fn dim(&self, columns: usize) -> usize {
+        columns + self.own() + self.lacking().parameters(columns)
+    }
+
+    fn split<'d>(&self, draw: &'d [f64]) -> (&'d [f64], &'d [f64]) {
+        draw.split_at(self.lacking().columns(draw.len(), self.own()).min(draw.len()))
+    }
+
+    fn nuisance(&self, dim: usize) -> usize {
+        self.lacking().parameters(self.lacking().columns(dim, self.own()))
+    }
+
+    fn predictors_of(&self, design: &Design, draw: &[f64]) -> Vec<f64> {
+        let (coefficients, _, laws) = self.parts(draw);
+        let lacking = self.lacking();
+        let known = |row: usize| {
+            let cell = |(k, x): (usize, &f64)| match design.cell(row, k) {
+                ABSENT => x * lacking.mean(design, row, laws, k - lacking.first),
+                cell => x * cell,
+            };
+            coefficients.iter().enumerate().map(cell).sum()
+        };
+        (0..design.rows()).map(known).collect()
+    }
+
+    fn beside_at<'d>(&self, draw: &'d [f64], design: &Design, row: usize) -> Cow<'d, [f64]> {
+        let (coefficients, own, laws) = self.parts(draw);
+        let lacking = self.lacking();
+        let along =
+            |j: usize| coefficients[lacking.first + j] * lacking.sd(design.columns(), laws, j);
+        let variance: f64 = self.missing(design, row).map(|j| along(j) * along(j)).sum();
+        Cow::Owned([own, &[variance.sqrt()]].concat())
+    }
+
+    fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
+        self.potential_of(design, Observed { response, ..Observed::default() })
+    }
+
+    fn potential_of(&self, design: Design, rows: Observed) -> Result<Arc<dyn Model>, DataError> {
+        let Some(loss) = self.inner.loss().filter(|_| rows.weights.is_empty()) else {
+            return Err(DataError::Adjusted { model: self.row().title });
+        };
+        let model = Incomplete::new(&design, rows.response, loss, self.lacking())?;
+        Ok(Arc::new(model.offset(rows.offset)?))
+    }
+
+    fn parameters(&self, columns: &[String], classes: Option<&[String]>) -> Vec<String> {
+        let (laws, deviations) = self.law_names(columns);
+        let mut all = self.inner.parameters(columns, classes);
+        all.extend(laws);
+        all.extend(deviations);
+        all
+    }
+
+    fn mend(&self, doubt: Doubt, more: bool) -> &'static str {
+        self.inner.mend(doubt, more)
+    }
+
+    fn ratio(&self) -> Option<&'static str> {
+        self.inner.ratio()
+    }
+
+    fn row_loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
+        self.inner.row_loss()
+    }
+
+    fn accepts(&self, y: f64) -> bool {
+        self.inner.accepts(y)
+    }
+
+    fn responses(&self) -> String {
+        self.inner.responses()
+    }
+
+    fn remedy(&self, column: &str, found: f64, right: Option<&str>) -> String {
+        self.inner.remedy(column, found, right)
+    }
+
+    fn explained(&self, column: &str, classes: Option<&[String]>) -> Option<String> {
+        self.inner.explained(column, classes)
+    }
+
+    fn predicts(&self) -> Option<Predicts> {
+        self.inner.predicts()
+    }
+
+    fn expect(&self, predictors: &mut [f64], beside: &[f64]) {
+        let (own, tau) = self.split_beside(beside);
+        predictors[0] = self.average(predictors[0], tau, |t| {
+            let mut one = [t];
+            self.inner.expect(&mut one, own);
+            one[0]
+        });
+    }
+
+    /// Where intervals are of a new response, what is missing scatters it too.
+    fn scatter(&self, expected: &mut [f64], beside: &[&[f64]]) {
+        // another irrational number than that of the inner model's noise
+        const PLASTIC: f64 = 0.754_877_666_246_692_8;
+        let own: Vec<&[f64]> = beside.iter().map(|beside| self.split_beside(beside).0).collect();
+        let before = expected.to_vec();
+        self.inner.scatter(expected, &own);
+        if before == expected {
+            return; // intervals are of the mean
+        }
+        for (k, (value, beside)) in expected.iter_mut().zip(beside).enumerate() {
+            let level = ((k as f64 + 0.5) * PLASTIC).fract();
+            *value += self.split_beside(beside).1 * normal_quantile(level);
+        }
+    }
+
+    fn log_probability(&self, predictors: &[f64], beside: &[f64], y: f64) -> f64 {
+        let (own, tau) = self.split_beside(beside);
+        self.log_average(predictors[0], tau, |t| self.inner.log_probability(&[t], own, y))
+    }
+
+    fn levels(&self, predictor: f64, beside: &[f64]) -> Vec<f64> {
+        let (own, sd) = self.split_beside(beside);
+        averaged(predictor, sd, |t| self.inner.levels(t, own))
+    }
+
+    fn constant(&self, beside: &[f64], y: f64) -> f64 {
+        self.inner.constant(self.split_beside(beside).0, y)
+    }
+
+    fn log_density(&self, predictor: f64, beside: &[f64], y: f64) -> f64 {
+        let (own, tau) = self.split_beside(beside);
+        self.log_average(predictor, tau, |t| self.inner.log_density(t, own, y))
+    }
+}
+
+impl Integrated {
+    /// The names of the laws' coefficients, and of their deviations.
+    fn law_names(&self, columns: &[String]) -> (Vec<String>, Vec<String>) {
+        let Lacking { first, count } = self.lacking();
+        let given = columns.get(first + count..).unwrap_or_default();
+        let law = |name: &String| {
+            let one = std::iter::once(format!("{name} ~ 1"));
+            one.chain(given.iter().map(move |z| format!("{name} ~ {z}"))).collect::<Vec<_>>()
+        };
+        let deviation = |name: &String| format!("sd({name})");
+        let names = &self.terms.columns;
+        (names.iter().flat_map(law).collect(), names.iter().map(deviation).collect())
+    }
+}
