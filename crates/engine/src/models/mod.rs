@@ -791,6 +791,25 @@ mod tests {
         }
     }
 
+    /// Side by side in registers of any width, losses have the bits that they have one by one.
+    #[test]
+    fn losses_side_by_side_are_those_one_by_one() {
+        let mut models = 0;
+        for model in examples() {
+            let Some(loss) = model.loss() else { continue };
+            let beside = beside_of(&*model);
+            let t: Vec<f64> = normals(4, 37).iter().map(|z| 5.0 * z).collect();
+            for y in responses(&*model) {
+                let mut together = t.clone();
+                loss.losses(&mut together, &beside, y);
+                let alone = t.iter().map(|t| loss.loss(*t, &beside, y).to_bits());
+                assert!(together.iter().map(|l| l.to_bits()).eq(alone), "{model:?}, {y}");
+            }
+            models += 1;
+        }
+        assert!(models >= 6, "{models} models can have effects of groups");
+    }
+
     #[test]
     fn settings_make_the_model_again() {
         for model in examples() {
