@@ -1,6 +1,6 @@
 """The numbers of others for the examples on real data: lifelines (Cox), statsmodels (negative
-binomial, ordinal), and NUTS by PyMC and nutpie with the priors of the configs, where effects of sites
-and missing values are parameters. Rows are pooled.
+binomial, ordinal), and NUTS by PyMC and nutpie with the priors of the configs, where effects of
+sites and missing values are parameters. Rows are pooled.
 
     pip install lifelines statsmodels pandas pymc nutpie && python references.py [cox|weibull|...]
 """
@@ -100,7 +100,8 @@ def missing():
         for k, name in enumerate(["thalach", "oldpeak"]):
             column = z(d[name]).values
             lacks = np.isnan(column)
-            law, sd = pm.Normal(f"law_{k}", 0, 2.5, shape=given.shape[1]), pm.Exponential(f"sd_{k}", 1)
+            law = pm.Normal(f"law_{k}", 0, 2.5, shape=given.shape[1])
+            sd = pm.Exponential(f"sd_{k}", 1)
             mean = pt.dot(given, law)
             pm.Normal(f"known_{k}", mean[~lacks], sd, observed=column[~lacks])
             drawn = mean[lacks] + sd * pm.Normal(f"z_{k}", 0, 1, shape=int(lacks.sum()))

@@ -26,8 +26,8 @@ pub enum LooError {
     Config(#[from] ConfigError),
     /// What rows say exactly is no release.
     #[error(
-        "the run has a privacy budget, and this would tell exact functions of its rows: leave it, or \
-         do it with a run without [privacy]"
+        "the run has a privacy budget, and this would tell exact functions of its rows: leave it, \
+         or do it with a run without [privacy]"
     )]
     Private,
     /// There is nothing to leave out.

@@ -24,8 +24,8 @@ pub trait ExtendedLoss: std::fmt::Debug + Send + Sync {
     /// ranges start at the first of them.
     fn beside(&self) -> (usize, Transforms);
 
-    /// Minus the log-likelihood. Mark it `#[inline(always)]`: many are then computed side by side in
-    /// wide registers.
+    /// Minus the log-likelihood. Mark it `#[inline(always)]`: many are then computed side by side
+    /// in wide registers.
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64;
 
     /// Replace predictors by their losses, each with the bits of [`ExtendedLoss::loss`].

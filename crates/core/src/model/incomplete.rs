@@ -18,8 +18,8 @@
 //!
 //! No missing value is sampled, kept or sent, and the posterior of all that is shared is that of
 //! the model in which each is a parameter. The integral is a sum over equidistant points around the
-//! mode of the integrand, whose error is exponentially small ([`super::GroupEffects`]). With `E` the
-//! mean over the law of `u` given the row, and `l` the loss, `F_t = E l'` and, by parts,
+//! mode of the integrand, whose error is exponentially small ([`super::GroupEffects`]). With `E`
+//! the mean over the law of `u` given the row, and `l` the loss, `F_t = E l'` and, by parts,
 //! `F_h = E (l'' - l'^2)`: nothing is divided by `h`, which is 0 where coefficients are.
 //!
 //! Parameters: coefficients; those of the loss; `a_1, b_1, a_2, b_2, ..`; `s_1, s_2, ..`.
@@ -625,7 +625,7 @@ mod tests {
 
     #[test]
     fn it_keeps_what_models_promise() {
-        // Where the logarithm of a deviation moves by 0.3, an average over 64 points is a rough one.
+        // Where the logarithm of a deviation moves by 0.3, an average over 64 points is rough.
         let rough: contract::Promise = |model| contract::averages(model, 0.5);
         let promises = [
             contract::gradients,

@@ -566,7 +566,7 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// parameters beside the coefficients.
     fn expect(&self, predictors: &mut [f64], beside: &[f64]);
 
-    /// The probability of every level, from 1, where the response has levels in an order; else none.
+    /// The probability of every level, from 1, where the response has ordered levels; else none.
     fn levels(&self, _predictor: f64, _beside: &[f64]) -> Vec<f64> {
         Vec::new()
     }

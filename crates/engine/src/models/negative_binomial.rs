@@ -42,7 +42,7 @@ impl ExtendedLoss for NegativeBinomial {
         loss(t, beside[0], y, rising(beside[0], y)[0])
     }
 
-    /// What does not depend on the predictor is a sum of as many terms as are counted: once for all.
+    /// What does not depend on the predictor is a sum of as many terms as are counted: taken once.
     fn losses(&self, t: &mut [f64], beside: &[f64], y: f64) {
         let (k, rising) = (beside[0], rising(beside[0], y)[0]);
         vectorised(|| t.iter_mut().for_each(|t| *t = loss(*t, k, y, rising)));

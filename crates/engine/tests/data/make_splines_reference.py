@@ -1,9 +1,9 @@
-"""Make rows, and the columns that splines of them have: B-splines by patsy, natural ones by the steps
-of R's splines::ns with SciPy's B-splines and LAPACK's QR decomposition.
+"""Make rows, and the columns that splines of them have: B-splines by patsy, natural ones by the
+steps of R's splines::ns with SciPy's B-splines and LAPACK's QR decomposition.
 
-Writes splines.csv (the rows, of three sites) and splines_reference.csv (the knots, and the columns at
-some values, of which some lie outside). Natural splines are checked to span the same space as patsy's
-cr(), and to be straight beyond the outer knots.
+Writes splines.csv (the rows, of three sites) and splines_reference.csv (the knots, and the columns
+at some values, of which some lie outside). Natural splines are checked to span the same space as
+patsy's cr(), and to be straight beyond the outer knots.
 
     pip install numpy scipy patsy && python make_splines_reference.py
 """
@@ -73,7 +73,8 @@ def main():
         out.writerow(["spline", "what", "numbers"])
 
         def write(spline, what, numbers):
-            out.writerow([spline.replace(",", ";"), what, " ".join(repr(float(n)) for n in numbers)])
+            written = " ".join(repr(float(n)) for n in numbers)
+            out.writerow([spline.replace(",", ";"), what, written])
 
         for df, degree in [(5, 3), (6, 2), (3, 3), (4, 1)]:
             spline = f"bs(age, {df}, {degree})"

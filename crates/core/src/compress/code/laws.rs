@@ -71,8 +71,8 @@ pub(super) struct Alphabets {
     /// Signed levels by their classes; without signs and zero where there are eights, and nothing
     /// where those are all alike.
     pub(super) levels: Option<Box<Alphabet>>,
-    /// Where zeros prevail, which of eight levels are not zero; and the bytes of which this escaped,
-    /// all alike.
+    /// Where zeros prevail, which of eight levels are not zero; and the bytes of which this
+    /// escaped, all alike.
     pub(super) eights: Option<(Box<Alphabet>, Box<Alphabet>)>,
     /// How many lower bits stand behind a size, or [`ESCAPES`].
     pub(super) lower: [u8; ESCAPE as usize + 1],
