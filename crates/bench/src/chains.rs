@@ -1,6 +1,8 @@
 //! Run chains of a library sampler, spread over threads, with running statistics beside each.
 
-use consilience_core::protocol::{Device, Direction, Event, Kind, Ledger, exchange};
+use std::sync::Arc;
+
+use consilience_core::protocol::{Device, Direction, Event, Jointly, Kind, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe, Sampler};
 use consilience_core::target::Target;
@@ -41,17 +43,19 @@ pub fn run<W: Watch>(
         pin_to_one_core();
     }
     let share = chains.len().div_ceil(how.threads.max(1)).max(1);
+    let asked = (how.iters * u64::from(how.chains)) as f64;
     let timed = best_of(how.repeats, || {
         if how.threads <= 1 {
-            return chains.iter_mut().try_for_each(|chain| chain.run(how.iters));
+            return Ok(run_each(&mut chains, how.iters)? as f64 / asked);
         }
         std::thread::scope(|scope| {
-            let spawn =
-                |part| scope.spawn(move || -> Result<(), String> { run_each(part, how.iters) });
+            let spawn = |part| scope.spawn(move || run_each(part, how.iters));
             let threads: Vec<_> = chains.chunks_mut(share).map(spawn).collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+            let mut done = 0;
+            for thread in threads {
+                done += thread.join().map_err(|_| "a thread panicked".to_owned())??;
+            }
+            Ok(done as f64 / asked)
         })
     })?;
     let messages: u64 = chains.iter().map(|c| c.ledger.messages(Direction::Up)).sum();
@@ -61,14 +65,17 @@ pub fn run<W: Watch>(
     Ok(Finished { timed, watches: chains.into_iter().map(|c| c.watch).collect(), bits_up })
 }
 
-fn run_each<W: Watch>(chains: &mut [Chain<W>], iterations: u64) -> Result<(), String> {
-    chains.iter_mut().try_for_each(|chain| chain.run(iterations))
+/// How many iterations they did.
+fn run_each<W: Watch>(chains: &mut [Chain<W>], iterations: u64) -> Result<u64, String> {
+    chains.iter_mut().map(|chain| chain.run(iterations)).sum()
 }
 
 struct Chain<W> {
     server: Box<dyn Sampler>,
     clients: Vec<Box<dyn Device>>,
     ledger: Ledger,
+    /// Who answers all clients, where that is not each for itself.
+    joint: Option<Jointly>,
     watch: W,
     /// How many iterations it should have done: a walk that went beyond is not counted twice.
     goal: u64,
@@ -88,15 +95,24 @@ impl<W: Watch> Chain<W> {
             server: recipe.server(target, start, keys).map_err(|e| e.to_string())?,
             clients: clients.collect::<Result<_, _>>().map_err(|e| e.to_string())?,
             ledger: Ledger::new(b),
+            joint: target.joint.as_ref().map(|joint| Jointly::new(Arc::clone(joint))),
             watch: watch(keys),
             goal: 0,
         })
     }
 
-    fn run(&mut self, iterations: u64) -> Result<(), String> {
+    fn run(&mut self, iterations: u64) -> Result<u64, String> {
         self.goal += iterations;
+        let before = self.server.iteration();
         while self.server.iteration() < self.goal {
-            match exchange(&mut *self.server, &mut self.clients, &mut self.ledger) {
+            let (server, clients) = (&mut *self.server, &mut self.clients);
+            let event = match &mut self.joint {
+                Some(joint) => joint
+                    .exchange(server, clients, &mut self.ledger)
+                    .map_err(|error| error.to_string())?,
+                None => exchange(server, clients, &mut self.ledger),
+            };
+            match event {
                 Event::Draw => self.watch.draw(&*self.server),
                 Event::Nothing | Event::Done => {}
                 Event::Diverged => {
@@ -107,7 +123,7 @@ impl<W: Watch> Chain<W> {
                 }
             }
         }
-        Ok(())
+        Ok(self.server.iteration() - before)
     }
 }
 

@@ -291,6 +291,22 @@ impl Site {
         }
     }
 
+    /// Draw the minibatches of these rounds into `all`, one behind the other; whether there are
+    /// such.
+    pub(crate) fn draw_all_rows(
+        &mut self,
+        batches: &mut Rounds,
+        rounds: std::ops::Range<u64>,
+        all: &mut Vec<u32>,
+    ) -> bool {
+        all.clear();
+        for round in rounds {
+            self.draw_rows(batches, round);
+            all.extend_from_slice(&self.chosen);
+        }
+        !self.chosen.is_empty()
+    }
+
     /// The same where a difference is asked for.
     #[inline(always)]
     pub(crate) fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
@@ -375,6 +391,21 @@ impl Site {
             asks[0].out.fill(f64::NAN);
         }
         self.complete(Question { sum, extent, scale, out });
+    }
+
+    /// How many rows a minibatch has, and what makes their sum stand for all rows.
+    pub(crate) fn minibatch(&self) -> (usize, f64) {
+        (self.batch, self.inflation)
+    }
+
+    /// The prior, and this client's share of it.
+    pub(crate) fn prior(&self) -> (&Prior, f64) {
+        (&self.prior, self.prior_weight)
+    }
+
+    /// Count row gradients that somebody else evaluated.
+    pub(crate) fn count_rows(&mut self, rows: u64) {
+        self.rows_evaluated += rows;
     }
 
     /// Whether [`Site::walk`] is worth it, and right: the minibatch is all rows, the prior has no

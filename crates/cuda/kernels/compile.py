@@ -10,7 +10,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPTIONS = [b"--gpu-architecture=compute_80", b"-fmad=false"]
+OPTIONS = [b"--gpu-architecture=compute_80", b"-fmad=false", b"--include-path=" + HERE.encode()]
 
 
 def library():

@@ -15,3 +15,8 @@ static inline float __uint_as_float(unsigned int bits) {
     std::memcpy(&x, &bits, 4);
     return x;
 }
+// A kernel is called once for each block, and takes its threads one after the other between two
+// barriers.
+#define __shared__ static
+#define THREADS for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
+#define BARRIER

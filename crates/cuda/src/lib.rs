@@ -6,8 +6,17 @@
 //! is no GPU. No kernel has warp intrinsics or float atomics, or keeps anything in registers across
 //! a barrier, so that a C++ compiler can run it thread after thread: `tests/emulated.rs` does.
 //!
-//! What is here is the Langevin step of several parties with its noise. Random numbers are those of
+//! [`Device::langevin`] is the Langevin step of several parties with its noise. [`Nets`] are the nets
+//! of all clients of a process: whole walks of theirs stay on the GPU. Random numbers are those of
 //! [`consilience_core::rng`], by their addresses.
+
+mod args;
+mod board;
+#[cfg(test)]
+mod emulated;
+mod nets;
+
+pub use nets::Nets;
 
 use std::sync::Arc;
 
@@ -63,6 +72,18 @@ pub enum DeviceError {
         found: usize,
         /// How many it should have.
         expected: usize,
+    },
+    /// The models are no nets that a GPU can take the steps of.
+    #[error("{why}")]
+    NoNets {
+        /// Why not.
+        why: String,
+    },
+    /// A net has a step that no kernel takes.
+    #[error("there is no kernel for {what}: use device = \"cpu\"")]
+    Plan {
+        /// Which.
+        what: &'static str,
     },
     /// The driver says no.
     #[error("the NVIDIA driver failed: {0}")]

@@ -388,7 +388,8 @@ impl Chain {
         let mut outward = vec![0.0; plan.target.dim()];
         let mut reported = 0;
         let (mut gradients, mut cohort) = (rows_evaluated(&chain.clients), Vec::new());
-        let mut joint = plan.target.joint.as_ref().map(|joint| Jointly::new(Arc::clone(joint)));
+        let joint = plan.target.joint.as_ref().or(plan.accelerator.as_ref());
+        let mut joint = joint.map(|joint| Jointly::new(Arc::clone(joint)));
         // Models that are called from here may take their time for one exchange.
         let patience = if joint.is_some() { 1 } else { PATIENCE };
         let cells: usize = plan.target.clients.iter().map(|c| c.rows() * plan.target.dim()).sum();

@@ -12,6 +12,7 @@ use consilience_core::model::{Arithmetic, Model, Net, Prior, Single};
 use consilience_core::sampler::{Batch, Local, Recipe, Sampler};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
+use consilience_cuda::{Device, Nets};
 
 use super::images::{CLASSES, Shown, dealt};
 use crate::How;
@@ -37,6 +38,9 @@ pub struct LeNet {
     /// Images of a client, where they are made up.
     #[arg(long, default_value_t = 2880)]
     ni: usize,
+    /// Whether the first GPU takes the clients' steps.
+    #[arg(long)]
+    cuda: bool,
     #[command(flatten)]
     how: How,
 }
@@ -55,7 +59,12 @@ impl LeNet {
         let (test, d) = (net(test)?, plan.dim());
         let prior = Prior::gaussian(0.2, d).map_err(|e| e.to_string())?;
         let shares = Placement::Split(vec![1.0 / CLIENTS as f64; CLIENTS]);
-        let target = Target::new(clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
+        let mut target =
+            Target::new(clients.clone(), prior, shares, 1.0).map_err(|e| e.to_string())?;
+        if self.cuda {
+            let nets = Device::open(0).and_then(|device| Nets::new(&device, &clients));
+            target.joint = Some(Arc::new(nets.map_err(|e| e.to_string())?));
+        }
         let recipe = Recipe::Local(Local::vr_fald_star(
             Schedule::Constant(GAMMA),
             CLIENTS,
@@ -87,6 +96,7 @@ impl LeNet {
         let variant = Fields::default()
             .with("tau", self.tau)
             .with("batch", self.batch)
+            .with("device", if self.cuda { "cuda" } else { "cpu" })
             .rounded("refresh_seconds", renewal)
             .rounded("amortised_iters_per_second", 1.0 / (each + RENEWED * renewal))
             .rounded("images_per_second", images);

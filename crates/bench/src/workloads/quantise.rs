@@ -36,7 +36,7 @@ impl Quantise {
         let (mut message, mut bytes, mut bits, mut round) = (Message::new(), Vec::new(), 0, 0);
         let stream = |round| Seed::new(self.how.seed).stream(Purpose::Compress, SERVER, round);
         pin_to_one_core();
-        let mut vectors = |encode: bool| -> Result<(), String> {
+        let mut vectors = |encode: bool| -> Result<f64, String> {
             for _ in 0..self.how.iters {
                 round += 1;
                 channel
@@ -47,7 +47,7 @@ impl Quantise {
                     bits = channel.encode(&message, &mut bytes);
                 }
             }
-            Ok(())
+            Ok(1.0)
         };
         let alone = best_of(self.how.repeats, || vectors(false))?;
         let timed = best_of(self.how.repeats, || vectors(true))?;

@@ -159,6 +159,23 @@ impl<T: Real> Design<T> {
         self.columns
     }
 
+    /// All cells of a row into `out`, each by way of a function.
+    pub(super) fn cells_of<U: Real>(&self, row: usize, out: &mut [U], into: impl Fn(T) -> U) {
+        match self.row(row) {
+            Entries::Dense(values) => {
+                for (slot, value) in out.iter_mut().zip(values) {
+                    *slot = into(*value);
+                }
+            }
+            Entries::Sparse(columns, values) => {
+                out.fill(U::default());
+                for (column, value) in columns.iter().zip(values) {
+                    out[*column as usize] = into(*value);
+                }
+            }
+        }
+    }
+
     /// What a row holds.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> Entries<'_, T> {

@@ -61,7 +61,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::ask::{Ask, Sum, Walk};
+use crate::ask::{Ask, Sum, Tour, Walk};
 use crate::rng::ClientId;
 use crate::simd::LANES;
 use crate::step::langevin_scaled;
@@ -215,6 +215,11 @@ pub trait Model: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The net, where the model is one: for whoever takes its steps elsewhere.
+    fn net(&self) -> Option<&Net> {
+        None
+    }
+
     /// The rows themselves, where they are the rows of a regression on one predictor.
     fn observed(&self) -> Option<&dyn Observed> {
         None
@@ -263,6 +268,22 @@ pub trait Evaluator: Send + std::fmt::Debug {
         }
         Ok(())
     }
+
+    /// Who takes all steps of clients from one exchange to the next, if this can.
+    fn guide(&mut self) -> Option<&mut dyn Guide> {
+        None
+    }
+}
+
+/// Takes all steps of clients from one exchange to the next, where an evaluator has more than
+/// answers: parameters that stay on a GPU, say.
+pub trait Guide {
+    /// Whether it can take these steps.
+    fn takes(&self, tour: &Tour<'_>) -> bool;
+
+    /// Take the steps of all of these. They must end where a gradient for each step would have
+    /// taken them, bit for bit.
+    fn tour(&mut self, tours: &mut [Tour<'_>]) -> Result<(), EvaluationError>;
 }
 
 /// What a model can be asked beside gradients and their differences, and what is known of its

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Device, Event, Exchange, Ledger, devices_of};
-use crate::ask::Ask;
+use crate::ask::{Ask, Tour};
 use crate::model::{EvaluationError, Evaluator, Model};
 
 /// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a
@@ -36,6 +36,15 @@ impl Jointly {
             let order = server.order(*id);
             ledger.down(*id, &order);
             clients[id.index()].begin(&order);
+        }
+        while let Some(guide) = self.evaluator.guide() {
+            let mut tours: Vec<Tour<'_>> =
+                devices_of(server.cohort(), clients).filter_map(|client| client.tour()).collect();
+            if tours.is_empty() || !tours.iter().all(|tour| guide.takes(tour)) {
+                break;
+            }
+            guide.tour(&mut tours)?;
+            devices_of(server.cohort(), clients).for_each(|client| client.toured());
         }
         loop {
             let mut asks = empty(std::mem::take(&mut self.room));

@@ -24,7 +24,7 @@ pub use statement::{Exactly, Mismatch, Statement};
 pub use wire::{Format, encode_order};
 pub use workspace::Workspace;
 
-use crate::ask::{Ask, Question};
+use crate::ask::{Ask, Question, Tour};
 use crate::rng::ClientId;
 use crate::snapshot::State;
 use crate::target::Site;
@@ -116,6 +116,15 @@ pub trait Device: State + Send {
             self.proceed();
         }
     }
+
+    /// Steps that somebody else can take in this device's place, before anything is asked, if there
+    /// are such: see [`crate::model::Guide`]. Asked again, they are the same.
+    fn tour(&mut self) -> Option<Tour<'_>> {
+        None
+    }
+
+    /// Go on behind the last [`Device::tour`], which was taken; nothing happens if there was none.
+    fn toured(&mut self) {}
 
     /// Do what is asked by the client's own potential, and say the result.
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
@@ -255,6 +264,14 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
         (**self).workspace()
+    }
+
+    fn tour(&mut self) -> Option<Tour<'_>> {
+        (**self).tour()
+    }
+
+    fn toured(&mut self) {
+        (**self).toured();
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

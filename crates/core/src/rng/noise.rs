@@ -32,6 +32,12 @@ impl Noise {
         Noise { lots: lots(Purpose::Noise), bridge }
     }
 
+    /// The seed, where the noise of an iteration is what stands at its own address and no more: the
+    /// vector is long enough, and the seed is not halved.
+    pub(crate) fn seed(&self) -> Option<Seed> {
+        (self.bridge.is_none() && self.lots.dim > GROUP).then_some(self.lots.seed)
+    }
+
     /// The coordinates, cut into stretches to be asked for one after the other.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let dim = self.lots.dim;

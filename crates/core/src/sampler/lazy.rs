@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Keys;
 use super::recipe::Recipe;
-use crate::ask::Question;
+use crate::ask::{Question, Tour};
 use crate::compress::Channel;
 use crate::error::DataError;
 use crate::protocol::{Device, Order, Reply, Workspace};
@@ -97,6 +97,14 @@ impl Device for Lazy {
 
     fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
         self.awake_mut().workspace()
+    }
+
+    fn tour(&mut self) -> Option<Tour<'_>> {
+        self.awake_mut().tour()
+    }
+
+    fn toured(&mut self) {
+        self.awake_mut().toured();
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

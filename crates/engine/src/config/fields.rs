@@ -579,6 +579,14 @@ const FIELDS: &[Field] = &[
     field("run", "threads", "whole number", "0", "how many cores; 0: all. No number depends on it"),
     field(
         "run",
+        "device",
+        "\"cpu\", \"cuda\" or \"auto\"",
+        "\"cpu\"",
+        "what evaluates nets: the cores; the first NVIDIA GPU (driver 550 or later); or that GPU if \
+         it can be used, else the cores. No number depends on it. Sites of a network use cores",
+    ),
+    field(
+        "run",
         "start",
         "\"zero\", \"optimum\", \"drawn\", or a list of numbers",
         "\"optimum\"; \"zero\" where the step is stated and nothing else needs a survey; nets: \

@@ -168,7 +168,7 @@ pub enum TableSource {
 }
 
 /// Where a field is in the config.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FieldLocation {
     /// The line, from 1.
     pub line: usize,
@@ -275,6 +275,8 @@ pub struct RunConfig {
     pub thin: Option<u64>,
     /// How many threads; 0: as many as there are cores.
     pub threads: usize,
+    /// What computes, and where that is stated.
+    pub device: Option<(DeviceChoice, FieldLocation)>,
     /// Where chains start.
     pub start: Option<Start>,
     /// What a sampler is chosen by.
@@ -289,6 +291,17 @@ pub struct RunConfig {
     pub most_bias: f64,
     /// Whether the bias is measured by chains of half the step.
     pub halve: bool,
+}
+
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// This machine's cores.
+    Cpu,
+    /// Its first GPU, or nothing.
+    Cuda,
+    /// Its first GPU if it can be used, else its cores.
+    Auto,
 }
 
 /// What a sampler is chosen by.
@@ -439,6 +452,7 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
         burn_in: None,
         thin: None,
         threads: 0,
+        device: None,
         start: None,
         cost: Cost::Bytes,
         latency_ms: LATENCY_MS,
@@ -470,6 +484,9 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
     }
     let thin = optional(section.get("thin"), |v| v.whole(1))?;
     let threads = optional(section.get("threads"), |v| v.whole(0))?.unwrap_or(0) as usize;
+    let devices =
+        [("cpu", DeviceChoice::Cpu), ("cuda", DeviceChoice::Cuda), ("auto", DeviceChoice::Auto)];
+    let device = optional(section.get("device"), |v| Ok((v.choice(&devices)?, v.place())))?;
     let start = match section.get("start") {
         None => None,
         Some(v) if v.value.is_array() => Some(Start::Point(v.numbers()?)),
@@ -499,6 +516,7 @@ fn read_run(top: &Section<'_>) -> Result<RunConfig, ConfigError> {
         burn_in,
         thin,
         threads,
+        device,
         start,
         cost,
         latency_ms,

@@ -4,6 +4,7 @@
 mod bias;
 mod choice;
 mod columns;
+mod device;
 mod exact;
 mod length;
 mod nets;
@@ -15,7 +16,7 @@ mod survey;
 use std::sync::Arc;
 
 use consilience_core::measure::{Chains, Interval, ess_bulk, ess_tail, pareto_k};
-use consilience_core::model::Coordinates;
+use consilience_core::model::{Coordinates, Model};
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
 use consilience_core::sampler::forecast::{Forecast, QuadraticModel};
@@ -83,6 +84,8 @@ pub struct Plan {
     pub survey: Ledger,
     /// What the user should know.
     pub warnings: Vec<Warning>,
+    /// The model of all clients on a GPU, if that computes: with the bits of their own.
+    pub(crate) accelerator: Option<Arc<dyn Model>>,
     /// What clients must be told.
     pub decision: Decision,
     /// Whether its chains follow the paths of others, at half the step.
@@ -257,6 +260,7 @@ impl Plan {
         if config.privacy.is_some() {
             plan.warnings.push(privacy::simulated(privacy::check_run(config, problem)?));
         }
+        plan.accelerate(config)?;
         Ok(plan)
     }
 
@@ -311,6 +315,7 @@ impl Plan {
             choice: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
+            accelerator: None,
             decision: Decision {
                 sampler: None,
                 step: None,
@@ -586,6 +591,7 @@ impl Plan {
             choice: None,
             survey,
             warnings,
+            accelerator: None,
             decision,
             halved: false,
             so_far: None,

@@ -78,6 +78,7 @@ impl Setup {
             forecast: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
+            accelerator: None,
             decision: Decision {
                 sampler: None,
                 step: None,

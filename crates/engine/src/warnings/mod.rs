@@ -119,6 +119,8 @@ codes! {
         "The sampler's settings are as published, and known to be off.";
     LargeLearningRate = "large-learning-rate", Warning,
         "The step of a net times the number of rows is above 2.";
+    NoGpu = "no-gpu", Info,
+        "A GPU was to be used if there is one, and the cores are.";
     LengthGuessed = "length-guessed", Warning,
         "Nothing says how long the chains should be.";
     LengthCapped = "length-capped", Warning,

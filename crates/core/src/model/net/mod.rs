@@ -13,13 +13,16 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use kernels::BLOCK;
+pub use kernels::window::Window;
 pub use layers::{Activation, LAYERS, Layer, LayerError, PRESETS, Shortcut, Stated, parse, preset};
 pub use plan::{Line, Parameter, Plan, Role, Shape};
+pub use steps::{Affine, Range, Step, Tensor};
 
 use std::sync::Arc;
 
 use kernels::widths::{Narrow, Widen};
-use kernels::{BLOCK, GROUP, Job, Lanes, Number, loss};
+use kernels::{GROUP, Job, Lanes, Number, loss};
 use pass::{Group, Pass, Room};
 
 use super::real::{Arithmetic, Real};
@@ -115,7 +118,24 @@ impl Net {
         }
     }
 
-    fn seen(&self) -> &Seen {
+    /// With how many bits it computes.
+    pub fn arithmetic(&self) -> Arithmetic {
+        match self.table {
+            Table::F32(_) => Arithmetic::F32,
+            Table::F64(_) => Arithmetic::F64,
+        }
+    }
+
+    /// A row, as a net of 32 bits takes it, into `out`.
+    pub fn input(&self, row: usize, out: &mut [f32]) {
+        match &self.table {
+            Table::F32(data) => data.design.cells_of(row, out, |v| v),
+            Table::F64(data) => data.design.cells_of(row, out, |v| v as f32),
+        }
+    }
+
+    /// What was seen with each row.
+    pub fn seen(&self) -> &Seen {
         match &self.table {
             Table::F32(data) => &data.seen,
             Table::F64(data) => &data.seen,
@@ -176,6 +196,10 @@ impl Model for Net {
             Table::F32(data) => Box::new(NetEvaluator::new(Arc::clone(data))),
             Table::F64(data) => Box::new(NetEvaluator::new(Arc::clone(data))),
         }
+    }
+
+    fn net(&self) -> Option<&Net> {
+        Some(self)
     }
 
     fn classifier(&self) -> Option<&dyn Classifier> {

@@ -164,6 +164,31 @@ impl Plan {
         &self.lines
     }
 
+    /// The steps of rows from their inputs, which are the first tensor, to the outputs.
+    pub fn forth(&self) -> &[Step] {
+        &self.forth
+    }
+
+    /// The steps back, from the slopes of the outputs.
+    pub fn back(&self) -> &[Step] {
+        &self.back
+    }
+
+    /// The outputs, and their slopes.
+    pub fn turning_point(&self) -> (Tensor, Tensor) {
+        (self.logits, self.slopes)
+    }
+
+    /// Where a tensor lies in the arena.
+    pub fn place(&self, tensor: Tensor) -> std::ops::Range<usize> {
+        self.places[tensor.0].clone()
+    }
+
+    /// How many numbers a row has in the arena.
+    pub fn arena(&self) -> usize {
+        self.arena
+    }
+
     /// Multiplications and additions for one row, forth.
     pub fn flops(&self) -> usize {
         self.lines.iter().map(|line| line.flops).sum()

@@ -6,13 +6,15 @@ use super::plan::Shape;
 
 /// Numbers of a group of rows: where they are is the plan's to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tensor(pub(super) usize);
+pub struct Tensor(pub usize);
 
 /// A range of the parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) from: usize,
-    pub(super) to: usize,
+pub struct Range {
+    /// Where it starts.
+    pub from: usize,
+    /// The first behind it.
+    pub to: usize,
 }
 
 impl Range {
@@ -22,8 +24,13 @@ impl Range {
         &all[self.from..self.to]
     }
 
+    /// Whether it is empty.
+    pub fn is_empty(self) -> bool {
+        self.from == self.to
+    }
+
     /// How long it is.
-    pub(super) fn len(self) -> usize {
+    pub fn len(self) -> usize {
         self.to - self.from
     }
 }
@@ -31,14 +38,18 @@ impl Range {
 /// The weights, or scales, of a step, and its biases, or shifts: these lie behind the former, and
 /// there may be none.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Affine {
-    pub(super) weight: Range,
-    pub(super) bias: Range,
+pub struct Affine {
+    /// Weights or scales.
+    pub weight: Range,
+    /// Biases or shifts.
+    pub bias: Range,
 }
 
-/// One step. Slopes are derivatives of the loss by what their tensor holds.
+/// One step. Slopes are derivatives of the loss by what their tensor holds: `x` and `y` are input
+/// and output, `dx` and `dy` their slopes, `p` the parameters, `of` a shape.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+#[allow(missing_docs)] // the letters of every step are above
+pub enum Step {
     /// A convolution.
     Conv { at: Window, p: Affine, x: Tensor, y: Tensor },
     /// The slopes of its input.

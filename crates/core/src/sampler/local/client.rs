@@ -1,11 +1,12 @@
 //! Walk on one client's potential, with noise that is partly shared.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::Keys;
 use super::super::encoder::Encoder;
 use super::Local;
-use crate::ask::{Extent, Question, Sum, Walk};
+use crate::ask::{Extent, Question, Reference, Sum, Tour, Walk};
 use crate::compress::Channel;
 use crate::linalg::add_scaled;
 use crate::protocol::{Device, Kind, Order, Payload, ReferencePoint, Reply, Task, Workspace};
@@ -38,6 +39,8 @@ pub struct Client {
     /// What takes their place at an iteration to come.
     next: Control,
     next_from: Option<u64>,
+    /// What is known of the reference point elsewhere has this mark.
+    mark: u64,
     noise: Blend,
     /// Room for the drift, and for what is sent.
     workspace: Option<Box<Workspace>>,
@@ -45,6 +48,24 @@ pub struct Client {
     task: Task,
     round: u64,
     stage: Stage,
+    /// Minibatches and sizes of the steps that somebody else takes.
+    toured: Toured,
+}
+
+/// Steps that are taken elsewhere.
+#[derive(Debug, Default)]
+struct Toured {
+    rows: Vec<u32>,
+    steps: Vec<f64>,
+}
+
+/// At most so many steps are taken elsewhere at a time.
+const LONGEST_TOUR: u64 = 256;
+
+/// A mark that nothing had before.
+fn new_mark() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What a client must know next.
@@ -97,6 +118,7 @@ impl Client {
             reference: recipe.refresh.map(|_| control.clone()),
             next: control,
             next_from: None,
+            mark: new_mark(),
             noise: Blend {
                 shared_scale: rho,
                 shared: keys.public,
@@ -109,6 +131,7 @@ impl Client {
             task: Task::Gradient,
             round: 0,
             stage: Stage::Ready,
+            toured: Toured::default(),
         }
     }
 
@@ -119,6 +142,7 @@ impl Client {
         {
             std::mem::swap(control, &mut self.next);
             self.next_from = None;
+            self.mark = new_mark();
         }
     }
 
@@ -362,6 +386,57 @@ impl Device for Client {
         }
     }
 
+    fn tour(&mut self) -> Option<Tour<'_>> {
+        self.toured.steps.clear();
+        let Stage::Walk { k, end } = self.stage else { return None };
+        let Blend { shared_scale, shared, private_scale, ref private, .. } = self.noise;
+        let own = private.seed()?;
+        if self.pull.is_some() {
+            return None;
+        }
+        let end = end.min(k + LONGEST_TOUR).min(self.next_from.unwrap_or(u64::MAX));
+        let drawn = self.site.draw_all_rows(&mut self.batches, k..end, &mut self.toured.rows);
+        self.toured.steps.extend((k..end).map(|k| self.step.at(k)));
+        let (batch, inflation) = self.site.minibatch();
+        // as by `question`, `complete` and `step`
+        let (asked, weight) = match &self.reference {
+            None => (1.0, self.inverse_weight),
+            Some(_) => (self.inverse_weight, 1.0),
+        };
+        let (prior, share) = self.site.prior();
+        Some(Tour {
+            client: self.site.id(),
+            x: &mut self.x,
+            control: self.reference.as_ref().map(|Control { point, gradient }| Reference {
+                point,
+                drift: gradient,
+                mark: self.mark,
+            }),
+            rows: drawn.then_some(&self.toured.rows[..]),
+            batch,
+            scale: asked * inflation,
+            prior: (prior, asked * share),
+            weight,
+            from: k,
+            steps: &self.toured.steps,
+            temperature: self.temperature,
+            shared: (shared, shared_scale),
+            own: (own, private_scale),
+        })
+    }
+
+    fn toured(&mut self) {
+        let (Stage::Walk { k, end }, steps) = (self.stage, self.toured.steps.len() as u64) else {
+            return;
+        };
+        if steps > 0 {
+            self.toured.steps.clear();
+            let points = if self.reference.is_some() { 2 } else { 1 };
+            self.site.count_rows(points * steps * self.site.minibatch().0 as u64);
+            self.approach(k + steps, end);
+        }
+    }
+
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         if let (true, Task::Walk { steps } | Task::WalkAndShow { steps }) = (self.walks, order.task)
         {
@@ -404,6 +479,7 @@ impl State for Client {
             visit.vector("the next reference point", &mut self.next.point)?;
             visit.vector("the gradient at the next one", &mut self.next.gradient)?;
             visit.option("when the next one is used", &mut self.next_from)?;
+            self.mark = new_mark();
         }
         Ok(())
     }

@@ -53,4 +53,4 @@ pub(super) use lanes::{Job, Lanes, Number};
 pub(super) const GROUP: usize = crate::simd::LANES;
 
 /// So many rows are summed in the net's own numbers before they are added in 64 bits.
-pub(super) const BLOCK: usize = 64 * GROUP;
+pub const BLOCK: usize = 64 * GROUP;

@@ -6,12 +6,17 @@ use super::super::plan::Shape;
 
 /// A square kernel that moves over an image with zeros around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in super::super) struct Window {
-    pub(in super::super) input: Shape,
-    pub(in super::super) output: Shape,
-    pub(in super::super) kernel: usize,
-    pub(in super::super) stride: usize,
-    pub(in super::super) pad: usize,
+pub struct Window {
+    /// What comes in.
+    pub input: Shape,
+    /// What comes out.
+    pub output: Shape,
+    /// The kernel's side.
+    pub kernel: usize,
+    /// How far it moves at a time.
+    pub stride: usize,
+    /// How many zeros lie around the image.
+    pub pad: usize,
 }
 
 impl Window {

@@ -1,0 +1,220 @@
+//! Where kernels run and numbers lie: a GPU, or something that behaves like one.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use cudarc::driver::result;
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream};
+use cudarc::nvrtc::Ptx;
+
+use crate::DeviceError;
+use crate::args::{Plain, bytes};
+
+/// The kernels of `kernels/net.cu`, by name.
+pub(crate) const KERNELS: [&str; 27] = [
+    "conv_5_4",
+    "conv_5_5",
+    "conv_3_4",
+    "conv_any",
+    "conv_slopes_5_4",
+    "conv_slopes_5_5",
+    "conv_slopes_3_4",
+    "conv_slopes_any",
+    "conv_weights",
+    "dense",
+    "dense_slopes",
+    "dense_weights",
+    "max_pool",
+    "max_pool_slopes",
+    "avg_pool",
+    "avg_pool_slopes",
+    "activate",
+    "activate_slopes",
+    "add",
+    "skip",
+    "norm_rates",
+    "norm_forth",
+    "norm_sums",
+    "norm_weights",
+    "norm_slopes",
+    "loss",
+    "step",
+];
+/// Those that are launched with other arguments than all these.
+pub(crate) const NARROW: &str = "narrow";
+
+const NET: &str = include_str!("../kernels/net.ptx");
+
+/// A machine with memory of its own that runs kernels one after the other.
+pub(crate) trait Board: Send + Debug {
+    /// Room for so many bytes; it is freed with the board.
+    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError>;
+
+    /// Give room back.
+    fn free(&mut self, address: u64) -> Result<(), DeviceError>;
+
+    /// Bring bytes there.
+    fn write(&mut self, to: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Fetch bytes, when all that was started is done.
+    fn read(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Start a kernel, behind all that was started before, with these blocks of so many threads.
+    ///
+    /// # Safety
+    ///
+    /// The kernel of this name takes these arguments, and touches nothing but what lies at the
+    /// addresses in them.
+    unsafe fn launch(
+        &mut self,
+        kernel: &'static str,
+        blocks: (u32, u32),
+        threads: u32,
+        arguments: &[u8],
+    ) -> Result<(), DeviceError>;
+}
+
+/// Makes boards that see each other's memory.
+pub(crate) trait Boards: Send + Sync + Debug {
+    /// A new one.
+    fn board(&self) -> Result<Box<dyn Board>, DeviceError>;
+}
+
+/// Room on a board that grows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) at: u64,
+    bytes: usize,
+}
+
+impl Room {
+    /// Make it so large, and do not keep what is there if it must grow; whether it had to.
+    pub(crate) fn reserve(
+        &mut self,
+        board: &mut dyn Board,
+        bytes: usize,
+    ) -> Result<bool, DeviceError> {
+        if bytes <= self.bytes && self.at != 0 {
+            return Ok(false);
+        }
+        if self.at != 0 {
+            board.free(self.at)?;
+            self.at = 0;
+        }
+        self.at = board.allocate(bytes.max(64))?;
+        self.bytes = bytes.max(64);
+        Ok(true)
+    }
+
+    /// Put these there.
+    pub(crate) fn put<T: Plain>(
+        &mut self,
+        board: &mut dyn Board,
+        values: &[T],
+    ) -> Result<u64, DeviceError> {
+        self.reserve(board, size_of_val(values))?;
+        board.write(self.at, bytes(values))?;
+        Ok(self.at)
+    }
+}
+
+/// Streams of one GPU.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    context: Arc<CudaContext>,
+    kernels: Arc<Vec<(&'static str, CudaFunction)>>,
+}
+
+impl Gpu {
+    pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Self, DeviceError> {
+        let module = context.load_module(Ptx::from_src(NET))?;
+        let kernels = KERNELS
+            .into_iter()
+            .chain([NARROW])
+            .map(|name| Ok((name, module.load_function(name)?)))
+            .collect::<Result<_, DeviceError>>()?;
+        Ok(Gpu { context: Arc::clone(context), kernels: Arc::new(kernels) })
+    }
+}
+
+impl Boards for Gpu {
+    fn board(&self) -> Result<Box<dyn Board>, DeviceError> {
+        Ok(Box::new(Stream {
+            stream: self.context.new_stream()?,
+            context: Arc::clone(&self.context),
+            kernels: Arc::clone(&self.kernels),
+            taken: Vec::new(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Stream {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    kernels: Arc<Vec<(&'static str, CudaFunction)>>,
+    taken: Vec<u64>,
+}
+
+impl Board for Stream {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
+        self.context.bind_to_thread()?;
+        // SAFETY: what is allocated is freed once, and nothing reads it before it is written.
+        let address = unsafe { result::malloc_sync(bytes) }?;
+        self.taken.push(address);
+        Ok(address)
+    }
+
+    fn free(&mut self, address: u64) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        self.stream.synchronize()?;
+        self.taken.retain(|taken| *taken != address);
+        // SAFETY: it was allocated here, and everything that used it is done.
+        Ok(unsafe { result::free_sync(address) }?)
+    }
+
+    fn write(&mut self, to: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        // SAFETY: there is room for these bytes. The driver has copied memory that is not pinned,
+        // as this is, when it returns.
+        Ok(unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?)
+    }
+
+    fn read(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        // SAFETY: there are as many bytes there, and they are here when the stream is done.
+        unsafe { result::memcpy_dtoh_async(bytes, from, self.stream.cu_stream()) }?;
+        Ok(self.stream.synchronize()?)
+    }
+
+    unsafe fn launch(
+        &mut self,
+        kernel: &'static str,
+        blocks: (u32, u32),
+        threads: u32,
+        arguments: &[u8],
+    ) -> Result<(), DeviceError> {
+        let found = self.kernels.iter().find(|(name, _)| *name == kernel);
+        let Some((_, function)) = found else { return Err(DeviceError::Plan { what: kernel }) };
+        self.context.bind_to_thread()?;
+        let stream = self.stream.cu_stream();
+        let (grid, block) = ((blocks.0, blocks.1, 1), (threads, 1, 1));
+        let mut list = [arguments.as_ptr().cast_mut().cast()];
+        // SAFETY: the caller's, who gives the one argument that the kernel takes: the driver copies
+        // it before it returns.
+        unsafe {
+            result::launch_kernel(function.cu_function(), grid, block, 0, stream, &mut list)
+        }?;
+        Ok(())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _ = self.context.bind_to_thread().and_then(|()| self.stream.synchronize());
+        for address in std::mem::take(&mut self.taken) {
+            // SAFETY: it was allocated here, and everything that used it is done.
+            let _ = unsafe { result::free_sync(address) };
+        }
+    }
+}
