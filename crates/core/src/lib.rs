@@ -22,3 +22,4 @@ pub mod snapshot;
 pub mod step;
 pub mod survey;
 pub mod target;
+pub mod threads;

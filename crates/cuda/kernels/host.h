@@ -20,3 +20,4 @@ static inline float __uint_as_float(unsigned int bits) {
 #define __shared__ static
 #define THREADS for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
 #define BARRIER
+#define SHARED(name) static float name[1 << 16];

@@ -11,6 +11,7 @@
 #ifndef THREADS
 #define THREADS
 #define BARRIER __syncthreads();
+#define SHARED(name) extern __shared__ __align__(16) float name[];
 #endif
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -21,7 +22,7 @@ struct Pass {
     const u32 *rows;       // those of every party, `pitch` each
     const u32 *counts;     // how many each has
     const u32 *slots;      // the parameters of every seat
-    const float *weights;  // parameters, `dim` each
+    const float *weights;  // parameters, `dim` each: rounded up, so that each starts at a multiple
     float *arena;          // samples, `stride` numbers each
     float *sums;           // gradients of every seat, `dim` each
     u32 dim, stride, width, pitch;
@@ -110,70 +111,158 @@ struct Conv {
     u32 of;                // back: what the slopes go through relu by; none: TABLE
     u32 tile;              // weights: the side of the squares that were pooled
     u32 winners;           // weights: which of each square it was
-    u32 unused;
+    u32 room;              // weights: where a sample has its own
+    u32 abreast;           // weights: how many a thread sums; else whether weights are shared, too
+    u32 chunk;             // weights: so many output channels a block
 };
 
-// `R` rows of one output column and channel, by a kernel of side `K` that moves by 1. Slopes of
-// inputs are the same with the kernel turned and channels exchanged.
-template <int K, int R, bool BACK> __device__ static void convolve(const Conv &a) {
-    u32 sample = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
-    u32 outputs = BACK ? a.inputs : a.outputs, inputs = BACK ? a.outputs : a.inputs;
-    u32 rows = BACK ? a.height : a.rows, columns = BACK ? a.width : a.columns;
-    int height = BACK ? a.rows : a.height, width = BACK ? a.columns : a.width;
-    int pad = BACK ? K - 1 - (int)a.pad : (int)a.pad;
-    u32 bands = (rows + R - 1) / R;
-    if (at >= outputs * bands * columns) return;
-    u32 j = at % columns, band = at / columns % bands, o = at / columns / bands;
-    int top = (int)(band * R) - pad, left = (int)j - pad;
-    const float *w = weights_of(a.pass, seat_of(a.pass, sample));
+// A kernel of side `K` that moves by 1: a block has one sample, whose image lies in shared memory
+// with its zeros around it, and behind it the weights. A thread has four rows of two columns of one
+// output channel. Slopes of inputs are the same with the kernel turned and channels exchanged.
+// Where squares of side 2 are pooled, only their largest number is kept, and going back the image
+// is made of the slopes of squares.
+#define HIGH 4
+#define BROAD 2
+
+struct Sides {
+    u32 outputs, inputs, rows, columns, height, width, pad, tall, broad;
+};
+
+template <int K, bool BACK> __device__ static inline Sides sides(const Conv &a) {
+    Sides s;
+    s.outputs = BACK ? a.inputs : a.outputs;
+    s.inputs = BACK ? a.outputs : a.inputs;
+    s.rows = BACK ? a.height : a.rows;
+    s.columns = BACK ? a.width : a.columns;
+    s.height = BACK ? a.rows : a.height;
+    s.width = BACK ? a.columns : a.width;
+    s.pad = BACK ? K - 1 - a.pad : a.pad;
+    // what threads read beyond the last row and column is there
+    s.tall = (s.rows + HIGH - 1) / HIGH * HIGH + K - 1;
+    s.broad = (s.columns + BROAD - 1) / BROAD * BROAD + K - 1;
+    return s;
+}
+
+template <int K, bool BACK> __device__ static void stage(const Conv &a, float *image) {
+    Sides s = sides<K, BACK>(a);
+    u32 sample = blockIdx.x, area = s.tall * s.broad;
     const float *x = input(a.pass, sample, BACK ? a.y : a.x);
-    float sums[R];
-    float start = BACK || a.bias == TABLE ? 0.0f : w[a.bias + o];
-#pragma unroll
-    for (int r = 0; r < R; r++) sums[r] = start;
-    w += a.weight;
-    for (u32 c = 0; c < inputs; c++) {
-        const float *from = BACK ? w + ((u64)c * outputs + o) * (K * K)
-                                 : w + ((u64)o * inputs + c) * (K * K);
-        float k[K * K];
-#pragma unroll
-        for (int e = 0; e < K * K; e++) k[e] = from[BACK ? K * K - 1 - e : e];
-        const float *image = x + (u64)c * height * width;
-#pragma unroll
-        for (int y = 0; y < R + K - 1; y++) {
-            if (top + y < 0 || top + y >= height) continue;
-            const float *line = image + (top + y) * width + left;
-            float seen[K];
-#pragma unroll
-            for (int v = 0; v < K; v++) {
-                seen[v] = left + v >= 0 && left + v < width ? line[v] : 0.0f;
-            }
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                if (y - r < 0 || y - r >= K) continue;
-#pragma unroll
-                for (int v = 0; v < K; v++) sums[r] = fmaf(seen[v], k[(y - r) * K + v], sums[r]);
+    const float *winners = BACK && a.tile > 1 ? tensor(a.pass, sample, a.winners) : x;
+    u32 half = s.width / 2, halves = half * (s.height / 2);
+    for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) {
+        u32 c = at / area, i = at % area / s.broad - s.pad, j = at % s.broad - s.pad;
+        float value = 0.0f;
+        if (i < s.height && j < s.width) {
+            if (BACK && a.tile > 1) {
+                u32 square = c * halves + i / 2 * half + j / 2;
+                bool won = (u32)winners[square] == i % 2 * 2 + j % 2;
+                value = won ? x[square] : 0.0f;
+            } else {
+                value = x[(c * s.height + i) * s.width + j];
             }
         }
+        image[at] = value;
     }
-    float *out = tensor(a.pass, sample, BACK ? a.x : a.y);
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        u32 i = band * R + r;
-        if (i >= rows) continue;
-        u64 to = ((u64)o * rows + i) * columns + j;
-        float sum = !BACK && a.relu ? relu(sums[r]) : sums[r];
-        if (BACK && a.of != TABLE && !(tensor(a.pass, sample, a.of)[to] > 0.0f)) sum = 0.0f;
-        out[to] = sum;
+    if (!a.abreast) return;
+    const float *w = weights_of(a.pass, seat_of(a.pass, sample)) + a.weight;
+    float *weights = image + s.inputs * area;
+    for (u32 at = threadIdx.x; at < s.inputs * s.outputs * K * K; at += blockDim.x) {
+        u32 from = at;
+        if (BACK) {
+            u32 e = at % (K * K), c = at / (K * K) % s.inputs, o = at / (K * K) / s.inputs;
+            from = (c * s.outputs + o) * (K * K) + K * K - 1 - e;
+        }
+        weights[at] = w[from];
     }
 }
 
-#define CONVOLUTION(K, R) \
-    extern "C" __global__ void conv_##K##_##R(Conv a) { THREADS convolve<K, R, false>(a); } \
-    extern "C" __global__ void conv_slopes_##K##_##R(Conv a) { THREADS convolve<K, R, true>(a); }
-CONVOLUTION(5, 4)
-CONVOLUTION(5, 5)
-CONVOLUTION(3, 4)
+template <int K, bool BACK> __device__ static void convolve(const Conv &a, const float *image) {
+    Sides s = sides<K, BACK>(a);
+    u32 sample = blockIdx.x, area = s.tall * s.broad;
+    u32 bands = (s.rows + HIGH - 1) / HIGH, pairs = (s.columns + BROAD - 1) / BROAD;
+    const float *w = weights_of(a.pass, seat_of(a.pass, sample)), *bias = w + a.bias;
+    bool turned = BACK && !a.abreast;
+    const float *weights = a.abreast ? image + s.inputs * area : w + a.weight;
+    u32 by = turned ? s.outputs * K * K : K * K;
+    for (u32 at = threadIdx.x; at < s.outputs * bands * pairs; at += blockDim.x) {
+        u32 left = at % pairs * BROAD, top = at / pairs % bands * HIGH, o = at / pairs / bands;
+        float sums[HIGH][BROAD];
+        float start = BACK || a.bias == TABLE ? 0.0f : bias[o];
+#pragma unroll
+        for (int r = 0; r < HIGH; r++) {
+#pragma unroll
+            for (int q = 0; q < BROAD; q++) sums[r][q] = start;
+        }
+        const float *corner = image + top * s.broad + left;
+        const float *from = weights + (turned ? o : o * s.inputs) * (K * K);
+        for (u32 c = 0; c < s.inputs; c++, corner += area, from += by) {
+            float k[K * K];
+#pragma unroll
+            for (int e = 0; e < K * K; e++) k[e] = from[turned ? K * K - 1 - e : e];
+#pragma unroll
+            for (int y = 0; y < HIGH + K - 1; y++) {
+                float seen[K + BROAD - 1];
+#pragma unroll
+                for (int v = 0; v < K + BROAD - 1; v++) seen[v] = corner[y * s.broad + v];
+#pragma unroll
+                for (int r = 0; r < HIGH; r++) {
+                    if (y - r < 0 || y - r >= K) continue;
+#pragma unroll
+                    for (int v = 0; v < K; v++) {
+#pragma unroll
+                        for (int q = 0; q < BROAD; q++) {
+                            sums[r][q] = fmaf(seen[v + q], k[(y - r) * K + v], sums[r][q]);
+                        }
+                    }
+                }
+            }
+        }
+        if (!BACK && a.tile > 1) {
+#pragma unroll
+            for (int r = 0; r < HIGH; r += 2) {
+                if (top + r >= s.rows) continue;
+                float most = sums[r][0], winner = 0.0f;
+                if (sums[r][1] > most) { most = sums[r][1]; winner = 1.0f; }
+                if (sums[r + 1][0] > most) { most = sums[r + 1][0]; winner = 2.0f; }
+                if (sums[r + 1][1] > most) { most = sums[r + 1][1]; winner = 3.0f; }
+                u32 to = (o * (s.rows / 2) + (top + r) / 2) * (s.columns / 2) + left / 2;
+                tensor(a.pass, sample, a.y)[to] = a.relu ? relu(most) : most;
+                tensor(a.pass, sample, a.winners)[to] = winner;
+            }
+            continue;
+        }
+        float *out = tensor(a.pass, sample, BACK ? a.x : a.y);
+#pragma unroll
+        for (int r = 0; r < HIGH; r++) {
+#pragma unroll
+            for (int q = 0; q < BROAD; q++) {
+                if (top + r >= s.rows || left + q >= s.columns) continue;
+                u32 to = (o * s.rows + top + r) * s.columns + left + q;
+                float sum = !BACK && a.relu ? relu(sums[r][q]) : sums[r][q];
+                if (BACK && a.of != TABLE && !(tensor(a.pass, sample, a.of)[to] > 0.0f)) {
+                    sum = 0.0f;
+                }
+                out[to] = sum;
+            }
+        }
+    }
+}
+
+#define CONVOLUTION(K) \
+    extern "C" __global__ void conv_##K(Conv a) { \
+        SHARED(image) \
+        THREADS stage<K, false>(a, image); \
+        BARRIER \
+        THREADS convolve<K, false>(a, image); \
+    } \
+    extern "C" __global__ void conv_slopes_##K(Conv a) { \
+        SHARED(image) \
+        THREADS stage<K, true>(a, image); \
+        BARRIER \
+        THREADS convolve<K, true>(a, image); \
+    }
+CONVOLUTION(5)
+CONVOLUTION(3)
 
 // Any kernel, output by output.
 __device__ static void conv_thread(const Conv &a) {
@@ -286,7 +375,7 @@ __device__ static void conv_weights_rows(const Conv &a, u32 from, float *parts) 
     }
 }
 
-__device__ static void conv_weights_sum(const Conv &a, u32 from, const float *parts) {
+__device__ static void conv_weights_chunk(const Conv &a, u32 from, const float *parts) {
     u32 seat = blockIdx.x, at = blockIdx.y * ABREAST + threadIdx.x;
     u32 weights = a.outputs * a.inputs * a.kernel * a.kernel;
     u32 all = weights + (a.bias == TABLE ? 0 : a.outputs);
@@ -307,11 +396,109 @@ extern "C" __global__ void conv_weights(Conv a) {
     do {
         THREADS conv_weights_rows(a, from, parts);
         BARRIER
-        THREADS conv_weights_sum(a, from, parts);
+        THREADS conv_weights_chunk(a, from, parts);
         BARRIER
         from += CHUNK;
     } while (from < a.pass.each);
 }
+
+// The same for a sample that has its image, slopes and squares in shared memory: what it adds goes
+// to its own room, and is summed over rows afterwards. `V` weights next to each other a thread.
+template <int V> __device__ static void weights_thread(const Conv &a, const float *image,
+                                                       const float *slopes, const u32 *corners) {
+    u32 broad = a.width + 2 * a.pad, area = (a.height + 2 * a.pad) * broad;
+    u32 squares = a.rows / a.tile * (a.columns / a.tile);
+    u32 each = a.inputs * a.kernel * a.kernel, weights = a.outputs * each;
+    u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
+    float *room = tensor(a.pass, blockIdx.x, a.room);
+    for (u32 at = first * each + threadIdx.x * V; at < last * each; at += blockDim.x * V) {
+        u32 v = at % a.kernel, u = at / a.kernel % a.kernel;
+        u32 c = at / (a.kernel * a.kernel) % a.inputs, o = at / each - first;
+        const float *x = image + c * area + u * broad + v;
+        const float *slope = slopes + o * squares;
+        const u32 *corner = corners + (a.tile > 1 ? o * squares : 0);
+        float sums[V];
+#pragma unroll
+        for (int k = 0; k < V; k++) sums[k] = 0.0f;
+#pragma unroll 4
+        for (u32 e = 0; e < squares; e++) {
+            float s = slope[e];
+            const float *from = x + corner[e];
+#pragma unroll
+            for (int k = 0; k < V; k++) sums[k] = fmaf(from[k], s, sums[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < V; k++) room[at + k] = sums[k];
+    }
+    if (a.bias == TABLE) return;
+    for (u32 o = first + threadIdx.x; o < last; o += blockDim.x) {
+        float sum = 0.0f;
+#pragma unroll 4
+        for (u32 e = 0; e < squares; e++) sum += slopes[(o - first) * squares + e];
+        room[weights + o] = sum;
+    }
+}
+
+__device__ static void weights_stage(const Conv &a, float *image, float *slopes, u32 *corners) {
+    u32 broad = a.width + 2 * a.pad, area = (a.height + 2 * a.pad) * broad;
+    u32 across = a.columns / a.tile, squares = a.rows / a.tile * across;
+    const float *x = input(a.pass, blockIdx.x, a.x), *dy = tensor(a.pass, blockIdx.x, a.y);
+    for (u32 at = threadIdx.x; at < a.inputs * area; at += blockDim.x) {
+        u32 c = at / area, i = at % area / broad - a.pad, j = at % broad - a.pad;
+        bool is = i < a.height && j < a.width;
+        image[at] = is ? x[(c * a.height + i) * a.width + j] : 0.0f;
+    }
+    const float *winners = a.tile > 1 ? tensor(a.pass, blockIdx.x, a.winners) : dy;
+    u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
+    dy += first * squares;
+    winners += first * squares;
+    for (u32 at = threadIdx.x; at < (last - first) * squares; at += blockDim.x) {
+        slopes[at] = dy[at];
+        if (a.tile == 1 && at >= squares) continue;
+        u32 won = a.tile > 1 ? (u32)winners[at] : 0, e = at % squares;
+        u32 i = e / across * a.tile + won / a.tile, j = e % across * a.tile + won % a.tile;
+        corners[at] = i * a.stride * broad + j * a.stride;
+    }
+}
+
+__device__ static inline void weights_all(const Conv &a, const float *image, const float *slopes,
+                                          const u32 *corners) {
+    if (a.abreast == 5) weights_thread<5>(a, image, slopes, corners);
+    else if (a.abreast == 3) weights_thread<3>(a, image, slopes, corners);
+    else weights_thread<1>(a, image, slopes, corners);
+}
+
+extern "C" __global__ void conv_weights_staged(Conv a) {
+    SHARED(image)
+    u32 squares = a.rows / a.tile * (a.columns / a.tile);
+    float *slopes = image + a.inputs * (a.height + 2 * a.pad) * (a.width + 2 * a.pad);
+    u32 *corners = (u32 *)(slopes + a.chunk * squares);
+    THREADS weights_stage(a, image, slopes, corners);
+    BARRIER
+    THREADS weights_all(a, image, slopes, corners);
+}
+
+__device__ static void conv_weights_rows_sum(const Conv &a) {
+    u32 seat = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
+    u32 weights = a.outputs * a.inputs * a.kernel * a.kernel;
+    if (at >= weights + (a.bias == TABLE ? 0 : a.outputs)) return;
+    u32 rows = seated(a.pass, seat);
+    float *to = a.pass.sums + (u64)seat * a.pass.dim
+        + (at < weights ? a.weight + at : a.bias + at - weights);
+    float sum = a.pass.resume ? *to : 0.0f;
+    for (u32 n = 0; n < rows; n += 8) {
+        float parts[8];
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            u32 sample = seat * a.pass.each + n + k;
+            parts[k] = n + k < rows ? tensor(a.pass, sample, a.room)[at] : 0.0f;
+        }
+        sum += tree(parts, 1);
+    }
+    *to = sum;
+}
+
+extern "C" __global__ void conv_weights_sum(Conv a) { THREADS conv_weights_rows_sum(a); }
 
 // ---------------------------------------------------------------------------------- dense layers
 
@@ -324,47 +511,76 @@ struct Dense {
     u32 of;                // back: what the slopes go through relu by; none: TABLE
 };
 
-// Two rows and two outputs a thread.
-__device__ static void dense_thread(const Dense &a) {
-    u32 seat = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
-    u32 pairs = (a.pass.each + 1) / 2, across = (a.outputs + 1) / 2;
-    if (at >= pairs * across) return;
-    // rows lie next to each other in a warp, so that they read the same weights
-    u32 n0 = 2 * (at % pairs), o0 = 2 * (at / pairs);
-    u32 n1 = MIN(n0 + 1, a.pass.each - 1), o1 = MIN(o0 + 1, a.outputs - 1);
-    u32 base = seat * a.pass.each;
-    const float *w = weights_of(a.pass, seat);
-    const float *x0 = input(a.pass, base + n0, a.x), *x1 = input(a.pass, base + n1, a.x);
-    const float *w0 = w + a.weight + (u64)o0 * a.inputs, *w1 = w + a.weight + (u64)o1 * a.inputs;
-    float s00 = w[a.bias + o0], s01 = w[a.bias + o1], s10 = s00, s11 = s01;
-    u32 i = 0;
-    if (fours(x0) && fours(x1) && fours(w0) && fours(w1)) {
-#pragma unroll 4
-        for (; i + 4 <= a.inputs; i += 4) {
-            Four p = four(x0 + i), q = four(x1 + i), u = four(w0 + i), v = four(w1 + i);
-            s00 = fmaf(p.x, u.x, s00); s01 = fmaf(p.x, v.x, s01);
-            s10 = fmaf(q.x, u.x, s10); s11 = fmaf(q.x, v.x, s11);
-            s00 = fmaf(p.y, u.y, s00); s01 = fmaf(p.y, v.y, s01);
-            s10 = fmaf(q.y, u.y, s10); s11 = fmaf(q.y, v.y, s11);
-            s00 = fmaf(p.z, u.z, s00); s01 = fmaf(p.z, v.z, s01);
-            s10 = fmaf(q.z, u.z, s10); s11 = fmaf(q.z, v.z, s11);
-            s00 = fmaf(p.w, u.w, s00); s01 = fmaf(p.w, v.w, s01);
-            s10 = fmaf(q.w, u.w, s10); s11 = fmaf(q.w, v.w, s11);
-        }
+// A block has eight rows, which lie in shared memory input by input. A thread has an output of four
+// of them.
+#define FEW 4
+__device__ static void dense_stage(const Dense &a, float *rows) {
+    u32 most = a.pass.each - 1;
+    for (u32 at = threadIdx.x; at < 8 * a.inputs; at += blockDim.x) {
+        u32 n = at / a.inputs, i = at % a.inputs;
+        u32 sample = blockIdx.x * a.pass.each + MIN(blockIdx.y * 8 + n, most);
+        rows[i * 8 + n] = input(a.pass, sample, a.x)[i];
     }
-    for (; i < a.inputs; i++) {
-        s00 = fmaf(x0[i], w0[i], s00); s01 = fmaf(x0[i], w1[i], s01);
-        s10 = fmaf(x1[i], w0[i], s10); s11 = fmaf(x1[i], w1[i], s11);
-    }
-    float *y0 = tensor(a.pass, base + n0, a.y), *y1 = tensor(a.pass, base + n1, a.y);
-    y0[o0] = a.relu ? relu(s00) : s00;
-    if (o1 != o0) y0[o1] = a.relu ? relu(s01) : s01;
-    if (n1 == n0) return;
-    y1[o0] = a.relu ? relu(s10) : s10;
-    if (o1 != o0) y1[o1] = a.relu ? relu(s11) : s11;
 }
 
-extern "C" __global__ void dense(Dense a) { THREADS dense_thread(a); }
+__device__ static void dense_thread(const Dense &a, const float *rows) {
+    const float *w = weights_of(a.pass, blockIdx.x);
+    for (u32 at = threadIdx.x; at < 2 * a.outputs; at += blockDim.x) {
+        u32 o = at / 2, n = at % 2 * FEW;
+        const float *from = w + a.weight + (u64)o * a.inputs, *x = rows + n;
+        float sums[FEW];
+#pragma unroll
+        for (int k = 0; k < FEW; k++) sums[k] = w[a.bias + o];
+        u32 i = 0;
+        if (fours(from)) {
+#pragma unroll 4
+            for (; i + 4 <= a.inputs; i += 4) {
+                Four v = four(from + i);
+                Four p = four(x + i * 8), q = four(x + i * 8 + 8);
+                Four r = four(x + i * 8 + 16), s = four(x + i * 8 + 24);
+                sums[0] = fmaf(p.x, v.x, sums[0]); sums[1] = fmaf(p.y, v.x, sums[1]);
+                sums[2] = fmaf(p.z, v.x, sums[2]); sums[3] = fmaf(p.w, v.x, sums[3]);
+                sums[0] = fmaf(q.x, v.y, sums[0]); sums[1] = fmaf(q.y, v.y, sums[1]);
+                sums[2] = fmaf(q.z, v.y, sums[2]); sums[3] = fmaf(q.w, v.y, sums[3]);
+                sums[0] = fmaf(r.x, v.z, sums[0]); sums[1] = fmaf(r.y, v.z, sums[1]);
+                sums[2] = fmaf(r.z, v.z, sums[2]); sums[3] = fmaf(r.w, v.z, sums[3]);
+                sums[0] = fmaf(s.x, v.w, sums[0]); sums[1] = fmaf(s.y, v.w, sums[1]);
+                sums[2] = fmaf(s.z, v.w, sums[2]); sums[3] = fmaf(s.w, v.w, sums[3]);
+            }
+        }
+        for (; i < a.inputs; i++) {
+#pragma unroll
+            for (int k = 0; k < FEW; k++) sums[k] = fmaf(x[i * 8 + k], from[i], sums[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            u32 row = blockIdx.y * 8 + n + k;
+            if (row >= a.pass.each) continue;
+            float sum = a.relu ? relu(sums[k]) : sums[k];
+            tensor(a.pass, blockIdx.x * a.pass.each + row, a.y)[o] = sum;
+        }
+    }
+}
+
+extern "C" __global__ void dense(Dense a) {
+    SHARED(rows)
+    THREADS dense_stage(a, rows);
+    BARRIER
+    THREADS dense_thread(a, rows);
+}
+
+// More inputs than that: one output of one row a thread.
+__device__ static void dense_alone(const Dense &a) {
+    u32 sample = blockIdx.x, o = blockIdx.y * blockDim.x + threadIdx.x;
+    if (o >= a.outputs) return;
+    const float *w = weights_of(a.pass, seat_of(a.pass, sample)), *x = input(a.pass, sample, a.x);
+    const float *from = w + a.weight + (u64)o * a.inputs;
+    float sum = w[a.bias + o];
+    for (u32 i = 0; i < a.inputs; i++) sum = fmaf(x[i], from[i], sum);
+    tensor(a.pass, sample, a.y)[o] = a.relu ? relu(sum) : sum;
+}
+
+extern "C" __global__ void dense_any(Dense a) { THREADS dense_alone(a); }
 
 // Four rows and one input a thread.
 #define DEEP 4
@@ -385,6 +601,7 @@ __device__ static void dense_slopes_thread(const Dense &a) {
     }
     u32 o = 0;
     if (wide) {
+#pragma unroll 4
         for (; o + 4 <= a.outputs; o += 4) {
             float w0 = w[(u64)o * a.inputs], w1 = w[(u64)(o + 1) * a.inputs];
             float w2 = w[(u64)(o + 2) * a.inputs], w3 = w[(u64)(o + 3) * a.inputs];
@@ -729,6 +946,8 @@ struct Loss {
     u32 outputs, unused;
 };
 
+#define FEW_CLASSES 10
+
 __device__ static void loss_thread(const Loss &a) {
     u32 sample = blockIdx.x * blockDim.x + threadIdx.x;
     if (sample >= a.pass.samples) return;
@@ -745,6 +964,25 @@ __device__ static void loss_thread(const Loss &a) {
         return;
     }
     float most = -3.40282347e+38f, sum = 0.0f;
+    if (a.outputs <= FEW_CLASSES) {
+        float e[FEW_CLASSES];
+        u32 label = a.labels[row];
+#pragma unroll
+        for (u32 k = 0; k < FEW_CLASSES; k++) {
+            e[k] = k < a.outputs ? y[k] : -3.40282347e+38f;
+            most = e[k] > most ? e[k] : most;
+        }
+#pragma unroll
+        for (u32 k = 0; k < FEW_CLASSES; k++) {
+            e[k] = exponential(e[k] - most);
+            if (k < a.outputs) sum += e[k];
+        }
+#pragma unroll
+        for (u32 k = 0; k < FEW_CLASSES; k++) {
+            if (k < a.outputs) dy[k] = k == label ? e[k] / sum - 1.0f : e[k] / sum;
+        }
+        return;
+    }
     for (u32 k = 0; k < a.outputs; k++) most = y[k] > most ? y[k] : most;
     for (u32 k = 0; k < a.outputs; k++) {
         dy[k] = exponential(y[k] - most);
@@ -771,26 +1009,29 @@ struct Step {
     const double *base;
     const double *precision;  // of a normal prior; none: 0
     const Party *parties;
-    const float *sums;     // gradients of all seats, block of rows after block
-    float *weights;        // parameters of all slots, `dim` each
+    const float *sums;     // gradients of all seats, `wide` each, block of rows after block
+    float *weights;        // parameters of all slots, `wide` each
     u64 tag;               // of this iteration's noise
     double step, sigma, laplace;  // the scale of a Laplace prior; none: 0
     u32 key[8];            // of everybody's noise
-    u32 dim, seats, points, blocks;
+    u32 dim, wide, seats, blocks;
+    u32 apart;             // whether every party has a reference point of its own
+    u32 unused;
 };
 
 __device__ static inline double sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
 
-__device__ static inline void step_one(const Step &a, const Party &party, u32 who, u64 at,
+__device__ static inline void step_one(const Step &a, const Party &party, u32 who, u32 at,
                                        float shared, float own) {
     u64 mine = (u64)who * a.dim + at;
     double x = a.x[mine], g = 0.0;
     if (a.z) {
-        double z = a.z[mine];
-        g = a.base[mine];
+        u64 there = a.apart ? mine : at;
+        double z = a.z[there];
+        g = a.base[there];
         for (u32 b = 0; b < a.blocks; b++) {
-            const float *sums = a.sums + ((u64)b * a.seats + 2 * who) * a.dim + at;
-            g += party.scale * ((double)sums[0] - (double)sums[a.dim]);
+            const float *sums = a.sums + ((u64)b * a.seats + 2 * who) * a.wide + at;
+            g += party.scale * ((double)sums[0] - (double)sums[a.wide]);
         }
         if (party.prior != 0.0) {
             if (a.precision) g += party.prior * (a.precision[at] * (x - z));
@@ -798,7 +1039,7 @@ __device__ static inline void step_one(const Step &a, const Party &party, u32 wh
         }
     } else {
         for (u32 b = 0; b < a.blocks; b++) {
-            g += party.scale * (double)a.sums[((u64)b * a.seats + who) * a.dim + at];
+            g += party.scale * (double)a.sums[((u64)b * a.seats + who) * a.wide + at];
         }
         if (party.prior != 0.0) {
             if (a.precision) g += party.prior * (a.precision[at] * x);
@@ -810,49 +1051,65 @@ __device__ static inline void step_one(const Step &a, const Party &party, u32 wh
         : party.shared * (double)shared + party.own * (double)own;
     x = (x - a.step * (party.weight * g)) + a.sigma * noise;
     a.x[mine] = x;
-    a.weights[(u64)party.slot * a.dim + at] = (float)x;
+    a.weights[(u64)party.slot * a.wide + at] = (float)x;
 }
 
-// A thread makes one block of words, and with it sixteen normals; a row of threads for each party.
-__device__ static void step_thread(const Step &a) {
-    u64 block = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    u64 first = block / BLOCKS * GROUP + block % BLOCKS;
-    if (first >= a.dim) return;
-    u32 who = blockIdx.y, words[16];
-    Party party = a.parties[who];
-    float own[2][8], shared[2][8];
-    if (party.own != 0.0) {
-        chacha8(party.key, (u32)block, party.client, a.tag, words);
-        normals_of(words, own[0], own[1]);
-    }
-    if (party.shared != 0.0) {
-        chacha8(a.key, (u32)block, 0xffffffffu, a.tag, words);
-        normals_of(words, shared[0], shared[1]);
-    }
+// A thread makes one block of words, and with it sixteen normals; then all take the steps of their
+// coordinates, next to each other. A row of blocks for each party.
+#define MAKERS 64
+
+__device__ static inline void keep_normals(const u32 *words, float *normals) {
+    u32 first = threadIdx.x / BLOCKS * GROUP + threadIdx.x % BLOCKS;
+    float cosines[8], sines[8];
+    normals_of(words, cosines, sines);
 #pragma unroll
     for (int pair = 0; pair < 8; pair++) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u64 at = first + 2 * BLOCKS * pair + BLOCKS * half;
-            if (at < a.dim) step_one(a, party, who, at, shared[half][pair], own[half][pair]);
-        }
+        normals[first + 2 * BLOCKS * pair] = cosines[pair];
+        normals[first + 2 * BLOCKS * pair + BLOCKS] = sines[pair];
     }
 }
 
-extern "C" __global__ void step(Step a) { THREADS step_thread(a); }
+__device__ static void step_noise(const Step &a, float *own, float *shared) {
+    u32 block = blockIdx.x * MAKERS + threadIdx.x % MAKERS, words[16];
+    const Party &party = a.parties[blockIdx.y];
+    if (threadIdx.x < MAKERS && party.own != 0.0) {
+        chacha8(party.key, block, party.client, a.tag, words);
+        keep_normals(words, own);
+    }
+    if (threadIdx.x < MAKERS && party.shared != 0.0) {
+        chacha8(a.key, block, 0xffffffffu, a.tag, words);
+        keep_normals(words, shared);
+    }
+}
+
+__device__ static void step_thread(const Step &a, const float *own, const float *shared) {
+    Party party = a.parties[blockIdx.y];
+#pragma unroll 4
+    for (u32 k = threadIdx.x; k < 16 * MAKERS; k += blockDim.x) {
+        u32 at = blockIdx.x * 16 * MAKERS + k;
+        if (at < a.dim) step_one(a, party, blockIdx.y, at, shared[k], own[k]);
+    }
+}
+
+extern "C" __global__ void step(Step a) {
+    __shared__ float own[16 * MAKERS], shared[16 * MAKERS];
+    THREADS step_noise(a, own, shared);
+    BARRIER
+    THREADS step_thread(a, own, shared);
+}
 
 // Parameters in 32 bits: `count` vectors, the first into slot `slots[0]`.
 struct Narrow {
     const double *x;
     const u32 *slots;
     float *weights;
-    u32 dim, unused;
+    u32 dim, wide;
 };
 
 __device__ static void narrow_thread(const Narrow &a) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x, which = blockIdx.y;
     if (at >= a.dim) return;
-    a.weights[(u64)a.slots[which] * a.dim + at] = (float)a.x[(u64)which * a.dim + at];
+    a.weights[(u64)a.slots[which] * a.wide + at] = (float)a.x[(u64)which * a.dim + at];
 }
 
 extern "C" __global__ void narrow(Narrow a) { THREADS narrow_thread(a); }

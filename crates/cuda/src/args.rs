@@ -75,7 +75,9 @@ pub(crate) struct Conv {
     pub(crate) of: u32,
     pub(crate) tile: u32,
     pub(crate) winners: u32,
-    pub(crate) unused: u32,
+    pub(crate) room: u32,
+    pub(crate) abreast: u32,
+    pub(crate) chunk: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -168,9 +170,11 @@ pub(crate) struct Step {
     pub(crate) laplace: f64,
     pub(crate) key: [u32; 8],
     pub(crate) dim: u32,
+    pub(crate) wide: u32,
     pub(crate) seats: u32,
-    pub(crate) points: u32,
     pub(crate) blocks: u32,
+    pub(crate) apart: u32,
+    pub(crate) unused: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -180,5 +184,5 @@ pub(crate) struct Narrow {
     pub(crate) slots: u64,
     pub(crate) weights: u64,
     pub(crate) dim: u32,
-    pub(crate) unused: u32,
+    pub(crate) wide: u32,
 }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use cudarc::driver::result;
+use cudarc::driver::sys::CUfunction_attribute_enum;
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream};
 use cudarc::nvrtc::Ptx;
 
@@ -11,35 +12,16 @@ use crate::DeviceError;
 use crate::args::{Plain, bytes};
 
 /// The kernels of `kernels/net.cu`, by name.
-pub(crate) const KERNELS: [&str; 27] = [
-    "conv_5_4",
-    "conv_5_5",
-    "conv_3_4",
-    "conv_any",
-    "conv_slopes_5_4",
-    "conv_slopes_5_5",
-    "conv_slopes_3_4",
-    "conv_slopes_any",
-    "conv_weights",
-    "dense",
-    "dense_slopes",
-    "dense_weights",
-    "max_pool",
-    "max_pool_slopes",
-    "avg_pool",
-    "avg_pool_slopes",
-    "activate",
-    "activate_slopes",
-    "add",
-    "skip",
-    "norm_rates",
-    "norm_forth",
-    "norm_sums",
-    "norm_weights",
-    "norm_slopes",
-    "loss",
-    "step",
+#[rustfmt::skip]
+pub(crate) const KERNELS: [&str; 28] = [
+    "conv_5", "conv_3", "conv_any", "conv_slopes_5", "conv_slopes_3", "conv_slopes_any",
+    "conv_weights", "conv_weights_staged", "conv_weights_sum", "dense", "dense_any",
+    "dense_slopes", "dense_weights", "max_pool", "max_pool_slopes", "avg_pool",
+    "avg_pool_slopes", "activate", "activate_slopes", "add", "skip", "norm_rates", "norm_forth",
+    "norm_sums", "norm_weights", "norm_slopes", "loss", "step",
 ];
+/// So many bytes of a block are shared at the most.
+pub(crate) const MOST_SHARED: usize = 99 << 10;
 /// Those that are launched with other arguments than all these.
 pub(crate) const NARROW: &str = "narrow";
 
@@ -59,7 +41,17 @@ pub(crate) trait Board: Send + Debug {
     /// Fetch bytes, when all that was started is done.
     fn read(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Start a kernel, behind all that was started before, with these blocks of so many threads.
+    /// Room here for what is to be brought or was fetched.
+    fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError>;
+
+    /// Bring the first of it there.
+    fn write_staged(&mut self, to: u64, bytes: usize) -> Result<(), DeviceError>;
+
+    /// Fetch so many bytes to it, when all that was started is done.
+    fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError>;
+
+    /// Start a kernel, behind all that was started before, with these blocks of so many
+    /// threads and shared bytes.
     ///
     /// # Safety
     ///
@@ -69,7 +61,7 @@ pub(crate) trait Board: Send + Debug {
         &mut self,
         kernel: &'static str,
         blocks: (u32, u32),
-        threads: u32,
+        threads_and_shared: (u32, u32),
         arguments: &[u8],
     ) -> Result<(), DeviceError>;
 }
@@ -131,7 +123,15 @@ impl Gpu {
         let kernels = KERNELS
             .into_iter()
             .chain([NARROW])
-            .map(|name| Ok((name, module.load_function(name)?)))
+            .map(|name| {
+                let function = module.load_function(name)?;
+                let most =
+                    CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                if !["conv_weights", "step"].contains(&name) {
+                    function.set_attribute(most, MOST_SHARED as i32)?;
+                }
+                Ok((name, function))
+            })
             .collect::<Result<_, DeviceError>>()?;
         Ok(Gpu { context: Arc::clone(context), kernels: Arc::new(kernels) })
     }
@@ -144,6 +144,7 @@ impl Boards for Gpu {
             context: Arc::clone(&self.context),
             kernels: Arc::clone(&self.kernels),
             taken: Vec::new(),
+            staging: Pinned { at: std::ptr::null_mut(), bytes: 0 },
         }))
     }
 }
@@ -154,6 +155,47 @@ struct Stream {
     stream: Arc<CudaStream>,
     kernels: Arc<Vec<(&'static str, CudaFunction)>>,
     taken: Vec<u64>,
+    staging: Pinned,
+}
+
+/// Memory of this machine that the GPU reads and writes by itself.
+#[derive(Debug)]
+struct Pinned {
+    at: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: nobody else has the address.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    fn reserve(&mut self, bytes: usize) -> Result<(), DeviceError> {
+        if bytes > self.bytes {
+            self.free();
+            // SAFETY: it is freed once, and written before it is read.
+            let at: *mut u8 = unsafe { result::malloc_host(bytes, 0) }?.cast();
+            // SAFETY: there are so many bytes, which nobody has written.
+            unsafe { at.write_bytes(0, bytes) };
+            *self = Pinned { at, bytes };
+        }
+        Ok(())
+    }
+
+    fn free(&mut self) {
+        if !self.at.is_null() {
+            // SAFETY: it was allocated by the driver, and nothing refers to it.
+            let _ = unsafe { result::free_host(self.at.cast()) };
+            *self = Pinned { at: std::ptr::null_mut(), bytes: 0 };
+        }
+    }
+
+    fn first(&mut self, bytes: usize) -> &mut [u8] {
+        if self.at.is_null() {
+            return &mut [];
+        }
+        // SAFETY: there are so many, all initialised, and nobody else refers to them.
+        unsafe { std::slice::from_raw_parts_mut(self.at, bytes.min(self.bytes)) }
+    }
 }
 
 impl Board for Stream {
@@ -187,11 +229,37 @@ impl Board for Stream {
         Ok(self.stream.synchronize()?)
     }
 
+    fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
+        self.context.bind_to_thread()?;
+        self.stream.synchronize()?;
+        self.staging.reserve(bytes)?;
+        Ok(self.staging.first(bytes))
+    }
+
+    fn write_staged(&mut self, to: u64, bytes: usize) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        let from = self.staging.first(bytes);
+        // SAFETY: there is room for these bytes, and they stay as they are until the stream is
+        // done: `staging` waits for it.
+        Ok(unsafe { result::memcpy_htod_async(to, from, self.stream.cu_stream()) }?)
+    }
+
+    fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError> {
+        self.staging(bytes)?;
+        // SAFETY: there are as many bytes there, and they are here when the stream is done.
+        unsafe {
+            let to = self.staging.first(bytes);
+            result::memcpy_dtoh_async(to, from, self.stream.cu_stream())
+        }?;
+        self.stream.synchronize()?;
+        Ok(self.staging.first(bytes))
+    }
+
     unsafe fn launch(
         &mut self,
         kernel: &'static str,
         blocks: (u32, u32),
-        threads: u32,
+        (threads, shared): (u32, u32),
         arguments: &[u8],
     ) -> Result<(), DeviceError> {
         let found = self.kernels.iter().find(|(name, _)| *name == kernel);
@@ -203,7 +271,7 @@ impl Board for Stream {
         // SAFETY: the caller's, who gives the one argument that the kernel takes: the driver copies
         // it before it returns.
         unsafe {
-            result::launch_kernel(function.cu_function(), grid, block, 0, stream, &mut list)
+            result::launch_kernel(function.cu_function(), grid, block, shared, stream, &mut list)
         }?;
         Ok(())
     }
@@ -216,5 +284,6 @@ impl Drop for Stream {
             // SAFETY: it was allocated here, and everything that used it is done.
             let _ = unsafe { result::free_sync(address) };
         }
+        self.staging.free();
     }
 }

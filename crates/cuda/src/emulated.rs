@@ -100,7 +100,7 @@ impl Emulated {
 
 impl Boards for Emulated {
     fn board(&self) -> Result<Box<dyn Board>, DeviceError> {
-        Ok(Box::new(Here { library: Arc::clone(&self.0), taken: Vec::new() }))
+        Ok(Box::new(Here { library: Arc::clone(&self.0), taken: Vec::new(), staging: Vec::new() }))
     }
 }
 
@@ -109,6 +109,7 @@ impl Boards for Emulated {
 struct Here {
     library: Arc<Library>,
     taken: Vec<Box<[u64]>>,
+    staging: Vec<u8>,
 }
 
 impl Board for Here {
@@ -137,11 +138,31 @@ impl Board for Here {
         Ok(())
     }
 
+    fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
+        self.staging.resize(bytes.max(self.staging.len()), 0);
+        Ok(&mut self.staging[..bytes])
+    }
+
+    fn write_staged(&mut self, to: u64, bytes: usize) -> Result<(), DeviceError> {
+        let staging = std::mem::take(&mut self.staging);
+        self.write(to, &staging[..bytes])?;
+        self.staging = staging;
+        Ok(())
+    }
+
+    fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError> {
+        self.staging(bytes)?;
+        let mut staging = std::mem::take(&mut self.staging);
+        self.read(from, &mut staging[..bytes])?;
+        self.staging = staging;
+        Ok(&self.staging[..bytes])
+    }
+
     unsafe fn launch(
         &mut self,
         kernel: &'static str,
         blocks: (u32, u32),
-        threads: u32,
+        (threads, _): (u32, u32),
         arguments: &[u8],
     ) -> Result<(), DeviceError> {
         type Start = unsafe extern "C" fn(*const u8, u32, u32, u32, *const u8) -> bool;

@@ -2,22 +2,25 @@
 
 use std::sync::{Arc, Mutex};
 
-use consilience_core::ask::{Ask, Sum, Tour};
+use consilience_core::ask::{Ask, Reference, Sum, Tour};
 use consilience_core::model::net::{self, Activation, BLOCK, Plan, Seen, Tensor};
 use consilience_core::model::{
     Arithmetic, ClientModels, EvaluationError, Evaluator, Guide, Model, Offers, Prior, Rows,
 };
 use consilience_core::rng::{ClientId, Purpose};
 use consilience_core::step::noise_scale;
+use consilience_core::threads::at_once;
 
 use crate::args::{
     Conv, Dense, Image, Loss, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
 };
-use crate::board::{Board, Boards, Gpu, NARROW, Room};
+use crate::board::{Board, Boards, Gpu, MOST_SHARED, NARROW, Room};
 use crate::{Device, DeviceError};
 
 /// Threads of a block.
 const THREADS: u32 = 128;
+/// Coordinates whose steps a block takes.
+const NORMALS: usize = 1024;
 /// Weights of a convolution that a block sums, and rows of each at a time.
 const ABREAST: u32 = 32;
 const SLOTS: u32 = 8;
@@ -166,8 +169,10 @@ struct Seats {
     parties: Room,
     /// The prior whose precisions are there.
     prior: Option<Prior>,
-    /// Whose reference point is there, and its mark.
-    marks: Vec<Option<(ClientId, u64)>>,
+    /// Whose reference points are there, and their marks.
+    marks: Vec<(ClientId, u64)>,
+    /// Whether they are one.
+    together: bool,
     room: Vec<f32>,
 }
 
@@ -255,17 +260,19 @@ fn rows_at_a_time(plan: &Plan, seats: usize, most: usize) -> usize {
     each.min(most.max(1))
 }
 
-/// How many numbers a sample has: those between layers, and room for two a channel behind them.
+/// How many numbers a sample has: those between layers, and room for gradients of its own.
 fn stride(plan: &Plan) -> usize {
-    (plan.arena() + room(plan)).next_multiple_of(4)
-}
-
-fn room(plan: &Plan) -> usize {
-    let channels = plan.back().iter().map(|step| match step {
-        net::Step::FrnSlopes { of, .. } | net::Step::GroupNormSlopes { of, .. } => of.channels,
+    let room = plan.back().iter().map(|step| match step {
+        net::Step::FrnSlopes { of, .. } | net::Step::GroupNormSlopes { of, .. } => 2 * of.channels,
+        net::Step::ConvWeights { p, .. } => p.weight.len() + p.bias.len(),
         _ => 0,
     });
-    2 * channels.max().unwrap_or(0)
+    (plan.arena() + room.max().unwrap_or(0)).next_multiple_of(4)
+}
+
+/// How far parameters of one point are from those of the next.
+fn wide(plan: &Plan) -> usize {
+    plan.dim().next_multiple_of(4)
 }
 
 impl Seats {
@@ -276,7 +283,7 @@ impl Seats {
         board: &mut dyn Board,
         (seats, each, blocks, slots): (usize, usize, usize, usize),
     ) -> Result<(), DeviceError> {
-        let (d, f) = (nets.plan.dim(), size_of::<f32>());
+        let (d, f) = (wide(&nets.plan), size_of::<f32>());
         self.arena.reserve(board, seats * each * stride(&nets.plan) * f)?;
         self.sums.reserve(board, blocks * seats * d * f)?;
         if self.weights.reserve(board, slots * d * f)? {
@@ -292,7 +299,7 @@ impl Seats {
         board: &mut dyn Board,
         wanted: &mut [Wanted<'_, '_>],
     ) -> Result<(), DeviceError> {
-        let (plan, d) = (&*nets.plan, nets.plan.dim());
+        let plan = &*nets.plan;
         let points = if wanted[0].z.is_some() { 2 } else { 1 };
         let seats = wanted.len() * points;
         // Points that several parties ask about are brought once.
@@ -316,8 +323,8 @@ impl Seats {
         for (slot, point) in known.iter().enumerate() {
             self.room.clear();
             self.room.extend(point.iter().map(|x| *x as f32));
-            board
-                .write(self.weights.at + (slot * d * size_of::<f32>()) as u64, bytes(&self.room))?;
+            let to = (slot * wide(plan) * size_of::<f32>()) as u64;
+            board.write(self.weights.at + to, bytes(&self.room))?;
         }
         let mut all = vec![0; most * rows.len()];
         for (to, rows) in all.chunks_exact_mut(most.max(1)).zip(&rows) {
@@ -328,18 +335,18 @@ impl Seats {
         pass.counts = self.counts.put(board, &counts)?;
         pass.slots = self.slots.put(board, &slots)?;
         pass.pitch = most as u32;
-        self.room.resize(seats * d, 0.0);
+        self.room.resize(seats * wide(plan), 0.0);
         for block in (0..most).step_by(BLOCK) {
             for first in (block..most.min(block + BLOCK)).step_by(each) {
                 (pass.first, pass.resume) = (first as u32, u32::from(first > block));
                 Launcher { nets, board, pass }.run()?;
             }
             board.read(self.sums.at, bytes_mut(&mut self.room))?;
-            for (one, sums) in wanted.iter_mut().zip(self.room.chunks_exact(points * d)) {
+            for (one, sums) in wanted.iter_mut().zip(self.room.chunks_exact(points * wide(plan))) {
                 if block >= rows_of(&one.ask, nets) {
                     continue;
                 }
-                let (at_x, at_z) = sums.split_at(d);
+                let (at_x, at_z) = sums.split_at(wide(plan));
                 widen(one.ask.scale, at_x, at_z, one.ask.out);
             }
         }
@@ -360,30 +367,23 @@ impl Seats {
         let seats = parties * points;
         let each = rows_at_a_time(plan, seats, batch);
         let blocks = batch.div_ceil(BLOCK);
-        self.reserve(nets, board, (seats, each, blocks, seats))?;
+        self.reserve(nets, board, (seats, each, blocks, 2 * parties))?;
         let vector = d * size_of::<f64>();
         for room in [&mut self.x, &mut self.z, &mut self.base] {
             if room.reserve(board, parties * vector)? {
                 self.marks.clear();
             }
         }
-        self.marks.resize(parties, None);
-        let slots: Vec<u32> = (0..seats as u32).collect();
-        let slots = self.slots.put(board, &slots)?;
-        let mut people = Vec::with_capacity(parties);
-        for (k, tour) in tours.iter().enumerate() {
-            board.write(self.x.at + (k * vector) as u64, bytes(tour.x))?;
-            self.narrow(nets, board, (self.x.at, k), slots, k * points)?;
-            if let Some(control) = &tour.control {
-                let mark = Some((tour.client, control.mark));
-                if self.marks[k] != mark {
-                    board.write(self.z.at + (k * vector) as u64, bytes(control.point))?;
-                    board.write(self.base.at + (k * vector) as u64, bytes(control.drift))?;
-                    self.narrow(nets, board, (self.z.at, k), slots, k * points + 1)?;
-                    self.marks[k] = mark;
-                }
-            }
-            people.push(Party {
+        self.bring_references(nets, board, tours)?;
+        let staging = board.staging(parties * vector)?;
+        let from = tours.iter().zip(staging.chunks_exact_mut(vector));
+        at_once(from.collect(), |(tour, to)| to.copy_from_slice(bytes(tour.x)));
+        board.write_staged(self.x.at, parties * vector)?;
+        let order = self.slots.at + (seats * size_of::<u32>()) as u64;
+        self.narrow(nets, board, self.x.at, parties, order)?;
+        let people: Vec<Party> = (0u32..)
+            .zip(&*tours)
+            .map(|(k, tour)| Party {
                 scale: tour.scale,
                 prior: tour.prior.1,
                 weight: tour.weight,
@@ -391,9 +391,9 @@ impl Seats {
                 own: tour.own.1,
                 key: tour.own.0.key(),
                 client: tour.client.0,
-                slot: (k * points) as u32,
-            });
-        }
+                slot: k,
+            })
+            .collect();
         // Rows of all parties, step by step.
         let mut rows = Vec::with_capacity(steps * parties * batch);
         for step in 0..steps {
@@ -410,7 +410,7 @@ impl Seats {
         }
         let rows = self.rows.put(board, &rows)?;
         let mut pass = self.pass(nets, (each, points, seats));
-        pass.slots = slots;
+        pass.slots = self.slots.at;
         pass.counts = self.counts.put(board, &vec![batch as u32; parties])?;
         pass.pitch = batch as u32;
         let mut step = Step {
@@ -422,9 +422,10 @@ impl Seats {
             weights: self.weights.at,
             key: tours[0].shared.0.key(),
             dim: d as u32,
+            wide: wide(plan) as u32,
             seats: seats as u32,
-            points: points as u32,
             blocks: blocks as u32,
+            apart: u32::from(!self.together),
             ..Step::default()
         };
         match tours[0].prior.0 {
@@ -441,7 +442,7 @@ impl Seats {
         for (k, size) in tours[0].steps.iter().enumerate() {
             pass.rows = rows + (k * parties * batch * size_of::<u32>()) as u64;
             for block in 0..blocks {
-                pass.sums = self.sums.at + (block * seats * d * size_of::<f32>()) as u64;
+                pass.sums = self.sums.at + (block * seats * wide(plan) * size_of::<f32>()) as u64;
                 let block = block * BLOCK;
                 for first in (block..batch.min(block + BLOCK)).step_by(each) {
                     (pass.first, pass.resume) = (first as u32, u32::from(first > block));
@@ -450,36 +451,74 @@ impl Seats {
             }
             step.tag = (tours[0].from + k as u64) | ((Purpose::Noise as u64) << 56);
             (step.step, step.sigma) = (*size, noise_scale(*size, tours[0].temperature));
-            let across = (d.div_ceil(SHORTEST) * 4).div_ceil(THREADS as usize) as u32;
+            let across = d.div_ceil(NORMALS) as u32;
             // SAFETY: the kernel takes a `Step`; every vector has `dim` numbers for each party, and
             // no thread touches one beyond.
-            unsafe { start(board, "step", (across, parties as u32), THREADS, step) }?;
+            unsafe { start(board, "step", (across, parties as u32), (256, 0), step) }?;
         }
-        for (k, tour) in tours.iter_mut().enumerate() {
-            board.read(self.x.at + (k * vector) as u64, bytes_mut(tour.x))?;
-        }
+        let staged = board.read_staged(self.x.at, parties * vector)?;
+        let to = tours.iter_mut().zip(staged.chunks_exact(vector));
+        at_once(to.collect(), |(tour, from)| bytes_mut(tour.x).copy_from_slice(from));
         Ok(())
     }
 
-    /// Vector `k` of those at `from` into a slot, in 32 bits.
+    /// Reference points that are not here yet, and which seat has which parameters: a slot for
+    /// every party, and behind these one for all reference points, or for each its own.
+    fn bring_references(
+        &mut self,
+        nets: &Nets,
+        board: &mut dyn Board,
+        tours: &[Tour<'_>],
+    ) -> Result<(), DeviceError> {
+        let controls: Vec<_> =
+            tours.iter().filter_map(|tour| Some((tour.client, tour.control?))).collect();
+        let marks: Vec<_> = controls.iter().map(|(client, c)| (*client, c.mark)).collect();
+        if !self.marks.is_empty() && self.marks == marks {
+            return Ok(());
+        }
+        let (parties, vector) = (tours.len(), nets.plan.dim() * size_of::<f64>());
+        let first = controls.first().map(|(_, first)| *first);
+        let alike = |(_, c): &(ClientId, Reference<'_>)| {
+            first.is_some_and(|first| c.point == first.point && c.drift == first.drift)
+        };
+        self.together = controls.iter().all(alike);
+        let apart = if self.together { controls.len().min(1) } else { parties };
+        let slots: Vec<u32> = match controls.is_empty() {
+            true => (0..parties as u32).collect(),
+            false => (0..parties as u32)
+                .flat_map(|k| [k, parties as u32 + if self.together { 0 } else { k }])
+                .collect(),
+        };
+        // behind them, the slots of parties and of reference points in order
+        let order = (0..(parties + apart) as u32).collect::<Vec<u32>>();
+        self.slots.put(board, &[slots.clone(), order].concat())?;
+        for (k, (_, control)) in controls.iter().take(apart).enumerate() {
+            board.write(self.z.at + (k * vector) as u64, bytes(control.point))?;
+            board.write(self.base.at + (k * vector) as u64, bytes(control.drift))?;
+        }
+        let order = self.slots.at + ((slots.len() + parties) * size_of::<u32>()) as u64;
+        self.narrow(nets, board, self.z.at, apart, order)?;
+        self.marks = marks;
+        Ok(())
+    }
+
+    /// The first `count` vectors from `from` on into these slots, in 32 bits.
     fn narrow(
         &self,
         nets: &Nets,
         board: &mut dyn Board,
-        (from, k): (u64, usize),
+        x: u64,
+        count: usize,
         slots: u64,
-        slot: usize,
     ) -> Result<(), DeviceError> {
-        let d = nets.plan.dim();
-        let narrow = Narrow {
-            x: from + (k * d * size_of::<f64>()) as u64,
-            slots: slots + (slot * size_of::<u32>()) as u64,
-            weights: self.weights.at,
-            dim: d as u32,
-            unused: 0,
-        };
-        // SAFETY: the kernel takes a `Narrow`; there are `dim` numbers at both ends.
-        unsafe { start(board, NARROW, ((d as u32).div_ceil(THREADS), 1), THREADS, narrow) }
+        if count == 0 {
+            return Ok(());
+        }
+        let (dim, wide) = (nets.plan.dim() as u32, wide(&nets.plan) as u32);
+        let narrow = Narrow { x, slots, weights: self.weights.at, dim, wide };
+        let blocks = (dim.div_ceil(THREADS), count as u32);
+        // SAFETY: the kernel takes a `Narrow`; there are `dim` numbers at both ends of each.
+        unsafe { start(board, NARROW, blocks, (THREADS, 0), narrow) }
     }
 
     fn pass(&self, nets: &Nets, (each, points, seats): (usize, usize, usize)) -> Pass {
@@ -488,7 +527,7 @@ impl Seats {
             weights: self.weights.at,
             arena: self.arena.at,
             sums: self.sums.at,
-            dim: nets.plan.dim() as u32,
+            dim: wide(&nets.plan) as u32,
             stride: stride(&nets.plan) as u32,
             width: nets.plan.input().len() as u32,
             each: each as u32,
@@ -536,7 +575,7 @@ unsafe fn start<T: Plain>(
     board: &mut dyn Board,
     kernel: &'static str,
     blocks: (u32, u32),
-    threads: u32,
+    threads: (u32, u32),
     arguments: T,
 ) -> Result<(), DeviceError> {
     // SAFETY: the caller's.
@@ -553,17 +592,9 @@ struct Launcher<'a> {
 impl Launcher<'_> {
     fn run(&mut self) -> Result<(), DeviceError> {
         let plan = Arc::clone(&self.nets.plan);
-        let forth = plan.forth();
-        let mut at = 0;
-        while at < forth.len() {
-            // relu in place is the end of the step before it
-            let relu = matches!(
-                (output(&forth[at]), forth.get(at + 1)),
-                (Some(y), Some(net::Step::Activate { kind: Activation::Relu, x, y: to }))
-                    if *x == y && *to == y
-            );
-            self.forth(&forth[at], relu)?;
-            at += 1 + usize::from(relu);
+        let mut forth = plan.forth();
+        while !forth.is_empty() {
+            forth = &forth[self.forth(forth)?..];
         }
         self.turn()?;
         let back = plan.back();
@@ -589,7 +620,7 @@ impl Launcher<'_> {
         let blocks = (self.pass.samples, across);
         // SAFETY: those who call it give every kernel its own arguments, with tensors of the plan,
         // which all samples have room for.
-        unsafe { start(self.board, kernel, blocks, THREADS, arguments) }
+        unsafe { start(self.board, kernel, blocks, (THREADS, 0), arguments) }
     }
 
     /// The same on every seat.
@@ -602,57 +633,95 @@ impl Launcher<'_> {
         let across = (threads as u32).div_ceil(THREADS).max(1);
         let blocks = (self.pass.samples / self.pass.each, across);
         // SAFETY: as above.
-        unsafe { start(self.board, kernel, blocks, THREADS, arguments) }
+        unsafe { start(self.board, kernel, blocks, (THREADS, 0), arguments) }
     }
 
-    fn forth(&mut self, step: &net::Step, relu: bool) -> Result<(), DeviceError> {
-        let (pass, relu) = (self.pass, u32::from(relu));
-        match *step {
+    /// Take the first of these steps, and those that are taken with it: how many.
+    fn forth(&mut self, steps: &[net::Step]) -> Result<usize, DeviceError> {
+        let pass = self.pass;
+        // relu in place is the end of the step before it
+        let activated = |y: Tensor, at: usize| {
+            matches!(
+                steps.get(at),
+                Some(net::Step::Activate { kind: Activation::Relu, x, y: to })
+                    if *x == y && *to == y
+            )
+        };
+        match steps[0] {
             net::Step::Conv { at, p, x, y } => {
-                let conv = Conv { x: self.place(x), y: self.place(y), relu, ..self.conv(at, p) };
-                let (kernel, rows) = match conv_kernel(at, at.output.height) {
-                    Some((5, 5)) => ("conv_5_5", 5),
-                    Some((5, _)) => ("conv_5_4", 4),
-                    Some(_) => ("conv_3_4", 4),
-                    None => ("conv_any", 1),
+                let conv = Conv { x: self.place(x), y: self.place(y), tile: 1, ..self.conv(at, p) };
+                let Some((conv, kernel, shape)) = staged(conv, false) else {
+                    let relu = activated(y, 1);
+                    let conv = Conv { relu: u32::from(relu), ..conv };
+                    self.on_samples("conv_any", at.output.len(), conv)?;
+                    return Ok(1 + usize::from(relu));
                 };
-                let to = at.output;
-                let threads = to.channels * to.height.div_ceil(rows) * to.width;
-                self.on_samples(kernel, threads, conv)
+                let blocks = (pass.samples, 1);
+                // a pool of squares of side 2 is part of it
+                if let Some(net::Step::MaxPool { side: 2, x: from, y: to, winners, .. }) =
+                    steps.get(1)
+                    && *from == y
+                {
+                    let relu = activated(*to, 2);
+                    let (y, winners) = (self.place(*to), self.place(*winners));
+                    let conv = Conv { y, winners, tile: 2, relu: u32::from(relu), ..conv };
+                    // SAFETY: the kernel takes a `Conv`, and has shared what it stages.
+                    unsafe { start(self.board, kernel, blocks, shape, conv) }?;
+                    return Ok(2 + usize::from(relu));
+                }
+                let relu = activated(y, 1);
+                let conv = Conv { relu: u32::from(relu), ..conv };
+                // SAFETY: as above.
+                unsafe { start(self.board, kernel, blocks, shape, conv) }?;
+                return Ok(1 + usize::from(relu));
             }
             net::Step::Dense { p, x, y } => {
-                let dense = Dense { x: self.place(x), y: self.place(y), relu, ..self.dense(p) };
-                let pairs = (pass.each.div_ceil(2) * dense.outputs.div_ceil(2)) as usize;
-                self.on_seats("dense", pairs, dense)
+                let relu = activated(y, 1);
+                let dense = Dense { x: self.place(x), y: self.place(y), ..self.dense(p) };
+                let dense = Dense { relu: u32::from(relu), ..dense };
+                let shared = 8 * dense.inputs as usize * size_of::<f32>();
+                if shared <= MOST_SHARED {
+                    let blocks = (pass.samples / pass.each, pass.each.div_ceil(8));
+                    let threads = (2 * dense.outputs).next_multiple_of(32).min(512);
+                    // SAFETY: the kernel takes a `Dense`, and has shared eight rows.
+                    unsafe { start(self.board, "dense", blocks, (threads, shared as u32), dense) }?;
+                } else {
+                    self.on_samples("dense_any", dense.outputs as usize, dense)?;
+                }
+                return Ok(1 + usize::from(relu));
             }
             net::Step::MaxPool { of, side, x, y, winners } => {
+                let relu = activated(y, 1);
                 let (x, y, winners) = (self.place(x), self.place(y), self.place(winners));
-                let image = Image { x, y, winners, kind: relu, ..self.image(of, (side, side)) };
-                self.on_samples("max_pool", of.len() / (side * side), image)
+                let image = Image { x, y, winners, ..self.image(of, (side, side)) };
+                let image = Image { kind: u32::from(relu), ..image };
+                self.on_samples("max_pool", of.len() / (side * side), image)?;
+                return Ok(1 + usize::from(relu));
             }
             net::Step::AvgPool { of, sides, x, y } => {
                 let image = Image { x: self.place(x), y: self.place(y), ..self.image(of, sides) };
-                self.on_samples("avg_pool", of.len() / (sides.0 * sides.1), image)
+                self.on_samples("avg_pool", of.len() / (sides.0 * sides.1), image)?;
             }
             net::Step::Activate { kind, x, y } => {
                 let count = self.nets.plan.place(y).len();
                 let (x, y, kind) = (self.place(x), self.place(y), kind_of(kind));
                 let image = Image { pass, x, y, channels: count as u32, kind, ..Image::default() };
-                self.on_samples("activate", count, image)
+                self.on_samples("activate", count, image)?;
             }
-            net::Step::Frn { of, p, x, y, rates } => self.norm_forth(of, 0, p, [x, y, rates]),
+            net::Step::Frn { of, p, x, y, rates } => self.norm_forth(of, 0, p, [x, y, rates])?,
             net::Step::GroupNorm { of, groups, p, x, y, rates } => {
-                self.norm_forth(of, groups, p, [x, y, rates])
+                self.norm_forth(of, groups, p, [x, y, rates])?;
             }
-            net::Step::Add { x, y } => self.add(x, y, 0),
-            net::Step::Copy { x, y } => self.add(x, y, 1),
+            net::Step::Add { x, y } => self.add(x, y, 0)?,
+            net::Step::Copy { x, y } => self.add(x, y, 1)?,
             net::Step::Pad { of, to, stride, x, y } => {
                 let image = Image { x: self.place(x), y: self.place(y), ..self.skip(of, to) };
                 let image = Image { down: stride as u32, ..image };
-                self.on_samples("skip", to.len(), image)
+                self.on_samples("skip", to.len(), image)?;
             }
-            _ => Err(DeviceError::Plan { what: "this way forth" }),
+            _ => return Err(DeviceError::Plan { what: "this way forth" }),
         }
+        Ok(1)
     }
 
     fn turn(&mut self) -> Result<(), DeviceError> {
@@ -669,7 +738,7 @@ impl Launcher<'_> {
             unused: 0,
         };
         // SAFETY: the kernel takes a `Loss`; there is a label or a number for every row.
-        unsafe { start(self.board, "loss", (self.pass.samples.div_ceil(32), 1), 32, loss) }
+        unsafe { start(self.board, "loss", (self.pass.samples.div_ceil(32), 1), (32, 0), loss) }
     }
 
     /// Take the first of these steps, and those that are taken with it: how many.
@@ -688,16 +757,8 @@ impl Launcher<'_> {
             net::Step::ConvSlopes { at, p, dy, dx } => {
                 let of = masked(dx);
                 let conv = Conv { x: self.place(dx), y: self.place(dy), ..self.conv(at, p) };
-                let conv = Conv { of: of.map_or(TABLE, |of| self.place(of)), ..conv };
-                let (kernel, rows) = match conv_kernel(at, at.input.height) {
-                    Some((5, 5)) => ("conv_slopes_5_5", 5),
-                    Some((5, _)) => ("conv_slopes_5_4", 4),
-                    Some(_) => ("conv_slopes_3_4", 4),
-                    None => ("conv_slopes_any", 1),
-                };
-                let to = at.input;
-                let threads = to.channels * to.height.div_ceil(rows) * to.width;
-                self.on_samples(kernel, threads, conv)?;
+                let of_place = of.map_or(TABLE, |of| self.place(of));
+                self.conv_slopes(Conv { of: of_place, tile: 1, ..conv })?;
                 return Ok(1 + usize::from(of.is_some()));
             }
             net::Step::DenseSlopes { p, dy, dx } => {
@@ -721,28 +782,44 @@ impl Launcher<'_> {
                 });
             }
             net::Step::MaxPoolSlopes { of, side, dy, winners, dx } => {
-                let from =
-                    Conv { y: self.place(dy), winners: self.place(winners), ..Conv::default() };
-                let weights = match steps.get(1) {
-                    Some(net::Step::ConvWeights { at, p, tile, x, dy }) if *dy == dx => {
-                        let conv = Conv { x: self.place(*x), ..self.conv(*at, *p) };
-                        Some(Conv { y: from.y, winners: from.winners, tile: *tile as u32, ..conv })
+                let (y, winners) = (self.place(dy), self.place(winners));
+                let image = Image { x: self.place(dx), y, ..self.image(of, (side, side)) };
+                let image = Image { winners, ..image };
+                let (at, p, x) = match steps.get(1) {
+                    Some(net::Step::ConvWeights { at, p, x, dy, .. }) if *dy == dx => (*at, *p, *x),
+                    _ => {
+                        self.on_samples("max_pool_slopes", of.len(), image)?;
+                        return Ok(1);
+                    }
+                };
+                // What comes behind the pool needs the winners alone.
+                let conv = Conv { y, winners, tile: side as u32, ..self.conv(at, p) };
+                let weights = Conv { x: self.place(x), ..conv };
+                let to = match steps.get(2) {
+                    Some(net::Step::ConvSlopes { dy, dx: to, .. }) if *dy == dx => *to,
+                    _ => {
+                        self.conv_weights(weights)?;
+                        return Ok(2);
+                    }
+                };
+                let of_slopes = match steps.get(3) {
+                    Some(net::Step::ActivateSlopes { kind: Activation::Relu, of, dy, dx })
+                        if *dy == to && *dx == to =>
+                    {
+                        Some(*of)
                     }
                     _ => None,
                 };
-                let wanted = match steps.get(1 + usize::from(weights.is_some())) {
-                    Some(net::Step::ConvSlopes { dy, .. }) => *dy == dx,
-                    _ => weights.is_none(),
-                };
-                if wanted {
-                    let image = Image { x: self.place(dx), ..self.image(of, (side, side)) };
-                    let image = Image { y: from.y, winners: from.winners, ..image };
-                    self.on_samples("max_pool_slopes", of.len(), image)?;
+                let from = Conv { x: self.place(to), ..conv };
+                let from = Conv { of: of_slopes.map_or(TABLE, |of| self.place(of)), ..from };
+                if side == 2 && staged(from, true).is_some() {
+                    self.conv_weights(weights)?;
+                    self.conv_slopes(from)?;
+                    return Ok(3 + usize::from(of_slopes.is_some()));
                 }
-                if let Some(conv) = weights {
-                    self.conv_weights(conv)?;
-                    return Ok(2);
-                }
+                self.conv_weights(weights)?;
+                self.on_samples("max_pool_slopes", of.len(), image)?;
+                return Ok(2);
             }
             net::Step::DenseWeights { p, x, dy } => {
                 let dense = Dense { x: self.place(x), y: self.place(dy), ..self.dense(p) };
@@ -797,14 +874,47 @@ impl Launcher<'_> {
         }
     }
 
+    fn conv_slopes(&mut self, conv: Conv) -> Result<(), DeviceError> {
+        if let Some((conv, kernel, shape)) = staged(conv, true) {
+            // SAFETY: the kernel takes a `Conv`, and has shared what it stages.
+            return unsafe { start(self.board, kernel, (self.pass.samples, 1), shape, conv) };
+        }
+        self.on_samples("conv_slopes_any", (conv.inputs * conv.height * conv.width) as usize, conv)
+    }
+
     fn conv_weights(&mut self, conv: Conv) -> Result<(), DeviceError> {
         let biases = if conv.bias == TABLE { 0 } else { conv.outputs };
         let all = conv.outputs * conv.inputs * conv.kernel * conv.kernel + biases;
-        let blocks = (self.pass.samples / self.pass.each, all.div_ceil(ABREAST));
-        let rows = self.pass.each.next_multiple_of(SLOTS).min(4 * SLOTS);
-        // SAFETY: the kernel takes a `Conv`, with threads for some rows of as many weights as it
-        // sums at a time.
-        unsafe { start(self.board, "conv_weights", blocks, ABREAST * rows, conv) }
+        let seats = self.pass.samples / self.pass.each;
+        let area = (conv.height + 2 * conv.pad) * (conv.width + 2 * conv.pad);
+        let squares = conv.rows / conv.tile * (conv.columns / conv.tile);
+        // slopes of some channels, and where each is; the same for all where nothing was pooled
+        let each = if conv.tile > 1 { 2 * squares } else { squares };
+        let fixed = conv.inputs * area + if conv.tile > 1 { 0 } else { squares };
+        let left = (MOST_SHARED / size_of::<f32>()).saturating_sub(fixed as usize) as u32;
+        let chunk = (left / each.max(1)).min(conv.outputs);
+        if chunk == 0 {
+            let blocks = (seats, all.div_ceil(ABREAST));
+            let rows = self.pass.each.next_multiple_of(SLOTS).min(4 * SLOTS);
+            let threads = (ABREAST * rows, 0);
+            // SAFETY: the kernel takes a `Conv`, with threads for some rows of as many weights as
+            // it sums at a time.
+            return unsafe { start(self.board, "conv_weights", blocks, threads, conv) };
+        }
+        let rows = conv.inputs * conv.kernel;
+        let abreast = match conv.kernel {
+            side @ (3 | 5) if chunk * rows >= 128 => side,
+            _ => 1,
+        };
+        let tasks = chunk * rows * conv.kernel / abreast;
+        let threads = tasks.next_multiple_of(32).min(512);
+        let shared = (fixed + chunk * each) * size_of::<f32>() as u32;
+        let room = self.nets.plan.arena() as u32;
+        let conv = Conv { room, abreast, chunk, ..conv };
+        let blocks = (self.pass.samples, conv.outputs.div_ceil(chunk));
+        // SAFETY: the kernel takes a `Conv`, and has shared what it stages.
+        unsafe { start(self.board, "conv_weights_staged", blocks, (threads, shared), conv) }?;
+        self.on_seats("conv_weights_sum", all as usize, conv)
     }
 
     fn dense(&self, p: net::Affine) -> Dense {
@@ -889,25 +999,33 @@ impl Launcher<'_> {
     }
 }
 
-/// The output of a step that relu may be the end of.
-fn output(step: &net::Step) -> Option<Tensor> {
-    match step {
-        net::Step::Conv { y, .. } | net::Step::Dense { y, .. } | net::Step::MaxPool { y, .. } => {
-            Some(*y)
-        }
-        _ => None,
+/// A convolution, forth or back, that stages what it reads: its kernel, with threads and shared
+/// bytes; `None`: there is none for this window.
+fn staged(conv: Conv, back: bool) -> Option<(Conv, &'static str, (u32, u32))> {
+    let kernel = match (conv.kernel, back) {
+        (5, false) => "conv_5",
+        (5, true) => "conv_slopes_5",
+        (3, false) => "conv_3",
+        (3, true) => "conv_slopes_3",
+        _ => return None,
+    };
+    let (outputs, inputs, rows, columns) = match back {
+        false => (conv.outputs, conv.inputs, conv.rows, conv.columns),
+        true => (conv.inputs, conv.outputs, conv.height, conv.width),
+    };
+    if conv.stride != 1 || (back && conv.pad >= conv.kernel) {
+        return None;
     }
-}
-
-/// The side of the kernel and how many rows a thread has, where there is a kernel for these.
-fn conv_kernel(at: net::Window, rows: usize) -> Option<(usize, usize)> {
-    match at.kernel {
-        5 if at.stride == 1 => {
-            Some((5, if rows.is_multiple_of(5) && !rows.is_multiple_of(4) { 5 } else { 4 }))
-        }
-        3 if at.stride == 1 => Some((3, 4)),
-        _ => None,
-    }
+    let (bands, pairs) = (rows.div_ceil(4), columns.div_ceil(2));
+    let side = conv.kernel - 1;
+    let image = inputs * (4 * bands + side) * (2 * pairs + side);
+    let weights = inputs * outputs * conv.kernel * conv.kernel;
+    let fits = |numbers: u32| numbers as usize * size_of::<f32>() <= MOST_SHARED;
+    let abreast = u32::from(fits(image + weights));
+    let numbers = image + abreast * weights;
+    let threads = (outputs * bands * pairs).next_multiple_of(32).clamp(64, 512);
+    let shape = (threads, numbers * size_of::<f32>() as u32);
+    fits(image).then_some((Conv { abreast, ..conv }, kernel, shape))
 }
 
 fn kind_of(kind: Activation) -> u32 {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Device, Event, Exchange, Ledger, devices_of};
+use super::{Device, Event, Exchange, Ledger, Order, devices_of};
 use crate::ask::{Ask, Tour};
 use crate::model::{EvaluationError, Evaluator, Model};
+use crate::rng::ClientId;
+use crate::threads::at_once;
 
 /// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a
 /// question, what all of them ask is answered in one call. Clients that walk do so in lock-step.
@@ -32,34 +34,15 @@ impl Jointly {
         clients: &mut [Box<dyn Device>],
         ledger: &mut Ledger,
     ) -> Result<Event, EvaluationError> {
+        if self.evaluator.guide().is_some() {
+            return self.guided(server, clients, ledger);
+        }
         for id in server.cohort() {
             let order = server.order(*id);
             ledger.down(*id, &order);
             clients[id.index()].begin(&order);
         }
-        while let Some(guide) = self.evaluator.guide() {
-            let mut tours: Vec<Tour<'_>> =
-                devices_of(server.cohort(), clients).filter_map(|client| client.tour()).collect();
-            if tours.is_empty() || !tours.iter().all(|tour| guide.takes(tour)) {
-                break;
-            }
-            guide.tour(&mut tours)?;
-            devices_of(server.cohort(), clients).for_each(|client| client.toured());
-        }
-        loop {
-            let mut asks = empty(std::mem::take(&mut self.room));
-            asks.extend(devices_of(server.cohort(), clients).filter_map(|client| client.pending()));
-            if asks.is_empty() {
-                self.room = empty(asks);
-                break;
-            }
-            let answered = self.evaluator.answer(&mut asks);
-            self.room = empty(asks);
-            answered?;
-            for id in server.cohort() {
-                clients[id.index()].resume();
-            }
-        }
+        self.ask(server.cohort(), clients)?;
         for at in 0..server.cohort().len() {
             let id = server.cohort()[at];
             let reply = clients[id.index()].reply();
@@ -67,6 +50,62 @@ impl Jointly {
             server.absorb(id, &reply);
         }
         Ok(server.advance())
+    }
+
+    /// The same where somebody takes the clients' steps: what is left to them is to copy long
+    /// vectors, which several do at once.
+    fn guided<S: Exchange + ?Sized>(
+        &mut self,
+        server: &mut S,
+        clients: &mut [Box<dyn Device>],
+        ledger: &mut Ledger,
+    ) -> Result<Event, EvaluationError> {
+        let asked = server.cohort().to_vec();
+        let orders: Vec<Order<'_>> = asked.iter().map(|id| server.order(*id)).collect();
+        for (id, order) in asked.iter().zip(&orders) {
+            ledger.down(*id, order);
+        }
+        let begun = devices_of(&asked, clients).zip(&orders).collect();
+        at_once(begun, |(client, order)| client.begin(order));
+        drop(orders);
+        while let Some(guide) = self.evaluator.guide() {
+            let mut tours: Vec<Tour<'_>> =
+                devices_of(&asked, clients).filter_map(|client| client.tour()).collect();
+            if tours.is_empty() || !tours.iter().all(|tour| guide.takes(tour)) {
+                break;
+            }
+            guide.tour(&mut tours)?;
+            at_once(devices_of(&asked, clients).collect(), |client| client.toured());
+        }
+        self.ask(&asked, clients)?;
+        let replies = at_once(devices_of(&asked, clients).collect(), |client| client.reply());
+        for (id, reply) in asked.iter().zip(&replies) {
+            ledger.up(*id, reply);
+            server.absorb(*id, reply);
+        }
+        Ok(server.advance())
+    }
+
+    /// Answer as long as anybody asks.
+    fn ask(
+        &mut self,
+        cohort: &[ClientId],
+        clients: &mut [Box<dyn Device>],
+    ) -> Result<(), EvaluationError> {
+        loop {
+            let mut asks = empty(std::mem::take(&mut self.room));
+            asks.extend(devices_of(cohort, clients).filter_map(|client| client.pending()));
+            if asks.is_empty() {
+                self.room = empty(asks);
+                return Ok(());
+            }
+            let answered = self.evaluator.answer(&mut asks);
+            self.room = empty(asks);
+            answered?;
+            for id in cohort {
+                clients[id.index()].resume();
+            }
+        }
     }
 }
 

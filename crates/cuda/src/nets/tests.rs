@@ -13,6 +13,7 @@ use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 
 use super::Nets;
+use crate::Device;
 use crate::emulated::Emulated;
 
 fn normals(address: u64, n: usize, scale: f64) -> Vec<f64> {
@@ -47,8 +48,11 @@ fn list(layers: &[&str]) -> Vec<Layer> {
     parse(&stated).unwrap()
 }
 
-/// `None` where there is no compiler, which is said.
+/// Where `CONSILIENCE_GPU` is set, on a GPU; `None` where there is no compiler, which is said.
 fn joined(clients: &[Arc<dyn Model>]) -> Option<Arc<dyn Model>> {
+    if std::env::var_os("CONSILIENCE_GPU").is_some() {
+        return Some(Arc::new(Nets::new(&Device::open(0).unwrap(), clients).unwrap()));
+    }
     let Some(boards) = Emulated::new() else {
         eprintln!("skipped: there is no C++ compiler (c++) here");
         return None;

@@ -195,6 +195,9 @@ impl Plan {
     }
 }
 
+/// Tensors start at multiples of this, which devices read at a time.
+const ALIGNED: usize = 4;
+
 /// Lay tensors of these lengths into one arena: each is alive from its first to its last step, and
 /// takes the lowest place that is free for as long.
 pub(super) fn allocate(
@@ -218,7 +221,7 @@ pub(super) fn allocate(
             if place.start >= start + lengths[*tensor] {
                 break;
             }
-            start = start.max(place.end);
+            start = start.max(place.end).next_multiple_of(ALIGNED);
         }
         places[*tensor] = start..start + lengths[*tensor];
         end = end.max(places[*tensor].end);

@@ -48,6 +48,8 @@ pub struct Client {
     task: Task,
     round: u64,
     stage: Stage,
+    /// Whether the rows of the next iteration are drawn, and its drift started.
+    prepared: bool,
     /// Minibatches and sizes of the steps that somebody else takes.
     toured: Toured,
 }
@@ -131,6 +133,7 @@ impl Client {
             task: Task::Gradient,
             round: 0,
             stage: Stage::Ready,
+            prepared: false,
             toured: Toured::default(),
         }
     }
@@ -152,6 +155,12 @@ impl Client {
             return self.arrive();
         }
         self.renew_reference(k);
+        self.stage = Stage::Walk { k, end };
+        self.prepared = false;
+    }
+
+    /// Draw the rows of iteration `k`, and let its drift start without them.
+    fn prepare(&mut self, k: u64) {
         let drift = &mut Workspace::at(&mut self.workspace, self.x.len()).gradient;
         match &self.reference {
             None => {
@@ -168,7 +177,7 @@ impl Client {
                 drift.copy_from_slice(&control.gradient);
             }
         }
-        self.stage = Stage::Walk { k, end };
+        self.prepared = true;
     }
 
     fn step(&mut self, k: u64) {
@@ -332,6 +341,9 @@ impl Device for Client {
 
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        if let (false, Stage::Walk { k, .. }) = (self.prepared, self.stage) {
+            self.prepare(k);
+        }
         let (x, workspace) = (&self.x, Workspace::at(&mut self.workspace, self.x.len()));
         let out = &mut workspace.gradient;
         let question = match (self.stage, &self.reference) {
