@@ -147,32 +147,39 @@ template <int K, bool BACK> __device__ static void stage(const Conv &a, float *i
     Sides s = sides<K, BACK>(a);
     u32 sample = blockIdx.x, area = s.tall * s.broad;
     const float *x = input(a.pass, sample, BACK ? a.y : a.x);
-    const float *winners = BACK && a.tile > 1 ? tensor(a.pass, sample, a.winners) : x;
-    u32 half = s.width / 2, halves = half * (s.height / 2);
-    for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) {
-        u32 c = at / area, i = at % area / s.broad - s.pad, j = at % s.broad - s.pad;
-        float value = 0.0f;
-        if (i < s.height && j < s.width) {
-            if (BACK && a.tile > 1) {
-                u32 square = c * halves + i / 2 * half + j / 2;
-                bool won = (u32)winners[square] == i % 2 * 2 + j % 2;
-                value = won ? x[square] : 0.0f;
-            } else {
-                value = x[(c * s.height + i) * s.width + j];
-            }
+    if (BACK && a.tile > 1) {
+        for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) image[at] = 0.0f;
+    } else {
+        for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) {
+            u32 c = at / area, i = at % area / s.broad - s.pad, j = at % s.broad - s.pad;
+            bool is = i < s.height && j < s.width;
+            image[at] = is ? x[(c * s.height + i) * s.width + j] : 0.0f;
         }
-        image[at] = value;
     }
     if (!a.abreast) return;
     const float *w = weights_of(a.pass, seat_of(a.pass, sample)) + a.weight;
     float *weights = image + s.inputs * area;
     for (u32 at = threadIdx.x; at < s.inputs * s.outputs * K * K; at += blockDim.x) {
-        u32 from = at;
+        u32 to = at;
         if (BACK) {
-            u32 e = at % (K * K), c = at / (K * K) % s.inputs, o = at / (K * K) / s.inputs;
-            from = (c * s.outputs + o) * (K * K) + K * K - 1 - e;
+            u32 e = at % (K * K), o = at / (K * K) % s.outputs, c = at / (K * K) / s.outputs;
+            to = (o * s.inputs + c) * (K * K) + K * K - 1 - e;
         }
-        weights[at] = w[from];
+        weights[to] = w[at];
+    }
+}
+
+// Slopes of squares, to where their largest numbers were.
+template <int K> __device__ static void scatter(const Conv &a, float *image) {
+    if (a.tile <= 1) return;
+    Sides s = sides<K, true>(a);
+    u32 sample = blockIdx.x, area = s.tall * s.broad, half = s.width / 2;
+    u32 halves = half * (s.height / 2);
+    const float *dy = tensor(a.pass, sample, a.y), *winners = tensor(a.pass, sample, a.winners);
+    for (u32 at = threadIdx.x; at < s.inputs * halves; at += blockDim.x) {
+        u32 c = at / halves, i = at % halves / half * 2, j = at % half * 2;
+        u32 won = (u32)winners[at];
+        image[c * area + (i + won / 2 + s.pad) * s.broad + j + won % 2 + s.pad] = dy[at];
     }
 }
 
@@ -258,6 +265,8 @@ template <int K, bool BACK> __device__ static void convolve(const Conv &a, const
     extern "C" __global__ void conv_slopes_##K(Conv a) { \
         SHARED(image) \
         THREADS stage<K, true>(a, image); \
+        BARRIER \
+        THREADS scatter<K>(a, image); \
         BARRIER \
         THREADS convolve<K, true>(a, image); \
     }
@@ -515,17 +524,19 @@ struct Dense {
 // of them.
 #define FEW 4
 __device__ static void dense_stage(const Dense &a, float *rows) {
-    u32 most = a.pass.each - 1;
+    u32 most = a.pass.each - 1, group = blockIdx.y % ((a.pass.each + 7) / 8);
     for (u32 at = threadIdx.x; at < 8 * a.inputs; at += blockDim.x) {
         u32 n = at / a.inputs, i = at % a.inputs;
-        u32 sample = blockIdx.x * a.pass.each + MIN(blockIdx.y * 8 + n, most);
+        u32 sample = blockIdx.x * a.pass.each + MIN(group * 8 + n, most);
         rows[i * 8 + n] = input(a.pass, sample, a.x)[i];
     }
 }
 
 __device__ static void dense_thread(const Dense &a, const float *rows) {
     const float *w = weights_of(a.pass, blockIdx.x);
-    for (u32 at = threadIdx.x; at < 2 * a.outputs; at += blockDim.x) {
+    u32 group = blockIdx.y % ((a.pass.each + 7) / 8), part = blockIdx.y / ((a.pass.each + 7) / 8);
+    u32 at = part * blockDim.x + threadIdx.x;
+    if (at < 2 * a.outputs) {
         u32 o = at / 2, n = at % 2 * FEW;
         const float *from = w + a.weight + (u64)o * a.inputs, *x = rows + n;
         float sums[FEW];
@@ -533,7 +544,7 @@ __device__ static void dense_thread(const Dense &a, const float *rows) {
         for (int k = 0; k < FEW; k++) sums[k] = w[a.bias + o];
         u32 i = 0;
         if (fours(from)) {
-#pragma unroll 4
+#pragma unroll 8
             for (; i + 4 <= a.inputs; i += 4) {
                 Four v = four(from + i);
                 Four p = four(x + i * 8), q = four(x + i * 8 + 8);
@@ -554,7 +565,7 @@ __device__ static void dense_thread(const Dense &a, const float *rows) {
         }
 #pragma unroll
         for (int k = 0; k < FEW; k++) {
-            u32 row = blockIdx.y * 8 + n + k;
+            u32 row = group * 8 + n + k;
             if (row >= a.pass.each) continue;
             float sum = a.relu ? relu(sums[k]) : sums[k];
             tensor(a.pass, blockIdx.x * a.pass.each + row, a.y)[o] = sum;
@@ -644,9 +655,10 @@ __device__ static void dense_weights_thread(const Dense &a) {
     if (a.pass.resume) {
         for (u32 k = 0; k < left; k++) s[k] = to[(u64)k * by];
     }
+    const float *dy = tensor(a.pass, base, a.y) + o, *x = input(a.pass, base, a.x);
+    bool table = a.x == TABLE;
 #pragma unroll 4
-    for (u32 n = 0; n < rows; n++) {
-        const float *dy = tensor(a.pass, base + n, a.y) + o;
+    for (u32 n = 0; n < rows; n++, dy += a.pass.stride, x += a.pass.stride) {
         Four d;
         if (left == 4 && fours(dy)) {
             d = four(dy);
@@ -657,9 +669,9 @@ __device__ static void dense_weights_thread(const Dense &a) {
             s[0] += d.x; s[1] += d.y; s[2] += d.z; s[3] += d.w;
             continue;
         }
-        float x = input(a.pass, base + n, a.x)[i];
-        s[0] = fmaf(d.x, x, s[0]); s[1] = fmaf(d.y, x, s[1]);
-        s[2] = fmaf(d.z, x, s[2]); s[3] = fmaf(d.w, x, s[3]);
+        float v = table ? input(a.pass, base + n, a.x)[i] : x[i];
+        s[0] = fmaf(d.x, v, s[0]); s[1] = fmaf(d.y, v, s[1]);
+        s[2] = fmaf(d.z, v, s[2]); s[3] = fmaf(d.w, v, s[3]);
     }
     for (u32 k = 0; k < left; k++) to[(u64)k * by] = s[k];
 }

@@ -9,7 +9,8 @@ use consilience_core::model::{
 };
 use consilience_core::rng::{ClientId, Purpose};
 use consilience_core::step::noise_scale;
-use consilience_core::threads::at_once;
+use consilience_core::threads::{Threads, at_once};
+use rayon::prelude::*;
 
 use crate::args::{
     Conv, Dense, Image, Loss, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
@@ -234,6 +235,10 @@ impl Guide for Desk {
         tour.x.len() > SHORTEST && !matches!(tour.prior.0, Prior::Laws(_))
     }
 
+    fn spread(&self) -> &'static dyn Threads {
+        &Pool
+    }
+
     fn tour(&mut self, tours: &mut [Tour<'_>]) -> Result<(), EvaluationError> {
         let board = open(&mut self.board)?;
         let alike = |a: &Tour<'_>, b: &Tour<'_>| {
@@ -247,6 +252,15 @@ impl Guide for Desk {
             self.seats.tour(&self.nets, board, tours).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+/// The threads of the pool that asks, or of the one that everybody has.
+struct Pool;
+
+impl Threads for Pool {
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).into_par_iter().with_max_len(1).for_each(work);
     }
 }
 
@@ -377,7 +391,7 @@ impl Seats {
         self.bring_references(nets, board, tours)?;
         let staging = board.staging(parties * vector)?;
         let from = tours.iter().zip(staging.chunks_exact_mut(vector));
-        at_once(from.collect(), |(tour, to)| to.copy_from_slice(bytes(tour.x)));
+        at_once(&Pool, from.collect(), |(tour, to)| to.copy_from_slice(bytes(tour.x)));
         board.write_staged(self.x.at, parties * vector)?;
         let order = self.slots.at + (seats * size_of::<u32>()) as u64;
         self.narrow(nets, board, self.x.at, parties, order)?;
@@ -458,7 +472,7 @@ impl Seats {
         }
         let staged = board.read_staged(self.x.at, parties * vector)?;
         let to = tours.iter_mut().zip(staged.chunks_exact(vector));
-        at_once(to.collect(), |(tour, from)| bytes_mut(tour.x).copy_from_slice(from));
+        at_once(&Pool, to.collect(), |(tour, from)| bytes_mut(tour.x).copy_from_slice(from));
         Ok(())
     }
 
@@ -681,8 +695,11 @@ impl Launcher<'_> {
                 let dense = Dense { relu: u32::from(relu), ..dense };
                 let shared = 8 * dense.inputs as usize * size_of::<f32>();
                 if shared <= MOST_SHARED {
-                    let blocks = (pass.samples / pass.each, pass.each.div_ceil(8));
-                    let threads = (2 * dense.outputs).next_multiple_of(32).min(512);
+                    // two threads an output, in as many blocks as there are groups of rows and
+                    // parts of the outputs
+                    let threads = (2 * dense.outputs).next_multiple_of(32).min(64);
+                    let parts = (2 * dense.outputs).div_ceil(threads);
+                    let blocks = (pass.samples / pass.each, pass.each.div_ceil(8) * parts);
                     // SAFETY: the kernel takes a `Dense`, and has shared eight rows.
                     unsafe { start(self.board, "dense", blocks, (threads, shared as u32), dense) }?;
                 } else {
@@ -903,11 +920,11 @@ impl Launcher<'_> {
         }
         let rows = conv.inputs * conv.kernel;
         let abreast = match conv.kernel {
-            side @ (3 | 5) if chunk * rows >= 128 => side,
+            side @ (3 | 5) => side,
             _ => 1,
         };
         let tasks = chunk * rows * conv.kernel / abreast;
-        let threads = tasks.next_multiple_of(32).min(512);
+        let threads = tasks.next_multiple_of(32).clamp(64, 512);
         let shared = (fixed + chunk * each) * size_of::<f32>() as u32;
         let room = self.nets.plan.arena() as u32;
         let conv = Conv { room, abreast, chunk, ..conv };

@@ -227,6 +227,8 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     ("iterations = 100", "iterations = 0", "run.iterations", "at least 1"),
     ("iterations = 100", "iterations = 1e5", "run.iterations", "whole number"),
     ("iterations = 100", "iterations = 100\nburn_in = 100", "run.burn_in", "smaller"),
+    ("iterations = 100", "iterations = 100\ndevice = \"tpu\"", "run.device", "cuda"),
+    ("iterations = 100", "iterations = 100\ndevice = \"cuda\"", "run.device", "\"cpu\""),
     ("iterations = 100", "iterations = 100\nchains = 0", "run.chains", "at least 1"),
     ("iterations = 100", "iterations = 100\nthin = 0", "run.thin", "at least 1"),
     ("iterations = 100", "iterations = 100\nstart = [1.0]", "sampler", "one number for each"),

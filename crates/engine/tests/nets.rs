@@ -221,3 +221,26 @@ fn a_chain_that_diverges_says_in_which_layer() {
     assert!(said.contains("diverged at iteration") && said.contains("in layer "), "{said}");
     assert!(said.contains("a tenth of it") && !said.contains("auto"), "{said}");
 }
+
+/// Where there is no GPU that is said; where there is one, nobody can tell by the draws.
+#[test]
+fn draws_do_not_depend_on_the_device() {
+    let text = config(SMALL, "name = \"vr-fald*\"\nstep = 0.01\nbatch = 4", "");
+    let draws = |text: &str| {
+        let planned = Session::new(read(text).unwrap()).unwrap().plan().unwrap();
+        planned.run(&Default::default(), Control::default()).unwrap().record.draws
+    };
+    let on_any = draws(&(text.clone() + "device = \"auto\"\n"));
+    assert!(on_any == draws(&(text + "device = \"cpu\"\n")));
+}
+
+/// No GPU evaluates other models than nets, so `auto` has something to say on every machine.
+#[test]
+fn a_model_that_no_gpu_evaluates_falls_back_and_says_so() {
+    let text = "seed = 1\n[target]\nmodel = \"gaussian\"\n[[client]]\nmean = [0.0]\n\
+                precision = [[1.0]]\n[sampler]\nname = \"lmc\"\nstep = 0.1\n[run]\n\
+                iterations = 10\ndevice = \"auto\"\n";
+    let (_, plan) = planned(text).unwrap();
+    let codes: Vec<&str> = plan.warnings.iter().map(|warning| warning.code.name()).collect();
+    assert!(codes.contains(&"no-gpu"), "{codes:?}");
+}

@@ -22,8 +22,7 @@ use crate::report::{self, Fields};
 
 const CLIENTS: usize = 20;
 const GAMMA: f64 = 1e-7;
-/// How often the clients are averaged, and how often the reference point is renewed.
-const AVERAGED: f64 = 1.0 / 20.0;
+/// How often the reference point is renewed.
 const RENEWED: f64 = 8.0 / 60_000.0;
 
 /// What may be chosen.
@@ -38,6 +37,9 @@ pub struct LeNet {
     /// Images of a client, where they are made up.
     #[arg(long, default_value_t = 2880)]
     ni: usize,
+    /// How often the clients are averaged: with this probability after each iteration.
+    #[arg(long, default_value_t = 1.0 / 20.0)]
+    averaged: f64,
     /// Whether the first GPU takes the clients' steps.
     #[arg(long)]
     cuda: bool,
@@ -69,7 +71,7 @@ impl LeNet {
             Schedule::Constant(GAMMA),
             CLIENTS,
             self.tau,
-            AVERAGED,
+            self.averaged,
             RENEWED,
             Batch::Rows(self.batch),
         ));

@@ -65,6 +65,7 @@ use crate::ask::{Ask, Sum, Tour, Walk};
 use crate::rng::ClientId;
 use crate::simd::LANES;
 use crate::step::langevin_scaled;
+use crate::threads::{Alone, Threads};
 
 /// How large one row of a model can be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -280,6 +281,11 @@ pub trait Evaluator: Send + std::fmt::Debug {
 pub trait Guide {
     /// Whether it can take these steps.
     fn takes(&self, tour: &Tour<'_>) -> bool;
+
+    /// The threads that copy what goes there and comes back.
+    fn spread(&self) -> &'static dyn Threads {
+        &Alone
+    }
 
     /// Take the steps of all of these. They must end where a gradient for each step would have
     /// taken them, bit for bit.

@@ -6,7 +6,7 @@ use super::{Device, Event, Exchange, Ledger, Order, devices_of};
 use crate::ask::{Ask, Tour};
 use crate::model::{EvaluationError, Evaluator, Model};
 use crate::rng::ClientId;
-use crate::threads::at_once;
+use crate::threads::{Threads, at_once};
 
 /// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a
 /// question, what all of them ask is answered in one call. Clients that walk do so in lock-step.
@@ -34,8 +34,9 @@ impl Jointly {
         clients: &mut [Box<dyn Device>],
         ledger: &mut Ledger,
     ) -> Result<Event, EvaluationError> {
-        if self.evaluator.guide().is_some() {
-            return self.guided(server, clients, ledger);
+        if let Some(guide) = self.evaluator.guide() {
+            let spread = guide.spread();
+            return self.guided(server, clients, ledger, spread);
         }
         for id in server.cohort() {
             let order = server.order(*id);
@@ -59,6 +60,7 @@ impl Jointly {
         server: &mut S,
         clients: &mut [Box<dyn Device>],
         ledger: &mut Ledger,
+        spread: &dyn Threads,
     ) -> Result<Event, EvaluationError> {
         let asked = server.cohort().to_vec();
         let orders: Vec<Order<'_>> = asked.iter().map(|id| server.order(*id)).collect();
@@ -66,7 +68,7 @@ impl Jointly {
             ledger.down(*id, order);
         }
         let begun = devices_of(&asked, clients).zip(&orders).collect();
-        at_once(begun, |(client, order)| client.begin(order));
+        at_once(spread, begun, |(client, order)| client.begin(order));
         drop(orders);
         while let Some(guide) = self.evaluator.guide() {
             let mut tours: Vec<Tour<'_>> =
@@ -75,14 +77,14 @@ impl Jointly {
                 break;
             }
             guide.tour(&mut tours)?;
-            at_once(devices_of(&asked, clients).collect(), |client| client.toured());
+            at_once(spread, devices_of(&asked, clients).collect(), |client| client.toured());
         }
         self.ask(&asked, clients)?;
-        let replies = at_once(devices_of(&asked, clients).collect(), |client| client.reply());
+        let replies = at_once(spread, devices_of(&asked, clients).collect(), |c| c.reply());
         for (id, reply) in asked.iter().zip(&replies) {
             ledger.up(*id, reply);
-            server.absorb(*id, reply);
         }
+        server.absorb_all(&asked, &replies, spread);
         Ok(server.advance())
     }
 

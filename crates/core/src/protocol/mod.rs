@@ -28,6 +28,7 @@ use crate::ask::{Ask, Question, Tour};
 use crate::rng::ClientId;
 use crate::snapshot::State;
 use crate::target::Site;
+use crate::threads::Threads;
 
 /// The server's side of any exchange: a sampler, or a survey of the target before sampling.
 ///
@@ -43,6 +44,13 @@ pub trait Exchange: State + Send {
 
     /// Fold one answer in.
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>);
+
+    /// Fold all answers in, in the order of the cohort; threads may share the coordinates.
+    fn absorb_all(&mut self, from: &[ClientId], replies: &[Reply<'_>], _spread: &dyn Threads) {
+        for (id, reply) in from.iter().zip(replies) {
+            self.absorb(*id, reply);
+        }
+    }
 
     /// Finish this exchange and prepare the next.
     fn advance(&mut self) -> Event;
@@ -198,6 +206,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
         (**self).absorb(from, reply);
     }
 
+    fn absorb_all(&mut self, from: &[ClientId], replies: &[Reply<'_>], spread: &dyn Threads) {
+        (**self).absorb_all(from, replies, spread);
+    }
+
     fn advance(&mut self) -> Event {
         (**self).advance()
     }
@@ -222,6 +234,10 @@ impl<E: Exchange + ?Sized> Exchange for &mut E {
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
         (**self).absorb(from, reply);
+    }
+
+    fn absorb_all(&mut self, from: &[ClientId], replies: &[Reply<'_>], spread: &dyn Threads) {
+        (**self).absorb_all(from, replies, spread);
     }
 
     fn advance(&mut self) -> Event {

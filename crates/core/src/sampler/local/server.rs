@@ -8,6 +8,10 @@ use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::Target;
+use crate::threads::{Threads, at_once};
+
+/// Coordinates that one thread adds up.
+const PART: usize = 4096;
 
 /// The server of family B.
 #[derive(Debug)]
@@ -199,6 +203,19 @@ impl Exchange for Server {
         let share =
             if let Phase::Refer { .. } = self.phase { 1.0 } else { self.shares[from.index()] };
         add_scaled(share, reply.payload.values(), &mut self.sum);
+    }
+
+    fn absorb_all(&mut self, from: &[ClientId], replies: &[Reply<'_>], spread: &dyn Threads) {
+        let refers = matches!(self.phase, Phase::Refer { .. });
+        let shares = &self.shares;
+        let part = |(k, sum): (usize, &mut [f64])| {
+            for (id, reply) in from.iter().zip(replies) {
+                let share = if refers { 1.0 } else { shares[id.index()] };
+                let values = &reply.payload.values()[k * PART..];
+                add_scaled(share, &values[..sum.len()], sum);
+            }
+        };
+        at_once(spread, self.sum.chunks_mut(PART).enumerate().collect(), part);
     }
 
     fn advance(&mut self) -> Event {
