@@ -30,19 +30,6 @@ pub fn best_of(
     Ok(best)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A walk that goes beyond its goal leaves less to the next call, or nothing.
-    #[test]
-    fn calls_that_do_nothing_are_not_the_best() {
-        let mut left = [1.0, 0.0, 0.0].into_iter();
-        let timed = best_of(2, || Ok(left.next().unwrap_or(0.0))).unwrap();
-        assert!(timed.seconds == f64::INFINITY && timed.cpu_seconds == f64::INFINITY);
-    }
-}
-
 /// The CPU time of this process, all threads together.
 #[cfg(unix)]
 pub fn cpu_seconds() -> f64 {
@@ -68,5 +55,18 @@ pub fn pin_to_one_core() {
         one.set(last);
         // a machine that forbids it is timed as it is
         let _ = rustix::thread::sched_setaffinity(None, &one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A walk that goes beyond its goal leaves less to the next call, or nothing.
+    #[test]
+    fn calls_that_do_nothing_are_not_the_best() {
+        let mut left = [1.0, 0.0, 0.0].into_iter();
+        let timed = best_of(2, || Ok(left.next().unwrap_or(0.0))).unwrap();
+        assert!(timed.seconds == f64::INFINITY && timed.cpu_seconds == f64::INFINITY);
     }
 }

@@ -150,6 +150,7 @@ template <int K, bool BACK> __device__ static void stage(const Conv &a, float *i
     if (BACK && a.tile > 1) {
         for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) image[at] = 0.0f;
     } else {
+#pragma unroll 4
         for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) {
             u32 c = at / area, i = at % area / s.broad - s.pad, j = at % s.broad - s.pad;
             bool is = i < s.height && j < s.width;
@@ -159,6 +160,7 @@ template <int K, bool BACK> __device__ static void stage(const Conv &a, float *i
     if (!a.abreast) return;
     const float *w = weights_of(a.pass, seat_of(a.pass, sample)) + a.weight;
     float *weights = image + s.inputs * area;
+#pragma unroll 4
     for (u32 at = threadIdx.x; at < s.inputs * s.outputs * K * K; at += blockDim.x) {
         u32 to = at;
         if (BACK) {
@@ -429,7 +431,7 @@ template <int V> __device__ static void weights_thread(const Conv &a, const floa
         float sums[V];
 #pragma unroll
         for (int k = 0; k < V; k++) sums[k] = 0.0f;
-#pragma unroll 4
+#pragma unroll 7
         for (u32 e = 0; e < squares; e++) {
             float s = slope[e];
             const float *from = x + corner[e];
@@ -452,6 +454,7 @@ __device__ static void weights_stage(const Conv &a, float *image, float *slopes,
     u32 broad = a.width + 2 * a.pad, area = (a.height + 2 * a.pad) * broad;
     u32 across = a.columns / a.tile, squares = a.rows / a.tile * across;
     const float *x = input(a.pass, blockIdx.x, a.x), *dy = tensor(a.pass, blockIdx.x, a.y);
+#pragma unroll 4
     for (u32 at = threadIdx.x; at < a.inputs * area; at += blockDim.x) {
         u32 c = at / area, i = at % area / broad - a.pad, j = at % broad - a.pad;
         bool is = i < a.height && j < a.width;
@@ -525,10 +528,15 @@ struct Dense {
 #define FEW 4
 __device__ static void dense_stage(const Dense &a, float *rows) {
     u32 most = a.pass.each - 1, group = blockIdx.y % ((a.pass.each + 7) / 8);
-    for (u32 at = threadIdx.x; at < 8 * a.inputs; at += blockDim.x) {
-        u32 n = at / a.inputs, i = at % a.inputs;
-        u32 sample = blockIdx.x * a.pass.each + MIN(group * 8 + n, most);
-        rows[i * 8 + n] = input(a.pass, sample, a.x)[i];
+    const float *from[8];
+#pragma unroll
+    for (u32 n = 0; n < 8; n++) {
+        from[n] = input(a.pass, blockIdx.x * a.pass.each + MIN(group * 8 + n, most), a.x);
+    }
+#pragma unroll 2
+    for (u32 i = threadIdx.x; i < a.inputs; i += blockDim.x) {
+#pragma unroll
+        for (u32 n = 0; n < 8; n++) rows[i * 8 + n] = from[n][i];
     }
 }
 
@@ -655,23 +663,28 @@ __device__ static void dense_weights_thread(const Dense &a) {
     if (a.pass.resume) {
         for (u32 k = 0; k < left; k++) s[k] = to[(u64)k * by];
     }
-    const float *dy = tensor(a.pass, base, a.y) + o, *x = input(a.pass, base, a.x);
-    bool table = a.x == TABLE;
+    const float *dy = tensor(a.pass, base, a.y) + o;
+    if (i == a.inputs) {
+        for (u32 n = 0; n < rows; n++, dy += a.pass.stride) {
+#pragma unroll
+            for (u32 k = 0; k < 4; k++) s[k] += k < left ? dy[k] : 0.0f;
+        }
+    } else if (left == 4 && fours(dy) && a.x != TABLE) {
+        const float *x = tensor(a.pass, base, a.x) + i;
+#pragma unroll 8
+        for (u32 n = 0; n < rows; n++, dy += a.pass.stride, x += a.pass.stride) {
+            Four d = four(dy);
+            float v = *x;
+            s[0] = fmaf(d.x, v, s[0]); s[1] = fmaf(d.y, v, s[1]);
+            s[2] = fmaf(d.z, v, s[2]); s[3] = fmaf(d.w, v, s[3]);
+        }
+    } else {
 #pragma unroll 4
-    for (u32 n = 0; n < rows; n++, dy += a.pass.stride, x += a.pass.stride) {
-        Four d;
-        if (left == 4 && fours(dy)) {
-            d = four(dy);
-        } else {
-            d = {dy[0], left > 1 ? dy[1] : 0.0f, left > 2 ? dy[2] : 0.0f, left > 3 ? dy[3] : 0.0f};
+        for (u32 n = 0; n < rows; n++, dy += a.pass.stride) {
+            float v = input(a.pass, base + n, a.x)[i];
+#pragma unroll
+            for (u32 k = 0; k < 4; k++) s[k] = fmaf(k < left ? dy[k] : 0.0f, v, s[k]);
         }
-        if (i == a.inputs) {
-            s[0] += d.x; s[1] += d.y; s[2] += d.z; s[3] += d.w;
-            continue;
-        }
-        float v = table ? input(a.pass, base + n, a.x)[i] : x[i];
-        s[0] = fmaf(d.x, v, s[0]); s[1] = fmaf(d.y, v, s[1]);
-        s[2] = fmaf(d.z, v, s[2]); s[3] = fmaf(d.w, v, s[3]);
     }
     for (u32 k = 0; k < left; k++) to[(u64)k * by] = s[k];
 }
@@ -1068,7 +1081,7 @@ __device__ static inline void step_one(const Step &a, const Party &party, u32 wh
 
 // A thread makes one block of words, and with it sixteen normals; then all take the steps of their
 // coordinates, next to each other. A row of blocks for each party.
-#define MAKERS 64
+#define MAKERS 128
 
 __device__ static inline void keep_normals(const u32 *words, float *normals) {
     u32 first = threadIdx.x / BLOCKS * GROUP + threadIdx.x % BLOCKS;

@@ -21,7 +21,7 @@ use crate::{Device, DeviceError};
 /// Threads of a block.
 const THREADS: u32 = 128;
 /// Coordinates whose steps a block takes.
-const NORMALS: usize = 1024;
+const NORMALS: usize = 2048;
 /// Weights of a convolution that a block sums, and rows of each at a time.
 const ABREAST: u32 = 32;
 const SLOTS: u32 = 8;
@@ -468,7 +468,7 @@ impl Seats {
             let across = d.div_ceil(NORMALS) as u32;
             // SAFETY: the kernel takes a `Step`; every vector has `dim` numbers for each party, and
             // no thread touches one beyond.
-            unsafe { start(board, "step", (across, parties as u32), (256, 0), step) }?;
+            unsafe { start(board, "step", (across, parties as u32), (THREADS, 0), step) }?;
         }
         let staged = board.read_staged(self.x.at, parties * vector)?;
         let to = tours.iter_mut().zip(staged.chunks_exact(vector));
@@ -697,7 +697,7 @@ impl Launcher<'_> {
                 if shared <= MOST_SHARED {
                     // two threads an output, in as many blocks as there are groups of rows and
                     // parts of the outputs
-                    let threads = (2 * dense.outputs).next_multiple_of(32).min(64);
+                    let threads = (2 * dense.outputs).next_multiple_of(32).min(128);
                     let parts = (2 * dense.outputs).div_ceil(threads);
                     let blocks = (pass.samples / pass.each, pass.each.div_ceil(8) * parts);
                     // SAFETY: the kernel takes a `Dense`, and has shared eight rows.
@@ -920,7 +920,7 @@ impl Launcher<'_> {
         }
         let rows = conv.inputs * conv.kernel;
         let abreast = match conv.kernel {
-            side @ (3 | 5) => side,
+            side @ (3 | 5) if chunk * rows >= 128 => side,
             _ => 1,
         };
         let tasks = chunk * rows * conv.kernel / abreast;
