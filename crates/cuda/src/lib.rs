@@ -6,9 +6,9 @@
 //! is no GPU. No kernel has warp intrinsics or float atomics, or keeps anything in registers across
 //! a barrier, so that a C++ compiler can run it thread after thread: `tests/emulated.rs` does.
 //!
-//! [`Device::langevin`] is the Langevin step of several parties with its noise. [`Nets`] are the nets
-//! of all clients of a process: whole walks of theirs stay on the GPU. Random numbers are those of
-//! [`consilience_core::rng`], by their addresses.
+//! [`Device::langevin`] is the Langevin step of several parties with its noise. [`Nets`] are the
+//! nets of all clients of a process: whole walks of theirs stay on the GPU. Random numbers are those
+//! of [`consilience_core::rng`], by their addresses.
 
 mod args;
 mod board;
