@@ -7,8 +7,8 @@
 //! a barrier, so that a C++ compiler can run it thread after thread: `tests/emulated.rs` does.
 //!
 //! [`Device::langevin`] is the Langevin step of several parties with its noise. [`Nets`] are the
-//! nets of all clients of a process: whole walks of theirs stay on the GPU. Random numbers are those
-//! of [`consilience_core::rng`], by their addresses.
+//! nets of all clients of a process: whole walks of theirs stay on the GPU. Random numbers are
+//! those of [`consilience_core::rng`], by their addresses.
 
 mod args;
 mod board;
