@@ -157,9 +157,10 @@ fn read(path: &Path) -> Result<Vec<Case>, String> {
 fn written(cases: &[Case]) -> String {
     let mut text = String::from(
         "# Instructions an iteration of consilience-bench, built with the feature `narrow`, on \
-         made-up data, as Callgrind counts them.\n\
-         # `cargo xtask bench --check` compares; BLESS=1 in its environment writes this file \
-         anew.\n",
+         made-up data,\n\
+         # as Callgrind counts them. `cargo xtask bench --check` compares; BLESS=1 in its \
+         environment writes\n\
+         # this file anew.\n",
     );
     for Case { words, iters: [short, long], instructions } in cases {
         let _ = write!(

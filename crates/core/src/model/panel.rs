@@ -13,8 +13,8 @@
 use super::design::{Design, Entries};
 use super::real::Real;
 
-/// How many features are turned round at a time.
-const TILE: usize = 8;
+/// How many features are turned back at a time.
+const TILE: usize = 4;
 
 /// How parameters are laid out.
 #[derive(Clone, Copy, Debug)]
@@ -54,46 +54,43 @@ pub(super) fn turn<T: Real, const W: usize>(shape: Shape, x: &[f64], panel: &mut
     let features = shape.features;
     for (group, panel) in panel.chunks_exact_mut(features).enumerate() {
         for quad in 0..W / 4 {
-            let of = |k: usize| {
-                let class = group * W + quad * 4 + k;
-                if class < shape.classes {
-                    &x[class * features..(class + 1) * features]
-                } else {
-                    &[]
-                }
-            };
-            match [of(0), of(1), of(2), of(3)] {
-                [a, b, c, d] if d.len() == features => turn_four(quad, [a, b, c, d], panel),
-                some => {
-                    for (at, slot) in panel.iter_mut().enumerate() {
-                        for k in 0..4 {
-                            slot[quad * 4 + k] = T::narrow(some[k].get(at).copied().unwrap_or(0.0));
-                        }
-                    }
-                }
+            let first = group * W + quad * 4;
+            let of = |k: usize| &x[(first + k) * features..(first + k + 1) * features];
+            match shape.classes.saturating_sub(first) {
+                0 => turn_some::<T, W, 0>(quad, [], panel),
+                1 => turn_some(quad, [of(0)], panel),
+                2 => turn_some(quad, [of(0), of(1)], panel),
+                3 => turn_some(quad, [of(0), of(1), of(2)], panel),
+                _ => turn_some(quad, [of(0), of(1), of(2), of(3)], panel),
             }
         }
     }
 }
 
+/// Fill four places of every array from `N` classes, and the others with zeros.
 #[inline(always)]
-fn turn_four<T: Real, const W: usize>(quad: usize, classes: [&[f64]; 4], panel: &mut [[T; W]]) {
-    let ((a, a_rest), (b, b_rest)) = (classes[0].as_chunks::<4>(), classes[1].as_chunks::<4>());
-    let ((c, c_rest), (d, d_rest)) = (classes[2].as_chunks::<4>(), classes[3].as_chunks::<4>());
+fn turn_some<T: Real, const W: usize, const N: usize>(
+    quad: usize,
+    classes: [&[f64]; N],
+    panel: &mut [[T; W]],
+) {
     let (tiles, rest) = panel.as_chunks_mut::<4>();
-    for ((((tile, a), b), c), d) in tiles.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+    let whole = 4 * tiles.len();
+    let from: [&[[f64; 4]]; N] = std::array::from_fn(|k| classes[k].as_chunks::<4>().0);
+    for (at, tile) in tiles.iter_mut().enumerate() {
         for j in 0..4 {
-            let four = [T::narrow(a[j]), T::narrow(b[j]), T::narrow(c[j]), T::narrow(d[j])];
+            let mut four = [T::default(); 4];
+            for k in 0..N {
+                four[k] = T::narrow(from[k][at][j]);
+            }
             tile[j][quad * 4..quad * 4 + 4].copy_from_slice(&four);
         }
     }
     for (at, slot) in rest.iter_mut().enumerate() {
-        let four = [
-            T::narrow(a_rest[at]),
-            T::narrow(b_rest[at]),
-            T::narrow(c_rest[at]),
-            T::narrow(d_rest[at]),
-        ];
+        let mut four = [T::default(); 4];
+        for k in 0..N {
+            four[k] = T::narrow(classes[k][whole + at]);
+        }
         slot[quad * 4..quad * 4 + 4].copy_from_slice(&four);
     }
 }
@@ -113,12 +110,18 @@ pub(super) fn turn_back<T: Real, const W: usize>(
         let (tiles, rest) = panel.as_chunks::<TILE>();
         let last = tiles.len() * TILE;
         for (at, tile) in tiles.iter().enumerate() {
-            for lane in 0..W {
-                if lane < classes.len() {
-                    let from = lane * features + at * TILE;
-                    let slots = &mut out[from..from + TILE];
-                    for j in 0..TILE {
-                        slots[j] += scale * tile[j][lane].widen();
+            for quad in 0..W / 4 {
+                // four places of four arrays, turned in registers
+                let four: [[T; 4]; TILE] =
+                    std::array::from_fn(|j| std::array::from_fn(|k| tile[j][quad * 4 + k]));
+                for k in 0..4 {
+                    let lane = quad * 4 + k;
+                    if lane < classes.len() {
+                        let from = lane * features + at * TILE;
+                        let slots = &mut out[from..from + TILE];
+                        for j in 0..TILE {
+                            slots[j] += scale * four[j][k].widen();
+                        }
                     }
                 }
             }

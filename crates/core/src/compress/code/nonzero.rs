@@ -85,13 +85,19 @@ fn marks(levels: &[i32; STRETCH]) -> [u64; STRETCH / BLOCK] {
     for (byte, level) in bytes.iter_mut().zip(levels) {
         *byte = u8::from(*level != 0);
     }
-    let mut gathered = [0; STRETCH / 8];
-    for (eight, bytes) in gathered.iter_mut().zip(bytes.as_chunks().0) {
-        *eight = (u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56) as u8;
-    }
-    let mut marks = [0; STRETCH / BLOCK];
-    for (mark, bytes) in marks.iter_mut().zip(gathered.as_chunks().0) {
-        *mark = u64::from_le_bytes(*bytes);
+    gathered(&bytes)
+}
+
+/// The lowest bits of bytes that are 0 or 1, of 64 in one number, the first lowest.
+#[inline(always)]
+pub(super) fn gathered<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u64; M] {
+    let mut marks = [0; M];
+    for (mark, bytes) in marks.iter_mut().zip(bytes.as_chunks::<BLOCK>().0) {
+        let mut gathered = [0; BLOCK / 8];
+        for (eight, bytes) in gathered.iter_mut().zip(bytes.as_chunks().0) {
+            *eight = (u64::from_le_bytes(*bytes).wrapping_mul(GATHER) >> 56) as u8;
+        }
+        *mark = u64::from_le_bytes(gathered);
     }
     marks
 }

@@ -26,7 +26,7 @@ use super::ans::{Alphabet, EXCESS, LEAST, MOST};
 use super::bits::{BitReader, BitSink, BitWriter};
 use super::classes::{Counts, EIGHT, gamma_bits};
 use super::laws::{Alphabets, Cost, ESCAPE, ESCAPED_EIGHT, ESCAPES, Laws, Levels};
-use super::nonzero::{for_each_nonzero, mark_eights};
+use super::nonzero::{for_each_nonzero, gathered, mark_eights};
 use crate::compress::Compressor;
 use crate::compress::message::{Message, Scratch, Symbols};
 use crate::compress::operator::{Quantiser, Spread};
@@ -228,23 +228,34 @@ impl Parametric {
         // behind smaller sizes stands nothing
         let plain = alphabets.lower.iter().position(|lower| *lower > 0).unwrap_or(0) as u32;
         for group in values.chunks(GROUP) {
-            for eight in marked_eights(reaching(group, plain), group.len()) {
-                let (mut bits, mut count, mut kinds) = (0, 0, 0);
-                for level in &group[eight.clone()] {
-                    let lower = alphabets.lower(level.unsigned_abs());
-                    bits = bits << (lower % 64) | u64::from(level.unsigned_abs() & mask(lower));
-                    (count, kinds) = (count + u32::from(lower), kinds | lower);
-                }
-                // mostly there are lower bits alone, which fit a word
-                if kinds & ESCAPES == 0 {
-                    sink.put(bits, count);
+            for (some, marks) in group.chunks(BLOCK).zip(reaching(group, plain)) {
+                if marks.count_ones() <= FEW {
+                    for place in places(marks) {
+                        self.put_one(alphabets, some[place], sink);
+                    }
                 } else {
-                    group[eight].iter().for_each(|level| self.put_one(alphabets, *level, sink));
+                    some.chunks(EIGHT).for_each(|eight| self.put_eight(alphabets, eight, sink));
                 }
             }
             if sink.is_full() {
                 return;
             }
+        }
+    }
+
+    /// What stands behind eight levels.
+    fn put_eight<B: Behind>(&self, alphabets: &Alphabets, levels: &[i32], sink: &mut B) {
+        let (mut bits, mut count, mut kinds) = (0, 0, 0);
+        for level in levels {
+            let lower = alphabets.lower(level.unsigned_abs());
+            bits = bits << (lower % 64) | u64::from(level.unsigned_abs() & mask(lower));
+            (count, kinds) = (count + u32::from(lower), kinds | lower);
+        }
+        // mostly there are lower bits alone, which fit a word
+        if kinds & ESCAPES == 0 {
+            sink.put(bits, count);
+        } else {
+            levels.iter().for_each(|level| self.put_one(alphabets, *level, sink));
         }
     }
 
@@ -409,9 +420,20 @@ impl Parametric {
             return Ok(());
         }
         for (number, group) in values.chunks_mut(GROUP).enumerate() {
-            for eight in marked_eights(reaching(group, 8), group.len()) {
-                let first = number * GROUP + eight.start;
-                self.read_eight(alphabets, first, &mut group[eight], behind)?;
+            let all = reaching(group, 8);
+            for (block, (some, marks)) in group.chunks_mut(BLOCK).zip(all).enumerate() {
+                let first = number * GROUP + block * BLOCK;
+                if marks.count_ones() <= FEW {
+                    for place in places(marks) {
+                        let (base, negative) = (some[place].unsigned_abs(), some[place] < 0);
+                        some[place] =
+                            self.read_one(alphabets, first + place, base, negative, behind)?;
+                    }
+                } else {
+                    for (eight, values) in some.chunks_mut(EIGHT).enumerate() {
+                        self.read_eight(alphabets, first + EIGHT * eight, values, behind)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -502,30 +524,30 @@ fn normal_entropy(deviation: f64) -> f64 {
     nonzero - nonzero * log2(nonzero) - (1.0 - nonzero) * log2(1.0 - nonzero)
 }
 
-/// Levels that are searched together for such behind which bits stand.
-const GROUP: usize = 64 * EIGHT;
+/// Levels that are searched together for such behind which bits stand, and those of them whose
+/// marks are one number.
+const GROUP: usize = 8 * BLOCK;
+const BLOCK: usize = 64;
+/// So few of a block are visited one by one.
+const FEW: u32 = 12;
 
 wide! {
-    /// Which eights of at most [`GROUP`] levels have one of size `least` or more, the first lowest.
-    fn reaching<'a>(levels: &'a [i32], least: u32) -> u64 {
+    /// Which of at most [`GROUP`] levels are of size `least` or more, the first lowest.
+    fn reaching<'a>(levels: &'a [i32], least: u32) -> [u64; GROUP / BLOCK] {
         let mut reaches = [0u8; GROUP];
         for (reaches, level) in reaches.iter_mut().zip(levels) {
             *reaches = u8::from(level.unsigned_abs() >= least);
         }
-        let mut eights = 0;
-        for (place, eight) in reaches.as_chunks::<EIGHT>().0.iter().enumerate() {
-            eights |= u64::from(u64::from_le_bytes(*eight) != 0) << place;
-        }
-        eights
+        gathered(&reaches)
     }
 }
 
-/// The places of the eights that are marked, among so many levels.
-fn marked_eights(mut marks: u64, count: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+/// The places of ones, the lowest first.
+fn places(mut marks: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let start = EIGHT * marks.trailing_zeros() as usize;
+        let place = marks.trailing_zeros() as usize;
         marks &= marks.wrapping_sub(1);
-        (start < count).then(|| start..count.min(start + EIGHT))
+        (place < BLOCK).then_some(place)
     })
 }
 
