@@ -79,6 +79,17 @@ fn released(plan: &PrivacyPlan, once: &OncePlan) -> String {
     text
 }
 
+/// Against whom the budget does not last beside the server, where the noise of all sites hides a
+/// row and the server knows none of it.
+fn broken(plan: &PrivacyPlan) -> Vec<Threat> {
+    let over = |threat: &Threat| {
+        let exposures = plan.sites.iter().flat_map(|site| &site.exposures);
+        exposures.filter(|told| told.threat == *threat).any(|told| told.allowed < plan.iterations)
+    };
+    let others = Threat::ALL.into_iter().filter(|threat| *threat != Threat::Server);
+    others.filter(|threat| plan.secure.is_some() && over(threat)).collect()
+}
+
 /// The plan for people.
 fn told(plan: &PrivacyPlan) -> String {
     if let Some(once) = &plan.once {
@@ -117,8 +128,8 @@ fn told(plan: &PrivacyPlan) -> String {
             &mut text,
             format!(
                 "Secure sum: sites send whole numbers of steps of {:.4} behind masks, and nobody \
-                 sees more than their sum; the noise of {} sites hides a row. By Renyi \
-                 divergences.",
+                 sees more than their sum; the noise of {} sites hides a row. Both columns are by \
+                 Renyi divergences.",
                 secure.grid, secure.honest
             ),
         );
@@ -183,6 +194,17 @@ fn told(plan: &PrivacyPlan) -> String {
             )
         },
     );
+    for threat in broken(plan).into_iter().filter(|_| kept) {
+        line(
+            &mut text,
+            format!(
+                "It breaks it against {}, who know noise of their own and take it off: state \
+                 colluding in [privacy] for as many of them as may be curious, and the run is \
+                 refused where it would.",
+                threat.name()
+            ),
+        );
+    }
     if let Some(allowed) = plan.allowed_by_secure_sum {
         line(
             &mut text,
@@ -205,4 +227,37 @@ fn told(plan: &PrivacyPlan) -> String {
     }
     line(&mut text, READ.into());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consilience_engine::config::Source;
+
+    fn text(iterations: u64, more: &str) -> String {
+        let sites =
+            "[[client]]\nname = \"a\"\n[[client]]\nname = \"b\"\n[[client]]\nname = \"c\"\n";
+        let text = format!(
+            "[target]\nmodel = \"logistic\"\n{sites}[sampler]\nname = \"lmc\"\nstep = 1e-5\n\
+             [run]\nchains = 2\niterations = {iterations}\n[privacy]\nepsilon = 3.0\n\
+             delta = 1e-6\nrow_norm = 2.0\n{more}"
+        );
+        let source = Source { file: "run.toml".into(), folder: ".".into(), text };
+        told(&privacy::of_config(&Config::parse(source).unwrap()).unwrap())
+    }
+
+    /// In a secure sum the other sites know more than the server: their own noise.
+    #[test]
+    fn a_budget_that_lasts_against_the_server_alone_is_said_to() {
+        let (kept, breaks) =
+            ("keeps the budget against the server", "breaks it against other sites");
+        let short = text(1000, "secure_sum = true\n");
+        assert!(short.contains(kept) && !short.contains("breaks"), "{short}");
+        let long = text(2000, "secure_sum = true\n");
+        assert!(long.contains(kept) && long.contains(breaks), "{long}");
+        let stated = text(2000, "secure_sum = true\ncolluding = 1\n");
+        assert!(stated.contains("breaks the budget against the server"), "{stated}");
+        assert!(!stated.contains(breaks), "{stated}");
+        assert!(text(100, "").contains("With secure_sum = true"));
+    }
 }
