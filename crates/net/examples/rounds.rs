@@ -40,6 +40,9 @@ use tonic::{Request, Response, Streaming};
 use tonic_prost::ProstCodec;
 
 const DIM: usize = 1000;
+/// How often rates are measured that are compared: one after the other, so that what else the
+/// machine does hits all of them.
+const TIMES: usize = 3;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -58,23 +61,29 @@ fn main() {
     );
     let bare = echoed(&folder, 3, 4000);
     println!("bare echo, 3 processes:   {bare:>8.0} rounds/s");
-    let three = sampled(&folder, "sites", (3, 1, 1), 6000);
+    let three = sampled((&folder, &folder), "sites", (3, 1, 1), 6000);
     println!("lmc, 3 processes:         {three:>8.0} rounds/s   {:.2} of the echo", three / bare);
-    let hundred = sampled(&folder, "sites", (100, 100, 1), 400);
+    let hundred = sampled((&folder, &folder), "sites", (100, 100, 1), 400);
     println!(
         "lmc, 100 streams of one:  {hundred:>8.0} rounds/s   {:.0} answers/s",
         100.0 * hundred
     );
-    println!("\nlmc, 3 processes, 4 chains, all of them together:");
-    let mut bare = 0.0;
-    for (keeps, name, iterations) in [
+    println!("\nlmc, 3 processes, 4 chains, all of them together, the best of {TIMES} in turn:");
+    let kinds = [
         ("sites", "nothing is kept", 3000),
         ("reserving", "--state everywhere, --reserve 1000", 3000),
         ("syncing", "--state everywhere", 300),
-    ] {
-        let rate = sampled(&folder, keeps, (3, 1, 4), iterations);
-        bare = if keeps == "sites" { rate } else { bare };
-        println!("{name:<36} {rate:>8.0} rounds/s   {:.2} of the first", rate / bare);
+    ];
+    let mut best = [0.0f64; 3];
+    for time in 0..TIMES {
+        let here = folder.join(format!("time-{time}")); // state of its own
+        std::fs::create_dir_all(&here).unwrap();
+        for ((keeps, _, iterations), best) in kinds.iter().zip(&mut best) {
+            *best = best.max(sampled((&folder, &here), keeps, (3, 1, 4), *iterations));
+        }
+    }
+    for ((_, name, _), rate) in kinds.iter().zip(best) {
+        println!("{name:<36} {rate:>8.0} rounds/s   {:.2} of the first", rate / best[0]);
     }
     durable(&folder);
     std::fs::remove_dir_all(&folder).unwrap();
@@ -137,15 +146,19 @@ fn durable(folder: &Path) {
     }
 }
 
-fn start(role: &str, folder: &Path, port: u16, names: &[String]) -> Child {
+fn start(role: &str, folder: &Path, state: &Path, port: u16, names: &[String]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.arg(role).arg(folder).arg(format!("localhost:{port}")).args(names).spawn().unwrap()
+    command.arg(role).arg(folder).arg(format!("localhost:{port}")).args(names);
+    command.env(STATE, state).spawn().unwrap()
 }
 
-/// Rounds a second of plain Langevin Monte Carlo, over all chains: so many clients, so many of them
-/// in one process, so many chains.
+/// Where sites keep their state.
+const STATE: &str = "ROUNDS_STATE";
+
+/// Rounds a second of plain Langevin Monte Carlo, over all chains: with certificates from one
+/// folder and state in another, so many clients, so many of them in one process, so many chains.
 fn sampled(
-    folder: &Path,
+    (folder, state): (&Path, &Path),
     keeps: &str,
     (clients, in_one, chains): (usize, usize, u64),
     iterations: u64,
@@ -165,7 +178,7 @@ fn sampled(
         Config::parse(Source { file: "rounds.toml".into(), folder: ".".into(), text }).unwrap();
     let options = ServeOptions {
         deadline: Some(Duration::from_secs(60)),
-        state: (keeps != "sites").then(|| folder.join(format!("{keeps}-server"))),
+        state: (keeps != "sites").then(|| state.join(format!("{keeps}-server"))),
         ..ServeOptions::new(Admission::Certificates(Papers::load(&folder.join("server")).unwrap()))
     };
     let status = Arc::new(Status::new(&names(&config).unwrap(), Arc::new(Progress::default())));
@@ -188,7 +201,7 @@ fn sampled(
     let port = told.recv().unwrap();
     let all: Vec<String> = (0..clients).map(|k| format!("s{k}")).collect();
     let mut children: Vec<Child> =
-        all.chunks(in_one).map(|names| start(keeps, folder, port, names)).collect();
+        all.chunks(in_one).map(|names| start(keeps, folder, state, port, names)).collect();
     let served = serving.join().unwrap().unwrap();
     children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
     (iterations * chains) as f64 / served.seconds
@@ -198,6 +211,7 @@ fn sampled(
 fn sites(keeps: &str, folder: &Path, server: &str, names: &[String]) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let state = std::env::var_os(STATE).map_or_else(|| folder.to_path_buf(), Into::into);
     let tasks: Vec<_> = names
         .iter()
         .map(|name| {
@@ -210,7 +224,7 @@ fn sites(keeps: &str, folder: &Path, server: &str, names: &[String]) {
             };
             let brings = Brings {
                 allows_simulation: true,
-                state: (keeps != "sites").then(|| folder.join(format!("{keeps}-{name}"))),
+                state: (keeps != "sites").then(|| state.join(format!("{keeps}-{name}"))),
                 reserve: (keeps == "reserving").then_some(1000),
                 papers: Some(Papers::load(&folder.join(name)).unwrap()),
                 ..Brings::new(name, Own::Stated)
@@ -290,8 +304,9 @@ fn echoed(folder: &Path, clients: usize, rounds: u32) -> f64 {
                     .unwrap()
                     .serve_with_incoming(Bare(hand), incoming),
             );
-            let mut children: Vec<Child> =
-                (0..clients).map(|k| start("echo", &folder, port, &[format!("s{k}")])).collect();
+            let mut children: Vec<Child> = (0..clients)
+                .map(|k| start("echo", &folder, &folder, port, &[format!("s{k}")]))
+                .collect();
             let mut open = Vec::new();
             for _ in 0..clients {
                 let (to, mut inward) = lines.recv().await.unwrap();
