@@ -203,7 +203,8 @@ fn introductions_that_are_none_are_refused_by_name() {
     let clients = "[[client]]\nname = \"north\"\n[[client]]\nname = \"east\"\n[sampler]\n\
         name = \"lmc\"\nstep = 0.01\n[run]\nchains = 1\niterations = 10\n";
     let head = "seeds = \"simulation\"\n[target]\n";
-    let coded = config(&format!("{head}formula = \"ill == yes ~ age + sex\"\n{clients}"));
+    let formula = "ill == yes ~ ns(age, 2) + sex";
+    let coded = config(&format!("{head}formula = \"{formula}\"\n{clients}"));
     let rows = "age,sex,ill\n41,f,no\n63,m,yes\n57,m,no\n38,f,yes\n";
     let table = |site: &str| Brings { data: Own::Text(rows.into()), ..brings(site) };
     let summary = "/Introduction/Coded/summary";
@@ -225,6 +226,12 @@ fn introductions_that_are_none_are_refused_by_name() {
         (&format!("{summary}/terms/1/Levels"), "[[\"f\", 9]]", "of site `east` is refused"),
         (&format!("{summary}/terms/0/Numbers/observed"), "99", "of site `east` is refused"),
         (&format!("{summary}/both_missing"), "[[7, 9, 4]]", "of site `east` is refused"),
+        // counts for the knots of splines, and sums of their columns
+        ("/Introduction/Knots", numbers, "its counts of values are none"),
+        ("/Introduction/Knots/Counts/0/1/0", "99", "its counts of values are none"),
+        ("/Introduction/Knots/Counts/0/0", "[]", "its counts of values are none"),
+        ("/Introduction/Knots/Sums/0", "[]", "its sums of a spline are none"),
+        ("/Introduction/Knots/Sums/0/0/1", "-1.0", "its sums of a spline are none"),
     ] {
         let options = ServeOptions { deadline: Some(Duration::from_secs(20)), ..options() };
         let serving = start(&coded, options);

@@ -170,12 +170,15 @@ pub fn knots<'k>(
     kinds: &'k Kinds,
     introductions: &[Introduction],
 ) -> Result<KnotSearch<'k>, ConfigError> {
-    let said = |introduction: &Introduction| match introduction {
-        Introduction::Coded(said) => Some(said.summary.clone()),
+    let names = super::names(config)?;
+    // what is no summary, or that of somebody else, is refused where all are merged
+    let said = |(introduction, name): (&Introduction, &String)| match introduction {
+        Introduction::Coded(said) if said.facts.check(kinds).is_ok() => {
+            Some(said.summary.clone()).filter(|summary| summary.site == *name)
+        }
         _ => None,
     };
-    let summaries: Option<Vec<SiteSummary>> = introductions.iter().map(said).collect();
-    // what is no summary is refused where all are merged
+    let summaries: Option<Vec<SiteSummary>> = introductions.iter().zip(&names).map(said).collect();
     let plan = &kinds.plan;
     let has_splines = plan.terms.iter().any(|term| matches!(term.coding, Coding::Spline(_)));
     match summaries.filter(|_| has_splines) {
