@@ -169,10 +169,8 @@ fn values_outside_the_outer_knots_are_named() {
     let notes = natural.encode(&ages(&[20.0, 50.0, 95.0]), None).unwrap().notes;
     assert_eq!(
         notes,
-        [
-            "ns(age, 4): 2 of 3 values lie outside 21 to 80, where it was fitted: it goes on \
-             straight."
-        ]
+        ["ns(age, 4): 2 of 3 values lie outside 21 to 80, where it was fitted: it goes on \
+             straight."]
     );
     let cubic = encoding("pain ~ bs(age, 4)", true, NATURAL);
     let notes = cubic.encode(&ages(&[20.0]), None).unwrap().notes.concat();
