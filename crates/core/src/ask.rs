@@ -221,7 +221,8 @@ impl Walk<'_> {
 /// Langevin steps with minibatches, the prior's share, and noise by its address.
 ///
 /// ```text
-/// g = base + scale sum_{j in rows} (grad U_ij(x) - grad U_ij(z)) + prior (grad U_0(x) - grad U_0(z))
+/// g = base + scale sum_{j in rows} (grad U_ij(x) - grad U_ij(z))
+///     + prior (grad U_0(x) - grad U_0(z))
 /// x <- x - step (weight g) + sqrt(2 step T) (shared Zs + own Z_c)
 /// ```
 ///
@@ -266,6 +267,6 @@ pub struct Reference<'a> {
     pub point: &'a [f64],
     /// The drift there.
     pub drift: &'a [f64],
-    /// What has the same mark has the same numbers.
+    /// What has the same mark has the same numbers, but for a chance of 2^-64.
     pub mark: u64,
 }

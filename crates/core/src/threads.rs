@@ -1,20 +1,21 @@
 //! Do the same with many things on the threads that somebody has. No number depends on how many.
 
-use std::sync::Mutex;
-
 /// Whoever has threads.
 pub trait Threads: Sync {
-    /// Do the work for every number below `count`, in any order, and wait until all is done.
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync));
+    /// Do every piece of work once, in any order, and wait until all is done.
+    fn each(&self, work: &mut [Piece<'_>]);
 }
+
+/// A piece of work that any thread may do.
+pub type Piece<'a> = &'a mut (dyn FnMut() + Send);
 
 /// The thread that asks, and no other.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 
 impl Threads for Alone {
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        (0..count).for_each(work);
+    fn each(&self, work: &mut [Piece<'_>]) {
+        work.iter_mut().for_each(|piece| piece());
     }
 }
 
@@ -24,18 +25,14 @@ pub fn at_once<T: Send, R: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
-    let cells: Vec<Mutex<(Option<T>, Option<R>)>> =
-        items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
-    spread.each(cells.len(), &|k| {
-        // nobody else has this cell
-        if let Ok(mut cell) = cells[k].lock()
-            && let Some(item) = cell.0.take()
-        {
-            cell.1 = Some(work(item));
-        }
-    });
-    let done = |cell: Mutex<(Option<T>, Option<R>)>| cell.into_inner().ok().and_then(|(_, r)| r);
-    cells.into_iter().filter_map(done).collect()
+    let work = &work;
+    let mut cells: Vec<(Option<T>, Option<R>)> =
+        items.into_iter().map(|item| (Some(item), None)).collect();
+    let piece = |cell: &'_ mut (Option<T>, Option<R>)| cell.1 = cell.0.take().map(work);
+    let mut pieces: Vec<_> = cells.iter_mut().map(|cell| move || piece(cell)).collect();
+    spread.each(&mut pieces.iter_mut().map(|piece| piece as Piece<'_>).collect::<Vec<_>>());
+    drop(pieces);
+    cells.into_iter().filter_map(|(_, done)| done).collect()
 }
 
 #[cfg(test)]
@@ -46,10 +43,11 @@ mod tests {
     struct Two;
 
     impl Threads for Two {
-        fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        fn each(&self, work: &mut [Piece<'_>]) {
+            let (first, second) = work.split_at_mut(work.len() / 2);
             std::thread::scope(|scope| {
-                scope.spawn(|| (count / 2..count).rev().for_each(work));
-                (0..count / 2).for_each(work);
+                scope.spawn(|| second.iter_mut().rev().for_each(|piece| piece()));
+                first.iter_mut().for_each(|piece| piece());
             });
         }
     }

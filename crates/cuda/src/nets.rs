@@ -9,7 +9,7 @@ use consilience_core::model::{
 };
 use consilience_core::rng::{ClientId, Purpose};
 use consilience_core::step::noise_scale;
-use consilience_core::threads::{Threads, at_once};
+use consilience_core::threads::{Piece, Threads, at_once};
 use rayon::prelude::*;
 
 use crate::args::{
@@ -259,8 +259,8 @@ impl Guide for Desk {
 struct Pool;
 
 impl Threads for Pool {
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        (0..count).into_par_iter().with_max_len(1).for_each(work);
+    fn each(&self, work: &mut [Piece<'_>]) {
+        work.par_iter_mut().with_max_len(1).for_each(|piece| piece());
     }
 }
 

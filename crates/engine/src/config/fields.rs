@@ -582,8 +582,8 @@ const FIELDS: &[Field] = &[
         "device",
         "\"cpu\", \"cuda\" or \"auto\"",
         "\"cpu\"",
-        "what evaluates nets: the cores; the first NVIDIA GPU (driver 550 or later); or that GPU if \
-         it can be used, else the cores. No number depends on it. Sites of a network use cores",
+        "what evaluates nets: the cores; the first NVIDIA GPU (driver 550 or later); or that GPU \
+         if it can be used, else the cores. No number depends on it. Sites of a network use cores",
     ),
     field(
         "run",

@@ -1,7 +1,6 @@
 //! Walk on one client's potential, with noise that is partly shared.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::Keys;
 use super::super::encoder::Encoder;
@@ -39,8 +38,8 @@ pub struct Client {
     /// What takes their place at an iteration to come.
     next: Control,
     next_from: Option<u64>,
-    /// What is known of the reference point elsewhere has this mark.
-    mark: u64,
+    /// By which the reference point is known elsewhere, once that was asked for.
+    mark: Option<u64>,
     noise: Blend,
     /// Room for the drift, and for what is sent.
     workspace: Option<Box<Workspace>>,
@@ -64,10 +63,16 @@ struct Toured {
 /// At most so many steps are taken elsewhere at a time.
 const LONGEST_TOUR: u64 = 256;
 
-/// A mark that nothing had before.
-fn new_mark() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+impl Control {
+    /// A number by which this is known: others have another one, but for a chance of 2^-64.
+    fn mark(&self) -> u64 {
+        let mix = |mark: u64, word: u64| {
+            let mixed = (mark.rotate_left(29) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            mixed ^ mixed >> 32
+        };
+        let numbers = self.point.iter().chain(&self.gradient);
+        numbers.fold(0, |mark, number| mix(mark, number.to_bits()))
+    }
 }
 
 /// What a client must know next.
@@ -120,7 +125,7 @@ impl Client {
             reference: recipe.refresh.map(|_| control.clone()),
             next: control,
             next_from: None,
-            mark: new_mark(),
+            mark: None,
             noise: Blend {
                 shared_scale: rho,
                 shared: keys.public,
@@ -145,7 +150,7 @@ impl Client {
         {
             std::mem::swap(control, &mut self.next);
             self.next_from = None;
-            self.mark = new_mark();
+            self.mark = None;
         }
     }
 
@@ -416,14 +421,16 @@ impl Device for Client {
             Some(_) => (self.inverse_weight, 1.0),
         };
         let (prior, share) = self.site.prior();
+        let known = &mut self.mark;
+        let control = self.reference.as_ref().map(|control| Reference {
+            point: &control.point,
+            drift: &control.gradient,
+            mark: *known.get_or_insert_with(|| control.mark()),
+        });
         Some(Tour {
             client: self.site.id(),
             x: &mut self.x,
-            control: self.reference.as_ref().map(|Control { point, gradient }| Reference {
-                point,
-                drift: gradient,
-                mark: self.mark,
-            }),
+            control,
             rows: drawn.then_some(&self.toured.rows[..]),
             batch,
             scale: asked * inflation,
@@ -491,7 +498,7 @@ impl State for Client {
             visit.vector("the next reference point", &mut self.next.point)?;
             visit.vector("the gradient at the next one", &mut self.next.gradient)?;
             visit.option("when the next one is used", &mut self.next_from)?;
-            self.mark = new_mark();
+            self.mark = None;
         }
         Ok(())
     }

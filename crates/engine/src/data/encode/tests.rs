@@ -233,7 +233,7 @@ fn wrong_plans_and_summaries_are_refused_by_name() {
     other.terms[0].column = "town".into();
     assert!(
         refusal(summarise("a", &table(A), &other).unwrap_err())
-            .contains("the column `town` cannot be standardised")
+            .contains("the column `town` cannot be taken as numbers")
     );
     let words = DesignPlan { response: Response::Value { column: "town".into() }, ..plan.clone() };
     assert!(
