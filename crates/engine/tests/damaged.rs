@@ -34,8 +34,10 @@ fn readers() -> Vec<(&'static str, Vec<u8>, Read)> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(&numbers).unwrap();
     let gz = encoder.finish().unwrap();
-    let mut xz = Vec::new();
-    lzma_rs::xz_compress(&mut &numbers[..], &mut xz).unwrap();
+    let options = lzma_rust2::XzOptions::with_preset(1);
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+    encoder.write_all(&numbers).unwrap();
+    let xz = encoder.finish().unwrap();
     vec![
         ("csv", text, |b| table(&csv_table(b)?)),
         ("csv of numbers", numbers, |b| sound(csv::parse(utf8(b)?, "f", "ill", &Labels::Found(2)))),

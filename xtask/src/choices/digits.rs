@@ -1,5 +1,6 @@
 //! Make small digits of MNIST's: 10,000 of them, 7 x 7 pixels, each the mean of 16.
 
+use std::io::Read;
 use std::path::Path;
 
 const IMAGES: usize = 10_000;
@@ -30,7 +31,8 @@ fn unpacked(file: &Path) -> Result<Vec<u8>, String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let bytes = std::fs::read(file).map_err(|error| told(&error))?;
     let mut plain = Vec::new();
-    lzma_rs::xz_decompress(&mut bytes.as_slice(), &mut plain).map_err(|error| told(&error))?;
+    let mut reader = lzma_rust2::XzReader::new(bytes.as_slice(), true);
+    reader.read_to_end(&mut plain).map_err(|error| told(&error))?;
     Ok(plain)
 }
 

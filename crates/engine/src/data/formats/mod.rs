@@ -15,7 +15,6 @@ pub mod npy;
 pub mod npz;
 mod packed;
 pub mod parquet;
-mod xz;
 
 use std::fmt;
 

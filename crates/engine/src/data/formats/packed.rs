@@ -3,12 +3,15 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{At, FormatError, xz};
+use super::{At, FormatError};
 
 /// A file may expand to this many bytes, and to [`RATIO`] times its size.
 const FLOOR: u64 = 64 << 20;
 /// Text of zeros and ones compresses well; a bomb compresses better.
 const RATIO: u64 = 200;
+
+/// How much memory the decoder of xz may take, in KiB: what `xz -9` asks for, twice.
+const MOST_DICTIONARY: u32 = 128 << 10;
 
 /// How far a file of this size may expand.
 pub(super) fn limit(size: u64) -> u64 {
@@ -45,18 +48,13 @@ pub fn unpack(bytes: Vec<u8>, file: &str) -> Result<Vec<u8>, FormatError> {
         result.map_err(|error| damaged("gz", at, error.to_string()))?;
         if out.len() as u64 > limit { Err(expands()) } else { Ok(out) }
     } else if file.ends_with(".xz") {
-        // The decoder has no limit of its own, so the sizes that the chunks announce are added up
-        // first.
-        let announced =
-            xz::announced(&bytes).map_err(|(at, problem)| damaged("xz", at, problem.into()))?;
-        if announced > limit {
-            return Err(expands());
-        }
-        let mut out = Vec::with_capacity(announced as usize);
+        let mut out = Vec::new();
         let mut input = bytes.as_slice();
-        lzma_rs::xz_decompress(&mut input, &mut out)
-            .map_err(|error| damaged("xz", size - input.len() as u64, error.to_string()))?;
-        Ok(out)
+        let reader = lzma_rust2::XzReader::new_mem_limit(&mut input, true, MOST_DICTIONARY);
+        let result = reader.take(limit + 1).read_to_end(&mut out);
+        let at = size - input.len() as u64;
+        result.map_err(|error| damaged("xz", at, error.to_string()))?;
+        if out.len() as u64 > limit { Err(expands()) } else { Ok(out) }
     } else {
         Ok(bytes)
     }
@@ -152,10 +150,16 @@ mod tests {
     fn bombs_are_refused() {
         let zeros = vec![0; (FLOOR + 1) as usize];
         assert!(matches!(unpack(gz(&zeros), "a.gz"), Err(FormatError::Expands { .. })));
-        // 33 chunks that announce 2 MiB each.
-        let chunks = [[0xff, 0xff, 0xff, 0, 0, 0x5d, 0].repeat(33), vec![0]].concat();
-        let bomb = xz_of(&chunks, b"");
-        assert_eq!(xz::announced(&bomb), Ok(33 << 21));
+        let fast = lzma_rust2::XzOptions::with_preset(0);
+        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), fast).unwrap();
+        encoder.write_all(&zeros).unwrap();
+        let bomb = encoder.finish().unwrap();
         assert!(matches!(unpack(bomb, "a.xz"), Err(FormatError::Expands { .. })));
+        // a dictionary of 1.5 GiB for a file of no bytes
+        let mut greedy = xz_of(&[0], b"");
+        greedy[16] = 0x25;
+        let header: [u8; 8] = greedy[12..20].try_into().unwrap();
+        greedy[20..24].copy_from_slice(&crc(&header));
+        assert!(matches!(unpack(greedy, "a.xz"), Err(FormatError::Damaged { .. })));
     }
 }
