@@ -12,7 +12,7 @@ def samplers() -> list[dict[str, str]]:
 
     >>> import consilience
     >>> [s["name"] for s in consilience.samplers()][:3]
-    ['imh', 'pcn', 'mala']
+    ['auto', 'imh', 'pcn']
     """
     return list(json.loads(_consilience.samplers()))
 

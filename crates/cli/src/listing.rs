@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use consilience_core::compress;
-use consilience_core::sampler::registry::{DP_RELEASE, FAMILIES, REGISTRY};
+use consilience_core::sampler::registry::{self, FAMILIES};
 use consilience_engine::config::fields;
 use consilience_engine::data::builtin;
 use consilience_engine::models::MODELS;
@@ -18,12 +18,11 @@ pub fn list() -> Result<(), Failure> {
     let mut text = String::new();
     for family in FAMILIES {
         text.push_str(&format!("Samplers: {}\n  {}\n", family.name, family.says));
-        let rows = REGISTRY.iter().chain([&DP_RELEASE]);
-        for row in rows.filter(|row| std::ptr::eq(row.family, *family)) {
-            text.push_str(&format!(
-                "  {:<12} {}\n  {:<12} [{}]\n",
-                row.name, row.says, "", row.paper
-            ));
+        for row in registry::all().filter(|row| std::ptr::eq(row.family, *family)) {
+            text.push_str(&format!("  {:<12} {}\n", row.name, row.says));
+            if !row.paper.is_empty() {
+                text.push_str(&format!("  {:<12} [{}]\n", "", row.paper));
+            }
         }
         text.push('\n');
     }

@@ -226,7 +226,7 @@ fn every_compressor_has_its_line_of_the_notation() {
 #[test]
 fn chapters_that_add_something_show_what_is_there() {
     let mut shown = 0;
-    for chapter in ["model", "compressor", "family"] {
+    for chapter in ["model", "compressor", "sampler", "family"] {
         let text = read(&format!("docs/src/adding-a-{chapter}.md"));
         let blocks = |kind: &str| -> Vec<String> {
             let open = format!("```{kind}\n");

@@ -9,6 +9,7 @@ use common::*;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::{Gaussian, Model, Prior, Single, Surrogate};
 use consilience_core::rng::{ClientId, Noise, SERVER, Seed};
+use consilience_core::sampler::registry::{Settings, find};
 use consilience_core::sampler::{
     Batch, Keys, Local, Participation, Recipe, Synchronise, Uplink, Weighting,
 };
@@ -584,6 +585,29 @@ fn marina_that_always_restarts_or_loses_nothing_is_lmc() {
             &lmc
         ) < 1e-12
     );
+}
+
+/// The row of DIANA: nothing is lost, or the memory never moves.
+#[test]
+fn diana_that_loses_nothing_is_lmc_and_that_forgets_is_qlsd() {
+    let target = linear(prior(), Placement::Server, 1.0);
+    let diana = |rate: Option<f64>, compressor: Compressor| {
+        let settings = Settings {
+            memory_rate: rate,
+            compress: Some(vec![compressor]),
+            precision: Some(Precision::F64),
+            ..Settings::default()
+        };
+        let row = find("diana-ld").unwrap();
+        run(&row.recipe(STEP, &settings, 3, 2, None), &target, DRAWS)
+    };
+    let rand_1 = Compressor::rand_k(1).at(Precision::F64);
+    let lmc = run(&uplink(Uplink::lmc(STEP)), &target, DRAWS);
+    assert!(largest_difference(&diana(Some(0.5), IDENTITY), &lmc) < 1e-12);
+    let qlsd = run(&uplink(Uplink::qlsd(STEP, Batch::Full, rand_1.clone())), &target, DRAWS);
+    let forgetful = diana(Some(1e-300), rand_1.clone());
+    assert!(largest_difference(&forgetful, &qlsd) < 1e-12);
+    assert!(largest_difference(&diana(Some(0.5), rand_1), &qlsd) > 0.01, "a memory matters");
 }
 
 #[test]

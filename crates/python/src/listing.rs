@@ -1,6 +1,6 @@
 //! List samplers and the fields of configs.
 
-use consilience_core::sampler::registry::{DP_RELEASE, REGISTRY};
+use consilience_core::sampler::registry::{self, Row};
 use consilience_engine::config::fields::{self as documented, Field};
 use consilience_engine::models::{MODELS, ModelRow};
 use pyo3::prelude::*;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 /// Every sampler, as JSON.
 #[pyfunction]
 pub fn samplers() -> String {
-    let row = |row: &consilience_core::sampler::registry::Row| {
+    let row = |row: &Row| {
         let family = row.family.name;
         json!({ "name": row.name, "family": family, "paper": row.paper, "says": row.says })
     };
-    Value::from(REGISTRY.iter().chain([&DP_RELEASE]).map(row).collect::<Vec<_>>()).to_string()
+    Value::from(registry::all().map(row).collect::<Vec<_>>()).to_string()
 }
 
 /// Every model, as JSON.

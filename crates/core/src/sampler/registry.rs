@@ -138,13 +138,13 @@ pub static AUTO: Row = Row {
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
-    apart().chain(REGISTRY).find(|row| row.name == name)
+    all().find(|row| row.name == name)
 }
 
-/// The samplers that do not run on any target, and so are not in [`REGISTRY`]: one that is none
-/// yet, one that needs the rows of a regression and a budget.
-pub fn apart() -> impl Iterator<Item = &'static Row> + Clone {
-    [&AUTO, &DP_RELEASE].into_iter()
+/// Every name that people may write. Two are not in [`REGISTRY`], since they do not run on any
+/// target: one that is no sampler yet, one that needs the rows of a regression and a budget.
+pub fn all() -> impl Iterator<Item = &'static Row> + Clone {
+    [&AUTO].into_iter().chain(REGISTRY).chain([&DP_RELEASE])
 }
 
 /// What a user may set. `None` means the sampler's own default.

@@ -148,7 +148,7 @@ fn read_name(section: &Section<'_>) -> Result<&'static Row, ConfigError> {
     let Some(name) = section.get("name") else { return Ok(&registry::AUTO) };
     let word = name.text("the name of a sampler")?;
     registry::find(word).ok_or_else(|| {
-        let rows = registry::REGISTRY.iter().chain(registry::apart());
+        let rows = registry::all();
         name.error(
             format!("there is no sampler \"{word}\""),
             suggest(word, rows.map(|row| row.name)),

@@ -131,6 +131,16 @@ pub const SAMPLERS: &[Row] = &[
         ..OURS
     },
     Row {
+        name: "diana-ld",
+        paper: "after Mishchenko et al. 2019",
+        says: "compressed differences of gradients to a memory: clients that differ cost no noise \
+            (Langevin-DIANA)",
+        axes: &[Axis::Batch, Axis::Memory, Axis::Compress, Axis::Participation],
+        feedback: Feedback::Diana,
+        beyond: true,
+        ..OURS
+    },
+    Row {
         name: "qlsd*-exact",
         paper: "Hegazy et al. 2024",
         says: "QLSD* whose compression error is exactly the Langevin noise: the server draws none",
