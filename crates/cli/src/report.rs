@@ -432,6 +432,12 @@ impl<'a> Answer<'a> {
             })
     }
 
+    /// What was recorded beside the draws, by name.
+    fn statistics(&self) -> serde_json::Map<String, Value> {
+        let all = self.record.statistics.iter();
+        all.map(|statistic| (statistic.name.clone(), json!(statistic.range()))).collect()
+    }
+
     /// For programs: full precision.
     pub fn json(&self) -> String {
         let shown = self.record.shown().1;
@@ -509,6 +515,7 @@ impl<'a> Answer<'a> {
                 "exact": bias.exact, "mean": bias.mean, "sd": bias.sd, "measured": bias.measured,
             })),
             "khat": khat(self.record).map(number),
+            "statistics": self.statistics(),
             "choice": self.record.choice,
             "check": self.record.check,
         });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use consilience::core::sampler::registry::REGISTRY;
+use consilience::core::sampler::registry;
 use consilience::engine::config::fields;
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn lists_are_complete() {
     let list = succeed(&["list"]);
-    for row in REGISTRY {
+    for row in registry::all() {
         assert!(
             list.contains(&format!("\n  {} ", row.name)) && list.contains(row.paper),
             "{}",
@@ -449,6 +449,32 @@ fn all_three_families_are_compared() {
     let exchanges = |k| number(k, "/exchanges/before_sampling") + number(k, "/exchanges/sampling");
     assert_eq!(exchanges(0), exchanges(1), "auto tried nothing but imh");
     assert!(exchanges(5) > 100.0 * exchanges(1), "lmc: {}, imh: {}", exchanges(5), exchanges(1));
+}
+
+/// Whatever a sampler names beside its draws is told, whichever sampler it is.
+#[test]
+fn what_is_recorded_beside_draws_is_told() {
+    let run = "iterations = 200\nchains = 2\n";
+    for (sampler, names) in [
+        ("hmc", ["acceptance_rate", "energy", "step_size"]),
+        ("imh", ["acceptance_rate", "accepted", "log_weight"]),
+        ("lmc", ["bits_up", "gradients", "participants"]),
+    ] {
+        let text = two_clients("", run).replace("lmc", sampler);
+        let (folder, file) = (folder("beside"), config("beside", &text));
+        let out = folder.join("run").display().to_string();
+        let told = &json(&["run", &file, "--json", "--out", &out])["statistics"];
+        for name in names {
+            let [mean, lowest, highest] =
+                ["mean", "lowest", "highest"].map(|part| told[name][part].as_f64().unwrap());
+            assert!(lowest <= mean && mean <= highest, "{name}: {told}");
+        }
+        let accepted = told["acceptance_rate"]["mean"].as_f64();
+        assert!(accepted.is_none_or(|rate| rate > 0.5 && rate <= 1.0), "{told}");
+        let page = std::fs::read_to_string(folder.join("run/report.html")).unwrap();
+        assert!(names.iter().all(|name| page.contains(name)), "{sampler}");
+        std::fs::remove_dir_all(folder.join("run")).unwrap();
+    }
 }
 
 /// `consilience list | head -0`: the reader is gone before the first byte.

@@ -86,6 +86,9 @@ impl Moment<'_> {
 /// The most numbers that stand beside a draw: no sampler has more.
 const MOST_NUMBERS: usize = 16;
 
+/// How many draws are recent.
+const RECENT: usize = 1000;
+
 /// What a chain leaves behind while it runs.
 #[derive(Debug)]
 pub struct ChainLog {
@@ -142,6 +145,20 @@ impl ChainLog {
     /// The draws so far, row by row, where they are in memory.
     pub fn so_far(&self) -> &[f64] {
         if let DrawSink::Memory(draws) = &self.sink { draws } else { &[] }
+    }
+
+    /// What the sampler says of its last draws, on average, by the names that it gives.
+    pub(crate) fn recently(&self, plan: &Plan) -> Vec<(&'static str, f64)> {
+        let width = width(plan).min(MOST_NUMBERS);
+        let names = plan.recipe.family().numbers();
+        let first = (self.numbers.len() / width).saturating_sub(RECENT) * width;
+        let rows = self.numbers[first..].chunks_exact(width);
+        if rows.len() == 0 {
+            return Vec::new();
+        }
+        let own = width - names.len();
+        let mean = |k: usize| rows.clone().map(|row| row[own + k]).sum::<f64>() / rows.len() as f64;
+        names.iter().enumerate().map(|(k, name)| (*name, mean(k))).collect()
     }
 }
 

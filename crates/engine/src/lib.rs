@@ -8,6 +8,7 @@ mod collinear;
 pub mod conductor;
 pub mod config;
 pub mod data;
+pub mod drawn;
 pub mod draws;
 pub mod encoding;
 pub mod exact;

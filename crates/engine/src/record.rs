@@ -346,6 +346,32 @@ pub struct Statistic {
     pub values: Vec<Vec<f64>>,
 }
 
+impl Statistic {
+    /// Its mean over all draws, and its smallest and largest value; `None` where a value is no
+    /// number, or there is none.
+    pub fn range(&self) -> Option<StatisticRange> {
+        let count: usize = self.values.iter().map(Vec::len).sum();
+        let all = || self.values.iter().flatten().copied();
+        let mean = all().sum::<f64>() / count as f64;
+        let (lowest, highest) = all()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| {
+                (x.min(least), x.max(most))
+            });
+        mean.is_finite().then_some(StatisticRange { mean, lowest, highest })
+    }
+}
+
+/// What the values of a statistic are like.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct StatisticRange {
+    /// Their mean.
+    pub mean: f64,
+    /// The smallest.
+    pub lowest: f64,
+    /// The largest.
+    pub highest: f64,
+}
+
 /// One site's part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteRecord {

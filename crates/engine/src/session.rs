@@ -15,7 +15,6 @@
 //! # }
 //! ```
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,9 +23,10 @@ use consilience_core::model::Model;
 use crate::checkpoint::Checkpoint;
 use crate::conductor::HereUntil;
 use crate::config::{Config, ConfigError};
+use crate::drawn::{Drawn, Venue};
 use crate::draws::{MOST_HELD, Sinks};
 use crate::held_out::Scores;
-use crate::plan::Plan;
+use crate::plan::{Disappointment, Plan};
 use crate::problem::Problem;
 use crate::record::{Circumstances, Record};
 use crate::reference::Reference;
@@ -125,75 +125,112 @@ pub struct Ended {
     pub failure: Option<Failure>,
 }
 
-impl Planned {
-    fn sample(
-        &self,
-        plan: &Plan,
-        progress: &Progress,
-        checkpoint: Option<&Checkpoint<'_>>,
-    ) -> Result<Outcome, RunError> {
-        let file = self.config.draws.clone().map(|path| (path, self.problem.parameters.clone()));
-        let sinks = match (checkpoint, file) {
-            (Some(checkpoint), file) => {
-                Sinks::Kept { folder: checkpoint.path().to_path_buf(), file }
-            }
-            (None, None) => Sinks::Memory,
-            (None, Some((path, parameters))) => Sinks::File { path, parameters, hold: MOST_HELD },
-        };
-        sample_kept(plan, &plan.length, self.config.seed, sinks, progress, checkpoint)
+/// This process: the rows of all sites are here.
+struct Here<'a> {
+    planned: &'a Planned,
+    progress: &'a Progress,
+    /// Where the chains that run now are saved.
+    checkpoint: Option<Kept<'a>>,
+    /// What people should know of chains that ran before these.
+    warnings: Vec<Warning>,
+    begun: bool,
+}
+
+/// A checkpoint of the caller, or one within it.
+enum Kept<'a> {
+    First(&'a Checkpoint<'a>),
+    Again(Checkpoint<'a>),
+}
+
+impl<'a> Kept<'a> {
+    fn get(&self) -> &Checkpoint<'a> {
+        match self {
+            Kept::First(checkpoint) => checkpoint,
+            Kept::Again(checkpoint) => checkpoint,
+        }
+    }
+}
+
+impl Here<'_> {
+    /// Save the next chains within what those before were saved in.
+    fn begin_again(&mut self) -> Result<(), RunError> {
+        if let Some(kept) = &self.checkpoint {
+            self.warnings.extend(kept.get().warnings());
+            self.checkpoint = Some(Kept::Again(kept.get().again()?));
+        }
+        Ok(())
     }
 
+    /// Where the draws of a plan go. Those at half the step are for the bias alone, and go to no
+    /// file of the user's.
+    fn sinks(&self, plan: &Plan) -> Sinks {
+        let Planned { config, problem, .. } = self.planned;
+        let file = config.draws.clone().filter(|_| !plan.decision.halved);
+        let file = file.map(|path| (path, problem.parameters.clone()));
+        match (&self.checkpoint, file) {
+            (Some(kept), file) => Sinks::Kept { folder: kept.get().path().to_path_buf(), file },
+            (None, None) => Sinks::Memory,
+            (None, Some((path, parameters))) => Sinks::File { path, parameters, hold: MOST_HELD },
+        }
+    }
+}
+
+impl Venue for Here<'_> {
+    type Error = RunError;
+
+    fn sample(&mut self, plan: &Plan) -> Result<Outcome, RunError> {
+        let more = plan.length.total();
+        if self.begun {
+            self.progress.enter(if plan.decision.halved {
+                "chains of half the step, for the bias".to_owned()
+            } else {
+                format!("{more} more iterations by {}", plan.row.name)
+            });
+            self.begin_again()?;
+        }
+        self.begun = true;
+        self.progress.total.fetch_add(more, Ordering::Relaxed);
+        let checkpoint = self.checkpoint.as_ref().map(Kept::get);
+        let (seed, sinks) = (self.planned.config.seed, self.sinks(plan));
+        sample_kept(plan, &plan.length, seed, sinks, self.progress, checkpoint)
+    }
+
+    fn after(
+        &mut self,
+        plan: &Plan,
+        found: Disappointment,
+        outcome: &mut Outcome,
+    ) -> Result<Option<Plan>, RunError> {
+        let Planned { config, problem, .. } = self.planned;
+        let (name, why) = (plan.row.name, &found.why);
+        self.progress.enter(format!("{name}: {why}; looking for a better way"));
+        let mut here = HereUntil(&self.progress.stop);
+        let next = plan.after(found, config, problem, &mut here, &outcome.ledger);
+        if self.progress.is_stopped() {
+            // What is there is kept, and is less than the run would have given.
+            outcome.interrupted = true;
+            return Ok(None);
+        }
+        Ok(next.ok())
+    }
+}
+
+impl Planned {
     /// Run the chains to their end, or until somebody asks to stop, and conclude.
     pub fn run(&self, progress: &Progress, control: Control<'_>) -> Result<Ended, RunError> {
         let Planned { config, problem, plan } = self;
         let now = || control.clock.map_or(0.0, |clock| clock());
         let started = now();
-        let (mut plan, mut total) = (Cow::Borrowed(plan), plan.length.total());
-        progress.total.store(total, Ordering::Relaxed);
-        let mut outcome = self.sample(&plan, progress, control.checkpoint)?;
-        let mut again = None;
-        while let Some(found) = plan.disappointment(&outcome) {
-            progress.enter(format!("{}: {}; looking for a better way", plan.row.name, found.why));
-            let mut here = HereUntil(&progress.stop);
-            let next = plan.after(found, config, problem, &mut here, &outcome.ledger);
-            if progress.is_stopped() {
-                // What is there is kept, and is less than the run would have given.
-                outcome.interrupted = true;
-                break;
-            }
-            let Ok(next) = next else { break };
-            let more = next.length.total();
-            progress.enter(format!("{more} more iterations by {}", next.row.name));
-            total += more;
-            progress.total.store(total, Ordering::Relaxed);
-            let before = again.as_ref().or(control.checkpoint);
-            again = before.map(Checkpoint::again).transpose()?;
-            outcome = self.sample(&next, progress, again.as_ref())?;
-            plan = Cow::Owned(next);
-        }
-        let checkpoint = again.as_ref().or(control.checkpoint);
-        let plan = &*plan;
-        let halved = match plan.halves(config).filter(|_| !outcome.interrupted) {
-            None => None,
-            Some(halves) => {
-                progress.total.store(total + halves.length.total(), Ordering::Relaxed);
-                progress.enter("chains of half the step, for the bias");
-                let again = checkpoint.map(Checkpoint::again).transpose()?;
-                let again = again.as_ref();
-                // Its draws are for the bias alone, and go to no file.
-                let sinks = again.map_or(Sinks::Memory, |again| Sinks::Kept {
-                    folder: again.path().to_path_buf(),
-                    file: None,
-                });
-                let (length, seed) = (&halves.length, config.seed);
-                let halved = sample_kept(&halves, length, seed, sinks, progress, again)?;
-                outcome.count(&halved);
-                Some(halved)
-            }
-        };
+        progress.total.store(0, Ordering::Relaxed);
+        let checkpoint = control.checkpoint.map(Kept::First);
+        let warnings = Vec::new();
+        let mut here = Here { planned: self, progress, checkpoint, warnings, begun: false };
+        let mut drawn = Drawn::by(config, plan.clone(), &mut here)?;
         let seconds = now() - started;
         progress.enter("computing diagnostics");
-        let mut warnings = checkpoint.map(Checkpoint::warnings).unwrap_or_default();
+        let Here { checkpoint, mut warnings, .. } = here;
+        warnings.extend(checkpoint.iter().flat_map(|kept| kept.get().warnings()));
+        let outcome = &mut drawn.outcome;
         if !control.draws_alone && config.lp != Some(false) {
             match log_density(&problem.target, &outcome.draws) {
                 Ok(lp) => outcome.statistics.insert(0, lp),
@@ -202,14 +239,10 @@ impl Planned {
         }
         let scored = problem.held_out.as_ref().map(|rows| rows.score(&outcome.draws));
         let (iterations, failure) = (outcome.iterations, outcome.failure.take());
-        let published = plan.published_bits(&outcome.ledger);
+        let published = drawn.plan.published_bits(&drawn.outcome.ledger);
         let made = Circumstances { version: control.version, created: control.created, seconds };
         let reference = control.reference.and_then(|find| find(self));
-        let mut record = Record::new(made, config, problem, plan, outcome, reference);
-        if let Some(halved) = halved {
-            record.halve(plan, &halved);
-        }
-        record.warnings.extend(warnings);
+        let mut record = drawn.record(made, config, problem, reference, warnings);
         if !control.draws_alone {
             record.judge(problem);
             record.check(config);

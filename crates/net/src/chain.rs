@@ -130,7 +130,8 @@ impl Party for HostedChain<'_> {
         status.progress.done.store(done, Ordering::Relaxed);
         let bits =
             |direction| parties.iter().map(|party| party.chain.ledger().total(direction)).sum();
-        status.measured((bits(Direction::Up), bits(Direction::Down)), convergence(parties));
+        let bits = (bits(Direction::Up), bits(Direction::Down));
+        status.measured(bits, convergence(parties), recently(parties));
     }
 }
 
@@ -195,6 +196,23 @@ fn words(site: &str, alarm: Alarm) -> String {
         "{what}: {remedy}. The posterior follows this site: ask it what its columns hold, and \
          compare a run without it"
     )
+}
+
+/// What the sampler says of its last draws, on average over the chains.
+fn recently(parties: &[HostedChain<'_>]) -> Vec<(&'static str, f64)> {
+    let mut all: Vec<(&'static str, f64)> = Vec::new();
+    for (k, found) in parties.iter().map(|party| party.chain.recently()).enumerate() {
+        if found.is_empty() {
+            return Vec::new(); // one has no draw yet
+        }
+        if k == 0 {
+            all = found;
+        } else {
+            all.iter_mut().zip(found).for_each(|((_, sum), (_, own))| *sum += own);
+        }
+    }
+    all.iter_mut().for_each(|(_, sum)| *sum /= parties.len() as f64);
+    all
 }
 
 /// The largest R-hat and the smallest effective sample size so far, where they are cheap.

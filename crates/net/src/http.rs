@@ -86,6 +86,8 @@ fn state(view: &View) -> String {
         "stage": view.stage, "done": view.done.0, "total": view.done.1,
         "rounds_per_second": view.rate, "seconds_left": view.left,
         "seconds": view.seconds, "rhat": view.worst_rhat, "ess": view.least_ess,
+        "statistics": view.recently.iter().map(|(name, mean)| json!({
+            "name": name, "mean": mean })).collect::<Vec<_>>(),
         "history": { "seconds": view.history.0, "rates": view.history.1 },
         "bits_up": view.bits.0,
         "bits_down": view.bits.1,
@@ -132,6 +134,7 @@ mod tests {
         let address = ([0, 0, 0, 0], 7461).into();
         status.listens(crate::status::Door { address, certificates: true });
         status.refused(Some(0), "an answer to a closed round");
+        status.measured((0, 0), None, vec![("acceptance_rate", 0.8)]);
         let mut told = BTreeSet::new();
         fields(&serde_json::from_str(&state(&status.view())).unwrap(), "", &mut told);
         let sample: Value = serde_json::from_str(include_str!("live.sample.json")).unwrap();

@@ -14,8 +14,9 @@ use consilience_core::sampler::registry::Row;
 use consilience_engine::chain_log::ChainLog;
 use consilience_engine::conductor::Lost;
 use consilience_engine::config::{Config, ConfigError, Seeds};
+use consilience_engine::drawn::{Drawn, Venue};
 use consilience_engine::draws::{Draws, MOST_HELD, Sinks};
-use consilience_engine::plan::{MOST_WHITENED, Plan, PlanError};
+use consilience_engine::plan::{Disappointment, MOST_WHITENED, Plan, PlanError};
 use consilience_engine::privacy::row_reach;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
@@ -217,11 +218,8 @@ impl Served {
     pub fn record(self, config: &Config, version: &str, created: String) -> (Record, Statement) {
         let Served { problem, plan, statement, outcome, halved, seconds, warnings, .. } = self;
         let made = Circumstances { version: version.into(), created, seconds };
-        let mut record = Record::new(made, config, &problem, &plan, outcome, None);
-        if let Some(halved) = halved {
-            record.halve(&plan, &halved);
-        }
-        record.warnings.extend(warnings);
+        let drawn = Drawn { plan, outcome, halved };
+        let record = drawn.record(made, config, &problem, None, warnings);
         (record, statement)
     }
 }
@@ -600,30 +598,17 @@ fn conduct(
     signing.check(&sites, stated, status)?;
     problem.bound_rows(&row_reaches(config, hub, &sites)?);
     status.stage("surveying");
-    let mut plan = Plan::conducted(config, &problem, hub)?;
+    let plan = Plan::conducted(config, &problem, hub)?;
     let started = Instant::now();
+    let agreed = (config, &agreement, &problem);
+    let mut sites =
+        Sites { agreed, options, memory, hub, status, tell, statement, warnings: vec![] };
+    let Drawn { plan, mut outcome, halved } = Drawn::by(config, plan, &mut sites)?;
+    let Sites { memory, hub, statement, mut warnings, .. } = sites;
     let irregular = |text| Warning::new(Code::SiteIrregular, text);
-    let (mut sampled, mut warnings);
-    loop {
-        let agreed = (config, &agreement, &problem);
-        (sampled, warnings) = sample(agreed, &plan, options, memory, hub, status, tell)?;
-        warnings.extend(status.warnings().into_iter().map(irregular));
-        let dominates = |text| Warning::new(Code::SiteDominates, text);
-        warnings.extend(status.alarms().into_iter().map(dominates));
-        let Some(found) = plan.disappointment(&sampled.outcome) else { break };
-        info!(sampler = plan.row.name, why = found.why, "the draws are not those promised");
-        status.stage("surveying");
-        plan = plan.after(found, config, &problem, hub, &sampled.outcome.ledger)?;
-    }
-    let Sampled { mut outcome, statement } = sampled;
-    let mut halved = None;
-    if let Some(halves) = plan.halves(config).filter(|_| !outcome.interrupted) {
-        let agreed = (config, &agreement, &problem);
-        let (sampled, more) = sample(agreed, &halves, options, memory, hub, status, tell)?;
-        outcome.count(&sampled.outcome);
-        halved = Some(sampled.outcome);
-        warnings.extend(more);
-    }
+    warnings.extend(status.warnings().into_iter().map(irregular));
+    let dominates = |text| Warning::new(Code::SiteDominates, text);
+    warnings.extend(status.alarms().into_iter().map(dominates));
     let (interrupted, seconds) = (outcome.interrupted, started.elapsed().as_secs_f64());
     if config.lp == Some(true) && !interrupted {
         match log_density(&problem, &outcome.draws, hub)? {
@@ -797,104 +782,135 @@ impl Signing {
     }
 }
 
-/// What was drawn by one sampler.
-struct Sampled {
-    outcome: Outcome,
-    /// All that the parties agreed on.
+/// The sites of a run, which have agreed on what is sampled.
+struct Sites<'a, T> {
+    agreed: (&'a Config, &'a Agreement, &'a Problem),
+    options: &'a ServeOptions,
+    memory: &'a mut Memory,
+    hub: &'a mut Hub,
+    status: &'a Arc<Status>,
+    tell: &'a mut T,
+    /// All that the parties agreed on for the draws that are kept.
     statement: Statement,
+    /// What people should know of these draws.
+    warnings: Vec<Warning>,
 }
 
-/// Tell the sites what was decided, and sample.
-fn sample(
-    (config, agreement, problem): (&Config, &Agreement, &Problem),
-    plan: &Plan,
-    options: &ServeOptions,
-    memory: &mut Memory,
-    hub: &mut Hub,
-    status: &Arc<Status>,
-    tell: &mut impl FnMut(Stage<'_>),
-) -> Result<(Sampled, Vec<Warning>), ServeError> {
-    let sites = status.sites();
-    tell(Stage::Planned(plan));
-    let statement = statement::of_run(config, agreement, &sites, Some(&plan.decision));
-    memory.keep(&statement)?;
-    let text = statement.text().to_owned();
-    let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
-    let signing = Signing::new(&options.admission, &memory.run, &statement)?;
-    let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
-    signing.check(&sites, stated, status)?;
-    status.agreed(statement.hash().to_string());
-    tell(Stage::Stated(&statement));
-    let run = &plan.length;
-    status.sampling(run.total());
-    let sinks = match &config.draws {
-        None => Sinks::Memory,
-        Some(path) => Sinks::File {
-            path: path.clone(),
-            parameters: problem.parameters.clone(),
-            hold: MOST_HELD,
-        },
-    };
-    let patience = config.sampler.round_deadline.map(Duration::from_secs_f64);
-    let mut chains = Vec::new();
-    for (index, sink) in sinks.open(run.chains, problem.target.dim())?.into_iter().enumerate() {
-        let public = Seed::new(config.seed).chain(index as u32);
-        // the server has no noise of its own but the public one
-        let keys = Keys { public, private: public };
-        let keys = if plan.decision.halved { keys.halved() } else { keys };
-        let mut folder = memory.folder.as_ref().map(|disk| disk.path().to_path_buf());
-        if let Some(folder) = &mut folder {
-            folder.extend((plan.decision.attempt > 0).then(|| again(plan.decision.attempt)));
-            folder.push(format!("chain-{}", index + 1));
+impl<T: FnMut(Stage<'_>)> Venue for Sites<'_, T> {
+    type Error = ServeError;
+
+    fn sample(&mut self, plan: &Plan) -> Result<Outcome, ServeError> {
+        let (outcome, statement, warnings) = self.chains(plan)?;
+        if !plan.decision.halved {
+            self.statement = statement;
+            self.warnings.clear();
         }
-        let chain_log = ChainLog::new(sink, problem.target.dim());
-        let served = ServedChain {
-            plan,
-            run,
-            index,
-            keys,
-            statement: &statement,
-            largest_norm: options.largest_norm,
-            ahead: kept_answers(problem.target.dim()),
-        };
-        let chain = HostedChain::open(served, chain_log, folder.as_deref(), patience);
-        chains.push(chain.map_err(Broken::Party)?);
+        self.warnings.extend(warnings);
+        Ok(outcome)
     }
-    let interrupted = match hub.carry(false, &mut chains) {
-        Ok(()) => false,
-        Err(Broken::Stopped) => true,
-        Err(other) => return Err(other.into()),
-    };
-    <HostedChain<'_> as crate::party::Party>::measure(&chains, status);
-    chains.iter_mut().try_for_each(HostedChain::rest).map_err(Broken::Party)?;
-    status.stage("finishing");
-    let mut rows = vec![0u64; run.chains];
-    let mut warnings = Vec::new();
-    if !interrupted {
-        // Whoever is away when elastic chains end is not waited for.
-        let most = patience.map(|round| round.max(LEAST_FAREWELL));
-        for (site, told) in sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?)
-        {
-            if let Some(Tell::Finished(counts)) = told {
-                rows.iter_mut()
-                    .zip(counts)
-                    .for_each(|(sum, count)| *sum = sum.saturating_add(count));
-            } else {
-                let says = format!(
-                    "site \"{site}\" was away at the end: the gradients that it evaluated are not \
-                     counted"
-                );
-                warnings.push(Warning::new(Code::SiteAway, says));
+
+    fn after(
+        &mut self,
+        plan: &Plan,
+        found: Disappointment,
+        outcome: &mut Outcome,
+    ) -> Result<Option<Plan>, ServeError> {
+        info!(sampler = plan.row.name, why = found.why, "the draws are not those promised");
+        self.status.stage("surveying");
+        let (config, _, problem) = self.agreed;
+        Ok(Some(plan.after(found, config, problem, self.hub, &outcome.ledger)?))
+    }
+}
+
+impl<T: FnMut(Stage<'_>)> Sites<'_, T> {
+    /// Tell the sites what was decided, and sample: what was drawn, what all agreed on, and what
+    /// people should know.
+    fn chains(&mut self, plan: &Plan) -> Result<(Outcome, Statement, Vec<Warning>), ServeError> {
+        let Sites { agreed, options, memory, hub, status, tell, .. } = self;
+        let (config, agreement, problem) = *agreed;
+        let sites = status.sites();
+        tell(Stage::Planned(plan));
+        let statement = statement::of_run(config, agreement, &sites, Some(&plan.decision));
+        memory.keep(&statement)?;
+        let text = statement.text().to_owned();
+        let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
+        let signing = Signing::new(&options.admission, &memory.run, &statement)?;
+        let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
+        signing.check(&sites, stated, status)?;
+        status.agreed(statement.hash().to_string());
+        tell(Stage::Stated(&statement));
+        let run = &plan.length;
+        status.sampling(run.total());
+        let sinks = match &config.draws {
+            None => Sinks::Memory,
+            Some(path) => Sinks::File {
+                path: path.clone(),
+                parameters: problem.parameters.clone(),
+                hold: MOST_HELD,
+            },
+        };
+        let patience = config.sampler.round_deadline.map(Duration::from_secs_f64);
+        let mut chains = Vec::new();
+        for (index, sink) in sinks.open(run.chains, problem.target.dim())?.into_iter().enumerate() {
+            let public = Seed::new(config.seed).chain(index as u32);
+            // the server has no noise of its own but the public one
+            let keys = Keys { public, private: public };
+            let keys = if plan.decision.halved { keys.halved() } else { keys };
+            let mut folder = memory.folder.as_ref().map(|disk| disk.path().to_path_buf());
+            if let Some(folder) = &mut folder {
+                folder.extend((plan.decision.attempt > 0).then(|| again(plan.decision.attempt)));
+                folder.push(format!("chain-{}", index + 1));
+            }
+            let chain_log = ChainLog::new(sink, problem.target.dim());
+            let served = ServedChain {
+                plan,
+                run,
+                index,
+                keys,
+                statement: &statement,
+                largest_norm: options.largest_norm,
+                ahead: kept_answers(problem.target.dim()),
+            };
+            let chain = HostedChain::open(served, chain_log, folder.as_deref(), patience);
+            chains.push(chain.map_err(Broken::Party)?);
+        }
+        let interrupted = match hub.carry(false, &mut chains) {
+            Ok(()) => false,
+            Err(Broken::Stopped) => true,
+            Err(other) => return Err(other.into()),
+        };
+        <HostedChain<'_> as crate::party::Party>::measure(&chains, status);
+        chains.iter_mut().try_for_each(HostedChain::rest).map_err(Broken::Party)?;
+        status.stage("finishing");
+        let mut rows = vec![0u64; run.chains];
+        let mut warnings = Vec::new();
+        if !interrupted {
+            // Whoever is away when elastic chains end is not waited for.
+            let most = patience.map(|round| round.max(LEAST_FAREWELL));
+            for (site, told) in
+                sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?)
+            {
+                if let Some(Tell::Finished(counts)) = told {
+                    rows.iter_mut()
+                        .zip(counts)
+                        .for_each(|(sum, count)| *sum = sum.saturating_add(count));
+                } else {
+                    let says = format!(
+                        "site \"{site}\" was away at the end: the gradients that it evaluated are \
+                         not counted"
+                    );
+                    warnings.push(Warning::new(Code::SiteAway, says));
+                }
             }
         }
+        for site in status.view().sites.iter().filter(|site| site.absent > 0) {
+            info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns,
+                "rounds were closed without it");
+        }
+        let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
+        let outcome = gather(plan, run, &sinks, chains, interrupted)?;
+        Ok((outcome, statement, warnings))
     }
-    for site in status.view().sites.iter().filter(|site| site.absent > 0) {
-        info!(site = %site.name, rounds = site.absent, late = site.late, returns = site.returns,
-            "rounds were closed without it");
-    }
-    let chains = chains.into_iter().zip(rows).map(|(chain, rows)| chain.finish(rows)).collect();
-    let outcome = gather(plan, run, &sinks, chains, interrupted)?;
-    Ok((Sampled { outcome, statement }, warnings))
 }
 
 /// The log-density of every draw, from what the sites say of their part of it; a text says why it

@@ -48,6 +48,8 @@ struct Inner {
     rounds: u64,
     /// The largest R-hat and the smallest effective sample size.
     convergence: Option<(f64, f64)>,
+    /// What the sampler says of its last draws, by name.
+    recently: Vec<(&'static str, f64)>,
     bits: (u64, u64),
     refusals: BTreeMap<String, u64>,
     /// By site.
@@ -261,6 +263,8 @@ pub struct View {
     pub worst_rhat: Option<f64>,
     /// The smallest effective sample size so far.
     pub least_ess: Option<f64>,
+    /// What the sampler says of its last draws, such as how many proposals it accepted, by name.
+    pub recently: Vec<(&'static str, f64)>,
     /// Exchanges a second from the start of sampling on: one number for every so many seconds.
     pub history: (f64, Vec<f64>),
     /// Bits up and down, of all chains.
@@ -308,6 +312,7 @@ impl Status {
             sampling: None,
             rounds: 0,
             convergence: None,
+            recently: Vec::new(),
             bits: (0, 0),
             refusals: BTreeMap::new(),
             warnings: BTreeMap::new(),
@@ -665,11 +670,17 @@ impl Status {
         self.lock().rounds += 1;
     }
 
-    /// What the chains sent, and how well they agree.
-    pub fn measured(&self, bits: (u64, u64), convergence: Option<(f64, f64)>) {
+    /// What the chains sent, how well they agree, and what the sampler says of its last draws.
+    pub fn measured(
+        &self,
+        bits: (u64, u64),
+        convergence: Option<(f64, f64)>,
+        recently: Vec<(&'static str, f64)>,
+    ) {
         let mut inner = self.lock();
         inner.bits = bits;
         inner.convergence = convergence.or(inner.convergence);
+        inner.recently = recently;
         let rounds = inner.rounds;
         inner.history.look(rounds);
     }
@@ -720,6 +731,7 @@ impl Status {
             seconds: inner.started.elapsed().as_secs_f64(),
             worst_rhat: inner.convergence.map(|(rhat, _)| rhat),
             least_ess: inner.convergence.map(|(_, ess)| ess),
+            recently: inner.recently.clone(),
             history: (each, rates),
             bits: inner.bits,
             sites: inner.sites.iter().map(site).collect(),

@@ -76,8 +76,7 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
     let (before, sampling) = record.exchanges;
     let actual = |name: &str| -> Option<f64> {
         let found = record.statistics.iter().find(|s| s.name == name)?;
-        let count: usize = found.values.iter().map(Vec::len).sum();
-        Some(found.values.iter().flatten().sum::<f64>() / count.max(1) as f64)
+        found.range().map(|range| range.mean)
     };
     html! {
         p {

@@ -22,6 +22,7 @@ mod words;
 
 use consilience_core::sampler::registry;
 use consilience_engine::record::Record;
+use consilience_engine::statistics::is_watched;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub use comparison::{COMPARISON_SECTIONS, Comparison, Contender, comparison};
@@ -205,6 +206,31 @@ fn reproduce(facts: &Facts) -> Markup {
         pre { code { "consilience run run.toml" } }
         @if record.rows_evaluated > 0 { p.soft { "The sites evaluated the gradients \
             of " (many(record.rows_evaluated, "row")) " in all." } }
+        (beside(record))
         details { summary { "The config, as it was resolved" } pre { code { (record.config) } } }
     }
+}
+
+/// What was recorded beside the draws, whatever the sampler names.
+fn beside(record: &Record) -> Markup {
+    let shown: Vec<_> = record
+        .statistics
+        .iter()
+        .filter(|statistic| !is_watched(&statistic.name))
+        .filter_map(|statistic| Some((&statistic.name, statistic.range()?)))
+        .collect();
+    html! { @if !shown.is_empty() { details {
+        summary { "What was recorded beside the draws" }
+        div.table tabindex="0" role="region" aria-label="What was recorded beside the draws" {
+            table {
+                thead { tr { @for title in ["", "mean", "smallest", "largest"] {
+                    th scope="col" { (title) } } } }
+                tbody { @for (name, range) in &shown { tr {
+                    th scope="row" { span.name { (name) } }
+                    @for x in [range.mean, range.lowest, range.highest] {
+                        td { (number(x)) } }
+                } } }
+            }
+        }
+    } } }
 }

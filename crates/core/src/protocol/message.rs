@@ -109,6 +109,13 @@ impl Task {
         }
     }
 
+    /// How exactly the vectors of an order with this task and of its answers are carried, where
+    /// those of the sampler's own draws are carried so. What shapes a sampler before it starts is
+    /// as exact as it was computed.
+    pub(crate) fn precision(self, usual: Precision) -> Precision {
+        if self.is_survey() { Precision::F64 } else { usual }
+    }
+
     /// How many numbers an order with this task carries beside its vectors, at the least and at
     /// the most.
     pub(crate) fn order_numbers(self, dim: usize) -> std::ops::RangeInclusive<usize> {

@@ -307,7 +307,7 @@ impl OrderBuffer {
                 None => return Err(WireError::Numbers { found: count, most: *allowed.end() }),
             }
         }
-        let precision = if task.is_survey() { Precision::F64 } else { format.precision };
+        let precision = task.precision(format.precision);
         let from = if flags & HAS_CONTROL != 0 { reader.number()? } else { 0 };
         if flags & HAS_REFERENCE != 0 {
             reader.vector(format.dim, precision, &mut self.reference)?;
@@ -398,7 +398,7 @@ impl ReplyBuffer {
             return Err(WireError::WrongKind { found: kind.name(), expected: expected[0].name() });
         }
         let round = reader.number()?;
-        let precision = if task.is_survey() { Precision::F64 } else { format.precision };
+        let precision = task.precision(format.precision);
         reader.vector(task.numbers_beside(), Precision::F64, &mut self.beside)?;
         let channel =
             format.up_of(from).filter(|_| matches!(kind, Kind::Gradient | Kind::Parameter));

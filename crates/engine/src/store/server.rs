@@ -173,6 +173,11 @@ impl<'a, D: Disk> DurableServer<'a, D> {
         self.host.chain_log.so_far()
     }
 
+    /// What the sampler says of its last draws, on average, by name.
+    pub fn recently(&self) -> Vec<(&'static str, f64)> {
+        self.host.chain_log.recently(self.host.plan)
+    }
+
     /// The server's side of the protocol.
     pub fn server(&self) -> &Server<Box<dyn Sampler>> {
         &self.host.server
