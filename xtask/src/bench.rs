@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::cargo;
 
 /// How many times the instructions on record a case may take.
-const TOLERANCE: f64 = 1.03;
+const TOLERANCE: f64 = 1.02;
 
 /// A workload in two lengths: what they differ by is the cost of iterations alone, without data,
 /// checks and start-up.
