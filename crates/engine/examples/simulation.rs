@@ -1,7 +1,8 @@
 //! Let chains run in bad weather, with the server that `consilience serve` runs: `--rounds N` for
 //! draws of long chains under a network that loses, doubles, reorders and cuts off; `--cuts N` for
 //! power cuts that hit the server on top of it (and as many times the sites), torn writes and
-//! flipped bits, over every sampler of the registry; `--seed S` to see one again.
+//! flipped bits, over every sampler of the registry; `--restarts N` for one chain of N rounds in
+//! which one round in twenty somebody starts again; `--seed S` to see one again.
 //!
 //! `cargo run --release -p consilience-engine --example simulation -- --cuts 100000`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // a program for people, which may panic
@@ -32,6 +33,15 @@ fn main() {
             let told = run(&setup, Weather::ROUGH, seed, Until::Draws(rounds / samplers + 1));
             println!("{}: {:?}", row.name, told.unwrap());
         }
+    }
+    if let Some(rounds) = value("--restarts") {
+        let row = REGISTRY.iter().find(|row| row.name == "qlsd++").unwrap();
+        let until = Until::Draws(rounds);
+        let (began, told) =
+            (Instant::now(), run(&setup(row, u64::MAX), Weather::RESTARTS, seed, until).unwrap());
+        let restarts = told.power_cuts as f64 / told.draws as f64;
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{}: {restarts:.3} restarts a round, in {seconds:.0} s: {told:?}", row.name);
     }
     if let Some(cuts) = value("--cuts") {
         let (began, mut all) = (Instant::now(), Chronicle::default());

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use consilience_core::compress::Compressor;
 use consilience_core::model::{Isotropic, Model, Prior};
 use consilience_core::sampler::registry::{Axis, REGISTRY, Settings};
-use consilience_core::sampler::{Anchor, Batch, Participation, Synchronise};
+use consilience_core::sampler::{Anchor, Batch, Participation, Recipe, Synchronise, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
 use consilience_engine::simulation::{Chronicle, Setup, Until, Weather, run};
@@ -93,6 +94,28 @@ fn power_cuts_anywhere_change_nothing() {
     assert!(all.power_cuts >= 1500 && all.server_cuts > 200 && all.draws > 1500, "{all:?}");
     assert!(all.chains > 10 && all.torn > 20, "{all:?}");
     assert!(all.flips_named > 5 && all.flips_harmless > 5, "{all:?}");
+}
+
+/// Rounds that end without some sites: the chain is that of the sites that answered, whatever is
+/// lost and whoever loses power.
+#[test]
+fn elastic_rounds_survive_power_cuts() {
+    let participation = Participation::Elastic(vec![0.7; 3]);
+    let step = Schedule::Constant(0.003);
+    let mut all = Chronicle::default();
+    for recipe in [
+        Uplink::lmc(step),
+        Uplink::qlsd(step, Batch::Rows(2), Compressor::qsgd(2)),
+        Uplink::lsd_plus_plus(step, Batch::Rows(2), 5, None),
+    ] {
+        let recipe = Recipe::Uplink(Uplink { participation: participation.clone(), ..recipe });
+        let target = recipe.check(target()).unwrap();
+        let setup = Setup { recipe, target, start: vec![0.3, 0.3], iterations: ITERATIONS };
+        for seed in 0..12 {
+            all.add(&run(&setup, Weather::FOUL, seed, Until::PowerCuts(25)).unwrap());
+        }
+    }
+    assert!(all.closed > 100 && all.server_cuts > 100 && all.chains > 3, "{all:?}");
 }
 
 #[test]

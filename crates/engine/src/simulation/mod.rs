@@ -12,6 +12,9 @@
 //! chain, after one more power cut, all draws, what stands beside them, and the ledger. A server
 //! that finds one flipped bit on its disk has the same state as one that finds none, or names the
 //! damaged file.
+//!
+//! Elastic rounds end without some sites. Their chain is a function of the seed and of who
+//! answered, so it is compared with the chain in which the same sites stay away.
 
 mod fair;
 mod network;
@@ -129,6 +132,8 @@ pub struct Chronicle {
     pub flips_harmless: u64,
     /// Orders and answers that were refused, all of them old or repeated.
     pub refused: u64,
+    /// Elastic rounds that were closed without some sites.
+    pub closed: u64,
     /// Ticks that passed.
     pub time: u64,
 }
@@ -147,6 +152,7 @@ impl Chronicle {
         self.flips_named += other.flips_named;
         self.flips_harmless += other.flips_harmless;
         self.refused += other.refused;
+        self.closed += other.closed;
         self.time += other.time;
     }
 
@@ -290,9 +296,9 @@ impl<'a> Simulation<'a> {
             Item::ToServer { from, letter } => self.server_reads(from, letter),
             Item::ToClient { to, letter } => self.client_reads(to, letter),
             Item::AskAgain { life } if life == self.life && self.server.is_some() => {
-                self.ask_again(None);
                 self.agenda.add(PATIENCE, Item::AskAgain { life });
-                Ok(())
+                self.ask_again(None);
+                self.close()
             }
             Item::SayHello { client, connection } => {
                 self.say_hello(client, connection);
@@ -307,6 +313,20 @@ impl<'a> Simulation<'a> {
             }
             Item::AskAgain { .. } => Ok(()),
         }
+    }
+
+    /// End a round without those who have not answered, where the sampler allows it: now and then,
+    /// so that others are complete.
+    fn close(&mut self) -> Result<(), String> {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        let draws = server.so_far().len() / self.plan.target.dim();
+        if !self.dice.chance(500) {
+            return Ok(());
+        }
+        let Some(absent) = server.close() else { return Ok(()) };
+        self.chronicle.closed += 1;
+        self.fair.closed(draws, absent);
+        self.serve()
     }
 
     /// Send a letter, if the network lets it.
@@ -381,6 +401,7 @@ impl<'a> Simulation<'a> {
                     return Err(warning.clone());
                 }
                 self.fair.compare(0, server.so_far())?;
+                self.fair.reopened(server.so_far().len() / self.plan.target.dim());
                 self.nothing_is_lost(&server)?;
                 if self.dice.chance(self.weather.flips) {
                     self.flip_a_bit(&mut server)?;

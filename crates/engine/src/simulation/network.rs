@@ -51,6 +51,9 @@ impl Weather {
         flips: 0,
     };
 
+    /// The same, and about one round in twenty somebody starts again after a power cut.
+    pub const RESTARTS: Weather = Weather { power: 160, away: 30, ..Weather::ROUGH };
+
     /// All that, everybody loses power again and again, and disks do not keep every bit.
     pub const FOUL: Weather = Weather { power: 60, away: 30, flips: 200, ..Weather::ROUGH };
 }
