@@ -82,11 +82,19 @@ pub enum Command {
     #[command(after_help = "Example:\n  consilience loo runs/mine\n\n\
             Every site computes the log-likelihood of each of its rows at all draws, and smooths \
             importance weights, as ArviZ does; sums over rows leave it. The files that the run's \
-            config names must be as they were.")]
+            config names must be as they were.\n\n\
+            Where nobody has the files of all, each site does its part with the run's folder, and \
+            somebody adds up the small files:\n  \
+            consilience loo runs/mine --site north --data north.csv --out north.json\n  \
+            consilience loo --merge north.json south.json")]
     Loo(LooCommand),
     /// Compare two models of the same rows by leave-one-out cross-validation.
     #[command(
-        after_help = "Example:\n  consilience compare-models runs/poisson runs/negative-binomial"
+        after_help = "Example:\n  consilience compare-models runs/poisson runs/negative-binomial\n\n\
+            Each site by itself, as with `consilience loo`:\n  \
+            consilience compare-models runs/a runs/b --site north --data north.csv --out \
+            north.json\n  \
+            consilience compare-models --merge north.json south.json"
     )]
     CompareModels(CompareModelsCommand),
     /// Draw the effects of one site's groups from a run, with that site's rows.
@@ -498,6 +506,9 @@ pub struct EffectsCommand {
     /// Whose groups.
     #[arg(long, value_name = "NAME")]
     pub site: String,
+    /// The site's rows, where the config does not name its file.
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
     /// Write the draws to this CSV file, one column a group.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -519,11 +530,31 @@ pub struct CheckCommand {
     pub json: bool,
 }
 
+/// What sites do each by itself.
+#[derive(Debug, Arguments)]
+pub struct ApartArguments {
+    /// Do the part of this site alone, by its own rows.
+    #[arg(long, value_name = "NAME", requires = "out", conflicts_with = "merge")]
+    pub site: Option<String>,
+    /// The site's rows, where the config does not name its file.
+    #[arg(long, value_name = "FILE", requires = "site")]
+    pub data: Option<PathBuf>,
+    /// Write the site's sums to this file, and nothing else.
+    #[arg(long, value_name = "FILE", requires = "site")]
+    pub out: Option<PathBuf>,
+    /// Add up the files of all sites.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub merge: Vec<PathBuf>,
+}
+
 /// `consilience loo`.
 #[derive(Debug, Arguments)]
 pub struct LooCommand {
     /// The run directory.
-    pub dir: PathBuf,
+    #[arg(required_unless_present = "merge", conflicts_with = "merge")]
+    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub apart: ApartArguments,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -533,9 +564,13 @@ pub struct LooCommand {
 #[derive(Debug, Arguments)]
 pub struct CompareModelsCommand {
     /// The run directory of one model.
-    pub a: PathBuf,
+    #[arg(required_unless_present = "merge", conflicts_with = "merge")]
+    pub a: Option<PathBuf>,
     /// The run directory of another model of the same rows.
-    pub b: PathBuf,
+    #[arg(required_unless_present = "merge", conflicts_with = "merge")]
+    pub b: Option<PathBuf>,
+    #[command(flatten)]
+    pub apart: ApartArguments,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

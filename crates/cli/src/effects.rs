@@ -16,7 +16,8 @@ use crate::report::{self, number};
 /// `consilience effects`.
 pub fn effects(command: &EffectsCommand) -> Result<(), Failure> {
     let record = rundir::read(&command.dir)?;
-    let found = draw(&record, &command.site).map_err(|e| refused(&[&command.dir], e))?;
+    let found = draw(&record, &command.site, command.data.as_deref())
+        .map_err(|e| refused(&[&command.dir], e))?;
     if let Some(file) = &command.out {
         std::fs::write(file, rows(&found)).map_err(|e| {
             Failure::Argument(format!("{}: the effects cannot be written: {e}", file.display()))

@@ -1,22 +1,33 @@
 //! Cross-validate a run at its sites, and compare two models of the same rows.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use consilience_core::measure::Elpd;
-use consilience_engine::loo::{self, Loo, LooError};
+use consilience_engine::loo::{self, ComparedPart, Loo, LooError, LooPart};
 use consilience_engine::record::Record;
 use consilience_engine::rundir;
 use serde_json::{Value, json};
 
-use crate::args::{CompareModelsCommand, LooCommand};
+use crate::args::{ApartArguments, CompareModelsCommand, LooCommand};
 use crate::output::{Failure, say};
 use crate::report::number;
 
 /// `consilience loo`.
 pub fn loo(command: &LooCommand) -> Result<(), Failure> {
-    let record = rundir::read(&command.dir)?;
-    let found = loo::loo(&record).map_err(|e| refused(&[&command.dir], e))?;
+    let LooCommand { dir, apart: ApartArguments { site, data, out, merge }, .. } = command;
+    let dir = dir.as_deref().unwrap_or(Path::new(""));
+    let found = match (site, out) {
+        (Some(site), Some(out)) => {
+            let part = loo::loo_at(&rundir::read(dir)?, site, data.as_deref())
+                .map_err(|e| refused(&[dir], e))?;
+            return write(out, &part.text(), site);
+        }
+        _ if !merge.is_empty() => {
+            loo::merge(&parts(merge, LooPart::read)?).map_err(|e| of_files(merge, e))?
+        }
+        _ => loo::loo(&rundir::read(dir)?).map_err(|e| refused(&[dir], e))?,
+    };
     if command.json {
         return say(&format!("{:#}\n", value(&found)));
     }
@@ -26,11 +37,28 @@ pub fn loo(command: &LooCommand) -> Result<(), Failure> {
 
 /// `consilience compare-models`.
 pub fn compare(command: &CompareModelsCommand) -> Result<(), Failure> {
-    let paths = [&command.a, &command.b];
-    let records: Vec<Record> =
-        paths.iter().map(|path| rundir::read(path)).collect::<Result<_, _>>()?;
-    let wrong = |e| refused(&[&command.a, &command.b], e);
-    let [a, b, difference] = loo::compare(&records[0], &records[1]).map_err(wrong)?;
+    let ApartArguments { site, data, out, merge } = &command.apart;
+    let named = |path: &Option<PathBuf>, else_called: &str| {
+        path.clone().unwrap_or_else(|| PathBuf::from(else_called))
+    };
+    let paths = [&named(&command.a, "the first"), &named(&command.b, "the second")];
+    let read = || -> Result<[Record; 2], Failure> {
+        Ok([rundir::read(paths[0])?, rundir::read(paths[1])?])
+    };
+    let wrong = |e| refused(&[paths[0], paths[1]], e);
+    let [a, b, difference] = match (site, out) {
+        (Some(site), Some(out)) => {
+            let [a, b] = read()?;
+            let part = loo::compare_at([&a, &b], site, data.as_deref()).map_err(wrong)?;
+            return write(out, &part.text(), site);
+        }
+        _ if !merge.is_empty() => loo::merge_compared(&parts(merge, ComparedPart::read)?)
+            .map_err(|e| of_files(merge, e))?,
+        _ => {
+            let [a, b] = read()?;
+            loo::compare(&a, &b).map_err(wrong)?
+        }
+    };
     if command.json {
         let all = json!({ "a": value(&a), "b": value(&b), "difference": value(&difference) });
         return say(&format!("{all:#}\n"));
@@ -54,6 +82,35 @@ pub fn compare(command: &CompareModelsCommand) -> Result<(), Failure> {
         doubts(&difference)
     );
     say(&text)
+}
+
+/// Write what a site found by itself.
+fn write(out: &Path, text: &str, site: &str) -> Result<(), Failure> {
+    std::fs::write(out, text).map_err(|e| {
+        Failure::Argument(format!("{}: the sums cannot be written: {e}", out.display()))
+    })?;
+    say(&format!(
+        "The sums of site {site} are in {}. Whoever has those of all sites adds them up: --merge \
+         FILE...\n",
+        out.display()
+    ))
+}
+
+/// Read what sites wrote.
+fn parts<T>(files: &[PathBuf], read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, Failure> {
+    let one = |path: &PathBuf| {
+        let wrong = |e: String| Failure::Argument(format!("{}: {e}", path.display()));
+        let text =
+            std::fs::read_to_string(path).map_err(|e| wrong(format!("it cannot be read: {e}")))?;
+        read(&text).map_err(|e| {
+            wrong(format!("it is no file that this command wrote with --site and --out: {e}"))
+        })
+    };
+    files.iter().map(one).collect()
+}
+
+fn of_files(files: &[PathBuf], error: LooError) -> Failure {
+    refused(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>(), error)
 }
 
 /// What a difference says (Sivula, Magnusson and Vehtari 2020).

@@ -88,6 +88,9 @@ pub struct Grid {
     pub values: Vec<String>,
     /// Whether these are numbers; else they are levels, first the one that is compared with.
     pub is_number: bool,
+    /// Another column and its level, where that is not what is usual: the formula has a product of
+    /// both.
+    pub beside: Option<(String, String)>,
     /// The cells of the design, row by row.
     pub cells: Vec<f64>,
 }
@@ -161,10 +164,8 @@ impl Encoding {
     ) -> Self {
         let columns = moments.columns.clone();
         let used = |name: &str| {
-            columns
-                .iter()
-                .filter_map(|column| column.rule.term())
-                .any(|term| plan.terms[term].column == name)
+            let rules = columns.iter().flat_map(|column| column.rule.parts());
+            rules.filter_map(CellRule::term).any(|term| plan.terms[term].column == name)
         };
         let inputs = schema
             .columns
@@ -183,7 +184,7 @@ impl Encoding {
             .filter(|mark| !moments.seen.iter().flatten().any(|level| level == *mark))
             .cloned()
             .collect();
-        let has_sites = columns.iter().any(|column| matches!(column.rule, CellRule::Site { .. }));
+        let has_sites = columns.iter().any(|column| column.rule.asks_for_site());
         Encoding {
             format: FORMAT,
             inputs,
@@ -274,6 +275,7 @@ impl Encoding {
                 coding,
                 missing: Missing::Refuse,
                 reference: None,
+                hidden: false,
             });
             levels.push(if spec.kind == Kind::Binary {
                 vec!["0".into(), "1".into()]
@@ -360,9 +362,9 @@ impl Encoding {
 
     /// The layout of a file that this program can read, else why not.
     pub fn check(&self) -> Result<(), String> {
-        let places =
-            |column: &DesignColumn| column.rule.term().is_none_or(|term| term < self.terms.len());
-        let numbers = |column: &DesignColumn| match &column.rule {
+        let places = |rule: &CellRule| rule.term().is_none_or(|term| term < self.terms.len());
+        let numbers = |rule: &CellRule| match rule {
+            CellRule::Product { .. } => false, // no product is a part of another
             CellRule::Standardised { mean, sd, .. } => {
                 mean.is_finite() && sd.is_finite() && *sd > 0.0
             }
@@ -379,7 +381,7 @@ impl Encoding {
             ));
         }
         if self.levels.len() != self.terms.len()
-            || !self.columns.iter().all(|column| places(column) && numbers(column))
+            || !self.columns.iter().flat_map(|c| c.rule.parts()).all(|r| places(r) && numbers(r))
         {
             return Err("its rules do not fit its terms".into());
         }
@@ -399,10 +401,11 @@ impl Encoding {
     /// By what a column of the design was divided, where it is a number that was standardised.
     pub fn unit(&self, column: &str) -> Option<f64> {
         let found = self.columns.iter().find(|known| known.name == column)?;
-        match found.rule {
-            CellRule::Standardised { sd, .. } => Some(sd),
+        let sd = |rule: &CellRule| match rule {
+            CellRule::Standardised { sd, .. } => Some(*sd),
             _ => None,
-        }
+        };
+        found.rule.parts().iter().filter_map(sd).reduce(|a, b| a * b)
     }
 
     /// The site of rows that are of no site in particular, where sites have effects.
@@ -431,7 +434,8 @@ impl Encoding {
 
     /// Rows in which one column after the other varies and the others stay what is usual: numbers
     /// at their federated mean, words at the level that others are compared with, an offset of 0.
-    /// Else why there are none.
+    /// A column that is multiplied with one of words varies beside each of its levels. Else why
+    /// there are none.
     pub fn grids(&self) -> Result<Vec<Grid>, String> {
         let mut usual: Vec<(String, String)> = Vec::new();
         let mut vary: Vec<(String, Vec<String>, bool)> = Vec::new();
@@ -440,7 +444,7 @@ impl Encoding {
             let rules: Vec<&CellRule> = self
                 .columns
                 .iter()
-                .map(|column| &column.rule)
+                .flat_map(|column| column.rule.parts())
                 .filter(|rule| term.is_some() && rule.term() == term)
                 .collect();
             let levels = term.map(|term| &self.levels[term]).filter(|levels| !levels.is_empty());
@@ -489,20 +493,40 @@ impl Encoding {
         let header: Vec<String> = usual.iter().map(|(name, _)| quoted(name)).collect();
         let site = self.usual_site();
         let mut grids = Vec::new();
-        for (column, values, is_number) in vary {
-            let mut text = header.join(",") + "\n";
-            for value in &values {
-                let cell = |(name, usual): &(String, String)| {
-                    quoted(if *name == column { value } else { usual })
-                };
-                text += &(usual.iter().map(cell).collect::<Vec<_>>().join(",") + "\n");
+        for (column, values, is_number) in &vary {
+            let besides = vary.iter().filter(|(other, _, numbers)| {
+                !numbers && other != column && self.are_multiplied(column, other)
+            });
+            let levels = besides.flat_map(|(other, levels, _)| {
+                levels[1..].iter().map(|level| Some((other.clone(), level.clone())))
+            });
+            for beside in std::iter::once(None).chain(levels) {
+                let mut text = header.join(",") + "\n";
+                for value in values {
+                    let cell = |(name, usual): &(String, String)| {
+                        let other = beside.as_ref().filter(|(other, _)| other == name);
+                        let usual = other.map_or(usual, |(_, level)| level);
+                        quoted(if name == column { value } else { usual })
+                    };
+                    text += &(usual.iter().map(cell).collect::<Vec<_>>().join(",") + "\n");
+                }
+                let table = self.parse(&text, "the grid").map_err(|e| e.to_string())?;
+                let encoded = self.apply(&table, site).map_err(|e| e.to_string())?;
+                let Encoded { cells, .. } = encoded;
+                let (column, values, is_number) = (column.clone(), values.clone(), *is_number);
+                grids.push(Grid { column, values, is_number, beside, cells });
             }
-            let table = self.parse(&text, "the grid").map_err(|e| e.to_string())?;
-            let encoded = self.apply(&table, site).map_err(|e| e.to_string())?;
-            let Encoded { cells, .. } = encoded;
-            grids.push(Grid { column, values, is_number, cells });
         }
         Ok(grids)
+    }
+
+    /// Whether some column of the design is a product of both.
+    fn are_multiplied(&self, a: &str, b: &str) -> bool {
+        let reads = |rule: &CellRule, name: &str| {
+            let terms = rule.parts().iter().filter_map(CellRule::term);
+            terms.map(|term| &self.terms[term].column).any(|column| column == name)
+        };
+        self.columns.iter().any(|column| reads(&column.rule, a) && reads(&column.rule, b))
     }
 
     /// Read new rows and encode them. All of them are of this site, where one is named.
@@ -587,7 +611,8 @@ impl Encoding {
 
     /// Whether the design reads this raw column.
     fn is_needed(&self, name: &str) -> bool {
-        let of_terms = self.columns.iter().filter_map(|column| column.rule.term());
+        let rules = self.columns.iter().flat_map(|column| column.rule.parts());
+        let of_terms = rules.filter_map(CellRule::term);
         of_terms.map(|term| &self.terms[term].column).chain(&self.offsets).any(|column| {
             column == name
                 || (self.computed.contains(column)
@@ -696,8 +721,13 @@ impl Encoding {
 
     /// Values beyond the outer knots of splines.
     fn outside(&self, table: &Table) -> Vec<String> {
-        let note = |column: &DesignColumn| {
-            let CellRule::Spline { term, part: 0, knots, .. } = &column.rule else { return None };
+        let mut told: Vec<usize> = Vec::new();
+        let note = |rule: &CellRule| {
+            let CellRule::Spline { term, part: 0, knots, .. } = rule else { return None };
+            if told.contains(term) {
+                return None;
+            }
+            told.push(*term);
             let Term { column, title, .. } = &self.terms[*term];
             let (_, Column::Number(cells)) = table.column(column)? else { return None };
             let (low, high) = knots.bounds;
@@ -714,13 +744,13 @@ impl Encoding {
                 )
             })
         };
-        self.columns.iter().filter_map(note).collect()
+        self.columns.iter().flat_map(|column| column.rule.parts()).filter_map(note).collect()
     }
 
     /// What is missing and imputed.
     fn imputed(&self, table: &Table) -> Vec<String> {
         let note = |(at, term): (usize, &Term)| {
-            let read = self.columns.iter().any(|column| column.rule.term() == Some(at));
+            let read = self.columns.iter().any(|column| column.rule.reads(at));
             let missing = table
                 .column(&term.column)
                 .filter(|_| read)

@@ -1,6 +1,8 @@
 //! Ask the sites of a run about their rows again: cross-validate it, compare two models of the same
 //! rows, and draw the effects of a site's groups. What is of single rows stays there; sums leave.
+//! A site can do its part alone, with the run's folder and its own rows.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use consilience_core::ask::Sum;
@@ -12,11 +14,15 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError, ModelConfig, Source};
+use crate::data::memory::Tables;
 use crate::draws::Draws;
 use crate::models::RowModel;
 use crate::problem::{AllRows, SiteRows};
 use crate::record::Record;
-use crate::suggest::did_you_mean;
+
+mod apart;
+
+pub use apart::{ComparedPart, LooPart, PartsError};
 
 /// Why a run cannot be cross-validated.
 #[derive(Debug, Error)]
@@ -91,6 +97,17 @@ pub enum LooError {
     /// Rows that the model does not take.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A site's rows, which cannot be coded as those of the run were.
+    #[error("the rows of site `{site}` cannot be coded as those of the run were: {why}")]
+    Coded {
+        /// The site.
+        site: String,
+        /// Why not.
+        why: String,
+    },
+    /// Sums that do not belong together.
+    #[error("{0}")]
+    Parts(#[from] PartsError),
 }
 
 /// The fewest draws by which rows are left out.
@@ -128,16 +145,74 @@ impl Loo {
 
 /// Cross-validate a run.
 pub fn loo(record: &Record) -> Result<Loo, LooError> {
-    let (judged, good) = (Judged::new(record)?, good_k(draws_of(&record.draws)));
+    loo_with(record, &Tables::new())
+}
+
+/// The same where clients of these names have their rows in memory.
+pub fn loo_with(record: &Record, tables: &Tables) -> Result<Loo, LooError> {
+    let (model, sites) = rows_with(record, tables)?;
+    Ok(summed(record, Judged::new(record, &model, sites)?))
+}
+
+/// One site's part of it, by its own rows alone: those of this file, or of the one that the config
+/// names.
+pub fn loo_at(record: &Record, site: &str, file: Option<&Path>) -> Result<LooPart, LooError> {
+    let (model, _, rows) = apart::rows_at(record, site, file)?;
+    let found = summed(record, Judged::new(record, &model, vec![rows])?);
+    Ok(LooPart::new(apart::mark(record), &found))
+}
+
+/// Add up what all sites found by themselves.
+pub fn merge(parts: &[LooPart]) -> Result<Loo, LooError> {
+    let parts: Vec<&LooPart> = parts.iter().collect();
+    Ok(apart::merge(&parts)?)
+}
+
+fn summed(record: &Record, judged: Judged) -> Loo {
+    let good = good_k(draws_of(&record.draws));
     let of = |(name, rows): (String, Vec<HeldBack>)| (name, Elpd::new(&rows, good));
     let sites = judged.sites.into_iter().map(of).collect();
-    Ok(Loo::new(sites, draws_of(&record.draws), judged.unit))
+    Loo::new(sites, draws_of(&record.draws), judged.unit)
 }
 
 /// How much better the first of two models predicts the same rows: each by itself, and the
 /// difference.
 pub fn compare(a: &Record, b: &Record) -> Result<[Loo; 3], LooError> {
-    let each = [Judged::new(a)?, Judged::new(b)?];
+    let judge = |record: &Record| -> Result<Judged, LooError> {
+        let (model, sites) = rows_of(record)?;
+        Judged::new(record, &model, sites)
+    };
+    compared([a, b], [judge(a)?, judge(b)?])
+}
+
+/// One site's part of it, by its own rows alone.
+pub fn compare_at(
+    records: [&Record; 2],
+    site: &str,
+    file: Option<&Path>,
+) -> Result<ComparedPart, LooError> {
+    let judge = |record: &Record| -> Result<Judged, LooError> {
+        let (model, _, rows) = apart::rows_at(record, site, file)?;
+        Judged::new(record, &model, vec![rows])
+    };
+    let found = compared(records, [judge(records[0])?, judge(records[1])?])?;
+    let [a, b] = records.map(apart::mark);
+    let both = (format!("{}{}", a.0, b.0), a.1.clone());
+    Ok(ComparedPart {
+        a: LooPart::new(a, &found[0]),
+        b: LooPart::new(b, &found[1]),
+        difference: LooPart::new(both, &found[2]),
+    })
+}
+
+/// Add up what all sites found of two models by themselves.
+pub fn merge_compared(parts: &[ComparedPart]) -> Result<[Loo; 3], LooError> {
+    let merged =
+        |of: fn(&ComparedPart) -> &LooPart| apart::merge(&parts.iter().map(of).collect::<Vec<_>>());
+    Ok([merged(|part| &part.a)?, merged(|part| &part.b)?, merged(|part| &part.difference)?])
+}
+
+fn compared([a, b]: [&Record; 2], each: [Judged; 2]) -> Result<[Loo; 3], LooError> {
     let differ = |how: String| Err(LooError::NotComparable { how });
     let names =
         each.each_ref().map(|one| one.sites.iter().map(|(name, _)| name).collect::<Vec<_>>());
@@ -185,18 +260,11 @@ pub struct SiteEffects {
 
 /// Draw the effects of a site's groups from their law given each draw of a run, with the site's
 /// rows: together with the run's draws these have the law of the whole model. They are the site's
-/// own, and nobody else can draw them.
-pub fn effects(record: &Record, site: &str) -> Result<SiteEffects, LooError> {
-    let (model, sites) = rows_of(record)?;
-    let known: Vec<String> = sites.iter().map(|rows| rows.name.clone()).collect();
-    let Some(place) = known.iter().position(|name| name == site) else {
-        let hint = did_you_mean(site, known.iter().map(String::as_str));
-        return Err(LooError::NoSite { site: site.into(), known: hint + &known.join(", ") });
-    };
-    let rows = sites.into_iter().nth(place);
-    let Some(SiteRows { design, rows, group_names, .. }) = rows else {
-        return Err(LooError::NoGroups);
-    };
+/// own, and nobody else can draw them. Its rows are those of this file, or of the one that the
+/// config names; nobody else's are looked at where sites have files of their own.
+pub fn effects(record: &Record, site: &str, file: Option<&Path>) -> Result<SiteEffects, LooError> {
+    let (model, place, found) = apart::rows_at(record, site, file)?;
+    let SiteRows { design, rows, group_names, .. } = found;
     let Some(law) = model.effects(design, rows)? else { return Err(LooError::NoGroups) };
     let (seed, transforms) = (Seed::new(record.seed), model.transforms(record.draws.dim()));
     let all: Vec<&[f64]> = record.draws.rows().collect();
@@ -222,13 +290,22 @@ pub fn effects(record: &Record, site: &str) -> Result<SiteEffects, LooError> {
 
 /// The model of a run, and the rows of its sites, read again.
 pub(crate) fn rows_of(record: &Record) -> Result<ModelAndRows, LooError> {
+    rows_with(record, &Tables::new())
+}
+
+fn rows_with(record: &Record, tables: &Tables) -> Result<ModelAndRows, LooError> {
+    rows_of_config(&config_of(record, tables)?, &record.parameters)
+}
+
+/// The config of a run that may be asked about its rows.
+fn config_of(record: &Record, tables: &Tables) -> Result<Config, LooError> {
     let source =
         Source { file: "config.toml".into(), folder: ".".into(), text: record.config.clone() };
-    let config = Config::parse(source)?;
-    if config.privacy.is_some() {
-        return Err(LooError::Private);
+    let config = Config::parse_with(source, tables)?;
+    match config.privacy.is_some() {
+        true => Err(LooError::Private),
+        false => Ok(config),
     }
-    rows_of_config(&config, &record.parameters)
 }
 
 /// A model, and the rows of all sites.
@@ -268,12 +345,15 @@ struct Judged {
 }
 
 impl Judged {
-    fn new(record: &Record) -> Result<Judged, LooError> {
+    fn new(
+        record: &Record,
+        model: &Arc<dyn RowModel>,
+        sites: Vec<SiteRows>,
+    ) -> Result<Judged, LooError> {
         let n = draws_of(&record.draws);
         if n < LEAST {
             return Err(LooError::TooFew { draws: n });
         }
-        let (model, sites) = rows_of(record)?;
         if model.is_whole() {
             let why = "a partial likelihood is one of a whole site";
             return Err(LooError::NoRows { why });
@@ -289,8 +369,8 @@ impl Judged {
             judged.responses.push(site.rows.response.clone());
             let name = site.name.clone();
             let rows = match model.group_by() {
-                Some(_) => by_group(&model, site, &draws, efficiency)?,
-                None => by_row(&*model, &site, &draws, efficiency)?,
+                Some(_) => by_group(model, site, &draws, efficiency)?,
+                None => by_row(&**model, &site, &draws, efficiency)?,
             };
             judged.sites.push((name, rows));
         }

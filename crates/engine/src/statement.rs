@@ -313,48 +313,58 @@ fn coding(agreement: &Agreement) -> Lines {
         lines.push((format!("levels of term {}", term + 1), quoted(levels)));
     }
     for (k, column) in moments.columns.iter().enumerate() {
-        let rule = match &column.rule {
-            CellRule::Intercept => "ones".into(),
-            CellRule::Standardised { term, mean, sd } => format!(
-                "term {} less {}, divided by {}; 0 where it is missing",
-                term + 1,
-                Exactly(*mean),
-                Exactly(*sd)
-            ),
-            CellRule::Raw { term, mean } => {
-                format!("term {}, as it is; {} where it is missing", term + 1, Exactly(*mean))
-            }
-            CellRule::Level { term, level, fill } => {
-                let missing = if *fill { " or it is missing" } else { "" };
-                format!("1 where term {} is {}{missing}, else 0", term + 1, quote(level))
-            }
-            CellRule::Spline { term, part, knots, centre, scale, usual } => {
-                let Knots { spline, bounds: (low, high), inner, moments: _ } = knots;
-                let kind = if spline.natural { "natural spline" } else { "B-spline" };
-                let all: Vec<String> = std::iter::once(low)
-                    .chain(inner)
-                    .chain([high])
-                    .map(|knot| Exactly(*knot).to_string())
-                    .collect();
-                format!(
-                    "column {} of the {kind} of degree {} of term {}, with knots at {}, less {}, \
-                     divided by {}; before that {} where it is missing",
-                    part + 1,
-                    spline.degree,
-                    term + 1,
-                    all.join(", "),
-                    Exactly(*centre),
-                    Exactly(*scale),
-                    Exactly(*usual)
-                )
-            }
-            CellRule::Missing { term } => format!("1 where term {} is missing, else 0", term + 1),
-            CellRule::Site { site } => format!("1 at site {}, else 0", quote(site)),
-            CellRule::Value { term } => format!("term {}, as it is", term + 1),
-        };
+        let rule = by_rule(&column.rule);
         lines.push((format!("column {}", k + 1), format!("{}: {rule}", quote(&column.name))));
     }
     lines
+}
+
+/// How a column of the design is filled, in words.
+fn by_rule(rule: &CellRule) -> String {
+    match rule {
+        CellRule::Intercept => "ones".into(),
+        CellRule::Standardised { term, mean, sd } => format!(
+            "term {} less {}, divided by {}; 0 where it is missing",
+            term + 1,
+            Exactly(*mean),
+            Exactly(*sd)
+        ),
+        CellRule::Raw { term, mean } => {
+            format!("term {}, as it is; {} where it is missing", term + 1, Exactly(*mean))
+        }
+        CellRule::Level { term, level, fill } => {
+            let missing = if *fill { " or it is missing" } else { "" };
+            format!("1 where term {} is {}{missing}, else 0", term + 1, quote(level))
+        }
+        CellRule::Spline { term, part, knots, centre, scale, usual } => {
+            let Knots { spline, bounds: (low, high), inner, moments: _ } = knots;
+            let kind = if spline.natural { "natural spline" } else { "B-spline" };
+            let all: Vec<String> = std::iter::once(low)
+                .chain(inner)
+                .chain([high])
+                .map(|knot| Exactly(*knot).to_string())
+                .collect();
+            format!(
+                "column {} of the {kind} of degree {} of term {}, with knots at {}, less {}, \
+                 divided by {}; before that {} where it is missing",
+                part + 1,
+                spline.degree,
+                term + 1,
+                all.join(", "),
+                Exactly(*centre),
+                Exactly(*scale),
+                Exactly(*usual)
+            )
+        }
+        CellRule::Missing { term } => format!("1 where term {} is missing, else 0", term + 1),
+        CellRule::Site { site } => format!("1 at site {}, else 0", quote(site)),
+        CellRule::Value { term } => format!("term {}, as it is", term + 1),
+        CellRule::Product { parts } => {
+            let parts: Vec<String> =
+                parts.iter().map(|part| format!("({})", by_rule(part))).collect();
+            format!("the product of {}", parts.join(" and "))
+        }
+    }
 }
 
 fn sampler(sampler: &SamplerConfig) -> Lines {

@@ -93,7 +93,7 @@ fn slopes_are_those_of_all_effects_sampled() {
     {
         let text = text_of("slopes.csv", model, &format!("{response} ~ x + {part}"));
         let record = recorded(text, 200);
-        let own = effects(&record, "north").unwrap();
+        let own = effects(&record, "north", None).unwrap();
         let rows = lines.iter().filter(|line| line[0] == model && line[1] == part);
         let rows: Vec<&Vec<&str>> = rows.collect();
         assert_eq!(record.parameters.len() + own.names.len(), rows.len(), "{:?}", own.names);

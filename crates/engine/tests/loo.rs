@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{Draws, Sinks};
-use consilience_engine::loo::{LooError, compare, loo};
+use consilience_engine::loo::{
+    ComparedPart, LooError, LooPart, compare, compare_at, effects, loo, loo_at, merge,
+    merge_compared,
+};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
@@ -186,4 +189,140 @@ fn what_cannot_be_left_out_or_compared_is_refused() {
     let mut lost = a;
     lost.config = lost.config.replace("offsets.csv", "lost.csv");
     assert!(says(loo(&lost).map(|_| ())).contains("lost.csv"));
+}
+
+/// Files of three sites, each with its own.
+fn apart(name: &str, target: &str, stated: bool) -> (PathBuf, String) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("loo-{name}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = std::fs::read_to_string(data().join("offsets.csv")).unwrap();
+    let (head, mut config) = (text.lines().next().unwrap(), format!("[target]\n{target}\n"));
+    let place = head.split(',').position(|column| column == "site").unwrap();
+    for site in ["north", "south", "west"] {
+        let own = text.lines().filter(|line| line.split(',').nth(place) == Some(site));
+        let rows: Vec<&str> = std::iter::once(head).chain(own).collect();
+        std::fs::write(folder.join(format!("{site}.csv")), rows.join("\n") + "\n").unwrap();
+        config += &format!("[[client]]\nname = \"{site}\"\n");
+        if stated {
+            config += &format!("file = \"{}\"\n", folder.join(format!("{site}.csv")).display());
+        }
+    }
+    (folder, config + "[sampler]\nname = \"lmc\"\nstep = 1e-9\n")
+}
+
+/// The record of a run in which every site has its own file, and the same as a server publishes it
+/// that knows no file.
+fn records(name: &str, target: &str, draws: Draws) -> (PathBuf, Record, Record) {
+    let (folder, text) = apart(name, target, true);
+    let source = Source { file: "run.toml".into(), folder: folder.clone(), text };
+    let config = Config::parse(source).unwrap();
+    let problem = Problem::new(&config).unwrap();
+    let plan = Plan::new(&config, &problem).unwrap();
+    let length = run::Length { iterations: 10, burn_in: 0, thin: 1, ..plan.length };
+    let mut outcome = run::sample(&plan, &length, 1, Sinks::Memory, &Default::default()).unwrap();
+    let dim = problem.parameters.len();
+    outcome.draws = if draws.dim() == dim {
+        draws
+    } else {
+        let values = (0..200 * dim).map(|k| 0.4 + 0.2 * (k as f64 * 0.7).sin());
+        Draws::from_chains(vec![values.clone().collect(), values.map(|x| 0.9 * x).collect()], dim)
+    };
+    let made = Circumstances { version: "0".into(), created: String::new(), seconds: 0.0 };
+    let here = Record::new(made, &config, &problem, &plan, outcome, None);
+    let mut published = here.clone();
+    published.config = apart(name, target, false).1;
+    (folder, here, published)
+}
+
+/// A site needs the run and its own rows, and the sums of all are those of one process.
+#[test]
+fn sites_find_their_sums_by_themselves() {
+    for (name, target) in [
+        ("poisson", target("poisson").replace("x +", "x + site +")),
+        ("weights", "model = \"linear\"\nformula = \"visits ~ x + weights(days)\"".into()),
+        ("products", "model = \"poisson\"\nformula = \"visits ~ x*site\"".into()),
+        ("wards", "model = \"poisson\"\nformula = \"visits ~ x + (1 | ill)\"".into()),
+    ] {
+        let (folder, here, published) = records(name, &target, Draws::new(1));
+        let expected = loo(&here).unwrap();
+        assert!(loo(&published).is_err(), "nobody has the rows of all");
+        let mut parts = Vec::new();
+        for site in ["west", "north", "south"] {
+            let file = folder.join(format!("{site}.csv"));
+            let part = loo_at(&published, site, Some(&file)).unwrap();
+            parts.push(LooPart::read(&part.text()).unwrap());
+        }
+        let found = merge(&parts).unwrap();
+        assert_eq!(found.unit, expected.unit, "{name}");
+        for ((site, a), (other, b)) in found.sites.iter().zip(&expected.sites) {
+            assert_eq!(site, other);
+            assert!(near(a.sum, b.sum) && near(a.squares, b.squares), "{name}: {a:?} {b:?}");
+            assert!(near(a.seen, b.seen) && a.by_k == b.by_k, "{name}: {a:?} {b:?}");
+        }
+        assert!(near(found.total.error(), expected.total.error()));
+        // what leaves a site has nothing of single rows
+        let text = parts[0].text();
+        assert!(text.len() < 600, "{text}");
+        let missing = merge(&parts[..2]).unwrap_err().to_string();
+        assert!(missing.contains("the parts of these sites are missing: south"), "{missing}");
+        let twice = merge(&[parts[0].clone(), parts[0].clone()]).unwrap_err().to_string();
+        assert!(twice.contains("site `west` is there twice"), "{twice}");
+        let mut other = published.clone();
+        other.seed += 1;
+        let other = loo_at(&other, "south", Some(&folder.join("south.csv"))).unwrap();
+        let refused = merge(&[parts[0].clone(), parts[1].clone(), other]).unwrap_err();
+        assert!(refused.to_string().contains("are of different runs"), "{refused}");
+        if name == "wards" {
+            let file = folder.join("south.csv");
+            let alone = effects(&published, "south", Some(&file)).unwrap();
+            let together = effects(&here, "south", None).unwrap();
+            assert_eq!((alone.names, alone.draws), (together.names, together.draws));
+        }
+    }
+}
+
+#[test]
+fn sites_compare_two_models_by_themselves() {
+    let other = "model = \"negative_binomial\"\nformula = \"visits ~ x\"";
+    let (_, a, first) = records("a", &target("poisson"), draws("poisson"));
+    let (folder, b, second) = records("b", other, Draws::new(1));
+    let expected = compare(&a, &b).unwrap();
+    let part = |site: &str| {
+        let file = folder.join(format!("{site}.csv"));
+        let part = compare_at([&first, &second], site, Some(&file)).unwrap();
+        ComparedPart::read(&part.text()).unwrap()
+    };
+    let found = merge_compared(&["south", "north", "west"].map(part)).unwrap();
+    for (found, expected) in found.iter().zip(&expected) {
+        let (a, b) = (found.total, expected.total);
+        assert!(near(a.sum, b.sum) && near(a.error(), b.error()) && a.by_k == b.by_k);
+    }
+}
+
+#[test]
+fn what_a_site_cannot_do_is_refused_with_what_to_do() {
+    let (folder, here, published) = records("wrong", &target("poisson"), draws("poisson"));
+    let says = |found: Result<LooPart, LooError>| found.unwrap_err().to_string();
+    let said = says(loo_at(&published, "nort", None));
+    assert!(said.contains("there is no site `nort`") && said.contains("`north`?"), "{said}");
+    assert!(says(loo_at(&published, "north", None)).contains("name it: --data FILE"));
+    let lost = folder.join("lost.csv");
+    assert!(says(loo_at(&published, "north", Some(&lost))).contains("lost.csv"));
+    let bare = folder.join("bare.csv");
+    std::fs::write(&bare, "x,days\n1,20\n").unwrap();
+    assert!(says(loo_at(&published, "north", Some(&bare))).contains("have no response"));
+    let gap = folder.join("gap.csv");
+    let text = std::fs::read_to_string(folder.join("north.csv")).unwrap();
+    let line = text.lines().nth(1).unwrap();
+    let place = text.lines().next().unwrap().split(',').position(|c| c == "visits").unwrap();
+    let mut cells: Vec<&str> = line.split(',').collect();
+    cells[place] = "NA";
+    std::fs::write(&gap, text.replace(line, &cells.join(","))).unwrap();
+    assert!(says(loo_at(&published, "north", Some(&gap))).contains("1 rows have no response"));
+    assert!(loo_at(&here, "north", None).is_ok(), "the config names its file");
+    assert!(LooPart::read("{}").is_err() && merge(&[]).is_err());
+    let dealt = record(&target("poisson"), SITES, draws("poisson"));
+    let said = says(loo_at(&dealt, "north", Some(&folder.join("north.csv"))));
+    assert!(said.contains("no files of their own"), "{said}");
+    assert!(loo_at(&dealt, "north", None).is_ok());
 }

@@ -126,7 +126,7 @@ fn effects_of_the_eight_schools_agree_with_stan() {
     let mu = record.draws.parameter(0).concat();
     let mut schools = Vec::new();
     for site in &problem.clients {
-        let found = effects(&record, site).unwrap();
+        let found = effects(&record, site, None).unwrap();
         for (k, school) in found.names.iter().enumerate() {
             schools.push(school.clone());
             let number = school.bytes().next().unwrap() - b'A' + 1;

@@ -182,7 +182,7 @@ fn so_do_columns_and_what_surveys_found() {
             CellRule::Raw { term, mean } => {
                 vec![CellRule::Raw { term, mean: mean.next_up() }, CellRule::Value { term }]
             }
-            CellRule::Intercept | CellRule::Spline { .. } => vec![],
+            CellRule::Intercept | CellRule::Spline { .. } | CellRule::Product { .. } => vec![],
         };
         count += 1 + more.len();
         for rule in more {

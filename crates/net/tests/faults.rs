@@ -149,39 +149,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A wire that writes down what passes.
-fn tapped(to: SocketAddr) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, tape) =
-        (listener.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
-    let shared = Arc::clone(&tape);
-    std::thread::spawn(move || {
-        for near in listener.incoming().flatten() {
-            let far = TcpStream::connect(to).unwrap();
-            for (mut from, mut onto) in
-                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)]
-            {
-                let tape = Arc::clone(&shared);
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 4096];
-                    while let Ok(n @ 1..) = from.read(&mut buffer) {
-                        tape.lock().unwrap().extend_from_slice(&buffer[..n]);
-                        if onto.write_all(&buffer[..n]).is_err() {
-                            break;
-                        }
-                    }
-                    let _ = onto.shutdown(Shutdown::Both);
-                });
-            }
-        }
-    });
-    (address, tape)
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
-}
-
 #[test]
 fn private_seeds_stay_with_their_sites() {
     let here = folder("private");

@@ -12,7 +12,9 @@ use common::*;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::data::Table;
 use consilience_engine::data::memory::{Values, table};
+use consilience_engine::loo;
 use consilience_engine::problem::Problem;
+use consilience_engine::session::{Control, Session};
 use consilience_engine::site::Own;
 use consilience_net::serve::{ServeOptions, Served};
 use consilience_net::worker::Brings;
@@ -112,12 +114,39 @@ fn a_formula_over_raw_columns_gives_the_run_of_one_process() {
         ("formula = \"ill == yes ~ ns(age, 3) + bs(dose, 3) + sex\"", "name = \"lmc\""),
         ("formula = \"ill == yes ~ age + (1 | ward)\"", "name = \"imh\""),
         ("formula = \"ill == yes ~ age + (1 + age || ward)\"", "name = \"lmc\"\nstep = 1e-3"),
+        // products with words, of which east lacks a ward and a combination
+        ("formula = \"ill == yes ~ age*sex + sex:ward + site:age\"", "name = \"lmc\""),
+        // the other responses
+        ("formula = \"id ~ sex + dose\"\nmodel = \"negative_binomial\"", "name = \"imh\""),
+        (
+            "formula = \"level ~ sex + age\"\nmodel = \"ordinal\"\nlevels = 3",
+            "name = \"lmc\"\nstep = 1e-3",
+        ),
+        ("formula = \"Surv(age, ill) ~ sex + dose\"\nmodel = \"weibull\"", "name = \"imh\""),
+        (
+            "formula = \"Surv(age, ill) ~ sex + dose\"\nmodel = \"cox\"",
+            "name = \"lmc\"\nstep = 1e-2",
+        ),
+        // what is missing, integrated over
+        ("formula = \"ill == yes ~ mi(dose) + sex\"", "name = \"lmc\"\nstep = 1e-3"),
     ] {
         // The responses of a line must be there.
         let texts = TEXTS.map(|text| text.replace("8,,f", "8,55,f"));
         let complete = ["age ~", "(age) ~", "offset(", "| ward"];
         let files = if complete.iter().any(|part| target.contains(part)) {
             Files::new("line", texts.each_ref().map(String::as_str))
+        } else if target.contains("Surv(") || target.contains("level") {
+            let seen = |text: &str| text.replace(",yes", ",1").replace(",no", ",0");
+            let texts = texts.map(|text| seen(&text));
+            let wards = |text: &str| {
+                let levels = text.replace(",a", ",1").replace(",b", ",2").replace(",c", ",3");
+                levels.replace(",1ge", ",age").replace("ward", "level")
+            };
+            let texts = match target.contains("level") {
+                true => texts.map(|text| wards(&text)),
+                false => texts,
+            };
+            Files::new("times", texts.each_ref().map(String::as_str))
         } else if target.contains("dose >") {
             let texts = TEXTS.map(|text| text.replace(",b,,", ",b,1,").replace("yes,,", "yes,3,"));
             Files::new("doses", texts.each_ref().map(String::as_str))
@@ -295,4 +324,55 @@ fn sites_without_rows_and_rows_without_sites_are_told_what_to_do() {
     assert!(error.to_string().contains("--data FILE"), "{error}");
     assert!(serving.end().unwrap_err().to_string().contains("site \"east\" does not take part"));
     assert!(Path::new(&files.of("east")).exists());
+}
+
+/// Effects of groups are their site's: neither they nor the names of the groups are on the wire, or
+/// at the server.
+#[test]
+fn groups_and_their_effects_stay_at_their_site() {
+    let wards = |text: &str| {
+        let named = text.replace("8,,f", "8,55,f").replace(",a,", ",cardiology,");
+        let named = named.replace(",b,", ",oncology,").replace(",c,", ",surgery,");
+        let named = named.replace(",a\n", ",cardiology\n").replace(",b\n", ",oncology\n");
+        named.replace(",c\n", ",surgery\n")
+    };
+    let texts = TEXTS.map(wards);
+    let files = Files::new("groups", texts.each_ref().map(String::as_str));
+    let (target, sampler) = ("formula = \"ill == yes ~ age + (1 | ward)\"", "name = \"imh\"");
+    let run = Session::new(files.config(target, sampler, true)).unwrap().plan().unwrap();
+    let record = run.run(&Default::default(), Control::default()).unwrap().record;
+    let own = loo::effects(&record, "north", None).unwrap();
+    assert_eq!(own.names, ["cardiology", "oncology"]);
+    let config = files.config(target, sampler, false);
+    let state = files.0.join("server");
+    let serving = start(&config, ServeOptions { state: Some(state.clone()), ..options() });
+    let (address, tape) = tapped(serving.address);
+    let join = |own| site(own, joining(address));
+    let sites: Vec<_> = files.brings().into_iter().map(join).collect();
+    let served = serving.end().unwrap();
+    sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
+    assert_eq!(served.outcome.draws, record.draws);
+    let mut seen = vec![tape.lock().unwrap().clone()];
+    let mut folders = vec![state];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            match entry.unwrap().path() {
+                path if path.is_dir() => folders.push(path),
+                path => seen.push(std::fs::read(path).unwrap()),
+            }
+        }
+    }
+    // what is exchanged can be read: columns by name, and numbers as they are
+    assert!(seen.len() > 2 && contains(&seen[0], b"ward") && contains(&seen[0], b"\"age\""));
+    let scale = served.problem.parameters.len() - 1;
+    assert_eq!(served.problem.parameters[scale], "sd(1 | ward)");
+    for bytes in &seen {
+        for name in ["cardiology", "oncology", "surgery"] {
+            assert!(!contains(bytes, name.as_bytes()), "{name} was told");
+        }
+        for effect in own.draws.rows().flatten() {
+            assert!(!contains(bytes, &effect.to_le_bytes()), "an effect was told");
+            assert!(!contains(bytes, effect.to_string().as_bytes()), "an effect was told");
+        }
+    }
 }

@@ -26,7 +26,8 @@ pub fn section(facts: &Facts) -> Markup {
                 h3 { "Along one column" }
                 p { "What is expected of a row (" (predicts) ") along one column, with the 89% \
                     interval of the draws. The other columns stay at what is usual: numbers at the \
-                    mean of all sites, words at the level that others are compared with"
+                    mean of all sites, words at the level that others are compared with, unless \
+                    it says so"
                     @if let Some(site) = site { "; the row is one of site " (site) }
                     ". Means and standard deviations are those that sites exchanged as sums: no \
                     row was looked at." }
@@ -106,7 +107,7 @@ fn forest(ratios: &Ratios) -> Markup {
 }
 
 fn along(grid: &Grid, expected: &[Prediction]) -> Markup {
-    let says = format!("What is expected along {}", grid.column);
+    let says = format!("What is expected along {}", title(grid));
     let (top, bottom) = (8.0, HEIGHT - 20.0);
     let ends = expected.iter().flat_map(|p| [p.mean, p.lower, p.upper]);
     let Some(up) = Scale::around(ends, bottom, top) else {
@@ -132,7 +133,15 @@ fn along(grid: &Grid, expected: &[Prediction]) -> Markup {
         (path("pooled dashed", curve(|p| p.lower))) (path("pooled dashed", curve(|p| p.upper)))
         (path("thin", curve(|p| p.mean)))
     };
-    html! { figure { (frame.draw(&says, &inside)) (axis_label("across", &grid.column)) } }
+    html! { figure { (frame.draw(&says, &inside)) (axis_label("across", &title(grid))) } }
+}
+
+/// The column, and what stands beside it where that is not what is usual.
+fn title(grid: &Grid) -> String {
+    match &grid.beside {
+        Some((column, level)) => format!("{}, where {column} is {level}", grid.column),
+        None => grid.column.clone(),
+    }
 }
 
 fn levels(grid: &Grid, expected: &[Prediction], says: &str) -> Markup {
@@ -155,5 +164,5 @@ fn levels(grid: &Grid, expected: &[Prediction], says: &str) -> Markup {
             }
         }
     };
-    html! { figure { (frame.draw(says, &inside)) (axis_label("across", &grid.column)) } }
+    html! { figure { (frame.draw(says, &inside)) (axis_label("across", &title(grid))) } }
 }

@@ -73,6 +73,13 @@ impl<L: ExtendedLoss + ?Sized> Kernel for Losses<'_, L> {
     }
 }
 
+/// A loss of which parts overflowed against each other is that of an impossible row: whoever
+/// proposed the point is refused, and not told that the row is no number.
+#[inline(always)]
+pub fn settled(loss: f64) -> f64 {
+    if loss.is_nan() { f64::INFINITY } else { loss }
+}
+
 impl ExtendedLoss for Arc<dyn ExtendedLoss> {
     fn beside(&self) -> (usize, Transforms) {
         (**self).beside()

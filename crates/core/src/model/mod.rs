@@ -36,7 +36,7 @@ pub use adjustment::Adjustment;
 pub use by_gradients::ByGradients;
 pub use cox::Cox;
 pub use design::Design;
-pub use extended::{Extended, ExtendedLoss, MOST_BESIDE, Unextended};
+pub use extended::{Extended, ExtendedLoss, MOST_BESIDE, Unextended, settled};
 pub use federation::ClientModels;
 pub use gaussian::{Gaussian, Isotropic};
 pub use glm::{Family, GAUSS_HERMITE, Glm};

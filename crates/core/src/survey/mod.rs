@@ -239,8 +239,11 @@ impl Device for Client {
                 places.zip(triangle(room, d)).for_each(|(place, value)| *place = value);
             }
             (Task::Derivatives { .. }, _) => {
+                // A rung may lie where the potential overflows: it is one that nobody steps on.
                 let first = self.answer.len() - LADDER.len();
-                self.answer[first..].copy_from_slice(room);
+                let places = self.answer[first..].iter_mut();
+                let most = |value: f64| if value < TOO_HIGH { value } else { TOO_HIGH };
+                places.zip(room.iter()).for_each(|(place, value)| *place = most(*value));
             }
             (Task::Averages, _) => {
                 self.answer[..d].copy_from_slice(&room[..d]);
@@ -272,6 +275,9 @@ impl Device for Client {
         self.site.rows_evaluated()
     }
 }
+
+/// A potential that no step should lead to; sums of it over sites are finite.
+const TOO_HIGH: f64 = 1e300;
 
 /// Carry a survey to its end in this process.
 pub fn conduct<S: Exchange>(

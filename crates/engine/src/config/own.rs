@@ -426,7 +426,12 @@ fn unfit_formula(
         OwnSource::Sites(sites) => sites.iter().map(|(_, file)| file).collect(),
         OwnSource::Synthetic(_) => return None,
     };
-    let tables = files.into_iter().map(|file| file.table(None).ok()).collect::<Option<Vec<_>>>()?;
+    let formula = &*derived::write_out(formula);
+    let computed = |table: Table| derived::extend(&table, &formula::written(formula), |_| true);
+    let tables = files
+        .into_iter()
+        .map(|file| file.table(None).ok().and_then(|table| computed(table).ok()))
+        .collect::<Option<Vec<_>>>()?;
     let all = Schema::union(tables.iter().map(Table::specs));
     if let Err(error @ (FormulaError::NoColumn { .. } | FormulaError::Unsupported { .. })) =
         formula::parse(formula, &all)

@@ -29,9 +29,8 @@ pub enum DerivedError {
     },
     /// A column of words.
     #[error(
-        "{file}: `{term}` is computed of numbers, and `{column}` has words: for an effect of every \
-         combination of levels write interaction({column}, other) in place of a product; else add \
-         a column of 0 and 1 for a level to every site's file"
+        "{file}: `{term}` is computed of numbers, and `{column}` has words: name a column of \
+         numbers, or add a column of 0 and 1 for a level to every site's file"
     )]
     Words {
         /// The file.
@@ -154,12 +153,59 @@ pub(crate) fn is_computed(term: &str) -> bool {
     matches!(parse(term), Ok(Some(_)))
 }
 
-/// The columns that a computed term is made of; none where it is no such term.
+/// The columns that a computed term or a product is made of; none where it is no such term.
 pub(crate) fn columns_of(term: &str) -> Vec<String> {
     match parse(term) {
         Ok(Some(found)) => found.columns().into_iter().map(str::to_owned).collect(),
-        _ => Vec::new(),
+        _ => {
+            let parts = parts(term);
+            if parts.len() < 2 {
+                return Vec::new();
+            }
+            let of = |part: &&str| match (columns_of(part), super::formula::bare(part).0) {
+                (own, name) if own.is_empty() => vec![name.to_owned()],
+                (own, _) => own,
+            };
+            parts.iter().flat_map(of).collect()
+        }
     }
+}
+
+/// The parts of a product `a:b:c`; one where a term is none. Colons within parentheses and
+/// backquotes are of names.
+pub(crate) fn parts(term: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut found) = (0usize, 0, Vec::new());
+    for (at, letter) in outside(term) {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ':' if depth == 0 => {
+                found.push(term[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(term[start..].trim());
+    found
+}
+
+/// Whether a term is a product of parts of which one is no number of this table: that is no column
+/// of its own, for how its parts are coded is agreed on first.
+fn is_coded_later(table: &Table, term: &str) -> bool {
+    const CODED: [&str; 7] = ["C(", "ns(", "bs(", "mi(", "interaction(", "offset(", "weights("];
+    let later = |part: &&str| {
+        let name = unquoted(part);
+        let words = |column: &str| {
+            let found = table.column(column);
+            found.is_some_and(|(spec, column)| numbers(spec, column).is_none())
+        };
+        CODED.iter().any(|call| part.starts_with(call))
+            || words(name)
+            || (name == "site" && table.column(name).is_none())
+    };
+    let parts = parts(term);
+    parts.len() > 1 && parts.iter().any(later)
 }
 
 /// The expression of a term; `None` where it is a name, or nothing that is known here.
@@ -346,6 +392,9 @@ pub(crate) fn extend(
     let mut more: Vec<(ColumnSpec, Column)> = Vec::new();
     for term in terms {
         if table.column(term).is_some() || more.iter().any(|(spec, _)| spec.name == *term) {
+            continue;
+        }
+        if is_coded_later(table, term) {
             continue;
         }
         let syntax = |problem| DerivedError::Syntax { term: (*term).into(), problem };
@@ -556,7 +605,9 @@ mod tests {
         let wrong = |term: &str| extend(&table, &[term], |_| false).unwrap_err().to_string();
         assert!(wrong("interaction(town)").contains("write interaction(a, b)"));
         assert!(wrong("interaction(town, statu)").contains("did you mean `status`?"));
-        assert!(wrong("a:town").contains("write interaction(town, other)"), "{}", wrong("a:town"));
+        assert!(wrong("log(town)").contains("`town` has words"), "{}", wrong("log(town)"));
+        let same = extend(&table, &["a:town", "C(a):time", "a:site"], |_| false).unwrap();
+        assert_eq!(same.specs(), table.specs(), "these are coded when all agree on levels");
     }
 
     #[test]

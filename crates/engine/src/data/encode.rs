@@ -183,7 +183,9 @@ pub fn encode(
             known: moments.sites.join(", "),
         });
     }
-    let known = |rule: &CellRule| rule.term().is_none_or(|term| term < plan.terms.len());
+    let known = |rule: &CellRule| {
+        rule.parts().iter().all(|part| part.term().is_none_or(|term| term < plan.terms.len()))
+    };
     if moments.levels.len() != plan.terms.len()
         || !moments.columns.iter().all(|column| known(&column.rule))
     {
@@ -195,8 +197,8 @@ pub fn encode(
         cells,
         columns: moments.columns.len(),
         response: response(table, &plan.response)?,
-        groups: groups(table, plan)?,
-        group_names: group_names(site, table, plan)?,
+        groups: groups(table, plan.group.as_ref())?,
+        group_names: group_names(site, table, plan.group.as_ref())?,
         offset: offset(table, &plan.offsets)?,
         weights: weights(table, plan.weights.as_deref())?,
     })
@@ -218,7 +220,7 @@ pub(crate) fn offset(table: &Table, columns: &[String]) -> Result<Vec<f64>, Enco
 }
 
 /// How often every row counts; empty where no column says so.
-fn weights(table: &Table, column: Option<&str>) -> Result<Vec<f64>, EncodeError> {
+pub(crate) fn weights(table: &Table, column: Option<&str>) -> Result<Vec<f64>, EncodeError> {
     const FIX: &str = "say how often the row counts, or leave it out";
     let Some(column) = column else { return Ok(Vec::new()) };
     let values = every_number(table, column, "a weight", FIX)?;
@@ -259,8 +261,8 @@ fn every_number(
 }
 
 /// The group of every row, numbered from 0 as they come; empty where rows are in none.
-pub(crate) fn groups(table: &Table, plan: &DesignPlan) -> Result<Vec<u32>, EncodeError> {
-    let name = match &plan.group {
+pub(crate) fn groups(table: &Table, by: Option<&GroupBy>) -> Result<Vec<u32>, EncodeError> {
+    let name = match by {
         None => return Ok(Vec::new()),
         Some(GroupBy::Site) => return Ok(vec![0; table.rows()]),
         Some(GroupBy::Column(name)) => name,
@@ -283,8 +285,12 @@ pub(crate) fn groups(table: &Table, plan: &DesignPlan) -> Result<Vec<u32>, Encod
 }
 
 /// What the groups are called, in the order of their numbers.
-fn group_names(site: &str, table: &Table, plan: &DesignPlan) -> Result<Vec<String>, EncodeError> {
-    let name = match &plan.group {
+pub(crate) fn group_names(
+    site: &str,
+    table: &Table,
+    by: Option<&GroupBy>,
+) -> Result<Vec<String>, EncodeError> {
+    let name = match by {
         None => return Ok(Vec::new()),
         Some(GroupBy::Site) => return Ok(vec![site.into()]),
         Some(GroupBy::Column(name)) => name,
@@ -313,56 +319,77 @@ pub(crate) fn design<'a>(
 ) -> Result<Vec<f64>, EncodeError> {
     let width = columns.len();
     let mut cells = vec![0.0; table.rows() * width];
-    // the columns of the last spline: they stand side by side
-    let mut splined: Option<(usize, Vec<Option<Vec<f64>>>)> = None;
+    let mut splined = None;
     for (at, column) in columns.iter().enumerate() {
-        let mut fill = |value: &dyn Fn(usize) -> f64| {
-            (0..table.rows()).for_each(|row| cells[row * width + at] = value(row))
-        };
-        match &column.rule {
-            CellRule::Intercept => fill(&|_| 1.0),
-            CellRule::Site { site: named } => fill(&|row| f64::from(u8::from(named == site(row)))),
-            CellRule::Standardised { term, mean, sd } => {
-                let values = numbers(table, &terms[*term])?;
-                let absent = if terms[*term].missing == Missing::Integrate { ABSENT } else { 0.0 };
-                fill(&|row| values[row].map_or(absent, |value| (value - mean) / sd));
-            }
-            CellRule::Raw { term, mean } => {
-                let values = numbers(table, &terms[*term])?;
-                fill(&|row| values[row].unwrap_or(*mean));
-            }
-            CellRule::Value { term } => {
-                let values = numbers(table, &terms[*term])?;
-                fill(&|row| values[row].unwrap_or(0.0));
-            }
-            CellRule::Spline { term, part, knots, centre, scale, usual } => {
-                let values = numbers(table, &terms[*term])?;
-                if splined.as_ref().is_none_or(|(known, _)| known != term) {
-                    let basis = Basis::new(knots);
-                    let rows = values.iter().map(|value| value.map(|value| basis.at(value)));
-                    splined = Some((*term, rows.collect()));
+        let parts = column.rule.parts();
+        for (k, rule) in parts.iter().enumerate() {
+            let mut fill = |value: &dyn Fn(usize) -> f64| {
+                for row in 0..table.rows() {
+                    let cell = &mut cells[row * width + at];
+                    *cell = if k == 0 { value(row) } else { *cell * value(row) };
                 }
-                let rows: &[Option<Vec<f64>>] = splined.as_ref().map_or(&[], |(_, rows)| rows);
-                let value = |row: usize| rows[row].as_ref().map_or(*usual, |parts| parts[*part]);
-                fill(&|row| (value(row) - centre) / scale);
-            }
-            CellRule::Missing { term } => {
-                let (_, values) = lookup(table, &terms[*term].column)?;
-                fill(&|row| f64::from(u8::from(values.is_missing(row))));
-            }
-            CellRule::Level { term, level, fill: imputed } => {
-                let category = self::levels(table, &terms[*term])?;
-                check_levels(table, &terms[*term], &category, &levels[*term])?;
-                let here = category.levels.iter().position(|known| known == level);
-                fill(&|row| {
-                    f64::from(u8::from(
-                        category.cells[row].map_or(*imputed, |cell| Some(cell) == here),
-                    ))
-                });
-            }
+            };
+            fill_by(table, terms, rule, levels, site, &mut splined, &mut fill)?;
         }
     }
     Ok(cells)
+}
+
+/// The columns of the last spline, which stand side by side: its term, and one list a row.
+type Splined = Option<(usize, Vec<Option<Vec<f64>>>)>;
+
+/// Fill the cells of one column by one rule.
+fn fill_by<'a>(
+    table: &Table,
+    terms: &[Term],
+    rule: &CellRule,
+    levels: &[Vec<String>],
+    site: &dyn Fn(usize) -> &'a str,
+    splined: &mut Splined,
+    fill: &mut dyn FnMut(&dyn Fn(usize) -> f64),
+) -> Result<(), EncodeError> {
+    match rule {
+        CellRule::Intercept => fill(&|_| 1.0),
+        CellRule::Site { site: named } => fill(&|row| f64::from(u8::from(named == site(row)))),
+        CellRule::Standardised { term, mean, sd } => {
+            let values = numbers(table, &terms[*term])?;
+            let absent = if terms[*term].missing == Missing::Integrate { ABSENT } else { 0.0 };
+            fill(&|row| values[row].map_or(absent, |value| (value - mean) / sd));
+        }
+        CellRule::Raw { term, mean } => {
+            let values = numbers(table, &terms[*term])?;
+            fill(&|row| values[row].unwrap_or(*mean));
+        }
+        CellRule::Value { term } => {
+            let values = numbers(table, &terms[*term])?;
+            fill(&|row| values[row].unwrap_or(0.0));
+        }
+        CellRule::Spline { term, part, knots, centre, scale, usual } => {
+            let values = numbers(table, &terms[*term])?;
+            if splined.as_ref().is_none_or(|(known, _)| known != term) {
+                let basis = Basis::new(knots);
+                let rows = values.iter().map(|value| value.map(|value| basis.at(value)));
+                *splined = Some((*term, rows.collect()));
+            }
+            let rows: &[Option<Vec<f64>>] = splined.as_ref().map_or(&[], |(_, rows)| rows);
+            let value = |row: usize| rows[row].as_ref().map_or(*usual, |parts| parts[*part]);
+            fill(&|row| (value(row) - centre) / scale);
+        }
+        CellRule::Missing { term } => {
+            let (_, values) = lookup(table, &terms[*term].column)?;
+            fill(&|row| f64::from(u8::from(values.is_missing(row))));
+        }
+        CellRule::Level { term, level, fill: imputed } => {
+            let category = self::levels(table, &terms[*term])?;
+            check_levels(table, &terms[*term], &category, &levels[*term])?;
+            let here = category.levels.iter().position(|known| known == level);
+            fill(&|row| {
+                f64::from(u8::from(category.cells[row].map_or(*imputed, |cell| Some(cell) == here)))
+            });
+        }
+        CellRule::Product { parts: _ } => fill(&|_| f64::NAN), // no product is a part of another
+    }
+    Ok(())
 }
 
 /// Refuse a row whose level is none of those that are known.

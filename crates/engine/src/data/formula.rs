@@ -7,6 +7,7 @@
 //! | `C(age)` | the numbers of `age` as levels, dummy-coded |
 //! | `C(town, ref = "b")` | the same, compared with the level `b` |
 //! | `log(age)`, `I(age^2)`, `a:b` | what a site computes of its rows: see [`super::derived`] |
+//! | `age:sex` | where one of both has levels, or is a spline: products of the coded columns |
 //! | `a*b`, `poly(age, 2)` | `a + b + a:b`; `age + I(age^2)` |
 //! | `interaction(town, sex)` | the levels of both together, as those of one column |
 //! | `ns(age, 4)`, `bs(age, 5)` | a natural spline, a B-spline: see [`super::spline`] |
@@ -28,11 +29,11 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::derived::{columns_of, is_computed, write_out};
+use super::derived::{columns_of, is_computed, parts, write_out};
 use super::spline;
 use super::{
     BesideSlope, Coding, ColumnSpec, DesignPlan, GroupBy, GroupTerm, Kind, LackingTerms, Missing,
-    ReferenceLevel, Response, Schema, Term, VaryingSlope,
+    Part, Product, ReferenceLevel, Response, Schema, Term, VaryingSlope,
 };
 use crate::suggest::{column_hint, did_you_mean};
 
@@ -141,6 +142,7 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
         spread: false,
         logs: false,
         terms: Vec::new(),
+        products: Vec::new(),
         site_effects: false,
         group: None,
         slope: None,
@@ -176,11 +178,22 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
     let is_beside = |name: &String, plan: &DesignPlan| {
         plan.offsets.contains(name) || plan.weights.as_ref() == Some(name)
     };
+    let mut products: Vec<&str> = Vec::new();
     for (added, term) in signed(right) {
         let (name, as_levels) = bare(term);
         match (added, term) {
             _ if role(term).0 != Role::Term => {}
             (_, "") => return Err(shape()),
+            (true, _) if is_product(term, schema)? => {
+                if products.iter().any(|known| same_parts(known, term)) {
+                    return Err(FormulaError::Twice { term: term.into() });
+                }
+                products.push(term);
+            }
+            (false, _) if is_product(term, schema)? => {
+                let there = products.iter().position(|known| same_parts(known, term));
+                products.remove(there.ok_or_else(|| FormulaError::Minus { term: term.into() })?);
+            }
             (true, "1") => plan.intercept = true,
             (false, "1") | (true, "0") => plan.intercept = false,
             (true, ".") => {
@@ -212,20 +225,7 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
                 {
                     return Err(FormulaError::Twice { term: term.into() });
                 }
-                let reference = reference(term);
-                let mut new = Term { reference, ..default_term(spec, as_levels) };
-                if let Some(found) = spline::parse(term) {
-                    let wrong = |problem| FormulaError::Term { term: term.into(), problem };
-                    if matches!(spec.kind, Kind::Category { .. }) {
-                        return Err(FormulaError::Words { part: term.into() });
-                    }
-                    if spec.kind == Kind::Binary {
-                        let problem = format!("`{name}` is 0 or 1 everywhere: write `{name}`");
-                        return Err(wrong(problem));
-                    }
-                    new.coding = Coding::Spline(found.map_err(wrong)?);
-                    new.title = term.into();
-                }
+                let mut new = coded_term(term, spec, as_levels)?;
                 if integrated(term).is_some() {
                     let wrong = |problem| FormulaError::Term { term: term.into(), problem };
                     if new.coding != Coding::Standardised {
@@ -241,8 +241,136 @@ pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError>
             }
         }
     }
+    products.sort_by_key(|product| parts(product).len());
+    for product in products {
+        add_product(&mut plan, product, schema)?;
+    }
     once_where_integrated(&plan)?;
     Ok(plan)
+}
+
+/// A term as it is written, of this column.
+fn coded_term(term: &str, spec: &ColumnSpec, as_levels: bool) -> Result<Term, FormulaError> {
+    let mut new = Term { reference: reference(term), ..default_term(spec, as_levels) };
+    if let Some(found) = spline::parse(term) {
+        let wrong = |problem| FormulaError::Term { term: term.into(), problem };
+        if matches!(spec.kind, Kind::Category { .. }) {
+            return Err(FormulaError::Words { part: term.into() });
+        }
+        if spec.kind == Kind::Binary {
+            let name = &spec.name;
+            return Err(wrong(format!("`{name}` is 0 or 1 everywhere: write `{name}`")));
+        }
+        new.coding = Coding::Spline(found.map_err(wrong)?);
+        new.title = term.into();
+    }
+    Ok(new)
+}
+
+/// Whether a term is a product of which one part at least has levels, or several columns. Products
+/// of numbers are numbers, which sites compute.
+fn is_product(term: &str, schema: &Schema) -> Result<bool, FormulaError> {
+    let parts = parts(term);
+    if parts.len() < 2 {
+        return Ok(false);
+    }
+    let is_site = |part: &str| part == "site" && schema.column("site").is_none();
+    let known = |part: &&str| is_site(part) || schema.column(bare(part).0).is_some();
+    if schema.column(term).is_some() && !parts.iter().all(known) {
+        return Ok(false); // a column of that name
+    }
+    let wrong = |problem: String| FormulaError::Term { term: term.into(), problem };
+    let mut coded = false;
+    for (k, part) in parts.iter().enumerate() {
+        let (name, as_levels) = bare(part);
+        if integrated(part).is_some() {
+            return Err(wrong(format!(
+                "what is missing in mi({name}) is integrated over, and a product with it is no \
+                 longer normal: write `{name}` in its place, everywhere, which imputes it"
+            )));
+        }
+        if role(part).0 != Role::Term || *part == "." || part.contains('|') {
+            return Err(wrong(format!(
+                "`{part}` cannot be a part of a product: write the names of columns, as in age:sex"
+            )));
+        }
+        if part.parse::<f64>().is_ok() {
+            return Err(wrong(format!(
+                "`{part}` is a number, and products are of columns: write I({part} * x) for a \
+                 multiple"
+            )));
+        }
+        if parts[..k].iter().any(|other| bare(other).0 == name) {
+            return Err(wrong(format!("`{name}` stands there twice: write each column once")));
+        }
+        if is_site(part) {
+            coded = true;
+            continue;
+        }
+        let of_words = matches!(column(name, schema)?.kind, Kind::Category { .. });
+        coded |= of_words || as_levels || spline::argument(part).is_some();
+    }
+    Ok(coded)
+}
+
+/// Whether two products are of the same parts.
+fn same_parts(a: &str, b: &str) -> bool {
+    let sorted = |product: &str| {
+        let mut found: Vec<String> = parts(product).into_iter().map(str::to_owned).collect();
+        found.sort();
+        found
+    };
+    sorted(a) == sorted(b)
+}
+
+/// Add a product, and those of its parts that are no terms of their own.
+fn add_product(plan: &mut DesignPlan, product: &str, schema: &Schema) -> Result<(), FormulaError> {
+    let wrong = |problem: String| FormulaError::Term { term: product.into(), problem };
+    let mut found = Vec::new();
+    for part in parts(product) {
+        if part == "site" && schema.column(part).is_none() {
+            found.push(Part::Site);
+            continue;
+        }
+        let (name, as_levels) = bare(part);
+        let spec = column(name, schema)?;
+        if spec.name == plan.response.column() {
+            return Err(FormulaError::Twice { term: part.into() });
+        }
+        let new = Term { hidden: true, ..coded_term(part, spec, as_levels)? };
+        let is_it = |term: &Term| term.column == new.column && term.coding == new.coding;
+        let known = match plan.terms.iter().position(is_it) {
+            Some(known) => known,
+            None => {
+                if plan
+                    .terms
+                    .iter()
+                    .any(|term| term.column == new.column && term.missing == Missing::Integrate)
+                {
+                    return Err(wrong(format!("write `{name}` in place of mi({name})")));
+                }
+                plan.terms.push(new);
+                found.push(Part::Term(plan.terms.len() - 1));
+                continue;
+            }
+        };
+        let term = &plan.terms[known];
+        if term.missing == Missing::Integrate {
+            return Err(wrong(format!(
+                "what is missing in mi({name}) is integrated over, and a product with it is no \
+                 longer normal: write `{name}` in place of mi({name}), which imputes it"
+            )));
+        }
+        if new.reference.is_some() && new.reference != term.reference {
+            return Err(wrong(format!(
+                "`{name}` is compared with another level elsewhere in the formula: write {part} \
+                 there, too"
+            )));
+        }
+        found.push(Part::Term(known));
+    }
+    plan.products.push(Product { parts: found });
+    Ok(())
 }
 
 /// Refuse a column whose missing values are integrated over, and that enters otherwise too: then
@@ -443,7 +571,10 @@ pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String
     let schema = Schema::union(specs.iter().map(Vec::as_slice));
     let left = bare(left.split(['=', '>', '<', '!']).next().unwrap_or(left)).0;
     let raw = |term: &str| -> Result<Vec<String>, FormulaError> {
-        let of = columns_of(term);
+        let mut of = columns_of(term);
+        if parts(term).contains(&"site") && schema.column("site").is_none() {
+            of.retain(|name| name != "site");
+        }
         let names =
             if of.is_empty() || schema.column(term).is_some() { vec![term.to_owned()] } else { of };
         names.iter().map(|name| column(name, &schema).map(|spec| spec.name.clone())).collect()
@@ -464,7 +595,8 @@ pub fn used(formula: &str, sites: &[(String, Vec<String>)]) -> Result<Vec<String
             (_, "site") if schema.column("site").is_none() => {}
             (added, _) => {
                 let own = raw(bare(term).0)?;
-                if !is_computed(bare(term).0) && role(term).0 == Role::Term {
+                let single = !is_computed(bare(term).0) && parts(term).len() == 1;
+                if single && role(term).0 == Role::Term {
                     found.retain(|name| !own.contains(name) || response.contains(name));
                 }
                 for name in own {
@@ -510,12 +642,23 @@ pub(crate) fn absent<'a>(
     }
 }
 
-/// Which columns a formula writes out, whatever columns there are: the response's first.
+/// Which columns a formula writes out, whatever columns there are: the response's first. Of a
+/// product its parts, too.
 pub(crate) fn written(formula: &str) -> Vec<&str> {
     let Some((left, right)) = halves(formula) else { return Vec::new() };
     let response = left.split(['=', '>', '<', '!']).next().map(|name| bare(name).0);
-    let terms = signed(right).into_iter().filter(|(added, _)| *added).map(|(_, term)| bare(term).0);
-    response.into_iter().chain(terms).collect()
+    let terms = signed(right).into_iter().filter(|(added, _)| *added);
+    response.into_iter().chain(terms.flat_map(|(_, term)| with_parts(term))).collect()
+}
+
+/// The name of a term, and those of its parts where it is a product.
+fn with_parts(term: &str) -> Vec<&str> {
+    let parts = match role(term).0 {
+        Role::Term => parts(term),
+        _ => Vec::new(),
+    };
+    let own = if parts.len() > 1 { parts } else { Vec::new() };
+    std::iter::once(bare(term).0).chain(own.into_iter().map(|part| bare(part).0)).collect()
 }
 
 /// Which columns a formula declares to be levels, by `C(column)`.
@@ -523,7 +666,8 @@ pub(crate) fn levels(formula: &str) -> Vec<&str> {
     let terms = halves(formula).map(|(_, right)| signed(right)).unwrap_or_default();
     terms
         .into_iter()
-        .map(|(_, term)| bare(term))
+        .flat_map(|(_, term)| parts(term))
+        .map(bare)
         .filter(|(_, as_levels)| *as_levels)
         .map(|(name, _)| name)
         .collect()
@@ -558,6 +702,12 @@ pub(crate) fn adjustments(formula: &str) -> Vec<&str> {
     parts.into_iter().map(|(_, part)| part).filter(|part| role(part).0 != Role::Term).collect()
 }
 
+/// The column that says how often a row counts, where one does.
+pub(crate) fn weights(formula: &str) -> Option<&str> {
+    let mut parts = adjustments(formula).into_iter();
+    parts.find(|part| role(part).0 == Role::Weights).map(|part| bare(part).0)
+}
+
 /// A part `offset( )` or `weights( )` whose inside is arithmetic, as `I( )` of it.
 pub(super) fn arithmetic_within(part: &str) -> Option<String> {
     let (role, inner) = role(part);
@@ -572,8 +722,11 @@ pub(super) fn arithmetic_within(part: &str) -> Option<String> {
 }
 
 /// A term without `C( )` and quotes, and whether `C( )` was there.
-fn bare(term: &str) -> (&str, bool) {
+pub(super) fn bare(term: &str) -> (&str, bool) {
     let term = role(term).1;
+    if parts(term).len() > 1 {
+        return (term, false);
+    }
     let inner = term.strip_prefix("C(").and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.map(|inner| inner.split_once(", ref").map_or(inner, |(name, _)| name).trim());
     let name = inner.or(integrated(term)).or(spline::argument(term)).unwrap_or(term);
@@ -764,6 +917,7 @@ fn default_term(spec: &ColumnSpec, as_category: bool) -> Term {
         coding,
         missing: Missing::Indicate { above: MARK_ABOVE },
         reference: None,
+        hidden: false,
     }
 }
 

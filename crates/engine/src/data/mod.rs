@@ -40,7 +40,9 @@ mod table;
 
 pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
-pub(crate) use encode::{design, known_levels, lookup, offset, response};
+pub(crate) use encode::{
+    design, group_names, groups, known_levels, lookup, offset, response, weights,
+};
 pub use facts::ColumnFacts;
 pub use federation::{Federation, SiteData};
 pub(crate) use moments::sums;
@@ -49,8 +51,8 @@ pub use moments::{
     combine, summarise,
 };
 pub use plan::{
-    BesideSlope, Coding, DesignPlan, GroupBy, GroupTerm, LackingTerms, Missing, ReferenceLevel,
-    Response, Term, VaryingSlope,
+    BesideSlope, Coding, DesignPlan, GroupBy, GroupTerm, LackingTerms, Missing, Part, Product,
+    ReferenceLevel, Response, Term, VaryingSlope,
 };
 pub use schema::{ColumnSpec, Kind, MISSING, Schema};
 pub use study::{AgreedDesign, SiteReport, Study};

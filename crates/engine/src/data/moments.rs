@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::encode::{groups, known_levels, levels, lookup, numbers, response};
 use super::knots::AgreedSpline;
 use super::spline::Knots;
-use super::{DesignPlan, EncodeError, Missing, Response, Table, Term, VaryingSlope};
+use super::{Coding, DesignPlan, EncodeError, Missing, Part, Response, Table, Term, VaryingSlope};
 
 /// The most rows that a site may claim: sums over sites stay exact.
 pub(crate) const MOST_ROWS: u64 = 1 << 40;
@@ -39,7 +39,14 @@ pub struct SiteSummary {
     /// Pairs of terms, of those that may be marked as missing, and in how many rows both are, where
     /// there are any.
     pub both_missing: Vec<(usize, usize, u64)>,
+    /// For every product of several terms with levels which of these occur together; nothing
+    /// stands for a level that is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub combinations: Vec<Vec<Combination>>,
 }
+
+/// Levels of several terms that a row has, in the order of a product.
+pub type Combination = Vec<Option<String>>;
 
 /// What one site tells the server about one term.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,12 +81,14 @@ impl SiteSummary {
             TermSummary::Numbers { .. } => 3 * 64,
             TermSummary::Levels(counts) => counts.iter().map(|(level, _)| 64 + text(level)).sum(),
         };
+        let level = |level: &Option<String>| text(level.as_deref().unwrap_or_default());
         text(&self.site)
             + 2 * 64
             + 64 * u64::from(self.response_squares.is_some())
             + 64 * u64::from(self.groups.is_some())
             + self.terms.iter().map(term).sum::<u64>()
             + 3 * 64 * self.both_missing.len() as u64
+            + self.combinations.iter().flatten().flatten().map(level).sum::<u64>()
     }
 }
 
@@ -143,10 +152,48 @@ pub enum CellRule {
         /// The federated mean of the observed values.
         mean: f64,
     },
+    /// The product of what these rules give.
+    Product {
+        /// The rules.
+        parts: Vec<CellRule>,
+    },
 }
 
 impl CellRule {
-    /// The term that it reads, if it reads one.
+    /// The rules that are multiplied; the rule itself where none are.
+    pub fn parts(&self) -> &[CellRule] {
+        match self {
+            CellRule::Product { parts } => parts,
+            rule => std::slice::from_ref(rule),
+        }
+    }
+
+    /// Whether it reads this term, alone or in a product.
+    pub fn reads(&self, term: usize) -> bool {
+        self.parts().iter().any(|part| part.term() == Some(term))
+    }
+
+    /// Whether it asks for a row's site.
+    pub fn asks_for_site(&self) -> bool {
+        self.parts().iter().any(|part| matches!(part, CellRule::Site { .. }))
+    }
+
+    /// The length of a message that states it: 64 bits a number, 8 bits a letter.
+    fn bits(&self) -> u64 {
+        match self {
+            CellRule::Intercept => 64,
+            CellRule::Standardised { .. } => 4 * 64,
+            CellRule::Raw { .. } => 3 * 64,
+            // knots are told before
+            CellRule::Spline { .. } => 6 * 64,
+            CellRule::Level { level, .. } => 3 * 64 + text(level),
+            CellRule::Missing { .. } | CellRule::Value { .. } => 2 * 64,
+            CellRule::Site { site } => 64 + text(site),
+            CellRule::Product { parts } => 64 + parts.iter().map(CellRule::bits).sum::<u64>(),
+        }
+    }
+
+    /// The term that it reads alone, if it reads one.
     pub fn term(&self) -> Option<usize> {
         match self {
             CellRule::Standardised { term, .. }
@@ -155,7 +202,7 @@ impl CellRule {
             | CellRule::Spline { term, .. }
             | CellRule::Raw { term, .. }
             | CellRule::Value { term } => Some(*term),
-            CellRule::Intercept | CellRule::Site { .. } => None,
+            CellRule::Intercept | CellRule::Site { .. } | CellRule::Product { .. } => None,
         }
     }
 }
@@ -238,19 +285,7 @@ pub struct Moments {
 impl Moments {
     /// The length of this message to one site: 64 bits a number, 8 bits a letter.
     pub fn bits(&self) -> u64 {
-        let column = |column: &DesignColumn| {
-            text(&column.name)
-                + match &column.rule {
-                    CellRule::Intercept => 64,
-                    CellRule::Standardised { .. } => 4 * 64,
-                    CellRule::Raw { .. } => 3 * 64,
-                    // knots are told before
-                    CellRule::Spline { .. } => 6 * 64,
-                    CellRule::Level { level, .. } => 3 * 64 + text(level),
-                    CellRule::Missing { .. } | CellRule::Value { .. } => 2 * 64,
-                    CellRule::Site { site } => 64 + text(site),
-                }
-        };
+        let column = |column: &DesignColumn| text(&column.name) + column.rule.bits();
         let names = self.sites.iter().chain(self.levels.iter().flatten());
         64 + 2 * 64 * u64::from(self.response.is_some())
             + names.map(|name| text(name)).sum::<u64>()
@@ -291,8 +326,8 @@ pub fn summarise(site: &str, table: &Table, plan: &DesignPlan) -> Result<SiteSum
         site: site.into(),
         rows: table.rows() as u64,
         groups: match &plan.group {
-            Some(_) => {
-                Some(groups(table, plan)?.iter().max().map_or(0, |last| u64::from(*last) + 1))
+            Some(by) => {
+                Some(groups(table, Some(by))?.iter().max().map_or(0, |last| u64::from(*last) + 1))
             }
             None => None,
         },
@@ -304,7 +339,45 @@ pub fn summarise(site: &str, table: &Table, plan: &DesignPlan) -> Result<SiteSum
             .map(|term| summarise_term(table, term))
             .collect::<Result<_, _>>()?,
         both_missing: both_missing(table, plan)?,
+        combinations: combinations(site, table, plan)?,
     })
+}
+
+/// Whether a part of a product has levels.
+fn has_levels(part: &Part, plan: &DesignPlan) -> bool {
+    match part {
+        Part::Site => true,
+        Part::Term(term) => matches!(plan.terms[*term].coding, Coding::Dummy(_)),
+    }
+}
+
+/// Which levels occur together, for every product of several terms that have any.
+fn combinations(
+    site: &str,
+    table: &Table,
+    plan: &DesignPlan,
+) -> Result<Vec<Vec<Combination>>, EncodeError> {
+    let mut all = Vec::new();
+    for product in &plan.products {
+        let parts: Vec<&Part> =
+            product.parts.iter().filter(|part| has_levels(part, plan)).collect();
+        let mut columns: Vec<Vec<Option<String>>> = Vec::new();
+        for part in parts.iter().filter(|_| parts.len() > 1) {
+            columns.push(match part {
+                Part::Site => vec![Some(site.to_owned()); table.rows()],
+                Part::Term(term) => {
+                    let category = levels(table, &plan.terms[*term])?;
+                    let word = |cell: &Option<usize>| cell.map(|k| category.levels[k].clone());
+                    category.cells.iter().map(word).collect()
+                }
+            });
+        }
+        let rows = if columns.is_empty() { 0 } else { table.rows() };
+        let row = |row: usize| columns.iter().map(|column| column[row].clone()).collect();
+        let seen: BTreeSet<Combination> = (0..rows).map(row).collect();
+        all.push(seen.into_iter().collect());
+    }
+    Ok(all)
 }
 
 fn both_missing(table: &Table, plan: &DesignPlan) -> Result<Vec<(usize, usize, u64)>, EncodeError> {
@@ -358,6 +431,7 @@ pub fn combine(
         whole: !plan.intercept,
         levels: Vec::new(),
         seen: Vec::new(),
+        coded: Vec::new(),
         columns: Vec::new(),
         notes: Vec::new(),
     };
@@ -399,6 +473,7 @@ pub fn combine(
             return Err(EncodeError::NoReference { column, level, known });
         }
     }
+    layout.add_products();
     if plan.site_effects {
         layout.add_sites();
     }
@@ -484,6 +559,25 @@ pub(super) fn check(summaries: &[SiteSummary], plan: &DesignPlan) -> Result<(), 
                 "its count of values that are missing at once is not one: {pair:?}"
             ));
         }
+        let counts = |product: &super::Product| match product
+            .parts
+            .iter()
+            .filter(|part| has_levels(part, plan))
+            .count()
+        {
+            0 | 1 => 0,
+            several => several,
+        };
+        let wanted: Vec<usize> = plan.products.iter().map(counts).collect();
+        let fits = |(said, parts): (&Vec<Combination>, &usize)| {
+            said.len() as u64 <= summary.rows
+                && said.iter().all(|levels| levels.len() == *parts && *parts > 0)
+        };
+        if summary.combinations.len() != wanted.len()
+            || !summary.combinations.iter().zip(&wanted).all(fits)
+        {
+            return refuse("its levels that occur together are not those of the products".into());
+        }
         for (term, said) in plan.terms.iter().zip(&summary.terms) {
             if let TermSummary::Levels(counts) = said {
                 let distinct: BTreeSet<&String> = counts.iter().map(|(level, _)| level).collect();
@@ -526,11 +620,16 @@ struct Layout<'a> {
     whole: bool,
     levels: Vec<Vec<String>>,
     seen: Vec<Vec<String>>,
+    /// How each term is coded, where it varies.
+    coded: Vec<Option<Coded>>,
     columns: Vec<DesignColumn>,
     notes: Vec<String>,
 }
 
 mod layout;
+mod products;
+
+use products::Coded;
 
 /// So many sites, in words.
 fn sites(count: usize) -> String {

@@ -76,6 +76,26 @@ pub struct Term {
     /// The level that the others are compared with, where the formula names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// Whether it is a part of products alone, and has no columns of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+}
+
+/// A product of terms of which one at least has levels or is a spline: `age:sex`. Its columns are
+/// products of theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// What is multiplied, in the order in which it is written.
+    pub parts: Vec<Part>,
+}
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// A term of the plan.
+    Term(usize),
+    /// The sites.
+    Site,
 }
 
 /// What the model explains.
@@ -212,6 +232,8 @@ pub struct DesignPlan {
     pub logs: bool,
     /// The columns that enter, in order.
     pub terms: Vec<Term>,
+    /// Products of terms, those of fewer parts first.
+    pub products: Vec<Product>,
     /// Whether every site but the first has a column of its own.
     pub site_effects: bool,
     /// Which rows share an effect, where any do.

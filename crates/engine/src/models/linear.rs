@@ -7,7 +7,7 @@ use consilience_core::error::DataError;
 use consilience_core::measure::normal_quantile;
 use consilience_core::model::{
     Design, Extended, ExtendedLoss, Family, Glm, Law, Model, PointLoss, Regression, Transform,
-    Transforms, Unextended,
+    Transforms, Unextended, settled,
 };
 use consilience_core::privacy::Released;
 use consilience_core::protocol::Exactly;
@@ -98,7 +98,7 @@ impl ExtendedLoss for Normal {
     #[inline(always)]
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let (s, r) = (beside[0], y - t);
-        0.5 * (r / s) * (r / s) + ln(s)
+        settled(0.5 * (r / s) * (r / s) + ln(s))
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {

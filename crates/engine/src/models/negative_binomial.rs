@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::measure::{ln_gamma, rising};
-use consilience_core::model::{Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms};
+use consilience_core::model::{
+    Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms, settled,
+};
 use consilience_core::simd::{exp, ln, vectorised};
 
 use super::{Beside, Explains, ModelRow, Predicts, Reads, RowAt, RowModel};
@@ -30,7 +32,7 @@ struct NegativeBinomial;
 #[inline(always)]
 fn loss(t: f64, k: f64, y: f64, rising: f64) -> f64 {
     let mean = exp(t);
-    k * ln(1.0 + mean / k) + y * ln(k + mean) - y * t - rising
+    settled(k * ln(1.0 + mean / k) + y * ln(k + mean) - y * t - rising)
 }
 
 impl ExtendedLoss for NegativeBinomial {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::model::{
-    Design, Extended, ExtendedLoss, Law, MOST_BESIDE, Model, Transform, Transforms,
+    Design, Extended, ExtendedLoss, Law, MOST_BESIDE, Model, Transform, Transforms, settled,
 };
 use consilience_core::simd::{exp, ln, sigmoid, softplus};
 use serde_json::{Value, json};
@@ -54,6 +54,9 @@ fn read(stated: &Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError> {
     Ok(Arc::new(Ordinal { levels }))
 }
 
+/// Cut points that are so far apart might be at any distance: `ln(1 - exp(-gap))` is 0 then.
+const MOST_GAP: f64 = 40.0;
+
 /// `exp(x) - 1` for `x` above 0.
 fn exp_less_one(x: f64) -> f64 {
     if x < 1e-5 { x * (1.0 + 0.5 * x) } else { exp(x) - 1.0 }
@@ -79,10 +82,10 @@ impl ExtendedLoss for Ordinal {
             loss += softplus(cuts[below] - t);
             if above < cuts.len() {
                 let gap = cuts[above] - cuts[below];
-                loss += gap - ln(exp_less_one(gap));
+                loss += if gap < MOST_GAP { gap - ln(exp_less_one(gap)) } else { 0.0 };
             }
         }
-        loss
+        settled(loss)
     }
 
     fn derive(&self, t: f64, cuts: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::measure::ln_gamma;
-use consilience_core::model::{Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms};
+use consilience_core::model::{
+    Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms, settled,
+};
 use consilience_core::protocol::Exactly;
 use consilience_core::simd::ln;
 use serde_json::{Value, json};
@@ -65,7 +67,7 @@ impl ExtendedLoss for StudentT {
     #[inline(always)]
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let z = (y - t) / beside[0];
-        0.5 * (self.df + 1.0) * ln(1.0 + z * z / self.df) + ln(beside[0])
+        settled(0.5 * (self.df + 1.0) * ln(1.0 + z * z / self.df) + ln(beside[0]))
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {

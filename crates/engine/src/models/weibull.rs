@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::measure::ln_gamma;
-use consilience_core::model::{Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms};
+use consilience_core::model::{
+    Design, Extended, ExtendedLoss, Law, Model, Transform, Transforms, settled,
+};
 use consilience_core::simd::{exp, ln};
 
 use super::{
@@ -49,7 +51,7 @@ impl ExtendedLoss for Weibull {
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let k = beside[0];
         let z = k * (ln(y.abs()) - t);
-        exp(z) - seen(y) * (z + ln(k))
+        settled(exp(z) - if seen(y) > 0.0 { z + ln(k) } else { 0.0 })
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {

@@ -10,8 +10,8 @@ use crate::data::formats::At;
 use crate::data::hazards::{self, Hazard, Used};
 use crate::data::knots::AgreedSpline;
 use crate::data::{
-    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, Response, Schema,
-    SiteSummary, Table, formula,
+    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, Part, Response,
+    Schema, SiteSummary, Table, formula,
 };
 
 /// What a site says of its table first.
@@ -256,12 +256,21 @@ fn suit(plan: DesignPlan, own: &OwnData) -> DesignPlan {
     let (ones, logs) = (own.kind.takes_intercept(), own.kind.is_in_logs());
     let spread = logs || own.kind.is_in_units();
     let (group, slope) = (own.kind.group_by().cloned(), own.kind.slope_by().cloned());
-    if let Some(GroupBy::Column(column)) = &group {
-        terms.retain(|term| term.column != *column); // a dot means all columns but that one
+    let mut products = plan.products;
+    if let Some(GroupBy::Column(column)) = &group
+        && let Some(place) = terms.iter().position(|term| term.column == *column)
+    {
+        terms.remove(place); // a dot means all columns but that one
+        for part in products.iter_mut().flat_map(|product| &mut product.parts) {
+            match part {
+                Part::Term(term) if *term > place => *term -= 1,
+                _ => {}
+            }
+        }
     }
     // a model that is its own intercept cannot go without
     let intercept = plan.intercept || !ones;
-    DesignPlan { terms, ones, spread, logs, intercept, group, slope, ..plan }
+    DesignPlan { terms, products, ones, spread, logs, intercept, group, slope, ..plan }
 }
 
 /// What a site says of the columns that a formula uses, before they are coded.

@@ -1,9 +1,10 @@
 //! Run a server and its sites as threads of this process.
 #![allow(dead_code)] // every test uses a part
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -153,4 +154,37 @@ pub fn same(name: &str, served: &Served, (problem, plan, outcome): &(Problem, Pl
     );
     assert_eq!(served.problem.moments_bits, problem.moments_bits, "{name}");
     assert_eq!(served.problem.statement, problem.statement, "{name}");
+}
+
+/// A wire that writes down what passes.
+pub fn tapped(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, tape) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let shared = Arc::clone(&tape);
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let far = TcpStream::connect(to).unwrap();
+            for (mut from, mut onto) in
+                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)]
+            {
+                let tape = Arc::clone(&shared);
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 4096];
+                    while let Ok(n @ 1..) = from.read(&mut buffer) {
+                        tape.lock().unwrap().extend_from_slice(&buffer[..n]);
+                        if onto.write_all(&buffer[..n]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = onto.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, tape)
+}
+
+/// Whether some bytes stand in others.
+pub fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
 }

@@ -1,6 +1,6 @@
 //! Lay out the columns of the design, leaving out those that others determine.
 
-use super::{CellRule, DesignColumn, Layout, TermSummary, show};
+use super::{CellRule, Coded, DesignColumn, Layout, TermSummary, show};
 use crate::data::spline::{Knots, Spline};
 use crate::data::{Coding, Missing, ReferenceLevel, Term};
 
@@ -17,6 +17,7 @@ impl Layout<'_> {
         self.seen.push(
             levels.iter().filter(|(_, count)| *count > 0).map(|(level, _)| level.clone()).collect(),
         );
+        self.coded.push(None);
         if missing == self.rows {
             return self
                 .notes
@@ -71,7 +72,16 @@ impl Layout<'_> {
             parts.iter().map(|(n, sum, _)| n * (sum / n - mean) * (sum / n - mean)).sum();
         let sd = |squares: f64| (squares / (count - 1.0).max(1.0)).sqrt();
         let flat = |sd: f64| sd <= 1e-12 * mean.abs();
-        if flat(sd(within + between)) {
+        let whole = sd(within + between);
+        let rule = match term.coding {
+            Coding::Raw => CellRule::Raw { term: at, mean },
+            Coding::Centred => CellRule::Standardised { term: at, mean, sd: 1.0 },
+            _ => CellRule::Standardised { term: at, mean, sd: whole },
+        };
+        if !flat(whole) {
+            self.coded[at] = Some(Coded::Numbers(vec![(None, rule.clone())]));
+        }
+        if flat(whole) {
             self.notes.push(format!(
                 "{}: left out, for it is {} everywhere.",
                 term.title,
@@ -79,7 +89,7 @@ impl Layout<'_> {
             ));
             return false;
         }
-        if self.plan.site_effects && flat(sd(within)) && self.missing(at) == 0 {
+        if self.plan.site_effects && !term.hidden && flat(sd(within)) && self.missing(at) == 0 {
             self.notes.push(format!(
                 "{}: left out, for it does not vary within a site, so the site \
                 effects determine it.",
@@ -87,27 +97,23 @@ impl Layout<'_> {
             ));
             return false;
         }
-        let sd = sd(within + between);
-        let (title, shown) = (&term.title, (show(mean), show(sd)));
-        let (rule, note) = match term.coding {
-            Coding::Raw => (
-                CellRule::Raw { term: at, mean },
-                format!("{title}: as it is; its federated mean is {} ({count} values).", shown.0),
-            ),
-            Coding::Centred => (
-                CellRule::Standardised { term: at, mean, sd: 1.0 },
-                format!("{title}: less the federated mean {} of {count} values.", shown.0),
-            ),
-            _ => (
-                CellRule::Standardised { term: at, mean, sd },
-                format!(
-                    "{title}: standardised by the federated mean {} and standard deviation {} of \
-                     {count} values.",
-                    shown.0, shown.1
-                ),
+        let (title, shown) = (&term.title, (show(mean), show(whole)));
+        let note = match term.coding {
+            Coding::Raw => {
+                format!("{title}: as it is; its federated mean is {} ({count} values).", shown.0)
+            }
+            Coding::Centred => {
+                format!("{title}: less the federated mean {} of {count} values.", shown.0)
+            }
+            _ => format!(
+                "{title}: standardised by the federated mean {} and standard deviation {} of \
+                 {count} values.",
+                shown.0, shown.1
             ),
         };
-        self.columns.push(DesignColumn { name: title.clone(), rule });
+        if !term.hidden {
+            self.columns.push(DesignColumn { name: title.clone(), rule });
+        }
         self.notes.push(note);
         true
     }
@@ -117,13 +123,18 @@ impl Layout<'_> {
         let Some(agreed) = self.splines.iter().find(|agreed| agreed.term == at) else {
             return false; // no site has a value of it
         };
+        let mut rules = Vec::new();
         for (part, (mean, sd)) in agreed.columns.iter().copied().enumerate() {
             let (centre, scale) = if spline.standardised { (mean, sd) } else { (0.0, 1.0) };
             let knots = agreed.knots.clone();
             let rule = CellRule::Spline { term: at, part, knots, centre, scale, usual: mean };
             let name = format!("{}: {}", term.title, part + 1);
-            self.columns.push(DesignColumn { name, rule });
+            rules.push((Some((part + 1).to_string()), rule.clone()));
+            if !term.hidden {
+                self.columns.push(DesignColumn { name, rule });
+            }
         }
+        self.coded[at] = Some(Coded::Numbers(rules));
         let Knots { inner, bounds: (low, high), .. } = &agreed.knots;
         let inner = match &inner[..] {
             [] => "no inner knots".into(),
@@ -160,6 +171,16 @@ impl Layout<'_> {
             .max_by_key(|(_, count)| *count)
             .map(|(level, _)| level.clone())
             .unwrap_or_default();
+        let rule = |level: &String| CellRule::Level {
+            term: at,
+            level: level.clone(),
+            fill: *level == mode,
+        };
+        if seen.len() == 1 && term.hidden && !binary {
+            let all = seen.iter().map(|(level, _)| (level.clone(), rule(level))).collect();
+            self.coded[at] = Some(Coded::Levels { all, reference: 0 });
+            return true;
+        }
         if seen.len() == 1 {
             self.notes.push(format!("{}: left out, for it is {mode} everywhere.", term.title));
             return false;
@@ -171,6 +192,16 @@ impl Layout<'_> {
             Coding::Dummy(ReferenceLevel::MostCommon) => (mode.clone(), "the most common level"),
             _ => (seen[0].0.clone(), "the first level"),
         };
+        self.coded[at] = Some(if binary {
+            Coded::Numbers(vec![(None, rule(&"1".into()))])
+        } else {
+            let all = seen.iter().map(|(level, _)| (level.clone(), rule(level))).collect();
+            let place = seen.iter().position(|(level, _)| *level == reference);
+            Coded::Levels { all, reference: place.unwrap_or(0) }
+        });
+        if term.hidden {
+            return true;
+        }
         let all = !binary && std::mem::take(&mut self.whole);
         let (mut names, mut determined) = (0, Vec::new());
         for (level, _) in seen.iter().filter(|(level, _)| all || *level != reference) {
@@ -180,8 +211,7 @@ impl Layout<'_> {
             }
             names += 1;
             let name = if binary { term.title.clone() } else { format!("{}: {level}", term.title) };
-            let rule = CellRule::Level { term: at, level: level.clone(), fill: *level == mode };
-            self.columns.push(DesignColumn { name, rule });
+            self.columns.push(DesignColumn { name, rule: rule(level) });
         }
         let of_reference =
             seen.iter().find(|(level, _)| *level == reference).map_or(0, |(_, count)| *count);
