@@ -14,7 +14,7 @@ from ._diagnostics import Diagnostic
 from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
 from ._listing import fields, models, samplers
 from ._model import AnyModel, Batch, Model
-from ._result import Prediction, Result, Summary, load
+from ._result import Loo, Prediction, Result, Summary, load
 from ._sample import heart, sample
 from .compressors import Compressor, compressor
 from .errors import (
@@ -42,6 +42,7 @@ __all__ = [
     "Exact",
     "InterruptedWarning",
     "Law",
+    "Loo",
     "Model",
     "Prediction",
     "Refused",

@@ -132,6 +132,73 @@ class Prediction:
         )
 
 
+class Loo:
+    """How well rows are predicted that were left out (PSIS-LOO), by sums of the sites. The names
+    are those of ArviZ's ``ELPDData``; single rows stay where they are, so there is nothing
+    pointwise.
+    """
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        total = told["total"]
+        #: Always ``"loo"``.
+        self.kind = "loo"
+        #: The sum of ``log p(y_i | all other rows)``: the larger, the better.
+        self.elpd_loo: float = _number(total["elpd_loo"])
+        #: Its standard error.
+        self.se: float = _number(total["se"])
+        #: The effective number of parameters.
+        self.p_loo: float = _number(total["p_loo"])
+        #: How many rows, or groups, there are.
+        self.n_data_points: int = total["n_data_points"]
+        #: How many draws there are.
+        self.n_samples: int = told["n_samples"]
+        #: The largest ``k`` that is good for so many draws.
+        self.good_k: float = told["good_k"]
+        #: How many have a ``k`` that is good, one that is not, and one above 1.
+        self.counts: tuple[int, int, int] = tuple(total["counts"])
+        #: What is left out: ``"rows"``, or ``"groups"`` with their effects.
+        self.unit: str = told["unit"]
+        #: Whether some ``k`` is not good, so that ``elpd_loo`` is not to be relied on.
+        self.warning: bool = sum(self.counts[1:]) > 0
+        #: Always ``"log"``.
+        self.scale = "log"
+        #: The same numbers by site.
+        self.sites: dict[str, dict[str, Any]] = {name: sums for name, sums in told["sites"]}
+
+    @property
+    def elpd(self) -> float:
+        """``elpd_loo``, as newer versions of ArviZ call it."""
+        return self.elpd_loo
+
+    @property
+    def p(self) -> float:
+        """``p_loo``, as newer versions of ArviZ call it."""
+        return self.p_loo
+
+    def __repr__(self) -> str:
+        good, bad, worse = self.counts
+        share = 100 / max(1, self.n_data_points)
+        lines = [
+            f"Computed from {self.n_samples} draws and {self.n_data_points} {self.unit} at "
+            f"{len(self.sites)} sites.",
+            "",
+            f"{'':<9} {'Estimate':>9} {'SE':>8}",
+            f"{'elpd_loo':<9} {self.elpd_loo:>9.2f} {self.se:>8.2f}",
+            f"{'p_loo':<9} {self.p_loo:>9.2f} {'-':>8}",
+            "",
+            f"k up to {self.good_k:.2f} (good): {good} ({good * share:.1f}%); up to 1 (bad): "
+            f"{bad} ({bad * share:.1f}%); above (very bad): {worse} ({worse * share:.1f}%)",
+        ]
+        if self.warning:
+            lines.append("WARNING: with a k that is not good, elpd_loo is not to be relied on.")
+        return "\n".join(lines)
+
+
+def _number(told: float | None) -> float:
+    """A number that JSON has none for is told as nothing."""
+    return float("nan") if told is None else float(told)
+
+
 class Result:
     """The draws of a run and everything beside them.
 
@@ -188,6 +255,8 @@ class Result:
         #: files.
         self.config: str = facts["config"]
         self._facts = facts
+        #: The tables that were sampled from, where they were given from memory.
+        self._columns: list[Any] = []
 
     @property
     def ledger(self) -> dict[str, Any]:
@@ -290,6 +359,38 @@ class Result:
         """
         return Prediction(*self._run.predict(columns_of(table, "the rows"), site))
 
+    def loo(self, clients: Mapping[str, Any] | None = None) -> Loo:
+        """Cross-validate the model: what it says of each row without having seen it, by
+        Pareto-smoothed importance sampling at the sites.
+
+        >>> import consilience
+        >>> sites = {
+        ...     "a": {"dose": [1.0, 2.0, 4.0], "pain": [2.1, 1.9, 0.4]},
+        ...     "b": {"dose": [3.0, 2.5], "pain": [1.2, 1.4]},
+        ... }
+        >>> result = consilience.sample(
+        ...     "pain ~ dose", sites, model="linear", noise_variance=1.0, seed=3, progress=False
+        ... )
+        >>> found = result.loo()
+        >>> found.n_data_points, sum(found.counts), list(found.sites)
+        (5, 5, ['a', 'b'])
+
+        Args:
+            clients: the tables that were sampled from, for a result that was loaded or unpickled
+                and whose rows are in no files.
+
+        Raises:
+            DataError: the rows are not there any more, or have no density of their own; the run
+                has a privacy budget.
+        """
+        columns = self._columns
+        if clients is not None:
+            columns = [
+                (str(name), columns_of(table, f"client {name!r}"))
+                for name, table in clients.items()
+            ]
+        return Loo(json.loads(self._run.loo(columns)))
+
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a run directory, report included. ``consilience summary FOLDER`` shows it,
         ``consilience predict FOLDER`` predicts from it, :func:`consilience.load` reads it,
@@ -318,10 +419,12 @@ class Result:
         return _restored, (type(self), *self._run.parts())
 
     def __copy__(self) -> "Result":
-        return type(self)(self._run)  # which nobody can change
+        same = type(self)(self._run)  # which nobody can change
+        same._columns = self._columns
+        return same
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Result":
-        return type(self)(self._run)
+        return self.__copy__()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):

@@ -185,6 +185,7 @@ def perform(
         if bar is not None:
             bar.close()
     result = Result(run)
+    result._columns = list(columns)
     if raised is not None:
         setattr(raised, "result", result)
         raise raised

@@ -50,6 +50,24 @@ def test_a_result_says_whether_its_model_fits(tmp_path, result):
     assert consilience.load(result.save(tmp_path / "checked")).check == check
 
 
+def test_a_result_is_cross_validated_by_its_sites(tmp_path, result):
+    found = result.loo()
+    assert (found.kind, found.unit, found.n_data_points) == ("loo", "rows", 120)
+    assert sum(found.counts) == 120 and found.n_samples == result.draws[..., 0].size
+    assert list(found.sites) == list(SITES)
+    assert np.isclose(sum(site["elpd_loo"] for site in found.sites.values()), found.elpd_loo)
+    assert found.elpd == found.elpd_loo < 0 < found.p_loo == found.p < 12 and found.se > 0
+    # that of no model: every response with probability 1/2
+    assert found.elpd_loo > 120 * np.log(0.5)
+    text = repr(found)
+    assert "elpd_loo" in text and "120 rows at 2 sites" in text
+    loaded = consilience.load(result.save(tmp_path / "left"))
+    with pytest.raises(consilience.DataError, match="file"):
+        loaded.loo()
+    again = loaded.loo(SITES)
+    assert (again.elpd_loo, again.se, again.counts) == (found.elpd_loo, found.se, found.counts)
+
+
 def as_csv(table):
     def cell(value):
         return "NA" if value is None or value != value else str(value)

@@ -89,13 +89,12 @@ pub enum Command {
             consilience loo --merge north.json south.json")]
     Loo(LooCommand),
     /// Compare two models of the same rows by leave-one-out cross-validation.
-    #[command(
-        after_help = "Example:\n  consilience compare-models runs/poisson runs/negative-binomial\n\n\
+    #[command(after_help = "Example:\n  consilience compare-models runs/poisson \
+            runs/negative-binomial\n\n\
             Each site by itself, as with `consilience loo`:\n  \
             consilience compare-models runs/a runs/b --site north --data north.csv --out \
             north.json\n  \
-            consilience compare-models --merge north.json south.json"
-    )]
+            consilience compare-models --merge north.json south.json")]
     CompareModels(CompareModelsCommand),
     /// Draw the effects of one site's groups from a run, with that site's rows.
     #[command(after_help = "Example:\n  consilience effects runs/wards --site north --out \

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use consilience_core::measure::MASS;
+use consilience_core::measure::{Elpd, MASS};
 use consilience_core::model::Model;
 use consilience_core::protocol::Kind;
 use consilience_engine::config::Start;
 use consilience_engine::data::Table;
 use consilience_engine::draws::Draws;
+use consilience_engine::loo::loo_with;
 use consilience_engine::predict::{Prediction, Predictor};
 use consilience_engine::record::{Record, Statistic};
 use consilience_engine::run::Progress;
@@ -206,6 +207,27 @@ impl Run {
             PyArray1::from_vec(py, cells).reshape([numbers.len() / outputs, outputs])
         };
         Ok((array(|p| p.mean)?, array(|p| p.lower)?, array(|p| p.upper)?, facts))
+    }
+
+    /// Leave-one-out cross-validation by the rows of these clients, or of the config's files; as
+    /// JSON.
+    fn loo(&self, py: Python<'_>, columns: Columns<'_>) -> PyResult<String> {
+        let (record, tables) = (self.whole(py)?, tables(&columns)?);
+        let found =
+            py.detach(|| loo_with(&record, &tables).map_err(|e| Failure::new(Raised::Data, e)))?;
+        let sums = |elpd: &Elpd| {
+            json!({
+                "n_data_points": elpd.rows, "elpd_loo": elpd.sum, "se": elpd.error(),
+                "p_loo": elpd.parameters(), "counts": elpd.by_k,
+            })
+        };
+        let sites: Vec<Value> =
+            found.sites.iter().map(|(name, elpd)| json!([name, sums(elpd)])).collect();
+        let all = json!({
+            "total": sums(&found.total), "sites": sites, "unit": found.unit,
+            "n_samples": found.draws, "good_k": found.good_k,
+        });
+        Ok(all.to_string())
     }
 
     /// Everything that a run is: texts by the names of their files, the draws, what stands beside
