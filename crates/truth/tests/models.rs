@@ -312,10 +312,10 @@ fn ranks_of_true_parameters_are_uniform() {
         std::env::var("REPLICATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(160);
     let run = "[sampler]\nname = \"imh\"\n[run]\nchains = 1\nburn_in = 30\n\
                iterations = 408\nthin = 6\nthreads = 1\n";
-    for case in cases() {
+    for (place, case) in cases().into_iter().enumerate() {
         let mut counts: Vec<[f64; BINS]> = Vec::new();
         for replication in 0..replications {
-            let (truth, rows) = made(&case, 8, 1000 + replication);
+            let (truth, rows) = made(&case, 8, 1_000_000 * (1 + place as u64) + replication);
             let file = folder.join(format!("{}.csv", case.model));
             std::fs::write(&file, rows).unwrap();
             let planned = match Session::new(config(&case, &file, run)) {
