@@ -105,7 +105,16 @@ fn root() -> PathBuf {
     package.parent().map_or(package.clone(), Path::to_path_buf)
 }
 
-/// The cargo that runs this.
+/// The cargo that runs this. It is not told that it runs within a package: build scripts watch such
+/// variables, and what was built from a shell would be built again.
 fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let of_package =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_package) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }

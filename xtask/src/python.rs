@@ -114,15 +114,15 @@ fn target(root: &Path) -> PathBuf {
 }
 
 /// The package as a wheel would install it, with the profile of the tests: nothing that they have
-/// built is built again. All of the workspace is selected, so that dependencies have the same
-/// features.
+/// built is built again. All of the workspace with its tests is selected, so that dependencies have
+/// the same features.
 fn package(root: &Path, target: &Path) -> Result<PathBuf, String> {
     let built = cargo()
-        .args(["build", "--workspace", "--lib", "--profile", "test", "--locked"])
+        .args(["build", "--workspace", "--lib", "--tests", "--profile", "test", "--locked"])
         .current_dir(root)
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        return Err("cargo build --workspace --lib --profile test".into());
+        return Err("cargo build --workspace --lib --tests --profile test".into());
     }
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let library = target.join("debug").join(format!("{prefix}_consilience{suffix}"));
