@@ -486,9 +486,13 @@ pub struct PredictCommand {
     /// The new rows, a CSV or Parquet file with the columns of the run's own files.
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
-    /// The site of all rows, if the model has site effects and there is no column `site`.
+    /// The site of all rows, if the model has site effects and there is no column `site`; with
+    /// (1 | site), one whose effect is drawn by its own rows.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// That site's own rows, where the model has (1 | site) and the config does not name its file.
+    #[arg(long, value_name = "FILE", requires = "site")]
+    pub site_data: Option<PathBuf>,
     /// Say what the prior alone expects of the rows, before any data.
     #[arg(long)]
     pub prior: bool,

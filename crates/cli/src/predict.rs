@@ -12,6 +12,7 @@ use consilience_engine::rundir;
 use serde_json::{Value, json};
 
 use crate::args::PredictCommand;
+use crate::loo::refused;
 use crate::output::{Failure, say};
 use crate::report::{score_words, scores_value};
 
@@ -30,13 +31,21 @@ pub fn config_of(path: &Path) -> Result<Config, Failure> {
 /// `consilience predict`.
 pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let wrong = |e: String| Failure::Argument(format!("{}: {e}", command.dir.display()));
-    let (encoding, config, parameters, draws);
+    let (record, encoding, config, parameters, draws);
+    let mut known = None; // a site whose effect is drawn
     let predictor = match command.prior {
         false => {
-            let record = rundir::read(&command.dir)?;
-            (encoding, config) = (record.encoding, record.config);
-            (parameters, draws) = (record.parameters, record.draws);
-            Predictor::of(encoding.as_ref(), &config, &parameters, &draws)
+            record = rundir::read(&command.dir)?;
+            let predictor = Predictor::new(&record).map_err(|e| wrong(e.to_string()))?;
+            Ok(match &command.site {
+                Some(site) if predictor.has_effects_of_sites() => {
+                    known = Some(site);
+                    let file = command.site_data.as_deref();
+                    let drawn = predictor.of_site(&record, site, file);
+                    drawn.map_err(|e| refused(&[&command.dir], e))?
+                }
+                _ => predictor,
+            })
         }
         true => {
             let stated = config_of(&command.dir)?;
@@ -50,7 +59,7 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     };
     let predictor = predictor.map_err(|e| wrong(e.to_string()))?;
     let new = predictor
-        .read(&command.data, command.site.as_deref())
+        .read(&command.data, command.site.as_deref().filter(|_| known.is_none()))
         .map_err(|e| Failure::Argument(e.to_string()))?;
     let rows = predictor.predict(&new, MASS);
     let scores = predictor.score(&new).map_err(Failure::Argument)?;
@@ -91,6 +100,9 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     }
     let by = if command.prior { "By the prior alone" } else { "Predicted" };
     let mut text = format!("{by}: {what}.\n");
+    if let Some(site) = known {
+        let _ = writeln!(text, "The rows are of site {site}, whose effect is known from its own.");
+    }
     new.notes.iter().for_each(|note| text.extend([note.as_str(), "\n"]));
     text.push('\n');
     let scored = scores.map_or_else(String::new, |scores| {

@@ -615,7 +615,38 @@ fn runs_are_judged_by_their_rows() {
     let kept = std::fs::read_to_string(kept).unwrap();
     assert!(kept.starts_with("chain,draw,\"w0\",\"w1\",\"w2\",\"w3\",\"w4\"\n0,0,"));
     assert!(succeed(&["loo", &wards]).contains("groups"));
+    // each site by itself, and the sum
+    let part = |name: &str| folder.join(name).display().to_string();
+    for site in ["south", "north"] {
+        let said = succeed(&["loo", &a, "--site", site, "--out", &part(site)]);
+        assert!(said.contains("--merge FILE"), "{said}");
+        let both = format!("{site} of both");
+        succeed(&["compare-models", &a, &b, "--site", site, "--out", &part(&both)]);
+    }
+    let (north, south) = (part("north"), part("south"));
+    assert_eq!(json(&["loo", "--merge", &south, &north, "--json"]), found);
+    let (x, y) = (part("north of both"), part("south of both"));
+    assert_eq!(json(&["compare-models", "--json", "--merge", &x, &y]), both);
+    assert!(succeed(&["compare-models", "--merge", &x, &y]).contains("predicts better, by"));
+
+    // rows of a site that took part, and of one that nobody has seen
+    let sites = run("sites", "poisson", "y ~ x + (1 | site)");
+    let new = part("new.csv");
+    std::fs::write(&new, "x\n-1\n2\n").unwrap();
+    let known = json(&["predict", &sites, "--data", &new, "--site", "north", "--json"]);
+    let unseen = json(&["predict", &sites, "--data", &new, "--json"]);
+    assert_ne!(known["mean"], unseen["mean"]);
+    let said = succeed(&["predict", &sites, "--data", &new, "--site", "north"]);
+    assert!(said.contains("of site north, whose effect is known"), "{said}");
     for (arguments, says) in [
+        (&["loo", "--merge", &north][..], "the parts of these sites are missing: south"),
+        (&["loo", "--merge", &north, &north, &south], "site `north` is there twice"),
+        (&["loo", "--merge", &x], "it is no file that this command wrote"),
+        (&["loo", "--merge", "nowhere.json"], "it cannot be read"),
+        (&["loo", &a, "--site", "north"], "--out <FILE>"),
+        (&["loo", &a, "--merge", &north], "cannot be used with"),
+        (&["loo"], "<DIR>"),
+        (&["predict", &sites, "--data", &new, "--site", "nort"], "did you mean `north`?"),
         (&["effects", &a, "--site", "north"][..], "the model has no effects of groups"),
         (&["effects", &wards, "--site", "nort"], "did you mean `north`?"),
         (&["compare-models", &a, &wards], "one leaves out rows, the other groups"),

@@ -136,9 +136,8 @@ pub enum EncodingError {
     /// A site that makes no difference.
     #[error(
         "the model has no term for sites, so none can be named: leave the site `{site}` out. \
-         Effects of groups, also those of `(1 | site)`, are integrated out: predictions are for a \
-         group that nobody has seen, and `consilience effects RUN --site {site}` draws those that \
-         the site has"
+         Effects of groups are integrated out: predictions are for a group that nobody has seen, \
+         and `consilience effects RUN --site {site}` draws those that the site has"
     )]
     NeedlessSite {
         /// The site.

@@ -13,11 +13,12 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::config::{Config, ModelConfig, OwnData, Source};
-use crate::data::Table;
 use crate::data::formats::{DataFile, Format};
+use crate::data::{GroupBy, Table};
 use crate::draws::Draws;
 use crate::encoding::{Encoded, Encoding, EncodingError};
 use crate::held_out::{HeldOut, Scores};
+use crate::loo::{LooError, SiteEffects, effects};
 use crate::models::{Predicts, RowModel, places, with_a_response};
 use crate::numbers::{self, Numbers};
 use crate::record::Record;
@@ -156,6 +157,8 @@ pub struct Predictor<'a> {
     columns: Vec<String>,
     intercept: bool,
     encoding: Option<&'a Encoding>,
+    /// What the group of all rows adds to their predictors, at every draw, where it is known.
+    effects: Option<Vec<f64>>,
 }
 
 impl<'a> Predictor<'a> {
@@ -193,7 +196,49 @@ impl<'a> Predictor<'a> {
             let (found, expected) = (columns.join(", "), parameters.join(", "));
             return Err(PredictError::OtherEncoding { found, expected });
         }
-        Ok(Predictor { draws, model, predicts, columns, intercept, encoding })
+        Ok(Predictor { draws, model, predicts, columns, intercept, encoding, effects: None })
+    }
+
+    /// The same for rows of a site that took part in a run with `(1 | site)`, by the draws of its
+    /// effect; its own rows, those of this file or of the one that the config names, are needed for
+    /// that.
+    pub fn of_site(
+        self,
+        record: &Record,
+        site: &str,
+        file: Option<&Path>,
+    ) -> Result<Self, LooError> {
+        if self.model.group_by() != Some(&GroupBy::Site) || self.model.slope_by().is_some() {
+            return Err(LooError::NoGroups);
+        }
+        let SiteEffects { draws, .. } = effects(record, site, file)?;
+        let effects = draws.rows().filter_map(|row| row.first().copied()).collect();
+        Ok(Predictor { effects: Some(effects), ..self })
+    }
+
+    /// Whether rows of a site that took part can be predicted as such.
+    pub fn has_effects_of_sites(&self) -> bool {
+        self.model.group_by() == Some(&GroupBy::Site) && self.model.slope_by().is_none()
+    }
+
+    /// The model given the effects of groups, and so many of the numbers beside that are its own.
+    fn given(&self) -> (&dyn RowModel, usize) {
+        let model = &**self.model.within().unwrap_or(&self.model);
+        (model, places(&model.beside()))
+    }
+
+    /// What one draw expects of rows.
+    fn expected(&self, design: &Design, offset: &[f64], k: usize, draw: &[f64]) -> Vec<f64> {
+        let Some(effects) = &self.effects else {
+            return self.model.predicted(design, offset, draw);
+        };
+        let ((model, own), beside) = (self.given(), self.model.split(draw).1);
+        let mut predictors = self.model.adjusted_predictors(design, offset, draw);
+        for t in predictors.chunks_exact_mut(model.predictors()) {
+            t.iter_mut().for_each(|t| *t += effects.get(k).copied().unwrap_or(0.0));
+            model.expect(t, &beside[..own.min(beside.len())]);
+        }
+        predictors
     }
 
     /// How the run's raw rows became numbers, where they did not come as such.
@@ -246,8 +291,8 @@ impl<'a> Predictor<'a> {
 
     /// How well the rows whose response is known are predicted, where there are any.
     pub fn score(&self, rows: &Rows) -> Result<Option<Scores>, String> {
-        if rows.labels.is_empty() {
-            return Ok(None);
+        if rows.labels.is_empty() || self.effects.is_some() {
+            return Ok(None); // rows of a known group are not new ones
         }
         let width = self.columns.len();
         let cells = rows
@@ -342,8 +387,8 @@ impl<'a> Predictor<'a> {
         let width = self.columns.len();
         let Ok(design) = Design::dense(rows.cells.clone(), width) else { return Vec::new() };
         let mut values = vec![Vec::new(); design.rows() * self.outputs()];
-        for draw in self.draws.rows() {
-            let all = self.model.predicted(&design, &rows.offset, draw);
+        for (k, draw) in self.draws.rows().enumerate() {
+            let all = self.expected(&design, &rows.offset, k, draw);
             values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
         }
         let of = |values: &Vec<f64>| {
@@ -360,11 +405,18 @@ impl<'a> Predictor<'a> {
             return Vec::new();
         };
         let mut values: Vec<Vec<Vec<f64>>> = vec![Vec::new(); design.rows()];
-        for draw in self.draws.rows() {
+        for (k, draw) in self.draws.rows().enumerate() {
             let predictors = self.model.adjusted_predictors(&design, &rows.offset, draw);
             for (row, values) in values.iter_mut().enumerate() {
-                let beside = self.model.beside_at(draw, &design, row);
-                let said = self.model.levels(predictors[row * self.outputs()], &beside);
+                let (beside, t) =
+                    (self.model.beside_at(draw, &design, row), predictors[row * self.outputs()]);
+                let said = match &self.effects {
+                    Some(effects) => {
+                        let (model, own) = self.given();
+                        model.levels(t + effects.get(k).copied().unwrap_or(0.0), &beside[..own])
+                    }
+                    None => self.model.levels(t, &beside),
+                };
                 values.resize(said.len(), Vec::new());
                 values.iter_mut().zip(said).for_each(|(values, p)| values.push(p));
             }
@@ -387,13 +439,16 @@ impl<'a> Predictor<'a> {
         };
         let draws = self.draws.chains() * self.draws.length();
         let mut values = vec![Vec::with_capacity(draws); design.rows() * outputs];
-        for draw in self.draws.rows() {
-            let all = self.model.predicted(&design, offset, draw);
+        for (k, draw) in self.draws.rows().enumerate() {
+            let all = self.expected(&design, offset, k, draw);
             values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
         }
         let of = |values: &mut Vec<f64>, beside: &[&[f64]]| {
             let mean = mean(values);
-            self.model.scatter(values, beside);
+            match self.effects.is_some() {
+                true => self.given().0.scatter(values, beside),
+                false => self.model.scatter(values, beside),
+            }
             let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
             Prediction { mean, lower, upper }
         };
@@ -401,7 +456,9 @@ impl<'a> Predictor<'a> {
         rows.map(|(row, values)| {
             let at = |draw| self.model.beside_at(draw, &design, row);
             let beside: Vec<Cow<'_, [f64]>> = self.draws.rows().map(at).collect();
-            let beside: Vec<&[f64]> = beside.iter().map(|beside| &**beside).collect();
+            let own = if self.effects.is_some() { self.given().1 } else { usize::MAX };
+            let beside: Vec<&[f64]> =
+                beside.iter().map(|beside| &beside[..own.min(beside.len())]).collect();
             values.iter_mut().map(|values| of(values, &beside)).collect()
         })
         .collect()

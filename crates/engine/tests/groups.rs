@@ -195,8 +195,10 @@ fn recorded(text: String, effective: usize) -> Record {
     let made = Circumstances { version: "0".into(), created: String::new(), seconds: 0.0 };
     let mut record = Record::new(made, &config, &problem, &plan, outcome, None);
     // rows are read again from where the config is
-    let place = data().join("slopes.csv").display().to_string();
-    record.config = record.config.replace("\"slopes.csv\"", &format!("{place:?}"));
+    for file in ["slopes.csv", "groups.csv"] {
+        let place = data().join(file).display().to_string();
+        record.config = record.config.replace(&format!("\"{file}\""), &format!("{place:?}"));
+    }
     record
 }
 
@@ -273,4 +275,39 @@ fn what_groups_cannot_be_is_refused() {
     let coefficients = coefficients.replace(", of = { effects = \"half_normal(2)\" }", "");
     let wrong = config(coefficients, &data()).unwrap_err();
     assert!(wrong.problem.contains("is a law of correlations"), "{wrong}");
+}
+
+/// Rows of a site that took part are predicted by its own effect: against the mean over draws,
+/// added up here, and narrower than those of a site that nobody has seen.
+#[test]
+fn a_site_that_took_part_is_predicted_by_its_own_effect() {
+    let record = recorded(text("logistic", "ill ~ x + (1 | site)"), 400);
+    let new =
+        table("new rows", vec![("x".into(), Values::Numbers(vec![-1.0, 0.5].into()))]).unwrap();
+    let anybody = Predictor::new(&record).unwrap();
+    assert!(anybody.has_effects_of_sites());
+    let unseen = anybody.predict(&anybody.rows(&new, None).unwrap(), 0.89);
+    let own = effects(&record, "south", None).unwrap();
+    let predictor = Predictor::new(&record).unwrap().of_site(&record, "south", None).unwrap();
+    let rows = predictor.rows(&new, None).unwrap();
+    let found = predictor.predict(&rows, 0.89);
+    for (row, x) in [-1.0, 0.5].into_iter().enumerate() {
+        let all = record.draws.rows().zip(own.draws.rows());
+        let p = all.map(|(draw, effect)| 1.0 / (1.0 + (-draw[0] - draw[1] * x - effect[0]).exp()));
+        let p: Vec<f64> = p.collect();
+        let mean = p.iter().sum::<f64>() / p.len() as f64;
+        assert!((found[row][0].mean - mean).abs() < 1e-12, "{}, {mean}", found[row][0].mean);
+        assert!(
+            (unseen[row][0].mean - mean).abs() > 1e-4,
+            "a site that nobody has seen is another"
+        );
+    }
+    assert_eq!(predictor.score(&rows).unwrap(), None);
+    let says = |record: &Record, site: &str| {
+        let predictor = Predictor::new(record).unwrap();
+        predictor.of_site(record, site, None).unwrap_err().to_string()
+    };
+    assert!(says(&record, "sout").contains("did you mean `south`?"), "{}", says(&record, "sout"));
+    let wards = recorded(text("logistic", "ill ~ x + (1 | ward)"), 60);
+    assert!(says(&wards, "south").contains("the model has no effects of groups"));
 }

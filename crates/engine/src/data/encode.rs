@@ -338,6 +338,9 @@ pub(crate) fn design<'a>(
 /// The columns of the last spline, which stand side by side: its term, and one list a row.
 type Splined = Option<(usize, Vec<Option<Vec<f64>>>)>;
 
+/// What takes the value of every row.
+type Fill<'f> = dyn FnMut(&dyn Fn(usize) -> f64) + 'f;
+
 /// Fill the cells of one column by one rule.
 fn fill_by<'a>(
     table: &Table,
@@ -346,7 +349,7 @@ fn fill_by<'a>(
     levels: &[Vec<String>],
     site: &dyn Fn(usize) -> &'a str,
     splined: &mut Splined,
-    fill: &mut dyn FnMut(&dyn Fn(usize) -> f64),
+    fill: &mut Fill<'_>,
 ) -> Result<(), EncodeError> {
     match rule {
         CellRule::Intercept => fill(&|_| 1.0),
