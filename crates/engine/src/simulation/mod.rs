@@ -21,6 +21,8 @@ mod network;
 
 pub use network::Weather;
 
+use std::collections::VecDeque;
+
 use consilience_core::protocol::{
     Client, Device, Event, Ledger, OrderRefusal, Output, Refusal, Statement,
 };
@@ -210,6 +212,9 @@ struct Simulation<'a> {
     life: u64,
     /// How many draws the server has told.
     told: u64,
+    /// How many draws there were when it started, or after each of its last rounds with answers:
+    /// the oldest is that of the last round which it may not lose.
+    recent: VecDeque<usize>,
     ended: bool,
     sites: Vec<SimulatedSite>,
     fair: FairDay<'a>,
@@ -267,6 +272,7 @@ impl<'a> Simulation<'a> {
             server: None,
             life: 0,
             told: 0,
+            recent: VecDeque::new(),
             ended: false,
             sites,
             fair,
@@ -403,6 +409,7 @@ impl<'a> Simulation<'a> {
                 self.fair.compare(0, server.so_far())?;
                 self.fair.reopened(server.so_far().len() / self.plan.target.dim());
                 self.nothing_is_lost(&server)?;
+                self.recent = VecDeque::from([server.so_far().len() / self.plan.target.dim()]);
                 if self.dice.chance(self.weather.flips) {
                     self.flip_a_bit(&mut server)?;
                 }
@@ -575,18 +582,26 @@ impl<'a> Simulation<'a> {
             if saves {
                 server.checkpoint();
             }
+            let asks = !server.server().machine().cohort().is_empty();
             match server.poll() {
                 Ok(None) => return Ok(()),
                 Ok(Some(Output::Send { to, bytes })) => {
                     self.send_down(to.index(), &Letter::Order(bytes))
                 }
-                Ok(Some(Output::Happened(Event::Draw))) => {
+                Ok(Some(Output::Happened(event @ (Event::Draw | Event::Nothing)))) => {
                     let draws = server.so_far().len() as u64 / d;
-                    self.fair.compare(draws as usize - 1, server.so_far())?;
-                    self.chronicle.draws += u64::from(draws > self.told);
-                    self.told = self.told.max(draws);
+                    if event == Event::Draw {
+                        self.fair.compare(draws as usize - 1, server.so_far())?;
+                        self.chronicle.draws += u64::from(draws > self.told);
+                        self.told = self.told.max(draws);
+                    }
+                    if asks {
+                        self.recent.push_back(draws as usize); // a round that is written down
+                    }
+                    if self.recent.len() as u64 > AHEAD + 1 {
+                        self.recent.pop_front();
+                    }
                 }
-                Ok(Some(Output::Happened(Event::Nothing))) => {}
                 Ok(Some(Output::Happened(event))) => {
                     return Err(format!("the chain ended: {event:?}"));
                 }
@@ -599,10 +614,12 @@ impl<'a> Simulation<'a> {
     /// rounds, which the sites lead to again.
     fn nothing_is_lost(&self, server: &DurableServer<'a, Simulated>) -> Result<(), String> {
         let has = server.so_far().len() / self.plan.target.dim();
-        if (has as u64) + AHEAD < self.told {
-            return Err(format!("{} draws were told of, and {has} are left", self.told));
+        match self.recent.front() {
+            Some(least) if has < *least => {
+                Err(format!("{least} draws were there {AHEAD} rounds ago, and {has} are left"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The chain has ended: after one more power cut all of it is there.
