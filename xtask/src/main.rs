@@ -26,16 +26,19 @@ Commands:
   wheel                   Build the Python package as a wheel
   answers [--built]       Run samplers with their defaults on real data, hold them against NUTS,
                           and write the chapter about it (by the release build that is there)
-  choices [--built] [TARGET...]
+  choices [--built] [--again] [TARGET...]
                           Run `auto` and the samplers that it chooses from on real posteriors,
                           hold forecasts against what came out, and write the chapter about it;
-                          what was run is kept in target/choices (`bias` runs the table of
-                          biases, `nothing` nothing; `--built` takes the command as it was last
-                          built)
+                          what was run is kept in docs/choices, and not run again without
+                          `--again` (`bias` runs the table of biases, `nothing` nothing;
+                          `--built` takes the command as it was last built)
   bench [--check]         Run the micro-benchmarks; or count the workloads' instructions (by
                           valgrind) and compare with those on record
   siege [SIGNALS [RUNS]]  Kill and interrupt servers and sites so often (1000), in so many runs at
                           once (2): every run must end with the draws that nobody disturbed
+  calibrate [REPLICATIONS]
+                          Draw parameters and data so often (2000), and see whether the exact
+                          samplers' posteriors have the ranks that they should
   dependencies            Check licences, sources and bans of all dependencies by deny.toml
   mutants [--only NAMES]  Plant the bugs of mutants.toml one at a time, or those of these names
                           (with commas between them): the tests named there must catch each
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
         ["siege"] => siege("1000", "2"),
         ["siege", signals] => siege(signals, "2"),
         ["siege", signals, runs] => siege(signals, runs),
+        ["calibrate"] => calibrate("2000"),
+        ["calibrate", replications] => calibrate(replications),
         ["dependencies"] => dependencies::run(&root()),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", names] => mutants::run(&root(), Some(names)),
@@ -91,6 +96,21 @@ fn siege(signals: &str, runs: &str) -> Result<(), String> {
         .status()
         .map_err(|error| format!("cargo cannot be run: {error}"))?;
     if status.success() { Ok(()) } else { Err("a run did not end as it should".into()) }
+}
+
+/// Simulation-based calibration of the samplers that accept or reject, built for speed.
+fn calibrate(replications: &str) -> Result<(), String> {
+    replications.parse::<u64>().map_err(|_| format!("`{replications}` is no number"))?;
+    let test = ["--test", "metropolis", "--", "--exact", "ranks_of_the_truth_are_uniform"];
+    let status = cargo()
+        .args(["test", "--release", "-p", "consilience-core"])
+        .args(test)
+        .arg("--nocapture")
+        .env("REPLICATIONS", replications)
+        .current_dir(root())
+        .status()
+        .map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if status.success() { Ok(()) } else { Err("the ranks are not uniform".into()) }
 }
 
 fn python(torch: bool) -> Result<(), String> {

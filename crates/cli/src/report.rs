@@ -9,13 +9,14 @@ use consilience_core::protocol::Kind;
 use consilience_core::sampler::forecast::Forecast;
 use consilience_core::step::Schedule;
 use consilience_engine::config::Config;
+use consilience_engine::foretold::{Yield, foretold_and_actual};
 use consilience_engine::held_out::Scores;
 use consilience_engine::plan::{Choice, Plan};
 use consilience_engine::privacy::PrivacyReport;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
-use consilience_engine::warnings::{Severity, Warning, khat, summaries};
+use consilience_engine::warnings::{Severity, Warning, khat, longest_stay, summaries};
 use serde_json::{Value, json};
 
 /// Lines of the table.
@@ -246,6 +247,7 @@ impl<'a> Answer<'a> {
         text.push_str(&self.distance());
         text.push_str(&self.held_out());
         text.push_str(&self.sent());
+        text.push_str(&self.foretold());
         if let Some(path) = self.live.and_then(|live| live.draws.as_ref()) {
             let _ = writeln!(text, "The draws are in {}.", path.display());
         }
@@ -303,6 +305,32 @@ impl<'a> Answer<'a> {
     fn held_out(&self) -> String {
         let Some(scores) = self.live.and_then(|live| live.held_out) else { return String::new() };
         format!("\nHeld out: {}.\n", score_words(&scores))
+    }
+
+    /// What sampling was foretold to give and to cost beside what it did, and what is known of
+    /// proposals.
+    fn foretold(&self) -> String {
+        let mut text = String::new();
+        if let Some((foretold, actual)) = foretold_and_actual(self.record, &self.summaries) {
+            let both = |show: &dyn Fn(&Yield) -> String| {
+                format!("{} and {}", show(&foretold), show(&actual))
+            };
+            let _ = writeln!(
+                text,
+                "Foretold and actual: {} effective draws, {} exchanges of a chain, {} of sampling.",
+                both(&|of| thousands(of.draws)),
+                both(&|of| thousands(of.exchanges)),
+                both(&|of| bytes((8.0 * of.bytes) as u64)),
+            );
+        }
+        if let (Some(khat), Some(stay)) = (khat(self.record), longest_stay(self.record)) {
+            let _ = writeln!(
+                text,
+                "Weights of proposals: k-hat {khat:.2} (above 0.7 would be too much); at most \
+                 {stay} rejections in a row."
+            );
+        }
+        text
     }
 
     fn sent(&self) -> String {
@@ -465,6 +493,7 @@ impl<'a> Answer<'a> {
                 .collect::<serde_json::Map<_, _>>()
                 .into()
         };
+        let both = foretold_and_actual(self.record, &self.summaries);
         let mut value = json!({
             "sampler": self.record.sampler.0,
             "seed": self.record.seed,
@@ -516,6 +545,9 @@ impl<'a> Answer<'a> {
             })),
             "khat": khat(self.record).map(number),
             "statistics": self.statistics(),
+            "longest_stay": longest_stay(self.record),
+            "foretold": both.map(|(foretold, _)| yielded(&foretold)),
+            "actual": both.map(|(_, actual)| yielded(&actual)),
             "choice": self.record.choice,
             "check": self.record.check,
         });
@@ -531,6 +563,15 @@ impl<'a> Answer<'a> {
         }
         format!("{value:#}\n")
     }
+}
+
+/// What a run gave and cost, for programs.
+fn yielded(of: &Yield) -> Value {
+    json!({
+        "effective_draws": number(of.draws),
+        "exchanges": number(of.exchanges),
+        "bytes": number(of.bytes),
+    })
 }
 
 /// How well rows are predicted, in words.

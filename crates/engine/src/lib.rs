@@ -12,6 +12,7 @@ pub mod drawn;
 pub mod draws;
 pub mod encoding;
 pub mod exact;
+pub mod foretold;
 pub mod growth;
 pub mod halved;
 pub mod held_out;

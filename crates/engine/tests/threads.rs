@@ -39,10 +39,11 @@ fn draws(config: &Config, threads: usize, sinks: Sinks) -> Draws {
     sample(&plan, &run, config.seed, sinks, &Progress::default()).unwrap().draws
 }
 
-const SAMPLERS: [&str; 3] = [
+const SAMPLERS: [&str; 4] = [
     "name = \"lsd++\"\nbatch = 0.3\nrefresh = 7\nmemory = 0.5\nparticipation = 0.6\nstep = 2e-6",
     "name = \"vr-fald*\"\nbatch = 0.3\ncorrelation = 0.5\nstep = 2e-6",
     "name = \"sgld\"\nbatch = 0.5\nprecondition = true",
+    "name = \"imh\"\nblock = 70",
 ];
 
 #[test]

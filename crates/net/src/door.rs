@@ -155,19 +155,27 @@ impl Drop for Admittance {
 pub struct Incoming {
     listener: TcpListener,
     door: Arc<Door>,
+    /// How long somebody may take to be admitted.
+    patience: Duration,
     rest: Option<Pin<Box<Sleep>>>,
 }
 
 impl Incoming {
     /// Those that a listener takes.
     pub fn new(listener: TcpListener) -> Incoming {
-        Incoming { listener, door: Arc::default(), rest: None }
+        Incoming { listener, door: Arc::default(), patience: PATIENCE, rest: None }
+    }
+
+    /// The same with another patience.
+    pub fn with_patience(self, patience: Duration) -> Incoming {
+        Incoming { patience, ..self }
     }
 
     fn taken(&self, stream: TcpStream, from: SocketAddr) -> Option<Guest> {
         let visitor = self.door.enter(from.ip())?;
         let _ = stream.set_nodelay(true);
-        Some(Guest { stream, visitor, patience: Some(Box::pin(tokio::time::sleep(PATIENCE))) })
+        let patience = Some(Box::pin(tokio::time::sleep(self.patience)));
+        Some(Guest { stream, visitor, patience })
     }
 }
 
@@ -274,6 +282,32 @@ mod tests {
         let named = (2..10_000).filter(|who| seldom.due(who).is_some()).count();
         assert_eq!(named, REMEMBERED - 2);
         assert_eq!(seldom.0.lock().unwrap().len(), REMEMBERED);
+    }
+
+    /// Who says nothing is cut off in time, and makes room; who is admitted may be silent.
+    #[test]
+    fn whoever_is_silent_is_cut_off() {
+        use tokio::io::AsyncReadExt;
+        use tokio_stream::StreamExt;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut incoming = Incoming::new(listener).with_patience(Duration::from_millis(30));
+            let door = Arc::clone(&incoming.door);
+            let _silent = TcpStream::connect(address).await.unwrap();
+            let mut guest = incoming.next().await.unwrap().unwrap();
+            let cut = tokio::time::timeout(PATIENCE, guest.read(&mut [0; 8])).await.unwrap();
+            assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            drop(guest);
+            assert!(door.waiting.lock().unwrap().is_empty());
+            let _known = TcpStream::connect(address).await.unwrap();
+            let mut guest = incoming.next().await.unwrap().unwrap();
+            guest.connect_info().admit();
+            let mut room = [0; 8];
+            let waits = guest.read(&mut room);
+            assert!(tokio::time::timeout(Duration::from_millis(90), waits).await.is_err());
+        });
     }
 
     #[test]

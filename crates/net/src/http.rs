@@ -1,36 +1,54 @@
 //! Show a run to people and to Prometheus: `/`, `/metrics` and `/status.json`, read only.
 
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::status::{Status, View};
 
-/// The most bytes of a request that are read, how long that may take, and how many are served at
-/// once.
+/// The most bytes of a request that are read, how long that may take, and how many connections
+/// there are at once, from one address and from all.
 const MOST: usize = 8 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
-const AT_ONCE: usize = 16;
+const OF_ONE: usize = 16;
+const AT_ONCE: usize = 64;
 
-/// Answer requests until the runtime ends.
+/// Answer requests until the runtime ends. Whoever comes is let in, and where there are too many,
+/// the one who has been there for longest has to go: people who ask are answered at once, and those
+/// who say nothing block nobody.
 pub async fn show(listener: TcpListener, status: Arc<Status>) {
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut there: VecDeque<(IpAddr, AbortHandle)> = VecDeque::new();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        there.retain(|(_, task)| !task.is_finished());
+        if let Some(oldest) = too_many(&there, from.ip())
+            && let Some((_, task)) = there.remove(oldest)
+        {
+            task.abort();
+        }
         let status = Arc::clone(&status);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let _ = tokio::time::timeout(PATIENCE, answer(stream, &status)).await;
-            drop(permit);
         });
+        there.push_back((from.ip(), task.abort_handle()));
     }
+}
+
+/// Who has to go before one more from this address is let in.
+fn too_many<T>(there: &VecDeque<(IpAddr, T)>, from: IpAddr) -> Option<usize> {
+    let mut own = (0..there.len()).filter(|at| there[*at].0 == from);
+    let oldest = own.next();
+    let full = oldest.is_some() && 1 + own.count() >= OF_ONE;
+    if full { oldest } else { (there.len() >= AT_ONCE).then_some(0) }
 }
 
 async fn answer(mut stream: TcpStream, status: &Status) -> std::io::Result<()> {
@@ -125,6 +143,48 @@ mod tests {
             Value::Array(items) => items.iter().for_each(|item| fields(item, path, into)),
             _ => {}
         }
+    }
+
+    #[test]
+    fn the_oldest_of_an_address_goes_first_and_then_the_oldest_of_all() {
+        let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let mut there: VecDeque<(IpAddr, ())> = VecDeque::from([(b, ())]);
+        there.extend(vec![(a, ()); OF_ONE - 1]);
+        assert_eq!((too_many(&there, a), too_many(&there, b)), (None, None));
+        there.push_back((a, ()));
+        assert_eq!((too_many(&there, a), too_many(&there, b)), (Some(1), None));
+        let many = (0..AT_ONCE).map(|k| (IpAddr::from([10, 0, 1, k as u8]), ())).collect();
+        assert_eq!(too_many(&many, a), Some(0));
+    }
+
+    /// Connections that say nothing, or half of a request, are let go for those who ask.
+    #[test]
+    fn slow_clients_block_nobody() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let status = Status::new(&["north".into()], Arc::new(Progress::default()));
+            tokio::spawn(show(listener, Arc::new(status)));
+            let mut silent = Vec::new();
+            for k in 0..3 * OF_ONE {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                if k % 2 == 0 {
+                    stream.write_all(b"GET /metr").await.unwrap();
+                }
+                silent.push(stream);
+            }
+            let asked = async {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).await.unwrap();
+                answer
+            };
+            // in less time than the silent ones have
+            let answer = tokio::time::timeout(PATIENCE.mul_f64(0.8), asked).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        });
     }
 
     #[test]

@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use consilience_core::model::{ByGradients, Coordinates, Model, RowReach, Single, Unusable};
+use consilience_core::model::{ByGradients, Coordinates, Model, Prior, RowReach, Single, Unusable};
 use consilience_core::protocol::{
     Client, Device, Format, Masks, OrderRefusal, PairSecret, Precision, Statement, kept_answers,
 };
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe};
 use consilience_core::survey;
-use consilience_core::target::Target;
+use consilience_core::target::{Placement, Target};
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::plan::Decision;
 use consilience_engine::privacy;
 use consilience_engine::problem::Problem;
+use consilience_engine::reference::digest;
 use consilience_engine::site::{Agreement, LocalSite, Own, names};
 use consilience_engine::statement;
 use consilience_engine::store::{
@@ -33,8 +34,11 @@ use crate::serve::{STATEMENT, again};
 use crate::sum::SumSecret;
 use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
 
-/// How many coordinates of a point are shown.
+/// How many coordinates of a point are shown, and how many digits of a hash.
 const SHOWN: usize = 6;
+const HASH_SHOWN: usize = 12;
+/// The file of a site's state that has the hash of its rows.
+const ROWS: &str = "rows.sha256";
 
 /// Why a site takes no part, or no more.
 #[derive(Debug, Error)]
@@ -587,11 +591,44 @@ impl Run {
         self.check(brings, &agreement, None, statement)?;
         self.config = agreement.settle(&self.config);
         let problem = Problem::of_site(&self.config, &self.local, &agreement)?;
+        self.check_rows(brings, &problem)?;
         if self.sums() {
             self.shared = Some(self.share(brings, &agreement, &problem)?);
         }
         self.agreed = Some((agreement, problem));
         Ok(())
+    }
+
+    /// Where this site keeps its state in this run.
+    fn folder(&self, brings: &Brings) -> Option<PathBuf> {
+        // sites of one machine may share a folder
+        let of = |state: &PathBuf| state.join(&self.welcome.run).join(name_of_site(&brings.site));
+        brings.state.as_ref().map(of)
+    }
+
+    /// Check that the rows are those that this site came with first: others would change the chain,
+    /// and nobody would see it. Their hash is kept with its state, and is never sent.
+    fn check_rows(&self, brings: &Brings, problem: &Problem) -> Result<(), SiteError> {
+        let target = &problem.target;
+        // a model that the site brings alone knows its rows
+        let (Some(folder), None) = (self.folder(brings), &target.joint) else { return Ok(()) };
+        let own = vec![Arc::clone(&target.clients[self.welcome.index])];
+        let own = Target::new(own, Prior::Flat, Placement::Server, 1.0)?;
+        let now = digest(&own);
+        let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
+        let mut disk = Folder::open(&folder).map_err(StoreError::opening(&folder))?;
+        match disk.read(ROWS).map_err(failed)? {
+            Some(then) if then != now.as_bytes() => Err(SiteError::Disagree(format!(
+                "the rows of site \"{}\" are not those that it joined this run with (their \
+                 SHA-256 was {}..., and is {}...): the draws would be of neither. Give it back the \
+                 rows that it had, or start the run anew",
+                brings.site,
+                String::from_utf8_lossy(&then).chars().take(HASH_SHOWN).collect::<String>(),
+                &now[..HASH_SHOWN],
+            ))),
+            Some(_) => Ok(()),
+            None => Ok(disk.replace(ROWS, now.as_bytes()).map_err(failed)?),
+        }
     }
 
     /// Check that the server states what this site would: by the site's own config where it has
@@ -660,11 +697,7 @@ impl Run {
         let (agreement, _) = self.agreed.as_ref().ok_or_else(early)?;
         self.check(brings, agreement, Some(&decision), statement)?;
         let (recipe, target) = decision.recipe(&self.config, self.target()?.clone())?;
-        let mut folder = brings
-            .state
-            .as_ref()
-            // sites of one machine may share a folder
-            .map(|state| state.join(&self.welcome.run).join(name_of_site(&brings.site)));
+        let mut folder = self.folder(brings);
         let public = Seed::new(self.config.seed);
         let allowed = self.allowed(&decision, &recipe, &target)?;
         let remembers =
@@ -783,11 +816,10 @@ impl Run {
             );
         };
         brings.can_keep_count(self.welcome.simulation)?;
-        let Some(state) = &brings.state else {
+        let Some(folder) = self.folder(brings) else {
             return disagree("this site has no state folder: join with --state");
         };
-        let folder = state.join(&self.welcome.run).join(name_of_site(&brings.site)).join("sum");
-        Ok((SumSecret::of(own_seed(Some(&folder))?), papers))
+        Ok((SumSecret::of(own_seed(Some(&folder.join("sum")))?), papers))
     }
 
     /// Check the keys of all sites, and find what this one shares with each.

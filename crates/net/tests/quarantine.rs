@@ -18,10 +18,13 @@ use consilience_net::certs::{self, Papers};
 use consilience_net::control::{Order, order};
 use consilience_net::frame::{Frame, MESSAGE, PATH, WORDS};
 use consilience_net::join::{Credentials, JoinError, JoinOptions, attend, endpoint};
+use consilience_net::revoked::fingerprint;
 use consilience_net::serve::{Admission, ServeOptions};
 use consilience_net::status::Status;
 use consilience_net::talk::How;
 use consilience_net::worker::{Brings, Did, SiteError, Worker};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
@@ -321,6 +324,48 @@ fn a_stranger_cannot_have_a_site_turned_away() {
     let rest: Vec<_> = ["north", "the south"].map(|name| site(brings(name), with(name))).into();
     same("strangers", &serving.end().unwrap(), &in_process(&config));
     rest.into_iter().chain([east]).for_each(|site| assert!(site.join().unwrap().unwrap()));
+    std::fs::remove_dir_all(&here).unwrap();
+}
+
+/// The list is read again while the server runs: a site that is there has to go, and nobody comes
+/// in with its certificate; the others' run waits.
+#[test]
+fn a_certificate_that_is_revoked_opens_nothing_any_more() {
+    let here = folder("revoked");
+    let names: Vec<String> = SITES.map(str::to_owned).to_vec();
+    certs::make(&here.join("certs"), &names, &["localhost".into()], SystemTime::now()).unwrap();
+    let papers = |name: &str| Papers::load(&here.join("certs").join(name)).unwrap();
+    let east = CertificateDer::from_pem_file(here.join("certs/east/cert.pem")).unwrap();
+    let list = here.join("revoked.txt");
+    let said = |text: &str, hours: u32| {
+        std::fs::write(&list, text).unwrap();
+        // whatever the clock of the disk is
+        let later = SystemTime::now() + Duration::from_secs(3600) * hours;
+        std::fs::File::options().write(true).open(&list).unwrap().set_modified(later).unwrap();
+    };
+    said("# nobody yet\n", 0);
+    let config = plain(30);
+    let (admission, revoked) = (Admission::Certificates(papers("server")), Some(list.clone()));
+    let serving = start(&config, ServeOptions { admission, revoked, http: None, ..patient() });
+    let with = |name: &str| JoinOptions {
+        server: format!("localhost:{}", serving.address.port()),
+        server_name: None,
+        credentials: Credentials::Certificate(papers(name)),
+        patience: Some(Duration::from_secs(60)),
+    };
+    let status = Arc::clone(&serving.status);
+    let first = site(brings("east"), with("east"));
+    until("it is there", || status.view().sites[1].connected);
+    said(&fingerprint(&east), 1);
+    let gone = first.join().unwrap().unwrap_err().to_string();
+    assert!(gone.contains("revoked"), "{gone}");
+    until("it has gone", || !status.view().sites[1].connected);
+    let refused = site(brings("east"), with("east")).join().unwrap().unwrap_err().to_string();
+    assert!(refused.contains("was revoked"), "{refused}");
+    said("# it was found again\n", 2);
+    let all: Vec<_> = SITES.map(|name| site(brings(name), with(name))).into();
+    same("revoked", &serving.end().unwrap(), &in_process(&config));
+    all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     std::fs::remove_dir_all(&here).unwrap();
 }
 

@@ -27,6 +27,16 @@ fn every_sampler_gives_the_same_bits_as_in_one_process() {
     }
 }
 
+/// Messages of `mala` that are compressed at random, with the coins of each site.
+#[test]
+fn compressed_proposals_too() {
+    for compress in ["qsgd(2)", "rand_k(1)", "top_k(1)"] {
+        let sampler = format!("name = \"mala\"\nstep = 0.9\ncompress = \"{compress}\"");
+        let config = config(&gaussians(&sampler, 60));
+        same(compress, &over_the_network(&config, options()), &in_process(&config));
+    }
+}
+
 #[test]
 fn hospitals_too_preconditioned_and_compressed_or_by_what_is_chosen() {
     let langevin = hospitals(60);

@@ -1,6 +1,7 @@
 //! Plot what samplers were foretold to give for what they cost: effective draws against bytes, and
 //! against exchanges.
 
+use consilience_engine::foretold::least_draws;
 use consilience_engine::plan::{Candidate, Choice};
 use consilience_engine::record::Record;
 use consilience_engine::warnings::summaries;
@@ -56,7 +57,7 @@ pub fn plots(record: &Record, choice: &Choice) -> Markup {
         format!("{}{mark}", one.sampler)
     };
     let names: Vec<String> = known.iter().map(|one| name(one)).collect();
-    let drawn = actual_draws(record);
+    let drawn = least_draws(&summaries(&record.shown().1));
     html! {
         figure.wide {
             @for against in [by_bytes, by_exchanges] {
@@ -74,13 +75,6 @@ pub fn plots(record: &Record, choice: &Choice) -> Markup {
             }
         }
     }
-}
-
-/// The fewest effective draws of a parameter, bulk or tail.
-fn actual_draws(record: &Record) -> Option<f64> {
-    let all = summaries(&record.shown().1);
-    let least = all.iter().flatten().map(|s| s.ess_bulk.min(s.ess_tail));
-    Some(least.fold(f64::INFINITY, f64::min)).filter(|draws| draws.is_finite() && *draws > 0.0)
 }
 
 /// What draws are plotted against.

@@ -1,9 +1,10 @@
 //! Show how far draws may be off, what was tried before sampling, and what was chosen.
 
+use consilience_engine::foretold::foretold_and_actual;
 use consilience_engine::halved::Halved;
 use consilience_engine::plan::{Candidate, Choice};
 use consilience_engine::record::Record;
-use consilience_engine::warnings::khat;
+use consilience_engine::warnings::{khat, longest_stay, summaries};
 use maud::{Markup, html};
 
 use crate::candidates;
@@ -78,6 +79,7 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
         let found = record.statistics.iter().find(|s| s.name == name)?;
         found.range().map(|range| range.mean)
     };
+    let drawn = summaries(&record.shown().1);
     html! {
         p {
             strong { "Choice: " } (choice.chosen) ", after " (many(before, "exchange"))
@@ -91,6 +93,18 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
             @if let Some(khat) = khat(record) {
                 " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 the draws \
                  would not be relied on." }
+            @if let Some(stay) = longest_stay(record) {
+                " The longest run of rejections has " (count(stay)) "." }
+        }
+        @if let Some((foretold, actual)) = foretold_and_actual(record, &drawn) {
+            p {
+                strong { "Foretold and actual: " }
+                (count(foretold.draws as u64)) " and " (count(actual.draws as u64))
+                " effective draws, " (count(foretold.exchanges.round() as u64)) " and "
+                (count(actual.exchanges.round() as u64)) " exchanges of a chain, "
+                (bytes(8.0 * foretold.bytes)) " and " (bytes(8.0 * actual.bytes))
+                " of sampling, for a run of this length."
+            }
         }
         (candidates::plots(record, choice))
         @if choice.candidates.iter().any(known) {

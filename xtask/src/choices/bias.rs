@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::lines;
 use super::measured::numbers;
-use super::runs::{Runs, file_name};
+use super::runs::Runs;
 use super::targets::Target;
 
 /// Samplers whose clients send gradients: those whose clients walk on their own need steps so small
@@ -79,8 +79,7 @@ fn step_for(
     for trial in 0..TRIALS {
         step = format!("{step:.2e}").parse().unwrap_or(step);
         let name = format!("{sampler} bias {inflation} step {trial}");
-        let name = file_name(&target.name, &name);
-        let plan = runs.get(&name, "plan", &stated(target, sampler, step), &[])?;
+        let plan = runs.get(&target.name, &name, "plan", &stated(target, sampler, step), &[])?;
         let sds = numbers(&plan["said"]["bias"]["sd"]);
         if sds.is_empty() {
             step /= 2.0; // nothing is foretold beyond the stable limit
@@ -104,9 +103,10 @@ fn row(
     step: f64,
 ) -> Option<Row> {
     let step: f64 = format!("{step:.2e}").parse().ok()?;
-    let name = file_name(&target.name, &format!("{sampler} bias {inflation}"));
+    let name = format!("{sampler} bias {inflation}");
     let cache = runs.folder.join("no-cache").display().to_string();
-    let run = runs.get(&name, "run", &stated(target, sampler, step), &["--cache", &cache])?;
+    let options = ["--cache", &cache[..]];
+    let run = runs.get(&target.name, &name, "run", &stated(target, sampler, step), &options)?;
     let said = &run["said"];
     let (mean, sd) = (numbers(&said["mean"]), numbers(&said["sd"]));
     let (right, width) = (numbers(&reference["mean"]), numbers(&reference["sd"]));
@@ -118,8 +118,8 @@ fn row(
     let names = said["parameters"].as_array().into_iter().flatten();
     let halved = ((sampler, inflation) == HALVED).then(|| {
         let config = stated(target, sampler, step) + "bias = \"halve\"\n";
-        let name = file_name(&target.name, &format!("{sampler} bias {inflation} halved"));
-        let run = runs.get(&name, "run", &config, &["--cache", &cache])?;
+        let name = format!("{sampler} bias {inflation} halved");
+        let run = runs.get(&target.name, &name, "run", &config, &options)?;
         Some(numbers(&run["said"]["bias"]["measured"]["mean_bias"]))
     });
     Some(Row {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::runs::{Runs, file_name};
+use super::runs::Runs;
 use super::targets::{DRAWS, Target};
 
 /// `auto`, told to make small what is sent, how often, or how long it takes.
@@ -123,7 +123,7 @@ pub fn reference(runs: &Runs, target: &Target) -> Option<Value> {
     let (config, draws) = (stated(&config, "lmc"), target.nuts?.to_string());
     let cache = runs.folder.join("references").display().to_string();
     let options = ["--method", "nuts", "--draws", &draws, "--cache", &cache];
-    let kept = runs.get(&file_name(&name, "nuts"), "truth", &config, &options)?;
+    let kept = runs.get(&name, "nuts", "truth", &config, &options)?;
     Some(kept["said"]["references"][0].clone()).filter(Value::is_object)
 }
 
@@ -136,8 +136,8 @@ fn stated(config: &str, sampler: &str) -> String {
 }
 
 fn one(runs: &Runs, target: &Target, sampler: &str, verb: &str, options: &[&str]) -> Option<Value> {
-    let name = file_name(&target.name, &format!("{sampler} {verb}"));
-    runs.get(&name, verb, &stated(&target.config, sampler), options)
+    let name = format!("{sampler} {verb}");
+    runs.get(&target.name, &name, verb, &stated(&target.config, sampler), options)
 }
 
 /// What a run says, beside its own plan; what the plan of `auto` foretells where its own foretells
@@ -168,7 +168,11 @@ fn measured(
     Measured {
         asked: asked.into(),
         sampler: sampler.into(),
-        foretold_draws: candidate.as_ref().map(|one| number(&one["efficiency"]) * kept),
+        // where another sampler was gone on with, the plan does not say how many draws are kept
+        foretold_draws: candidate
+            .as_ref()
+            .filter(|_| plan["said"]["sampler"] == *sampler)
+            .map(|one| number(&one["efficiency"]) * kept),
         bulk: least(&said["ess_bulk"]),
         tail: least(&said["ess_tail"]),
         foretold: candidate.as_ref().map(|one| Cost {
@@ -230,8 +234,8 @@ mod tests {
     fn a_run_is_scaled_to_the_draws_that_were_wanted() {
         let candidate = json!({ "sampler": "imh", "iterations": 10.0, "efficiency": 0.5,
             "bytes": 300.0, "exchanges": 2.0 });
-        let plan = json!({ "said": { "choice": { "candidates": [candidate] }, "burn_in": 100 },
-            "cpu": 1.0 });
+        let plan = json!({ "said": { "sampler": "imh", "burn_in": 100,
+            "choice": { "candidates": [candidate] } }, "cpu": 1.0 });
         let run = json!({ "cpu": 5.0, "said": {
             "sampler": "imh", "chains": 4, "iterations": 4400, "mean": [1.0], "sd": [2.0],
             "mcse_mean": [0.03], "rhat": [1.0], "clients": ["a", "b"], "warnings": [],

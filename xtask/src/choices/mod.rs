@@ -1,8 +1,9 @@
 //! Run every sampler that can be afforded on real posteriors, and hold what `auto` foretold and
 //! chose against what came out.
 //!
-//! What was run is kept in `target/choices`, so that it can be stopped and begun again; a config
-//! that has changed is run again. Remove files there after the samplers have changed.
+//! What was run is kept in `docs/choices`, a file for each posterior, so that a part can be run and
+//! the rest stays; a config that has changed is run again. `--again` runs what is kept, too, after
+//! the samplers have changed.
 
 mod bias;
 mod digits;
@@ -21,18 +22,25 @@ use runs::Runs;
 /// Run the targets of these names, those whose names begin with one of these words, or all; and
 /// write `docs/src/choices.md`, and the tables of `docs/src/choosing.md`, from all that is kept.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
-    let (is_built, words) = match words {
-        ["--built", words @ ..] => (true, words),
-        words => (false, words),
-    };
+    let is_option = |word: &&str| word.starts_with("--");
+    let (options, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| is_option(word));
+    if let Some(option) = options.iter().find(|option| !["--built", "--again"].contains(option)) {
+        return Err(format!("there is no option `{option}`: there are --built and --again"));
+    }
+    let (is_built, again) = (options.contains(&"--built"), options.contains(&"--again"));
     let build = || cargo().args(["build", "--release", "--locked"]).current_dir(root).status();
     if !is_built && !build().is_ok_and(|status| status.success()) {
         return Err("the command does not build".into());
     }
-    let folder = runs::folder(root)?;
+    let folder = runs::folder(root.join("target/choices"))?;
     digits::make(&folder)?;
-    let mut runs =
-        Runs { program: root.join("target/release/consilience"), folder, kept_alone: false };
+    let mut runs = Runs {
+        program: root.join("target/release/consilience"),
+        folder,
+        kept: runs::folder(root.join("docs/choices"))?,
+        kept_alone: false,
+        again,
+    };
     let lists = [targets::main(), targets::variations()];
     let is_name = |word: &str| lists.iter().flatten().any(|target| target.name == word);
     let means = |word: &str, name: &str| {

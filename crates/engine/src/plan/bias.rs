@@ -24,9 +24,10 @@ impl BiasGoal {
         BiasGoal { mean: most, sd: 0.5 * most }
     }
 
-    /// Beyond which bias people are warned.
+    /// Beyond which bias people are warned, however much the config allows.
     pub(super) fn alarm(self) -> Self {
-        BiasGoal { mean: ALARM * self.mean, sd: ALARM * self.sd }
+        let of = |goal: f64| (ALARM * goal).min(MOST);
+        BiasGoal { mean: of(self.mean), sd: of(self.sd) }
     }
 
     fn is_met(self, forecast: &Forecast) -> bool {
@@ -38,6 +39,9 @@ impl BiasGoal {
 /// A forecast becomes a warning beyond this many times the goal: in trials it was right within a
 /// factor of 1.5.
 const ALARM: f64 = 2.0;
+/// More is a warning always: so many posterior standard deviations of a mean, or this part of a
+/// standard deviation.
+const MOST: f64 = 0.1;
 
 /// The largest step, up to `most`, whose bias is within the goals; `least` if there is none above
 /// it.
@@ -168,5 +172,16 @@ impl Outlook<'_> {
     /// What helps, where a smaller step does not.
     fn remedy(&self) -> &'static str {
         self.recipe.family().remedy(self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_warned_of_a_tenth_however_much_is_allowed() {
+        assert_eq!(BiasGoal::new(0.03).alarm(), BiasGoal { mean: 0.06, sd: 0.03 });
+        assert_eq!(BiasGoal::new(0.5).alarm(), BiasGoal { mean: 0.1, sd: 0.1 });
     }
 }

@@ -63,6 +63,7 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         judge.apart(),
         judge.reference(),
         weights::heavy(record),
+        weights::stuck(record, &judge.summaries),
         noisy(record),
         clipped(record),
     ]

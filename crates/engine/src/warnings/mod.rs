@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub use draws::{LEAST_ESS, MOST_RHAT, of_draws, summaries};
 pub(crate) use weights::LOG_WEIGHT;
-pub use weights::khat;
+pub use weights::{khat, longest_stay};
 
 /// How much a warning matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +97,8 @@ codes! {
         "The draws and the same posterior from pooled rows differ.";
     HeavyWeights = "heavy-weights", Error,
         "The weights of an independence chain's proposals have a heavy tail.";
+    PilotTooHopeful = "pilot-too-hopeful", Error,
+        "An independence chain's tails have less than half the effective draws that were foretold.";
     ProposalUnfit = "proposal-unfit", Error,
         "The proposals of an exact sampler do not suit the posterior.";
     SamplerReplaced = "sampler-replaced", Info,
