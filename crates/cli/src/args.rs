@@ -476,6 +476,9 @@ pub struct ReportCommand {
     /// Also write the plot of means and intervals to this SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Also write the held-out images of which predictions are least sure to this SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub uncertain: Option<PathBuf>,
 }
 
 /// `consilience predict`.

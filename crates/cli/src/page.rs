@@ -14,8 +14,22 @@ pub fn report(command: &ReportCommand) -> Result<(), Failure> {
     let file = command.html.clone().unwrap_or_else(|| inside(&command.dir));
     write(&file, &record)?;
     say(&format!("The report is {}.\n", file.display()))?;
-    let Some(file) = &command.svg else { return Ok(()) };
-    std::fs::write(file, consilience_report::picture(&record)).map_err(|error| {
+    if let Some(file) = &command.svg {
+        keep(file, &consilience_report::picture(&record))?;
+    }
+    let Some(file) = &command.uncertain else { return Ok(()) };
+    let images = consilience_report::uncertain_images(&record).ok_or_else(|| {
+        Failure::Argument(format!(
+            "{} has no images that were held out\n  run a net on images, with data.test",
+            command.dir.display()
+        ))
+    })?;
+    keep(file, &images)
+}
+
+/// Write a picture, and say so.
+fn keep(file: &Path, picture: &str) -> Result<(), Failure> {
+    std::fs::write(file, picture).map_err(|error| {
         Failure::Other(format!("the picture cannot be written to {}: {error}", file.display()))
     })?;
     say(&format!("The picture is {}.\n", file.display()))

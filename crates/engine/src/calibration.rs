@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
+use consilience_core::measure::{CALIBRATION_BINS, Predictive, PredictiveError, Tally, auc};
 use consilience_core::model::{Classifier, Model};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::draws::Draws;
 
@@ -15,6 +16,15 @@ const MOST_DRAWS: usize = 1000;
 const LEAST_DRAWS: usize = 100;
 /// The most multiplications that this may cost: seconds, not minutes.
 const MOST_WORK: u64 = 5_000_000_000;
+/// The same for nets, whose rows go through registers eight at a time.
+const MOST_NET_WORK: u64 = 1_000_000_000_000;
+/// How many draws predict at once, before they are added in their order.
+const AT_ONCE: usize = 16;
+/// How many images are kept, and how many classes are said of each.
+const MOST_IMAGES: usize = 12;
+const MOST_SAID: usize = 3;
+/// In how many bins entropies are counted.
+const ENTROPY_BINS: usize = 30;
 
 /// Which rows were predicted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +46,63 @@ pub struct Calibration {
     pub draws: usize,
     /// What each site would send: counts and sums, no row.
     pub sites: Vec<Tally>,
+    /// The same of single parameters, all sites together: what averaging over draws is worth.
+    pub points: Vec<Point>,
+    /// How sure predictions are of rows of another kind, where the config names such.
+    pub elsewhere: Option<Entropies>,
+    /// Held-out images of which predictions are the least sure, where rows are images.
+    pub uncertain: Vec<UncertainImage>,
+}
+
+/// An image of whose class little is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UncertainImage {
+    /// Which of the rows held out.
+    pub row: usize,
+    /// Its class.
+    pub label: usize,
+    /// Height and width.
+    pub size: (usize, usize),
+    /// Pixel by pixel, from 0 to 255, the mean of the channels.
+    pub pixels: Vec<u8>,
+    /// The most probable classes, with their probabilities.
+    pub said: Vec<(usize, f64)>,
+}
+
+/// Predictions by one parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Which.
+    pub name: String,
+    /// How they compare with labels.
+    pub tally: Tally,
+}
+
+/// How uncertain predictions are of rows like those that were fitted, and of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entropies {
+    /// What the other rows are.
+    pub name: String,
+    /// How many rows have an entropy in each of as many equal parts of 0 to log(classes).
+    pub here: Vec<u64>,
+    /// The same of the other rows.
+    pub there: Vec<u64>,
+    /// The chance that a row of the other kind has the larger entropy.
+    pub auc: f64,
+}
+
+/// How many multiplications the predictions of one row cost, and how many are affordable.
+fn work(site: &dyn Model) -> (u64, u64) {
+    match site.net() {
+        Some(net) => (net.plan().flops() as u64 / 2, MOST_NET_WORK),
+        None => (site.dim() as u64, MOST_WORK),
+    }
+}
+
+/// How many draws can be afforded on so many rows.
+pub(crate) fn affordable(site: &dyn Model, rows: usize) -> usize {
+    let (each, most) = work(site);
+    (most / (rows.max(1) as u64 * each.max(1))) as usize
 }
 
 impl Calibration {
@@ -54,28 +121,62 @@ impl Calibration {
             return Ok(None);
         };
         let all = draws.chains() * draws.length();
+        let rows_of: Vec<usize> = sites.iter().map(|site| site.rows()).collect();
         let Some(classes) = classifiers.first().map(|c| c.classes()).filter(|_| all > 0) else {
             return Ok(None);
         };
         let rows: usize = sites.iter().map(|site| site.rows()).sum();
-        let affordable = MOST_WORK / (rows.max(1) * draws.dim().max(1)) as u64;
-        if affordable < LEAST_DRAWS.min(all) as u64 {
+        let affordable = sites.first().map_or(0, |site| affordable(&**site, rows));
+        if affordable < LEAST_DRAWS.min(all) {
             return Err(format!(
                 "calibration was not computed: predictions of {rows} rows by {LEAST_DRAWS} draws \
                  are too much work"
             ));
         }
-        let every = all.div_ceil(MOST_DRAWS.min(affordable as usize));
+        let every = all.div_ceil(MOST_DRAWS.min(affordable));
         let used: Vec<&[f64]> = draws.rows().step_by(every).collect();
         let counted = |(classifier, site): (&&dyn Classifier, &Arc<dyn Model>)| {
             count(*classifier, site.rows(), &used)
         };
-        let sites = classifiers
+        let counts = classifiers
             .par_iter()
             .zip(sites)
             .map(counted)
-            .collect::<Result<Vec<Tally>, String>>()?;
-        Ok(Some(Calibration { judged, classes, draws: used.len(), sites }))
+            .collect::<Result<Vec<(Tally, Vec<f64>)>, String>>()?;
+        let uncertain = match (judged, sites, &counts[..]) {
+            (Judged::HeldOut, [site], [(_, said)]) => uncertain(&**site, said, classes),
+            _ => Vec::new(),
+        };
+        Ok(Some(Calibration {
+            judged,
+            classes,
+            draws: used.len(),
+            sites: counts.into_iter().map(|(tally, _)| tally).collect(),
+            points: points(&classifiers, &rows_of, draws)?,
+            elsewhere: None,
+            uncertain,
+        }))
+    }
+
+    /// Add how uncertain the same draws are of these rows of another kind, and of those held out.
+    pub fn look_elsewhere(
+        &mut self,
+        held_out: &Arc<dyn Model>,
+        (name, others): (&str, &Arc<dyn Model>),
+        draws: &Draws,
+    ) -> Result<(), String> {
+        let all = draws.chains() * draws.length();
+        let used: Vec<&[f64]> = draws.rows().step_by(all.div_ceil(self.draws.max(1))).collect();
+        let entropies = |site: &Arc<dyn Model>| -> Result<Vec<f64>, String> {
+            let classifier = site.classifier().ok_or("the model has no classes")?;
+            let said = averaged(classifier, site.rows(), &used);
+            Ok(Predictive::new(&said, classifier.classes()).map_err(wrong)?.entropies())
+        };
+        let (here, there) = (entropies(held_out)?, entropies(others)?);
+        let auc = auc(&here, &there).map_err(wrong)?;
+        let (here, there) = (binned(&here, self.classes), binned(&there, self.classes));
+        self.elsewhere = Some(Entropies { name: name.into(), here, there, auc });
+        Ok(())
     }
 
     /// All sites together.
@@ -94,23 +195,112 @@ fn empty() -> Tally {
     Tally::new(CALIBRATION_BINS, &thresholds)
 }
 
-fn count(classifier: &dyn Classifier, rows: usize, draws: &[&[f64]]) -> Result<Tally, String> {
+/// How many of these lie in each part of 0 to log(classes).
+fn binned(entropies: &[f64], classes: usize) -> Vec<u64> {
+    let most = (classes as f64).ln();
+    let mut counts = vec![0; ENTROPY_BINS];
+    for entropy in entropies {
+        let bin = (entropy / most * ENTROPY_BINS as f64) as usize;
+        counts[bin.min(ENTROPY_BINS - 1)] += 1;
+    }
+    counts
+}
+
+/// The mean of a chain's draws, and its last draw, as point estimates.
+fn points(
+    classifiers: &[&dyn Classifier],
+    rows: &[usize],
+    draws: &Draws,
+) -> Result<Vec<Point>, String> {
+    let chain: Vec<&[f64]> = draws.rows().take(draws.length()).collect();
+    let Some(last) = chain.last() else { return Ok(Vec::new()) };
+    let mut mean = vec![0.0; draws.dim()];
+    for draw in &chain {
+        mean.iter_mut().zip(*draw).for_each(|(mean, x)| *mean += x / chain.len() as f64);
+    }
+    let named = [("the mean of the parameters of one chain", &mean[..]), ("one draw", last)];
+    let point = |(name, x): (&str, &[f64])| {
+        let mut tally = empty();
+        for (classifier, rows) in classifiers.iter().zip(rows) {
+            tally.merge(&count(*classifier, *rows, &[x])?.0);
+        }
+        Ok(Point { name: name.into(), tally })
+    };
+    named.into_iter().map(point).collect()
+}
+
+fn wrong(error: PredictiveError) -> String {
+    format!("calibration was not computed: {error}")
+}
+
+/// Probabilities of every row and class, averaged over draws. Draws are evaluated on all threads
+/// and added in their order.
+pub(crate) fn averaged(classifier: &dyn Classifier, rows: usize, draws: &[&[f64]]) -> Vec<f64> {
+    let size = rows * classifier.classes();
+    let mut mean = vec![0.0; size];
+    for some in draws.chunks(AT_ONCE) {
+        let said = |draw: &&[f64]| {
+            let mut out = vec![0.0; size];
+            classifier.add_probabilities(draw, 1.0 / draws.len() as f64, &mut out);
+            out
+        };
+        let each: Vec<Vec<f64>> = some.par_iter().map(said).collect();
+        for one in each {
+            mean.iter_mut().zip(one).for_each(|(mean, p)| *mean += p);
+        }
+    }
+    mean
+}
+
+/// Counts, and the probabilities that they are of.
+fn count(
+    classifier: &dyn Classifier,
+    rows: usize,
+    draws: &[&[f64]],
+) -> Result<(Tally, Vec<f64>), String> {
     let mut tally = empty();
     if rows == 0 {
-        return Ok(tally);
+        return Ok((tally, Vec::new()));
     }
-    let mut probabilities = vec![0.0; rows * classifier.classes()];
-    for draw in draws {
-        classifier.add_probabilities(draw, 1.0 / draws.len() as f64, &mut probabilities);
-    }
+    let probabilities = averaged(classifier, rows, draws);
     let labels: Vec<usize> = (0..rows).map(|row| classifier.label(row)).collect();
-    let wrong = |e: consilience_core::measure::PredictiveError| {
-        format!("calibration was not computed: {e}")
+    let said = Predictive::new(&probabilities, classifier.classes()).map_err(wrong)?;
+    tally.count(&said, &labels).map_err(wrong)?;
+    Ok((tally, probabilities))
+}
+
+/// The images with the largest entropies, where rows are images.
+fn uncertain(site: &dyn Model, said: &[f64], classes: usize) -> Vec<UncertainImage> {
+    let (Some(net), Some(classifier)) = (site.net(), site.classifier()) else { return Vec::new() };
+    let shape = net.plan().input();
+    let (Ok(table), true) = (Predictive::new(said, classes), shape.height > 1) else {
+        return Vec::new();
     };
-    tally
-        .count(&Predictive::new(&probabilities, classifier.classes()).map_err(wrong)?, &labels)
-        .map_err(wrong)?;
-    Ok(tally)
+    let entropies = table.entropies();
+    let mut order: Vec<usize> = (0..entropies.len()).collect();
+    order.sort_by(|a, b| entropies[*b].total_cmp(&entropies[*a]).then(a.cmp(b)));
+    let image = |row: usize| {
+        let mut input = vec![0.0f32; shape.len()];
+        net.input(row, &mut input);
+        let area = shape.area();
+        let mean = |k: usize| input.iter().skip(k).step_by(area).sum::<f32>();
+        let grey: Vec<f32> = (0..area).map(mean).collect();
+        let least = grey.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = grey.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let level = |x: &f32| (255.0 * (x - least) / (most - least).max(1e-12)).round() as u8;
+        let each = &said[row * classes..(row + 1) * classes];
+        let mut named: Vec<(usize, f64)> = each.iter().copied().enumerate().collect();
+        named.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        named.truncate(MOST_SAID);
+        UncertainImage {
+            row,
+            label: classifier.label(row),
+            size: (shape.height, shape.width),
+            pixels: grey.iter().map(level).collect(),
+            said: named,
+        }
+    };
+    order.into_iter().take(MOST_IMAGES).map(image).collect()
 }
 
 #[cfg(test)]
@@ -156,6 +346,69 @@ mod tests {
             (found.judged, found.total().total.all, found.total().total.right),
             (Judged::HeldOut, 1, 0)
         );
+        // The parameters of the first chain: their mean, and the last.
+        let at = |t: f64| (1.0 - sigmoid(t)).ln();
+        let named: Vec<&str> = found.points.iter().map(|point| &point.name[..]).collect();
+        assert_eq!(named, ["the mean of the parameters of one chain", "one draw"]);
+        let longer = Draws::from_chains(vec![vec![1.0, 3.0], vec![9.0, 9.0]], 1);
+        let found = Calibration::new(&sites, Some(&held_out), &longer).unwrap().unwrap();
+        for (point, t) in found.points.iter().zip([1.0, 1.5]) {
+            assert!((point.tally.mean_minus_log_likelihood() + at(t)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn rows_of_another_kind_are_told_by_their_entropy() {
+        let held_out = logistic(&[3.0, -2.0, 0.1], &[1.0, 0.0, 1.0]);
+        let others = logistic(&[0.0, 0.2, 5.0, -0.05], &[0.0; 4]);
+        let draws = Draws::from_chains(vec![vec![1.0, 1.0]], 1);
+        let sites = [logistic(&[1.0], &[1.0])];
+        let mut found =
+            Calibration::new(&sites, Some(&[Arc::clone(&held_out)]), &draws).unwrap().unwrap();
+        found.look_elsewhere(&held_out, ("noise", &others), &draws).unwrap();
+        let seen = found.elsewhere.unwrap();
+        // The smaller a row, the less is known of its class: 8 of 12 pairs, by hand.
+        assert!((seen.auc - 8.0 / 12.0).abs() < 1e-12, "{}", seen.auc);
+        assert_eq!((seen.here.iter().sum::<u64>(), seen.there.iter().sum::<u64>()), (3, 4));
+        assert_eq!((seen.here[29], seen.there[29]), (1, 3));
+        assert_eq!((seen.name.as_str(), seen.here.len()), ("noise", 30));
+    }
+
+    #[test]
+    fn images_of_which_least_is_known_come_first() {
+        let net = crate::models::from_settings(
+            "model = \"net\"\nlayers = [\"flatten\", \"linear(2)\"]\ninput = [1, 2, 2]\n\
+             classes = 2",
+        )
+        .unwrap();
+        let rows = Design::dense([[9.0; 4], [0.0, 0.0, 0.0, 0.5], [3.0; 4]].concat(), 4).unwrap();
+        let held_out = [net.potential(rows, vec![0.0, 1.0, 0.0]).unwrap()];
+        // one weight a pixel for the first class, none for the second, no biases
+        let draw = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let draws = Draws::from_chains(vec![draw.to_vec()], 10);
+        let found = Calibration::new(&held_out, Some(&held_out), &draws).unwrap().unwrap();
+        let order: Vec<usize> = found.uncertain.iter().map(|image| image.row).collect();
+        assert_eq!(order, [1, 2, 0]);
+        let first = &found.uncertain[0];
+        assert_eq!((first.label, first.size, &first.pixels[..]), (1, (2, 2), &[0, 0, 0, 255][..]));
+        assert_eq!(first.said[0].0, 0);
+        assert!((first.said[0].1 - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-6);
+        let fitted = Calibration::new(&held_out, None, &draws).unwrap().unwrap();
+        assert!(fitted.uncertain.is_empty(), "rows that were fitted are not shown");
+    }
+
+    /// LeNet5 on as many rows as the book's example holds out.
+    #[test]
+    fn nets_are_judged_by_what_they_cost() {
+        let net = crate::models::from_settings(
+            "model = \"net\"\nlayers = \"lenet5\"\ninput = [1, 28, 28]\nclasses = 10",
+        )
+        .unwrap();
+        let rows = Design::dense(vec![0.5; 784], 784).unwrap();
+        let site = net.potential(rows, vec![3.0]).unwrap();
+        assert!(affordable(&*site, 1000) >= MOST_DRAWS, "{}", affordable(&*site, 1000));
+        assert!(affordable(&*site, 10_000) >= 2 * LEAST_DRAWS);
+        assert!(affordable(&*site, 100_000) < LEAST_DRAWS);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Moment<'a> {
 }
 
 /// The layer of the first parameter that is no finite number, else of the largest.
-fn layer_that_left(layers: &[ParameterGroup], x: &[f64]) -> Option<String> {
+pub(crate) fn layer_that_left(layers: &[ParameterGroup], x: &[f64]) -> Option<String> {
     let size = |k: &usize| if x[*k].is_finite() { x[*k].abs() } else { f64::INFINITY };
     // of several that are largest the last is found: so from behind
     let worst = (0..x.len()).rev().max_by(|a, b| size(a).total_cmp(&size(b)))?;

@@ -111,6 +111,9 @@ pub fn fingerprint(plan: &Plan, run: &Length, seed: u64) -> String {
     point(&plan.start);
     point(&[plan.dispersion, plan.target.temperature]);
     point(plan.spread.as_deref().unwrap_or_default());
+    if let Some(downhill) = &plan.downhill {
+        point(&[downhill.rounds as f64, downhill.recipe.step().largest()]);
+    }
     // Of a model that is called, the sizes alone: not every one gives the same bits in another
     // process.
     let mut gradient = vec![0.0; plan.target.dim()];

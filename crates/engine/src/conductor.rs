@@ -27,6 +27,11 @@ pub trait Conductor {
 
     /// Tell every client the coordinates of all that follows, and its share of the prior there.
     fn move_to(&mut self, coordinates: &Coordinates, shares: &[f64]) -> Result<(), Lost>;
+
+    /// Whether all clients are in this process.
+    fn is_here(&self) -> bool {
+        false
+    }
 }
 
 /// All clients are in this process.
@@ -49,6 +54,10 @@ impl Conductor for HereUntil<'_> {
 
     fn move_to(&mut self, _coordinates: &Coordinates, _shares: &[f64]) -> Result<(), Lost> {
         Ok(()) // the target says it
+    }
+
+    fn is_here(&self) -> bool {
+        true
     }
 }
 
@@ -92,5 +101,9 @@ impl Conductor for Here {
 
     fn move_to(&mut self, _coordinates: &Coordinates, _shares: &[f64]) -> Result<(), Lost> {
         Ok(()) // the target says it
+    }
+
+    fn is_here(&self) -> bool {
+        true
     }
 }

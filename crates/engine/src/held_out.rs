@@ -7,6 +7,7 @@ use consilience_core::measure::{Predictive, PredictiveError};
 use consilience_core::model::{Design, Model};
 use consilience_core::simd::{exp, ln};
 
+use crate::calibration::{affordable, averaged};
 use crate::draws::Draws;
 use crate::models::{Observed, RowModel};
 
@@ -71,17 +72,38 @@ impl HeldOut {
             return Ok(None);
         }
         let every = total.div_ceil(MOST_DRAWS);
-        let used: Vec<&[f64]> = draws.rows().step_by(every).collect();
         if self.kind.is_whole() {
             return Ok(None); // a single row has no density
         }
+        let used = || -> Vec<&[f64]> { draws.rows().step_by(every).collect() };
         let Some(classes) = self.kind.classes() else {
-            return Ok(Some(self.score_numbers(&used)));
+            return Ok(Some(self.score_numbers(&used())));
         };
-        let share = 1.0 / used.len() as f64;
         let rows = self.labels.len();
-        let mut probabilities = vec![0.0; rows * classes];
-        for draw in used {
+        let probabilities = match self.potential().ok().filter(|rows| rows.net().is_some()) {
+            None => self.probabilities(&used(), classes),
+            Some(net) => {
+                let most = affordable(&*net, rows).clamp(1, MOST_DRAWS);
+                let used: Vec<&[f64]> = draws.rows().step_by(total.div_ceil(most)).collect();
+                net.classifier().map(|c| averaged(c, rows, &used)).unwrap_or_default()
+            }
+        };
+        let labels: Vec<usize> = self.labels.iter().map(|label| *label as usize).collect();
+        let predictive = Predictive::new(&probabilities, classes)?;
+        Ok(Some(Scores {
+            rows,
+            negative_log_likelihood: predictive.negative_log_likelihood(&labels)?,
+            accuracy: Some(predictive.accuracy(&labels)?),
+            brier: Some(predictive.brier(&labels)?),
+            root_mean_square: None,
+        }))
+    }
+
+    /// What draws say of every row, averaged.
+    fn probabilities(&self, draws: &[&[f64]], classes: usize) -> Vec<f64> {
+        let share = 1.0 / draws.len() as f64;
+        let mut probabilities = vec![0.0; self.labels.len() * classes];
+        for draw in draws {
             let predicted = self.kind.predicted(&self.design, &self.offset, draw);
             let each = predicted.chunks_exact(self.kind.predictors());
             for (mean, each) in probabilities.chunks_exact_mut(classes).zip(each) {
@@ -93,15 +115,7 @@ impl HeldOut {
                 }
             }
         }
-        let labels: Vec<usize> = self.labels.iter().map(|label| *label as usize).collect();
-        let predictive = Predictive::new(&probabilities, classes)?;
-        Ok(Some(Scores {
-            rows,
-            negative_log_likelihood: predictive.negative_log_likelihood(&labels)?,
-            accuracy: Some(predictive.accuracy(&labels)?),
-            brier: Some(predictive.brier(&labels)?),
-            root_mean_square: None,
-        }))
+        probabilities
     }
 
     /// The predictive law of a number is a mixture of laws, one for each draw.

@@ -47,6 +47,8 @@ pub struct Problem {
     pub moments_bits: (u64, u64),
     /// Rows that no client learns from, if the config holds any out.
     pub held_out: Option<HeldOut>,
+    /// Rows of another kind, and what they are: predictions of them should be uncertain.
+    pub elsewhere: Option<(String, HeldOut)>,
     /// How raw rows became numbers, where they did not come as such.
     pub encoding: Option<Encoding>,
 }
@@ -158,6 +160,7 @@ impl Problem {
             notes,
             moments_bits: agreed.moments_bits,
             held_out: None,
+            elsewhere: None,
             encoding: agreed.encoding,
         })
     }
@@ -194,19 +197,25 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
     let made = catalogue::encoding(&named.name, &data, Arc::clone(&named.kind))
         .map_err(|e| complain(e.to_string(), fix))?;
     let encoding = Some(made.scaled(&data.divisors(&divisors), named.intercept));
-    let held_out = match named.test {
-        None => None,
-        Some(count) => {
-            let rows: Vec<u32> = (0..count as u32).collect();
-            let test = catalogue::load_test(&named.name, named.folder.as_deref())
-                .map_err(|e| complain(e.to_string(), fix))?
-                .select(&rows);
-            let design = test
-                .design(&rows, named.intercept, &divisors)
-                .map_err(|e| complain(e.to_string(), "use fewer test rows"))?;
-            let (labels, kind) = (test.labels_of(&rows), Arc::clone(&named.kind));
-            Some(HeldOut { design, offset: Vec::new(), labels, kind })
+    let test_rows = |name: &str, count: usize| -> Result<HeldOut, ConfigError> {
+        let rows: Vec<u32> = (0..count as u32).collect();
+        let test = catalogue::load_test(name, named.folder.as_deref())
+            .map_err(|e| complain(e.to_string(), fix))?
+            .select(&rows);
+        let design = test
+            .design(&rows, named.intercept, &divisors)
+            .map_err(|e| complain(e.to_string(), "use fewer test rows"))?;
+        let (labels, kind) = (test.labels_of(&rows), Arc::clone(&named.kind));
+        Ok(HeldOut { design, offset: Vec::new(), labels, kind })
+    };
+    let held_out = named.test.map(|count| test_rows(&named.name, count)).transpose()?;
+    let elsewhere = match (&named.elsewhere, named.test) {
+        (Some((other, most)), Some(count)) => {
+            let rows = test_rows(other, count.min(*most))?;
+            notes.push(format!("{} rows of {other} are of another kind.", rows.labels.len()));
+            Some((other.clone(), rows))
         }
+        _ => None,
     };
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
     for (name, rows) in dealt.names.iter().zip(&dealt.rows) {
@@ -229,6 +238,7 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
         notes,
         moments_bits: (moments, moments),
         held_out,
+        elsewhere,
         encoding,
     })
 }

@@ -283,13 +283,24 @@ impl Record {
         }
         let held_out =
             problem.held_out.as_ref().and_then(|rows| rows.potential().ok()).map(|rows| [rows]);
-        match Calibration::new(
+        let judged = Calibration::new(
             &problem.target.clients,
             held_out.as_ref().map(|rows| &rows[..]),
             &self.draws,
-        ) {
+        );
+        match judged {
             Ok(calibration) => self.calibration = calibration,
             Err(why) => self.warnings.push(Warning::new(Code::CalibrationLeftOut, why)),
+        }
+        let others = problem
+            .elsewhere
+            .as_ref()
+            .and_then(|(name, rows)| Some((name.as_str(), rows.potential().ok()?)));
+        if let (Some([rows]), Some((name, others)), Some(calibration)) =
+            (&held_out, &others, &mut self.calibration)
+            && let Err(why) = calibration.look_elsewhere(rows, (name, others), &self.draws)
+        {
+            self.warnings.push(Warning::new(Code::CalibrationLeftOut, why));
         }
         match Influence::new(&problem.target, &self.draws) {
             Ok(influence) => self.influence = Some(influence),

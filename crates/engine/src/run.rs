@@ -9,17 +9,18 @@ use std::sync::{Arc, Mutex};
 
 use consilience_core::model::EvaluationError;
 use consilience_core::protocol::{
-    Device, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange,
+    Device, Direction, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange,
 };
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::chain_log::Moment;
+use crate::chain_log::{Moment, layer_that_left};
 use crate::checkpoint::{Checkpoint, Part, Running};
 use crate::draws::{DrawSink, Draws, Sinks, Streamed, open_at};
 use crate::plan::Plan;
+use crate::plan::descent::Downhill;
 use crate::record::Statistic;
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
@@ -377,19 +378,41 @@ impl Chain {
         checkpoint: Option<&Checkpoint<'_>>,
     ) -> Result<Chain, RunError> {
         let keys = plan.keys(Keys::simulation(Seed::new(seed), index as u32));
-        let server = plan.recipe.server(&plan.target, &plan.start_of(keys), keys)?;
+        let start = plan.start_of(keys);
+        let server = plan.recipe.server(&plan.target, &start, keys)?;
         let clients = plan.recipe.clients(&Arc::new(plan.target.clone()), keys)?;
         let mut chain = Running::new(index + 1, server, clients);
         if let Some(checkpoint) = checkpoint {
             checkpoint.restore(index + 1, &mut chain)?;
+        }
+        let joint = plan.target.joint.as_ref().or(plan.accelerator.as_ref());
+        let mut joint = joint.map(|joint| Jointly::new(Arc::clone(joint)));
+        // A chain that was saved has been downhill.
+        if let Some(downhill) = &plan.downhill
+            && chain.ledger.messages(Direction::Down) == 0
+        {
+            let other = plan.keys(Keys::simulation(Seed::new(seed), DESCENTS | index as u32));
+            let found = downhill.follow(&start, other, joint.as_mut(), spread, progress);
+            let (there, ledger) = match found {
+                Ok(found) => found,
+                Err(Stumble::Diverged { iteration, x }) => {
+                    return Err(RunError::Diverged {
+                        chain: index + 1,
+                        iteration,
+                        step: downhill.recipe.step().largest(),
+                        layer: layer_that_left(&plan.layers, &x),
+                    });
+                }
+                Err(Stumble::Run(error)) => return Err(error),
+            };
+            chain.server = plan.recipe.server(&plan.target, &there, keys)?;
+            chain.ledger.merge(&ledger);
         }
         let mut notes = Notes::open(checkpoint, &chain)?;
         sink.go_on(&chain.draws_file)?;
         let mut outward = vec![0.0; plan.target.dim()];
         let mut reported = 0;
         let (mut gradients, mut cohort) = (rows_evaluated(&chain.clients), Vec::new());
-        let joint = plan.target.joint.as_ref().or(plan.accelerator.as_ref());
-        let mut joint = joint.map(|joint| Jointly::new(Arc::clone(joint)));
         // Models that are called from here may take their time for one exchange.
         let patience = if joint.is_some() { 1 } else { PATIENCE };
         let cells: usize = plan.target.clients.iter().map(|c| c.rows() * plan.target.dim()).sum();
@@ -463,7 +486,8 @@ impl Chain {
         progress
             .done
             .fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        let rows_evaluated = rows_evaluated(&chain.clients);
+        let downhill = plan.downhill.as_ref().map_or(0, |downhill| downhill.gradients);
+        let rows_evaluated = rows_evaluated(&chain.clients) + downhill;
         Ok(Chain {
             sink,
             numbers: notes.all,
@@ -473,6 +497,54 @@ impl Chain {
             iterations,
             failure,
         })
+    }
+}
+
+/// Chains that descend have these numbers, and are no chains that sample.
+const DESCENTS: u32 = 1 << 31;
+
+/// Why a start led nowhere.
+enum Stumble {
+    Diverged { iteration: u64, x: Vec<f64> },
+    Run(RunError),
+}
+
+impl<E: Into<RunError>> From<E> for Stumble {
+    fn from(error: E) -> Self {
+        Stumble::Run(error.into())
+    }
+}
+
+impl Downhill {
+    /// Where descent from `start` leads, and what it sends.
+    fn follow(
+        &self,
+        start: &[f64],
+        keys: Keys,
+        mut joint: Option<&mut Jointly>,
+        spread: bool,
+        progress: &Progress,
+    ) -> Result<(Vec<f64>, Ledger), Stumble> {
+        let mut server = self.recipe.server(&self.target, start, keys)?;
+        let mut clients = self.recipe.clients(&Arc::new(self.target.clone()), keys)?;
+        let mut ledger = Ledger::new(self.target.clients.len());
+        while server.iteration() < self.rounds && !progress.is_stopped() {
+            let event = match &mut joint {
+                Some(joint) => {
+                    let done = joint.exchange(&mut *server, &mut clients, &mut ledger);
+                    done.map_err(|error| RunError::NoDraws {
+                        why: format!("the descent to a start: {error}"),
+                    })?
+                }
+                None if spread => exchange_spread(&mut *server, &mut clients, &mut ledger),
+                None => exchange(&mut *server, &mut clients, &mut ledger),
+            };
+            if event == Event::Diverged {
+                let x = server.position().to_vec();
+                return Err(Stumble::Diverged { iteration: server.iteration(), x });
+            }
+        }
+        Ok((server.position().to_vec(), ledger))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Nets in every family of samplers: they run, resume, predict and refuse what is wrong with them.
 #![allow(clippy::unwrap_used)] // a test may panic
 
+use consilience_core::measure::{Chains, mcse_mean};
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::models::{from_settings, kept};
 use consilience_engine::plan::Plan;
@@ -45,10 +46,14 @@ fn planned(text: &str) -> Result<(Problem, Plan), ConfigError> {
 }
 
 #[test]
-fn samplers_of_both_families_learn_and_say_so_layer_by_layer() {
-    for sampler in ["lmc", "qlsd", "qlsd++", "fald", "vr-fald*"] {
+fn samplers_of_all_families_learn_and_say_so_layer_by_layer() {
+    for sampler in ["lmc", "qlsd", "qlsd++", "fald", "vr-fald*", "hmc"] {
         let text = config(SMALL, &format!("name = \"{sampler}\"\nstep = 0.01\nbatch = 4"), "");
-        let text = if sampler == "lmc" { text.replace("\nbatch = 4", "") } else { text };
+        let text = match sampler {
+            "lmc" => text.replace("\nbatch = 4", ""),
+            "hmc" => text.replace("step = 0.01\nbatch = 4", "step = 0.1\nleapfrog = 5"),
+            _ => text,
+        };
         let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
         let record = planned.run(&Default::default(), Control::default()).unwrap().record;
         assert_eq!(record.draws.dim(), 3 * 9 + 3 + 12 * 2 + 2, "{sampler}");
@@ -90,6 +95,133 @@ fn chains_start_where_the_model_says_and_apart() {
             assert_eq!(bias, start != "he", "{start}");
         }
     }
+}
+
+#[test]
+fn chains_start_from_the_parameters_of_a_file() {
+    let folder = std::env::temp_dir().join(format!("consilience-start-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("weights.csv");
+    let numbers: Vec<f64> = (0..56).map(|k| 0.01 * f64::from(k) - 0.3).collect();
+    let written = |count: usize| {
+        let cells: Vec<String> = numbers[..count].iter().map(f64::to_string).collect();
+        std::fs::write(&file, cells.join("\n") + "\n").unwrap();
+    };
+    let text = config(SMALL, "name = \"lmc\"\nstep = 1e-14", "start = \"weights.csv\"")
+        .replace("iterations = 400", "iterations = 2\nburn_in = 1");
+    let stated = || {
+        let (file, folder) = ("run.toml".into(), folder.clone());
+        Config::parse(Source { file, folder, text: text.clone() }).unwrap()
+    };
+    written(56);
+    let planned = Session::new(stated()).unwrap().plan().unwrap();
+    let record = planned.run(&Default::default(), Control::default()).unwrap().record;
+    for draw in record.draws.rows() {
+        assert!(draw.iter().zip(&numbers).all(|(x, start)| (x - start).abs() < 1e-5));
+    }
+    // The config as it was resolved names the file in full, and runs from anywhere.
+    let again = Session::new(read(&record.config).unwrap()).unwrap().plan().unwrap();
+    let twice = again.run(&Default::default(), Control::default()).unwrap().record;
+    assert_eq!(twice.draws.digest(), record.draws.digest());
+    written(55);
+    let config = stated();
+    let problem = Problem::new(&config).unwrap();
+    let found = Plan::new(&config, &problem).unwrap_err();
+    assert!(found.problem.contains("55 numbers, and the net 56 parameters"), "{found:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn descent_before_a_chain_leads_downhill_and_is_counted() {
+    let run = |start: &str| {
+        let text = config(SMALL, "name = \"lmc\"\nstep = 1e-14", &format!("start = {start}"))
+            .replace("iterations = 400", "iterations = 2\nburn_in = 1");
+        let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
+        planned.run(&Default::default(), Control::default()).unwrap().record
+    };
+    let sgd = "{ sgd = { epochs = 50, step = 0.02, batch = 4 } }";
+    let (drawn, down) = (run("\"he\""), run(sgd));
+    let lp = |record: &consilience_engine::record::Record| {
+        let lp = record.statistics.iter().find(|s| s.name == "lp").unwrap();
+        lp.values.iter().map(|chain| chain[0]).fold(f64::NEG_INFINITY, f64::max)
+    };
+    assert!(lp(&down) > lp(&drawn) + 5.0, "{} {}", lp(&down), lp(&drawn));
+    // 12 rows of each of two clients, 50 times, 4 at a time: 150 steps of each of two chains
+    assert_eq!(down.exchanges.1 - drawn.exchanges.1, 2 * 150);
+    assert_eq!(down.rows_evaluated - drawn.rows_evaluated, 2 * 150 * 2 * 4);
+    assert!(down.sites[0].bits.0 > 150 * 56 * 32);
+    // chains descend from different places
+    let first: Vec<f64> = down.draws.rows().map(|draw| draw[0]).collect();
+    assert!((first[0] - first[1]).abs() > 1e-3);
+    assert_eq!(run(sgd).draws.digest(), down.draws.digest());
+}
+
+/// A net of one linear layer is linear regression, whose posterior is known: `hmc` with momenta of
+/// unit variance has its law. False alarms: twelve comparisons at 4.9 standard errors, 1e-5.
+#[test]
+fn hmc_on_a_net_has_the_law_of_the_posterior() {
+    let rows: [([f64; 2], f64); 6] = [
+        ([0.5, -1.0], 0.7),
+        ([1.5, 0.2], -0.4),
+        ([-0.3, 0.8], 1.1),
+        ([0.9, 0.9], 0.2),
+        ([-1.2, 0.1], 0.9),
+        ([0.1, -0.6], -1.3),
+    ];
+    let written = |some: &[([f64; 2], f64)]| {
+        let each = |(x, y): &([f64; 2], f64)| format!("[{}, {}, {y}]", x[0], x[1]);
+        some.iter().map(each).collect::<Vec<_>>().join(", ")
+    };
+    let text = format!(
+        "seed = 5\n[target]\nmodel = \"net\"\nlayers = [\"linear(1)\"]\ninput = [2]\n\
+         likelihood = {{ gaussian = 0.5 }}\narithmetic = \"f64\"\n[target.prior]\n\
+         law = \"gaussian\"\nvariance = {{ weight = 2.0, bias = 0.25 }}\n\
+         [[client]]\nrows = [{}]\n[[client]]\nrows = [{}]\n[sampler]\nname = \"hmc\"\n\
+         step = 0.25\nleapfrog = 5\n[run]\nchains = 4\niterations = 6000\nburn_in = 200\n\
+         thin = 1\n",
+        written(&rows[..4]),
+        written(&rows[4..])
+    );
+    let planned = Session::new(read(&text).unwrap()).unwrap().plan().unwrap();
+    let record = planned.run(&Default::default(), Control::default()).unwrap().record;
+    // Precision and shift of (w1, w2, bias).
+    let (mut a, mut r) = ([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 4.0]], [0.0; 3]);
+    for (x, y) in rows {
+        let row = [x[0], x[1], 1.0];
+        for i in 0..3 {
+            r[i] += 2.0 * row[i] * y;
+            (0..3).for_each(|j| a[i][j] += 2.0 * row[i] * row[j]);
+        }
+    }
+    let minor = |i: usize, j: usize| {
+        let (p, q) = ((i + 1) % 3, (i + 2) % 3);
+        let (s, t) = ((j + 1) % 3, (j + 2) % 3);
+        a[p][s] * a[q][t] - a[p][t] * a[q][s]
+    };
+    let determinant: f64 = (0..3).map(|j| a[0][j] * minor(0, j)).sum();
+    let covariance = |i: usize, j: usize| minor(j, i) / determinant;
+    let z = |values: Vec<Vec<f64>>, right: f64| {
+        let slices: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+        let chains = Chains::new(&slices).unwrap();
+        let all = values.concat();
+        (all.iter().sum::<f64>() / all.len() as f64 - right) / mcse_mean(&chains)
+    };
+    for i in 0..3 {
+        let mean: f64 = (0..3).map(|j| covariance(i, j) * r[j]).sum();
+        let found = z(record.draws.parameter(i), mean);
+        assert!(found.abs() < 4.9, "mean {i}: {found}");
+        let squares = |chain: Vec<f64>| chain.iter().map(|x| (x - mean).powi(2)).collect();
+        let of = || record.draws.parameter(i).into_iter().map(squares).collect::<Vec<Vec<f64>>>();
+        let found = z(of(), covariance(i, i));
+        assert!(found.abs() < 4.9, "variance {i}: {found}");
+        // it would notice variances that are off by a tenth
+        assert!(z(of(), 1.1 * covariance(i, i)).abs() > 4.9, "power {i}");
+    }
+    let accepted = record.statistics.iter().find(|s| s.name == "acceptance_rate").unwrap();
+    let rate = accepted.values.concat().iter().sum::<f64>() / accepted.values.concat().len() as f64;
+    assert!((0.5..1.0).contains(&rate), "{rate}");
+    assert!(record.bias.as_ref().is_some_and(|bias| bias.exact));
+    assert_eq!(record.exchanges.0, 0, "nothing was surveyed");
 }
 
 #[test]
@@ -137,6 +269,26 @@ const MISTAKES: &[(&str, &str, &str, &str, &str, &str)] = &[
     ("\"mlp(4)\"", "name = \"lmc\"", "", "sampler.step", "many optima", "learning rate"),
     ("\"mlp(4)\"", "name = \"auto\"", "", "sampler.name", "has many", "vr-fald*"),
     ("\"mlp(4)\"", "name = \"lsd*\"\nstep = 1e-3", "", "sampler.name", "optimum", "lmc"),
+    ("\"mlp(4)\"", "name = \"pcn\"\nstep = 0.1", "", "sampler.name", "has many", "hmc"),
+    ("\"mlp(4)\"", "name = \"hmc\"\nstep = 0.1", "", "sampler.leapfrog", "pilots", "leapfrog = 20"),
+    ("\"mlp(4)\"", "name = \"hmc\"\nleapfrog = 9", "", "sampler.step", "many optima", "accepted"),
+    ("\"mlp(4)\"", "", "start = \"no.npy\"", "target.start", "no.npy", "name a file"),
+    (
+        "\"mlp(4)\"",
+        "",
+        "start = { sgd = { epochs = 1, step = 1e-3 } }",
+        "target.start.sgd.batch",
+        "not set",
+        "batch = 16",
+    ),
+    (
+        "\"mlp(4)\"",
+        "",
+        "start = { sgd = { epochs = 1, step = 1e-3, batch = 13 } }",
+        "target.start",
+        "smallest client has 12",
+        "smaller batch",
+    ),
     (
         "\"mlp(4)\"",
         "name = \"lmc\"\nstep = 1e-3\nprecondition = true",

@@ -1,11 +1,12 @@
 //! Show how often predictions are right, against how sure they were.
 
 use consilience_core::measure::{Bin, Tally};
-use consilience_engine::calibration::{Calibration, Judged};
+use consilience_engine::calibration::{Calibration, Entropies, Judged};
 use maud::{Markup, html};
 
 use crate::facts::Facts;
-use crate::plot::{self, Frame, axis_label, bar, dot, line, path, words};
+use crate::images;
+use crate::plot::{self, Frame, Key, axis_label, bar, dot, line, path, words};
 use crate::scale::Scale;
 use crate::words::{breadth, bytes, count, decimals, many};
 
@@ -52,7 +53,86 @@ pub fn section(facts: &Facts) -> Markup {
                     and the share of rows that have one (dashed)." }
             }
         }
+        @if !calibration.points.is_empty() { (points(calibration, &total)) }
+        @if let Some(seen) = &calibration.elsewhere { (elsewhere(seen, calibration.classes)) }
+        @if !calibration.uncertain.is_empty() {
+            figure {
+                (images::picture(&calibration.uncertain))
+                figcaption { "The images that were held out of which predictions are least sure: \
+                    the two most probable classes of each, and what it is." }
+            }
+        }
         (sent(facts, calibration, &total))
+    }
+}
+
+/// What averaging over draws is worth beside single parameters.
+fn points(calibration: &Calibration, total: &Tally) -> Markup {
+    let all = ("all draws, averaged", total);
+    let lines = calibration.points.iter().map(|point| (point.name.as_str(), &point.tally));
+    html! {
+        p { "Predictions by one parameter, as an optimiser would give, are often too sure of \
+            themselves. The same rows:" }
+        div.table tabindex="0" role="region" aria-label="Averaged and single predictions" {
+            table {
+                thead { tr { @for column in ["predicted by", "accuracy", "ECE", "Brier", "nNLL"] {
+                    th scope="col" { (column) } } } }
+                tbody {
+                    @for (name, tally) in std::iter::once(all).chain(lines) {
+                        tr {
+                            th scope="row" { (name) }
+                            @for x in [tally.accuracy(), tally.calibration_error(),
+                                tally.mean_brier(), tally.mean_minus_log_likelihood()] {
+                                    td { (decimals(x, 4)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How uncertain predictions are of rows of another kind.
+fn elsewhere(seen: &Entropies, classes: usize) -> Markup {
+    let says = "Entropies of predictions of rows held out, and of rows of another kind";
+    let (top, bottom) = (8.0, HEIGHT - 18.0);
+    let most_known = (classes as f64).ln();
+    let share = |counts: &[u64]| -> Vec<f64> {
+        let all = counts.iter().sum::<u64>().max(1) as f64;
+        counts.iter().map(|count| *count as f64 / all).collect()
+    };
+    let (here, there) = (share(&seen.here), share(&seen.there));
+    let most = here.iter().chain(&there).copied().fold(0.0, f64::max).max(1e-9);
+    let across = Scale::between(0.0, most_known, 0.0, 100.0);
+    let up = Scale::between(0.0, most, bottom, top);
+    let steps = |shares: &[f64]| -> Vec<Option<(f64, f64)>> {
+        let at = |k: usize| across.at(most_known * k as f64 / shares.len().max(1) as f64);
+        let step = |(k, share): (usize, &f64)| {
+            [Some((at(k), up.at(*share))), Some((at(k + 1), up.at(*share)))]
+        };
+        shares.iter().enumerate().flat_map(step).collect()
+    };
+    let inside = html! {
+        (plot::beside(&up, 4))
+        (FRAME.below(&across, top, bottom, 5))
+        (path("curve s0", steps(&here)))
+        (path("curve s1", steps(&there)))
+        (line("axis", (0.0, bottom), (100.0, bottom)))
+    };
+    html! {
+        figure {
+            (axis_label("up", "share of the rows"))
+            (FRAME.draw(says, &inside))
+            (axis_label("across", "entropy of the prediction, in nats"))
+            (plot::legend([
+                Key { colour: 0, mark: "line", name: "rows held out" },
+                Key { colour: 1, mark: "line", name: &seen.name },
+            ]))
+            figcaption { "How little is known of a row's class: 0 where one class is certain, "
+                (decimals(most_known, 2)) " where all are alike. A row of " (seen.name)
+                " is the more uncertain of two in " (decimals(100.0 * seen.auc, 1))
+                "% of all pairs (area under the ROC curve " (decimals(seen.auc, 3)) ")." }
+        }
     }
 }
 

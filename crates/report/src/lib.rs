@@ -13,6 +13,7 @@ mod contest;
 mod effects;
 mod facts;
 pub mod figure;
+mod images;
 mod influence;
 mod plot;
 mod posterior;
@@ -57,6 +58,12 @@ pub fn html(record: &Record) -> String {
 /// The means and intervals of a run as an SVG picture.
 pub fn picture(record: &Record) -> String {
     posterior::picture(&Facts::new(record))
+}
+
+/// The held-out images of which predictions are least sure as an SVG picture, where there are such.
+pub fn uncertain_images(record: &Record) -> Option<String> {
+    let images = &record.calibration.as_ref()?.uncertain;
+    (!images.is_empty()).then(|| images::alone(images))
 }
 
 /// A page of sections that are linked at its top.

@@ -270,6 +270,23 @@ fn odd_influence() -> Influence {
 }
 
 #[test]
+fn images_that_are_uncertain_and_rows_of_another_kind_are_shown() {
+    let mut record = made_up::record(2, 50, 2, false);
+    let before = sound(&record);
+    assert!(consilience_report::uncertain_images(&record).is_none());
+    record.calibration = record.calibration.map(made_up::of_images);
+    // a histogram of entropies, and a picture of images
+    assert_eq!(sound(&record), before + 2);
+    let page = html(&record);
+    assert!(page.contains("fashion-mnist") && page.contains("0.934"));
+    assert!(page.contains("1? 48%") && page.contains("is 0"), "the first image");
+    let picture = consilience_report::uncertain_images(&record).unwrap();
+    assert!(picture.starts_with("<svg") && picture.len() < 60_000, "{}", picture.len());
+    // what averaging is worth stands beside it
+    assert!(page.contains("all draws, averaged") && page.contains("one draw"));
+}
+
+#[test]
 fn calibration_says_which_rows_it_judges_and_what_sites_would_send() {
     let mut record = made_up::record(2, 50, 2, false);
     let page = html(&record);

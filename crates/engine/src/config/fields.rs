@@ -235,6 +235,14 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "data",
+        "elsewhere",
+        "the name of a data set",
+        "none",
+        "with name and test: rows of another kind; the report shows how much less sure predictions \
+         of them are",
+    ),
+    field(
+        "data",
         "seed",
         "whole number",
         "that of the config",

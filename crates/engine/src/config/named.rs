@@ -33,6 +33,9 @@ pub struct NamedData {
     pub scale: bool,
     /// So many of the data set's own test rows are held out.
     pub test: Option<usize>,
+    /// Another data set, of whose rows predictions should be uncertain, and how many test rows it
+    /// has.
+    pub elsewhere: Option<(String, usize)>,
     /// A model that explains its classes.
     pub kind: Arc<dyn RowModel>,
     /// Whether a column of ones is put first.
@@ -92,6 +95,14 @@ pub(super) fn read_target(
         }
         Ok(rows)
     })?;
+    let elsewhere = optional(section.get("elsewhere"), |v| read_elsewhere(&v, entry))?;
+    if elsewhere.is_some() && test.is_none() {
+        return Err(section.error(
+            "elsewhere",
+            "predictions of its rows are compared with those of rows held out, and there are none",
+            "say how many of the data set's own test rows are held out, e.g. test = 1000",
+        ));
+    }
     section.finish()?;
     let prior = || (PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default);
     let mut prior_place = place(section);
@@ -121,6 +132,7 @@ pub(super) fn read_target(
         rows,
         scale,
         test,
+        elsewhere,
         kind,
         intercept,
         place: place(section),
@@ -132,6 +144,39 @@ pub(super) fn read_target(
         placement,
         prior_place,
     })
+}
+
+/// Another data set whose rows are as wide, and how many test rows it has.
+fn read_elsewhere(
+    value: &Value<'_>,
+    entry: &catalogue::Entry,
+) -> Result<(String, usize), ConfigError> {
+    let word = value.text("the name of a data set")?;
+    let fits = |other: &&catalogue::Entry| {
+        other.test.is_some() && other.columns == entry.columns && other.name != entry.name
+    };
+    let known = || catalogue::ENTRIES.iter().filter(fits).map(|other| other.name);
+    let other = catalogue::ENTRIES.iter().find(|other| other.name == word);
+    match other {
+        None => {
+            Err(value.error(format!("there is no data set \"{word}\""), suggest(word, known())))
+        }
+        Some(other) => match (&other.test, fits(&other)) {
+            (Some(part), true) => Ok((word.into(), part.rows)),
+            _ => {
+                let names: Vec<&str> = known().collect();
+                let fix = match names.is_empty() {
+                    true => "leave it out".to_owned(),
+                    false => format!("use one of: {}", names.join(", ")),
+                };
+                let problem = format!(
+                    "\"{word}\" is no other data set with test rows of {} columns",
+                    entry.columns
+                );
+                Err(value.error(problem, fix))
+            }
+        },
+    }
 }
 
 /// The model that fits the classes: as stated, else the first that explains so many.

@@ -83,6 +83,12 @@ impl Config {
                 }
             }
         }
+        let model = self.target.model.of_rows();
+        if let (Some(file), Some(Value::Table(target))) =
+            (model.as_ref().and_then(|model| model.start_file()), top.get_mut("target"))
+        {
+            target.insert("start".into(), full(&self.source.folder.join(file)));
+        }
         if let Some(Value::Table(data)) = top.get_mut("data") {
             for key in ["folder", "file", "label_file"] {
                 if let Some(file) = data.get_mut(key)
@@ -108,6 +114,12 @@ impl Config {
         }
         if let Some(Value::Table(data)) = top.get_mut("data") {
             data.remove("folder");
+        }
+        let model = self.target.model.of_rows();
+        if let (Some(_), Some(Value::Table(target))) =
+            (model.as_ref().and_then(|model| model.start_file()), top.get_mut("target"))
+        {
+            target.remove("start"); // the server starts the chains
         }
         if let Some(Value::Array(clients)) = top.get_mut("client") {
             for (i, table) in clients.iter_mut().enumerate() {

@@ -213,6 +213,17 @@ pub struct StartLaw {
     pub sd: Vec<f64>,
 }
 
+/// How a start is taken downhill before a chain begins there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Descent {
+    /// How often every row is used.
+    pub epochs: f64,
+    /// The step, in units of the sampler's: times the number of all rows it is a learning rate.
+    pub step: f64,
+    /// Rows of a client that a step uses.
+    pub batch: usize,
+}
+
 /// What is known of one client's rows beside their features. Lists are empty where nothing is said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -408,6 +419,16 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Where chains start unless the config says so, given the prior variance of every parameter;
     /// `None`: at 0, or at the optimum where that is looked for.
     fn start(&self, _prior: &dyn Fn(usize) -> f64) -> Option<StartLaw> {
+        None
+    }
+
+    /// The file with the parameters that chains start from, where the model states one.
+    fn start_file(&self) -> Option<&str> {
+        None
+    }
+
+    /// How starts are taken downhill before chains begin, where the model states that.
+    fn descent(&self) -> Option<Descent> {
         None
     }
 

@@ -11,7 +11,7 @@ use consilience_core::simd::{exp, ln};
 use serde_json::{Value as Json, json};
 
 use super::{
-    Explains, ModelRow, ParameterGroup, Predicts, Reads, RowAt, RowModel, StartLaw, Stated,
+    Descent, Explains, ModelRow, ParameterGroup, Predicts, Reads, RowAt, RowModel, StartLaw, Stated,
 };
 use crate::config::ConfigError;
 use crate::config::fields::{Field, field};
@@ -79,10 +79,39 @@ const FIELDS: &[Field] = &[
     field(
         "target",
         "start",
-        "\"he\", \"torch\", \"prior\"",
+        "\"he\", \"torch\", \"prior\", a .npy or .csv file, or { sgd = { epochs, step, batch } }",
         "he",
         "net: the variances of the weights that chains start with: 2 over the inputs of a unit, \
-         those of PyTorch's defaults, or the prior's",
+         those of PyTorch's defaults, or the prior's; or the file of all parameters that every \
+         chain starts from; or where gradient descent from he leads",
+    ),
+    field(
+        "target.start",
+        "sgd",
+        "{ epochs, step, batch }",
+        "",
+        "net: every chain takes these steps first, without noise; what they send is counted",
+    ),
+    field(
+        "target.start.sgd",
+        "epochs",
+        "positive number",
+        "",
+        "net: how often the start's descent uses every row",
+    ),
+    field(
+        "target.start.sgd",
+        "step",
+        "positive number",
+        "",
+        "net: its step; times the number of all rows it is a learning rate",
+    ),
+    field(
+        "target.start.sgd",
+        "batch",
+        "whole number",
+        "",
+        "net: how many rows of every client a step of it uses",
     ),
 ];
 
@@ -96,6 +125,36 @@ enum StartWord {
     Prior,
 }
 
+/// Where chains start.
+#[derive(Clone, Debug, PartialEq)]
+enum StartAt {
+    Drawn(StartWord),
+    /// From the parameters in a file.
+    File(String),
+    /// Where descent leads from [`StartWord::He`].
+    Downhill(Descent),
+}
+
+fn read_start(value: &Value<'_>) -> Result<StartAt, ConfigError> {
+    if value.value.is_table() {
+        let section = value.section()?;
+        let usage = "write start = { sgd = { epochs = 5, step = 1e-6, batch = 16 } }";
+        let sgd = section.need("sgd", usage)?.section()?;
+        let epochs = sgd.need("epochs", usage)?.positive()?;
+        let step = sgd.need("step", usage)?.positive()?;
+        let batch = sgd.need("batch", usage)?.whole(1)? as usize;
+        sgd.finish()?;
+        section.finish()?;
+        return Ok(StartAt::Downhill(Descent { epochs, step, batch }));
+    }
+    match value.value.as_str() {
+        Some(file) if file.ends_with(".npy") || file.ends_with(".csv") => {
+            Ok(StartAt::File(file.into()))
+        }
+        _ => Ok(StartAt::Drawn(value.choice(&STARTS)?)),
+    }
+}
+
 #[derive(Debug)]
 struct NetModel {
     /// As they were stated.
@@ -104,7 +163,7 @@ struct NetModel {
     input: [usize; 3],
     likelihood: Likelihood,
     arithmetic: Arithmetic,
-    start: StartWord,
+    start: StartAt,
     plan: Arc<Plan>,
 }
 
@@ -170,14 +229,14 @@ fn read(stated: &Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError> {
         }
         Some(value) => value.choice(&[("f32", Arithmetic::F32), ("f64", Arithmetic::F64)])?,
     };
-    let start = stated.get("start").map(|v| v.choice(&STARTS)).transpose()?;
+    let start = stated.get("start").map(|v| read_start(&v)).transpose()?;
     Ok(Arc::new(NetModel {
         words: layers.iter().map(Layer::to_string).collect(),
         layers: kept,
         input,
         likelihood,
         arithmetic,
-        start: start.unwrap_or(StartWord::He),
+        start: start.unwrap_or(StartAt::Drawn(StartWord::He)),
         plan: Arc::new(plan),
     }))
 }
@@ -282,9 +341,20 @@ impl RowModel for NetModel {
             }
         }
         let arithmetic = if self.arithmetic == Arithmetic::F64 { "f64" } else { "f32" };
-        let start = STARTS.iter().find(|(_, start)| *start == self.start);
         all.push(("arithmetic", json!(arithmetic)));
-        all.push(("start", json!(start.map_or("he", |(word, _)| word))));
+        all.push((
+            "start",
+            match &self.start {
+                StartAt::File(file) => json!(file),
+                StartAt::Downhill(Descent { epochs, step, batch }) => {
+                    json!({ "sgd": { "epochs": epochs, "step": step, "batch": batch } })
+                }
+                StartAt::Drawn(drawn) => {
+                    let start = STARTS.iter().find(|(_, start)| start == drawn);
+                    json!(start.map_or("he", |(word, _)| word))
+                }
+            },
+        ));
         all
     }
 
@@ -345,14 +415,32 @@ impl RowModel for NetModel {
         self.plan.parameters().iter().map(group).collect()
     }
 
+    fn start_file(&self) -> Option<&str> {
+        match &self.start {
+            StartAt::File(file) => Some(file),
+            StartAt::Drawn(_) | StartAt::Downhill(_) => None,
+        }
+    }
+
+    fn descent(&self) -> Option<Descent> {
+        match &self.start {
+            StartAt::Downhill(descent) => Some(*descent),
+            StartAt::Drawn(_) | StartAt::File(_) => None,
+        }
+    }
+
     fn start(&self, prior: &dyn Fn(usize) -> f64) -> Option<StartLaw> {
         let d = self.plan.dim();
+        let start = match self.start {
+            StartAt::Drawn(word) => word,
+            StartAt::File(_) | StartAt::Downhill(_) => StartWord::He,
+        };
         let mut law = StartLaw { mean: vec![0.0; d], sd: vec![0.0; d] };
         for parameter in self.plan.parameters() {
             let fan_in = parameter.fan_in as f64;
             for k in parameter.range() {
                 law.mean[k] = if parameter.role == Role::Scale { 1.0 } else { 0.0 };
-                law.sd[k] = match (self.start, parameter.role) {
+                law.sd[k] = match (start, parameter.role) {
                     (StartWord::Prior, _) => prior(k).sqrt(),
                     (_, Role::Scale | Role::Shift) => 0.0,
                     (StartWord::He, Role::Weight) => (2.0 / fan_in).sqrt(),
@@ -360,7 +448,7 @@ impl RowModel for NetModel {
                     // uniform up to one over the root of the inputs
                     (StartWord::Torch, _) => (1.0 / (3.0 * fan_in)).sqrt(),
                 };
-                if self.start == StartWord::Prior {
+                if start == StartWord::Prior {
                     law.mean[k] = 0.0;
                 }
             }

@@ -263,6 +263,7 @@ impl SoFar {
             choice: Some(choice),
             survey: ledger,
             warnings,
+            downhill: None,
             accelerator: None,
             halved: false,
             so_far: Some(SoFar { shaped, shares, stated, fixed, warnings: found, all, judged }),

@@ -4,6 +4,7 @@
 mod bias;
 mod choice;
 mod columns;
+pub(crate) mod descent;
 mod device;
 mod exact;
 mod length;
@@ -40,6 +41,7 @@ use crate::warnings::{Code, LOG_WEIGHT, Warning};
 use bias::BiasGoal;
 use choice::HOPE;
 pub use choice::{Candidate, Choice};
+use descent::Downhill;
 use shaped::MOST_KHAT;
 pub use survey::{Findings, MOST_WHITENED};
 
@@ -84,6 +86,8 @@ pub struct Plan {
     pub survey: Ledger,
     /// What the user should know.
     pub warnings: Vec<Warning>,
+    /// How every chain's start is taken downhill first, if so.
+    pub(crate) downhill: Option<Arc<Downhill>>,
     /// The model of all clients on a GPU, if that computes: with the bits of their own.
     pub(crate) accelerator: Option<Arc<dyn Model>>,
     /// What clients must be told.
@@ -270,9 +274,10 @@ impl Plan {
         problem: &Problem,
         conductor: &mut dyn Conductor,
     ) -> Result<Plan, PlanError> {
-        if config.sampler.row.family.needs_shape {
+        let row = config.sampler.row;
+        if row.family.needs_shape && !nets::is_unshaped(config, row) {
             privacy::refuse_surveys(config)?;
-            nets::check(config, config.sampler.row)?;
+            nets::check(config, row)?;
             exact::plan(config, problem, conductor)
         } else if config.sampler.row.family.asks_twice {
             Ok(Plan::of_release(config, problem, config.sampler.row)?)
@@ -315,6 +320,7 @@ impl Plan {
             choice: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
+            downhill: None,
             accelerator: None,
             decision: Decision {
                 sampler: None,
@@ -369,7 +375,7 @@ impl Plan {
             return Err(complain(problem, "set precondition = false").into());
         }
         let surveyed = open || precondition || row.needs_optimum;
-        let law = nets::start_law(config, problem);
+        let law = nets::start_law(config, problem)?;
         let usual = match (surveyed, &law) {
             (true, _) => Start::Optimum,
             (false, Some(_)) => Start::Drawn,
@@ -559,8 +565,22 @@ impl Plan {
         let mut length = length::length(&config.run, &recipe, findings.as_ref(), &mut warnings);
         if nets::are_parameters_many(config) {
             nets::keep_few(config, &recipe, d, &mut length)?;
-            warnings.extend(nets::learning_rate(problem, step.largest()));
+            if !recipe.family().is_exact() {
+                warnings.extend(nets::learning_rate(problem, step.largest()));
+            }
         }
+        let model = config.target.model.of_rows();
+        let downhill = match model.and_then(|m| m.descent()).filter(|_| begins == Start::Drawn) {
+            None => None,
+            Some(_) if !conductor.is_here() => {
+                let place =
+                    FieldLocation { field: "target.start".into(), ..config.sampler.place.clone() };
+                let problem = "sites of a network take no descent before their chains";
+                let fix = "use start = \"he\", or the file of parameters that a run has found";
+                return Err(config.source.complain(&place, problem, fix).into());
+            }
+            Some(descent) => Some(Arc::new(Downhill::new(config, original, descent)?)),
+        };
         let found = if let (None, Schedule::Constant(step)) = (config.sampler.step, step) {
             Some(step)
         } else {
@@ -591,6 +611,7 @@ impl Plan {
             choice: None,
             survey,
             warnings,
+            downhill,
             accelerator: None,
             decision,
             halved: false,

@@ -2,10 +2,12 @@
 
 use consilience_core::model::Prior;
 use consilience_core::sampler::Recipe;
-use consilience_core::sampler::registry::Row;
+use consilience_core::sampler::registry::{Axis, Row};
 
 use crate::config::{Config, ConfigError, FieldLocation, Start};
+use crate::data::formats::npy;
 use crate::models::StartLaw;
+use crate::numbers;
 use crate::problem::Problem;
 use crate::run::Length;
 use crate::warnings::{Code, Warning};
@@ -23,6 +25,15 @@ pub(super) fn are_parameters_many(config: &Config) -> bool {
     config.target.model.of_rows().is_some_and(|model| !model.groups().is_empty())
 }
 
+/// Whether a sampler accepts or rejects without coordinates in which the posterior is round: `hmc`
+/// with momenta of unit variance, for a model that has no such.
+pub(super) fn is_unshaped(config: &Config, row: &Row) -> bool {
+    let model = config.target.model.of_rows();
+    row.family.needs_shape
+        && row.has(Axis::Leapfrog)
+        && model.is_some_and(|model| !model.is_linear())
+}
+
 /// Refuse, for a model with many optima, what needs the one that others have.
 pub(super) fn check(config: &Config, row: &Row) -> Result<(), ConfigError> {
     let model = config.target.model.of_rows().filter(|model| !model.is_linear());
@@ -32,8 +43,16 @@ pub(super) fn check(config: &Config, row: &Row) -> Result<(), ConfigError> {
         let place = FieldLocation { field: field.into(), ..sampler.place.clone() };
         Err(config.source.complain(&place, problem, fix))
     };
-    let walks = "use lmc, qlsd, qlsd++, fald or vr-fald*, with a step";
-    if row.family.needs_shape || row.is_auto() {
+    let walks =
+        "use lmc, qlsd, qlsd++, fald or vr-fald*, with a step; or hmc with step and leapfrog";
+    let hamiltonian = is_unshaped(config, row);
+    if hamiltonian && sampler.settings.leapfrog.is_none() {
+        let problem = format!(
+            "a number of leapfrog steps is found by pilots around the optimum, and {title} has many"
+        );
+        return complain("sampler.leapfrog", problem, "give one, e.g. leapfrog = 20");
+    }
+    if (row.family.needs_shape && !hamiltonian) || row.is_auto() {
         let problem = format!(
             "the sampler \"{}\" shapes its proposals after the one optimum, and {title} has many",
             sampler.row.name
@@ -48,7 +67,12 @@ pub(super) fn check(config: &Config, row: &Row) -> Result<(), ConfigError> {
     if sampler.step.is_none() {
         let problem =
             format!("a step is found by the curvature at the optimum, and {title} has many optima");
-        let fix = "give one, e.g. step = 1e-7: times the number of all rows it is a learning rate";
+        let fix = match hamiltonian {
+            true => "give one, e.g. step = 1e-3: the largest at which 7 to 9 of 10 are accepted",
+            false => {
+                "give one, e.g. step = 1e-7: times the number of all rows it is a learning rate"
+            }
+        };
         return complain("sampler.step", problem, fix);
     }
     if sampler.precondition == Some(true) {
@@ -106,11 +130,43 @@ pub(super) fn learning_rate(problem: &Problem, step: f64) -> Option<Warning> {
 }
 
 /// Where chains start, where the model has a law of its own for that.
-pub(super) fn start_law(config: &Config, problem: &Problem) -> Option<StartLaw> {
-    let model = config.target.model.of_rows()?;
+pub(super) fn start_law(
+    config: &Config,
+    problem: &Problem,
+) -> Result<Option<StartLaw>, ConfigError> {
+    let Some(model) = config.target.model.of_rows() else { return Ok(None) };
+    if let Some(file) = model.start_file() {
+        let mean = parameters_of(config, file, problem.target.dim())?;
+        return Ok(Some(StartLaw { sd: vec![0.0; mean.len()], mean }));
+    }
     let variance = |k: usize| match &problem.target.prior {
         Prior::Gaussian(precision) => 1.0 / precision[k],
         Prior::Laplace { .. } | Prior::Flat | Prior::Laws(_) => 1.0,
     };
-    model.start(&variance)
+    Ok(model.start(&variance))
+}
+
+/// So many parameters from a file of numbers.
+fn parameters_of(config: &Config, file: &str, dim: usize) -> Result<Vec<f64>, ConfigError> {
+    let place = FieldLocation { field: "target.start".into(), ..config.sampler.place.clone() };
+    let complain = |problem: String, fix: &str| config.source.complain(&place, problem, fix);
+    let path = config.source.folder.join(file);
+    let unread = |problem: String| complain(problem, "name a file of numbers");
+    let cells = if file.ends_with(".npy") {
+        let bytes = std::fs::read(&path).map_err(|e| unread(format!("{}: {e}", path.display())))?;
+        let array = npy::parse(&bytes, &path.display().to_string());
+        array.map_err(|e| unread(e.to_string()))?.cells
+    } else {
+        numbers::read(&path).map_err(unread)?.cells
+    };
+    if cells.len() != dim {
+        let problem = format!("{file} has {} numbers, and the net {dim} parameters", cells.len());
+        return Err(complain(problem, "give one number for each, in PyTorch's order"));
+    }
+    match cells.iter().position(|x| !x.is_finite()) {
+        Some(k) => {
+            Err(complain(format!("number {} of {file} is {}", k + 1, cells[k]), "correct the file"))
+        }
+        None => Ok(cells),
+    }
 }

@@ -135,6 +135,7 @@ fn name(
         notes: Vec::new(),
         moments_bits: (0, 0),
         held_out: None,
+        elsewhere: None,
         encoding: None,
     })
 }

@@ -114,6 +114,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
         notes,
         moments_bits: sites.bits,
         held_out: sites.held_out,
+        elsewhere: None,
         encoding,
     })
 }
@@ -154,6 +155,7 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
         notes: Vec::new(),
         moments_bits: (0, 0),
         held_out: None,
+        elsewhere: None,
         encoding: None,
     })
 }

@@ -4,7 +4,7 @@
 use consilience_core::measure::{Count, Tally};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::calibration::{Calibration, Judged};
+use crate::calibration::{Calibration, Entropies, Judged, Point, UncertainImage};
 use crate::check::Check;
 use crate::influence::{Influence, SiteInfluence};
 use crate::record::Record;
@@ -25,6 +25,26 @@ struct CalibrationFile {
     classes: usize,
     draws: usize,
     sites: Vec<TallyFile>,
+    #[serde(default)]
+    points: Vec<PointFile>,
+    #[serde(default)]
+    elsewhere: Option<EntropiesFile>,
+    #[serde(default)]
+    uncertain: Vec<UncertainImage>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PointFile {
+    name: String,
+    tally: TallyFile,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct EntropiesFile {
+    name: String,
+    here: Vec<u64>,
+    there: Vec<u64>,
+    auc: Real,
 }
 
 /// Counts as `[all, right]`.
@@ -58,6 +78,18 @@ impl JudgedFile {
             classes: c.classes,
             draws: c.draws,
             sites: c.sites.iter().map(TallyFile::of).collect(),
+            points: c
+                .points
+                .iter()
+                .map(|p| PointFile { name: p.name.clone(), tally: TallyFile::of(&p.tally) })
+                .collect(),
+            elsewhere: c.elsewhere.as_ref().map(|e| EntropiesFile {
+                name: e.name.clone(),
+                here: e.here.clone(),
+                there: e.there.clone(),
+                auc: Real(e.auc),
+            }),
+            uncertain: c.uncertain.clone(),
         });
         let site = |s: &SiteInfluence| SiteInfluenceFile {
             shift: s.shift.iter().copied().map(Real).collect(),
@@ -84,6 +116,18 @@ impl JudgedFile {
             classes: c.classes,
             draws: c.draws,
             sites: c.sites.into_iter().map(TallyFile::back).collect(),
+            points: c
+                .points
+                .into_iter()
+                .map(|p| Point { name: p.name, tally: p.tally.back() })
+                .collect(),
+            elsewhere: c.elsewhere.map(|e| Entropies {
+                name: e.name,
+                here: e.here,
+                there: e.there,
+                auc: e.auc.0,
+            }),
+            uncertain: c.uncertain,
         });
         let site = |s: SiteInfluenceFile| SiteInfluence {
             shift: s.shift.into_iter().map(|x| x.0).collect(),

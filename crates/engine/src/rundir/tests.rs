@@ -3,7 +3,7 @@
 use super::*;
 use consilience_core::measure::{Count, Tally};
 
-use crate::calibration::{Calibration, Judged};
+use crate::calibration::{Calibration, Entropies, Judged, Point, UncertainImage};
 use crate::check::{Check, Compared, Fit};
 use crate::data::{ColumnSpec, Federation, Schema, Table, formula};
 use crate::draws::Streamed;
@@ -96,6 +96,20 @@ pub(crate) fn record() -> Record {
             classes: 3,
             draws: 6,
             sites: vec![tally(2), tally(0)],
+            points: vec![Point { name: "one draw".into(), tally: tally(1) }],
+            elsewhere: Some(Entropies {
+                name: "noise".into(),
+                here: vec![3, 0],
+                there: vec![1, 4],
+                auc: 0.75,
+            }),
+            uncertain: vec![UncertainImage {
+                row: 3,
+                label: 1,
+                size: (1, 2),
+                pixels: vec![0, 255],
+                said: vec![(2, 0.5), (1, 0.25)],
+            }],
         }),
         check: Some(Check {
             prior: false,

@@ -83,6 +83,7 @@ impl Setup {
             forecast: None,
             survey: Ledger::new(b),
             warnings: Vec::new(),
+            downhill: None,
             accelerator: None,
             decision: Decision {
                 sampler: None,

@@ -3,7 +3,7 @@
 
 use consilience_core::measure::{CALIBRATION_BINS, Predictive, Tally};
 use consilience_core::rng::{Purpose, SERVER, Seed};
-use consilience_engine::calibration::{Calibration, Judged};
+use consilience_engine::calibration::{Calibration, Entropies, Judged, Point, UncertainImage};
 use consilience_engine::check::{Check, Compared, Fit};
 use consilience_engine::draws::Draws;
 use consilience_engine::growth::Stop;
@@ -226,11 +226,41 @@ fn calibration(rows: &[u64]) -> Calibration {
         }
         tally
     };
+    let sites: Vec<Tally> = rows.iter().enumerate().map(site).collect();
+    let points = sites.first().cloned().map(|tally| Point { name: "one draw".into(), tally });
     Calibration {
         judged: Judged::Fitted,
         classes: 2,
         draws: 1000,
-        sites: rows.iter().enumerate().map(site).collect(),
+        points: points.into_iter().collect(),
+        sites,
+        elsewhere: None,
+        uncertain: Vec::new(),
+    }
+}
+
+/// The same where rows are images, and others are of another kind.
+#[allow(dead_code)] // not every test shows images
+pub fn of_images(calibration: Calibration) -> Calibration {
+    let image = |k: usize| UncertainImage {
+        row: 10 * k,
+        label: k % 10,
+        size: (8, 6),
+        pixels: (0..48).map(|j| ((j * (k + 3)) % 9 * 28) as u8).collect(),
+        said: vec![((k + 1) % 10, 0.48), (k % 10, 0.31), ((k + 5) % 10, 0.1)],
+    };
+    let counts = |from: u64| (0..30).map(|k| 500 / (1 + (k as u64).abs_diff(from))).collect();
+    Calibration {
+        judged: Judged::HeldOut,
+        classes: 10,
+        elsewhere: Some(Entropies {
+            name: "fashion-mnist".into(),
+            here: counts(0),
+            there: counts(17),
+            auc: 0.934,
+        }),
+        uncertain: (0..12).map(image).collect(),
+        ..calibration
     }
 }
 
