@@ -1,11 +1,15 @@
-//! Run chains of a library sampler, spread over threads, with running statistics beside each.
+//! Run chains of a library sampler, spread over threads, with running statistics beside each. Where
+//! there are more threads than chains, the clients of a chain are spread, as the engine does it.
 
 use std::sync::Arc;
 
-use consilience_core::protocol::{Device, Direction, Event, Jointly, Kind, Ledger, exchange};
+use consilience_core::protocol::{
+    Device, Direction, Event, Exchange, Jointly, Kind, Ledger, Reply, devices_of, exchange,
+};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe, Sampler};
 use consilience_core::target::Target;
+use rayon::prelude::*;
 
 use crate::How;
 use crate::timing::{Timed, best_of, pin_to_one_core};
@@ -42,11 +46,26 @@ pub fn run<W: Watch>(
     if how.threads <= 1 {
         pin_to_one_core();
     }
+    let spread = how.threads > chains.len() && target.joint.is_none();
+    let pool = match spread {
+        true => Some(
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(how.threads)
+                .build()
+                .map_err(|e| e.to_string())?,
+        ),
+        false => None,
+    };
+    chains.iter_mut().for_each(|chain| chain.spread = spread);
     let share = chains.len().div_ceil(how.threads.max(1)).max(1);
     let asked = (how.iters * u64::from(how.chains)) as f64;
     let timed = best_of(how.repeats, || {
         if how.threads <= 1 {
             return Ok(run_each(&mut chains, how.iters)? as f64 / asked);
+        }
+        if let Some(pool) = &pool {
+            let done = pool.install(|| run_each(&mut chains, how.iters))?;
+            return Ok(done as f64 / asked);
         }
         std::thread::scope(|scope| {
             let spawn = |part| scope.spawn(move || run_each(part, how.iters));
@@ -77,6 +96,8 @@ struct Chain<W> {
     /// Who answers all clients, where that is not each for itself.
     joint: Option<Jointly>,
     watch: W,
+    /// Whether its clients are spread over the threads of a pool.
+    spread: bool,
     /// How many iterations it should have done: a walk that went beyond is not counted twice.
     goal: u64,
 }
@@ -97,6 +118,7 @@ impl<W: Watch> Chain<W> {
             ledger: Ledger::new(b),
             joint: target.joint.as_ref().map(|joint| Jointly::new(Arc::clone(joint))),
             watch: watch(keys),
+            spread: false,
             goal: 0,
         })
     }
@@ -110,6 +132,7 @@ impl<W: Watch> Chain<W> {
                 Some(joint) => joint
                     .exchange(server, clients, &mut self.ledger)
                     .map_err(|error| error.to_string())?,
+                None if self.spread => exchange_spread(server, clients, &mut self.ledger),
                 None => exchange(server, clients, &mut self.ledger),
             };
             match event {
@@ -125,6 +148,28 @@ impl<W: Watch> Chain<W> {
         }
         Ok(self.server.iteration() - before)
     }
+}
+
+/// One exchange with the clients spread over threads; their answers are added in their order.
+fn exchange_spread(
+    server: &mut dyn Sampler,
+    clients: &mut [Box<dyn Device>],
+    ledger: &mut Ledger,
+) -> Event {
+    let asked: Vec<ClientId> = server.cohort().to_vec();
+    let orders: Vec<_> = asked.iter().map(|id| server.order(*id)).collect();
+    for (id, order) in asked.iter().zip(&orders) {
+        ledger.down(*id, order);
+    }
+    let active: Vec<&mut Box<dyn Device>> = devices_of(&asked, clients).collect();
+    let replies: Vec<Reply<'_>> =
+        active.into_par_iter().zip(&orders).map(|(client, order)| client.answer(order)).collect();
+    drop(orders);
+    for (id, reply) in asked.iter().zip(&replies) {
+        ledger.up(*id, reply);
+        Exchange::absorb(server, *id, reply);
+    }
+    server.advance()
 }
 
 /// First and second moments about a centre.

@@ -83,6 +83,22 @@ fn every_example_runs() {
     }
 }
 
+/// Their data is not kept here; what they state is read.
+#[test]
+fn every_net_is_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/nets");
+    let files = std::fs::read_dir(&folder).unwrap();
+    let mut found: Vec<String> =
+        files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    found.sort();
+    assert_eq!(found, ["digits-qlsd.toml", "digits-vr-fald.toml"]);
+    for name in found {
+        let config = Config::load(&folder.join(&name)).unwrap();
+        let model = config.target.model.of_rows().unwrap();
+        assert_eq!((model.dim(784), model.classes()), (61_706, Some(10)), "{name}");
+    }
+}
+
 /// Real federations: config, sites, parameters.
 const REAL: &[(&str, usize, usize)] = &[
     ("heart-missing.toml", 4, 31),

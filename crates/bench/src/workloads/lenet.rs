@@ -107,7 +107,7 @@ impl LeNet {
 }
 
 /// Weights of variance two over the inputs of a unit, no biases.
-fn he(plan: &Plan) -> Vec<f64> {
+pub(super) fn he(plan: &Plan) -> Vec<f64> {
     let mut x = normals(9000, plan.dim());
     for parameter in plan.parameters() {
         let weight = f64::from(u8::from(parameter.role == Role::Weight));
@@ -118,18 +118,18 @@ fn he(plan: &Plan) -> Vec<f64> {
 }
 
 /// How far averages of the clients are from each other.
-struct Increments {
+pub(super) struct Increments {
     position: Vec<f64>,
-    iteration: u64,
-    averages: u64,
+    pub iteration: u64,
+    pub averages: u64,
     /// The mean square of a coordinate's increment, summed over averages, and over how many
     /// iterations.
-    squares: f64,
-    moved: u64,
+    pub squares: f64,
+    pub moved: u64,
 }
 
 impl Increments {
-    fn new(start: &[f64]) -> Self {
+    pub(super) fn new(start: &[f64]) -> Self {
         let position = start.to_vec();
         Increments { position, iteration: 0, averages: 0, squares: 0.0, moved: 0 }
     }

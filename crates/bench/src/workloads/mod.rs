@@ -6,6 +6,7 @@ mod gaussians;
 mod images;
 mod lenet;
 mod quantise;
+mod resnet;
 mod softmax;
 mod toy;
 
@@ -34,6 +35,10 @@ pub enum Workload {
     /// all clients.
     #[command(name = "lenet_vrfald", alias = "W5")]
     LeNet(lenet::LeNet),
+    /// FALD on ResNet-20 (FRN, swish), 20 clients, batch 25. An iteration is one local step of all
+    /// clients.
+    #[command(name = "resnet_fald")]
+    ResNet(resnet::ResNet),
     /// W6: B-ELF, top-1 both ways, logistic regression, 32560 rows of 123 columns, 20 clients. An
     /// iteration is one server step.
     #[command(name = "elf_logreg", alias = "W6")]
@@ -56,6 +61,7 @@ impl Workload {
             Workload::FaLd(it) => it.run(),
             Workload::QlsdPlusPlus(it) => it.run(),
             Workload::LeNet(it) => it.run(),
+            Workload::ResNet(it) => it.run(),
             Workload::Elf(it) => it.run(),
             Workload::Quantise(it) => it.run(),
             Workload::Scale(it) => it.run(),
