@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use consilience_core::measure::{CALIBRATION_BINS, Predictive, PredictiveError, Tally, auc};
 use consilience_core::model::{Classifier, Model};
+use consilience_core::simd::ln;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -197,7 +198,7 @@ fn empty() -> Tally {
 
 /// How many of these lie in each part of 0 to log(classes).
 fn binned(entropies: &[f64], classes: usize) -> Vec<u64> {
-    let most = (classes as f64).ln();
+    let most = ln(classes as f64);
     let mut counts = vec![0; ENTROPY_BINS];
     for entropy in entropies {
         let bin = (entropy / most * ENTROPY_BINS as f64) as usize;

@@ -385,6 +385,8 @@ impl Chain {
         if let Some(checkpoint) = checkpoint {
             checkpoint.restore(index + 1, &mut chain)?;
         }
+        let mut notes = Notes::open(checkpoint, &chain)?;
+        sink.go_on(&chain.draws_file)?;
         let joint = plan.target.joint.as_ref().or(plan.accelerator.as_ref());
         let mut joint = joint.map(|joint| Jointly::new(Arc::clone(joint)));
         // A chain that was saved has been downhill.
@@ -394,7 +396,19 @@ impl Chain {
             let other = plan.keys(Keys::simulation(Seed::new(seed), DESCENTS | index as u32));
             let found = downhill.follow(&start, other, joint.as_mut(), spread, progress);
             let (there, ledger) = match found {
-                Ok(found) => found,
+                Ok(Some(found)) => found,
+                // Stopped on the way: nothing is saved, and a run that goes on begins here again.
+                Ok(None) => {
+                    return Ok(Chain {
+                        sink,
+                        numbers: notes.all,
+                        kept: 0,
+                        ledger: chain.ledger,
+                        rows_evaluated: 0,
+                        iterations: 0,
+                        failure: None,
+                    });
+                }
                 Err(Stumble::Diverged { iteration, x }) => {
                     return Err(RunError::Diverged {
                         chain: index + 1,
@@ -408,8 +422,6 @@ impl Chain {
             chain.server = plan.recipe.server(&plan.target, &there, keys)?;
             chain.ledger.merge(&ledger);
         }
-        let mut notes = Notes::open(checkpoint, &chain)?;
-        sink.go_on(&chain.draws_file)?;
         let mut outward = vec![0.0; plan.target.dim()];
         let mut reported = 0;
         let (mut gradients, mut cohort) = (rows_evaluated(&chain.clients), Vec::new());
@@ -516,7 +528,7 @@ impl<E: Into<RunError>> From<E> for Stumble {
 }
 
 impl Downhill {
-    /// Where descent from `start` leads, and what it sends.
+    /// Where descent from `start` leads, and what it sends; `None`: somebody asked to stop.
     fn follow(
         &self,
         start: &[f64],
@@ -524,11 +536,14 @@ impl Downhill {
         mut joint: Option<&mut Jointly>,
         spread: bool,
         progress: &Progress,
-    ) -> Result<(Vec<f64>, Ledger), Stumble> {
+    ) -> Result<Option<(Vec<f64>, Ledger)>, Stumble> {
         let mut server = self.recipe.server(&self.target, start, keys)?;
         let mut clients = self.recipe.clients(&Arc::new(self.target.clone()), keys)?;
         let mut ledger = Ledger::new(self.target.clients.len());
-        while server.iteration() < self.rounds && !progress.is_stopped() {
+        while server.iteration() < self.rounds {
+            if progress.is_stopped() {
+                return Ok(None);
+            }
             let event = match &mut joint {
                 Some(joint) => {
                     let done = joint.exchange(&mut *server, &mut clients, &mut ledger);
@@ -544,7 +559,7 @@ impl Downhill {
                 return Err(Stumble::Diverged { iteration: server.iteration(), x });
             }
         }
-        Ok((server.position().to_vec(), ledger))
+        Ok(Some((server.position().to_vec(), ledger)))
     }
 }
 

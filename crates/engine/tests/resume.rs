@@ -45,6 +45,18 @@ fn config(sampler: &str, precondition: bool) -> Config {
     Config::parse(Source { file: "test".into(), folder: ".".into(), text }).unwrap()
 }
 
+/// A small net whose chains begin where descent leads.
+fn net() -> Config {
+    let text = "[target]\nmodel = \"net\"\nlayers = \"mlp(3)\"\ninput = [2]\nclasses = 2\n\
+        start = { sgd = { epochs = 9, step = 0.05, batch = 1 } }\n\
+        prior = { law = \"gaussian\", variance = 1.0 }\n\
+        [[client]]\nrows = [[0.3, 1.0, 1], [-1.0, 0.5, 0], [0.4, 0.1, 1]]\n\
+        [[client]]\nrows = [[0.5, -1, 0], [-0.2, 0.7, 1]]\n\
+        [sampler]\nname = \"vr-fald*\"\nstep = 0.01\nbatch = 1\n\
+        [run]\nchains = 3\nthreads = 2\niterations = 1500\nburn_in = 200\nthin = 3\n";
+    Config::parse(Source { file: "test".into(), folder: ".".into(), text: text.into() }).unwrap()
+}
+
 struct Never;
 
 impl Pace for Never {
@@ -143,12 +155,16 @@ fn same(a: &Outcome, b: &Outcome, what: &str) {
 
 #[test]
 fn a_killed_run_goes_on_to_the_same_outcome() {
-    for (sampler, precondition) in
-        [("lmc", false), ("qlsd++", false), ("b-elf", false), ("vr-fald*", true)]
-    {
+    for (sampler, config) in [
+        ("lmc", config("lmc", false)),
+        ("qlsd++", config("qlsd++", false)),
+        ("b-elf", config("b-elf", false)),
+        ("vr-fald*", config("vr-fald*", true)),
+        ("vr-fald* on a net", net()),
+    ] {
         let scratch = Scratch::new(&sampler.replace('*', "s"));
         let (dir, album) = (scratch.0.join("run"), scratch.0.join("album"));
-        let run = Run::new(config(sampler, precondition));
+        let run = Run::new(config);
         let whole = run.whole();
         let photographer = Photographer {
             dir: &dir,
@@ -172,6 +188,20 @@ fn a_killed_run_goes_on_to_the_same_outcome() {
         // A finished chain is not sampled again.
         same(&run.resumed(&dir).0, &whole, sampler);
     }
+}
+
+/// A descent has no snapshots: half of one is not taken for the whole.
+#[test]
+fn a_run_that_is_stopped_on_its_way_downhill_begins_anew() {
+    let scratch = Scratch::new("downhill");
+    let run = Run::new(net());
+    let stopped = Progress::default();
+    stopped.stop.store(true, Ordering::Relaxed);
+    let checkpoint = Checkpoint::begin(&scratch.0, &run.config, &run.fingerprint, &Never).unwrap();
+    let nothing = run.on(&checkpoint, &stopped);
+    assert_eq!((nothing.iterations, nothing.draws.length(), nothing.interrupted), (0, 0, true));
+    drop(checkpoint);
+    same(&run.resumed(&scratch.0).0, &run.whole(), "after a stop on the way");
 }
 
 #[test]
