@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use consilience_core::model::{Design, Law, Prior, Single};
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::draws::{Draws, Sinks};
-use consilience_engine::models::from_settings;
+use consilience_engine::models::{MODELS, from_settings};
 use consilience_engine::plan::Plan;
 use consilience_engine::predict::Predictor;
 use consilience_engine::problem::Problem;
@@ -366,4 +366,31 @@ fn levels_have_their_probabilities() {
         assert!((level - mean[0].mean).abs() < 1e-12, "{level}");
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Wherever a proposal may lie, a row is possible or not: a loss is never without a value, nor
+/// without a bound below, and a served run would wait for ever for one that is.
+#[test]
+fn losses_have_a_value_wherever_parameters_are() {
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for row in MODELS.iter().filter(|row| row.by_formula) {
+        let model = from_settings(&format!("model = \"{}\"\n{}", row.name, row.example)).unwrap();
+        let Some(loss) = model.loss() else { continue };
+        let (count, transforms) = loss.beside();
+        for z in [-800.0, -60.0, -3.0, 0.0, 3.0, 6.8, 60.0, 800.0] {
+            let mut beside = vec![z; count];
+            transforms.outward(&mut beside);
+            for t in [-1e8, -800.0, -40.0, -1.0, 0.0, 0.5, 40.0, 800.0, 1e8] {
+                let all = [-3.5, -0.1, 0.0, 0.5, 1.0, 2.0, 3.0, 40.0];
+                for y in all.into_iter().filter(|y| loss.accepts(*y)) {
+                    let found = loss.loss(t, &beside, y);
+                    asked += 1;
+                    if found.is_nan() || found < -1e15 {
+                        wrong.push(format!("{} at {t}, {z}, {y}: {found}", row.name));
+                    }
+                }
+            }
+        }
+    }
+    assert!(asked > 1500 && wrong.is_empty(), "{asked} {wrong:#?}");
 }

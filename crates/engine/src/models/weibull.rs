@@ -42,6 +42,9 @@ fn seen(y: f64) -> f64 {
     f64::from(u8::from(y > 0.0))
 }
 
+/// The logarithm of a hazard that no event survives: `exp` of it is barely a number.
+const TOO_LATE: f64 = 700.0;
+
 impl ExtendedLoss for Weibull {
     fn beside(&self) -> (usize, Transforms) {
         (1, Transforms::new([(0..1, Transform::Positive)]))
@@ -51,7 +54,8 @@ impl ExtendedLoss for Weibull {
     fn loss(&self, t: f64, beside: &[f64], y: f64) -> f64 {
         let k = beside[0];
         let z = k * (ln(y.abs()) - t);
-        settled(exp(z) - if seen(y) > 0.0 { z + ln(k) } else { 0.0 })
+        let loss = exp(z) - if seen(y) > 0.0 { z + ln(k) } else { 0.0 };
+        settled(if z < TOO_LATE { loss } else { f64::INFINITY })
     }
 
     fn derive(&self, t: f64, beside: &[f64], y: f64, slopes: &mut [f64], bends: &mut [f64]) {
