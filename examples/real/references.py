@@ -80,10 +80,13 @@ def heart():
     with pm.Model():
         b = pm.Normal("b", 0, 2.5, shape=6)
         tau = pm.HalfStudentT("tau", 3, 2.5)
-        effect = tau * pm.Normal("effect", 0, 1, shape=len(sites))
+        # hospitals have hundreds of rows: not as tau times a standard normal, whose chains hardly
+        # reach large tau
+        effect = pm.Normal("effect", 0, tau, shape=len(sites))
         pm.Bernoulli("y", logit_p=b[0] + x.values @ b[1:] + effect[site], observed=ill)
         names = ["intercept", *x.columns, "sd(1 | site)"]
-        sample("Heart disease with (1 | site) (NUTS)", names, ["b", "tau"])
+        # chains are slow in the long tail of tau
+        sample("Heart disease with (1 | site) (NUTS)", names, ["b", "tau"], draws=40000)
 
 
 def missing():
@@ -137,15 +140,20 @@ def party():
     print("  cut points", *(f"{c:.4f}" for c in cuts))
 
 
-def sample(title, names, variables):
+def sample(title, names, variables, draws=4000):
     import nutpie
     import pymc as pm
 
     compiled = nutpie.compile_pymc_model(pm.modelcontext(None), backend="numba")
-    trace = nutpie.sample(compiled, draws=4000, tune=1000, chains=4, seed=1, progress_bar=False)
-    draws = [trace.posterior[v].values.reshape(16000, -1) for v in variables]
+    trace = nutpie.sample(compiled, draws=draws, tune=1000, chains=4, seed=1, target_accept=0.95,
+                          progress_bar=False)
+    draws = [trace.posterior[v].values.reshape(4 * draws, -1) for v in variables]
     draws = np.concatenate(draws, axis=1)
     show(title, names, draws.mean(axis=0), draws.std(axis=0, ddof=1))
+    import arviz
+
+    least = arviz.ess(trace, var_names=variables).to_array().min()
+    print(f"  at least {float(least):.0f} effective draws")
 
 
 ALL = {f.__name__: f for f in [cox, weibull, heart, missing, visits, party]}

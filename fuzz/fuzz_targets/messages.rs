@@ -18,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
             encode_order(&order, &mut again);
             assert_eq!(again, data);
         }
-        for task in [Task::Estimate, Task::Walk { steps: 3 }, Task::Gradient, Task::Value] {
+        let nodes = Task::Nodes { points: 2 };
+        for task in [Task::Estimate, Task::Walk { steps: 3 }, Task::Gradient, Task::Value, nodes] {
             let mut buffer = ReplyBuffer::default();
             if let Ok(reply) = buffer.decode(data, task, &format, ClientId(0)) {
                 let mut again = Vec::new();

@@ -136,6 +136,9 @@ fn chosen(choice: &Choice, (up, down): (u64, u64)) -> String {
         let axes = if choice.bent == 1 { "axis is" } else { "axes are" };
         let _ = write!(text, ", {} {axes} bent", choice.bent);
     }
+    if let Some(scale) = &choice.nodes {
+        let _ = write!(text, ", with nodes along the logarithm of {scale}");
+    }
     let _ = writeln!(
         text,
         ".\nThe same effective draws by forecast (iterations of all chains, exchanges of one, \

@@ -19,7 +19,7 @@ use consilience_core::sampler::{
 };
 use consilience_core::snapshot::{SnapshotError, State, restore, save};
 use consilience_core::step::Schedule;
-use consilience_core::survey::{self, Curvature, Hessian, LocalCurvature, Optimum};
+use consilience_core::survey::{self, AlongScale, Curvature, Hessian, LocalCurvature, Optimum};
 use consilience_core::target::{Placement, Target};
 
 fn target() -> Target {
@@ -319,6 +319,7 @@ fn surveys_survive_too() {
     survey_survives(LocalCurvature::new(&target, &[0.1, 0.2]), || {
         LocalCurvature::new(&target, &[5.0, 5.0])
     });
+    survey_survives(AlongScale::new(&target), || AlongScale::new(&target));
 }
 
 #[test]

@@ -204,6 +204,30 @@ fn a_run_that_is_stopped_on_its_way_downhill_begins_anew() {
     same(&run.resumed(&scratch.0).0, &run.whole(), "after a stop on the way");
 }
 
+/// Proposals with nodes along a scale are those of the plan, which is made again.
+#[test]
+fn a_run_along_nodes_goes_on_to_the_same_outcome() {
+    let scratch = Scratch::new("nodes");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let text = "seed = 3\n[target]\nmodel = \"logistic\"\nformula = \"ill ~ x + (1 | ward)\"\n\
+        prior = { law = \"normal(0, 2.5)\", of = { effects = \"half_normal(2)\" } }\n\
+        [data]\nfile = \"groups.csv\"\nscheme = \"natural(site)\"\n\
+        [sampler]\nname = \"imh\"\nblock = 50\n[run]\neffective_draws = 300\n";
+    let source = Source { file: "test".into(), folder, text: text.into() };
+    let run = Run::new(Config::parse(source).unwrap());
+    assert!(run.plan.choice.as_ref().unwrap().nodes.is_some());
+    let whole = run.whole();
+    let progress = Progress::default();
+    progress.stop.store(true, Ordering::Relaxed);
+    let checkpoint = Checkpoint::begin(&scratch.0, &run.config, &run.fingerprint, &Never).unwrap();
+    let stopped = run.on(&checkpoint, &progress);
+    assert!(stopped.interrupted && stopped.iterations < run.plan.length.total());
+    drop(checkpoint);
+    let again = Run::new(run.config.clone());
+    assert_eq!(again.fingerprint, run.fingerprint);
+    same(&again.resumed(&scratch.0).0, &whole, "along nodes");
+}
+
 #[test]
 fn a_stopped_run_goes_on_and_on() {
     let scratch = Scratch::new("stop");

@@ -15,7 +15,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The versions of the protocol that this program speaks: these words, their order, and the
 /// messages of the core. A change that the other side would not understand, or would take for
 /// something else, is a new version. The first had no number.
-pub const PROTOCOL: Versions = Versions { least: 4, most: 4 };
+pub const PROTOCOL: Versions = Versions { least: 5, most: 5 };
 
 /// Versions of the protocol, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

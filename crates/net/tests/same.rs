@@ -95,6 +95,20 @@ fn a_choice_of_other_axes_too() {
     assert_eq!(record.before_sampling, here.before_sampling);
 }
 
+/// Proposals with nodes along the standard deviation of effects: sites are told of these with a pilot
+/// and with every chain.
+#[test]
+fn nodes_along_a_scale_too() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/real");
+    let text = std::fs::read_to_string(folder.join("heart-site.toml")).unwrap();
+    let text = text.replace("seed = 1", "seed = 1\nseeds = \"simulation\"");
+    let text = text.replace("C(sex, ref = '1') + C(cp, ref = '4') + ", "");
+    let text = format!("{text}[run]\neffective_draws = 200\n");
+    let choice = in_process(&config(&text)).1.choice.unwrap();
+    assert_eq!((choice.chosen.as_str(), choice.nodes.as_deref()), ("imh", Some("sd(1 | site)")));
+    hospitals_are_the_same(&text);
+}
+
 /// Chains of half the step follow the paths of the others, those of sites with noise of their own
 /// too.
 #[test]

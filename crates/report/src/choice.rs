@@ -90,6 +90,9 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
                     " of all cases, and were in " (decimals(100.0 * actual, 0)) "%" }
                 "."
             }
+            @if let Some(scale) = &choice.nodes {
+                " How widely they were spread depended on " (scale) ", by nodes along its \
+                 logarithm." }
             @if let Some(khat) = khat(record) {
                 " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 the draws \
                  would not be relied on." }

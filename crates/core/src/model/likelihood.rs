@@ -101,7 +101,8 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
 
     /// [`Sum::Average`]: `out += scale * sum_{j in rows}` of the mean gradient and the mean
     /// Hessian. Unless a model has a better way it takes the mean over `POINTS` points that
-    /// everybody knows, in pairs on both sides of the mean.
+    /// everybody knows, in pairs on both sides of the mean; one point is enough where they are all
+    /// the same.
     fn add_average(
         &self,
         law: (&[f64], &[f64]),
@@ -112,6 +113,10 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     ) {
         let (d, (mean, spread)) = (self.dim(), law);
         let (gradient, hessian) = out.split_at_mut(d);
+        if spread.iter().all(|a| *a == 0.0) {
+            self.add_gradient(mean, rows, scale, gradient, scratch);
+            return self.add_hessian(mean, rows, scale, hessian, scratch);
+        }
         let (mut z, mut x) = (vec![0.0; d], vec![0.0; d]);
         for pair in 0..POINTS / 2 {
             Seed::new(0).stream(Purpose::Proposal, SERVER, pair).normals(&mut z);

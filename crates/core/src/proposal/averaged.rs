@@ -84,14 +84,7 @@ impl Averaged {
 
     /// The upper triangle, row by row, of the matrix `A` with `A A' = P^-1`.
     pub fn root(&self) -> Vec<f64> {
-        let d = self.mean.len();
-        let identity = DMatrix::identity(d, d);
-        let root = self.precision.clone().cholesky().and_then(|cholesky| {
-            // With P = L L' the matrix L'^-1 has L'^-1 L^-1 = P^-1.
-            cholesky.unpack().transpose().solve_upper_triangular(&identity)
-        });
-        // nalgebra is column-major: the slice of the transpose is the matrix row by row.
-        super::triangle(root.unwrap_or(identity).transpose().as_slice(), d).collect()
+        root(&self.precision)
     }
 
     /// Its precision, row by row.
@@ -109,8 +102,20 @@ impl State for Averaged {
     }
 }
 
+/// The upper triangle, row by row, of the matrix `A` with `A A' = P^-1`.
+pub(super) fn root(precision: &DMatrix<f64>) -> Vec<f64> {
+    let d = precision.nrows();
+    let identity = DMatrix::identity(d, d);
+    let root = precision.clone().cholesky().and_then(|cholesky| {
+        // With P = L L' the matrix L'^-1 has L'^-1 L^-1 = P^-1.
+        cholesky.unpack().transpose().solve_upper_triangular(&identity)
+    });
+    // nalgebra is column-major: the slice of the transpose is the matrix row by row.
+    super::triangle(root.unwrap_or(identity).transpose().as_slice(), d).collect()
+}
+
 /// The same matrix with its eigenvalues made positive.
-fn positive(matrix: DMatrix<f64>) -> DMatrix<f64> {
+pub(super) fn positive(matrix: DMatrix<f64>) -> DMatrix<f64> {
     if matrix.clone().cholesky().is_some() {
         return matrix;
     }

@@ -34,6 +34,14 @@ const LEAST_SLOPE: f64 = 0.3;
 const LEAST_BEND: f64 = 0.02;
 /// A map is nowhere flatter than this.
 const FLATTEST: f64 = 1e-4;
+/// Where the law of an axis itself is known, its tails fall at least so steeply; they are followed
+/// down to `exp(-TAIL)`, on a grid of so many points to either side.
+const FLATTEST_TAIL: f64 = 0.2;
+const TAIL: f64 = 30.0;
+const POINTS: f64 = 4000.0;
+/// The share of a wide normal law in a mixed one, and how wide it is.
+const SHARE: f64 = 0.1;
+const WIDER: f64 = 1.6;
 
 /// The axes `A` with `A A' = P^-1`, in which the Hessian at the mode is diagonal too: column by
 /// column. `None` if the precision is not positive definite.
@@ -65,6 +73,35 @@ pub fn conditional_axes(precision: &[f64], dim: usize) -> Option<Vec<f64>> {
     Some(axes)
 }
 
+/// Axes of which the first alone moves parameter `scale`, column by column: along it the others
+/// move as the Gaussian of this precision has them on average given `scale`, and the other axes are
+/// those of [`axes`] for their law given it. The first is at most `longest` long in `scale`. `None`
+/// if the precision is not positive definite.
+pub fn scale_axes(
+    precision: &[f64],
+    hessian: &[f64],
+    dim: usize,
+    scale: usize,
+    longest: f64,
+) -> Option<Vec<f64>> {
+    let covariance = symmetric(precision, dim).cholesky()?.inverse();
+    let deviation = covariance[(scale, scale)].sqrt();
+    let length = longest.min(deviation) / (deviation * deviation);
+    let mut columns: Vec<f64> = covariance.column(scale).iter().map(|c| c * length).collect();
+    let others: Vec<usize> = (0..dim).filter(|k| *k != scale).collect();
+    let part = |of: &[f64]| -> Vec<f64> {
+        others.iter().flat_map(|row| others.iter().map(move |k| of[row * dim + k])).collect()
+    };
+    let rest = dim - 1;
+    if rest > 0 {
+        for axis in axes(&part(precision), &part(hessian), rest)?.chunks_exact(rest) {
+            let (before, after) = axis.split_at(scale);
+            columns.extend(before.iter().chain(&[0.0]).chain(after));
+        }
+    }
+    Some(columns)
+}
+
 /// A monotone map of one coordinate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisMap {
@@ -82,8 +119,26 @@ impl AxisMap {
         let mut values = [0.0; 11];
         values[..5].copy_from_slice(&profile[..5]);
         values[6..].copy_from_slice(&profile[5..]);
-        let law = Law::new(&Spline::new(&alone(values)));
+        let values = alone(values);
+        let law = Law::new(&Spline::new(&KNOTS, &values));
         Some((law.map(), law.distance()))
+    }
+
+    /// The map for a law that is known to be `exp(-f)` with these values of `f` at these knots and
+    /// exponential tails beyond them, mixed with a wide normal law. `None` where a value is no
+    /// number.
+    pub(super) fn of_law(knots: &[f64], values: &[f64]) -> Option<Self> {
+        if !values.iter().all(|f| f.is_finite()) {
+            return None;
+        }
+        let spline = Spline { least: (FLATTEST_TAIL, 0.0), ..Spline::new(knots, values) };
+        // both tails down to exp(-TAIL) of what they are at the outermost knots
+        let reach = [knots[0], knots[knots.len() - 1]].map(|edge| {
+            let steep = (edge.signum() * spline.slope(edge)).max(FLATTEST_TAIL);
+            edge.abs() + TAIL / steep
+        });
+        let reach = reach[0].max(reach[1]);
+        Some(Law::on(&spline, reach, reach / POINTS).mixed().map())
     }
 
     /// `T(z)`, and its slope there.
@@ -98,7 +153,7 @@ impl AxisMap {
 
 /// A profile without what belongs to other axes.
 fn alone(mut values: [f64; 11]) -> [f64; 11] {
-    let spline = Spline::new(&values);
+    let spline = Spline::new(&KNOTS, &values);
     let (mut whole, mut first, mut second) = (0.0, 0.0, 0.0);
     for k in -1800..=1800 {
         let z = f64::from(k) * STEP;
@@ -117,87 +172,120 @@ fn alone(mut values: [f64; 11]) -> [f64; 11] {
 }
 
 /// A natural cubic spline through the knots.
-struct Spline {
-    values: [f64; 11],
+struct Spline<'a> {
+    knots: &'a [f64],
+    values: &'a [f64],
     /// Second derivatives at the knots.
-    bends: [f64; 11],
+    bends: Vec<f64>,
+    /// How steep it is at least beyond the outermost knots, and how much it is bent there.
+    least: (f64, f64),
 }
 
-impl Spline {
-    fn new(values: &[f64; 11]) -> Self {
+impl<'a> Spline<'a> {
+    fn new(knots: &'a [f64], values: &'a [f64]) -> Self {
         // Thomas's algorithm on the equations for the second derivatives, which are 0 at both ends.
-        let (mut bends, mut upper) = ([0.0; 11], [0.0; 11]);
-        for k in 1..10 {
-            let (left, right) = (KNOTS[k] - KNOTS[k - 1], KNOTS[k + 1] - KNOTS[k]);
+        let last = knots.len() - 1;
+        let (mut bends, mut upper) = (vec![0.0; last + 1], vec![0.0; last + 1]);
+        for k in 1..last {
+            let (left, right) = (knots[k] - knots[k - 1], knots[k + 1] - knots[k]);
             let rise = (values[k + 1] - values[k]) / right - (values[k] - values[k - 1]) / left;
             let pivot = 2.0 * (left + right) - left * upper[k - 1];
             upper[k] = right / pivot;
             bends[k] = (6.0 * rise - left * bends[k - 1]) / pivot;
         }
-        for k in (1..10).rev() {
+        for k in (1..last).rev() {
             bends[k] -= upper[k] * bends[k + 1];
         }
-        Spline { values: *values, bends }
+        Spline { knots, values, bends, least: (LEAST_SLOPE, LEAST_BEND) }
     }
 
     /// The piece that `r` lies in, and the shares of its ends.
-    fn piece(r: f64) -> (usize, f64, f64, f64) {
-        let k = KNOTS[1..10].iter().filter(|knot| r >= **knot).count();
-        let width = KNOTS[k + 1] - KNOTS[k];
-        (k, width, (KNOTS[k + 1] - r) / width, (r - KNOTS[k]) / width)
+    fn piece(&self, r: f64) -> (usize, f64, f64, f64) {
+        let (knots, last) = (self.knots, self.knots.len() - 1);
+        let k = knots[1..last].iter().filter(|knot| r >= **knot).count();
+        let width = knots[k + 1] - knots[k];
+        (k, width, (knots[k + 1] - r) / width, (r - knots[k]) / width)
     }
 
     /// The spline between the outermost knots; beyond them a parabola that rises.
     fn at(&self, r: f64) -> f64 {
-        if r.abs() > EDGE {
-            let side = r.signum();
-            let (edge, beyond) = (side * EDGE, r.abs() - EDGE);
-            let slope = (side * self.slope(edge)).max(LEAST_SLOPE);
-            return self.at(edge) + slope * beyond + 0.5 * LEAST_BEND * beyond * beyond;
+        let edge = r.clamp(self.knots[0], self.knots[self.knots.len() - 1]);
+        if r != edge {
+            let (side, beyond) = (r.signum(), r.abs() - edge.abs());
+            let slope = (side * self.slope(edge)).max(self.least.0);
+            return self.at(edge) + slope * beyond + 0.5 * self.least.1 * beyond * beyond;
         }
-        let (k, width, a, b) = Self::piece(r);
+        let (k, width, a, b) = self.piece(r);
         let bent = (a * a * a - a) * self.bends[k] + (b * b * b - b) * self.bends[k + 1];
         a * self.values[k] + b * self.values[k + 1] + bent * width * width / 6.0
     }
 
     fn slope(&self, r: f64) -> f64 {
-        let (k, width, a, b) = Self::piece(r);
+        let (k, width, a, b) = self.piece(r);
         let bent = (3.0 * b * b - 1.0) * self.bends[k + 1] - (3.0 * a * a - 1.0) * self.bends[k];
         (self.values[k + 1] - self.values[k]) / width + bent * width / 6.0
     }
 
     fn bend(&self, r: f64) -> f64 {
-        let (k, _, a, b) = Self::piece(r);
+        let (k, _, a, b) = self.piece(r);
         a * self.bends[k] + b * self.bends[k + 1]
     }
 }
 
-/// The law `exp(-f)` on a fine grid, and a standard normal on the same one.
+/// The law `exp(-f)` on a fine grid, and a standard normal on one of its own.
 struct Law {
     density: Vec<f64>,
+    /// The grid runs from `-reach` to `reach` in such steps.
+    reach: f64,
+    step: f64,
     normal: Vec<f64>,
 }
 
-/// The grid's point number `k`.
+/// The normal's point number `k`.
 fn grid(k: usize) -> f64 {
     k as f64 * STEP - FARTHEST
 }
 
+/// The same density with the mass 1.
+fn scaled(raw: &[f64], step: f64) -> Vec<f64> {
+    let whole: f64 = raw.iter().sum::<f64>() * step;
+    raw.iter().map(|p| p / whole).collect()
+}
+
 impl Law {
-    fn new(f: &Spline) -> Self {
-        let points = (2.0 * FARTHEST / STEP) as usize + 1;
-        let heights: Vec<f64> = (0..points).map(|k| -f.at(grid(k))).collect();
-        let top = heights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let scaled = |raw: Vec<f64>| {
-            let whole: f64 = raw.iter().sum::<f64>() * STEP;
-            raw.iter().map(|p| p / whole).collect::<Vec<f64>>()
-        };
-        Law {
-            density: scaled(heights.iter().map(|h| exp(h - top)).collect()),
-            normal: scaled((0..points).map(|k| exp(-0.5 * grid(k) * grid(k))).collect()),
-        }
+    /// On the grid of the normal.
+    fn new(f: &Spline<'_>) -> Self {
+        Law::on(f, FARTHEST, STEP)
     }
 
+    fn on(f: &Spline<'_>, reach: f64, step: f64) -> Self {
+        let points = (2.0 * reach / step) as usize + 1;
+        let heights: Vec<f64> = (0..points).map(|k| -f.at(k as f64 * step - reach)).collect();
+        let top = heights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let density: Vec<f64> = heights.iter().map(|h| exp(h - top)).collect();
+        let points = (2.0 * FARTHEST / STEP) as usize + 1;
+        let normal: Vec<f64> = (0..points).map(|k| exp(-0.5 * grid(k) * grid(k))).collect();
+        Law { density: scaled(&density, step), reach, step, normal: scaled(&normal, STEP) }
+    }
+
+    /// The grid's point number `k`.
+    fn place(&self, k: usize) -> f64 {
+        k as f64 * self.step - self.reach
+    }
+
+    /// The same mixed with a normal law that is wider than a standard one.
+    fn mixed(self) -> Self {
+        let wide = |k: usize| {
+            let r = self.place(k) / WIDER;
+            exp(-0.5 * r * r)
+        };
+        let wide: Vec<f64> = (0..self.density.len()).map(wide).collect();
+        let both = self.density.iter().zip(scaled(&wide, self.step));
+        let density = both.map(|(p, q)| (1.0 - SHARE) * p + SHARE * q).collect();
+        Law { density, ..self }
+    }
+
+    /// How far it is from normal, where both are on one grid.
     fn distance(&self) -> f64 {
         let off: f64 = self.density.iter().zip(&self.normal).map(|(p, q)| (p - q).abs()).sum();
         0.5 * STEP * off
@@ -207,23 +295,23 @@ impl Law {
     /// above, so that neither tail is lost beside 1.
     fn map(&self) -> AxisMap {
         let points = 2 * EDGE as usize * FINE + 1;
-        let below = |density: &[f64]| logarithms(density.iter());
-        let above = |density: &[f64]| {
-            let mut sums = logarithms(density.iter().rev());
+        let below = |density: &[f64], step: f64| logarithms(density.iter(), step);
+        let above = |density: &[f64], step: f64| {
+            let mut sums = logarithms(density.iter().rev(), step);
             sums.reverse();
             sums
         };
-        let lower = (below(&self.density), below(&self.normal));
-        let upper = (above(&self.density), above(&self.normal));
+        let lower = (below(&self.density, self.step), below(&self.normal, STEP));
+        let upper = (above(&self.density, self.step), above(&self.normal, STEP));
         let per_point = (1.0 / (STEP * FINE as f64)).round() as usize;
         let first = ((FARTHEST - EDGE) / STEP).round() as usize;
         let mut values: Vec<f64> = (0..points)
             .map(|k| {
                 let place = first + k * per_point;
                 if 2 * k < points {
-                    crossing(&lower.0, lower.1[place])
+                    self.crossing(&lower.0, lower.1[place])
                 } else {
-                    falling(&upper.0, upper.1[place])
+                    self.falling(&upper.0, upper.1[place])
                 }
             })
             .collect();
@@ -233,34 +321,34 @@ impl Law {
         }
         AxisMap { values }
     }
+
+    /// Where a rising table reaches a level, on the grid and between its points.
+    fn crossing(&self, table: &[f64], level: f64) -> f64 {
+        let right = table.partition_point(|value| *value < level).clamp(1, table.len() - 1);
+        self.between(right, table[right - 1], table[right], level)
+    }
+
+    /// The same for a falling one.
+    fn falling(&self, table: &[f64], level: f64) -> f64 {
+        let right = table.partition_point(|value| *value > level).clamp(1, table.len() - 1);
+        self.between(right, table[right - 1], table[right], level)
+    }
+
+    fn between(&self, right: usize, before: f64, after: f64, level: f64) -> f64 {
+        let share = if after == before { 0.5 } else { (level - before) / (after - before) };
+        self.place(right - 1) + share.clamp(0.0, 1.0) * self.step
+    }
 }
 
 /// The logarithms of sums up to each place.
-fn logarithms<'a>(density: impl Iterator<Item = &'a f64>) -> Vec<f64> {
+fn logarithms<'a>(density: impl Iterator<Item = &'a f64>, step: f64) -> Vec<f64> {
     let mut sum = 0.0;
     density
         .map(|p| {
-            sum += p * STEP;
+            sum += p * step;
             ln(f64::max(sum, f64::MIN_POSITIVE))
         })
         .collect()
-}
-
-/// Where a rising table reaches a level, on the grid and between its points.
-fn crossing(table: &[f64], level: f64) -> f64 {
-    let right = table.partition_point(|value| *value < level).clamp(1, table.len() - 1);
-    between(right, table[right - 1], table[right], level)
-}
-
-/// The same for a falling one.
-fn falling(table: &[f64], level: f64) -> f64 {
-    let right = table.partition_point(|value| *value > level).clamp(1, table.len() - 1);
-    between(right, table[right - 1], table[right], level)
-}
-
-fn between(right: usize, before: f64, after: f64, level: f64) -> f64 {
-    let share = if after == before { 0.5 } else { (level - before) / (after - before) };
-    grid(right - 1) + share.clamp(0.0, 1.0) * STEP
 }
 
 #[cfg(test)]
@@ -296,7 +384,8 @@ mod tests {
         let asked = profile(skewed);
         values[..5].copy_from_slice(&asked[..5]);
         values[6..].copy_from_slice(&asked[5..]);
-        let law = Law::new(&Spline::new(&alone(values)));
+        let values = alone(values);
+        let law = Law::new(&Spline::new(&KNOTS, &values));
         for f in [(|x| x) as fn(f64) -> f64, |x| x * x, |x| x * x * x, |x| f64::from(x > 1.5)] {
             let exact: f64 =
                 law.density.iter().enumerate().map(|(k, p)| STEP * p * f(grid(k))).sum();
@@ -342,6 +431,52 @@ mod tests {
         // Along its own axis a parameter has its law given all others.
         assert!((a[(0, 2)].powi(-2) - precision[0]).abs() < 1e-12);
         assert!(conditional_axes(&[-1.0], 1).is_none());
+    }
+
+    /// One parameter moves along the first axis alone, and the axes are those of the covariance
+    /// where the first is not shortened.
+    #[test]
+    fn one_parameter_moves_along_the_first_axis_alone() {
+        let precision = [1.0, 0.3, -0.2, 0.3, 4.0, 0.5, -0.2, 0.5, 2.0];
+        let hessian = [1.5, 0.1, -0.4, 0.1, 3.0, 0.2, -0.4, 0.2, 2.5];
+        let covariance = symmetric(&precision, 3).try_inverse().unwrap();
+        for scale in 0..3 {
+            let of = |longest: f64| {
+                let columns = scale_axes(&precision, &hessian, 3, scale, longest).unwrap();
+                DMatrix::from_column_slice(3, 3, &columns)
+            };
+            let a = of(9.0);
+            assert!((&a * a.transpose() - &covariance).amax() < 1e-12);
+            assert_eq!([a[(scale, 1)], a[(scale, 2)]], [0.0; 2]);
+            let short = of(0.1);
+            assert!((short[(scale, 0)] - 0.1).abs() < 1e-12);
+            assert_eq!(short.columns(1, 2), a.columns(1, 2));
+        }
+        assert!(scale_axes(&[-1.0], &[1.0], 1, 0, 1.0).is_none());
+    }
+
+    /// A law with a long exponential tail to the left, as that of the logarithm of a scale: mapped
+    /// normals have its tails, but for the share that is mixed in.
+    #[test]
+    fn long_tails_are_followed() {
+        let knots = [-8.0, -6.0, -4.0, -2.5, -1.25, 0.0, 1.25, 2.5, 4.0];
+        let law = |r: f64| 0.8 * (exp(0.9 * r) - 1.0) - 0.5 * r;
+        let map = AxisMap::of_law(&knots, &knots.map(law)).unwrap();
+        let (step, mut whole, mut below) = (0.001, 0.0, [0.0; 3]);
+        let places = [-6.0, -15.0, -25.0];
+        for k in -80_000..20_000 {
+            let r = f64::from(k) * step;
+            let p = exp(-law(r)) * step;
+            whole += p;
+            below.iter_mut().zip(places).for_each(|(sum, x)| *sum += if r < x { p } else { 0.0 });
+        }
+        for (place, mass) in places.into_iter().zip(below) {
+            let mass = 0.9 * mass / whole;
+            let z = crate::measure::normal_quantile(mass);
+            let found = map.apply(z).0;
+            assert!((found - place).abs() < 0.25, "{place}: {found}");
+        }
+        assert!(AxisMap::of_law(&knots, &[f64::NAN; 9]).is_none());
     }
 
     #[test]

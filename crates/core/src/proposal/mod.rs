@@ -2,19 +2,22 @@
 //!
 //! A federation computes a Metropolis ratio exactly, since the log posterior is a sum over sites.
 //! What it needs is a proposal that resembles the posterior: the optimum and its curvature by
-//! [`Newton`]'s method, a Gaussian that fits on average by [`Averaged`] steps, and maps of single
-//! axes where the posterior is not Gaussian. Everything here is a pure machine: it says what it
+//! [`Newton`]'s method, a Gaussian that fits on average by [`Averaged`] steps, maps of single axes
+//! where the posterior is not Gaussian, and nodes along the coordinate on which the width of others
+//! depends ([`Conditionals`]). Everything here is a pure machine: it says what it
 //! must know next, and goes on when it is told.
 
 mod averaged;
 mod axes;
 mod newton;
+mod nodes;
 mod points;
 mod student;
 
 pub use averaged::{Averaged, AveragedAnswer};
-pub use axes::{AxisMap, FAR, PROFILE, axes, conditional_axes};
+pub use axes::{AxisMap, FAR, PROFILE, axes, conditional_axes, scale_axes};
 pub use newton::{LADDER, Newton, NewtonAnswer};
+pub use nodes::{Conditionals, MOST_NODED, NODES, NodeAnswer};
 pub use points::Potentials;
 pub use student::Proposal;
 

@@ -1,6 +1,7 @@
 //! Propose points by their address: everybody who knows the law computes the same ones.
 
-use super::{AxisMap, PROFILE};
+use super::nodes::{self, Nodes};
+use super::{AxisMap, MOST_NODED, PROFILE};
 use crate::linalg::norm_squared;
 use crate::rng::{Purpose, SERVER, Seed};
 use crate::simd::ln;
@@ -9,13 +10,16 @@ use crate::simd::ln;
 const TOLD: usize = 1 + PROFILE.len();
 
 /// `T(z)` with `z` of a standard Student law: its tails are heavier than a posterior's, so that
-/// weights stay bounded. `T` bends some of the axes. In coordinates in which the posterior is round
-/// these are proposals for it.
+/// weights stay bounded. `T` bends some of the axes, and may let the law of all others depend on
+/// the first coordinate. In coordinates in which the posterior is round these are proposals for
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     dim: usize,
     /// The axes that are bent.
     maps: Vec<(usize, AxisMap)>,
+    /// What depends on the first coordinate, where anything does.
+    nodes: Option<Nodes>,
     freedom: u32,
     /// What another party must be told.
     told: Vec<f64>,
@@ -26,10 +30,25 @@ impl Proposal {
     /// given (see [`AxisMap::new`]). `freedom` is the Student law's degrees of freedom; 0 stands
     /// for a Gaussian.
     pub fn new(dim: usize, freedom: u32, bent: &[(usize, [f64; PROFILE.len()])]) -> Option<Self> {
+        Proposal::with_nodes(dim, freedom, bent, &[])
+    }
+
+    /// The same where the law of all other coordinates depends on the first, by the numbers of
+    /// [`super::Conditionals::told`]; bent are axes of that law.
+    pub fn with_nodes(
+        dim: usize,
+        freedom: u32,
+        bent: &[(usize, [f64; PROFILE.len()])],
+        nodes: &[f64],
+    ) -> Option<Self> {
         let mut told = vec![f64::from(freedom)];
         for (axis, profile) in bent {
             told.push(*axis as f64);
             told.extend_from_slice(profile);
+        }
+        if !nodes.is_empty() {
+            told.push(dim as f64); // no axis has this number
+            told.extend_from_slice(nodes);
         }
         Proposal::told(dim, &told)
     }
@@ -37,22 +56,23 @@ impl Proposal {
     /// The proposal that another party tells of; `None` where the numbers make no sense.
     pub fn told(dim: usize, told: &[f64]) -> Option<Self> {
         let whole = |x: f64, below: f64| (x >= 0.0 && x < below && x.fract() == 0.0).then_some(x);
-        let (freedom, bent) = told.split_first()?;
+        let (freedom, mut rest) = told.split_first()?;
         let freedom = whole(*freedom, 1e6)? as u32;
-        let (bent, rest) = bent.as_chunks::<TOLD>();
-        if !rest.is_empty() {
-            return None;
-        }
-        let mut maps: Vec<(usize, AxisMap)> = Vec::new();
-        for numbers in bent {
-            let axis = whole(numbers[0], dim as f64)? as usize;
-            let profile = numbers[1..].try_into().ok()?;
+        let (mut maps, mut nodes): (Vec<(usize, AxisMap)>, _) = (Vec::new(), None);
+        while let Some((axis, numbers)) = rest.split_first() {
+            let axis = whole(*axis, dim as f64 + 1.0)? as usize;
+            if axis == dim {
+                nodes = Some(Nodes::told(dim, numbers)?);
+                break;
+            }
+            let (profile, others) = numbers.split_first_chunk()?;
             if maps.last().is_some_and(|(last, _)| *last >= axis) {
                 return None;
             }
             maps.push((axis, AxisMap::new(profile)?.0));
+            rest = others;
         }
-        Some(Proposal { dim, maps, freedom, told: told.to_vec() })
+        Some(Proposal { dim, maps, nodes, freedom, told: told.to_vec() })
     }
 
     /// What another party must be told.
@@ -62,7 +82,8 @@ impl Proposal {
 
     /// How many numbers it takes to tell, at the most.
     pub(crate) fn most_told(dim: usize) -> usize {
-        1 + TOLD * dim
+        let nodes = if dim <= MOST_NODED { 1 + nodes::told_numbers(dim) } else { 0 };
+        1 + TOLD * dim + nodes
     }
 
     /// The degrees of freedom that fit a posterior of so many parameters, unless a pilot shows
@@ -79,6 +100,11 @@ impl Proposal {
     /// How many axes are bent.
     pub fn bent(&self) -> usize {
         self.maps.len()
+    }
+
+    /// Whether the law of other coordinates depends on the first.
+    pub fn has_nodes(&self) -> bool {
+        self.nodes.is_some()
     }
 
     /// How many parameters there are.
@@ -108,6 +134,9 @@ impl Proposal {
             let (bent, slope) = map.apply(x[*axis]);
             x[*axis] = bent;
             log -= ln(slope);
+        }
+        if let Some(nodes) = &self.nodes {
+            log -= nodes.apply(x);
         }
         log
     }

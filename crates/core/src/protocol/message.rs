@@ -61,6 +61,14 @@ pub enum Task {
         /// How many points.
         points: u64,
     },
+    /// For each of several normal laws the value at its mean, and the means of the gradient and of
+    /// the Hessian (its upper triangle, row by row) under it. The order's numbers are, law by law,
+    /// the mean and the upper triangle of `A`, row by row, as for averages; where `A` is 0, they are
+    /// the derivatives at the mean.
+    Nodes {
+        /// How many laws.
+        points: u64,
+    },
     /// Values at so many proposals from the round on, less the value at the origin; the order's
     /// numbers say how they are drawn.
     Potentials {
@@ -97,7 +105,8 @@ impl Task {
             | Task::Profiles
             | Task::Pilot { .. }
             | Task::Slopes { .. }
-            | Task::Values { .. } => true,
+            | Task::Values { .. }
+            | Task::Nodes { .. } => true,
             Task::Estimate
             | Task::Walk { .. }
             | Task::WalkAndShow { .. }
@@ -124,6 +133,10 @@ impl Task {
             Task::Averages => triangle..=triangle,
             Task::Slopes { points } | Task::Values { points } => {
                 let all = (points.min(MOST_POINTS) as usize).saturating_mul(dim);
+                all..=all
+            }
+            Task::Nodes { points } => {
+                let all = (points.min(MOST_POINTS) as usize).saturating_mul(dim + triangle);
                 all..=all
             }
             Task::Pilot { .. } | Task::Potentials { .. } => 1..=Proposal::most_told(dim),
@@ -157,6 +170,9 @@ impl Task {
                 points.min(MOST_POINTS) as usize
             }
             Task::Slopes { points } => points.min(MOST_POINTS) as usize * (dim + 1),
+            Task::Nodes { points } => {
+                points.min(MOST_POINTS) as usize * (1 + dim + dim * (dim + 1) / 2)
+            }
             Task::Release { numbers } => numbers.min(MOST_POINTS) as usize,
         }
     }
@@ -205,7 +221,8 @@ impl Order<'_> {
             | Task::Profiles
             | Task::Pilot { .. }
             | Task::Slopes { .. }
-            | Task::Values { .. } => 0,
+            | Task::Values { .. }
+            | Task::Nodes { .. } => 0,
         })
     }
 }

@@ -150,6 +150,7 @@ fn task_code(task: Task) -> u64 {
         Task::Slope => 16,
         Task::Values { .. } => 17,
         Task::Release { .. } => 18,
+        Task::Nodes { .. } => 19,
     }
 }
 
@@ -165,6 +166,7 @@ fn count_of(task: Task) -> Option<u64> {
         Task::Pilot { points }
         | Task::Slopes { points }
         | Task::Values { points }
+        | Task::Nodes { points }
         | Task::Potentials { points } => Some(points),
         Task::Release { numbers } => Some(numbers),
         _ => None,
@@ -297,6 +299,7 @@ impl OrderBuffer {
             16 => Task::Slope,
             17 => Task::Values { points: reader.points()? },
             18 => Task::Release { numbers: reader.points()? },
+            19 => Task::Nodes { points: reader.points()? },
             code => return Err(WireError::Task { code }),
         };
         self.numbers.clear();
@@ -392,6 +395,7 @@ impl ReplyBuffer {
             | Task::Pilot { .. }
             | Task::Slopes { .. }
             | Task::Values { .. }
+            | Task::Nodes { .. }
             | Task::Release { .. } => &[Kind::Survey],
         };
         if !expected.contains(&kind) {
@@ -705,6 +709,37 @@ mod tests {
         assert_eq!(order(&[TASK]), WireError::Truncated { at: 1, needed: 1 });
         let most = [&[TASK][..], &[0xff; 9], &[1, 5]].concat();
         assert_eq!(order(&most), WireError::NotCanonical { at: 10 }, "beyond all numbers");
+    }
+
+    #[test]
+    fn orders_of_nodes_come_back_and_have_as_many_numbers_as_they_need() {
+        let (format, numbers) = (Format::plain(2, Precision::F64), [0.5; 3 * 5]);
+        let order = |points: u64, numbers: &[f64]| {
+            let order = Order {
+                round: 4,
+                task: Task::Nodes { points },
+                position: None,
+                reference: ReferencePoint::Keep,
+                control: None,
+                numbers,
+            };
+            let mut bytes = Vec::new();
+            encode_order(&order, &mut bytes);
+            assert_eq!(
+                8 * bytes.len() as u64,
+                order_header_bits(&order) + 64 * numbers.len() as u64
+            );
+            let mut buffer = OrderBuffer::default();
+            buffer.decode(&bytes, &format).map(|back| {
+                assert_eq!(format!("{back:?}"), format!("{order:?}"));
+                back.task.answer_len(2)
+            })
+        };
+        assert_eq!(order(3, &numbers), Ok(3 * 6));
+        assert_eq!(order(3, &numbers[1..]), Err(WireError::Numbers { found: 14, most: 15 }));
+        assert_eq!(order(2, &numbers), Err(WireError::Numbers { found: 15, most: 10 }));
+        let most = MOST_POINTS as usize;
+        assert_eq!(order(0, &[]), Err(WireError::Numbers { found: 0, most }));
     }
 
     #[test]

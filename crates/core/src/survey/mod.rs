@@ -2,12 +2,14 @@
 //! other, counted like any other.
 
 mod curvature;
+mod nodes;
 mod optimum;
 mod shape;
 mod skewness;
 mod tuning;
 
 pub use curvature::{Curvature, Hessian, Lanczos, LocalCurvature};
+pub use nodes::AlongScale;
 pub use optimum::{Evaluate, Optimum};
 pub use shape::{ClientAverage, Fit, Minimum, Pilot, Profiles};
 pub use skewness::Skewness;
@@ -79,6 +81,7 @@ impl Client {
         match self.task {
             Task::Derivatives { ladder } => 2 + usize::from(ladder),
             Task::Slopes { points } => points as usize,
+            Task::Nodes { points } => 1 + points as usize,
             _ => 1,
         }
     }
@@ -91,7 +94,8 @@ impl Client {
             | (Task::Slopes { .. }, _) => d + 1,
             (Task::Derivatives { .. }, 1) => d * d,
             (Task::Derivatives { .. }, _) => LADDER.len(),
-            (Task::Averages, _) => d + d * d,
+            (Task::Nodes { points }, 0) => points as usize,
+            (Task::Averages | Task::Nodes { .. }, _) => d + d * d,
             _ => d,
         }
     }
@@ -102,6 +106,14 @@ impl Client {
         self.room.clear();
         self.room.resize(width, 0.0);
     }
+}
+
+/// What is said at a node in place of what is no number: nodes far out may be beyond all numbers,
+/// and there are none then.
+const BEYOND: f64 = 1e300;
+
+fn said(value: f64) -> f64 {
+    if value.abs() < BEYOND { value } else { BEYOND }
 }
 
 /// The point of a number, where a task names many: a proposal's, one that is told, or a profile's.
@@ -131,7 +143,9 @@ impl Device for Client {
         order.task.is_survey()
             && order.task.order_numbers(d).contains(&order.numbers.len())
             && match order.task {
-                Task::Profiles | Task::Slopes { .. } | Task::Values { .. } => true,
+                Task::Profiles | Task::Slopes { .. } | Task::Values { .. } | Task::Nodes { .. } => {
+                    true
+                }
                 Task::Pilot { .. } => Proposal::told(d, order.numbers).is_some(),
                 Task::Derivatives { ladder: true } => {
                     stands && matches!(order.reference, ReferencePoint::New(Payload::Plain(..)))
@@ -171,6 +185,12 @@ impl Device for Client {
             Task::Averages => {
                 self.numbers = upper_columns(order.numbers, d);
             }
+            Task::Nodes { .. } => {
+                let laws = || order.numbers.chunks_exact(d + d * (d + 1) / 2);
+                self.numbers.clear();
+                self.numbers.extend(laws().flat_map(|law| &law[..d]));
+                self.numbers.extend(laws().flat_map(|law| upper_columns(&law[d..], d)));
+            }
             Task::Profiles | Task::Pilot { .. } | Task::Values { .. } => {
                 if let Task::Pilot { .. } = self.task {
                     self.proposal = Proposal::told(d, &self.numbers);
@@ -202,6 +222,16 @@ impl Device for Client {
             (Task::Slopes { .. }, _) => {
                 let x = &self.numbers[self.answered * d..(self.answered + 1) * d];
                 Sum::GradientAndValue { x }
+            }
+            (Task::Nodes { points }, _) => {
+                let (means, roots) = self.numbers.split_at(points as usize * d);
+                match self.answered.checked_sub(1) {
+                    None => Sum::Value { x: means },
+                    Some(law) => Sum::Average {
+                        x: &means[law * d..(law + 1) * d],
+                        spread: &roots[law * d * d..(law + 1) * d * d],
+                    },
+                }
             }
             _ => Sum::HessianVector { x: &self.reference, v: x },
         };
@@ -252,6 +282,22 @@ impl Device for Client {
             }
             (Task::Slopes { .. }, k) => {
                 self.answer[k * (d + 1)..(k + 1) * (d + 1)].copy_from_slice(room);
+            }
+            (Task::Nodes { .. }, k) => {
+                let width = 1 + d + d * (d + 1) / 2;
+                match k.checked_sub(1) {
+                    None => {
+                        let answers = self.answer.chunks_exact_mut(width);
+                        answers.zip(room).for_each(|(answer, value)| answer[0] = said(*value));
+                    }
+                    Some(law) => {
+                        let answer = &mut self.answer[law * width + 1..(law + 1) * width];
+                        let (gradient, hessian) = room.split_at(d);
+                        let values = gradient.iter().copied().chain(triangle(hessian, d));
+                        let places = answer.iter_mut().zip(values);
+                        places.for_each(|(place, value)| *place = said(value));
+                    }
+                }
             }
             _ => self.answer.copy_from_slice(room),
         }

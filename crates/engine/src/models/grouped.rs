@@ -29,7 +29,7 @@ pub struct Grouped {
 }
 
 /// What priors call the standard deviations of effects.
-const EFFECTS: &str = "effects";
+pub(super) const EFFECTS: &str = "effects";
 /// What priors call the correlation of effects.
 const CORRELATION: &str = "correlation";
 

@@ -666,6 +666,15 @@ pub(crate) fn places(beside: &[Beside]) -> usize {
     beside.iter().map(|group| group.names.len()).sum()
 }
 
+/// Where the standard deviations of effects stand among so many parameters of a model.
+pub(crate) fn scales(model: &dyn RowModel, dim: usize) -> Vec<usize> {
+    let beside = model.beside();
+    let groups = beside.iter().flat_map(|of| of.names.iter().map(move |_| of.group));
+    let first = dim.saturating_sub(places(&beside));
+    let is_scale = |(_, group): &(usize, &str)| *group == grouped::EFFECTS;
+    groups.enumerate().filter(is_scale).map(|(k, _)| first + k).collect()
+}
+
 /// Levels between 0 and 1, spread evenly over the draws by multiples of the golden ratio: noise
 /// that is added by its quantiles needs no random number, and nothing depends on a seed.
 pub(crate) fn spread_levels(draws: usize) -> impl Iterator<Item = f64> {

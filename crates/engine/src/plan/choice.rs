@@ -68,6 +68,9 @@ pub struct Choice {
     pub khat: Option<f64>,
     /// How many axes of its proposals are bent.
     pub bent: usize,
+    /// The scale of effects along which its proposals have nodes, where they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
     /// How many exchanges surveys and pilots took.
     pub exchanges: u64,
 }

@@ -177,6 +177,7 @@ impl SoFar {
         let Some((chosen, foretold)) = best.map(|at| tried.all[at].clone()) else {
             return Err(complain("nothing could be tried".into(), "use name = \"lmc\"").into());
         };
+        tried.move_to(&foretold)?;
         for (before, found) in &judged {
             let (code, says) = if before.name == chosen.name {
                 (
@@ -229,6 +230,7 @@ impl SoFar {
             acceptance: Some(foretold.acceptance).filter(|a| a.is_finite()),
             khat,
             bent: foretold.proposal.as_ref().map_or(0, |proposal| proposal.bent()),
+            nodes: shaped.noded().and_then(|scale| problem.parameters.get(scale).cloned()),
             exchanges: choice::exchanges(&ledger, b),
         };
         let (start, dispersion) = match &config.run.start {
@@ -305,6 +307,7 @@ fn stated_step(step: f64, leapfrog: Option<u32>) -> Foretold {
         proposal: None,
         step,
         leapfrog: leapfrog.unwrap_or((1.6 / step - 0.3).ceil().clamp(1.0, 64.0) as u32),
+        shaped: None,
     }
 }
 
@@ -347,9 +350,25 @@ impl Tried<'_> {
                 self.shaped = shaped;
                 foretold
             }
-            Some(trial) => shaped::try_steps(&self.shaped, trial, conductor, ledger)?,
+            Some(trial) => {
+                self.shaped = self.shaped.without_nodes(conductor, ledger)?;
+                shaped::try_steps(&self.shaped, trial, conductor, ledger)?
+            }
         };
         self.all.push((row, foretold));
+        Ok(())
+    }
+
+    /// Go to the coordinates of what is chosen, and tell everybody.
+    fn move_to(&mut self, chosen: &Foretold) -> Result<(), PlanError> {
+        let (conductor, ledger) = (&mut *self.conductor, &mut *self.ledger);
+        match &chosen.shaped {
+            Some(own) if own.coordinates != self.shaped.coordinates => {
+                self.shaped = own.told_again(conductor, ledger)?;
+            }
+            Some(_) => {}
+            None => self.shaped = self.shaped.without_nodes(conductor, ledger)?,
+        }
         Ok(())
     }
 

@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use consilience_core::measure::{Chains, Independence, ess_bulk, ess_tail, pareto_k};
 use consilience_core::model::{Coordinates, MOST_DIRECTIONS};
-use consilience_core::proposal::{AxisMap, FAR, PROFILE, Proposal, axes, conditional_axes};
+use consilience_core::proposal::{
+    AxisMap, FAR, MOST_NODED, PROFILE, Proposal, axes, conditional_axes, scale_axes,
+};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::Seed;
 use consilience_core::sampler::forecast::Part;
 use consilience_core::survey::{
-    ClientAverage, Curvature, Fit, Minimum, Pilot, Profiles, Trial, Tuning,
+    AlongScale, ClientAverage, Curvature, Fit, Minimum, Pilot, Profiles, Trial, Tuning,
 };
 use consilience_core::target::{Placement, Target};
+use nalgebra::DMatrix;
 
 use super::survey::Fitted;
 use super::{PlanError, columns, priors, proper, survey};
 use crate::conductor::Conductor;
 use crate::config::Config;
+use crate::models::scales;
 use crate::problem::Problem;
 use crate::warnings::{Code, Warning};
 
@@ -35,6 +39,8 @@ const HEAVY_FREEDOM: u32 = 20;
 /// Below this many effective draws for a proposal few large weights decide, and forecasts of runs
 /// are too hopeful (on a8a 0.17 was foretold, and 0.04 came out): other axes are tried.
 const POOR: f64 = 0.2;
+/// What nodes take for a standard deviation of the logarithm of a scale, at the most.
+const WIDEST_SCALE: f64 = 1.0;
 /// Above this tail of the weights `imh` is not to be relied on.
 pub(crate) const MOST_KHAT: f64 = 0.7;
 /// A pilot that foretells fewer effective draws than this of its own points foretells nothing.
@@ -54,6 +60,10 @@ pub(super) struct Shaped {
     pub(super) fitted: Arc<Fitted>,
     /// How far from normal an axis must be to be bent.
     far: f64,
+    /// A parameter that is the logarithm of a scale of effects, where there is one.
+    scale: Option<usize>,
+    /// What nodes along it say, where they are used, and the coordinates before these.
+    nodes: Option<(Vec<f64>, Arc<Shaped>)>,
     /// The target in the parameters' own coordinates.
     original: Target,
     /// The clients' shares of the prior.
@@ -78,6 +88,57 @@ impl Shaped {
         let Some(coordinates) = found else { return Ok(None) };
         let other = Shaped { coordinates, far: 0.0, ..self.clone() };
         other.tell(conductor, ledger).map(Some)
+    }
+
+    /// The same along other axes, which everybody is told: the first alone moves the logarithm of
+    /// the scale, and along it the law of all others is learnt at nodes. `None`, and everybody
+    /// where they were, if nodes cannot be had.
+    fn along_scale(
+        self: &Arc<Self>,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Shaped>, PlanError> {
+        let (d, fitted) = (self.target.dim(), &self.fitted);
+        let Some(scale) = self.scale.filter(|_| (2..=MOST_NODED).contains(&d)) else {
+            return Ok(None);
+        };
+        let columns = scale_axes(&fitted.precision, &fitted.hessian, d, scale, WIDEST_SCALE);
+        let found = coordinates(fitted, columns, self.original.temperature);
+        let Some(coordinates) = found else { return Ok(None) };
+        let other = Shaped { coordinates, ..Shaped::clone(self) }.tell(conductor, ledger)?;
+        let mut survey = AlongScale::new(&other.target);
+        conductor.survey(&other.target, &mut survey, ledger)?;
+        let Some(told) = survey.conditionals().told() else {
+            Shaped::clone(self).tell(conductor, ledger)?;
+            return Ok(None);
+        };
+        Ok(Some(Shaped { nodes: Some((told, Arc::clone(self))), ..other }))
+    }
+
+    /// The parameter along which there are nodes.
+    pub(super) fn noded(&self) -> Option<usize> {
+        self.scale.filter(|_| self.nodes.is_some())
+    }
+
+    /// The same without nodes, in the coordinates before them, which everybody is told.
+    pub(super) fn without_nodes(
+        self: &Arc<Self>,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Arc<Shaped>, PlanError> {
+        match &self.nodes {
+            Some((_, before)) => before.told_again(conductor, ledger),
+            None => Ok(Arc::clone(self)),
+        }
+    }
+
+    /// The same after everybody is told of its coordinates once more.
+    pub(super) fn told_again(
+        self: &Arc<Self>,
+        conductor: &mut dyn Conductor,
+        ledger: &mut Ledger,
+    ) -> Result<Arc<Shaped>, PlanError> {
+        Ok(Arc::new(Shaped::clone(self).tell(conductor, ledger)?))
     }
 
     /// The same after everybody is told of its coordinates.
@@ -109,11 +170,24 @@ pub(super) fn learn(
     Ok(Shaped {
         coordinates,
         target,
+        scale: scale_of(config, &fitted),
         fitted: Arc::new(fitted),
         far: FAR,
+        nodes: None,
         original: original.clone(),
         shares: shares.to_vec(),
     })
+}
+
+/// Which parameter is the logarithm of a standard deviation of effects, where any is: of several
+/// the one that is known least.
+fn scale_of(config: &Config, fitted: &Fitted) -> Option<usize> {
+    let d = fitted.mean.len();
+    let scales = scales(&*config.target.model.of_rows()?, d);
+    let precision = DMatrix::from_column_slice(d, d, &fitted.precision);
+    let covariance = precision.cholesky()?.inverse();
+    let width = |k: &usize| covariance[(*k, *k)];
+    scales.into_iter().max_by(|a, b| width(a).total_cmp(&width(b)))
 }
 
 /// Learn what can be learnt of a posterior of very many parameters: the optimum by gradients, and
@@ -155,6 +229,8 @@ pub(super) fn learn_large(
         target,
         fitted: Arc::new(fitted),
         far: FAR,
+        scale: None,
+        nodes: None,
         original: original.clone(),
         shares: shares.to_vec(),
     })
@@ -245,6 +321,8 @@ pub(super) struct Foretold {
     pub(super) proposal: Option<Proposal>,
     pub(super) step: f64,
     pub(super) leapfrog: u32,
+    /// In which coordinates that was found, where they are not those of all samplers.
+    pub(super) shaped: Option<Arc<Shaped>>,
 }
 
 impl Foretold {
@@ -257,6 +335,7 @@ impl Foretold {
             proposal: None,
             step: 1.0,
             leapfrog: 1,
+            shaped: None,
         }
     }
 
@@ -285,21 +364,42 @@ impl Foretold {
     }
 }
 
-/// Try `imh`: bend the axes that are far from normal, and weigh proposals; where these suit the
-/// posterior badly also along other axes. Also says in which coordinates, which everybody knows.
+/// Try `imh`: along nodes where one scale decides how wide the posterior is, else along axes. Also
+/// says in which coordinates, which everybody knows.
 pub(super) fn try_imh(
     shaped: &Arc<Shaped>,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
 ) -> Result<(Arc<Shaped>, Foretold), PlanError> {
-    let first = try_axes(shaped, conductor, ledger)?;
+    let Some(noded) = shaped.along_scale(conductor, ledger)? else {
+        return try_axes(shaped, conductor, ledger);
+    };
+    let noded = Arc::new(noded);
+    let mut first = try_these(&noded, conductor, ledger)?;
+    first.shaped = Some(Arc::clone(&noded));
+    if first.refusal().is_none() && first.efficiency >= POOR {
+        return Ok((noded, first));
+    }
+    let back = noded.without_nodes(conductor, ledger)?;
+    let (back, second) = try_axes(&back, conductor, ledger)?;
+    Ok((back, if second.rank() > first.rank() { second } else { first }))
+}
+
+/// Try `imh`: bend the axes that are far from normal, and weigh proposals; where these suit the
+/// posterior badly also along other axes. Also says in which coordinates, which everybody knows.
+fn try_axes(
+    shaped: &Arc<Shaped>,
+    conductor: &mut dyn Conductor,
+    ledger: &mut Ledger,
+) -> Result<(Arc<Shaped>, Foretold), PlanError> {
+    let first = try_these(shaped, conductor, ledger)?;
     if first.efficiency >= POOR {
         return Ok((Arc::clone(shaped), first));
     }
     let Some(other) = shaped.conditionally(conductor, ledger)? else {
         return Ok((Arc::clone(shaped), first));
     };
-    let second = try_axes(&other, conductor, ledger)?;
+    let second = try_these(&other, conductor, ledger)?;
     if second.rank() > first.rank() {
         return Ok((Arc::new(other), second));
     }
@@ -307,21 +407,24 @@ pub(super) fn try_imh(
     Ok((Arc::new(back), first))
 }
 
-/// Try `imh` along the axes of the coordinates.
-fn try_axes(
+/// Try `imh` along the axes of the coordinates, or along their nodes.
+fn try_these(
     shaped: &Shaped,
     conductor: &mut dyn Conductor,
     ledger: &mut Ledger,
 ) -> Result<Foretold, PlanError> {
     let target = &shaped.target;
     let d = target.dim();
-    let mut profiles = Profiles::new(target);
-    conductor.survey(target, &mut profiles, ledger)?;
-    let bent: Vec<(usize, [f64; PROFILE.len()])> = profiles
-        .profiles()
-        .enumerate()
-        .filter(|(_, profile)| AxisMap::new(profile).is_some_and(|(_, off)| off > shaped.far))
-        .collect();
+    let nodes = shaped.nodes.as_ref().map_or(&[][..], |(told, _)| told);
+    let mut bent: Vec<(usize, [f64; PROFILE.len()])> = Vec::new();
+    if nodes.is_empty() {
+        let mut profiles = Profiles::new(target);
+        conductor.survey(target, &mut profiles, ledger)?;
+        let is_far = |profile: &[f64; PROFILE.len()]| {
+            AxisMap::new(profile).is_some_and(|(_, off)| off > shaped.far)
+        };
+        bent.extend(profiles.profiles().enumerate().filter(|(_, profile)| is_far(profile)));
+    }
     // What suits most posteriors; heavier tails, and straight axes, where the weights ask for them.
     let freedom = Proposal::usual_freedom(d);
     let mut tried = vec![(freedom, &bent[..]), (HEAVY_FREEDOM, &bent[..])];
@@ -330,7 +433,8 @@ fn try_axes(
     }
     let mut best: Option<Foretold> = None;
     for (freedom, bent) in tried {
-        let other = try_proposal(shaped, Proposal::new(d, freedom, bent), conductor, ledger)?;
+        let proposal = Proposal::with_nodes(d, freedom, bent, nodes);
+        let other = try_proposal(shaped, proposal, conductor, ledger)?;
         let light = other.khat.is_some_and(|khat| khat <= HEAVY);
         if best.as_ref().is_none_or(|best| other.rank() > best.rank()) {
             best = Some(other);
@@ -396,6 +500,7 @@ pub(super) fn try_steps(
         proposal: None,
         step: tuning.step(),
         leapfrog: tuning.leapfrog(),
+        shaped: None,
     })
 }
 

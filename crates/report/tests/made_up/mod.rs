@@ -161,6 +161,7 @@ pub fn choice() -> Choice {
         acceptance: Some(0.75),
         khat: Some(1.2),
         bent: 0,
+        nodes: None,
         exchanges: 9,
     }
 }
