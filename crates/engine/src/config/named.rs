@@ -95,7 +95,7 @@ pub(super) fn read_target(
         }
         Ok(rows)
     })?;
-    let elsewhere = optional(section.get("elsewhere"), |v| read_elsewhere(&v, entry))?;
+    let elsewhere = optional(section.get("elsewhere"), |v| read_elsewhere(v, entry))?;
     if elsewhere.is_some() && test.is_none() {
         return Err(section.error(
             "elsewhere",
