@@ -619,9 +619,9 @@ impl Run {
         let mut disk = Folder::open(&folder).map_err(StoreError::opening(&folder))?;
         match disk.read(ROWS).map_err(failed)? {
             Some(then) if then != now.as_bytes() => Err(SiteError::Disagree(format!(
-                "the rows of site \"{}\" are not those that it joined this run with (their \
-                 SHA-256 was {}..., and is {}...): the draws would be of neither. Give it back the \
-                 rows that it had, or start the run anew",
+                "the rows of site \"{}\", as the config codes them, are not those that it joined \
+                 this run with (their SHA-256 was {}..., and is {}...): the draws would be of \
+                 neither. Give it back the rows and the config that it had, or start the run anew",
                 brings.site,
                 String::from_utf8_lossy(&then).chars().take(HASH_SHOWN).collect::<String>(),
                 &now[..HASH_SHOWN],

@@ -62,7 +62,7 @@ fn a_site_comes_back_with_the_rows_that_it_had_or_not_at_all() {
         "dose,effect\n1.0,2.0\n0.5,1.25\n-0.75,0.6\n".into(),
     ] {
         let said = join(&changed, Some(&state)).unwrap_err();
-        assert!(said.contains("site \"north\" are not those that it joined"), "{said}");
+        assert!(said.contains("as the config codes them, are not those that it joined"), "{said}");
         join(&changed, None).unwrap(); // whoever keeps no state does not come back
     }
     join(ROWS, Some(&state)).unwrap();

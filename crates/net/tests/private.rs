@@ -300,10 +300,12 @@ fn a_site_releases_once_whatever_it_is_asked() {
     assert!(said(&mut worker, order(2)).is_none(), "a gradient");
     assert!(worker.handle(&Frame::message(2, 1, release(0, None))).is_err(), "a second chain");
     drop(worker);
-    for (find, other) in [("epsilon = 3.0", "epsilon = 30.0"), ("row_norm = 2.0", "row_norm = 9.0")]
-    {
+    for (find, other, says) in [
+        ("epsilon = 3.0", "epsilon = 30.0", "another run under the same name"),
+        ("row_norm = 2.0", "row_norm = 9.0", "as the config codes them, are not those"),
+    ] {
         let changed = ordered(&here, run, &once().replace(find, other)).err().unwrap().to_string();
-        assert!(changed.contains("another run under the same name"), "{changed}");
+        assert!(changed.contains(says), "{changed}");
     }
     std::fs::remove_dir_all(here).unwrap();
 }

@@ -95,8 +95,8 @@ fn a_choice_of_other_axes_too() {
     assert_eq!(record.before_sampling, here.before_sampling);
 }
 
-/// Proposals with nodes along the standard deviation of effects: sites are told of these with a pilot
-/// and with every chain.
+/// Proposals with nodes along the standard deviation of effects: sites are told of these with a
+/// pilot and with every chain.
 #[test]
 fn nodes_along_a_scale_too() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/real");

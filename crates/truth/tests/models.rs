@@ -286,7 +286,8 @@ fn cox_and_softmax_are_those_of_nuts_too() {
         "[target]\nmodel = \"cox\"\nformula = \"Surv(y, seen) ~ x + I(x^2)\"\n{data}{run}"
     ));
     let softmax = parse(format!(
-        "[target]\nmodel = \"softmax\"\nclasses = 3\n{COEFFICIENTS}\n{data}response = \"kind\"\n{run}"
+        "[target]\nmodel = \"softmax\"\nclasses = 3\n{COEFFICIENTS}\n{data}response = \"kind\"\n\
+         {run}"
     ));
     for (name, config) in [("cox", cox), ("softmax", softmax)] {
         let (ours, nuts) = both(config, 11);

@@ -63,8 +63,8 @@ pub enum Task {
     },
     /// For each of several normal laws the value at its mean, and the means of the gradient and of
     /// the Hessian (its upper triangle, row by row) under it. The order's numbers are, law by law,
-    /// the mean and the upper triangle of `A`, row by row, as for averages; where `A` is 0, they are
-    /// the derivatives at the mean.
+    /// the mean and the upper triangle of `A`, row by row, as for averages; where `A` is 0, they
+    /// are the derivatives at the mean.
     Nodes {
         /// How many laws.
         points: u64,
