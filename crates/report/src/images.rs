@@ -9,7 +9,7 @@ use crate::words::decimals;
 /// Images side by side, and how wide and tall one is with its words, in pixels.
 const ACROSS: usize = 6;
 const SIDE: f64 = 84.0;
-const WIDE: f64 = 100.0;
+const WIDE: f64 = 120.0;
 const TALL: f64 = 136.0;
 /// Shades that are told apart.
 const SHADES: usize = 8;
