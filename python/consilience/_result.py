@@ -365,12 +365,10 @@ class Result:
 
         >>> import consilience
         >>> sites = {
-        ...     "a": {"dose": [1.0, 2.0, 4.0], "pain": [2.1, 1.9, 0.4]},
-        ...     "b": {"dose": [3.0, 2.5], "pain": [1.2, 1.4]},
+        ...     "a": {"dose": [1.0, 2.0, 4.0], "ill": [0.0, 1.0, 1.0]},
+        ...     "b": {"dose": [3.0, 2.5], "ill": [0.0, 1.0]},
         ... }
-        >>> result = consilience.sample(
-        ...     "pain ~ dose", sites, model="linear", noise_variance=1.0, seed=3, progress=False
-        ... )
+        >>> result = consilience.sample("ill == 1 ~ dose", sites, seed=3, progress=False)
         >>> found = result.loo()
         >>> found.n_data_points, sum(found.counts), list(found.sites)
         (5, 5, ['a', 'b'])
