@@ -237,7 +237,8 @@ impl<'a> Answer<'a> {
         let (chains, length) = self.record.drawn();
         let _ = writeln!(
             text,
-            "{length} draws of each of {chains} chains in {:.1} s{}.\n",
+            "{length} draws of each of {chains} chains by {} in {:.1} s{}.\n",
+            self.record.sampler.0,
             self.record.seconds,
             if self.record.interrupted { " (stopped before the end)" } else { "" }
         );
@@ -581,7 +582,7 @@ fn yielded(of: &Yield) -> Value {
 pub fn score_words(scores: &Scores) -> String {
     let each = [
         ("accuracy", scores.accuracy),
-        ("Brier score", scores.brier),
+        ("Brier score summed over classes", scores.brier),
         ("root mean square error", scores.root_mean_square),
     ];
     let each: Vec<String> = each

@@ -77,6 +77,19 @@ pub enum LooError {
         /// What the run has.
         expected: String,
     },
+    /// A site has more or fewer rows than in the run.
+    #[error(
+        "site `{site}` had {expected} rows in the run, and has {found} now: give back the rows \
+         that the run was made from"
+    )]
+    OtherCount {
+        /// The site.
+        site: String,
+        /// How many rows there are now.
+        found: u64,
+        /// How many the run had.
+        expected: u64,
+    },
     /// Two runs whose rows differ.
     #[error("the two runs are not of the same rows: {how}. Compare models that explain the same")]
     NotComparable {
@@ -366,8 +379,14 @@ impl Judged {
             unit: if model.group_by().is_some() { "groups" } else { "rows" },
         };
         for site in sites {
+            let (name, found) = (site.name.clone(), site.rows.response.len() as u64);
+            // with groups the run counts these
+            let known = record.sites.iter().find(|known| known.name == name);
+            if let Some(known) = known.filter(|k| judged.unit == "rows" && k.rows != found) {
+                let (site, expected) = (name, known.rows);
+                return Err(LooError::OtherCount { site, found, expected });
+            }
             judged.responses.push(site.rows.response.clone());
-            let name = site.name.clone();
             let rows = match model.group_by() {
                 Some(_) => by_group(model, site, &draws, efficiency)?,
                 None => by_row(&**model, &site, &draws, efficiency)?,

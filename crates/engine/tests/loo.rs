@@ -319,6 +319,10 @@ fn what_a_site_cannot_do_is_refused_with_what_to_do() {
     cells[place] = "NA";
     std::fs::write(&gap, text.replace(line, &cells.join(","))).unwrap();
     assert!(says(loo_at(&published, "north", Some(&gap))).contains("1 rows have no response"));
+    let short = folder.join("short.csv");
+    std::fs::write(&short, text.lines().take(5).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let said = says(loo_at(&published, "north", Some(&short)));
+    assert!(said.contains("site `north` had ") && said.contains("and has 4 now"), "{said}");
     assert!(loo_at(&here, "north", None).is_ok(), "the config names its file");
     assert!(LooPart::read("{}").is_err() && merge(&[]).is_err());
     let dealt = record(&target("poisson"), SITES, draws("poisson"));
