@@ -2,7 +2,7 @@
 //! draws of long chains under a network that loses, doubles, reorders and cuts off; `--cuts N` for
 //! power cuts that hit the server on top of it (and as many times the sites), torn writes and
 //! flipped bits, over every sampler of the registry; `--restarts N` for one chain of N rounds in
-//! which one round in twenty somebody starts again; `--seed S` to see one again.
+//! which somebody starts again in about 6 rounds of 100; `--seed S` to see one again.
 //!
 //! `cargo run --release -p consilience-engine --example simulation -- --cuts 100000`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // a program for people, which may panic

@@ -51,7 +51,7 @@ impl Weather {
         flips: 0,
     };
 
-    /// The same, and about one round in twenty somebody starts again after a power cut.
+    /// The same, and in about 6 rounds of 100 somebody starts again after a power cut.
     pub const RESTARTS: Weather = Weather { power: 160, away: 30, ..Weather::ROUGH };
 
     /// All that, everybody loses power again and again, and disks do not keep every bit.
