@@ -6,8 +6,8 @@
 //! in one call.
 
 use crate::linalg::add_scaled;
-use crate::model::{Prior, Rows};
-use crate::rng::{ClientId, Seed};
+use crate::model::Rows;
+use crate::rng::ClientId;
 
 /// What is summed over rows. Where a sum is wanted at several points they lie one behind the other
 /// in `x`, and so do the answers.
@@ -173,100 +173,4 @@ impl Ask<'_> {
             answer(&mut ask);
         }
     }
-}
-
-/// Langevin steps that a client takes one after the other, with nothing of its prior in the drift:
-///
-/// ```text
-/// g = base + scale (grad U(x) - grad U(z))        without control variates: g = scale grad U(x)
-/// x <- x - step (weight g) + sqrt(2 step T) (factor Z)
-/// ```
-///
-/// Gradients are sums over all rows of the client.
-#[derive(Debug)]
-pub struct Walk<'a> {
-    /// Who walks.
-    pub client: ClientId,
-    /// Where it starts, and then where it ended.
-    pub x: &'a mut [f64],
-    /// `z` and `base`.
-    pub control: Option<(&'a [f64], &'a [f64])>,
-    /// What gradients are multiplied by.
-    pub scale: f64,
-    /// What the drift is multiplied by.
-    pub weight: f64,
-    /// The step size of all steps.
-    pub step: f64,
-    /// `T`.
-    pub temperature: f64,
-    /// `factor`, and `Z` of every step, one behind the other: it says how many steps are taken.
-    pub noise: (f64, &'a [f64]),
-    /// Room for a drift.
-    pub drift: &'a mut [f64],
-}
-
-impl Walk<'_> {
-    /// The same walk for as long as this one is borrowed.
-    pub(crate) fn reborrow(&mut self) -> Walk<'_> {
-        Walk { x: &mut *self.x, drift: &mut *self.drift, ..*self }
-    }
-
-    /// How many steps are taken.
-    pub fn steps(&self) -> u64 {
-        (self.noise.1.len() / self.x.len().max(1)) as u64
-    }
-}
-
-/// All that a client does on its own from one exchange to the next, for whoever does it elsewhere:
-/// Langevin steps with minibatches, the prior's share, and noise by its address.
-///
-/// ```text
-/// g = base + scale sum_{j in rows} (grad U_ij(x) - grad U_ij(z))
-///     + prior (grad U_0(x) - grad U_0(z))
-/// x <- x - step (weight g) + sqrt(2 step T) (shared Zs + own Z_c)
-/// ```
-///
-/// Without control variates nothing is subtracted, and `g` starts at 0. Every operation has its
-/// place: sums over rows as the model takes them, times `scale`, are added to `g` first, then the
-/// prior's share.
-#[derive(Debug)]
-pub struct Tour<'a> {
-    /// Who walks.
-    pub client: ClientId,
-    /// Where it starts, and then where it ended.
-    pub x: &'a mut [f64],
-    /// `z` and `base`, if there are any.
-    pub control: Option<Reference<'a>>,
-    /// The rows of every step, one minibatch behind the other in ascending order; `None`: all rows
-    /// in every step.
-    pub rows: Option<&'a [u32]>,
-    /// How many rows a step uses.
-    pub batch: usize,
-    /// What sums over rows are multiplied by.
-    pub scale: f64,
-    /// `U_0`, and its share.
-    pub prior: (&'a Prior, f64),
-    /// What the drift is multiplied by.
-    pub weight: f64,
-    /// The number of the first step.
-    pub from: u64,
-    /// The sizes of all steps.
-    pub steps: &'a [f64],
-    /// `T`.
-    pub temperature: f64,
-    /// Everybody's noise: its seed and factor; 0 if there is none.
-    pub shared: (Seed, f64),
-    /// The client's own noise, likewise.
-    pub own: (Seed, f64),
-}
-
-/// The reference point of control variates, and the drift there.
-#[derive(Clone, Copy, Debug)]
-pub struct Reference<'a> {
-    /// Where.
-    pub point: &'a [f64],
-    /// The drift there.
-    pub drift: &'a [f64],
-    /// What has the same mark has the same numbers, but for a chance of 2^-64.
-    pub mark: u64,
 }

@@ -23,3 +23,4 @@ pub mod step;
 pub mod survey;
 pub mod target;
 pub mod threads;
+pub mod walk;

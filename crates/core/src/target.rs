@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ask::{Ask, Extent, Question, Sum, Walk};
+use crate::ask::{Ask, Extent, Question, Sum};
 use crate::error::DataError;
 use crate::linalg::norm_squared;
 use crate::model::{
@@ -206,7 +206,6 @@ impl Target {
         };
         let (rows, offers) = (model.rows(), model.offers());
         assert!((1..=rows).contains(&batch), "a minibatch has between 1 and all rows");
-        let has_prior = prior_weight != 0.0 && self.prior != Prior::Flat;
         Site {
             id,
             evaluator: Arc::clone(model).evaluator(),
@@ -215,7 +214,6 @@ impl Target {
             dim: model.dim(),
             rows,
             differences_ignore_rows: offers.differences_ignore_rows,
-            walks: offers.walks && !has_prior && batch == rows,
             batch,
             inflation: rows as f64 / batch as f64,
             prior: self.prior.clone(),
@@ -258,12 +256,11 @@ pub struct Site {
     evaluator: Box<dyn Evaluator>,
     prior: Prior,
     prior_weight: f64,
-    /// What the model says of itself, here so that nobody has to ask: its size, whether their
-    /// choice matters to a difference, and whether it walks faster than by gradients.
+    /// What the model says of itself, here so that nobody has to ask: its size, and whether their
+    /// choice matters to a difference.
     dim: usize,
     rows: usize,
     differences_ignore_rows: bool,
-    walks: bool,
     batch: usize,
     /// `N/n`: what makes a sum over a minibatch stand for the sum over all rows.
     inflation: f64,
@@ -291,30 +288,41 @@ impl Site {
         }
     }
 
-    /// Draw the minibatches of these rounds into `all`, one behind the other; whether there are
-    /// such.
+    /// Draw the minibatches of these rounds into `all`, one behind the other; one alone where their
+    /// choice does not matter to the differences that are asked for.
     pub(crate) fn draw_all_rows(
         &mut self,
         batches: &mut Rounds,
         rounds: std::ops::Range<u64>,
+        differences: bool,
         all: &mut Vec<u32>,
-    ) -> bool {
+    ) {
         all.clear();
+        if differences && self.differences_ignore_rows {
+            // the rows of any draw before will do: a stream is an address, so leaving one out moves
+            // no other
+            all.extend_from_slice(&self.chosen);
+            return;
+        }
         for round in rounds {
             self.draw_rows(batches, round);
             all.extend_from_slice(&self.chosen);
         }
-        !self.chosen.is_empty()
     }
 
-    /// The same where a difference is asked for.
+    /// The same for one round.
     #[inline(always)]
     pub(crate) fn draw_rows_of_difference(&mut self, batches: &mut Rounds, round: u64) {
         if !self.differences_ignore_rows {
-            // else the rows of any draw before will do: a stream is an address, so leaving one out
-            // moves no other
             self.draw_rows(batches, round);
         }
+    }
+
+    /// What a walk needs of the site: the prior, this client's share of it, how many rows a
+    /// minibatch has, what makes their sum stand for all rows, and who takes steps.
+    pub(crate) fn for_walks(&mut self) -> (&Prior, f64, usize, f64, &mut dyn Evaluator) {
+        let Site { prior, prior_weight, batch, inflation, evaluator, .. } = self;
+        (prior, *prior_weight, *batch, *inflation, &mut **evaluator)
     }
 
     /// A question to whoever knows the rows.
@@ -393,37 +401,9 @@ impl Site {
         self.complete(Question { sum, extent, scale, out });
     }
 
-    /// How many rows a minibatch has, and what makes their sum stand for all rows.
-    pub(crate) fn minibatch(&self) -> (usize, f64) {
-        (self.batch, self.inflation)
-    }
-
-    /// The prior, and this client's share of it.
-    pub(crate) fn prior(&self) -> (&Prior, f64) {
-        (&self.prior, self.prior_weight)
-    }
-
     /// Count row gradients that somebody else evaluated.
     pub(crate) fn count_rows(&mut self, rows: u64) {
         self.rows_evaluated += rows;
-    }
-
-    /// Whether [`Site::walk`] is worth it, and right: the minibatch is all rows, the prior has no
-    /// share, and the model walks faster than by a gradient for each step.
-    pub fn walks(&self) -> bool {
-        self.walks
-    }
-
-    /// Take Langevin steps by all rows of the client: the same as by [`Site::answer`] for each, in
-    /// one go.
-    #[inline(always)]
-    pub fn walk(&mut self, walk: Walk<'_>) {
-        let rows = self.batch as u64 * if walk.control.is_some() { 2 } else { 1 };
-        self.rows_evaluated += walk.steps() * rows;
-        let mut walks = [walk];
-        if self.evaluator.walk(&mut walks).is_err() {
-            walks[0].x.fill(f64::NAN);
-        }
     }
 
     /// The exact gradient with the prior's share, into `out`.

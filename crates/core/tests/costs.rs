@@ -77,7 +77,7 @@ fn gradients_of_steps_in_one_go() {
     let round =
         |d: usize| (0..d * d).map(|k| f64::from(u8::from(k.is_multiple_of(d + 1)))).collect();
     let client: Arc<dyn Model> = Arc::new(Gaussian::new(vec![0.5; 8], round(8)).unwrap());
-    assert!(client.rows() == 1 && client.offers().walks);
+    assert_eq!(client.rows(), 1);
     let target = Target::new(vec![client; 3], Prior::Flat, Placement::Server, 1.0).unwrap();
     let count = |recipe| counted(Recipe::Local(recipe), &target, draws);
     let weights = vec![0.5, 0.2, 0.3];

@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use consilience_core::ask::{Ask, Reference, Sum, Tour};
+use consilience_core::ask::{Ask, Sum};
 use consilience_core::model::net::{self, Activation, BLOCK, Plan, Seen, Tensor};
 use consilience_core::model::{
-    Arithmetic, ClientModels, EvaluationError, Evaluator, Guide, Model, Offers, Prior, Rows,
+    Arithmetic, ClientModels, EvaluationError, Evaluator, Model, Offers, Prior, Rows,
 };
-use consilience_core::rng::{ClientId, Purpose};
+use consilience_core::rng::{Addresses, ClientId, Purpose, Seed};
 use consilience_core::step::noise_scale;
 use consilience_core::threads::{Piece, Threads, at_once};
+use consilience_core::walk::{Reference, Walk, WalkRoom, rows_of as minibatch_of, step_by_step};
 use rayon::prelude::*;
 
 use crate::args::{
@@ -213,9 +214,43 @@ impl Evaluator for Desk {
         Ok(())
     }
 
-    fn guide(&mut self) -> Option<&mut dyn Guide> {
-        Some(self)
+    fn walk(
+        &mut self,
+        walks: &mut [Walk<'_>],
+        room: &mut WalkRoom,
+    ) -> Result<(), EvaluationError> {
+        if !walks.iter().all(stays_here) {
+            return step_by_step(self, walks, room);
+        }
+        let board = open(&mut self.board)?;
+        let alike = |a: &Walk<'_>, b: &Walk<'_>| {
+            (a.from, a.steps, a.batch) == (b.from, b.steps, b.batch)
+                && (a.schedule, a.temperature) == (b.schedule, b.temperature)
+                && a.control.is_some() == b.control.is_some()
+                && a.rows.is_some() == b.rows.is_some()
+                && shared(a) == shared(b)
+        };
+        for walks in walks.chunk_by_mut(alike) {
+            let failed = |e: DeviceError| EvaluationError(Box::new(e));
+            self.seats.walk(&self.nets, board, walks).map_err(failed)?;
+        }
+        Ok(())
     }
+
+    fn threads(&self) -> Option<&'static dyn Threads> {
+        Some(&Pool)
+    }
+}
+
+/// Whether a GPU can take these steps.
+fn stays_here(walk: &Walk<'_>) -> bool {
+    let prior = !matches!(walk.prior.0, Prior::Laws(_));
+    let addressed = walk.x.len() > SHORTEST && walk.noise.addresses().is_some();
+    prior && addressed && walk.pull.is_none()
+}
+
+fn shared(walk: &Walk<'_>) -> Option<(Seed, f64)> {
+    walk.noise.addresses().map(|noise| noise.shared)
 }
 
 fn open(
@@ -227,31 +262,6 @@ fn open(
             Some(error) => Box::new(error),
             None => "the GPU failed before".into(),
         })),
-    }
-}
-
-impl Guide for Desk {
-    fn takes(&self, tour: &Tour<'_>) -> bool {
-        tour.x.len() > SHORTEST && !matches!(tour.prior.0, Prior::Laws(_))
-    }
-
-    fn spread(&self) -> &'static dyn Threads {
-        &Pool
-    }
-
-    fn tour(&mut self, tours: &mut [Tour<'_>]) -> Result<(), EvaluationError> {
-        let board = open(&mut self.board)?;
-        let alike = |a: &Tour<'_>, b: &Tour<'_>| {
-            (a.from, a.steps, a.batch, a.temperature) == (b.from, b.steps, b.batch, b.temperature)
-                && a.control.is_some() == b.control.is_some()
-                && a.rows.is_some() == b.rows.is_some()
-                && a.shared == b.shared
-        };
-        for tours in tours.chunk_by_mut(alike) {
-            let failed = |e: DeviceError| EvaluationError(Box::new(e));
-            self.seats.tour(&self.nets, board, tours).map_err(failed)?;
-        }
-        Ok(())
     }
 }
 
@@ -368,16 +378,17 @@ impl Seats {
     }
 
     /// Steps of parties that start where they are said to, and whose reference points may be here.
-    fn tour(
+    fn walk(
         &mut self,
         nets: &Nets,
         board: &mut dyn Board,
-        tours: &mut [Tour<'_>],
+        walks: &mut [Walk<'_>],
     ) -> Result<(), DeviceError> {
         let (plan, d) = (&*nets.plan, nets.plan.dim());
-        let first = &tours[0];
+        let first = &walks[0];
         let points = if first.control.is_some() { 2 } else { 1 };
-        let (parties, batch, steps) = (tours.len(), first.batch, first.steps.len());
+        let (parties, batch, steps) = (walks.len(), first.batch, first.steps as usize);
+        let (from, schedule, temperature) = (first.from, first.schedule, first.temperature);
         let seats = parties * points;
         let each = rows_at_a_time(plan, seats, batch);
         let blocks = batch.div_ceil(BLOCK);
@@ -388,37 +399,35 @@ impl Seats {
                 self.marks.clear();
             }
         }
-        self.bring_references(nets, board, tours)?;
+        self.bring_references(nets, board, walks)?;
         let staging = board.staging(parties * vector)?;
-        let from = tours.iter().zip(staging.chunks_exact_mut(vector));
-        at_once(&Pool, from.collect(), |(tour, to)| to.copy_from_slice(bytes(tour.x)));
+        let brought = walks.iter().zip(staging.chunks_exact_mut(vector));
+        at_once(&Pool, brought.collect(), |(walk, to)| to.copy_from_slice(bytes(walk.x)));
         board.write_staged(self.x.at, parties * vector)?;
         let order = self.slots.at + (seats * size_of::<u32>()) as u64;
         self.narrow(nets, board, self.x.at, parties, order)?;
+        let noises: Vec<Addresses> = walks.iter().filter_map(|w| w.noise.addresses()).collect();
         let people: Vec<Party> = (0u32..)
-            .zip(&*tours)
-            .map(|(k, tour)| Party {
-                scale: tour.scale,
-                prior: tour.prior.1,
-                weight: tour.weight,
-                shared: tour.shared.1,
-                own: tour.own.1,
-                key: tour.own.0.key(),
-                client: tour.client.0,
+            .zip(walks.iter().zip(&noises))
+            .map(|(k, (walk, noise))| Party {
+                scale: walk.scale,
+                prior: walk.prior.1,
+                weight: walk.weight,
+                shared: noise.shared.1,
+                own: noise.own.1,
+                key: noise.own.0.key(),
+                client: walk.client.0,
                 slot: k,
             })
             .collect();
         // Rows of all parties, step by step.
         let mut rows = Vec::with_capacity(steps * parties * batch);
         for step in 0..steps {
-            for tour in &*tours {
-                let start = nets.starts[tour.client.index()];
-                match tour.rows {
-                    Some(all) => {
-                        let some = &all[step * batch..(step + 1) * batch];
-                        rows.extend(some.iter().map(|row| start + row));
-                    }
-                    None => rows.extend((0..batch as u32).map(|row| start + row)),
+            for walk in &*walks {
+                let start = nets.starts[walk.client.index()];
+                match minibatch_of(walk.rows, batch, step as u64) {
+                    Rows::Some(some) => rows.extend(some.iter().map(|row| start + row)),
+                    Rows::All => rows.extend((0..batch as u32).map(|row| start + row)),
                 }
             }
         }
@@ -434,7 +443,7 @@ impl Seats {
             parties: self.parties.put(board, &people)?,
             sums: self.sums.at,
             weights: self.weights.at,
-            key: tours[0].shared.0.key(),
+            key: noises[0].shared.0.key(),
             dim: d as u32,
             wide: wide(plan) as u32,
             seats: seats as u32,
@@ -442,18 +451,18 @@ impl Seats {
             apart: u32::from(!self.together),
             ..Step::default()
         };
-        match tours[0].prior.0 {
+        match walks[0].prior.0 {
             Prior::Gaussian(precision) => {
-                if self.prior.as_ref() != Some(tours[0].prior.0) {
+                if self.prior.as_ref() != Some(walks[0].prior.0) {
                     self.precision.put(board, precision)?;
-                    self.prior = Some(tours[0].prior.0.clone());
+                    self.prior = Some(walks[0].prior.0.clone());
                 }
                 step.precision = self.precision.at;
             }
             Prior::Laplace { scale } => step.laplace = *scale,
             Prior::Flat | Prior::Laws(_) => {}
         }
-        for (k, size) in tours[0].steps.iter().enumerate() {
+        for (number, k) in (from..).zip(0..steps) {
             pass.rows = rows + (k * parties * batch * size_of::<u32>()) as u64;
             for block in 0..blocks {
                 pass.sums = self.sums.at + (block * seats * wide(plan) * size_of::<f32>()) as u64;
@@ -463,16 +472,17 @@ impl Seats {
                     Launcher { nets, board, pass }.run()?;
                 }
             }
-            step.tag = (tours[0].from + k as u64) | ((Purpose::Noise as u64) << 56);
-            (step.step, step.sigma) = (*size, noise_scale(*size, tours[0].temperature));
+            step.tag = number | ((Purpose::Noise as u64) << 56);
+            let size = schedule.at(number);
+            (step.step, step.sigma) = (size, noise_scale(size, temperature));
             let across = d.div_ceil(NORMALS) as u32;
             // SAFETY: the kernel takes a `Step`; every vector has `dim` numbers for each party, and
             // no thread touches one beyond.
             unsafe { start(board, "step", (across, parties as u32), (THREADS, 0), step) }?;
         }
         let staged = board.read_staged(self.x.at, parties * vector)?;
-        let to = tours.iter_mut().zip(staged.chunks_exact(vector));
-        at_once(&Pool, to.collect(), |(tour, from)| bytes_mut(tour.x).copy_from_slice(from));
+        let to = walks.iter_mut().zip(staged.chunks_exact(vector));
+        at_once(&Pool, to.collect(), |(walk, from)| bytes_mut(walk.x).copy_from_slice(from));
         Ok(())
     }
 
@@ -482,15 +492,15 @@ impl Seats {
         &mut self,
         nets: &Nets,
         board: &mut dyn Board,
-        tours: &[Tour<'_>],
+        walks: &[Walk<'_>],
     ) -> Result<(), DeviceError> {
         let controls: Vec<_> =
-            tours.iter().filter_map(|tour| Some((tour.client, tour.control?))).collect();
-        let marks: Vec<_> = controls.iter().map(|(client, c)| (*client, c.mark)).collect();
+            walks.iter().filter_map(|walk| Some((walk.client, walk.control?))).collect();
+        let marks: Vec<_> = controls.iter().map(|(client, c)| (*client, c.mark())).collect();
         if !self.marks.is_empty() && self.marks == marks {
             return Ok(());
         }
-        let (parties, vector) = (tours.len(), nets.plan.dim() * size_of::<f64>());
+        let (parties, vector) = (walks.len(), nets.plan.dim() * size_of::<f64>());
         let first = controls.first().map(|(_, first)| *first);
         let alike = |(_, c): &(ClientId, Reference<'_>)| {
             first.is_some_and(|first| c.point == first.point && c.drift == first.drift)

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{EvaluationError, Evaluator, Model, Offers};
-use crate::ask::{Ask, Sum, Walk};
+use crate::ask::{Ask, Sum};
 use crate::rng::ClientId;
+use crate::walk::{Walk, WalkRoom};
 
 /// A model asked for gradients and differences alone: values it does not offer are NaN, Hessians
 /// and their products central differences of gradients.
@@ -101,8 +102,12 @@ impl Evaluator for Simplified {
         self.inner.answer(&mut simpler)
     }
 
-    fn walk(&mut self, walks: &mut [Walk<'_>]) -> Result<(), EvaluationError> {
-        self.inner.walk(walks)
+    fn walk(
+        &mut self,
+        walks: &mut [Walk<'_>],
+        room: &mut WalkRoom,
+    ) -> Result<(), EvaluationError> {
+        self.inner.walk(walks, room)
     }
 }
 

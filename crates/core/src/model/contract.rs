@@ -5,14 +5,16 @@
 //! their own, with a few rows that differ. Nothing is drawn at random: a model that passes passes
 //! always.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
 
-use super::{EvaluationError, Evaluator, Model, Rows, Single};
-use crate::ask::{Ask, Sum, Walk};
+use super::{EvaluationError, Evaluator, Model, Prior, Rows, Single};
+use crate::ask::{Ask, Sum};
 use crate::linalg::{add_scaled, norm_squared};
-use crate::rng::{ClientId, Purpose, Seed};
+use crate::rng::{Blend, ClientId, Purpose, Seed};
+use crate::step::Schedule;
+use crate::walk::{Reference, Walk, WalkRoom};
 
 /// What a model does not keep.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -205,7 +207,8 @@ fn sums<'a>(x: &'a [f64], z: &'a [f64], spread: &'a [f64], model: &dyn Model) ->
 pub fn grouping(model: &Arc<dyn Model>) -> Result<bool, Broken> {
     const PROMISE: &str = "an answer depends neither on who else asks nor on what was asked before";
     let (client, d) = (ClientId(0), model.dim());
-    let (x, z) = (normals(20, 3 * d), normals(21, 3 * d));
+    // eight points are taken at once by some, and then three are left
+    let (x, z) = (normals(20, 11 * d), normals(21, 11 * d));
     let spread: Vec<f64> = normals(23, d * d).iter().map(|a| 0.3 * a).collect();
     let some: Vec<u32> = (0..model.rows() as u32).step_by(3).collect();
     let list: Vec<(Sum<'_>, Rows<'_>)> = [Rows::All, Rows::Some(&some)]
@@ -309,39 +312,64 @@ pub fn averages(model: &Arc<dyn Model>, tolerance: f64) -> Result<bool, Broken> 
     Ok(true)
 }
 
-/// A walk by an evaluator's own way ends where a gradient for each step leads, bit for bit.
+/// A walk by an evaluator's own way ends where a gradient for each step leads, bit for bit: with
+/// minibatches, control variates, a prior and any noise, taken alone or with others.
 pub fn walks(model: &Arc<dyn Model>) -> Result<bool, Broken> {
     const PROMISE: &str = "a walk is its steps";
-    let d = model.dim();
-    let (start, z, base, noise) =
-        (normals(31, d), normals(32, d), normals(33, d), normals(34, 5 * d));
-    for control in [None, Some((&z[..], &base[..]))] {
-        let walked = |alone: bool| {
-            let mut evaluator = Arc::clone(model).evaluator();
-            let (mut x, mut drift) = (start.clone(), vec![0.0; d]);
-            let walk = Walk {
-                client: ClientId(0),
-                x: &mut x,
-                control,
-                scale: 0.7,
-                weight: 1.3,
-                step: 1e-3,
-                temperature: 0.9,
-                noise: (0.6, &noise),
-                drift: &mut drift,
-            };
-            let answer = if alone {
-                Stepwise(evaluator).walk(&mut [walk])
-            } else {
-                evaluator.walk(&mut [walk])
-            };
-            answer.map(|()| x).map_err(|e| Broken { promise: PROMISE, found: e.to_string() })
+    let (d, rows) = (model.dim(), model.rows());
+    let (start, z, base) = (normals(31, d), normals(32, d), normals(33, d));
+    let prior = Prior::gaussian(0.8, d).map_err(|e| unexpected(PROMISE, &e))?;
+    let mark = OnceLock::new();
+    let control = Reference { point: &z, drift: &base, mark: &mark };
+    let chosen: Vec<u32> = (0..5).flat_map(|k| [0, 1 + k % (rows as u32 - 1).max(1)]).collect();
+    // how it is done, who else does it, and what each of the steps needs
+    let walked = |how: fn(Box<dyn Evaluator>) -> Box<dyn Evaluator>, variants: &[usize]| {
+        let mut evaluator = how(Arc::clone(model).evaluator());
+        let (mut x, mut drift) = (vec![start.clone(); 4], vec![vec![0.0; d]; 4]);
+        let noise = |(shared, own)| {
+            Blend::new((Seed::new(35), shared), (Seed::new(36), own), ClientId(3), d)
         };
-        let (own, stepwise) = (walked(false)?, walked(true)?);
+        let mut noises = [(0.0, 0.6), (0.5, 0.0), (0.4, 0.3), (0.0, 0.6)].map(noise);
+        let places = x.iter_mut().zip(&mut drift).zip(&mut noises).enumerate();
+        let mut walks: Vec<Walk<'_>> = places
+            .filter(|(variant, _)| variants.contains(variant))
+            .map(|(variant, ((x, drift), noise))| Walk {
+                client: ClientId(0),
+                x,
+                control: [None, Some(control), Some(control), None][variant],
+                pull: None,
+                rows: if variant > 1 && rows > 2 { Some(&chosen) } else { None },
+                batch: if variant > 1 && rows > 2 { 2 } else { rows },
+                scale: 0.7,
+                prior: (&prior, if variant > 1 { 0.25 } else { 0.0 }),
+                weight: 1.3,
+                from: 9,
+                steps: [5, 5, 4, 3][variant],
+                schedule: Schedule::Constant(1e-3),
+                temperature: 0.9,
+                noise,
+                drift,
+            })
+            .collect();
+        let answer = evaluator.walk(&mut walks, &mut WalkRoom::default());
+        drop(walks);
+        answer.map(|()| x).map_err(|e| unexpected(PROMISE, &e))
+    };
+    let together = walked(|evaluator| evaluator, &[0, 1, 2, 3])?;
+    for variant in 0..4 {
+        let alone = walked(|evaluator| evaluator, &[variant])?;
+        let stepwise = walked(|evaluator| Box::new(Stepwise(evaluator)), &[variant])?;
+        let (own, stepwise) = (&alone[variant], &stepwise[variant]);
         ensure!(PROMISE, own == stepwise, "it ends at {own:?}, its steps at {stepwise:?}");
-        ensure!(PROMISE, own != start, "it does not move");
+        let with = &together[variant];
+        ensure!(PROMISE, own == with, "it ends at {own:?}, with others at {with:?}");
+        ensure!(PROMISE, *own != start, "it does not move");
     }
-    Ok(model.offers().walks)
+    Ok(true)
+}
+
+fn unexpected(promise: &'static str, error: &dyn std::fmt::Display) -> Broken {
+    Broken { promise, found: error.to_string() }
 }
 
 /// An evaluator without a walk of its own.

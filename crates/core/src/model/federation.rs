@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{EvaluationError, Evaluator, Model, Offers};
-use crate::ask::{Ask, Walk};
+use crate::ask::Ask;
 use crate::rng::ClientId;
+use crate::walk::{Walk, WalkRoom};
 
 /// The models of several clients, which are asked together.
 #[derive(Clone, Debug)]
@@ -45,7 +46,6 @@ impl Model for ClientModels {
             hessians: all(|offers| offers.hessians),
             resolution: self.clients.iter().map(|c| c.offers().resolution).fold(0.0, f64::max),
             differences_ignore_rows: all(|offers| offers.differences_ignore_rows),
-            walks: all(|offers| offers.walks),
         }
     }
 
@@ -75,9 +75,13 @@ impl Evaluator for Each {
             .try_for_each(|asks| self.0[asks[0].client.index()].answer(asks))
     }
 
-    fn walk(&mut self, walks: &mut [Walk<'_>]) -> Result<(), EvaluationError> {
+    fn walk(
+        &mut self,
+        walks: &mut [Walk<'_>],
+        room: &mut WalkRoom,
+    ) -> Result<(), EvaluationError> {
         walks
             .chunk_by_mut(|a, b| a.client == b.client)
-            .try_for_each(|walks| self.0[walks[0].client.index()].walk(walks))
+            .try_for_each(|walks| self.0[walks[0].client.index()].walk(walks, room))
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use nalgebra::DMatrix;
 
-use super::symmetric::{SymmetricMatrix, add_product, walk_in_registers};
+use super::symmetric::{Steps, SymmetricMatrix, add_product, walk_in_registers};
 use super::{EvaluationError, Evaluator, Likelihood, Offers, Quadratic, Rows, Rowwise, Spread};
-use crate::ask::{Ask, Walk};
+use crate::ask::Ask;
 use crate::error::DataError;
 use crate::linalg::{add_scaled, dot, subtract};
 use crate::simd::{LANES, wide};
+use crate::step::Schedule;
+use crate::walk::{Walk, WalkRoom, step_by_step};
 
 /// `U_i(x) = (x - mean)' precision (x - mean) / 2`, one row.
 #[derive(Clone, Debug)]
@@ -146,7 +148,7 @@ impl Likelihood for Gaussian {
     }
 
     fn offers(&self) -> Offers {
-        Offers { values: true, hessians: true, walks: self.columns.is_short(), ..Offers::default() }
+        Offers { values: true, hessians: true, ..Offers::default() }
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
@@ -164,13 +166,39 @@ impl Evaluator for GaussianEvaluator {
         self.0.answer(asks)
     }
 
-    fn walk(&mut self, walks: &mut [Walk<'_>]) -> Result<(), EvaluationError> {
-        let model = Arc::clone(&self.0.model);
-        if !model.columns.is_short() {
-            return self.0.walk(walks);
-        }
+    fn walk(
+        &mut self,
+        walks: &mut [Walk<'_>],
+        room: &mut WalkRoom,
+    ) -> Result<(), EvaluationError> {
         for walk in walks {
-            walk_in_registers(&model.columns, &model.mean, walk.reborrow());
+            let Gaussian { columns, mean, .. } = &*self.0.model;
+            if !columns.is_short() || !walk.is_by_rows_alone() || !walk.noise.is_of_one() {
+                step_by_step(&mut self.0, std::slice::from_mut(walk), room)?;
+                continue;
+            }
+            let mut done = 0;
+            while done < walk.steps {
+                let from = walk.from + done;
+                let left = walk.steps - done;
+                let alike = if let Schedule::Constant(_) = walk.schedule { left } else { 1 };
+                let (factor, noise) = walk.noise.some_from(from, alike, &mut room.shared);
+                done += (noise.len() / walk.x.len()) as u64;
+                let (z, base) = match &walk.control {
+                    Some(control) => (control.point, Some(control.drift)),
+                    None => (&mean[..], None),
+                };
+                let steps = Steps {
+                    z,
+                    base,
+                    scale: walk.scale,
+                    weight: walk.weight,
+                    step: walk.schedule.at(from),
+                    temperature: walk.temperature,
+                    noise: (factor, noise),
+                };
+                walk_in_registers(columns, steps, walk.x);
+            }
         }
         Ok(())
     }

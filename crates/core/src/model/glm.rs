@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
+use super::abreast::{add_losses, add_slopes};
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
-    Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Quadratic, RowReach,
-    Rows, Rowwise, Spread, fixed,
+    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, PointLoss,
+    Quadratic, RowReach, Rows, Rowwise, Spread, fixed,
 };
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
 use crate::linalg::add_scaled;
-use crate::simd::{LANES, sigmoid, softplus, wide};
+use crate::simd::{F8, LANES, sigmoid, softplus, wide};
 
 /// Ten of the twenty points of Gauss and Hermite for a standard normal, the others are their
 /// negatives, and the weight of each.
@@ -42,29 +43,26 @@ pub enum Family {
     Bernoulli,
 }
 
-impl Family {
-    /// The negative log-likelihood, without the terms that do not depend on `t`.
+impl PointLoss for Family {
     #[inline(always)]
-    fn loss(self, t: f64, y: f64) -> f64 {
-        match self {
+    fn loss(&self, t: f64, y: f64) -> f64 {
+        match *self {
             Family::Gaussian { variance } => (t - y) * (t - y) / (2.0 * variance),
             Family::Bernoulli => softplus(t) - y * t,
         }
     }
 
-    /// Its derivative in `t`.
     #[inline(always)]
-    fn slope(self, t: f64, y: f64) -> f64 {
-        match self {
+    fn slope(&self, t: f64, y: f64) -> f64 {
+        match *self {
             Family::Gaussian { variance } => (t - y) / variance,
             Family::Bernoulli => sigmoid(t) - y,
         }
     }
 
-    /// Its second derivative in `t`.
     #[inline(always)]
-    fn bend(self, t: f64) -> f64 {
-        match self {
+    fn bend(&self, t: f64, _y: f64) -> f64 {
+        match *self {
             Family::Gaussian { variance } => 1.0 / variance,
             Family::Bernoulli => {
                 let p = sigmoid(t);
@@ -73,9 +71,8 @@ impl Family {
         }
     }
 
-    /// The largest second derivative over all `t`.
-    fn most_bend(self) -> f64 {
-        match self {
+    fn most_bend(&self) -> f64 {
+        match *self {
             Family::Gaussian { variance } => 1.0 / variance,
             Family::Bernoulli => 0.25,
         }
@@ -245,7 +242,7 @@ impl Likelihood for Glm {
     ) {
         for block in rows.blocks(self.rows()) {
             for row in block.iter() {
-                let bend = self.family.bend(self.design.row_dot(*row, x));
+                let bend = self.family.bend(self.design.row_dot(*row, x), self.response[*row]);
                 self.design.add_row(*row, scale * bend * self.design.row_dot(*row, v), out);
             }
         }
@@ -262,7 +259,7 @@ impl Likelihood for Glm {
         let mut row = vec![0.0; self.dim()];
         for block in rows.blocks(self.rows()) {
             for j in block.iter() {
-                let bend = self.family.bend(self.design.row_dot(*j, x));
+                let bend = self.family.bend(self.design.row_dot(*j, x), self.response[*j]);
                 self.add_square(*j, scale * bend, &mut row, out);
             }
         }
@@ -291,13 +288,17 @@ impl Likelihood for Glm {
                 for (z, weight) in GAUSS_HERMITE {
                     for t in [centre + deviation * z, centre - deviation * z] {
                         slope += weight * self.family.slope(t, y);
-                        bend += weight * self.family.bend(t);
+                        bend += weight * self.family.bend(t, y);
                     }
                 }
                 self.design.add_row(*j, scale * slope, gradient);
                 self.add_square(*j, scale * bend, &mut row, hessian);
             }
         }
+    }
+
+    fn abreast(&self) -> Option<&dyn Abreast> {
+        Some(self)
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
@@ -346,6 +347,28 @@ impl Likelihood for Glm {
     }
 }
 
+impl Abreast for Glm {
+    fn coordinates(&self) -> usize {
+        self.design.columns()
+    }
+
+    fn takes(&self, sum: &Sum<'_>, rows: Rows<'_>) -> bool {
+        match sum {
+            Sum::Value { .. } => true,
+            Sum::Gradient { .. } => self.coded_for(rows).is_none(),
+            _ => false,
+        }
+    }
+
+    fn add_values(&self, points: &[F8], rows: Rows<'_>, out: &mut F8) {
+        add_losses((&self.design, &self.response, &self.family), points, rows, out);
+    }
+
+    fn add_gradients(&self, points: &[F8], rows: Rows<'_>, scale: &F8, out: &mut [F8]) {
+        add_slopes((&self.design, &self.response, &self.family), points, rows, scale, out);
+    }
+}
+
 /// Remembers the last point at which all rows were summed, where sums at a point that differs in
 /// few coordinates are found faster from there.
 #[derive(Debug)]
@@ -385,10 +408,13 @@ impl Evaluator for GlmEvaluator {
     #[inline]
     fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
         let remembers = self.rows.model.indicators.is_some();
+        if !remembers {
+            return self.rows.answer(asks);
+        }
         let d = self.rows.model.dim();
         for ask in asks {
             match (ask.sum, ask.rows) {
-                (Sum::Gradient { x }, Rows::All) if remembers && x.len() == d => {
+                (Sum::Gradient { x }, Rows::All) if x.len() == d => {
                     self.add_gradient_of_all(x, ask.scale, ask.out);
                 }
                 _ => self.rows.answer_one(ask),

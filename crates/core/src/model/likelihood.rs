@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Classifier, EvaluationError, Evaluator, Model, Observed, Offers, Quadratic, Reach, RowReach,
-    Rows,
+    Abreast, Classifier, EvaluationError, Evaluator, Lanes, Model, Observed, Offers, Quadratic,
+    Reach, RowReach, Rows,
 };
 use crate::ask::{Ask, Sum};
 use crate::linalg::add_scaled;
@@ -132,6 +132,11 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         }
     }
 
+    /// Who sums at eight points at once, if the model can.
+    fn abreast(&self) -> Option<&dyn Abreast> {
+        None
+    }
+
     /// A Lipschitz constant of `grad U_ij`, the same for every `x`.
     fn row_smoothness(&self, row: usize) -> f64;
 
@@ -216,18 +221,20 @@ impl<L: Likelihood + 'static> Model for L {
     }
 }
 
-/// Answers by a likelihood's own calls, one ask after the other and point by point.
+/// Answers by a likelihood's own calls: eight points at once where it has such, else one ask after
+/// the other and point by point.
 #[derive(Debug)]
 pub struct Rowwise<L> {
     /// The likelihood.
     pub model: Arc<L>,
     scratch: Vec<f64>,
+    lanes: Lanes,
 }
 
 impl<L: Likelihood> Rowwise<L> {
     /// An evaluator that remembers nothing.
     pub fn new(model: Arc<L>) -> Self {
-        Rowwise { scratch: vec![0.0; model.scratch()], model }
+        Rowwise { scratch: vec![0.0; model.scratch()], lanes: Lanes::default(), model }
     }
 
     /// The likelihood, and its scratch.
@@ -249,7 +256,19 @@ impl<L: Likelihood> Rowwise<L> {
             Sum::Difference { x, z } if x.len() == d => {
                 model.add_gradient_difference(x, z, ask.rows, ask.scale, ask.out, scratch)
             }
-            _ => ask.each_point(d, |ask| evaluate(model, ask, scratch)),
+            _ => self.answer_many(std::slice::from_mut(ask)),
+        }
+    }
+
+    /// Answer several asks, or one at several points.
+    #[inline(never)]
+    fn answer_many(&mut self, asks: &mut [Ask<'_>]) {
+        let Rowwise { model, scratch, lanes } = self;
+        let (model, d) = (&**model, Likelihood::dim(&**model));
+        let mut alone = |ask: &mut Ask<'_>| ask.each_point(d, |ask| evaluate(model, ask, scratch));
+        match model.abreast() {
+            Some(abreast) => lanes.answer(abreast, asks, alone),
+            None => asks.iter_mut().for_each(&mut alone),
         }
     }
 }
@@ -280,8 +299,9 @@ fn evaluate<L: Likelihood>(model: &L, ask: &mut Ask<'_>, scratch: &mut [f64]) {
 impl<L: Likelihood> Evaluator for Rowwise<L> {
     #[inline]
     fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
-        for ask in asks {
-            self.answer_one(ask);
+        match asks {
+            [ask] => self.answer_one(ask),
+            asks => self.answer_many(asks),
         }
         Ok(())
     }

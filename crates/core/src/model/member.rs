@@ -36,7 +36,7 @@ impl Model for Member {
     }
 
     fn offers(&self) -> Offers {
-        Offers { walks: false, ..self.model.offers() }
+        self.model.offers()
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {

@@ -136,7 +136,7 @@ impl Model for Rebalanced {
     }
 
     fn offers(&self) -> Offers {
-        Offers { walks: false, ..self.inner.offers() }
+        self.inner.offers()
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {

@@ -4,14 +4,18 @@
 //! response `y`, with two derivatives; values, gradients, Hessians and averages over a whole
 //! client follow. [`super::Glm`] is the same for linear and logistic regression, made faster.
 
+use super::abreast::{add_losses, add_slopes};
 use super::glm::GAUSS_HERMITE;
-use super::{Design, Likelihood, Rows};
+use super::{Abreast, Design, Likelihood, Rows};
+use crate::ask::Sum;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
+use crate::simd::F8;
 
 /// The loss of one row, given its linear predictor `t` and its response `y`.
 ///
-/// Use the elementary functions of [`crate::simd`]: they have the same bits on every machine.
+/// Use the elementary functions of [`crate::simd`]: they have the same bits on every machine. Mark
+/// loss and slope `#[inline(always)]`: those at many points are then computed side by side.
 pub trait PointLoss: std::fmt::Debug + Send + Sync {
     /// Minus the log-likelihood, without the terms that do not depend on `t`.
     fn loss(&self, t: f64, y: f64) -> f64;
@@ -180,8 +184,30 @@ impl<L: PointLoss + 'static> Likelihood for Regression<L> {
         });
     }
 
+    fn abreast(&self) -> Option<&dyn Abreast> {
+        Some(self)
+    }
+
     fn row_smoothness(&self, row: usize) -> f64 {
         self.loss.most_bend() * self.design.row_norm_squared(row)
+    }
+}
+
+impl<L: PointLoss + 'static> Abreast for Regression<L> {
+    fn coordinates(&self) -> usize {
+        self.design.columns()
+    }
+
+    fn takes(&self, sum: &Sum<'_>, _rows: Rows<'_>) -> bool {
+        matches!(sum, Sum::Value { .. } | Sum::Gradient { .. })
+    }
+
+    fn add_values(&self, points: &[F8], rows: Rows<'_>, out: &mut F8) {
+        add_losses((&self.design, &self.response, &self.loss), points, rows, out);
+    }
+
+    fn add_gradients(&self, points: &[F8], rows: Rows<'_>, scale: &F8, out: &mut [F8]) {
+        add_slopes((&self.design, &self.response, &self.loss), points, rows, scale, out);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Multiply by a symmetric matrix, and walk along its quadratic form.
 
-use crate::ask::Walk;
 use crate::simd::{F8, LANES, wide};
 use crate::step::noise_scale;
 
@@ -197,28 +196,41 @@ fn store<const N: usize>(eights: &[F8; N], vector: &mut [f64]) {
     }
 }
 
+/// Some steps of one size in a row.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'a> {
+    /// What is subtracted from the parameter, and what a drift starts from, if anything.
+    pub(super) z: &'a [f64],
+    pub(super) base: Option<&'a [f64]>,
+    /// What gradients are multiplied by, and drifts.
+    pub(super) scale: f64,
+    pub(super) weight: f64,
+    pub(super) step: f64,
+    pub(super) temperature: f64,
+    /// A factor, and the noise of every step, one behind the other.
+    pub(super) noise: (f64, &'a [f64]),
+}
+
 wide! {
-    /// Take the steps of a walk on `(x - mean)' matrix (x - mean) / 2`, whose columns are short:
-    /// the parameter stays in registers all the way.
-    pub(super) fn walk_in_registers<'a>(matrix: &'a SymmetricMatrix, mean: &'a [f64],
-        walk: Walk<'a>) -> () {
+    /// Take these steps from `x` along the form of a matrix whose columns are short: the parameter
+    /// stays in registers all the way.
+    pub(super) fn walk_in_registers<'a>(matrix: &'a SymmetricMatrix, steps: Steps<'a>,
+        x: &'a mut [f64]) -> () {
         match matrix.height {
-            1 => walk_short::<1>(matrix, mean, walk),
-            2 => walk_short::<2>(matrix, mean, walk),
-            _ => walk_short::<3>(matrix, mean, walk),
+            1 => walk_short::<1>(matrix, steps, x),
+            2 => walk_short::<2>(matrix, steps, x),
+            _ => walk_short::<3>(matrix, steps, x),
         }
     }
 }
 
 #[inline(always)]
-fn walk_short<const N: usize>(matrix: &SymmetricMatrix, mean: &[f64], walk: Walk<'_>) {
-    let Walk { x: place, control, scale, weight, step, temperature, noise, .. } = walk;
+fn walk_short<const N: usize>(matrix: &SymmetricMatrix, steps: Steps<'_>, place: &mut [f64]) {
+    let Steps { z, base, scale, weight, step, temperature, noise } = steps;
     let (factor, mut noise) = noise;
     let sigma = noise_scale(step, temperature);
-    let (z, base): ([F8; N], [F8; N]) = match control {
-        Some((z, base)) => (load(z), load(base)),
-        None => (load(mean), [[0.0; LANES]; N]),
-    };
+    let z: [F8; N] = load(z);
+    let base: [F8; N] = base.map_or([[0.0; LANES]; N], load);
     let mut x: [F8; N] = load(place);
     while let Some((now, later)) = noise.split_at_checked(place.len()) {
         let sums = product::<N>(matrix, &x, &z, scale);

@@ -474,7 +474,7 @@ impl Model for Whitened {
     }
 
     fn offers(&self) -> Offers {
-        Offers { walks: false, ..self.inner.offers() }
+        self.inner.offers()
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {

@@ -3,27 +3,31 @@
 use std::sync::Arc;
 
 use super::{Device, Event, Exchange, Ledger, Order, devices_of};
-use crate::ask::{Ask, Tour};
+use crate::ask::Ask;
 use crate::model::{EvaluationError, Evaluator, Model};
 use crate::rng::ClientId;
 use crate::threads::{Threads, at_once};
+use crate::walk::{Walk, WalkRoom, emptied};
 
-/// Carries exchanges: all clients of the cohort take their orders, and as long as any of them has a
-/// question, what all of them ask is answered in one call. Clients that walk do so in lock-step.
-/// The chain is that of [`super::exchange`], bit for bit.
+/// Carries exchanges: all clients of the cohort take their orders, and as long as any of them walks
+/// or has a question, what all of them want is done in one call. The chain is that of
+/// [`super::exchange`], bit for bit.
 ///
 /// What is kept here between exchanges is room, not state: snapshots are taken between exchanges,
 /// when nobody has an open question.
 #[derive(Debug)]
 pub struct Jointly {
     evaluator: Box<dyn Evaluator>,
-    room: Vec<Ask<'static>>,
+    asks: Vec<Ask<'static>>,
+    walks: Vec<Walk<'static>>,
+    room: WalkRoom,
 }
 
 impl Jointly {
     /// Exchanges with this model.
     pub fn new(model: Arc<dyn Model>) -> Self {
-        Jointly { evaluator: model.evaluator(), room: Vec::new() }
+        let (asks, walks, room) = (Vec::new(), Vec::new(), WalkRoom::default());
+        Jointly { evaluator: model.evaluator(), asks, walks, room }
     }
 
     /// Carry one exchange. If the model fails, clients are left in the middle of it: the server
@@ -34,16 +38,15 @@ impl Jointly {
         clients: &mut [Box<dyn Device>],
         ledger: &mut Ledger,
     ) -> Result<Event, EvaluationError> {
-        if let Some(guide) = self.evaluator.guide() {
-            let spread = guide.spread();
-            return self.guided(server, clients, ledger, spread);
+        if let Some(spread) = self.evaluator.threads() {
+            return self.spread(server, clients, ledger, spread);
         }
         for id in server.cohort() {
             let order = server.order(*id);
             ledger.down(*id, &order);
             clients[id.index()].begin(&order);
         }
-        self.ask(server.cohort(), clients)?;
+        self.satisfy(server.cohort(), clients)?;
         for at in 0..server.cohort().len() {
             let id = server.cohort()[at];
             let reply = clients[id.index()].reply();
@@ -53,9 +56,8 @@ impl Jointly {
         Ok(server.advance())
     }
 
-    /// The same where somebody takes the clients' steps: what is left to them is to copy long
-    /// vectors, which several do at once.
-    fn guided<S: Exchange + ?Sized>(
+    /// The same where what is asked is far away: several threads copy the clients' long vectors.
+    fn spread<S: Exchange + ?Sized>(
         &mut self,
         server: &mut S,
         clients: &mut [Box<dyn Device>],
@@ -70,16 +72,7 @@ impl Jointly {
         let begun = devices_of(&asked, clients).zip(&orders).collect();
         at_once(spread, begun, |(client, order)| client.begin(order));
         drop(orders);
-        while let Some(guide) = self.evaluator.guide() {
-            let mut tours: Vec<Tour<'_>> =
-                devices_of(&asked, clients).filter_map(|client| client.tour()).collect();
-            if tours.is_empty() || !tours.iter().all(|tour| guide.takes(tour)) {
-                break;
-            }
-            guide.tour(&mut tours)?;
-            at_once(spread, devices_of(&asked, clients).collect(), |client| client.toured());
-        }
-        self.ask(&asked, clients)?;
+        self.satisfy(&asked, clients)?;
         let replies = at_once(spread, devices_of(&asked, clients).collect(), |c| c.reply());
         for (id, reply) in asked.iter().zip(&replies) {
             ledger.up(*id, reply);
@@ -88,32 +81,42 @@ impl Jointly {
         Ok(server.advance())
     }
 
-    /// Answer as long as anybody asks.
-    fn ask(
+    /// Take steps and answer questions as long as anybody has any.
+    fn satisfy(
         &mut self,
         cohort: &[ClientId],
         clients: &mut [Box<dyn Device>],
     ) -> Result<(), EvaluationError> {
         loop {
-            let mut asks = empty(std::mem::take(&mut self.room));
+            let mut walks = without_walks(std::mem::take(&mut self.walks));
+            walks.extend(
+                devices_of(cohort, clients).filter_map(|client| Some(client.walk()?.0)),
+            );
+            if !walks.is_empty() {
+                let walked = self.evaluator.walk(&mut walks, &mut self.room);
+                self.walks = without_walks(walks);
+                walked?;
+                devices_of(cohort, clients).for_each(|client| client.walked());
+                continue;
+            }
+            self.walks = without_walks(walks);
+            let mut asks = emptied(std::mem::take(&mut self.asks));
             asks.extend(devices_of(cohort, clients).filter_map(|client| client.pending()));
             if asks.is_empty() {
-                self.room = empty(asks);
+                self.asks = emptied(asks);
                 return Ok(());
             }
             let answered = self.evaluator.answer(&mut asks);
-            self.room = empty(asks);
+            self.asks = emptied(asks);
             answered?;
-            for id in cohort {
-                clients[id.index()].resume();
-            }
+            devices_of(cohort, clients).for_each(|client| client.resume());
         }
     }
 }
 
-/// The same room for asks of another time: collecting in place allocates nothing.
+/// The same room for walks of another time: collecting in place allocates nothing.
 #[allow(clippy::unnecessary_filter_map)] // a filter would keep the lifetime
-fn empty<'a>(mut asks: Vec<Ask<'_>>) -> Vec<Ask<'a>> {
-    asks.clear();
-    asks.into_iter().filter_map(|_| None).collect()
+fn without_walks<'a>(mut walks: Vec<Walk<'_>>) -> Vec<Walk<'a>> {
+    walks.clear();
+    walks.into_iter().filter_map(|_| None).collect()
 }

@@ -24,11 +24,13 @@ pub use statement::{Exactly, Mismatch, Statement};
 pub use wire::{Format, encode_order};
 pub use workspace::Workspace;
 
-use crate::ask::{Ask, Question, Tour};
+use crate::ask::{Ask, Question};
+use crate::model::{EvaluationError, Evaluator};
 use crate::rng::ClientId;
 use crate::snapshot::State;
 use crate::target::Site;
 use crate::threads::Threads;
+use crate::walk::{Walk, WalkRoom};
 
 /// The server's side of any exchange: a sampler, or a survey of the target before sampling.
 ///
@@ -84,8 +86,9 @@ pub enum Event {
 /// The client's side of any exchange: a machine that stops wherever it must know something of its
 /// rows.
 ///
-/// One exchange: [`Device::begin`]; then, as long as there is a question, answer it and go on; then
-/// [`Device::reply`]. What happens in between is no state: snapshots are taken between exchanges.
+/// One exchange: [`Device::begin`]; then, as long as there are steps to be taken or a question to be
+/// answered, do so and go on; then [`Device::reply`]. What happens in between is no state:
+/// snapshots are taken between exchanges.
 pub trait Device: State + Send {
     /// Whether this is an order for this device: a task of its own, with the vectors that it needs.
     /// [`Device::begin`] may panic on any other.
@@ -125,23 +128,52 @@ pub trait Device: State + Send {
         }
     }
 
-    /// Steps that somebody else can take in this device's place, before anything is asked, if there
-    /// are such: see [`crate::model::Guide`]. Asked again, they are the same.
-    fn tour(&mut self) -> Option<Tour<'_>> {
+    /// The steps that it takes next by itself, if there are such, before anything is asked: with
+    /// who takes them here, and room for it. Asked again, they are the same.
+    fn walk(&mut self) -> Option<(Walk<'_>, &mut dyn Evaluator, &mut WalkRoom)> {
         None
     }
 
-    /// Go on behind the last [`Device::tour`], which was taken; nothing happens if there was none.
-    fn toured(&mut self) {}
+    /// Go on behind the last [`Device::walk`], which was taken; nothing happens if there was none.
+    fn walked(&mut self) {}
 
-    /// Do what is asked by the client's own potential, and say the result.
+    /// Do what is asked by the client's own potential, and say the result. Where that fails, the
+    /// result is NaN, which every receiver refuses.
+    #[inline(always)]
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
         self.begin(order);
-        while let Some((site, question)) = self.question() {
-            site.answer(question);
-            self.proceed();
+        loop {
+            if let Some((walk, evaluator, room)) = self.walk() {
+                let mut walks = [walk];
+                if evaluator.walk(&mut walks, room).is_err() {
+                    walks[0].x.fill(f64::NAN);
+                }
+                self.walked();
+            } else if let Some((site, question)) = self.question() {
+                site.answer(question);
+                self.proceed();
+            } else {
+                return self.reply();
+            }
         }
-        self.reply()
+    }
+}
+
+/// Do what a device has begun by somebody else's model.
+pub(crate) fn answer_by<D: Device + ?Sized>(
+    device: &mut D,
+    model: &mut dyn Evaluator,
+) -> Result<(), EvaluationError> {
+    loop {
+        if let Some((walk, _, room)) = device.walk() {
+            model.walk(&mut [walk], room)?;
+            device.walked();
+        } else if let Some(ask) = device.pending() {
+            model.answer(&mut [ask])?;
+            device.resume();
+        } else {
+            return Ok(());
+        }
     }
 }
 
@@ -282,12 +314,12 @@ impl<D: Device + ?Sized> Device for Box<D> {
         (**self).workspace()
     }
 
-    fn tour(&mut self) -> Option<Tour<'_>> {
-        (**self).tour()
+    fn walk(&mut self) -> Option<(Walk<'_>, &mut dyn Evaluator, &mut WalkRoom)> {
+        (**self).walk()
     }
 
-    fn toured(&mut self) {
-        (**self).toured();
+    fn walked(&mut self) {
+        (**self).walked();
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

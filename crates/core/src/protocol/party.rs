@@ -16,7 +16,9 @@ use super::mask::Masks;
 use super::refusal::{OrderRefusal, Refusal};
 use super::statement::Mismatch;
 use super::wire::{OrderBuffer, ReplyBuffer, encode_order, encode_reply};
-use super::{Device, Event, Exchange, Format, Kind, Ledger, Payload, Reply, Statement, Task};
+use super::{
+    Device, Event, Exchange, Format, Kind, Ledger, Payload, Reply, Statement, Task, answer_by,
+};
 use crate::model::{EvaluationError, Evaluator};
 use crate::rng::{ClientId, ROUNDS};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -515,7 +517,7 @@ impl<D: Device> Client<D> {
             None => self.device.answer(&order),
             Some(model) => {
                 self.device.begin(&order);
-                if let Err(error) = answer_all(&mut self.device, model.as_mut()) {
+                if let Err(error) = answer_by(&mut self.device, model.as_mut()) {
                     self.failed = Some((found, error));
                     return Err(OrderRefusal::Unanswered { round: found });
                 }
@@ -578,15 +580,6 @@ impl<D: Device> Client<D> {
             allowance.told = allowance.told.max(self.unused);
         }
     }
-}
-
-/// Answer what a device asks, until it has nothing more to ask.
-fn answer_all<D: Device>(device: &mut D, model: &mut dyn Evaluator) -> Result<(), EvaluationError> {
-    while let Some(ask) = device.pending() {
-        model.answer(&mut [ask])?;
-        device.resume();
-    }
-    Ok(())
 }
 
 impl<D: Device> State for Client<D> {

@@ -1,7 +1,7 @@
 //! Hold the scratch memory that a device needs within one order.
 
 use super::message::Packed;
-use crate::rng::SharedNoise;
+use crate::walk::WalkRoom;
 
 /// Vectors that a device writes on while it works on an order: room, not state. Devices that answer
 /// one after the other need only one between them, which then stays in the nearest cache; and a
@@ -14,8 +14,8 @@ pub struct Workspace {
     pub(crate) outgoing: Vec<f64>,
     /// What is sent, compressed.
     pub(crate) packed: Packed,
-    /// Noise that everybody has a share of.
-    pub(crate) noise: Option<SharedNoise>,
+    /// Room for walks, with the noise that everybody has a share of.
+    pub(crate) walks: WalkRoom,
 }
 
 impl Workspace {

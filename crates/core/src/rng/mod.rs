@@ -12,7 +12,7 @@ mod normal;
 mod rounds;
 mod subsets;
 
-pub use noise::{Noise, SharedNoise};
+pub use noise::{Addresses, Blend, Noise, SharedNoises};
 pub use rounds::Rounds;
 pub use subsets::Subsets;
 

@@ -146,7 +146,7 @@ impl Lots {
 /// The noise of all parties together, kept for the length of a walk: devices that walk the same
 /// iterations one after the other find it drawn.
 #[derive(Clone, Debug)]
-pub struct SharedNoise {
+struct SharedNoise {
     noise: Noise,
     /// Which iterations are kept.
     kept: Range<u64>,
@@ -157,38 +157,20 @@ impl SharedNoise {
     /// More normals than this are not kept, but drawn for everybody.
     const MOST: usize = 1 << 17;
 
-    /// The noise of this seed, in a place where that of another may be; what is kept starts with
-    /// this iteration, unless something is kept.
-    #[inline]
-    pub fn of(
-        place: &mut Option<SharedNoise>,
-        seed: Seed,
-        dim: usize,
-        iteration: u64,
-    ) -> &mut SharedNoise {
-        let fits = |shared: &mut SharedNoise| {
-            (shared.noise.lots.seed, shared.noise.lots.dim) == (seed, dim)
-        };
-        if !place.as_mut().is_some_and(fits) {
-            *place = None;
-        }
-        place.get_or_insert_with(|| SharedNoise {
-            noise: Noise::new(seed, SERVER, dim),
-            kept: iteration..iteration,
-            normals: Vec::new(),
-        })
+    /// The noise of this seed; what is kept starts with this iteration.
+    fn new(seed: Seed, dim: usize, iteration: u64) -> SharedNoise {
+        let noise = Noise::new(seed, SERVER, dim);
+        SharedNoise { noise, kept: iteration..iteration, normals: Vec::new() }
     }
 
-    /// Make ready for a walk from this iteration on: what is kept of others is of no more use.
-    pub fn start(&mut self, iteration: u64) {
-        if self.kept.start != iteration {
-            self.kept = iteration..iteration;
-        }
+    #[inline]
+    fn is_of(&self, seed: Seed, dim: usize) -> bool {
+        (self.noise.lots.seed, self.noise.lots.dim) == (seed, dim)
     }
 
     /// The noise of an iteration in one of its stretches.
     #[inline]
-    pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+    fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
         let dim = self.noise.lots.dim;
         if iteration == self.kept.end {
             self.keep_next();
@@ -203,7 +185,7 @@ impl SharedNoise {
     /// The noise of an iteration, and behind it that of those which follow, at most so many in all:
     /// for vectors that are a single stretch.
     #[inline]
-    pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+    fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
         let dim = self.noise.lots.dim;
         if (self.kept.start..=self.kept.end).contains(&iteration) {
             while self.kept.end < iteration + most && self.keep_next() {}
@@ -231,6 +213,131 @@ impl SharedNoise {
         }
         self.kept.end += 1;
         true
+    }
+}
+
+/// `rho Zs + c Z_c`: noise that is partly everybody's and partly one party's own.
+#[derive(Clone, Debug)]
+pub struct Blend {
+    shared: Seed,
+    shared_factor: f64,
+    own: Noise,
+    own_factor: f64,
+    dim: usize,
+    /// From which iteration on everybody's is kept, since others will ask for it too.
+    since: u64,
+    both: Vec<f64>,
+}
+
+/// Where the two parts of a noise stand, and what each is multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Addresses {
+    /// Everybody's.
+    pub shared: (Seed, f64),
+    /// The party's own.
+    pub own: (Seed, f64),
+}
+
+impl Blend {
+    /// Of everybody's noise and of that of a party, with a factor each.
+    pub fn new(shared: (Seed, f64), own: (Seed, f64), client: ClientId, dim: usize) -> Self {
+        let mixed = shared.1 != 0.0 && own.1 != 0.0;
+        Blend {
+            shared: shared.0,
+            shared_factor: shared.1,
+            own: Noise::new(own.0, client, dim),
+            own_factor: own.1,
+            dim,
+            since: 0,
+            both: vec![0.0; if mixed { dim } else { 0 }],
+        }
+    }
+
+    /// Make ready for walks from this iteration on, which others take as well.
+    pub fn start(&mut self, iteration: u64) {
+        self.since = iteration;
+    }
+
+    /// Its addresses, for whoever draws it elsewhere; `None` where the noise of an iteration is
+    /// more than what stands at its own address.
+    pub fn addresses(&self) -> Option<Addresses> {
+        let own = (self.own.seed()?, self.own_factor);
+        Some(Addresses { shared: (self.shared, self.shared_factor), own })
+    }
+
+    /// Whether it is everybody's or the party's alone.
+    pub(crate) fn is_of_one(&self) -> bool {
+        self.shared_factor == 0.0 || self.own_factor == 0.0
+    }
+
+    /// The coordinates, cut into stretches to be asked for one after the other.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        self.own.stretches()
+    }
+
+    /// The noise of an iteration in one stretch, as a factor and a vector.
+    pub(crate) fn at<'a>(
+        &'a mut self,
+        k: u64,
+        stretch: Range<usize>,
+        shared: &'a mut SharedNoises,
+    ) -> (f64, &'a [f64]) {
+        if self.shared_factor == 0.0 {
+            return (self.own_factor, self.own.at(k, stretch));
+        }
+        let shared = shared.of(self.shared, self.dim, self.since);
+        if self.own_factor == 0.0 {
+            return (self.shared_factor, shared.at(k, stretch));
+        }
+        let both = &mut self.both[stretch.clone()];
+        let (shared, own) = (shared.at(k, stretch.clone()), self.own.at(k, stretch));
+        for ((sum, zs), z) in both.iter_mut().zip(shared).zip(own) {
+            *sum = self.shared_factor * zs + self.own_factor * z;
+        }
+        (1.0, both)
+    }
+
+    /// The same for some iterations in a row, at most so many, where it is everybody's or the
+    /// party's alone.
+    pub(crate) fn some_from<'a>(
+        &'a mut self,
+        k: u64,
+        most: u64,
+        shared: &'a mut SharedNoises,
+    ) -> (f64, &'a [f64]) {
+        if self.shared_factor == 0.0 {
+            (self.own_factor, self.own.some_from(k, most))
+        } else {
+            (self.shared_factor, shared.of(self.shared, self.dim, self.since).some_from(k, most))
+        }
+    }
+}
+
+/// The noise that all parties of a chain have a share of, for one chain or for several that go on
+/// together.
+#[derive(Debug, Default)]
+pub struct SharedNoises(Vec<SharedNoise>);
+
+impl SharedNoises {
+    /// At most so many chains are kept apart.
+    const MOST: usize = 128;
+
+    /// That of one seed, of which is kept what is asked for from this iteration on.
+    #[inline]
+    fn of(&mut self, seed: Seed, dim: usize, since: u64) -> &mut SharedNoise {
+        let known = self.0.iter().position(|shared| shared.is_of(seed, dim));
+        let at = known.unwrap_or_else(|| {
+            if self.0.len() == Self::MOST {
+                self.0.clear();
+            }
+            self.0.push(SharedNoise::new(seed, dim, since));
+            self.0.len() - 1
+        });
+        let shared = &mut self.0[at];
+        if shared.kept.start != since {
+            shared.kept = since..since; // what is kept of others is of no more use
+        }
+        shared
     }
 }
 
@@ -295,7 +402,7 @@ mod tests {
     #[test]
     fn shared_noise_is_that_of_each_iteration() {
         for dim in [1, 20, 65, 1025, 70_000, 140_000] {
-            let mut place = None;
+            let mut all = SharedNoises::default();
             // Two parties walk alike, then both go on, then somebody comes with another seed, or
             // skips an iteration, or goes back.
             for (seed, from, to) in [
@@ -308,9 +415,8 @@ mod tests {
                 (1, 5, 7),
                 (1, 3, 6),
             ] {
-                SharedNoise::of(&mut place, Seed::new(seed), dim, from).start(from);
                 for iteration in (from..to).chain([to + 1]) {
-                    let shared = SharedNoise::of(&mut place, Seed::new(seed), dim, iteration);
+                    let shared = all.of(Seed::new(seed), dim, from);
                     let found: Vec<f64> = shared
                         .noise
                         .stretches()
@@ -335,8 +441,8 @@ mod tests {
                 }
             }
         }
-        let mut place = None;
-        let shared = SharedNoise::of(&mut place, Seed::new(1), 2, 0);
+        let mut all = SharedNoises::default();
+        let shared = all.of(Seed::new(1), 2, 0);
         let most = (SharedNoise::MOST / 2) as u64;
         assert!(
             (0..most + 3)

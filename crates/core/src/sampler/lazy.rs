@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use super::Keys;
 use super::recipe::Recipe;
-use crate::ask::{Question, Tour};
+use crate::ask::Question;
 use crate::compress::Channel;
 use crate::error::DataError;
+use crate::model::Evaluator;
 use crate::protocol::{Device, Order, Reply, Workspace};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
+use crate::walk::{Walk, WalkRoom};
 
 /// What all clients of a chain are made from.
 struct Maker {
@@ -99,12 +101,12 @@ impl Device for Lazy {
         self.awake_mut().workspace()
     }
 
-    fn tour(&mut self) -> Option<Tour<'_>> {
-        self.awake_mut().tour()
+    fn walk(&mut self) -> Option<(Walk<'_>, &mut dyn Evaluator, &mut WalkRoom)> {
+        self.awake_mut().walk()
     }
 
-    fn toured(&mut self) {
-        self.awake_mut().toured();
+    fn walked(&mut self) {
+        self.awake_mut().walked();
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {
