@@ -214,11 +214,7 @@ impl Evaluator for Desk {
         Ok(())
     }
 
-    fn walk(
-        &mut self,
-        walks: &mut [Walk<'_>],
-        room: &mut WalkRoom,
-    ) -> Result<(), EvaluationError> {
+    fn walk(&mut self, walks: &mut [Walk<'_>], room: &mut WalkRoom) -> Result<(), EvaluationError> {
         if !walks.iter().all(stays_here) {
             return step_by_step(self, walks, room);
         }

@@ -224,8 +224,7 @@ fn predictors(design: &Design, row: usize, points: &[F8]) -> F8 {
             let mut sums = [0.0; LANES];
             let [p0, p1, p2, p3, p4, p5, p6, p7] = parts;
             for k in 0..LANES {
-                sums[k] =
-                    ((p0[k] + p4[k]) + (p2[k] + p6[k])) + ((p1[k] + p5[k]) + (p3[k] + p7[k]));
+                sums[k] = ((p0[k] + p4[k]) + (p2[k] + p6[k])) + ((p1[k] + p5[k]) + (p3[k] + p7[k]));
             }
             sums
         }
@@ -267,6 +266,72 @@ fn add_row(design: &Design, row: usize, scale: &F8, out: &mut [F8]) {
                 let out = &mut out[*column as usize];
                 for lane in 0..LANES {
                     out[lane] += scale[lane] * value;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::regression::tests::Bernoulli;
+    use super::super::tests::normals;
+    use super::super::{Family, Glm, Model, Regression, Single};
+    use super::*;
+    use crate::rng::ClientId;
+
+    /// Dense and sparse rows of eleven columns, by both ways to write a regression.
+    fn models() -> Vec<Arc<dyn Model>> {
+        let (rows, d) = (21, 11);
+        let dense = || Design::dense(normals(40, rows * d), d).unwrap();
+        let entry = |j: u32, k: u32| ((j + 3 * k) % 11, f64::from(j) - 0.3 * f64::from(k));
+        let sparse = || {
+            let row = |j: u32| {
+                let mut row: Vec<(u32, f64)> = (0..3).map(|k| entry(j, k)).collect();
+                row.sort_by_key(|(column, _)| *column);
+                row
+            };
+            Design::sparse((0..rows as u32).map(row), d).unwrap()
+        };
+        let binary: Vec<f64> = (0..rows).map(|j| f64::from(u8::from(j % 3 == 0))).collect();
+        let mut all: Vec<Arc<dyn Model>> = Vec::new();
+        for design in [dense(), sparse()] {
+            let gaussian = Family::Gaussian { variance: 0.7 };
+            all.push(Arc::new(Glm::new(design.clone(), binary.clone(), gaussian).unwrap()));
+            let glm = Glm::new(design.clone(), binary.clone(), Family::Bernoulli).unwrap();
+            all.push(Arc::new(glm));
+            all.push(Arc::new(Regression::new(design, binary.clone(), Bernoulli).unwrap()));
+        }
+        all
+    }
+
+    #[test]
+    fn eight_points_are_told_what_each_is_told_alone() {
+        let some = [0, 2, 3, 7, 11, 12, 13, 14, 20];
+        for model in models() {
+            let d = model.dim();
+            for (count, rows) in (1..20).flat_map(|n| [(n, Rows::All), (n, Rows::Some(&some))]) {
+                let points = normals(41, count * d);
+                for gradient in [false, true] {
+                    let width = if gradient { d } else { 1 };
+                    let sum = |x| if gradient { Sum::Gradient { x } } else { Sum::Value { x } };
+                    let scale = |k: usize| 1.0 + 0.3 * k as f64;
+                    let (mut alone, mut together) =
+                        (vec![0.25; count * width], vec![0.25; count * width]);
+                    for (k, (x, out)) in points.chunks(d).zip(alone.chunks_mut(width)).enumerate() {
+                        Single::new(&model).add(sum(x), rows, scale(k), out);
+                    }
+                    let asks = points.chunks(d).zip(together.chunks_mut(width)).enumerate();
+                    let mut asks: Vec<Ask<'_>> = asks
+                        .map(|(k, (x, out))| {
+                            let (client, scale) = (ClientId(0), scale(k));
+                            Ask { client, sum: sum(x), rows, scale, out }
+                        })
+                        .collect();
+                    Arc::clone(&model).evaluator().answer(&mut asks).unwrap();
+                    assert_eq!(together, alone, "{count} points of {model:?}");
                 }
             }
         }

@@ -102,11 +102,7 @@ impl Evaluator for Simplified {
         self.inner.answer(&mut simpler)
     }
 
-    fn walk(
-        &mut self,
-        walks: &mut [Walk<'_>],
-        room: &mut WalkRoom,
-    ) -> Result<(), EvaluationError> {
+    fn walk(&mut self, walks: &mut [Walk<'_>], room: &mut WalkRoom) -> Result<(), EvaluationError> {
         self.inner.walk(walks, room)
     }
 }

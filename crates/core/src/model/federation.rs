@@ -75,11 +75,7 @@ impl Evaluator for Each {
             .try_for_each(|asks| self.0[asks[0].client.index()].answer(asks))
     }
 
-    fn walk(
-        &mut self,
-        walks: &mut [Walk<'_>],
-        room: &mut WalkRoom,
-    ) -> Result<(), EvaluationError> {
+    fn walk(&mut self, walks: &mut [Walk<'_>], room: &mut WalkRoom) -> Result<(), EvaluationError> {
         walks
             .chunk_by_mut(|a, b| a.client == b.client)
             .try_for_each(|walks| self.0[walks[0].client.index()].walk(walks, room))

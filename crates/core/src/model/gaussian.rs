@@ -166,11 +166,7 @@ impl Evaluator for GaussianEvaluator {
         self.0.answer(asks)
     }
 
-    fn walk(
-        &mut self,
-        walks: &mut [Walk<'_>],
-        room: &mut WalkRoom,
-    ) -> Result<(), EvaluationError> {
+    fn walk(&mut self, walks: &mut [Walk<'_>], room: &mut WalkRoom) -> Result<(), EvaluationError> {
         for walk in walks {
             let Gaussian { columns, mean, .. } = &*self.0.model;
             if !columns.is_short() || !walk.is_by_rows_alone() || !walk.noise.is_of_one() {

@@ -257,11 +257,7 @@ pub trait Evaluator: Send + std::fmt::Debug {
 
     /// Take the steps of all of these walks. A faster way than this one, a gradient for each step,
     /// must end in the same places, bit for bit.
-    fn walk(
-        &mut self,
-        walks: &mut [Walk<'_>],
-        room: &mut WalkRoom,
-    ) -> Result<(), EvaluationError> {
+    fn walk(&mut self, walks: &mut [Walk<'_>], room: &mut WalkRoom) -> Result<(), EvaluationError> {
         step_by_step(self, walks, room)
     }
 

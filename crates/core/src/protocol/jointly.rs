@@ -89,9 +89,7 @@ impl Jointly {
     ) -> Result<(), EvaluationError> {
         loop {
             let mut walks = without_walks(std::mem::take(&mut self.walks));
-            walks.extend(
-                devices_of(cohort, clients).filter_map(|client| Some(client.walk()?.0)),
-            );
+            walks.extend(devices_of(cohort, clients).filter_map(|client| Some(client.walk()?.0)));
             if !walks.is_empty() {
                 let walked = self.evaluator.walk(&mut walks, &mut self.room);
                 self.walks = without_walks(walks);
