@@ -17,7 +17,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use consilience_core::protocol::{Device, Ledger};
+use consilience_core::protocol::{Device, Ledger, Together};
 use consilience_core::sampler::Sampler;
 use consilience_core::snapshot::{SnapshotError, State, Visit, restore, save};
 use sha2::{Digest, Sha256};
@@ -331,6 +331,12 @@ impl Running {
         let ledger = Ledger::new(clients.len());
         let (draws_file, notes_file) = (Part::new(chain, "draws"), Part::new(chain, "notes"));
         Running { server, clients, ledger, exchanges: 0, draws: 0, kept: 0, draws_file, notes_file }
+    }
+
+    /// For an exchange beside those of other chains.
+    pub(crate) fn side_by_side(&mut self) -> Together<'_> {
+        let Running { server, clients, ledger, .. } = self;
+        Together { server: &mut **server, clients, ledger }
     }
 }
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use consilience_core::model::EvaluationError;
+use consilience_core::model::{ClientModels, EvaluationError};
 use consilience_core::protocol::{
-    Device, Direction, Event, Exchange, Jointly, Ledger, Reply, devices_of, exchange,
+    Device, Direction, Event, Exchange, Jointly, Ledger, Reply, Together, devices_of, exchange,
 };
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
@@ -222,27 +222,39 @@ pub fn sample_kept(
     let work: usize = plan.target.clients.iter().map(|c| c.rows() * d).sum();
     let spread_clients = run.chains < threads && work >= WORTH_SPREADING;
     let failed: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
-    let finished: Vec<Option<Chain>> = pool.install(|| {
-        let one = |(index, sink): (usize, DrawSink)| match hosted(plan, || {
-            Chain::run(plan, run, seed, index, sink, spread_clients, progress, checkpoint)
-        }) {
-            Ok(chain) => Some(chain),
-            Err(error) => {
-                progress.stop.store(true, Ordering::Relaxed);
-                if let Ok(mut slot) = failed.lock()
-                    && slot.as_ref().is_none_or(|(first, _)| index < *first)
-                {
-                    *slot = Some((index, error));
+    let abreast = if goes_abreast(plan) { run.chains.div_ceil(threads.max(1)) } else { 1 };
+    let finished: Vec<Vec<Chain>> = pool.install(|| {
+        let group = |group: Vec<(usize, DrawSink)>| {
+            let begun = |(index, sink)| Going::begin((plan, run), seed, index, sink, progress);
+            let all = || -> Result<Vec<Chain>, (usize, RunError)> {
+                let mut chains = Vec::with_capacity(group.len());
+                for (index, sink) in group {
+                    let begun = begun((index, sink))
+                        .and_then(|going| going.restored(checkpoint))
+                        .and_then(|going| going.from_downhill(seed, spread_clients));
+                    chains.push(begun.map_err(|error| (index, error))?);
                 }
-                None
+                follow(chains, spread_clients)
+            };
+            match hosted(plan, all) {
+                Ok(chains) => chains,
+                Err((index, error)) => {
+                    progress.stop.store(true, Ordering::Relaxed);
+                    if let Ok(mut slot) = failed.lock()
+                        && slot.as_ref().is_none_or(|(first, _)| index < *first)
+                    {
+                        *slot = Some((index, error));
+                    }
+                    Vec::new()
+                }
             }
         };
-        sinks
-            .open(run.chains, d)?
-            .into_par_iter()
-            .enumerate()
-            .map(|item| Ok(one(item)))
-            .collect::<Result<Vec<_>, RunError>>()
+        let mut sinks = sinks.open(run.chains, d)?.into_iter().enumerate().peekable();
+        let mut groups: Vec<Vec<(usize, DrawSink)>> = Vec::new();
+        while sinks.peek().is_some() {
+            groups.push(sinks.by_ref().take(abreast).collect());
+        }
+        Ok::<_, RunError>(groups.into_par_iter().map(group).collect())
     })?;
     if let Ok(Some((_, error))) = failed.into_inner() {
         sinks.discard(run.chains);
@@ -257,16 +269,24 @@ pub fn sample_kept(
     )
 }
 
-/// Run a chain where its model is at home.
+/// Whether chains on one thread go on side by side: their clients know their rows, and sum over
+/// them faster for several chains at once.
+fn goes_abreast(plan: &Plan) -> bool {
+    let elsewhere = plan.target.joint.is_some() || plan.accelerator.is_some();
+    !elsewhere && plan.target.clients.iter().all(|client| client.offers().together)
+}
+
+/// Run chains where their model is at home.
 fn hosted(
     plan: &Plan,
-    chain: impl FnOnce() -> Result<Chain, RunError> + Send,
-) -> Result<Chain, RunError> {
-    let Some(joint) = &plan.target.joint else { return chain() };
-    let (mut chain, mut done) = (Some(chain), None);
-    joint.host(&mut || done = chain.take().map(|chain| chain()));
+    chains: impl FnOnce() -> Result<Vec<Chain>, (usize, RunError)> + Send,
+) -> Result<Vec<Chain>, (usize, RunError)> {
+    let Some(joint) = &plan.target.joint else { return chains() };
+    let (mut chains, mut done) = (Some(chains), None);
+    joint.host(&mut || done = chains.take().map(|chains| chains()));
     done.unwrap_or_else(|| {
-        Err(RunError::Threads { threads: 1, why: "the model does not let its chain run".into() })
+        let why = "the model does not let its chain run".into();
+        Err((0, RunError::Threads { threads: 1, why }))
     })
 }
 
@@ -365,140 +385,196 @@ pub struct Chain {
     pub(crate) failure: Option<Failure>,
 }
 
-impl Chain {
-    #[allow(clippy::too_many_arguments)] // what a run has, chain by chain
-    fn run(
-        plan: &Plan,
-        run: &Length,
+/// A chain that goes on.
+struct Going<'a> {
+    plan: &'a Plan,
+    run: &'a Length,
+    index: usize,
+    progress: &'a Progress,
+    checkpoint: Option<&'a Checkpoint<'a>>,
+    sink: DrawSink,
+    chain: Running,
+    notes: Notes,
+    /// Who answers all of its clients, where they do not do so themselves.
+    joint: Option<Jointly>,
+    outward: Vec<f64>,
+    /// How many iterations were reported.
+    reported: u64,
+    /// How many row gradients were evaluated, and by whom some are in this exchange.
+    gradients: u64,
+    before: u64,
+    cohort: Vec<ClientId>,
+    /// How many exchanges pass between two looks at the clock, and at the stop sign.
+    patience: u64,
+    glance: u64,
+    /// Whether somebody asked to stop, and why the model gave no answer.
+    stopped: bool,
+    failure: Option<Failure>,
+}
+
+impl<'a> Going<'a> {
+    fn begin(
+        (plan, run): (&'a Plan, &'a Length),
         seed: u64,
         index: usize,
-        mut sink: DrawSink,
-        spread: bool,
-        progress: &Progress,
-        checkpoint: Option<&Checkpoint<'_>>,
-    ) -> Result<Chain, RunError> {
+        sink: DrawSink,
+        progress: &'a Progress,
+    ) -> Result<Self, RunError> {
         let keys = plan.keys(Keys::simulation(Seed::new(seed), index as u32));
         let start = plan.start_of(keys);
         let server = plan.recipe.server(&plan.target, &start, keys)?;
         let clients = plan.recipe.clients(&Arc::new(plan.target.clone()), keys)?;
-        let mut chain = Running::new(index + 1, server, clients);
-        if let Some(checkpoint) = checkpoint {
-            checkpoint.restore(index + 1, &mut chain)?;
-        }
-        let mut notes = Notes::open(checkpoint, &chain)?;
-        sink.go_on(&chain.draws_file)?;
         let joint = plan.target.joint.as_ref().or(plan.accelerator.as_ref());
-        let mut joint = joint.map(|joint| Jointly::new(Arc::clone(joint)));
-        // A chain that was saved has been downhill.
-        if let Some(downhill) = &plan.downhill
-            && chain.ledger.messages(Direction::Down) == 0
-        {
-            let other = plan.keys(Keys::simulation(Seed::new(seed), DESCENTS | index as u32));
-            let found = downhill.follow(&start, other, joint.as_mut(), spread, progress);
-            let (there, ledger) = match found {
-                Ok(Some(found)) => found,
-                // Stopped on the way: nothing is saved, and a run that goes on begins here again.
-                Ok(None) => {
-                    return Ok(Chain {
-                        sink,
-                        numbers: notes.all,
-                        kept: 0,
-                        ledger: chain.ledger,
-                        rows_evaluated: 0,
-                        iterations: 0,
-                        failure: None,
-                    });
-                }
-                Err(Stumble::Diverged { iteration, x }) => {
-                    return Err(RunError::Diverged {
-                        chain: index + 1,
-                        iteration,
-                        step: downhill.recipe.step().largest(),
-                        layer: layer_that_left(&plan.layers, &x),
-                    });
-                }
-                Err(Stumble::Run(error)) => return Err(error),
-            };
-            chain.server = plan.recipe.server(&plan.target, &there, keys)?;
-            chain.ledger.merge(&ledger);
-        }
-        let mut outward = vec![0.0; plan.target.dim()];
-        let mut reported = 0;
-        let (mut gradients, mut cohort) = (rows_evaluated(&chain.clients), Vec::new());
         // Models that are called from here may take their time for one exchange.
         let patience = if joint.is_some() { 1 } else { PATIENCE };
         let cells: usize = plan.target.clients.iter().map(|c| c.rows() * plan.target.dim()).sum();
-        let glance = ((MOST_CELLS / cells.max(1)) as u64).clamp(1, patience);
-        let mut failure = None;
-        while chain.server.iteration() < run.iterations {
-            cohort.clear();
-            cohort.extend_from_slice(chain.server.cohort());
-            let before = rows_evaluated(devices_of(&cohort, &mut chain.clients));
-            let event = if let Some(joint) = &mut joint {
-                match joint.exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger) {
-                    Ok(event) => event,
-                    Err(error) => {
-                        progress.stop.store(true, Ordering::Relaxed);
-                        failure = Some(Failure {
-                            chain: index + 1,
-                            iteration: chain.server.iteration(),
-                            error,
-                        });
-                        break;
-                    }
-                }
-            } else if spread {
-                exchange_spread(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
-            } else {
-                exchange(&mut *chain.server, &mut chain.clients, &mut chain.ledger)
-            };
-            let Running { server, clients, ledger, draws, kept, draws_file, notes_file, .. } =
-                &mut chain;
-            // those of the others stand still
-            gradients += rows_evaluated(devices_of(&cohort, clients)) - before;
-            let moment = Moment {
-                about: (plan, run, index),
-                event,
-                server: &**server,
-                participants: cohort.len(),
-                ledger,
-            };
-            moment.follow(
-                (draws, kept),
-                sink.is_held(),
-                &mut outward,
-                || Some(gradients),
-                |numbers, draw| {
-                    notes.push(numbers, notes_file)?;
-                    sink.keep(draw, draws_file)
-                },
-            )?;
-            chain.exchanges += 1;
-            if chain.exchanges.is_multiple_of(glance) && progress.is_stopped() {
-                break;
+        Ok(Going {
+            plan,
+            run,
+            index,
+            progress,
+            checkpoint: None,
+            sink,
+            chain: Running::new(index + 1, server, clients),
+            notes: Notes { all: Vec::new(), file: None },
+            joint: joint.map(|joint| Jointly::new(Arc::clone(joint))),
+            outward: vec![0.0; plan.target.dim()],
+            reported: 0,
+            gradients: 0,
+            before: 0,
+            cohort: Vec::new(),
+            patience,
+            glance: ((MOST_CELLS / cells.max(1)) as u64).clamp(1, patience),
+            stopped: false,
+            failure: None,
+        })
+    }
+
+    /// The same from where a checkpoint has it.
+    fn restored(mut self, checkpoint: Option<&'a Checkpoint<'a>>) -> Result<Self, RunError> {
+        if let Some(checkpoint) = checkpoint {
+            checkpoint.restore(self.index + 1, &mut self.chain)?;
+        }
+        self.checkpoint = checkpoint;
+        self.notes = Notes::open(checkpoint, &self.chain)?;
+        self.sink.go_on(&self.chain.draws_file)?;
+        self.gradients = rows_evaluated(&self.chain.clients);
+        Ok(self)
+    }
+
+    /// The same from where descent leads, if the plan says so.
+    fn from_downhill(mut self, seed: u64, spread: bool) -> Result<Self, RunError> {
+        let Some(downhill) = &self.plan.downhill else { return Ok(self) };
+        // A chain that was saved has been downhill.
+        if self.chain.ledger.messages(Direction::Down) > 0 {
+            return Ok(self);
+        }
+        let number = |chain: u32| self.plan.keys(Keys::simulation(Seed::new(seed), chain));
+        let keys = number(self.index as u32);
+        let (start, other) = (self.plan.start_of(keys), number(DESCENTS | self.index as u32));
+        match downhill.follow(&start, other, self.joint.as_mut(), spread, self.progress) {
+            Ok(Some((there, ledger))) => {
+                self.chain.server = self.plan.recipe.server(&self.plan.target, &there, keys)?;
+                self.chain.ledger.merge(&ledger);
             }
-            if chain.exchanges.is_multiple_of(patience) {
-                let now = chain.server.iteration().min(run.iterations);
-                progress.done.fetch_add(now - reported, Ordering::Relaxed);
-                reported = now;
-                if let Some(checkpoint) = checkpoint.filter(|c| c.is_due(index + 1)) {
-                    save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
-                }
+            // Stopped on the way: nothing is saved, and a run that goes on begins here again.
+            Ok(None) => (self.stopped, self.checkpoint) = (true, None),
+            Err(Stumble::Diverged { iteration, x }) => {
+                return Err(RunError::Diverged {
+                    chain: self.index + 1,
+                    iteration,
+                    step: downhill.recipe.step().largest(),
+                    layer: layer_that_left(&self.plan.layers, &x),
+                });
+            }
+            Err(Stumble::Run(error)) => return Err(error),
+        }
+        Ok(self)
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopped
+            || self.failure.is_some()
+            || self.chain.server.iteration() >= self.run.iterations
+    }
+
+    /// Note how much the clients of the next exchange have done.
+    fn prepare(&mut self) {
+        self.cohort.clear();
+        self.cohort.extend_from_slice(self.chain.server.cohort());
+        self.before = rows_evaluated(devices_of(&self.cohort, &mut self.chain.clients));
+    }
+
+    /// One exchange of this chain alone.
+    fn exchange(&mut self, spread: bool) -> Result<Event, EvaluationError> {
+        let Running { server, clients, ledger, .. } = &mut self.chain;
+        match &mut self.joint {
+            Some(joint) => joint.exchange(&mut **server, clients, ledger),
+            None if spread => Ok(exchange_spread(&mut **server, clients, ledger)),
+            None => Ok(exchange(&mut **server, clients, ledger)),
+        }
+    }
+
+    /// Stop, since the model gave no answer.
+    fn fail(&mut self, error: EvaluationError) {
+        self.progress.stop.store(true, Ordering::Relaxed);
+        let iteration = self.chain.server.iteration();
+        self.failure = Some(Failure { chain: self.index + 1, iteration, error });
+    }
+
+    /// Keep what an exchange led to.
+    fn keep(&mut self, event: Event) -> Result<(), RunError> {
+        let Going { plan, run, index, sink, notes, outward, progress, .. } = self;
+        let Running { server, clients, ledger, draws, kept, draws_file, notes_file, .. } =
+            &mut self.chain;
+        // those of the others stand still
+        self.gradients += rows_evaluated(devices_of(&self.cohort, clients)) - self.before;
+        let moment = Moment {
+            about: (plan, run, *index),
+            event,
+            server: &**server,
+            participants: self.cohort.len(),
+            ledger,
+        };
+        moment.follow(
+            (draws, kept),
+            sink.is_held(),
+            outward,
+            || Some(self.gradients),
+            |numbers, draw| {
+                notes.push(numbers, notes_file)?;
+                sink.keep(draw, draws_file)
+            },
+        )?;
+        let chain = &mut self.chain;
+        chain.exchanges += 1;
+        if chain.exchanges.is_multiple_of(self.glance) && progress.is_stopped() {
+            self.stopped = true;
+        } else if chain.exchanges.is_multiple_of(self.patience) {
+            let now = chain.server.iteration().min(run.iterations);
+            progress.done.fetch_add(now - self.reported, Ordering::Relaxed);
+            self.reported = now;
+            if let Some(checkpoint) = self.checkpoint.filter(|c| c.is_due(*index + 1)) {
+                save(checkpoint, *index + 1, chain, sink, notes)?;
             }
         }
-        if failure.is_some() {
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Chain, RunError> {
+        let Going { mut sink, mut chain, mut notes, .. } = self;
+        if self.failure.is_some() {
             // The clients stand in the middle of an exchange, which no snapshot describes: the last
             // one stays.
             sink.sync()?;
             notes.sync()?;
-        } else if let Some(checkpoint) = checkpoint {
-            save(checkpoint, index + 1, &mut chain, &mut sink, &mut notes)?;
+        } else if let Some(checkpoint) = self.checkpoint {
+            save(checkpoint, self.index + 1, &mut chain, &mut sink, &mut notes)?;
         }
         let iterations = chain.server.iteration();
-        progress
-            .done
-            .fetch_add(iterations.min(run.iterations).saturating_sub(reported), Ordering::Relaxed);
-        let downhill = plan.downhill.as_ref().map_or(0, |downhill| downhill.gradients);
+        let unreported = iterations.min(self.run.iterations).saturating_sub(self.reported);
+        self.progress.done.fetch_add(unreported, Ordering::Relaxed);
+        let downhill = self.plan.downhill.as_ref().map_or(0, |downhill| downhill.gradients);
         let rows_evaluated = rows_evaluated(&chain.clients) + downhill;
         Ok(Chain {
             sink,
@@ -507,9 +583,53 @@ impl Chain {
             ledger: chain.ledger,
             rows_evaluated,
             iterations,
-            failure,
+            failure: self.failure.take(),
         })
     }
+}
+
+/// Let chains go on to their end: one, or several side by side.
+fn follow(mut chains: Vec<Going<'_>>, spread: bool) -> Result<Vec<Chain>, (usize, RunError)> {
+    let several = chains.len() > 1;
+    let clients = chains.first().filter(|_| several).map(|one| one.plan.target.clients.clone());
+    let mut together =
+        clients.and_then(ClientModels::new).map(|models| Jointly::new(Arc::new(models)));
+    let mut events = Vec::new();
+    loop {
+        let mut going: Vec<&mut Going<'_>> = chains.iter_mut().filter(|c| !c.is_over()).collect();
+        going.iter_mut().for_each(|one| one.prepare());
+        match (&mut together, &mut going[..]) {
+            (_, []) => break,
+            (Some(joint), [_, _, ..]) => {
+                events.clear();
+                let mut all: Vec<Together<'_>> =
+                    going.iter_mut().map(|one| one.chain.side_by_side()).collect();
+                let answered = joint.exchange_together(&mut all, &mut events);
+                drop(all);
+                if let Err(error) = answered {
+                    going[0].fail(error);
+                    going[1..].iter_mut().for_each(|one| one.stopped = true);
+                }
+            }
+            (_, alone) => {
+                for one in alone {
+                    match one.exchange(spread) {
+                        Ok(event) => one.keep(event).map_err(|error| (one.index, error))?,
+                        Err(error) => one.fail(error),
+                    }
+                }
+                continue;
+            }
+        }
+        for (one, event) in going.into_iter().zip(events.drain(..)) {
+            one.keep(event).map_err(|error| (one.index, error))?;
+        }
+    }
+    let end = |one: Going<'_>| {
+        let index = one.index;
+        one.end().map_err(|error| (index, error))
+    };
+    chains.into_iter().map(end).collect()
 }
 
 /// Chains that descend have these numbers, and are no chains that sample.

@@ -272,8 +272,12 @@ impl Compressor {
         message: &mut Message,
     ) -> Result<(), CompressError> {
         message.start(self, v.len());
-        for (first, block) in self.blocks(v) {
-            self.operator.quantise(block, first, stream, message)?;
+        if self.block.is_none() && !v.is_empty() {
+            self.operator.quantise(v, 0, stream, message)?;
+        } else {
+            for (first, block) in self.blocks(v) {
+                self.operator.quantise(block, first, stream, message)?;
+            }
         }
         message.end();
         Ok(())

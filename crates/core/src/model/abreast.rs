@@ -16,7 +16,7 @@ pub trait Abreast {
     /// How many parameters there are.
     fn coordinates(&self) -> usize;
 
-    /// Whether it does so for this sum over these rows.
+    /// Whether it does so for this sum over these rows: values, gradients, or both.
     fn takes(&self, sum: &Sum<'_>, rows: Rows<'_>) -> bool;
 
     /// `out += sum_{j in rows} U_ij(x)`.
@@ -77,6 +77,7 @@ impl Lanes {
                         for (x, scale, out) in group.places.into_iter().flatten() {
                             let sum = match sum {
                                 Sum::Value { .. } => Sum::Value { x },
+                                Sum::GradientAndValue { .. } => Sum::GradientAndValue { x },
                                 _ => Sum::Gradient { x },
                             };
                             alone(&mut Ask { client, sum, rows, scale, out });
@@ -105,12 +106,16 @@ impl Lanes {
                 coordinate[lane] = *x;
             }
         }
-        if let Sum::Value { .. } = sum {
+        if let Sum::Value { .. } | Sum::GradientAndValue { .. } = sum {
             let mut values = [0.0; LANES];
             model.add_values(&self.points, rows, &mut values);
             for (lane, (_, scale, out)) in group.places.iter_mut().flatten().enumerate() {
-                out[0] += *scale * values[lane];
+                if let Some(value) = out.last_mut() {
+                    *value += *scale * values[lane];
+                }
             }
+        }
+        if let Sum::Value { .. } = sum {
             return;
         }
         self.sums.clear();
@@ -314,9 +319,9 @@ mod tests {
             let d = model.dim();
             for (count, rows) in (1..20).flat_map(|n| [(n, Rows::All), (n, Rows::Some(&some))]) {
                 let points = normals(41, count * d);
-                for gradient in [false, true] {
-                    let width = if gradient { d } else { 1 };
-                    let sum = |x| if gradient { Sum::Gradient { x } } else { Sum::Value { x } };
+                let value: fn(&[f64]) -> Sum<'_> = |x| Sum::Value { x };
+                for sum in [value, |x| Sum::Gradient { x }, |x| Sum::GradientAndValue { x }] {
+                    let width = sum(&points[..d]).width(d);
                     let scale = |k: usize| 1.0 + 0.3 * k as f64;
                     let (mut alone, mut together) =
                         (vec![0.25; count * width], vec![0.25; count * width]);

@@ -46,6 +46,7 @@ impl Model for ClientModels {
             hessians: all(|offers| offers.hessians),
             resolution: self.clients.iter().map(|c| c.offers().resolution).fold(0.0, f64::max),
             differences_ignore_rows: all(|offers| offers.differences_ignore_rows),
+            together: all(|offers| offers.together),
         }
     }
 

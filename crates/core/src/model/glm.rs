@@ -7,7 +7,7 @@ use super::abreast::{add_losses, add_slopes};
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
-    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, PointLoss,
+    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Offers, PointLoss,
     Quadratic, RowReach, Rows, Rowwise, Spread, fixed,
 };
 use crate::ask::{Ask, Sum};
@@ -301,6 +301,12 @@ impl Likelihood for Glm {
         Some(self)
     }
 
+    /// Gradients by codes are not taken together.
+    fn offers(&self) -> Offers {
+        let together = self.coded_for(Rows::All).is_none();
+        Offers { values: true, hessians: true, together, ..Offers::default() }
+    }
+
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
         Box::new(GlmEvaluator::new(self))
     }
@@ -355,7 +361,9 @@ impl Abreast for Glm {
     fn takes(&self, sum: &Sum<'_>, rows: Rows<'_>) -> bool {
         match sum {
             Sum::Value { .. } => true,
-            Sum::Gradient { .. } => self.coded_for(rows).is_none(),
+            Sum::Gradient { .. } | Sum::GradientAndValue { .. } => {
+                self.coded_for(rows).is_none()
+            }
             _ => false,
         }
     }

@@ -142,7 +142,8 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
 
     /// What may be known of the answers beforehand. A likelihood offers everything.
     fn offers(&self) -> Offers {
-        Offers { values: true, hessians: true, ..Offers::default() }
+        let together = self.abreast().is_some();
+        Offers { values: true, hessians: true, together, ..Offers::default() }
     }
 
     /// As [`Model::row_reach`].

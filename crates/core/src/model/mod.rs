@@ -282,6 +282,9 @@ pub struct Offers {
     /// Whether a difference of gradients has the same bits for any rows, as long as they are
     /// equally many: nobody need draw them then.
     pub differences_ignore_rows: bool,
+    /// Whether asks about the same rows are answered faster together than one after the other:
+    /// chains of one process then go on side by side.
+    pub together: bool,
 }
 
 impl Default for Offers {
@@ -292,6 +295,7 @@ impl Default for Offers {
             hessians: false,
             resolution: f64::EPSILON,
             differences_ignore_rows: false,
+            together: false,
         }
     }
 }

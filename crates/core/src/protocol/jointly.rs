@@ -11,7 +11,7 @@ use crate::walk::{Walk, WalkRoom, emptied};
 
 /// Carries exchanges: all clients of the cohort take their orders, and as long as any of them walks
 /// or has a question, what all of them want is done in one call. The chain is that of
-/// [`super::exchange`], bit for bit.
+/// [`super::exchange`], bit for bit; so are several chains that go on side by side.
 ///
 /// What is kept here between exchanges is room, not state: snapshots are taken between exchanges,
 /// when nobody has an open question.
@@ -46,7 +46,7 @@ impl Jointly {
             ledger.down(*id, &order);
             clients[id.index()].begin(&order);
         }
-        self.satisfy(server.cohort(), clients)?;
+        self.satisfy(&mut [(server.cohort(), clients)])?;
         for at in 0..server.cohort().len() {
             let id = server.cohort()[at];
             let reply = clients[id.index()].reply();
@@ -72,7 +72,7 @@ impl Jointly {
         let begun = devices_of(&asked, clients).zip(&orders).collect();
         at_once(spread, begun, |(client, order)| client.begin(order));
         drop(orders);
-        self.satisfy(&asked, clients)?;
+        self.satisfy(&mut [(&asked, clients)])?;
         let replies = at_once(spread, devices_of(&asked, clients).collect(), |c| c.reply());
         for (id, reply) in asked.iter().zip(&replies) {
             ledger.up(*id, reply);
@@ -81,35 +81,94 @@ impl Jointly {
         Ok(server.advance())
     }
 
-    /// Take steps and answer questions as long as anybody has any.
+    /// Carry one exchange of each of several chains on the same target, which go on side by side:
+    /// what all of their clients want is done in one call. No chain knows of the others. What came
+    /// of each is added to `events`.
+    pub fn exchange_together(
+        &mut self,
+        chains: &mut [Together<'_>],
+        events: &mut Vec<Event>,
+    ) -> Result<(), EvaluationError> {
+        for Together { server, clients, ledger } in &mut *chains {
+            for id in server.cohort() {
+                let order = server.order(*id);
+                ledger.down(*id, &order);
+                clients[id.index()].begin(&order);
+            }
+        }
+        let mut groups: Vec<(&[ClientId], &mut [Box<dyn Device>])> = Vec::new();
+        for Together { server, clients, .. } in &mut *chains {
+            groups.push(((**server).cohort(), &mut **clients));
+        }
+        self.satisfy(&mut groups)?;
+        for Together { server, clients, ledger } in chains {
+            for at in 0..server.cohort().len() {
+                let id = server.cohort()[at];
+                let reply = clients[id.index()].reply();
+                ledger.up(id, &reply);
+                server.absorb(id, &reply);
+            }
+            events.push(server.advance());
+        }
+        Ok(())
+    }
+
+    /// Take steps and answer questions as long as anybody has any. What the same client of several
+    /// chains wants stands side by side.
     fn satisfy(
         &mut self,
-        cohort: &[ClientId],
-        clients: &mut [Box<dyn Device>],
+        groups: &mut [(&[ClientId], &mut [Box<dyn Device>])],
     ) -> Result<(), EvaluationError> {
+        let several = groups.len() > 1;
         loop {
             let mut walks = without_walks(std::mem::take(&mut self.walks));
-            walks.extend(devices_of(cohort, clients).filter_map(|client| Some(client.walk()?.0)));
+            for (cohort, clients) in &mut *groups {
+                walks.extend(
+                    devices_of(cohort, clients).filter_map(|client| Some(client.walk()?.0)),
+                );
+            }
             if !walks.is_empty() {
+                if several {
+                    walks.sort_by_key(|walk| walk.client);
+                }
                 let walked = self.evaluator.walk(&mut walks, &mut self.room);
                 self.walks = without_walks(walks);
                 walked?;
-                devices_of(cohort, clients).for_each(|client| client.walked());
+                for (cohort, clients) in &mut *groups {
+                    devices_of(cohort, clients).for_each(|client| client.walked());
+                }
                 continue;
             }
             self.walks = without_walks(walks);
             let mut asks = emptied(std::mem::take(&mut self.asks));
-            asks.extend(devices_of(cohort, clients).filter_map(|client| client.pending()));
+            for (cohort, clients) in &mut *groups {
+                asks.extend(devices_of(cohort, clients).filter_map(|client| client.pending()));
+            }
             if asks.is_empty() {
                 self.asks = emptied(asks);
                 return Ok(());
             }
+            if several {
+                asks.sort_by_key(|ask| ask.client);
+            }
             let answered = self.evaluator.answer(&mut asks);
             self.asks = emptied(asks);
             answered?;
-            devices_of(cohort, clients).for_each(|client| client.resume());
+            for (cohort, clients) in &mut *groups {
+                devices_of(cohort, clients).for_each(|client| client.resume());
+            }
         }
     }
+}
+
+/// One chain of several that go on side by side.
+pub struct Together<'a> {
+    /// Its server.
+    pub server: &'a mut dyn Exchange,
+    /// All of its clients.
+    pub clients: &'a mut [Box<dyn Device>],
+    /// Where its bits are counted.
+    pub ledger: &'a mut Ledger,
 }
 
 /// The same room for walks of another time: collecting in place allocates nothing.

@@ -76,50 +76,53 @@ impl Ledger {
     }
 
     /// Count an order.
+    #[inline]
     pub fn down(&mut self, to: ClientId, order: &Order<'_>) {
         let survey = order.task.is_survey();
-        self.messages[Direction::Down as usize] += 1;
-        self.add(Direction::Down, to, Kind::Header, super::wire::order_header_bits(order));
+        let kind = |usual: Kind| if survey { Kind::Survey } else { usual };
+        let header = super::wire::order_header_bits(order);
+        let mut sum = self.note(Direction::Down, Kind::Header, header);
         if let Some(position) = &order.position {
-            self.add(
-                Direction::Down,
-                to,
-                if survey { Kind::Survey } else { Kind::Parameter },
-                position.bits(),
-            );
+            sum += self.note(Direction::Down, kind(Kind::Parameter), position.bits());
         }
         if let ReferencePoint::New(reference) = &order.reference {
-            self.add(
-                Direction::Down,
-                to,
-                if survey { Kind::Survey } else { Kind::Reference },
-                reference.bits(),
-            );
+            sum += self.note(Direction::Down, kind(Kind::Reference), reference.bits());
         }
         if let Some((control, _)) = &order.control {
-            self.add(Direction::Down, to, Kind::Control, control.bits());
+            sum += self.note(Direction::Down, Kind::Control, control.bits());
         }
         if !order.numbers.is_empty() {
-            let kind = if survey { Kind::Survey } else { Kind::Potential };
-            self.add(Direction::Down, to, kind, 64 * order.numbers.len() as u64);
+            let bits = 64 * order.numbers.len() as u64;
+            sum += self.note(Direction::Down, kind(Kind::Potential), bits);
         }
+        self.messages[Direction::Down as usize] += 1;
+        self.per_client[to.index()][Direction::Down as usize] += sum;
     }
 
     /// Count a reply.
+    #[inline]
     pub fn up(&mut self, from: ClientId, reply: &Reply<'_>) {
-        self.messages[Direction::Up as usize] += 1;
-        self.add(Direction::Up, from, Kind::Header, super::wire::reply_header_bits(reply));
-        self.add(Direction::Up, from, reply.kind, reply.payload.bits());
+        let header = super::wire::reply_header_bits(reply);
+        let mut sum = self.note(Direction::Up, Kind::Header, header);
+        sum += self.note(Direction::Up, reply.kind, reply.payload.bits());
         if !reply.beside.is_empty() {
-            self.add(Direction::Up, from, Kind::Potential, 64 * reply.beside.len() as u64);
+            sum += self.note(Direction::Up, Kind::Potential, 64 * reply.beside.len() as u64);
         }
+        self.messages[Direction::Up as usize] += 1;
+        self.per_client[from.index()][Direction::Up as usize] += sum;
+    }
+
+    /// Count `bits` of one kind, of no client yet.
+    #[inline(always)]
+    fn note(&mut self, direction: Direction, kind: Kind, bits: u64) -> u64 {
+        self.bits[direction as usize][kind as usize] += bits;
+        self.vectors[direction as usize][kind as usize] += 1;
+        bits
     }
 
     /// Count `bits` of one kind.
     pub fn add(&mut self, direction: Direction, client: ClientId, kind: Kind, bits: u64) {
-        self.bits[direction as usize][kind as usize] += bits;
-        self.vectors[direction as usize][kind as usize] += 1;
-        self.per_client[client.index()][direction as usize] += bits;
+        self.per_client[client.index()][direction as usize] += self.note(direction, kind, bits);
     }
 
     /// The bits of one direction and kind.

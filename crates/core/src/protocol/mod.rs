@@ -13,7 +13,7 @@ pub mod wire;
 mod workspace;
 
 pub use crate::compress::Precision;
-pub use jointly::Jointly;
+pub use jointly::{Jointly, Together};
 pub use ledger::{Direction, Kind, Ledger};
 pub use limit::{Growth, Limits};
 pub use mask::{Masks, PairSecret};
