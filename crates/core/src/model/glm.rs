@@ -7,8 +7,8 @@ use super::abreast::{add_losses, add_slopes};
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
-    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Offers, PointLoss,
-    Quadratic, RowReach, Rows, Rowwise, Spread, fixed,
+    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Offers,
+    PointLoss, Quadratic, RowReach, Rows, Rowwise, Spread, fixed,
 };
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
@@ -361,9 +361,7 @@ impl Abreast for Glm {
     fn takes(&self, sum: &Sum<'_>, rows: Rows<'_>) -> bool {
         match sum {
             Sum::Value { .. } => true,
-            Sum::Gradient { .. } | Sum::GradientAndValue { .. } => {
-                self.coded_for(rows).is_none()
-            }
+            Sum::Gradient { .. } | Sum::GradientAndValue { .. } => self.coded_for(rows).is_none(),
             _ => false,
         }
     }

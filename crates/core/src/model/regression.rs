@@ -199,10 +199,7 @@ impl<L: PointLoss + 'static> Abreast for Regression<L> {
     }
 
     fn takes(&self, sum: &Sum<'_>, _rows: Rows<'_>) -> bool {
-        matches!(
-            sum,
-            Sum::Value { .. } | Sum::Gradient { .. } | Sum::GradientAndValue { .. }
-        )
+        matches!(sum, Sum::Value { .. } | Sum::Gradient { .. } | Sum::GradientAndValue { .. })
     }
 
     fn add_values(&self, points: &[F8], rows: Rows<'_>, out: &mut F8) {
