@@ -87,18 +87,20 @@ impl Nodes {
         let Some((first, others)) = x.split_first_mut() else { return 0.0 };
         let (place, slope) = self.first.apply(*first);
         *first = place;
-        // constant beyond both ends
+        // Beyond both ends roots are constant, and means go on as lines do: where the others no
+        // longer depend on the scale they move in these coordinates, whose first axis does.
         let left = NODES[1..NODES.len() - 1].iter().filter(|node| place >= **node).count();
         let width = NODES[left + 1] - NODES[left];
-        let share = ((place - NODES[left]) / width).clamp(0.0, 1.0);
-        let between = |a: f64, b: f64| (1.0 - share) * a + share * b;
+        let along = (place - NODES[left]) / width;
+        let between = |share: f64, a: f64, b: f64| (1.0 - share) * a + share * b;
+        let share = along.clamp(0.0, 1.0);
         let mut stretch = ln(slope);
         let (mut before, mut after) = (self.root(left).iter(), self.root(left + 1).iter());
         let means = self.mean(left).iter().zip(self.mean(left + 1));
         for (row, (a, b)) in means.enumerate() {
-            let mut moved = between(*a, *b);
+            let mut moved = between(along, *a, *b);
             for (column, (a, b)) in (row..self.others).zip((&mut before).zip(&mut after)) {
-                let cell = between(*a, *b);
+                let cell = between(share, *a, *b);
                 moved += cell * others[column];
                 if column == row {
                     stretch += ln(cell);
@@ -304,8 +306,32 @@ mod tests {
         }
     }
 
-    /// Between nodes the law is interpolated, beyond them it is that of the last; along the first
-    /// coordinate a piece of a table at a time.
+    /// Means lie on lines in the first coordinate beyond the outermost nodes, too, and roots are
+    /// those of the last: a law that follows the first coordinate does so in its tails.
+    #[test]
+    fn means_go_on_beyond_the_nodes() {
+        let mut numbers: Vec<f64> = NODES.iter().map(|r| 0.2 * r.abs()).collect();
+        numbers.extend(NODES.iter().map(|r| 0.3 - 0.25 * r));
+        numbers.extend(NODES.iter().map(|r| 0.9 + 0.02 * r));
+        let nodes = Nodes::told(2, &numbers).unwrap();
+        let mut furthest = [0.0f64; 2];
+        for k in -60..=60 {
+            let at = |z: f64| {
+                let mut x = [0.1 * f64::from(k), z];
+                nodes.apply(&mut x);
+                x
+            };
+            let [first, mean] = at(0.0);
+            let root = 0.9 + 0.02 * first.clamp(NODES[0], NODES[8]);
+            assert!((mean - (0.3 - 0.25 * first)).abs() < 1e-12, "{first}: {mean}");
+            assert!((at(1.0)[1] - mean - root).abs() < 1e-12, "{first}");
+            furthest = [furthest[0].min(first), furthest[1].max(first)];
+        }
+        assert!(furthest[0] < -20.0 && furthest[1] > 6.0, "{furthest:?}");
+    }
+
+    /// Between nodes the law is interpolated; along the first coordinate a piece of a table at a
+    /// time.
     #[test]
     fn the_stretch_is_that_of_the_map() {
         let nodes = Nodes::told(3, &made_up()).unwrap();
