@@ -37,6 +37,10 @@ SAMPLERS = [
     {"name": "vr-fald*", "step": 0.05, "synchronise": {"probability": 0.5}},
     # a survey, a pilot and one block of proposals
     {"name": "imh"},
+    # a survey, and exchanges for every draw: bits down, a gradient up, several gradients up
+    {"name": "pcn", "step": 0.5},
+    {"name": "mala", "step": 0.8, "compress": "qsgd(4)"},
+    {"name": "hmc", "step": 0.6},
     {"name": "auto"},
 ]
 
