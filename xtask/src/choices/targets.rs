@@ -41,8 +41,8 @@ pub fn main() -> Vec<Target> {
     let large = |name: &str| Target { nuts: Some(1000), ..dealt(name) };
     let digits = Target {
         nuts: None,
-        samplers: vec!["imh", "pcn", "hmc"],
-        ..regression("mnist, 7 x 7 pixels", DIGITS, 6.25)
+        samplers: vec!["imh", "pcn", "mala", "hmc", "qlsd++"],
+        ..regression("mnist, 4 x 4 pixels", DIGITS, 6.25)
     };
     vec![
         plane,
@@ -125,7 +125,7 @@ clients = 10
 columns = 20
 ";
 
-/// MNIST's first digits, each pixel the mean of 16: the command makes these files of MNIST's own.
+/// MNIST's first digits, each pixel the mean of 49: the command makes these files of MNIST's own.
 const DIGITS: &str = "\
 file = \"images-idx3-ubyte\"
 label_file = \"labels-idx1-ubyte\"
