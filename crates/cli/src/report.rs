@@ -16,7 +16,7 @@ use consilience_engine::privacy::PrivacyReport;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
-use consilience_engine::warnings::{Severity, Warning, khat, longest_stay, summaries};
+use consilience_engine::warnings::{MOST_KHAT, Severity, Warning, khat, longest_stay, summaries};
 use serde_json::{Value, json};
 
 /// Lines of the table.
@@ -328,10 +328,15 @@ impl<'a> Answer<'a> {
             );
         }
         if let (Some(khat), Some(stay)) = (khat(self.record), longest_stay(self.record)) {
+            let than = if khat > MOST_KHAT {
+                "is too much where weights are large"
+            } else {
+                "would be too much"
+            };
             let _ = writeln!(
                 text,
-                "Weights of proposals: k-hat {khat:.2} (above 0.7 would be too much); at most \
-                 {stay} rejections in a row."
+                "Weights of proposals: k-hat {khat:.2} (above {MOST_KHAT} {than}); at most {stay} \
+                 rejections in a row."
             );
         }
         text

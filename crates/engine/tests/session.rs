@@ -114,7 +114,7 @@ const STUCK: [&str; 2] = [
     "[1, 0, 0.6, 1], [1, -0.2, -0.6, 0], [1, -1.3, 0.1, 0], [1, -0.1, 0, 0], [1, 0.9, -0.7, 0], \
      [1, 0.4, 2.1, 1]",
 ];
-/// Whose weights have a heavier tail than the pilot saw.
+/// The same at a k-hat above 0.7.
 const HEAVY: [&str; 2] = [
     "[1, 0.9, -0.3, 1], [1, 0.2, -0.4, 0], [1, 0.6, -0.4, 1], [1, -0.6, 0.4, 0], \
      [1, 1.2, 0.5, 0], [1, -0.9, -1, 0]",
@@ -124,9 +124,8 @@ const HEAVY: [&str; 2] = [
 
 #[test]
 fn draws_that_disappoint_are_given_up_and_an_automatic_choice_goes_on() {
-    for (rows, why) in
-        [(STUCK, "effective draws came out where its pilot foretold"), (HEAVY, "k-hat")]
-    {
+    let why = "effective draws came out where its pilot foretold";
+    for rows in [STUCK, HEAVY] {
         let planned = Session::new(skewed(rows)).unwrap().plan().unwrap();
         assert_eq!(planned.plan.row.name, "imh");
         let progress = Progress::default();

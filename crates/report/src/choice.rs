@@ -94,8 +94,8 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
                 " How widely they were spread depended on " (scale) ", by nodes along its \
                  logarithm." }
             @if let Some(khat) = khat(record) {
-                " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 the draws \
-                 would not be relied on." }
+                " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 draws \
+                 are not relied on unless all weights are small." }
             @if let Some(stay) = longest_stay(record) {
                 " The longest run of rejections has " (count(stay)) "." }
         }

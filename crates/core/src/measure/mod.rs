@@ -34,7 +34,7 @@ pub use independence::Independence;
 pub use loo::{Elpd, HeldBack, good_k};
 pub use mcse::{mcse_mean, mcse_quantile, mcse_sd};
 pub use normal::normal_quantile;
-pub use pareto::{log_sum, pareto_k, smooth};
+pub use pareto::{log_sum, pareto_k, smooth, unseen};
 pub use predictive::{Predictive, PredictiveError, auc};
 pub use rhat::rhat;
 pub use student::student_quantile;

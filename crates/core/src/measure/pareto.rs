@@ -25,6 +25,29 @@ pub fn pareto_k(log_weights: &[f64]) -> f64 {
     Tail::of(&sorted, 1.0).map_or(f64::INFINITY, |tail| shape(&tail.above).0)
 }
 
+/// What part of the whole weight is expected where weights are larger than any of half as many:
+/// the mean over all ways to halve them of the part that one half has above the largest of the
+/// other. It takes no law of the tail for granted, and is an upper bound of what all of them have
+/// missed on average. NaN where a weight is; 1 where none is finite.
+pub fn unseen(log_weights: &[f64]) -> f64 {
+    let mut sorted = log_weights.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let whole = log_sum(&sorted);
+    if whole.is_nan() || log_weights.iter().any(|w| w.is_nan()) {
+        return f64::NAN;
+    }
+    if !whole.is_finite() {
+        return 1.0;
+    }
+    // The largest `j` are all in one half with the chance `2^-j`, and a half has half of the whole.
+    let (mut sum, mut chance) = (0.0, 1.0);
+    for weight in sorted.iter().take(64) {
+        chance *= 0.5;
+        sum += chance * exp(weight - whole);
+    }
+    2.0 * sum
+}
+
 /// Smooth the largest weights: they are replaced by what a generalised Pareto law that fits them
 /// expects of their order, and are at most the largest. Weights are given by their logarithms, up
 /// to a constant; `efficiency` is the number of effective draws over that of draws. The logarithms
@@ -148,6 +171,37 @@ mod tests {
             let bound = 4.9 * (1.0 + k) / 600f64.sqrt();
             assert!((found - k).abs() < bound, "{found} where {k} was planted");
         }
+    }
+
+    /// Against all halves of twelve weights, and a law whose tail is known: of `u^-k` the part of
+    /// the weight beyond the largest of `n` is `n^(k-1)` but for a factor `Gamma(2-k)`.
+    #[test]
+    fn what_half_as_many_would_miss_is_counted() {
+        let logs: Vec<f64> = uniforms(12).iter().map(|u| -0.8 * u.ln()).collect();
+        let (mut sum, mut halves) = (0.0, 0.0);
+        for half in 0..1u32 << 12 {
+            let is_in = |k: usize| half >> k & 1 == 1;
+            let rest = (0..12).filter(|k| !is_in(*k)).map(|k| logs[k]);
+            let largest = rest.fold(f64::NEG_INFINITY, f64::max);
+            let above = (0..12).filter(|k| is_in(*k) && logs[*k] > largest);
+            sum += above.map(|k| logs[k].exp()).sum::<f64>();
+            halves += 0.5;
+        }
+        let whole: f64 = logs.iter().map(|w| w.exp()).sum();
+        assert!((unseen(&logs) - sum / halves / whole).abs() < 1e-12);
+        for k in [0.2, 0.5] {
+            let each =
+                |block: &[f64]| unseen(&block.iter().map(|u| -k * u.ln()).collect::<Vec<_>>());
+            let all = uniforms(400_000);
+            let blocks: Vec<f64> = all.chunks(2000).map(each).collect();
+            let mean = blocks.iter().sum::<f64>() / blocks.len() as f64;
+            let squares = blocks.iter().map(|b| (b - mean).powi(2)).sum::<f64>();
+            let error = (squares / (blocks.len() * (blocks.len() - 1)) as f64).sqrt();
+            let exact = 1000f64.powf(k - 1.0) * crate::measure::ln_gamma(2.0 - k).exp();
+            assert!((mean - exact).abs() < 4.9 * error + 0.02 * exact, "{k}: {mean}, {exact}");
+        }
+        assert!(unseen(&[0.0, f64::NAN]).is_nan());
+        assert_eq!((unseen(&[]), unseen(&[f64::NEG_INFINITY; 3])), (1.0, 1.0));
     }
 
     /// What ArviZ 0.23.4 (`psislw`) finds in the same numbers.

@@ -109,9 +109,9 @@ pub(crate) struct SoFar {
 }
 
 impl SoFar {
-    /// Whether a sampler was run before.
-    pub(super) fn has_run(&self, row: &Row) -> bool {
-        self.judged.iter().any(|(known, _)| known.name == row.name)
+    /// How often a sampler was run before.
+    pub(super) fn tries(&self, row: &Row) -> usize {
+        self.judged.iter().filter(|(known, _)| known.name == row.name).count()
     }
 
     /// The plan that follows where draws disappointed; `sent` is what they cost.
@@ -201,7 +201,7 @@ impl SoFar {
 
         let draft = tried.recipe(chosen, &foretold);
         let (mut settings, shaped, all) = (tried.settings, tried.shaped, tried.all);
-        let khat = all.iter().rev().find_map(|(_, foretold)| foretold.khat);
+        let khat = all.iter().rev().find_map(|(_, foretold)| Some(foretold.tail?.khat));
         let chains = size.chains(&draft);
         let length =
             length(&config.run, chains, &draft, &foretold, stated.is_some(), chosen, &mut warnings);
@@ -303,7 +303,7 @@ fn stated_step(step: f64, leapfrog: Option<u32>) -> Foretold {
     Foretold {
         efficiency: f64::NAN,
         acceptance: f64::NAN,
-        khat: None,
+        tail: None,
         proposal: None,
         step,
         leapfrog: leapfrog.unwrap_or((1.6 / step - 0.3).ceil().clamp(1.0, 64.0) as u32),

@@ -16,7 +16,7 @@ mod survey;
 
 use std::sync::Arc;
 
-use consilience_core::measure::{Chains, Interval, ess_bulk, ess_tail, pareto_k};
+use consilience_core::measure::{Chains, Interval, ess_bulk, ess_tail};
 use consilience_core::model::{Coordinates, Model};
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER};
@@ -37,16 +37,18 @@ use crate::privacy;
 use crate::problem::Problem;
 use crate::run::{Length, Outcome};
 use crate::warnings::draws::SHORT;
-use crate::warnings::{Code, LOG_WEIGHT, Warning};
+use crate::warnings::{Code, LOG_WEIGHT, Warning, WeightTail};
 use bias::BiasGoal;
 use choice::HOPE;
 pub use choice::{Candidate, Choice};
 use descent::Downhill;
-use shaped::MOST_KHAT;
 pub use survey::{Findings, MOST_WHITENED};
 
 /// Fewer effective draws than this say nothing of a pilot.
 const LEAST_EXPECTED: f64 = 400.0;
+/// How often chains are made longer. How many effective draws come out scatters from run to run
+/// where a posterior is skewed, and another sampler takes a thousand times the exchanges.
+const MOST_LONGER: usize = 3;
 /// Chains that start around the optimum start so many posterior standard deviations away from it:
 /// far enough for R-hat to notice if they do not come together.
 const DISPERSION: f64 = 1.5;
@@ -628,16 +630,6 @@ impl Plan {
         if !self.recipe.family().is_exact() || !whole {
             return None;
         }
-        let weights = outcome.statistics.iter().find(|s| s.name == LOG_WEIGHT);
-        if let Some(khat) = weights.map(|weights| pareto_k(&weights.values.concat()))
-            && (khat > MOST_KHAT || khat.is_nan())
-        {
-            let why = format!(
-                "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
-                 {MOST_KHAT})"
-            );
-            return Some(Disappointment { why, efficiency: None });
-        }
         let candidates = self.choice.iter().flat_map(|choice| &choice.candidates);
         let foretold = candidates.filter(|one| one.sampler == chosen).map(|one| one.efficiency);
         let draws = &outcome.draws;
@@ -654,14 +646,19 @@ impl Plan {
             })
         };
         let least = (0..draws.dim()).map(ess).fold(f64::INFINITY, f64::min);
+        let weights = outcome.statistics.iter().find(|s| s.name == LOG_WEIGHT);
+        let tail = weights.map(|weights| WeightTail::of(&weights.values.concat()));
+        if let Some(why) = tail.and_then(|tail| tail.trouble(least)) {
+            return Some(Disappointment { why, efficiency: None });
+        }
         // A length that is stated is what somebody wanted, and half of it is still too little.
         let fixed = self.so_far.as_ref().is_some_and(|so_far| so_far.fixed);
         let enough = if fixed { 0.5 } else { SHORT * HOPE };
         if expected < LEAST_EXPECTED || least >= enough * expected {
             return None;
         }
-        // Chains that hardly move, or were made longer before, are not made longer.
-        let longer = least >= LEAST_EXPECTED && !fixed && !self.was_lengthened();
+        // Chains that hardly move, or were made longer often, are not made longer.
+        let longer = least >= LEAST_EXPECTED && !fixed && self.tries() < MOST_LONGER;
         (longer || chosen != exact::LAST).then(|| Disappointment {
             why: format!(
                 "{least:.0} effective draws came out where its pilot foretold {expected:.0}"
@@ -670,9 +667,9 @@ impl Plan {
         })
     }
 
-    /// Whether its sampler was run before.
-    fn was_lengthened(&self) -> bool {
-        self.so_far.as_ref().is_some_and(|so_far| so_far.has_run(self.row))
+    /// How often its sampler was run before.
+    fn tries(&self) -> usize {
+        self.so_far.as_ref().map_or(0, |so_far| so_far.tries(self.row))
     }
 
     /// The plan that goes on where draws disappointed, by surveys that somebody carries; `sent` is

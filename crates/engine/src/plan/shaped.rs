@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use consilience_core::measure::{Chains, Independence, ess_bulk, ess_tail, pareto_k};
+use consilience_core::measure::{Chains, Independence, ess_bulk, ess_tail};
 use consilience_core::model::{Coordinates, MOST_DIRECTIONS};
 use consilience_core::proposal::{
     AxisMap, FAR, MOST_NODED, PROFILE, Proposal, axes, conditional_axes, scale_axes,
@@ -23,7 +23,7 @@ use crate::conductor::Conductor;
 use crate::config::Config;
 use crate::models::scales;
 use crate::problem::Problem;
-use crate::warnings::{Code, Warning};
+use crate::warnings::{Code, Warning, WeightTail};
 
 /// Newton's method ends when its step is shorter than a tenth of a posterior standard deviation: no
 /// draw's law depends on it.
@@ -41,8 +41,6 @@ const HEAVY_FREEDOM: u32 = 20;
 const POOR: f64 = 0.2;
 /// What nodes take for a standard deviation of the logarithm of a scale, at the most.
 const WIDEST_SCALE: f64 = 1.0;
-/// Above this tail of the weights `imh` is not to be relied on.
-pub(crate) const MOST_KHAT: f64 = 0.7;
 /// A pilot that foretells fewer effective draws than this of its own points foretells nothing.
 const LEAST_FORETOLD: f64 = 20.0;
 /// The chains of a pilot that tunes a step, and their draws.
@@ -316,7 +314,7 @@ pub(super) struct Foretold {
     /// How often proposals are accepted.
     pub(super) acceptance: f64,
     /// The tail of the weights, for `imh`.
-    pub(super) khat: Option<f64>,
+    pub(super) tail: Option<WeightTail>,
     /// What was found: the proposals of `imh`, else the step and how many of them a draw takes.
     pub(super) proposal: Option<Proposal>,
     pub(super) step: f64,
@@ -331,7 +329,7 @@ impl Foretold {
         Foretold {
             efficiency: 0.0,
             acceptance: 0.0,
-            khat: Some(f64::INFINITY),
+            tail: Some(WeightTail::none()),
             proposal: None,
             step: 1.0,
             leapfrog: 1,
@@ -346,21 +344,15 @@ impl Foretold {
 
     /// Why the sampler is not to be relied on here, if so.
     pub(super) fn refusal(&self) -> Option<String> {
-        let khat = self.khat?;
         let foretold = self.efficiency * PILOT_POINTS as f64;
-        if khat > MOST_KHAT || khat.is_nan() {
-            Some(format!(
-                "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
-                 {MOST_KHAT})"
-            ))
-        } else if foretold < LEAST_FORETOLD {
-            Some(format!(
-                "its {PILOT_POINTS} trial proposals were worth {foretold:.0} effective draws: too \
-                 few to foretell how long it must run"
-            ))
-        } else {
-            None
-        }
+        self.tail?.trouble(foretold).or_else(|| {
+            (foretold < LEAST_FORETOLD).then(|| {
+                format!(
+                    "its {PILOT_POINTS} trial proposals were worth {foretold:.0} effective draws: \
+                     too few to foretell how long it must run"
+                )
+            })
+        })
     }
 }
 
@@ -435,7 +427,7 @@ fn try_these(
     for (freedom, bent) in tried {
         let proposal = Proposal::with_nodes(d, freedom, bent, nodes);
         let other = try_proposal(shaped, proposal, conductor, ledger)?;
-        let light = other.khat.is_some_and(|khat| khat <= HEAVY);
+        let light = other.tail.is_some_and(|tail| tail.khat <= HEAVY);
         if best.as_ref().is_none_or(|best| other.rank() > best.rank()) {
             best = Some(other);
         }
@@ -458,7 +450,6 @@ fn try_proposal(
     let mut pilot = Pilot::new(&shaped.target, proposal.clone(), PILOT_POINTS);
     conductor.survey(&shaped.target, &mut pilot, ledger)?;
     let (points, weights) = pilot.weighed();
-    let khat = pareto_k(&weights);
     let Some(chain) = Independence::new(&weights) else { return Ok(none) };
     let outward = outward(&shaped.coordinates, &points);
     let worst = (0..d)
@@ -470,7 +461,7 @@ fn try_proposal(
     Ok(Foretold {
         efficiency: 1.0 / worst,
         acceptance: chain.acceptance(),
-        khat: Some(khat),
+        tail: Some(WeightTail::of(&weights)),
         proposal: Some(proposal),
         ..none
     })
@@ -496,7 +487,7 @@ pub(super) fn try_steps(
     Ok(Foretold {
         efficiency,
         acceptance: tuning.acceptance(),
-        khat: None,
+        tail: None,
         proposal: None,
         step: tuning.step(),
         leapfrog: tuning.leapfrog(),

@@ -62,7 +62,7 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         judge.still(),
         judge.apart(),
         judge.reference(),
-        weights::heavy(record),
+        weights::heavy(record, &judge.summaries),
         weights::stuck(record, &judge.summaries),
         noisy(record),
         clipped(record),

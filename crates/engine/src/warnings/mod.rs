@@ -14,8 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 pub use draws::{LEAST_ESS, MOST_RHAT, of_draws, summaries};
-pub(crate) use weights::LOG_WEIGHT;
-pub use weights::{khat, longest_stay};
+pub(crate) use weights::{LOG_WEIGHT, WeightTail};
+pub use weights::{MOST_KHAT, khat, longest_stay};
 
 /// How much a warning matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

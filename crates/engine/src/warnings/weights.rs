@@ -1,14 +1,17 @@
 //! Judge the weights of an independence chain's proposals, and how long it stays where it is: a
 //! heavy tail means that the chain may not have seen where it would stay for long.
 
-use consilience_core::measure::{Summary, pareto_k};
+use consilience_core::measure::{Summary, pareto_k, unseen};
 
 use super::{Code, Warning};
-use crate::foretold::foretold_and_actual;
+use crate::foretold::{foretold_and_actual, least_draws};
 use crate::record::Record;
 
-/// Above this tail of the weights draws are not to be relied on (Vehtari et al. 2024).
-const MOST_KHAT: f64 = 0.7;
+/// Above this tail of the weights draws are not to be relied on (Vehtari et al. 2024), unless
+/// what the chains may have missed is nothing beside their Monte Carlo error.
+pub const MOST_KHAT: f64 = 0.7;
+/// What they may have missed is taken to lie so many posterior standard deviations away.
+const AWAY: f64 = 5.0;
 
 /// A run whose tails have less than this part of the effective draws that were foretold is stuck
 /// somewhere, whatever k-hat says.
@@ -19,22 +22,62 @@ const LEAST_FORETOLD: f64 = 400.0;
 /// What the logarithms of an independence chain's weights are called beside its draws.
 pub(crate) const LOG_WEIGHT: &str = "log_weight";
 
+/// The tail of the weights of proposals.
+///
+/// k-hat says how fast the largest weights grow with their number, not how large they are. Of a few
+/// thousand proposals that resemble the posterior but for a hundredth of it, it is 0.7 to 1 where
+/// no weight is beyond ten times the mean, so that no chain ever stays for long. Hence both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightTail {
+    /// k-hat.
+    pub(crate) khat: f64,
+    /// What part of the posterior is expected where weights are larger than any of half as many.
+    unseen: f64,
+}
+
+impl WeightTail {
+    /// Of weights that are given by their logarithms.
+    pub(crate) fn of(log_weights: &[f64]) -> Self {
+        WeightTail { khat: pareto_k(log_weights), unseen: unseen(log_weights) }
+    }
+
+    /// Of proposals that cannot be made.
+    pub(crate) fn none() -> Self {
+        WeightTail { khat: f64::INFINITY, unseen: 1.0 }
+    }
+
+    /// Why so many effective draws are not to be relied on, if so: what the chains may have missed
+    /// could shift a mean by more than its standard error.
+    pub(crate) fn trouble(self, effective: f64) -> Option<String> {
+        let WeightTail { khat, unseen } = self;
+        let is_small = khat.is_finite() && AWAY * unseen * effective.max(1.0).sqrt() <= 1.0;
+        (khat.is_nan() || (khat > MOST_KHAT && !is_small)).then(|| {
+            format!(
+                "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
+                 {MOST_KHAT}; {:.1}% of the posterior may lie where no proposal has been)",
+                100.0 * unseen
+            )
+        })
+    }
+}
+
+fn tail(record: &Record) -> Option<WeightTail> {
+    let weights = record.statistics.iter().find(|s| s.name == LOG_WEIGHT)?;
+    Some(WeightTail::of(&weights.values.concat()))
+}
+
 /// The tail of the weights of all proposals of a record, where it has weights.
 pub fn khat(record: &Record) -> Option<f64> {
-    let weights = record.statistics.iter().find(|s| s.name == LOG_WEIGHT)?;
-    Some(pareto_k(&weights.values.concat()))
+    tail(record).map(|tail| tail.khat)
 }
 
 /// The warning of a heavy tail.
-pub(super) fn heavy(record: &Record) -> Option<Warning> {
-    let khat = khat(record)?;
-    (khat > MOST_KHAT || khat.is_nan()).then(|| {
-        let says = format!(
-            "the weights of the proposals have a heavy tail (k-hat {khat:.2}, above {MOST_KHAT}): \
-             the chains may not have been where they would stay for long"
-        );
-        Warning::new(Code::HeavyWeights, says).remedy("Use name = \"hmc\"").number("khat", khat)
-    })
+pub(super) fn heavy(record: &Record, summaries: &[Option<Summary>]) -> Option<Warning> {
+    let tail = tail(record)?;
+    let why = tail.trouble(least_draws(summaries).unwrap_or(f64::INFINITY))?;
+    let says = format!("{} is not to be relied on: {why}", record.sampler.0);
+    let warning = Warning::new(Code::HeavyWeights, says).remedy("Use name = \"hmc\"");
+    Some(warning.number("khat", tail.khat).number("unseen", tail.unseen))
 }
 
 /// For how many iterations an independence chain stayed in one place at the longest, where the
@@ -73,4 +116,27 @@ pub(super) fn stuck(record: &Record, summaries: &[Option<Summary>]) -> Option<Wa
             .number("foretold", foretold.draws)
             .number("longest_stay", stay as f64)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights `1 + scale u^-0.8` at equidistant `u`: k-hat is that of the tail whatever the scale,
+    /// and so is a tail of the same shape that decides over everything.
+    #[test]
+    fn a_heavy_tail_matters_where_its_weights_do() {
+        let weights = |scale: f64| -> Vec<f64> {
+            let u = (0..4000).map(|k| (f64::from(k) + 0.5) / 4000.0);
+            u.map(|u| (1.0 + scale * u.powf(-0.8)).ln()).collect()
+        };
+        let (light, heavy) = (WeightTail::of(&weights(0.004)), WeightTail::of(&weights(4.0)));
+        assert!(light.khat > MOST_KHAT && heavy.khat > MOST_KHAT, "{light:?} {heavy:?}");
+        assert!(light.trouble(2000.0).is_none(), "{light:?}");
+        assert!(heavy.trouble(2000.0).unwrap_or_default().contains("k-hat"), "{heavy:?}");
+        // what is no more than a standard error of few draws is more than that of many
+        assert!(light.trouble(1e7).is_some(), "{light:?}");
+        assert!(WeightTail::none().trouble(0.0).is_some());
+        assert!(WeightTail::of(&[0.0, f64::NAN]).trouble(10.0).is_some());
+    }
 }
