@@ -146,8 +146,8 @@ fn a_run_stands_beside_its_forecast() {
     assert!(foretold_and_actual(&stopped, &summaries(&stopped.draws)).is_none());
 }
 
-/// What effective draws do not show: weights of a heavy tail are given up where they matter, and the
-/// same tail beside weights that hardly differ is not.
+/// What effective draws do not show: weights of a heavy tail are given up where they matter, and
+/// the same tail beside weights that hardly differ is not.
 #[test]
 fn a_heavy_tail_is_given_up_where_its_weights_are_large() {
     let config = config(PLANE.replace("imh", "auto"));
