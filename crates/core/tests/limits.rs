@@ -13,12 +13,13 @@ use consilience_core::model::{
     Absent, Coordinates, Design, Family, Gaussian, Glm, Model, Prior, Single, Softmax,
 };
 use consilience_core::protocol::{
-    Client, Event, Limits, Output, Precision, Refusal, Server, Statement,
+    Client, Event, Exchange, Format, Growth, Limits, Output, Precision, Refusal, Server, Statement,
 };
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::registry::{REGISTRY, Settings};
 use consilience_core::sampler::{Batch, Keys, PrivateNoise, Recipe, Uplink};
 use consilience_core::step::Schedule;
+use consilience_core::survey::{self, Evaluate, Minimum, Optimum};
 use consilience_core::target::{Placement, Target};
 
 const ROWS: usize = 12;
@@ -140,6 +141,59 @@ fn answers_of_other_rows_are_refused_by_the_limit_of_the_model() {
         // What these send has no bound: the limit of all answers is all that they have.
         for name in ["qlsd++", "d-elf", "fald", "fa-ld"] {
             assert_eq!(carried(&recipe(name), &targets, 20), None, "{name}");
+        }
+    }
+}
+
+/// Conduct a survey whose server knows no rows but their bounds; the first answer that it refuses.
+fn surveyed(survey: impl Exchange, [sites, seen]: &[Target; 2]) -> Option<Refusal> {
+    let format = Format::plain(seen.dim(), Precision::F64);
+    let growths = vec![Some(Growth { factor: 1.0, addend: 0.0 }); 3];
+    let mut server = Server::new(survey, Statement::new::<&str, &str>([]), 3, format.clone())
+        .limited(Limits::new(f64::INFINITY).with_rows_of(seen, growths));
+    let client = |i| Client::new(survey::Client::new(sites, ClientId(i)), format.clone());
+    let mut clients: Vec<_> = (0..3).map(client).collect();
+    loop {
+        match server.poll() {
+            Some(Output::Send { to, bytes }) => {
+                let mut answer = Vec::new();
+                clients[to.index()].handle(&bytes, &mut answer).unwrap();
+                if let Err(refusal) = server.handle(to, &answer) {
+                    return Some(refusal);
+                }
+            }
+            Some(Output::Happened(Event::Done)) => return None,
+            Some(Output::Happened(_)) => {}
+            None => panic!("nobody is asked"),
+        }
+    }
+}
+
+/// What a site says before anything is sampled has the same limits, at every point that is asked
+/// about.
+#[test]
+fn surveys_are_told_no_more_than_rows_can_give() {
+    for (classes, whitened) in [(2, false), (2, true), (3, true)] {
+        for placement in [Placement::Server, Placement::Split(vec![0.2, 0.3, 0.5])] {
+            for (size, refused) in [(1.0, false), (1000.0, true)] {
+                let targets = both(classes, size, whitened, &placement);
+                let far = vec![3.0; targets[0].dim()];
+                let found = [
+                    surveyed(Optimum::new(&targets[1], &far, 1e-8, 50), &targets),
+                    surveyed(Minimum::new(&targets[1], &far, 1e-8, 50), &targets),
+                    surveyed(Evaluate::new(&targets[1], &far), &targets),
+                ];
+                for found in found {
+                    let about = format!("{classes} {whitened} {placement:?} {size}: {found:?}");
+                    assert_eq!(found.is_some(), refused, "{about}");
+                    if let Some(refusal) = found {
+                        let Refusal::TooLarge { from, of_rows, .. } = refusal else {
+                            panic!("{about}")
+                        };
+                        assert!(from == ClientId(1) && of_rows, "{about}");
+                    }
+                }
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 //! come from such rows. Where the model has no bound, or the sampler's answers are no gradients or
 //! values (positions of walks, differences to a memory), one number bounds them all.
 
-use super::{Exchange, Kind, Payload, Reply};
+use super::{Exchange, Kind, Order, Payload, Reply, Task};
 use crate::linalg::norm_squared;
 use crate::model::Reach;
 use crate::rng::ClientId;
@@ -91,9 +91,6 @@ impl Limits {
             point.resize(target.dim(), 0.0);
             machine.point(k, &mut point).then(|| target.reach(from, &point)).flatten()
         };
-        let beyond = |norm: f64, most: f64| {
-            (norm > most * ROUNDING).then_some(Excess { norm, most, of_rows: true })
-        };
         match reply.kind {
             Kind::Gradient => {
                 let growth = growths[from.index()]?;
@@ -115,7 +112,36 @@ impl Limits {
                 }
                 beyond(value.abs(), at(k)?.value + origin.value)
             }),
+            Kind::Survey => surveyed(target, from, &machine.order(from), values),
             _ => None,
         }
     }
+}
+
+/// By how much what a client says to a survey is too large: values and gradients at points that
+/// the order names.
+fn surveyed(target: &Target, from: ClientId, order: &Order<'_>, values: &[f64]) -> Option<Excess> {
+    let d = target.dim();
+    let position = order.position.as_ref().map(Payload::values);
+    let told: Vec<(&[f64], &[f64], f64)> = match order.task {
+        Task::Value => vec![(position?, &values[..d], values[d])],
+        Task::Derivatives { .. } => vec![(position?, &values[1..=d], values[0])],
+        Task::Slopes { .. } => {
+            let answers = values.chunks_exact(d + 1);
+            let pairs = order.numbers.chunks_exact(d).zip(answers);
+            pairs.map(|(point, answer)| (point, &answer[..d], answer[d])).collect()
+        }
+        _ => return None,
+    };
+    told.into_iter().find_map(|(point, gradient, value)| {
+        let reach = target.reach(from, point)?;
+        let found = [(norm_squared(gradient).sqrt(), reach.gradient), (value.abs(), reach.value)];
+        // a value that its client does not know is no number, and beyond nothing
+        found.into_iter().find_map(|(norm, most)| beyond(norm, most))
+    })
+}
+
+/// What is beyond all that rows can give.
+fn beyond(norm: f64, most: f64) -> Option<Excess> {
+    (norm > most * ROUNDING).then_some(Excess { norm, most, of_rows: true })
 }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use consilience_core::model::Coordinates;
-use consilience_core::protocol::{Exchange, Format, Ledger, Precision, Refusal, Server, Statement};
+use consilience_core::protocol::{
+    Exchange, Format, Growth, Ledger, Limits, Precision, Refusal, Server, Statement,
+};
 use consilience_core::snapshot;
 use consilience_core::target::Target;
 use consilience_engine::conductor::{Conductor, Lost};
@@ -658,10 +660,14 @@ impl Conductor for Hub {
     ) -> Result<(), Lost> {
         let format = Format::plain(target.dim(), Precision::F64);
         let before = snapshot::save(survey);
+        // what rows cannot give no survey needs: gradients and values as they are
+        let growths = vec![Some(Growth { factor: 1.0, addend: 0.0 }); target.clients.len()];
+        let limits = Limits::new(f64::INFINITY).with_rows_of(target, growths);
         loop {
             let nothing = Statement::new::<&str, &str>([]);
             let mut parties =
-                [Server::new(&mut *survey, nothing, target.clients.len(), format.clone())];
+                [Server::new(&mut *survey, nothing, target.clients.len(), format.clone())
+                    .limited(limits.clone())];
             match self.carry(true, &mut parties) {
                 Ok(()) => {
                     ledger.merge(parties[0].ledger());
