@@ -366,6 +366,16 @@ async fn session(
             Err(_) => continue,
             Ok(Ok(Some(frame))) => frame,
             Ok(Ok(None)) => return lost("the server closed the connection".into(), true),
+            // It would send the same again and again.
+            Ok(Err(status)) if status.code() == Code::OutOfRange => {
+                let error = SiteError::Disagree(format!(
+                    "the server's message is too long for a site: {}",
+                    status.message()
+                ));
+                let _ = to.send(Worker::decline(&error)).await;
+                settle(to, &mut inward).await;
+                return Err(error.into());
+            }
             Ok(Err(status)) => return lost(causes(&status), true),
         };
         // Work that takes long must not hold up the connection's own care; moving short work

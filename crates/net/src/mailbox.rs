@@ -125,13 +125,18 @@ impl Mailboxes {
             }
             let most = inner.most_message.load(std::sync::atomic::Ordering::Relaxed);
             let Some(mailbox) = inner.boxes.get(site).and_then(Option::as_ref) else {
-                if frame == Worker::farewell() {
-                    continue; // the conductor said its own last words, and cut it off
+                // the conductor said its own last words, and cut it off
+                if frame == Worker::farewell() || matches!(frame.read(), Ok(Tell::Refused(_))) {
+                    continue;
                 }
                 return refuse("it has not come in".into());
             };
             if let Some(why) = too_much(&frame, most, &mailbox.credit) {
-                return refuse(why);
+                // It would give the same answer whenever it is asked again: it is told so.
+                let generation = mailbox.generation;
+                let event = Event::Excess { client: site, generation, why: why.clone() };
+                let _ = events.blocking_send(event);
+                return Err(why);
             }
             let _ = events.blocking_send(Event::Heard {
                 client: site,

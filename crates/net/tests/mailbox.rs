@@ -11,10 +11,12 @@ use common::*;
 use consilience_engine::config::Config;
 use consilience_engine::run::Progress;
 use consilience_engine::site::names;
+use consilience_net::frame::{Frame, MESSAGE};
 use consilience_net::mailbox::{Correspondent, Mailboxes};
 use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, serve_by_post};
 use consilience_net::status::Status;
 use consilience_net::worker::{Brings, Worker};
+use prost::Message;
 
 struct Folder(PathBuf);
 
@@ -38,8 +40,20 @@ fn by_post(
     config: &Config,
     folder: &Folder,
     brings: impl Fn(&str) -> Brings,
-    mut meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
+    meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
 ) -> (Result<Served, ServeError>, usize, Vec<String>) {
+    let (served, letters, refused, _) = with_troubles(config, folder, brings, meddle);
+    (served, letters, refused)
+}
+
+/// The same, with what sites said that took no part any more.
+fn with_troubles(
+    config: &Config,
+    folder: &Folder,
+    brings: impl Fn(&str) -> Brings,
+    mut meddle: impl FnMut(usize, usize, Vec<u8>) -> Option<Vec<u8>>,
+) -> (Result<Served, ServeError>, usize, Vec<String>, Vec<String>) {
+    let mut troubles = Vec::new();
     let sites = names(config).unwrap();
     let mailboxes = Mailboxes::new(&sites);
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
@@ -65,6 +79,7 @@ fn by_post(
             let brings = Brings { state: Some(folder.0.clone()), ..brings(site) };
             let answered = Correspondent::new(brings).unwrap().answer(&letter).unwrap();
             letters += 1;
+            troubles.extend(answered.trouble.map(|trouble| trouble.to_string()));
             assert!(letters < 20_000, "letters go to and fro without end");
             match meddle(letters, index, answered.bundle) {
                 Some(bundle) => refused.extend(mailboxes.deliver(index, &bundle).err()),
@@ -75,7 +90,39 @@ fn by_post(
             std::thread::yield_now();
         }
     }
-    (served.join().unwrap(), letters, refused)
+    (served.join().unwrap(), letters, refused, troubles)
+}
+
+/// An answer that is longer than any can be, which a site would give again whenever it is asked: it
+/// is refused by name, and the site is told; once it answers better the run is that of one process.
+#[test]
+fn an_answer_that_is_too_long_is_named_to_its_site() {
+    let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 30));
+    let mut lengthened = 0;
+    let (served, letters, refused, troubles) =
+        with_troubles(&config, &Folder::new("long"), brings, |_, site, bundle| {
+            // a message of a chain, three times
+            let is_message = bundle.len() < 60 && site == 1;
+            if !is_message || lengthened == 3 {
+                return Some(bundle);
+            }
+            let Ok(mut frame) = Frame::decode_length_delimited(&bundle[..]) else {
+                return Some(bundle);
+            };
+            if frame.kind != MESSAGE {
+                return Some(bundle);
+            }
+            lengthened += 1;
+            frame.body = vec![0; 5000].into();
+            Some(frame.encode_length_delimited_to_vec())
+        });
+    same("too long", &served.unwrap(), &in_process(&config));
+    assert_eq!((lengthened, refused.len()), (3, 3), "{refused:?}");
+    assert!(refused.iter().all(|why| why.contains("with 5000 bytes, where")), "{refused:?}");
+    assert_eq!(troubles.len(), 3, "{troubles:?}");
+    let named = |why: &String| why.starts_with("the server refuses this site: a frame of kind");
+    assert!(troubles.iter().all(named), "{troubles:?}");
+    assert!(letters < 2000, "{letters} letters");
 }
 
 #[test]
