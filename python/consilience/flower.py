@@ -17,7 +17,8 @@ is kept), ``patience`` (how many seconds a missing node is waited for), ``silenc
 it is looked for).
 
 Node config (``flower-supernode --node-config ...``): ``site`` (its name in the config), ``data``
-(its file), ``state`` (its own folder: Flower forgets), ``allow-simulation-seeds``. Where a node
+(its file), ``state`` (its own folder: Flower forgets), ``budget`` (what it may tell of one row in
+all its runs, such as ``"6,1e-5"``), ``allow-simulation-seeds``. Where a node
 names no site, ``partition-id`` counts them, as in a simulation.
 """
 
@@ -98,7 +99,10 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
     def brought(context: Context) -> dict[str, Any]:
         table = rows(context) if rows is not None else context.node_config.get("data")
         return dict(
-            rows=table, state=_state(context), allow_simulation_seeds=_allows_simulation(context)
+            rows=table,
+            state=_state(context),
+            allow_simulation_seeds=_allows_simulation(context),
+            budget=_budget(context),
         )
 
     @app.query(INTRODUCE)
@@ -154,6 +158,23 @@ def _state(context: Context) -> Path:
         if place
         else Path(tempfile.gettempdir()) / f"consilience-flower-{os.getuid()}" / str(context.run_id)
     )
+
+
+def _budget(context: Context) -> tuple[float, float] | None:
+    """What the node may tell of one row in all its runs: only its own operator can say so."""
+    stated = context.node_config.get("budget") or os.environ.get("CONSILIENCE_BUDGET")
+    if not stated:
+        return None
+    if not (context.node_config.get("state") or os.environ.get("CONSILIENCE_STATE")):
+        raise Error(
+            "the node has a budget for all its runs, and no folder that outlives one\n"
+            "  name its `state` in --node-config, too"
+        )
+    try:
+        epsilon, delta = map(float, str(stated).split(","))
+    except ValueError:
+        raise Error(f'the node\'s budget is "{stated}"\n  write it as "6,1e-5"') from None
+    return epsilon, delta
 
 
 def _allows_simulation(context: Context) -> bool:
@@ -258,7 +279,11 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
         listen=str(rc.get("listen", "0.0.0.0")),
         port=int(rc.get("port", 0)),
     )
-    with network.serve(config, **where, **options, **settings) as serving:  # type: ignore[arg-type]
+    # Flower has its own ways to look for nodes, and to begin again
+    serves = network.serve(
+        config, quarantine=False, **where, **options, **settings  # type: ignore[arg-type]
+    )
+    with serves as serving:
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()
         sent: dict[str, str] = {}
@@ -323,7 +348,7 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
 
 def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, Any]) -> Result:
     options, patience, _ = _options(context)
-    serving = network.serve(config, **options, **settings)
+    serving = network.serve(config, quarantine=False, **options, **settings)
     with serving:
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()

@@ -138,6 +138,13 @@ class Serving:
         """Which sites are connected."""
         return dict(zip(self.sites, self._serving.connected()))
 
+    @property
+    def blocked(self) -> list[str]:
+        """Which sites cannot go on, since when and why: a sentence for each. The run waits until
+        they are mended and join again.
+        """
+        return self._serving.blocked()
+
     def collect(self, site: int) -> bytes | None:
         """By post: what waits for a site. An empty letter is a knock."""
         return self._serving.collect(site)
@@ -172,6 +179,7 @@ def serve(
     port: int = 0,
     state: str | os.PathLike[str] | None = None,
     deadline: float | None = None,
+    quarantine: bool = True,
     **settings: Any,
 ) -> Serving:
     """Serve a run. The server has no rows: a client of the config may be no more than a name.
@@ -183,9 +191,14 @@ def serve(
         listen, port: where it listens; port 0 takes any that is free.
         state: a folder in which the run is kept, so that a server that dies goes on where it was.
         deadline: how many seconds nothing may go forward before the run is given up.
+        quarantine: whether a site that cannot go on (its disk is full, it disagrees, its answer is
+            no number) is waited for until it is mended and joins again; who that is and why is in
+            :attr:`Serving.blocked`. Else it ends the run.
     """
     stated, _ = stated_of(None, None, config, settings)
-    return Serving(_consilience.serve_run(stated, now(), host, listen, port, state, deadline))
+    return Serving(
+        _consilience.serve_run(stated, now(), host, listen, port, state, deadline, quarantine)
+    )
 
 
 class _Bringing(NamedTuple):
@@ -196,6 +209,7 @@ class _Bringing(NamedTuple):
     builtin: bool
     state: str | None
     allows_simulation: bool
+    budget: tuple[float, float] | None
 
 
 def _bringing(
@@ -205,21 +219,23 @@ def _bringing(
     allow_simulation_seeds: bool,
     model: Any = None,
     parameters: int | Sequence[str] | None = None,
+    budget: tuple[float, float] | None = None,
 ) -> _Bringing:
     kept = None if state is None else os.fspath(state)
+    noise = (allow_simulation_seeds, budget)
     if model is not None:
         bare = not isinstance(model, AnyModel)
         if not bare and rows is not None:
             raise ConfigError("the model knows its rows\n  leave out `rows`")
         clients = {site: rows} if bare and rows is not None else None
         brought = bring(model, clients, parameters, None)
-        return _Bringing(site, brought, None, None, False, kept, allow_simulation_seeds)
+        return _Bringing(site, brought, None, None, False, kept, *noise)
     if parameters is not None:
         raise ConfigError("`parameters` are those of a model\n  give `model`, or leave them out")
     file = os.fspath(rows) if isinstance(rows, (str, os.PathLike)) else None
     stated = rows is None or rows is BUILTIN or file is not None
     columns = None if stated else columns_of(rows, f"site {site!r}", dates_are_words=True)
-    return _Bringing(site, None, file, columns, rows is BUILTIN, kept, allow_simulation_seeds)
+    return _Bringing(site, None, file, columns, rows is BUILTIN, kept, *noise)
 
 
 class Site:
@@ -232,6 +248,8 @@ class Site:
         state: a folder in which it keeps what the next letter needs. With one, a site may be made
             anew for every letter; without, it must live as long as the run.
         allow_simulation_seeds: whether the server may know the site's noise. Never in earnest.
+        budget: what the site may tell of one row in all its runs, epsilon and delta: without it the
+            site takes no part in runs with ``[privacy]``.
         model: a model of one's own where the config says ``model = "external"``, as :func:`join`
             takes it.
     """
@@ -245,9 +263,10 @@ class Site:
         parameters: int | Sequence[str] | None = None,
         state: str | os.PathLike[str] | None = None,
         allow_simulation_seeds: bool = False,
+        budget: tuple[float, float] | None = None,
     ) -> None:
         self._site = _consilience.Correspondent(
-            _bringing(site, rows, state, allow_simulation_seeds, model, parameters)
+            _bringing(site, rows, state, allow_simulation_seeds, model, parameters, budget)
         )
         #: Whether the run is over, and if so whether it came to its end.
         self.over: bool | None = None
@@ -279,6 +298,7 @@ def join(
     parameters: int | Sequence[str] | None = None,
     state: str | os.PathLike[str] | None = None,
     allow_simulation_seeds: bool = False,
+    budget: tuple[float, float] | None = None,
     patience: float | None = None,
 ) -> bool:
     """Take part in a run, to its end. It comes back by itself when the connection is lost; with
@@ -295,6 +315,9 @@ def join(
     Sites whose models differ in their name or parameters are refused, as is a gradient that is not
     finite; what a model raises comes out as itself, and the server is told.
 
+    Runs with ``[privacy]`` need ``state`` and ``budget``: what the site may tell of one row in all
+    its runs, epsilon and delta.
+
     Returns whether the run came to its end. ``patience`` is how many seconds to look for a server
     that is away; without it, for ever.
     """
@@ -310,6 +333,5 @@ def join(
     else:
         papers = None if certs is None else os.fspath(certs)
         who, meeting = site, _Meeting(None, server, papers, server_name)
-    return _consilience.join_run(
-        _bringing(who, rows, state, allow_simulation_seeds, model, parameters), meeting, patience
-    )
+    brings = _bringing(who, rows, state, allow_simulation_seeds, model, parameters, budget)
+    return _consilience.join_run(brings, meeting, patience)

@@ -1,5 +1,6 @@
 """Chains that are carried over streams, or letter by letter, are those of `sample`, bit for bit."""
 
+import _thread
 import datetime
 import threading
 
@@ -72,7 +73,7 @@ def test_the_same_chains_over_streams_and_by_post(sampler, tmp_path):
 
 
 def test_a_site_that_must_not_be_simulated_says_so_and_ends_the_run():
-    serving = network.serve(config_of("lmc"))
+    serving = network.serve(config_of("lmc"), quarantine=False)
     sites = [network.Site(name, SITES[name]) for name in serving.sites]
     with pytest.raises(consilience.Error, match='seeds = "simulation"'):
         while serving.poll() is None:
@@ -83,6 +84,38 @@ def test_a_site_that_must_not_be_simulated_says_so_and_ends_the_run():
                     except consilience.Refused:
                         pass  # the run is over
     assert any(site.trouble and "private" in site.trouble for site in sites)
+
+
+def test_a_site_that_cannot_go_on_is_named_and_waited_for_until_it_is_mended():
+    config = config_of("lmc")
+    serving = network.serve(config)
+    allow = {"allow_simulation_seeds": True}
+    sites = [network.Site(name, SITES[name], **allow) for name in serving.sites[:2]]
+    sites.append(network.Site("west", SITES["west"]))  # it keeps its noise to itself
+    blocked = []
+    while (result := serving.poll()) is None:
+        for place, site in enumerate(sites):
+            if (letter := serving.collect(place)) is not None:
+                serving.deliver(place, site.answer(letter))
+        if not blocked and (blocked := serving.blocked):
+            assert "west since" in blocked[0] and "private" in blocked[0], blocked
+            assert "west" in serving.progress and serving.poll(0.3) is None
+            sites[2] = network.Site("west", SITES["west"], **allow)
+    assert blocked and serving.blocked == []
+    expected = consilience.sample(config=config, clients=SITES, progress=False)
+    assert result.digest == expected.digest
+
+
+def test_a_run_that_waits_for_a_site_can_be_interrupted():
+    config = config_of("lmc")
+    with network.serve(config, host="localhost", listen="127.0.0.1") as serving:
+        with pytest.raises(consilience.Error, match="private"):
+            network.join(serving.invitations["west"], SITES["west"])
+        while not serving.blocked:
+            assert serving.poll(0.05) is None
+        threading.Timer(0.5, _thread.interrupt_main).start()
+        with pytest.raises(consilience.Error, match="stopped before it had draws"):
+            serving.result()
 
 
 def test_nonsense_is_refused_and_a_wrong_ticket_opens_nothing():
@@ -198,3 +231,44 @@ def test_a_secure_sum_needs_certificates_that_the_server_did_not_make():
     for where in ({}, {"host": "127.0.0.1"}):
         with pytest.raises(consilience.errors.Error, match="which the server did not make"):
             network.serve(config, **where)
+
+
+PRIVATE = {
+    "seed": 1,
+    "target": {
+        "model": "logistic",
+        "intercept": False,
+        "prior": {"law": "gaussian", "variance": 2.0},
+    },
+    "client": [
+        {"name": "north", "rows": [[0.2, 1.0, 1], [-1.1, 0.3, 0]]},
+        {"name": "south", "rows": [[1.3, 0.2, 1], [0.4, -1.6, 0]]},
+    ],
+    "sampler": {"name": "lmc", "step": 1e-4},
+    "run": {"chains": 1, "iterations": 30},
+    "privacy": {"epsilon": 3.0, "delta": 1e-6, "row_norm": 2.0},
+}
+
+
+@pytest.mark.parametrize("budget", [(6.0, 1e-5), None, (2.0, 1e-5)])
+def test_sites_with_a_budget_take_part_in_private_runs_and_others_say_why_not(budget, tmp_path):
+    serving = network.serve(PRIVATE)
+    wake = lambda name: network.Site(name, state=tmp_path / name, budget=budget)  # noqa: E731
+    said = set()
+    while (result := serving.poll()) is None and not serving.blocked:
+        for place, name in enumerate(serving.sites):
+            if (letter := serving.collect(place)) is not None:
+                site = wake(name)
+                serving.deliver(place, site.answer(letter))
+                said |= {site.trouble} - {None}
+    if budget == (6.0, 1e-5):
+        assert result.draws.shape == (1, 27, 2) and not said
+        return
+    serving.stop()
+    word = "budget=(6, 1e-5)" if budget is None else "may tell"
+    assert said and all(word in why for why in said), said
+
+
+def test_a_budget_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="no budget"):
+        network.Site("north", budget=(0.0, 1e-5))

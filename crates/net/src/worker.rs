@@ -122,7 +122,8 @@ impl Brings {
             }
             (_, None) => {
                 "this site has not said what it may tell in all its runs together: join with \
-                 --budget, e.g. --budget 6,1e-5"
+                 --budget, e.g. --budget 6,1e-5 (in Python budget=(6, 1e-5), with Flower the \
+                 node's budget = \"6,1e-5\")"
             }
             _ => return Ok(()),
         };

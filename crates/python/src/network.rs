@@ -56,7 +56,7 @@ const NO_SECURE_SUM: &str = "the config says privacy.secure_sum = true: sites hi
 /// `host:port` is where they find the server; without, by mailboxes.
 #[pyfunction]
 #[pyo3(signature = (stated, created, host=None, listen="0.0.0.0".to_owned(), port=0, state=None,
-    deadline=None))]
+    deadline=None, quarantine=true))]
 #[allow(clippy::too_many_arguments)] // keywords, for the package's front alone
 pub fn serve_run(
     stated: Stated,
@@ -66,6 +66,7 @@ pub fn serve_run(
     port: u16,
     state: Option<PathBuf>,
     deadline: Option<f64>,
+    quarantine: bool,
 ) -> PyResult<Serving> {
     let config = stated.parse(&Tables::new())?;
     let wrong = |error: &dyn std::fmt::Display| Failure::new(Raised::Error, error);
@@ -77,7 +78,12 @@ pub fn serve_run(
     let options = |admission| {
         let deadline =
             deadline.map(Duration::try_from_secs_f64).transpose().map_err(|e| wrong(&e))?;
-        Ok::<_, Failure>(ServeOptions { state, deadline, ..ServeOptions::new(admission) })
+        Ok::<_, Failure>(ServeOptions {
+            state,
+            deadline,
+            quarantine,
+            ..ServeOptions::new(admission)
+        })
     };
     let (shared, stopped) = (Arc::clone(&status), Arc::clone(&status));
     let (mut invitations, mut letters) = (Vec::new(), None);
@@ -204,6 +210,11 @@ impl Serving {
         }
     }
 
+    /// Which sites cannot go on, since when and why: one sentence each.
+    fn blocked(&self) -> Vec<String> {
+        self.status.view().blocked.clone()
+    }
+
     /// Ask the run to stop; what was drawn is kept.
     fn stop(&self) {
         serve::stop(&self.status);
@@ -238,8 +249,8 @@ impl Serving {
 }
 
 /// What a site brings: its name, its rows (a file's name, columns, or those that are built in; else
-/// they are in the config) or a model that knows them, where it keeps its state, and whether the
-/// server may know its noise.
+/// they are in the config) or a model that knows them, where it keeps its state, whether the server
+/// may know its noise, and what it may tell of one row.
 #[derive(FromPyObject)]
 pub struct Bringing<'py> {
     site: String,
@@ -249,6 +260,7 @@ pub struct Bringing<'py> {
     builtin: bool,
     state: Option<PathBuf>,
     allows_simulation: bool,
+    budget: Option<(f64, f64)>,
 }
 
 impl Bringing<'_> {
@@ -267,9 +279,22 @@ impl Bringing<'_> {
         let brings = Brings {
             state: self.state,
             allows_simulation: self.allows_simulation,
+            budget: budget(self.budget)?,
             ..Brings::new(&self.site, data)
         };
         Ok((brings, model))
+    }
+}
+
+/// What a site may tell of one row in all its runs, where that is a budget.
+fn budget(stated: Option<(f64, f64)>) -> PyResult<Option<(f64, f64)>> {
+    match stated {
+        Some((epsilon, delta)) if !(epsilon > 0.0 && delta > 0.0 && delta < 1.0) => {
+            Err(PyValueError::new_err(format!(
+                "({epsilon}, {delta}) is no budget: give epsilon above 0 and delta between 0 and 1"
+            )))
+        }
+        stated => Ok(stated),
     }
 }
 
