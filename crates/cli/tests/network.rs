@@ -433,6 +433,53 @@ fn a_full_disk_at_one_site_holds_up_the_run_and_no_more() {
     place.compare();
 }
 
+/// A state folder at one site that nobody may write into: that site ends by that reason, the run
+/// waits and names it, and goes on when the folder is mended.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written_holds_up_the_run_until_it_is_mended() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("readonly");
+    let folder = place.folder.join(format!("state-{}", SITES[0]));
+    std::fs::create_dir(&folder).unwrap();
+    let allow = |mode| {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    allow(0o500);
+    let mut server = place.server();
+    let mut sites: Vec<Child> = SITES[1..].iter().map(|site| place.site(site)).collect();
+    // whoever may write everywhere gives that up
+    let may = std::fs::write(folder.join("tried"), "").is_ok();
+    let _ = std::fs::remove_file(folder.join("tried"));
+    let mut line = vec![env!("CARGO_BIN_EXE_consilience").to_owned()];
+    line.extend(place.join_line(SITES[0], &rows(SITES[0])));
+    if may {
+        let gives_up = ["setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override"];
+        line.splice(0..0, gives_up.map(str::to_owned));
+    }
+    let log = std::fs::File::create(place.folder.join("readonly.log")).unwrap();
+    let mut readonly = Command::new(&line[0])
+        .args(&line[1..])
+        .current_dir(&place.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let code = place.code("readonly", &mut readonly);
+    assert_eq!(code, Some(1), "{}", place.log("readonly"));
+    assert!(place.log("readonly").contains("Permission denied"), "{}", place.log("readonly"));
+    until("the server says so", || place.log("server").contains("Permission denied"));
+    assert!(server.try_wait().unwrap().is_none(), "{}", place.log("server"));
+    allow(0o700);
+    sites.insert(0, place.site(SITES[0]));
+    place.wait("server", &mut server);
+    for (name, site) in SITES.iter().zip(&mut sites) {
+        place.wait(name, site);
+    }
+    place.compare();
+}
+
 /// Raw columns with words and gaps: the sites exchange kinds, codes and sums, the run is that of
 /// one process, and the server's folder knows how to code rows to come.
 #[test]
