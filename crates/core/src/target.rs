@@ -216,10 +216,19 @@ impl Target {
             differences_ignore_rows: offers.differences_ignore_rows,
             batch,
             inflation: rows as f64 / batch as f64,
+            each: None,
             prior: self.prior.clone(),
             prior_weight,
             rows_evaluated: 0,
         }
+    }
+
+    /// The same with minibatches of which every row is with this probability, by itself.
+    pub(crate) fn site_drawing_each(&self, id: ClientId, probability: f64) -> Site {
+        let site = self.site(id, self.clients[id.index()].rows());
+        let chosen = Vec::with_capacity(site.rows);
+        let (each, inflation) = (Some(probability), 1.0 / probability);
+        Site { each, inflation, chosen, ..site }
     }
 }
 
@@ -266,6 +275,8 @@ pub struct Site {
     inflation: f64,
     subsets: Subsets,
     chosen: Vec<u32>,
+    /// With which probability a row is in a minibatch, where each is drawn by itself.
+    each: Option<f64>,
     rows_evaluated: u64,
 }
 
@@ -280,10 +291,15 @@ impl Site {
         self.rows_evaluated
     }
 
-    /// Draw the minibatch that is asked about next: a uniform subset, without replacement.
+    /// Draw the minibatch that is asked about next: a uniform subset, without replacement, or every
+    /// row by itself.
     #[inline(always)]
     pub fn draw_rows(&mut self, batches: &mut Rounds, round: u64) {
-        if !self.chosen.is_empty() {
+        if let Some(probability) = self.each {
+            let stream = batches.stream(round);
+            self.chosen.clear();
+            self.chosen.extend((0..self.rows as u32).filter(|_| stream.coin(probability)));
+        } else if !self.chosen.is_empty() {
             self.subsets.draw(self.rows as u32, batches.stream(round), &mut self.chosen);
         }
     }
@@ -336,7 +352,9 @@ impl Site {
     fn split<'a>(&'a mut self, question: Question<'a>) -> (Ask<'a>, &'a mut dyn Evaluator) {
         let Question { sum, extent, scale, out } = question;
         let (rows, scale) = match extent {
-            Extent::Minibatch if self.chosen.is_empty() => (Rows::All, scale * self.inflation),
+            Extent::Minibatch if self.chosen.is_empty() && self.each.is_none() => {
+                (Rows::All, scale * self.inflation)
+            }
             Extent::Minibatch => (Rows::Some(&self.chosen), scale * self.inflation),
             Extent::All => (Rows::All, scale),
         };
@@ -348,7 +366,11 @@ impl Site {
     pub fn complete(&mut self, question: Question<'_>) {
         let Question { sum, extent, scale, out } = question;
         let weight = scale * self.prior_weight;
-        let rows = if extent == Extent::All { self.rows } else { self.batch } as u64;
+        let rows = match (extent, self.each) {
+            (Extent::All, _) => self.rows,
+            (Extent::Minibatch, None) => self.batch,
+            (Extent::Minibatch, Some(_)) => self.chosen.len(),
+        } as u64;
         let (d, prior) = (self.dim, &self.prior);
         let points = |x: &[f64]| if x.len() == d { 1 } else { (x.len() / d) as u64 };
         self.rows_evaluated += match sum {

@@ -13,13 +13,13 @@ use common::*;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::error::DataError;
 use consilience_core::model::{Gaussian, Model, Prior};
-use consilience_core::protocol::{Order, Payload, ReferencePoint, Task};
+use consilience_core::protocol::{Event, Ledger, Order, Payload, ReferencePoint, Task, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::exact::{Law, stationary};
-use consilience_core::sampler::registry::{REGISTRY, Settings};
+use consilience_core::sampler::registry::{Axis, REGISTRY, Settings};
 use consilience_core::sampler::{
-    Average, Batch, Keys, Local, NoiseScale, Participation, PrivateNoise, Recipe, Synchronise,
-    Uplink, Weighting,
+    Average, Batch, HEAT, Keys, Local, NoiseScale, Participation, PrivateNoise, Recipe,
+    Synchronise, Uplink, Weighting,
 };
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -198,6 +198,99 @@ fn noise_is_as_accounted_for() {
             assert!(z.abs() < 4.9, "{name}, client {client}: {mean} is not {expected}");
         }
     }
+}
+
+/// Every row by a coin of its own: answers are right on average, nobody answers for rows as often
+/// as all coins fall so, and the variance is `(1 - q)/q` times one number, whatever `q` is.
+#[test]
+fn rows_that_are_drawn_one_by_one_stand_for_all() {
+    let target = linear(prior(2), Placement::Server, 1.0);
+    let (rows, rounds) = (target.clients[1].rows(), 40_000);
+    let mut spreads = Vec::new();
+    for q in [0.1, 0.4] {
+        let each = Uplink::sgld(STEP, Batch::Each(q));
+        let recipe = Recipe::Uplink(Uplink { precision: Precision::F64, ..each });
+        let found = errors(&recipe, &target, 1, rounds, 1.0);
+        let n = rounds as f64;
+        let mut spread = 0.0;
+        for k in 0..2 {
+            let one = || found.iter().skip(k).step_by(2);
+            let mean = one().sum::<f64>() / n;
+            let variance = one().map(|e| (e - mean).powi(2)).sum::<f64>() / n;
+            let z = mean / (variance / n).sqrt();
+            assert!(z.abs() < 4.9, "{q}: {z:.2} standard errors");
+            spread += variance * q / (1.0 - q);
+        }
+        spreads.push(spread);
+        // answers of no rows are all off by the same: the gradient of all
+        let gradient = {
+            let mut gradient = vec![0.0; 2];
+            target.site(ClientId(1), rows).gradient(&[0.25, 0.25], &mut gradient);
+            gradient
+        };
+        let of_none = |e: &[f64]| e.iter().zip(&gradient).all(|(e, g)| *e == -g);
+        let none = found.chunks(2).filter(|e| of_none(e)).count() as f64 / n;
+        let expected = (1.0 - q).powi(rows as i32);
+        let z = (none - expected) / (expected * (1.0 - expected) / n).sqrt();
+        println!("{q}: {none:.4} of the answers are of no rows, {expected:.4} expected, {z:.2}");
+        assert!(z.abs() < 4.9, "{q}: {none} for {expected}");
+    }
+    assert!((spreads[0] / spreads[1] - 1.0).abs() < 0.05, "{spreads:?}");
+}
+
+/// Control variates and walks are those of minibatches of one size.
+#[test]
+fn rows_are_drawn_one_by_one_for_plain_gradients_alone() {
+    let target = linear(prior(2), Placement::Server, 1.0);
+    for row in REGISTRY {
+        let settings = Settings { batch: Some(Batch::Each(0.3)), ..Settings::default() };
+        let optimum = row.needs_optimum.then(|| anchor(&target, vec![0.0; 2]));
+        let takes = row.axes.contains(&Axis::Batch);
+        let recipe = row.recipe(STEP, &settings, 3, 2, optimum);
+        let checked = recipe.check(target.clone());
+        let plain = ["sgld", "qlsd", "qlsd#"].contains(&row.name);
+        if takes {
+            assert_eq!(checked.is_ok(), plain, "{}: {:?}", row.name, checked.err());
+        }
+        if plain {
+            assert!(recipe.family().law(&target).is_err(), "{}: no law is known", row.name);
+        }
+    }
+}
+
+/// Where rounding adds more than the server has left to draw, a chain says how much hotter it is;
+/// where that goes on beyond a limit it gives no draws.
+#[test]
+fn heat_of_rounding_is_told_and_refused_beyond_its_limit() {
+    let target = wide();
+    let run = |most_heat: Option<f64>, server_share: f64| {
+        let recipe = Recipe::Uplink(Uplink {
+            private: Some(PrivateNoise { server_share }),
+            most_heat,
+            ..Uplink::qlsd(STEP, Batch::Full, Compressor::qsgd(4))
+        });
+        assert_eq!(recipe.family().numbers(), [HEAT]);
+        let target = recipe.check(target.clone()).unwrap();
+        let keys = Keys::simulation(Seed::new(8), 0);
+        let mut server = recipe.server(&target, &[0.0; 16], keys).unwrap();
+        let mut clients = recipe.clients(&Arc::new(target), keys).unwrap();
+        let (mut ledger, mut heat) = (Ledger::new(3), 0.0);
+        for round in 0..1000 {
+            if exchange(&mut *server, &mut clients, &mut ledger) == Event::Diverged {
+                return Err((round, server.refusal().unwrap()));
+            }
+            heat += server.numbers()[0] / 1000.0;
+        }
+        Ok(heat)
+    };
+    // d / (6 S^2) of the noise, and as much of the gradients, which are small beside it
+    let heat = run(None, 0.0).unwrap();
+    assert!((1.0 / 6.0..0.25).contains(&heat), "{heat}");
+    assert_eq!(run(None, 0.4), Ok(0.0), "there is room for all of it");
+    let (round, why) = run(Some(0.05), 0.0).unwrap_err();
+    assert_eq!(round, 399, "the first block is not judged");
+    assert!(why.contains("hotter by ") && why.contains("privacy.hot = true"), "{why}");
+    assert_eq!(run(Some(0.5), 0.0), Ok(heat));
 }
 
 /// What leaves is on a grid of the noise's own, whatever the rows are, and comes from the client's

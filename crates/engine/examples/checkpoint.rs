@@ -112,7 +112,10 @@ fn a_million(dir: &std::path::Path) {
     let saved = started.elapsed();
     let mut fresh = (server(), client(0), client(1));
     let started = Instant::now();
-    let load = |name: &str| Snapshots::new(name).newest(&disk).unwrap().0.unwrap().payload;
+    let mut load = |name: &str| {
+        let newest = Snapshots::new(name).newest(&mut disk, |_, found| Ok(found.payload));
+        newest.unwrap().0.unwrap()
+    };
     restore(&mut fresh.0, &load("server")).unwrap();
     restore(&mut fresh.1, &load("client-0")).unwrap();
     restore(&mut fresh.2, &load("client-1")).unwrap();

@@ -8,6 +8,7 @@ use crate::draws::DrawSink;
 use crate::models::ParameterGroup;
 use crate::plan::Plan;
 use crate::run::{Chain, Length, MOST_NOTED, RunError, width};
+use crate::store::{Disk, Extent, StoreError};
 
 /// What an exchange led to, wherever its chain runs.
 pub(crate) struct Moment<'a> {
@@ -98,12 +99,24 @@ pub struct ChainLog {
     draws: u64,
     kept: u64,
     outward: Vec<f64>,
+    /// How much of the draws, and of what stands beside them, is in files of a disk.
+    filed: [Extent; 2],
 }
+
+/// The names of these files.
+const FILES: [&str; 2] = ["server.draws", "server.notes"];
 
 impl ChainLog {
     /// A chain_log that keeps its draws there.
     pub fn new(sink: DrawSink, dim: usize) -> Self {
-        ChainLog { sink, numbers: Vec::new(), draws: 0, kept: 0, outward: vec![0.0; dim] }
+        ChainLog {
+            sink,
+            numbers: Vec::new(),
+            draws: 0,
+            kept: 0,
+            outward: vec![0.0; dim],
+            filed: [Extent::default(); 2],
+        }
     }
 
     /// Take note of what an exchange of a chain led to: the plan, how long it is, and which chain.
@@ -115,7 +128,7 @@ impl ChainLog {
         (participants, gradients): (usize, Option<u64>),
         ledger: &Ledger,
     ) -> Result<(), RunError> {
-        let ChainLog { sink, numbers, draws, kept, outward } = self;
+        let ChainLog { sink, numbers, draws, kept, outward, .. } = self;
         let moment = Moment { about, event, server, participants, ledger };
         moment.follow(
             (draws, kept),
@@ -130,7 +143,13 @@ impl ChainLog {
     }
 
     /// The chain as it ended.
-    pub fn end(self, ledger: Ledger, rows_evaluated: u64, iterations: u64) -> Chain {
+    pub fn end(
+        self,
+        ledger: Ledger,
+        rows_evaluated: u64,
+        iterations: u64,
+        shortened: &[u64],
+    ) -> Chain {
         Chain {
             sink: self.sink,
             numbers: self.numbers,
@@ -138,6 +157,7 @@ impl ChainLog {
             ledger,
             rows_evaluated,
             iterations,
+            shortened: shortened.to_vec(),
             failure: None,
         }
     }
@@ -162,26 +182,43 @@ impl ChainLog {
     }
 }
 
-/// Draws in memory; those that are streamed to disk are not saved here.
+impl ChainLog {
+    /// Append to files what they lack of the draws in memory and of what stands beside them:
+    /// durable on return.
+    pub(crate) fn file(&mut self, disk: &mut dyn Disk) -> Result<(), StoreError> {
+        let draws = if let DrawSink::Memory(draws) = &self.sink { &draws[..] } else { &[] };
+        for ((extent, name), all) in self.filed.iter_mut().zip(FILES).zip([draws, &self.numbers]) {
+            extent.append(disk, name, all)?;
+        }
+        Ok(())
+    }
+
+    /// Read these files as far as the state that was restored says.
+    pub(crate) fn recall(&mut self, disk: &mut dyn Disk) -> Result<(), StoreError> {
+        let [draws, numbers] = self.filed;
+        let (draws, numbers) = (draws.read(disk, FILES[0])?, numbers.read(disk, FILES[1])?);
+        self.numbers = numbers;
+        if let DrawSink::Memory(all) = &mut self.sink {
+            *all = draws;
+        }
+        Ok(())
+    }
+
+    /// All that it leaves behind, whatever of it is in files: to compare with another's.
+    pub(crate) fn left_behind(&self) -> Vec<u8> {
+        let counts = [self.draws, self.kept].into_iter().flat_map(u64::to_le_bytes);
+        let numbers = self.so_far().iter().chain(&self.numbers);
+        counts.chain(numbers.flat_map(|x| x.to_le_bytes())).collect()
+    }
+}
+
+/// Draws in memory are in files of their own ([`ChainLog::file`]), and here it is said how much of
+/// them; those that are streamed to disk are not saved.
 impl State for ChainLog {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
         visit.subject("a chain's draws")?;
         visit.number("the draws", &mut self.draws)?;
         visit.number("the draws kept", &mut self.kept)?;
-        let mut bytes: Vec<u8> = self.so_far().iter().flat_map(|x| x.to_le_bytes()).collect();
-        visit.bytes("the draws kept", &mut bytes)?;
-        let mut noted: Vec<u8> = self.numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-        visit.bytes("what stands beside draws", &mut noted)?;
-        if visit.restores() {
-            let numbers = |bytes: &[u8]| -> Vec<f64> {
-                bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect()
-            };
-            self.numbers = numbers(&noted);
-            let draws = numbers(&bytes);
-            if let DrawSink::Memory(all) = &mut self.sink {
-                *all = draws;
-            }
-        }
-        Ok(())
+        self.filed.iter_mut().try_for_each(|extent| extent.state(visit))
     }
 }

@@ -26,7 +26,7 @@ use thiserror::Error;
 use crate::config::{Config, Source};
 use crate::plan::Plan;
 use crate::run::Length;
-use crate::store::{Disk, Folder, Snapshots, StoreError};
+use crate::store::{Disk, Extent, Folder, Snapshots, StoreError};
 use crate::warnings::{Code, Warning};
 
 /// What the folder is called inside a run directory.
@@ -240,7 +240,7 @@ impl<'a> Checkpoint<'a> {
         let problem = |what: String| format!("{}: {what}", path.display());
         let read = |hash: &mut crc32fast::Hasher| -> std::io::Result<u64> {
             let mut reader =
-                BufReader::with_capacity(1 << 20, File::open(&path)?.take(part.length));
+                BufReader::with_capacity(1 << 20, File::open(&path)?.take(part.extent.length));
             let (mut buffer, mut all) = (vec![0; 1 << 16], 0);
             loop {
                 let n = reader.read(&mut buffer)?;
@@ -252,15 +252,15 @@ impl<'a> Checkpoint<'a> {
             }
         };
         let mut hash = crc32fast::Hasher::new();
-        let found = if part.length == 0 {
+        let found = if part.extent.length == 0 {
             0
         } else {
             read(&mut hash).map_err(|e| problem(e.to_string()))?
         };
-        if found < part.length {
-            return Err(problem(format!("{found} of {} bytes are there", part.length)));
+        if found < part.extent.length {
+            return Err(problem(format!("{found} of {} bytes are there", part.extent.length)));
         }
-        if hash.finalize() != part.checksum {
+        if hash.finalize() != part.extent.checksum {
             Err(problem("its contents are not what was written".into()))
         } else {
             Ok(())
@@ -272,40 +272,22 @@ fn snapshots(chain: usize) -> Snapshots {
     Snapshots::new(&format!("chain-{chain}.state"))
 }
 
-/// How much of a file belongs to a snapshot, and the checksum of that.
+/// How much of a file belongs to a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     chain: usize,
     kind: &'static str,
-    pub(crate) length: u64,
-    pub(crate) checksum: u32,
+    pub(crate) extent: Extent,
 }
 
 impl Part {
     fn new(chain: usize, kind: &'static str) -> Self {
-        Part { chain, kind, length: 0, checksum: 0 }
+        Part { chain, kind, extent: Extent::default() }
     }
 
     /// Where it is.
     pub(crate) fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("chain-{}.{}", self.chain, self.kind))
-    }
-
-    /// Count bytes that were appended.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        let mut hash = crc32fast::Hasher::new_with_initial_len(self.checksum, self.length);
-        hash.update(bytes);
-        (self.checksum, self.length) = (hash.finalize(), self.length + bytes.len() as u64);
-    }
-}
-
-impl State for Part {
-    fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
-        visit.number("the length of a file", &mut self.length)?;
-        let mut checksum = u64::from(self.checksum);
-        visit.number("the checksum of a file", &mut checksum)?;
-        self.checksum = checksum as u32;
-        Ok(())
     }
 }
 
@@ -349,7 +331,7 @@ impl State for Running {
         visit.number("the exchanges", &mut self.exchanges)?;
         visit.number("the draws", &mut self.draws)?;
         visit.number("the draws kept", &mut self.kept)?;
-        self.draws_file.state(visit)?;
-        self.notes_file.state(visit)
+        self.draws_file.extent.state(visit)?;
+        self.notes_file.extent.state(visit)
     }
 }

@@ -201,7 +201,7 @@ impl DrawSink {
     pub(crate) fn go_on(&mut self, part: &Part) -> Result<(), RunError> {
         if let DrawSink::Kept { folder, open, .. } = self {
             let path = part.path(folder);
-            let file = open_at(&path, part.length)
+            let file = open_at(&path, part.extent.length)
                 .map_err(|error| RunError::Write { file: path.display().to_string(), error })?;
             *open = Some((path, BufWriter::new(file)));
         }
@@ -214,7 +214,7 @@ impl DrawSink {
             return self.push(draw);
         };
         let bytes: Vec<u8> = draw.iter().flat_map(|x| x.to_le_bytes()).collect();
-        part.add(&bytes);
+        part.extent.add(&bytes);
         writer
             .write_all(&bytes)
             .map_err(|error| RunError::Write { file: path.display().to_string(), error })

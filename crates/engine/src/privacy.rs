@@ -217,7 +217,7 @@ impl PrivacyReport {
             plan: planned(&config, &facts).ok()?,
             left_out: [
                 ("surveys, control variates, coded columns", EXACT),
-                ("potentials of draws (lp), calibration, influence of sites", EXACT),
+                ("potentials of draws (lp), calibration, influence of sites, model checks", EXACT),
                 (
                     "how many rows were shortened or clipped",
                     "it is known to the site alone, which could tell a row by it",
@@ -347,7 +347,7 @@ pub fn allowance(
     let bound =
         kind.row_gradient(privacy.row_norm, privacy.slope).map_err(|why| refuse(why.to_owned()))?;
     let drawn = sampling(config, Some(rows));
-    let share = if let Sampling::Fixed { share } = drawn { share } else { 1.0 };
+    let share = drawn.share();
     let ratio = share * noise[site] / bound;
     let (epsilon, delta) = (privacy.epsilon, privacy.delta);
     let chains = config.run.chains.unwrap_or(1) as u64;
@@ -612,6 +612,13 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
             "state a point, or \"zero\"",
         );
     }
+    if config.lp == Some(true) {
+        refuse(
+            "output.lp",
+            "the log-density of the draws is made of exact functions of rows",
+            "remove it",
+        );
+    }
     if config.run.halve {
         refuse(
             "run.bias",
@@ -629,11 +636,38 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
             );
             true
         }
-        Some(Batch::Rows(_) | Batch::Fraction(_)) => true,
+        Some(Batch::Rows(_) | Batch::Fraction(_) | Batch::Each(_)) => true,
     };
-    if minibatch && privacy.neighbour == Neighbour::AddRemove {
+    if minibatch && !privacy.poisson && privacy.neighbour == Neighbour::AddRemove {
         let error = PrivacyError::FixedAddRemove.to_string();
-        refuse("privacy.neighbour", &error, "use neighbour = \"replace\", or batch = \"all\"");
+        refuse(
+            "privacy.neighbour",
+            &error,
+            "use neighbour = \"replace\", sampling = \"poisson\", or batch = \"all\"",
+        );
+    }
+    if privacy.poisson {
+        match config.sampler.settings.batch {
+            _ if twice => {
+                refuse("privacy.sampling", "dp-release answers with all rows", "remove it")
+            }
+            Some(Batch::Fraction(_) | Batch::Each(_)) => {}
+            _ => refuse(
+                "privacy.sampling",
+                "rows that are drawn one by one have a probability, and the config states none",
+                "state it as the batch, e.g. batch = 0.1, or remove sampling",
+            ),
+        }
+    }
+    if privacy.server_share.is_some() && !twice && !draws_noise(config) {
+        refuse(
+            "privacy.server_share",
+            "the noise of this sampler is its sites' alone, and the server draws none of it",
+            "remove it",
+        );
+    }
+    if privacy.hot && config.sampler.settings.compress.is_none() {
+        refuse("privacy.hot", "nothing is rounded, and nothing heats the chain", "remove it");
     }
     if let Some(rows) = &facts.rows {
         for (site, n) in facts.clients.iter().zip(rows) {
@@ -678,6 +712,17 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
     all
 }
 
+/// Whether the sampler's server draws what its sites leave of the Langevin noise.
+fn draws_noise(config: &Config) -> bool {
+    let row = config.sampler.row;
+    if row.needs_optimum || row.family.needs_shape {
+        return true; // refused for that
+    }
+    let recipe =
+        config.sampler.row.recipe(Schedule::Constant(1e-3), &plan::settings(config, 2), 2, 1, None);
+    recipe.family().with_own_noise(0.0).is_some()
+}
+
 /// The share of a site's rows in a minibatch, and how they are drawn.
 fn sampling(config: &Config, rows: Option<u64>) -> Sampling {
     let batch = match &config.sampler.settings.batch {
@@ -688,10 +733,16 @@ fn sampling(config: &Config, rows: Option<u64>) -> Sampling {
     let share = match (batch, rows) {
         (Batch::Full, _) => 1.0,
         (batch, Some(rows)) => batch.of(rows as usize) as f64 / rows as f64,
-        (Batch::Fraction(share), None) => *share,
+        (Batch::Fraction(share) | Batch::Each(share), None) => *share,
         (Batch::Rows(_), None) => 1.0,
     };
-    if share >= 1.0 { Sampling::Full } else { Sampling::Fixed { share } }
+    match (&config.privacy, batch) {
+        (Some(privacy), Batch::Fraction(each)) if privacy.poisson && *each < 1.0 => {
+            Sampling::Poisson { rate: *each }
+        }
+        _ if share >= 1.0 => Sampling::Full,
+        _ => Sampling::Fixed { share },
+    }
 }
 
 /// Numbers of iterations at which epsilon is shown.
@@ -735,7 +786,7 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
     let mut sites: Vec<SitePlan> = Vec::new();
     for (i, site) in facts.clients.iter().enumerate() {
         let drawn = sampling(config, facts.rows.as_ref().map(|rows| rows[i]));
-        let share = if let Sampling::Fixed { share } = drawn { share } else { 1.0 };
+        let share = drawn.share();
         let alike = sites.iter().find(|known| known.noise == noise[i] && known.share == share);
         let exposures = match alike {
             Some(known) => known.exposures.clone(),

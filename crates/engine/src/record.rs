@@ -248,6 +248,7 @@ impl Record {
         };
         let judged = crate::warnings::of_draws(&record);
         record.warnings.extend(judged);
+        record.warnings.extend(crate::warnings::clipped(&record, &outcome.shortened));
         record
     }
 }

@@ -75,6 +75,8 @@ pub struct Outcome {
     pub rows_evaluated: u64,
     /// How many iterations all chains did.
     pub iterations: u64,
+    /// How many answers of each client were shortened in all chains, where answers are.
+    pub shortened: Vec<u64>,
     /// Whether somebody asked to stop before the end.
     pub interrupted: bool,
     /// Why the run stopped before the end, if its model failed; what was drawn until then is kept.
@@ -306,6 +308,7 @@ pub fn gather(
         ledger: Ledger::new(plan.target.clients.len()),
         rows_evaluated: 0,
         iterations: 0,
+        shortened: Vec::new(),
         interrupted,
         failure: None,
     };
@@ -316,6 +319,8 @@ pub fn gather(
         outcome.ledger.merge(&chain.ledger);
         outcome.rows_evaluated += chain.rows_evaluated;
         outcome.iterations += chain.iterations;
+        outcome.shortened.resize(chain.shortened.len().max(outcome.shortened.len()), 0);
+        outcome.shortened.iter_mut().zip(&chain.shortened).for_each(|(all, own)| *all += own);
         outcome.failure = outcome.failure.or(chain.failure);
         if chain.kept >= least {
             sunk.push(chain.sink);
@@ -381,6 +386,8 @@ pub struct Chain {
     pub(crate) ledger: Ledger,
     pub(crate) rows_evaluated: u64,
     pub(crate) iterations: u64,
+    /// How many answers of each client were shortened, where answers are.
+    pub(crate) shortened: Vec<u64>,
     /// Why it ended before its end, if its model failed.
     pub(crate) failure: Option<Failure>,
 }
@@ -583,6 +590,7 @@ impl<'a> Going<'a> {
             ledger: chain.ledger,
             rows_evaluated,
             iterations,
+            shortened: chain.server.shortened().to_vec(),
             failure: self.failure.take(),
         })
     }
@@ -715,7 +723,7 @@ impl Notes {
         let Some(checkpoint) = checkpoint else { return Ok(Notes { all: Vec::new(), file: None }) };
         let path = chain.notes_file.path(checkpoint.path());
         let opened = || -> std::io::Result<(Vec<f64>, File)> {
-            let file = open_at(&path, chain.notes_file.length)?;
+            let file = open_at(&path, chain.notes_file.extent.length)?;
             let bytes = std::fs::read(&path)?;
             Ok((bytes.as_chunks::<8>().0.iter().map(|x| f64::from_le_bytes(*x)).collect(), file))
         };
@@ -729,7 +737,7 @@ impl Notes {
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
         for number in numbers {
             let bytes = number.to_le_bytes();
-            part.add(&bytes);
+            part.extent.add(&bytes);
             writer
                 .write_all(&bytes)
                 .map_err(|error| RunError::Write { file: path.display().to_string(), error })?;

@@ -231,7 +231,9 @@ impl Planned {
         let Here { checkpoint, mut warnings, .. } = here;
         warnings.extend(checkpoint.iter().flat_map(|kept| kept.get().warnings()));
         let outcome = &mut drawn.outcome;
-        if !control.draws_alone && config.lp != Some(false) {
+        // Exact functions of rows: a private run leaves them out, in one process as anywhere.
+        let looks_at_rows = !control.draws_alone && config.privacy.is_none();
+        if looks_at_rows && config.lp != Some(false) {
             match log_density(&problem.target, &outcome.draws) {
                 Ok(lp) => outcome.statistics.insert(0, lp),
                 Err(why) => warnings.push(Warning::new(Code::LpLeftOut, why)),
@@ -243,7 +245,7 @@ impl Planned {
         let made = Circumstances { version: control.version, created: control.created, seconds };
         let reference = control.reference.and_then(|find| find(self));
         let mut record = drawn.record(made, config, problem, reference, warnings);
-        if !control.draws_alone {
+        if looks_at_rows {
             record.judge(problem);
             record.check(config);
         }

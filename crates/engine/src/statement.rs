@@ -165,6 +165,8 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         secure_sum,
         colluding,
         server_share,
+        poisson,
+        hot,
         expect_curvature: _, // it changes nothing that is run
         place: _,
     } = stated;
@@ -188,6 +190,13 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
             server_share.map_or("what rounding needs".into(), |share| exact(&share)),
         ),
     ];
+    if *poisson {
+        let words = "every row by itself, with the probability that the batch states";
+        lines.push(("privacy: rows of a minibatch are drawn".into(), words.into()));
+    }
+    if *hot {
+        lines.push(("privacy: heat of rounding".into(), "draws are wanted whatever it is".into()));
+    }
     if *secure_sum {
         lines.push(("privacy: the server sees".into(), "the sum of all answers".into()));
     }
@@ -415,6 +424,7 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         proposal: _, // what surveys find is told with every order
         once: _,     // it follows from the budget, which is stated
         weak: _,
+        most_heat: _, // stated with the budget
     } = settings;
     let mut add = |axis: Axis, field: &str, value: Option<String>| {
         if row.axes.contains(&axis) || value.is_some() {
@@ -427,7 +437,8 @@ fn sampler(sampler: &SamplerConfig) -> Lines {
         batch.as_ref().map(|batch| match batch {
             Batch::Full => "all rows".into(),
             Batch::Rows(rows) => format!("{rows} rows"),
-            Batch::Fraction(fraction) => format!("a fraction {} of the rows", Exactly(*fraction)),
+            Batch::Fraction(share) => format!("a fraction {} of the rows", Exactly(*share)),
+            Batch::Each(share) => format!("every row with probability {}", Exactly(*share)),
         }),
     );
     let every = refresh_every.map(|every| format!("every {every} rounds"));

@@ -8,9 +8,7 @@
 //! halved, rows not shortened, twice as many rows drawn) are far beyond.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its numbers
 
-use consilience_core::privacy::{
-    Composition, Neighbour, Release, Sampling, gaussian_delta, nearest,
-};
+use consilience_core::privacy::{Composition, Release, Sampling, gaussian_delta, nearest};
 use consilience_core::protocol::{Order, Payload, ReferencePoint, Task};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed};
 use consilience_core::sampler::Keys;
@@ -152,13 +150,21 @@ fn claimed(config: &Config) -> impl Fn(f64) -> f64 + use<> {
     let plan = of_config(config).unwrap();
     let site = &plan.sites[0];
     let (share, ratio) = (site.share, site.exposures[0].ratio);
-    let drawn = if share < 1.0 { Sampling::Fixed { share } } else { Sampling::Full };
-    let release = Release::new(drawn, Neighbour::Replace, ratio).unwrap();
+    let privacy = config.privacy.as_ref().unwrap();
+    let drawn = match share {
+        share if share >= 1.0 => Sampling::Full,
+        rate if privacy.poisson => Sampling::Poisson { rate },
+        share => Sampling::Fixed { share },
+    };
+    let release = Release::new(drawn, privacy.neighbour, ratio).unwrap();
     move |epsilon| Composition::of(release, 1).delta(epsilon).unwrap()
 }
 
 fn hold(name: &str, sampler: &str, task: Task) {
-    let configs = CANARIES.map(|canary| config(sampler, canary));
+    hold_to(name, CANARIES.map(|canary| config(sampler, canary)), task);
+}
+
+fn hold_to(name: &str, configs: [Config; 2], task: Task) {
     let worlds = [0, 1].map(|w| answers(&configs[w], w as u64, task, true));
     let claim = claimed(&configs[0]);
     let (excess, power) = audit(&worlds, &claim);
@@ -183,6 +189,24 @@ fn minibatches_tell_no_more_than_is_claimed() {
     let run = "[run]\nchains = 1\niterations = 1\n";
     let sampler = format!("[sampler]\nname = \"sgld\"\nbatch = 0.2\nstep = 0.09\n{run}");
     hold("minibatches", &sampler, Task::Estimate);
+}
+
+/// Every row with probability a fifth, by a coin of its own: another row in the canary's place, and
+/// none.
+#[test]
+fn rows_drawn_one_by_one_tell_no_more_than_is_claimed() {
+    let run = "[run]\nchains = 1\niterations = 1\n";
+    let sampler = format!("[sampler]\nname = \"sgld\"\nbatch = 0.2\nstep = 0.09\n{run}");
+    for (neighbour, canaries) in
+        [("replace", CANARIES), ("add-remove", [CANARIES[0], "[0.0, 0.0, 0]"])]
+    {
+        let more = format!("sampling = \"poisson\"\nneighbour = \"{neighbour}\"\n");
+        let configs = canaries.map(|canary| {
+            let text = config(&sampler, canary).source.text + &more;
+            Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text }).unwrap()
+        });
+        hold_to(&format!("one by one, {neighbour}"), configs, Task::Estimate);
+    }
 }
 
 /// Family B: one step of a walk.

@@ -2,8 +2,9 @@
 //! name.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use consilience_core::privacy::gaussian_epsilon;
+use consilience_core::privacy::{Composition, Neighbour, Release, Sampling, gaussian_epsilon};
 use consilience_core::protocol::{Direction, Kind};
+use consilience_core::sampler::{Batch, Recipe};
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::draws::Sinks;
 use consilience_engine::plan::Plan;
@@ -11,6 +12,7 @@ use consilience_engine::privacy::{PrivacyReport, Threat, of_config, refusals};
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run::{Progress, sample};
+use consilience_engine::session::{Control, Session};
 use consilience_engine::warnings::Code;
 
 const GOOD: &str = r#"seed = 1
@@ -119,6 +121,10 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("iterations = 100", "", "run", "chains and iterations"),
     ("iterations = 100", "iterations = 100\nstart = \"optimum\"", "run.start", "exact function"),
     ("iterations = 100", "iterations = 100\nbias = \"halve\"", "run.bias", "half the step"),
+    ("row_norm = 2.0", "row_norm = 2.0\nnoise = \"extra\"", "privacy.noise", "target.temperature"),
+    ("row_norm = 2.0", "row_norm = 2.0\nsampling = \"poisson\"", "privacy.sampling", "batch ="),
+    ("row_norm = 2.0", "row_norm = 2.0\nhot = true", "privacy.hot", "rounded"),
+    ("seed = 1", "seed = 1\noutput = { lp = true }", "output.lp", "exact functions"),
     ("iterations = 100", "iterations = 100000", "privacy.epsilon", "the run asks for 100000"),
     ("model = \"logistic\"", "model = \"linear\"\nnoise_variance = 1.0", "target.model", "bound"),
     ("model = \"logistic\"", "model = \"poisson\"", "target.model", "bound"),
@@ -186,6 +192,66 @@ fn slopes_are_held_within_their_bound() {
         let expected: f64 = pulls.sum();
         assert!((found[k] - expected).abs() < 1e-12, "{found:?}");
     }
+}
+
+/// Samplers whose server draws no noise have no share of it to leave; and walks have minibatches of
+/// one size.
+#[test]
+fn settings_that_a_sampler_has_no_use_for_are_refused() {
+    let first = |text: &str| refusals(&read(text).unwrap()).into_iter().next();
+    let penalty = GOOD.replace(
+        "name = \"lmc\"\nstep = 1e-4",
+        "name = \"penalty\"\nstep = 0.05\npotential_noise = 200.0",
+    );
+    assert_eq!(first(&penalty), None);
+    let told = first(&format!("{penalty}server_share = 0.2\n")).unwrap();
+    assert!(told.field == "privacy.server_share" && told.problem.contains("alone"), "{told:?}");
+    assert_eq!(first(&format!("{GOOD}server_share = 0.2\n")), None);
+    let walks = GOOD.replace("name = \"lmc\"", "name = \"fald\"\nbatch = 0.5");
+    assert_eq!(first(&walks), None);
+    let told = first(&format!("{walks}sampling = \"poisson\"\n")).unwrap();
+    assert!(told.problem.contains("one by one"), "{told:?}");
+}
+
+/// Rows that are drawn one by one are accounted for as such, for both kinds of neighbours.
+#[test]
+fn rows_drawn_one_by_one_are_planned_as_such() {
+    for (word, neighbour) in [("replace", Neighbour::Replace), ("add-remove", Neighbour::AddRemove)]
+    {
+        let text = GOOD.replace("name = \"lmc\"", "name = \"sgld\"\nbatch = 0.5");
+        let text = format!("{text}sampling = \"poisson\"\nneighbour = \"{word}\"\n");
+        let config = read(&text).unwrap();
+        let plan = of_config(&config).unwrap();
+        let exposure = &plan.sites[0].exposures[0];
+        let drawn = Sampling::Poisson { rate: 0.5 };
+        let release = Release::new(drawn, neighbour, exposure.ratio).unwrap();
+        let expected = Composition::of(release, 200).epsilon(1e-6).unwrap();
+        assert_eq!(exposure.epsilon, expected, "{word}");
+        // and so the site's clients draw them
+        let problem = Problem::new(&config).unwrap();
+        let plan = Plan::new(&config, &problem).unwrap();
+        let Recipe::Uplink(uplink) = &plan.recipe else { panic!("{:?}", plan.recipe) };
+        assert_eq!(uplink.batch, Batch::Each(0.5));
+        assert!(sample(&plan, &plan.length, 1, Sinks::Memory, &Progress::default()).is_ok());
+    }
+}
+
+/// A private run in one process leaves out what its report says is left out: exact functions of
+/// rows.
+#[test]
+fn a_private_run_leaves_out_what_its_report_says() {
+    let ended = |text: &str| {
+        let planned = Session::new(read(text).unwrap()).unwrap().plan().unwrap();
+        planned.run(&Progress::default(), Control::default()).unwrap().record
+    };
+    let private = ended(GOOD);
+    let report = PrivacyReport::of(&private).unwrap();
+    assert!(report.left_out.iter().any(|(what, _)| what.contains("calibration, influence")));
+    assert!(private.calibration.is_none() && private.influence.is_none());
+    assert!(private.check.is_none() && private.statistics.iter().all(|s| s.name != "lp"));
+    let open = ended(GOOD.split("[privacy]").next().unwrap());
+    assert!(open.calibration.is_some() && open.influence.is_some(), "else nothing is left out");
+    assert!(open.statistics.iter().any(|s| s.name == "lp"));
 }
 
 #[test]

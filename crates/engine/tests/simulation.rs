@@ -1,7 +1,7 @@
 //! Whatever the network loses and the power cuts, the chain is the one of a fair day. A failure
 //! names the seed that shows it again.
 
-#![allow(clippy::unwrap_used)] // a test may panic
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic; numbers for people
 
 use std::sync::Arc;
 
@@ -94,6 +94,24 @@ fn power_cuts_anywhere_change_nothing() {
     assert!(all.power_cuts >= 1500 && all.server_cuts > 200 && all.draws > 1500, "{all:?}");
     assert!(all.chains > 10 && all.torn > 20, "{all:?}");
     assert!(all.flips_named > 5 && all.flips_harmless > 5, "{all:?}");
+}
+
+/// A long run under loss, duplication and reordering, in which somebody starts again in more than
+/// five rounds of a hundred, and what a server reads and writes does not grow with the rounds that
+/// it has had. `RESTART_ROUNDS=1000000` makes it as long as that, and prints what happened.
+#[test]
+fn restarts_in_a_long_run_change_nothing() {
+    let stated = std::env::var("RESTART_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let rounds = stated.unwrap_or(4000);
+    let (_, setup) = setups().into_iter().find(|(name, _)| *name == "qlsd++").unwrap();
+    let setup = Setup { iterations: rounds, ..setup };
+    let told = run(&setup, Weather::RESTARTS, 1, Until::Draws(rounds)).unwrap();
+    assert!(told.chains == 1 && told.draws == rounds, "{told:?}");
+    assert!(told.power_cuts as f64 > 0.05 * rounds as f64, "{told:?}");
+    assert!(told.lost > rounds / 10 && told.doubled > rounds / 10, "{told:?}");
+    if stated.is_some() {
+        println!("{told:?}");
+    }
 }
 
 /// Rounds that end without some sites: the chain is that of the sites that answered, whatever is

@@ -8,8 +8,12 @@
 use std::path::{Path, PathBuf};
 
 use consilience_engine::config::{Config, Source};
+use consilience_engine::data::disclosed::Disclosed;
+use consilience_engine::data::knots::{CountAsk, KnotSearch, KnotsAsk, tell};
 use consilience_engine::data::memory::{Values, table};
-use consilience_engine::data::{CellRule, Table};
+use consilience_engine::data::{
+    CellRule, ColumnSpec, EncodeError, Schema, Table, formula, summarise,
+};
 use consilience_engine::encoding::Encoding;
 use consilience_engine::problem::{AllRows, Problem};
 
@@ -176,4 +180,38 @@ fn values_outside_the_outer_knots_are_named() {
     let notes = cubic.encode(&ages(&[20.0]), None).unwrap().notes.concat();
     assert!(notes.contains("it goes on as a polynomial, which may be far off"), "{notes}");
     assert!(natural.encode(&ages(&[21.0, 80.0]), None).unwrap().notes.is_empty());
+}
+
+/// A whole search is admitted, again after a restart, and with other values a few times; values
+/// cannot be bisected one by one, nor sums of splines of the server's own be asked for.
+#[test]
+fn a_search_is_admitted_and_nobody_bisects_every_value() {
+    let schema = Schema::new(vec![ColumnSpec::number("x"), ColumnSpec::number("y")]);
+    let plan = formula::parse("y ~ ns(x, 5)", &schema).unwrap();
+    let values = |skew: i32| (0..500).map(move |k| f64::from(k * 7919 % 2003).powi(skew) / 1e3);
+    let mut disclosed = Disclosed::default();
+    let mut last = None;
+    for skew in [3, 3, 2, 1] {
+        let text: String = values(skew).map(|value| format!("{value},1\n")).collect();
+        let table = Table::parse(&format!("x,y\n{text}"), "x.csv", &schema).unwrap();
+        let summary = summarise("one", &table, &plan).unwrap();
+        let mut search = KnotSearch::new(&[summary], &plan).unwrap();
+        while let Some(ask) = search.ask() {
+            disclosed.admit(&plan, &ask).unwrap();
+            search.hear(&[tell(&table, &plan, &ask).unwrap()]).unwrap();
+            last = Some(ask);
+        }
+    }
+    let Some(KnotsAsk::Sum(mut splines)) = last else { panic!("sums are asked for last") };
+    splines[0].1.inner[0] += 1e-3;
+    let curious = |error| matches!(error, Err(EncodeError::TooCurious { .. }));
+    assert!(curious(disclosed.admit(&plan, &KnotsAsk::Sum(splines))));
+    let bisect = |from: u32| CountAsk {
+        term: 0,
+        below: Vec::new(),
+        up_to: (0..600).map(|k| f64::from(from * 600 + k) / 7.0).collect(),
+    };
+    let told = (0..100)
+        .take_while(|from| disclosed.admit(&plan, &KnotsAsk::Count(vec![bisect(*from)])).is_ok());
+    assert!((1..30).contains(&told.count()), "it ends");
 }

@@ -45,6 +45,16 @@ pub enum Sampling {
     },
 }
 
+impl Sampling {
+    /// The share of rows that a release uses, or uses on average.
+    pub fn share(self) -> f64 {
+        match self {
+            Sampling::Full => 1.0,
+            Sampling::Poisson { rate: share } | Sampling::Fixed { share } => share,
+        }
+    }
+}
+
 /// One release: rows summed, neighbours, noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Release {

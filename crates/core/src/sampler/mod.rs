@@ -23,7 +23,7 @@ pub use participation::{Participation, Roll, Weighting};
 pub use penalty::Penalty;
 pub use recipe::{Batch, Recipe};
 pub use release::{NOISE_RATIO, Release};
-pub use uplink::{Anchor, CLIPPED, MemoryRule, NoiseSource, Oracle, PrivateNoise, Uplink};
+pub use uplink::{Anchor, CLIPPED, HEAT, MemoryRule, NoiseSource, Oracle, PrivateNoise, Uplink};
 
 use crate::protocol::Exchange;
 use crate::rng::Seed;
@@ -44,6 +44,11 @@ pub trait Sampler: Exchange {
     /// Why it gives no draws, where it is not its step that is to blame.
     fn refusal(&self) -> Option<String> {
         None
+    }
+
+    /// How many answers of each client were shortened, where answers are.
+    fn shortened(&self) -> &[u64] {
+        &[]
     }
 
     /// Who stayed away, where clients may.

@@ -134,16 +134,18 @@ pub enum Batch {
     Rows(usize),
     /// This fraction, rounded down, at least one.
     Fraction(f64),
+    /// Every row with this probability, by itself: the sum is divided by it. Now and then none.
+    Each(f64),
 }
 
 impl Batch {
-    /// The batch of a client with so many rows.
+    /// The batch of a client with so many rows, or what it is on average.
     pub fn of(&self, rows: usize) -> usize {
         match *self {
             Batch::Full => rows,
             Batch::Rows(n) => n.clamp(1, rows),
             // A few roundings more than was written: 0.29 times 100 is 28.999999999999996.
-            Batch::Fraction(f) => {
+            Batch::Fraction(f) | Batch::Each(f) => {
                 ((f * rows as f64 * (1.0 + 4.0 * f64::EPSILON)) as usize).clamp(1, rows)
             }
         }

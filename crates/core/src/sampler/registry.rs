@@ -203,6 +203,8 @@ pub struct Settings {
     pub once: Option<Once>,
     /// Whether draws are wanted where the noise of what is released prevails.
     pub weak: bool,
+    /// By which share rounding may heat a private chain; `None`: by any.
+    pub most_heat: Option<f64>,
 }
 
 impl Settings {

@@ -731,6 +731,29 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "privacy",
+        "noise",
+        "\"langevin\"",
+        "\"langevin\"",
+        "the noise that hides rows is that of the Langevin steps; more of it would be a higher \
+         target.temperature, which is stated there",
+    ),
+    field(
+        "privacy",
+        "sampling",
+        "\"fixed\", \"poisson\"",
+        "\"fixed\"",
+        "how a minibatch is drawn: so many rows, or every row with the probability that \
+         sampler.batch states (sgld, qlsd#), for both kinds of neighbours",
+    ),
+    field(
+        "privacy",
+        "hot",
+        "true or false",
+        "false",
+        "give draws even where rounding to levels heats the chain by more than 5%",
+    ),
+    field(
+        "privacy",
         "expect_curvature",
         "number above 0",
         "",

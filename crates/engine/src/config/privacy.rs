@@ -28,6 +28,10 @@ pub struct PrivacyConfig {
     pub colluding: usize,
     /// The share of the Langevin noise that is left to the server; `None`: what rounding needs.
     pub server_share: Option<f64>,
+    /// Whether every row is in a minibatch by a coin of its own; else minibatches have one size.
+    pub poisson: bool,
+    /// Whether draws are wanted where rounding heats the chain.
+    pub hot: bool,
     /// A curvature of the posterior that is expected, for what a budget buys.
     pub expect_curvature: Option<f64>,
     /// Where the table stands.
@@ -77,6 +81,20 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
             Some(share)
         }
     };
+    if let Some(v) = section.get("noise") {
+        // All noise is that of the Langevin step: more of it is a higher temperature.
+        let extra = v.choice(&[("langevin", false), ("extra", true)])?;
+        if extra {
+            return Err(v.error(
+                "noise beyond that of the Langevin step is a higher temperature T': the chain is \
+                 that of target.temperature = T' with the noise of its steps at the sites",
+                "remove it, and state the temperature that you mean",
+            ));
+        }
+    }
+    let samplings = [("fixed", false), ("poisson", true)];
+    let poisson = optional(section.get("sampling"), |v| v.choice(&samplings))?;
+    let hot = optional(section.get("hot"), boolean)?;
     let expect_curvature = optional(section.get("expect_curvature"), |v| v.positive())?;
     let place = place(&section);
     section.finish()?;
@@ -91,6 +109,8 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
         secure_sum: secure_sum.unwrap_or(false),
         colluding: colluding.unwrap_or(0) as usize,
         server_share,
+        poisson: poisson.unwrap_or(false),
+        hot: hot.unwrap_or(false),
         expect_curvature,
         place,
     }))

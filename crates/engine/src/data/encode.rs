@@ -159,6 +159,17 @@ pub enum EncodeError {
         /// How many terms this plan has.
         terms: usize,
     },
+    /// More is asked of a spline's column than its knots can need.
+    #[error(
+        "the server asks for more of `{column}` than the knots of splines can need ({most} counts \
+         or sums in a run): with them it would learn the values. Nothing more is told"
+    )]
+    TooCurious {
+        /// Which column.
+        column: String,
+        /// How many there are at the most.
+        most: usize,
+    },
     /// A summary that does not belong to the plan.
     #[error("the summary of site `{site}` is refused: {problem}")]
     Summary {

@@ -22,7 +22,7 @@ const FINE: f64 = 1024.0;
 /// How many steps of that grid a step of the outer knots' has.
 const COARSE: i64 = 64;
 /// Into how many parts a bracket is divided in one pass.
-const PARTS: i64 = 64;
+pub(super) const PARTS: i64 = 64;
 
 /// What a site is asked once its sums are known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -190,6 +190,9 @@ impl Decision {
 }
 
 /// The sampler's settings for so many clients.
+/// By which share rounding may heat a private chain, unless somebody says that it may.
+const MOST_HEAT: f64 = 0.05;
+
 pub(crate) fn settings(config: &Config, clients: usize) -> Settings {
     let mut settings = config.sampler.settings.clone();
     if let (Some(p), Some(Participation::Bernoulli(list) | Participation::Elastic(list))) =
@@ -198,7 +201,13 @@ pub(crate) fn settings(config: &Config, clients: usize) -> Settings {
         *list = vec![p; clients];
     }
     settings.once = privacy::once(config).ok();
-    settings.weak = config.privacy.as_ref().is_some_and(|privacy| privacy.weak);
+    if let Some(privacy) = &config.privacy {
+        settings.weak = privacy.weak;
+        settings.most_heat = (!privacy.hot).then_some(MOST_HEAT);
+        if let (true, Some(Batch::Fraction(share))) = (privacy.poisson, &settings.batch) {
+            settings.batch = Some(Batch::Each(*share));
+        }
+    }
     settings
 }
 

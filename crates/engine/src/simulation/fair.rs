@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use consilience_core::protocol::{Device, Event, Exchange, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Sampler};
-use consilience_core::snapshot::save;
 
 use crate::chain_log::ChainLog;
 use crate::draws::DrawSink;
@@ -67,7 +66,7 @@ impl<'a> FairDay<'a> {
         if self.server.is_elastic() {
             return Ok(()); // sites that are late have evaluated rows and said what nobody heard
         }
-        if save(&mut self.chain_log) != left {
+        if self.chain_log.left_behind() != left {
             return Err("the chain has left behind something else than on a fair day".into());
         }
         let others = || "the ledger is not the one of a fair day".to_owned();

@@ -578,9 +578,7 @@ impl<'a> Simulation<'a> {
                     Err(error) => self.server_fails(&error.into()),
                 };
             }
-            // Snapshots grow with the draws that they hold, and become rarer.
-            let saves = self.dice.chance(5) && self.dice.below(1 + self.told as u32 / 500) == 0;
-            if saves {
+            if self.dice.chance(5) {
                 server.checkpoint();
             }
             let asks = !server.server().machine().cohort().is_empty();
@@ -630,7 +628,7 @@ impl<'a> Simulation<'a> {
         self.chronicle.power_cuts += 1;
         self.chronicle.server_cuts += 1;
         let opened = self.open_server(self.disk.clone());
-        let (mut server, warnings) = opened.map_err(|error| error.to_string())?;
+        let (server, warnings) = opened.map_err(|error| error.to_string())?;
         if let Some(warning) = warnings.first() {
             return Err(warning.clone());
         }

@@ -8,6 +8,7 @@ use consilience_core::model::{Design, Model};
 use super::{Agreed, Agreement, Introduction, Own};
 use crate::config::{Config, ConfigError, OwnData, OwnSource};
 use crate::data::derived;
+use crate::data::disclosed::Disclosed;
 use crate::data::formats::DataFile;
 use crate::data::knots::{self, KnotSearch, KnotsAsk, KnotsTold};
 use crate::data::{
@@ -27,6 +28,7 @@ pub(super) struct CodedTable {
     formula: String,
     raw: Table,
     coded: Option<(Kinds, Table)>,
+    disclosed: Disclosed,
 }
 
 /// Data whose columns a formula codes, and that sites bring.
@@ -81,6 +83,7 @@ impl CodedTable {
             raw: with_computed(&table.map_err(complain)?, &formula).map_err(complain)?,
             formula,
             coded: None,
+            disclosed: Disclosed::default(),
         })
     }
 
@@ -108,7 +111,7 @@ impl CodedTable {
 
     /// Answer what is asked for the knots of splines.
     pub(super) fn knots(
-        &self,
+        &mut self,
         config: &Config,
         ask: &KnotsAsk,
     ) -> Result<Introduction, ConfigError> {
@@ -116,7 +119,8 @@ impl CodedTable {
             let problem = "the server did not say of what kinds the columns are";
             return Err(About::Formula.complain(problem, FORMULA).about(config, &self.own));
         };
-        let told = knots::tell(table, &kinds.plan, ask);
+        let admitted = self.disclosed.admit(&kinds.plan, ask);
+        let told = admitted.and_then(|()| knots::tell(table, &kinds.plan, ask));
         told.map(Introduction::Knots).map_err(|e| about_formula(config, e))
     }
 

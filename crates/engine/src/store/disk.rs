@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Error, ErrorKind, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A flat folder of files. After a power cut a file holds what was synced; what was appended since
@@ -23,6 +23,10 @@ pub trait Disk: Send {
 
     /// The contents of a file; `None` if there is none.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
+
+    /// At most so many bytes of a file, from one on: fewer where it ends, none if there is no such
+    /// file.
+    fn part(&self, name: &str, from: u64, most: usize) -> Result<Vec<u8>>;
 
     /// The names of all files, ascending.
     fn list(&self) -> Result<Vec<String>>;
@@ -61,6 +65,10 @@ impl<D: Disk + ?Sized> Disk for &mut D {
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         (**self).read(name)
+    }
+
+    fn part(&self, name: &str, from: u64, most: usize) -> Result<Vec<u8>> {
+        (**self).part(name, from, most)
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -214,6 +222,17 @@ impl Disk for Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn part(&self, name: &str, from: u64, most: usize) -> Result<Vec<u8>> {
+        let mut file = match File::open(self.path.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::with_capacity(most);
+        file.take(most as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn list(&self) -> Result<Vec<String>> {

@@ -3,7 +3,9 @@
 //! Generation `g` is the snapshot `NAME.g` and the log `NAME.log.g` of what happened since. The
 //! last two generations are kept, so that a damaged snapshot costs time and nothing else: the older
 //! one and both logs lead to the same state. Generation 0 has no snapshot: a party starts from what
-//! its recipe says.
+//! its recipe says. What only ever grows (draws) is in no snapshot, which would be written again
+//! and again with all of it: it is appended to files of its own ([`Replay::file`]), and a snapshot
+//! says how much of them belongs to it.
 
 use super::snapshots::Snapshots;
 use super::{Disk, Log, StoreError};
@@ -13,6 +15,18 @@ use consilience_core::snapshot::{State, restore, save};
 pub trait Replay: State {
     /// Do what a record says; the text says why that cannot be.
     fn replay(&mut self, record: &[u8]) -> Result<(), String>;
+
+    /// Append to files of its own what only ever grows, before a snapshot is taken: the snapshot
+    /// says how long they are then, and stays small. Durable on return.
+    fn file(&mut self, _disk: &mut dyn Disk) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Read these files as far as the snapshot says that has been restored; what stands behind that
+    /// is cut off.
+    fn recall(&mut self, _disk: &mut dyn Disk) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A log is begun anew when it is this many times as long as the last snapshot.
@@ -72,20 +86,29 @@ impl<D: Disk> Journal<D> {
         }
         let snapshots = Snapshots::new(name);
         let newest = snapshots.numbers(&disk)?.last().copied().unwrap_or(0);
-        let (found, warnings) = snapshots.newest(&disk)?;
-        let (mut generation, mut first, mut snapshot_length) = (0, 0, 0);
-        if let Some(found) = found {
+        let fresh = save(party);
+        let (found, damaged) = snapshots.newest(&mut disk, |disk, found| {
             let file = snapshots.file(found.number);
             let Some((count, state)) = found.payload.split_first_chunk::<8>() else {
                 return Err(StoreError::damaged(&file, 0, "it has no record count"));
             };
             restore(party, state)
                 .map_err(|error| StoreError::Unfit { file, problem: error.to_string() })?;
-            (generation, first, snapshot_length) =
-                (found.number, u64::from_le_bytes(*count), state.len() as u64);
-        }
+            party.recall(disk)?;
+            Ok((found.number, u64::from_le_bytes(*count), state.len() as u64))
+        })?;
+        let warnings = damaged.iter().map(StoreError::to_string).collect();
+        let (mut generation, mut first, snapshot_length) = match found {
+            Some(found) => found,
+            None => {
+                let _ = restore(party, &fresh); // what was saved here a moment ago
+                party.recall(&mut disk)?;
+                (0, 0, 0)
+            }
+        };
         if newest > generation + 1 {
-            return Err(StoreError::Missing { file: snapshots.file(generation + 1) });
+            let missing = StoreError::Missing { file: snapshots.file(generation + 1) };
+            return Err(damaged.into_iter().last().unwrap_or(missing));
         }
         loop {
             let file = log_file(name, generation);
@@ -152,9 +175,10 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Save the party and begin the log anew.
-    pub fn checkpoint<P: State + ?Sized>(&mut self, party: &mut P) -> Result<(), StoreError> {
+    pub fn checkpoint<P: Replay + ?Sized>(&mut self, party: &mut P) -> Result<(), StoreError> {
         self.whole()?;
         self.broken = true;
+        party.file(&mut self.disk)?;
         if self.synced && self.waiting > 0 {
             self.log.sync(&mut self.disk)?; // for whoever falls back on the snapshot before
             self.waiting = 0;

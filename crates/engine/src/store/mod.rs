@@ -5,6 +5,7 @@
 //! | [`Disk`] | what a disk can do; [`Folder`] does it, [`Simulated`] does it until the power fails |
 //! | [`Log`] | an append-only file of records, each durable before the next is written |
 //! | [`Snapshots`] | whole states, the last two of them |
+//! | [`Extent`] | what is known of a file that only grows: draws, which no snapshot holds |
 //! | [`Journal`] | a snapshot and the log of what came after it: a party's memory |
 //! | [`RoundLog`] | the open round at the server, as it will be written |
 //! | [`DurableServer`], [`DurableClient`] | the parties of the protocol, who write down what they say before they say it |
@@ -28,6 +29,7 @@
 
 mod client;
 mod disk;
+mod extent;
 mod journal;
 mod log;
 mod purse;
@@ -40,6 +42,7 @@ mod snapshots;
 pub use client::{DurableClient, Silence, private_seed};
 pub(crate) use disk::sync_folder;
 pub use disk::{Disk, Folder};
+pub use extent::Extent;
 pub use journal::{Journal, Replay};
 pub use log::Log;
 pub use purse::{Payment, Purse, PurseError};

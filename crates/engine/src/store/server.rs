@@ -191,17 +191,22 @@ impl<'a, D: Disk> DurableServer<'a, D> {
     /// The chain as it ended, with the number of rows that all sites evaluated in it.
     pub fn finish(self, rows_evaluated: u64) -> Chain {
         let iterations = self.host.server.machine().iteration();
-        self.host.chain_log.end(self.host.server.ledger().clone(), rows_evaluated, iterations)
+        let Host { chain_log, server, .. } = self.host;
+        let shortened = server.machine().shortened();
+        chain_log.end(server.ledger().clone(), rows_evaluated, iterations, shortened)
     }
 
     /// Its whole state, to compare with another's.
     pub(crate) fn state(&mut self) -> Vec<u8> {
-        save(&mut self.host)
+        let Host { server, present, rows, chain_log, .. } = &mut self.host;
+        let numbers = std::iter::once(&*present).chain(rows.iter()).flat_map(|x| x.to_le_bytes());
+        let server = save(server).into_iter().chain(numbers);
+        server.chain(chain_log.left_behind()).collect()
     }
 
     /// What it leaves behind besides its ledger: draws, and what stands beside them.
-    pub(crate) fn left_behind(&mut self) -> Vec<u8> {
-        save(&mut self.host.chain_log)
+    pub(crate) fn left_behind(&self) -> Vec<u8> {
+        self.host.chain_log.left_behind()
     }
 }
 
@@ -261,5 +266,13 @@ impl Replay for Host<'_> {
         RoundLog::replay(&mut self.server, record, |from, rows| answers.push((from, rows)))?;
         answers.into_iter().for_each(|(from, rows)| self.answered(from, rows));
         self.drain().map_err(|error| error.to_string())
+    }
+
+    fn file(&mut self, disk: &mut dyn Disk) -> Result<(), StoreError> {
+        self.chain_log.file(disk)
+    }
+
+    fn recall(&mut self, disk: &mut dyn Disk) -> Result<(), StoreError> {
+        self.chain_log.recall(disk)
     }
 }

@@ -256,6 +256,16 @@ impl Disk for Simulated {
         Ok(platter.files.get(name).map(|f| f.now.clone()))
     }
 
+    fn part(&self, name: &str, from: u64, most: usize) -> Result<Vec<u8>> {
+        let platter = self.platter();
+        if platter.dark {
+            return Err(Error::new(ErrorKind::BrokenPipe, "the power is off"));
+        }
+        let all = platter.files.get(name).map_or(&[][..], |f| &f.now[..]);
+        let rest = all.get(from as usize..).unwrap_or_default();
+        Ok(rest[..most.min(rest.len())].to_vec())
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let platter = self.platter();
         if platter.dark {

@@ -83,17 +83,22 @@ impl Snapshots {
         Ok(body[20..].to_vec())
     }
 
-    /// The newest snapshot that is whole, and what was wrong with those that are newer. `None` if
-    /// there never was one.
-    pub fn newest(&self, disk: &dyn Disk) -> Result<(Option<Found>, Vec<String>), StoreError> {
-        let mut warnings = Vec::new();
+    /// The newest snapshot that is whole and that `take` can use, and what was wrong with those
+    /// that are newer. `None` if there is no such.
+    pub fn newest<T>(
+        &self,
+        disk: &mut dyn Disk,
+        mut take: impl FnMut(&mut dyn Disk, Found) -> Result<T, StoreError>,
+    ) -> Result<(Option<T>, Vec<StoreError>), StoreError> {
+        let mut damaged = Vec::new();
         for number in self.numbers(disk)?.into_iter().rev() {
-            match self.load(disk, number) {
-                Ok(payload) => return Ok((Some(Found { number, payload }), warnings)),
-                Err(error @ StoreError::Damaged { .. }) => warnings.push(error.to_string()),
+            let found = self.load(disk, number).map(|payload| Found { number, payload });
+            match found.and_then(|found| take(disk, found)) {
+                Ok(taken) => return Ok((Some(taken), damaged)),
+                Err(error @ StoreError::Damaged { .. }) => damaged.push(error),
                 Err(error) => return Err(error),
             }
         }
-        Ok((None, warnings))
+        Ok((None, damaged))
     }
 }

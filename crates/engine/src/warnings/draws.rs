@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use consilience_core::measure::{Chains, Interval, Summary, summarise};
-use consilience_core::sampler::{CLIPPED, NOISE_RATIO, registry};
+use consilience_core::sampler::{CLIPPED, HEAT, NOISE_RATIO, registry};
 
 use super::{Code, Warning, weights};
 use crate::draws::Draws;
@@ -25,6 +25,10 @@ pub(crate) const SHORT: f64 = 0.9;
 const BEYOND_ERROR: f64 = 4.0;
 /// Above this ratio of noise draws given a release are said to be rough.
 const MOST_NOISE: f64 = 0.5;
+/// Heat of rounding below this is less than what draws can show.
+const LEAST_HEAT: f64 = 0.01;
+/// How many sites are named whose gradients were shortened.
+const MOST_NAMED: usize = 4;
 /// More than so many times the iterations are no advice.
 const MOST_LONGER: f64 = 30.0;
 
@@ -65,7 +69,7 @@ pub fn of_draws(record: &Record) -> Vec<Warning> {
         weights::heavy(record, &judge.summaries),
         weights::stuck(record, &judge.summaries),
         noisy(record),
-        clipped(record),
+        heated(record),
     ]
     .into_iter()
     .flatten()
@@ -88,23 +92,51 @@ fn noisy(record: &Record) -> Option<Warning> {
     })
 }
 
-/// Gradients that were shortened.
-fn clipped(record: &Record) -> Option<Warning> {
+/// Gradients that were shortened: how many of each site.
+pub fn clipped(record: &Record, shortened: &[u64]) -> Option<Warning> {
     let counts = record.statistics.iter().find(|s| s.name == CLIPPED)?;
     let all: usize = counts.values.iter().map(Vec::len).sum();
     let each = counts.values.iter().flatten().sum::<f64>() / all.max(1) as f64;
+    let total: u64 = shortened.iter().sum();
+    let mut sites: Vec<(&str, u64)> =
+        record.sites.iter().map(|site| &*site.name).zip(shortened.iter().copied()).collect();
+    sites.retain(|(_, count)| *count > 0);
+    sites.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let share = |(site, count): &(&str, u64)| {
+        format!("\"{site}\" {:.0}%", 100.0 * *count as f64 / total as f64)
+    };
+    let shares: Vec<String> = sites.iter().take(MOST_NAMED).map(share).collect();
+    let others = if sites.len() > MOST_NAMED { " and others" } else { "" };
     let says = format!(
-        "gradients of {each:.2} of {} sites a round were shortened to sampler.clip: the draws are \
-         not those of the posterior, but follow sites that pull harder less than their rows say",
-        record.sites.len()
+        "gradients of {each:.2} of {} sites a round were shortened to sampler.clip ({}{others} of \
+         them): the draws are not those of the posterior, but follow sites that pull harder less \
+         than their rows say",
+        record.sites.len(),
+        shares.join(", "),
     );
-    (each > 0.0).then(|| {
-        Warning::new(Code::AnswersClipped, says)
-            .remedy(
-                "Find out which site pulls so hard, and whether its rows are right; then leave it \
-                 out, or clip, and compare",
-            )
-            .number("sites_a_round", each)
+    let (worst, _) = sites.first()?;
+    let remedy = format!(
+        "Find out why site \"{worst}\" pulls so hard, and whether its rows are right; then leave \
+         it out, or clip, and compare"
+    );
+    let warning = Warning::new(Code::AnswersClipped, says).remedy(remedy);
+    Some(warning.number("sites_a_round", each))
+}
+
+/// Rounding that added more noise than there should be.
+fn heated(record: &Record) -> Option<Warning> {
+    let rounds = record.statistics.iter().find(|s| s.name == HEAT)?;
+    let all: usize = rounds.values.iter().map(Vec::len).sum();
+    let heat = rounds.values.iter().flatten().sum::<f64>() / all.max(1) as f64;
+    let says = format!(
+        "rounding to levels added more than the noise that was left to the server: the chain was \
+         hotter by {:.2}% on average, and its intervals are too wide by about half of that",
+        100.0 * heat
+    );
+    (heat > LEAST_HEAT).then(|| {
+        Warning::new(Code::RoundingHeats, says)
+            .remedy("State more levels in sampler.compress, or a larger privacy.server_share")
+            .number("heat", heat)
     })
 }
 

@@ -13,7 +13,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-pub use draws::{LEAST_ESS, MOST_RHAT, of_draws, summaries};
+pub use draws::{LEAST_ESS, MOST_RHAT, clipped, of_draws, summaries};
 pub(crate) use weights::{LOG_WEIGHT, WeightTail};
 pub use weights::{MOST_KHAT, khat, longest_stay};
 
@@ -145,6 +145,8 @@ codes! {
         "A site's answers dominate those of the others, or drifted away from what they were.";
     AnswersClipped = "answers-clipped", Warning,
         "Gradients of sites were shortened to sampler.clip, and the draws are biased.";
+    RoundingHeats = "rounding-heats", Warning,
+        "Rounding made a private chain hotter than it should be.";
     SiteAway = "site-away", Info,
         "A site was away at the end, and its gradients are not counted.";
     CheckpointDamaged = "checkpoint-damaged", Info,

@@ -1,9 +1,23 @@
 //! Refuse what family B cannot do, by name, and give the prior to the clients.
 
+use super::super::recipe::Batch;
 use super::{Average, Local, Synchronise};
 use crate::error::DataError;
 use crate::step::{Schedule, error_for_share};
 use crate::target::{Placement, Target, check_probabilities};
+
+/// Walks go by minibatches of one size.
+fn check_each(recipe: &Local) -> Result<(), DataError> {
+    if let Batch::Each(_) = recipe.batch {
+        return Err(DataError::NotPrivate {
+            why: "its clients walk by minibatches of one size, and not by rows that are drawn one \
+                  by one"
+                .into(),
+            instead: "use sgld or qlsd#, or leave out privacy.sampling",
+        });
+    }
+    Ok(())
+}
 
 /// Check the recipe against the target, and split the prior by `p_c` unless it is split already, or
 /// the server draws.
@@ -11,6 +25,7 @@ pub(super) fn check(recipe: &Local, target: Target) -> Result<Target, DataError>
     let b = target.clients.len();
     let refuse = |what, problem: String| Err(DataError::Weights { what, problem });
     check_probabilities("the clients' weights", &recipe.weights, b)?;
+    check_each(recipe)?;
     if let Some(c) = recipe.weights.iter().position(|p| *p == 0.0) {
         return refuse(
             "the clients' weights",
@@ -126,6 +141,7 @@ pub(super) fn check(recipe: &Local, target: Target) -> Result<Target, DataError>
 /// `x_c` moves by `eta/p_c H_c` and by `sqrt(2 eta T (1 - rho^2) kappa / p_c) Z_c`, kappa by
 /// [`super::NoiseScale::factor`]. What all share counts for nothing.
 pub(super) fn own_noise(recipe: &Local, temperature: f64) -> Result<Vec<f64>, DataError> {
+    check_each(recipe)?;
     let refuse = |why: &str, instead: &'static str| {
         Err(DataError::NotPrivate { why: why.to_owned(), instead })
     };

@@ -4,6 +4,7 @@ use super::{MemoryRule, NoiseSource, Oracle, Uplink};
 use crate::compress::Compressor;
 use crate::error::DataError;
 use crate::sampler::participation::{Participation, Roll};
+use crate::sampler::recipe::Batch;
 use crate::step::Schedule;
 use crate::target::{Placement, Target};
 
@@ -34,6 +35,7 @@ pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError
                 .into(),
         );
     }
+    check_each(recipe)?;
     check_clip(recipe)?;
     check_compression(recipe, &target)?;
     if recipe.private.is_some() || recipe.secure.is_some() {
@@ -45,6 +47,20 @@ pub(super) fn check(recipe: &Uplink, target: Target) -> Result<Target, DataError
         return Ok(Target { placement: Placement::Server, ..target });
     }
     Ok(target)
+}
+
+/// Check that rows can be drawn one by one: a difference to a reference point, and the law of what
+/// is left of it, are known for minibatches of one size.
+fn check_each(recipe: &Uplink) -> Result<(), DataError> {
+    let Batch::Each(probability) = recipe.batch else { return Ok(()) };
+    if !(probability > 0.0 && probability <= 1.0) {
+        return Err(DataError::NotPositive { what: "the share of rows", value: probability });
+    }
+    if recipe.oracle == Oracle::Plain && recipe.memory_rate.is_none() {
+        return Ok(());
+    }
+    let why = "its control variates are those of minibatches of one size";
+    Err(DataError::Unsupported { what: "rows that are drawn one by one".into(), why })
 }
 
 /// Check that gradients can be shortened.

@@ -2,6 +2,7 @@
 
 use super::super::Keys;
 use super::super::encoder::Encoder;
+use super::super::recipe::Batch;
 use super::{MemoryRule, Oracle, Uplink};
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
@@ -67,7 +68,10 @@ impl Client {
             encoder = encoder.with_levels(id, levels, keys);
         }
         Client {
-            site: target.site(id, recipe.batch.of(rows)),
+            site: match recipe.batch {
+                Batch::Each(probability) => target.site_drawing_each(id, probability),
+                _ => target.site(id, recipe.batch.of(rows)),
+            },
             oracle: recipe.oracle.clone(),
             memory_rate: recipe.effective_memory(),
             memory_rule: recipe.memory_rule,

@@ -77,10 +77,19 @@ pub struct Uplink {
     /// client moves the sum by more. Where that happens draws are biased: they follow the longer
     /// gradients less than the posterior does.
     pub clip: Option<f64>,
+    /// The share by which rounding may heat the chain, on average over many rounds, where clients
+    /// draw the noise and their answers are rounded with it: beyond, the chain gives no draws.
+    /// `None`: any.
+    pub most_heat: Option<f64>,
 }
 
 /// How many answers of a round were shortened: the number beside every draw, where answers are.
 pub const CLIPPED: &str = "clipped";
+
+/// By which share of the Langevin noise a round was too hot, since rounding added more than the
+/// server had left to draw: the number beside every draw of a private chain whose answers are
+/// rounded.
+pub const HEAT: &str = "heat";
 
 /// How the Langevin noise is shared where clients draw theirs before anything leaves them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,6 +168,7 @@ impl Uplink {
             private: None,
             secure: None,
             clip: None,
+            most_heat: None,
         }
     }
 
@@ -386,7 +396,10 @@ impl Family for Uplink {
             return None;
         }
         let oracle = match self.oracle {
-            Oracle::Plain => 1.0,
+            Oracle::Plain => match self.batch {
+                Batch::Each(probability) => 1.0 / probability, // all rows may be in it
+                _ => 1.0,
+            },
             Oracle::Svrg { .. } => 3.0, // a difference, and one more
             Oracle::FixedPoint(_) => return None,
         };
@@ -402,6 +415,12 @@ impl Family for Uplink {
     }
 
     fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+        if let Batch::Each(_) = self.batch {
+            return Err(NoClosedForm::Unknown {
+                what: "minibatches whose rows are drawn one by one".into(),
+                instead: "use minibatches of one size",
+            });
+        }
         if self.clip.is_some() {
             return Err(NoClosedForm::Unknown {
                 what: "gradients that are shortened".into(),
@@ -418,7 +437,11 @@ impl Family for Uplink {
     }
 
     fn numbers(&self) -> &'static [&'static str] {
-        if self.clip.is_some() { &[CLIPPED] } else { &[] }
+        match (self.clip, self.is_rounded_with_noise()) {
+            (Some(_), _) => &[CLIPPED],
+            (None, true) => &[HEAT],
+            (None, false) => &[],
+        }
     }
 
     fn cautions(&self) -> Vec<String> {

@@ -176,6 +176,11 @@ impl Uplink {
         }
     }
 
+    /// Whether answers are rounded to levels with the noise of their clients in them.
+    pub(super) fn is_rounded_with_noise(&self) -> bool {
+        self.private.is_some() && self.up.iter().any(|compressor| compressor.plain().is_none())
+    }
+
     /// `e_i / s_i^2` where noise is all there is: `d / (6 S^2)`.
     pub(super) fn heat_of_rounding(&self, dim: usize) -> f64 {
         let widths = self.up.iter().filter_map(|c| c.level_width());

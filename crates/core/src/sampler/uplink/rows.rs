@@ -212,5 +212,6 @@ fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
         private: None,
         secure: None,
         clip: settings.clip,
+        most_heat: settings.most_heat,
     })
 }

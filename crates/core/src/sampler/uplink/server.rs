@@ -62,8 +62,20 @@ pub struct Server {
     /// one.
     clip: Option<f64>,
     shortened: u64,
+    /// How many answers of each client were shortened in all.
+    shortened_of: Vec<u64>,
+    /// Whether rounding may heat the chain, by how much at most, by how much it did in this block
+    /// of rounds, and the block's average where that was too much.
+    rounded: bool,
+    most_heat: Option<f64>,
+    heat: f64,
+    too_hot: Option<f64>,
     numbers: [f64; 1],
 }
+
+/// Over how many rounds the heat of rounding is averaged; the first block, far from where the
+/// chain will be, is not judged.
+const BLOCK: u64 = 200;
 
 impl Server {
     /// A server that starts at `start`.
@@ -119,6 +131,11 @@ impl Server {
             },
             clip: recipe.clip,
             shortened: 0,
+            shortened_of: vec![0; b],
+            rounded: recipe.is_rounded_with_noise(),
+            most_heat: recipe.most_heat,
+            heat: 0.0,
+            too_hot: None,
             numbers: [0.0],
         };
         if let Oracle::FixedPoint(anchor) = &server.oracle {
@@ -165,14 +182,31 @@ impl Server {
     }
 
     /// By which factor an answer is shortened.
-    fn shorten(&mut self, reply: &Reply<'_>) -> f64 {
+    fn shorten(&mut self, from: ClientId, reply: &Reply<'_>) -> f64 {
         let Some(clip) = self.clip else { return 1.0 };
         let norm = norm_squared(reply.payload.values()).sqrt();
         if norm <= clip {
             return 1.0;
         }
         self.shortened += 1;
+        self.shortened_of[from.index()] += 1;
         clip / norm
+    }
+
+    /// Take note of what rounding brought beyond all noise that there should be: the chain is
+    /// hotter by that. `false`: it was too much for too long.
+    fn warms(&mut self, step: f64) -> bool {
+        let heat = (0.5 * step * self.brought / self.temperature - 1.0).max(0.0);
+        self.numbers = [heat];
+        self.heat += heat / BLOCK as f64;
+        if !(self.round + 1).is_multiple_of(BLOCK) {
+            return true;
+        }
+        let block = std::mem::take(&mut self.heat);
+        if self.round >= BLOCK && self.most_heat.is_some_and(|most| block > most) {
+            self.too_hot = Some(block);
+        }
+        self.too_hot.is_none()
     }
 
     fn moves_reference(&self) -> bool {
@@ -209,7 +243,7 @@ impl Exchange for Server {
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
-        let weight = self.roll.weight(from) * self.shorten(reply);
+        let weight = self.roll.weight(from) * self.shorten(from, reply);
         reply.payload.add_to(weight, &mut self.weighted);
         if let Some(alpha) = self.memory_rate {
             // what starts a memory is taken over whole
@@ -239,7 +273,13 @@ impl Exchange for Server {
         if let Some(attendance) = &mut self.attendance {
             attendance.end_round();
         }
-        self.numbers = [std::mem::take(&mut self.shortened) as f64];
+        if self.clip.is_some() {
+            self.numbers = [std::mem::take(&mut self.shortened) as f64];
+        }
+        let (round, step) = (self.round, self.step.at(self.round));
+        if self.rounded && !self.warms(step) {
+            return Event::Diverged;
+        }
         add_scaled(1.0, &self.absorbed, &mut self.memory);
         let drift = &mut self.weighted;
         if let Some((grid, bits)) = self.levels {
@@ -250,7 +290,6 @@ impl Exchange for Server {
             add_scaled(1.0, &anchor.residual, drift);
         }
         self.prior.add_gradient(&self.x, 1.0, drift);
-        let (round, step) = (self.round, self.step.at(self.round));
         let mut temperature = self.temperature;
         if !self.own_noise.is_empty() {
             temperature = temperature_left(step, temperature, self.brought);
@@ -279,7 +318,21 @@ impl Sampler for Server {
     }
 
     fn numbers(&self) -> &[f64] {
-        if self.clip.is_some() { &self.numbers } else { &[] }
+        if self.clip.is_some() || self.rounded { &self.numbers } else { &[] }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        let (heat, most) = (100.0 * self.too_hot?, 100.0 * self.most_heat?);
+        Some(format!(
+            "rounding to levels adds more than the noise that is left to the server: over {BLOCK} \
+             rounds the chain was hotter by {heat:.1}%, where {most:.0}% is the most. State more \
+             levels in sampler.compress or a larger privacy.server_share, or privacy.hot = true to \
+             have the draws as they are"
+        ))
+    }
+
+    fn shortened(&self) -> &[u64] {
+        if self.clip.is_some() { &self.shortened_of } else { &[] }
     }
 
     fn attendance(&self) -> Option<&Attendance> {
@@ -315,6 +368,12 @@ impl State for Server {
         }
         if self.clip.is_some() {
             visit.number("the answers shortened", &mut self.shortened)?;
+            visit.numbers("the answers of each client shortened", &mut self.shortened_of)?;
+        }
+        if self.rounded {
+            visit.float("the heat of this block", &mut self.heat)?;
+        }
+        if self.clip.is_some() || self.rounded {
             visit.vector("the numbers beside it", &mut self.numbers)?;
         }
         if visit.restores() {
