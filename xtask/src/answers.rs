@@ -178,7 +178,8 @@ fn complaints(answers: &[Answer]) -> Vec<String> {
         .collect()
 }
 
-fn json(command: &mut Command) -> Result<Value, String> {
+/// What the command says as JSON.
+pub(crate) fn json(command: &mut Command) -> Result<Value, String> {
     let output =
         command.output().map_err(|error| format!("the command does not start: {error}"))?;
     if !output.status.success() {
@@ -187,7 +188,7 @@ fn json(command: &mut Command) -> Result<Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
-fn numbers(list: &Value) -> Vec<f64> {
+pub(crate) fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().into_iter().flatten().map(|x| x.as_f64().unwrap_or(f64::NAN)).collect()
 }
 
@@ -237,7 +238,7 @@ fn written(answers: &[Answer], absent: &[&str]) -> String {
 }
 
 /// A paragraph in lines of at most 100 columns.
-fn lines(text: &str, indent: &str) -> String {
+pub(crate) fn lines(text: &str, indent: &str) -> String {
     let options = textwrap::Options::new(100).break_words(false).subsequent_indent(indent);
     textwrap::fill(text, options.word_splitter(textwrap::WordSplitter::NoHyphenation))
 }

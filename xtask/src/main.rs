@@ -7,6 +7,7 @@ mod browser;
 mod choices;
 mod dependencies;
 mod mutants;
+mod posteriordb;
 mod python;
 mod test;
 
@@ -26,6 +27,8 @@ Commands:
   wheel                   Build the Python package as a wheel
   answers [--built]       Run samplers with their defaults on real data, hold them against NUTS,
                           and write the chapter about it (by the release build that is there)
+  posteriordb [--built]   Run posteriors that others sampled with Stan as federations, hold them
+                          against theirs, and write the chapter about it
   choices [--built] [--again] [TARGET...]
                           Run `auto` and the samplers that it chooses from on real posteriors,
                           hold forecasts against what came out, and write the chapter about it;
@@ -61,6 +64,8 @@ fn main() -> ExitCode {
         ["wheel"] => python::wheel(&root()),
         ["answers"] => answers::run(&root(), false),
         ["answers", "--built"] => answers::run(&root(), true),
+        ["posteriordb"] => posteriordb::run(&root(), false),
+        ["posteriordb", "--built"] => posteriordb::run(&root(), true),
         ["choices", ref words @ ..] => choices::run(&root(), words),
         ["bench"] => bench::run(&root()),
         ["bench", "--check"] => bench::check(&root()),

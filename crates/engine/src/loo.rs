@@ -19,6 +19,7 @@ use crate::draws::Draws;
 use crate::models::RowModel;
 use crate::problem::{AllRows, SiteRows};
 use crate::record::Record;
+use crate::reference::rows_digest;
 
 mod apart;
 
@@ -79,16 +80,27 @@ pub enum LooError {
     },
     /// A site has more or fewer rows than in the run.
     #[error(
-        "site `{site}` had {expected} rows in the run, and has {found} now: give back the rows \
+        "site `{site}` had {expected} {what} in the run, and has {found} now: give back the rows \
          that the run was made from"
     )]
     OtherCount {
         /// The site.
         site: String,
-        /// How many rows there are now.
+        /// What is counted: rows, or groups.
+        what: &'static str,
+        /// How many there are now.
         found: u64,
         /// How many the run had.
         expected: u64,
+    },
+    /// Sites whose rows are others.
+    #[error(
+        "the rows of {sites}, coded as those of the run were, are not the ones that it was made \
+         from: a value differs, or their order. Give back the rows that the run was made from"
+    )]
+    ChangedRows {
+        /// Which.
+        sites: String,
     },
     /// Two runs whose rows differ.
     #[error("the two runs are not of the same rows: {how}. Compare models that explain the same")]
@@ -301,13 +313,56 @@ pub fn effects(record: &Record, site: &str, file: Option<&Path>) -> Result<SiteE
     Ok(SiteEffects { names, draws })
 }
 
-/// The model of a run, and the rows of its sites, read again.
+/// The model of a run, and the rows of its sites, read again. They must be those of the run.
 pub(crate) fn rows_of(record: &Record) -> Result<ModelAndRows, LooError> {
     rows_with(record, &Tables::new())
 }
 
 fn rows_with(record: &Record, tables: &Tables) -> Result<ModelAndRows, LooError> {
-    rows_of_config(&config_of(record, tables)?, &record.parameters)
+    let config = config_of(record, tables)?;
+    let (model, sites) = match apart::all_of_files(record, &config) {
+        Some(found) => found?,
+        None => rows_of_config(&config, &record.parameters)?,
+    };
+    are_the_same(record, &model, &sites)?;
+    Ok((model, sites))
+}
+
+/// Refuse rows that are not those of the run: other counts are told first, then other hashes.
+fn are_the_same(
+    record: &Record,
+    model: &Arc<dyn RowModel>,
+    sites: &[SiteRows],
+) -> Result<(), LooError> {
+    let mut changed = Vec::new();
+    for site in sites {
+        let Some(place) = record.sites.iter().position(|known| known.name == site.name) else {
+            continue;
+        };
+        let groups = site.rows.groups.iter().max().map_or(0, |last| u64::from(*last) + 1);
+        let found = match model.group_by() {
+            Some(_) => groups.max(1),
+            None if model.is_whole() => continue,
+            None => site.rows.response.len() as u64,
+        };
+        let expected = record.sites[place].rows;
+        if found != expected {
+            let what = if model.group_by().is_some() { "groups" } else { "rows" };
+            let site = site.name.clone();
+            return Err(LooError::OtherCount { site, what, found, expected });
+        }
+        if let Some(then) = record.row_hashes.get(place) {
+            let client = model.potential_of(site.design.clone(), site.rows.clone())?;
+            if *then != rows_digest(&client)? {
+                changed.push(format!("`{}`", site.name));
+            }
+        }
+    }
+    match changed.len() {
+        0 => Ok(()),
+        1 => Err(LooError::ChangedRows { sites: format!("site {}", changed[0]) }),
+        _ => Err(LooError::ChangedRows { sites: format!("the sites {}", changed.join(", ")) }),
+    }
 }
 
 /// The config of a run that may be asked about its rows.
@@ -379,13 +434,7 @@ impl Judged {
             unit: if model.group_by().is_some() { "groups" } else { "rows" },
         };
         for site in sites {
-            let (name, found) = (site.name.clone(), site.rows.response.len() as u64);
-            // with groups the run counts these
-            let known = record.sites.iter().find(|known| known.name == name);
-            if let Some(known) = known.filter(|k| judged.unit == "rows" && k.rows != found) {
-                let (site, expected) = (name, known.rows);
-                return Err(LooError::OtherCount { site, found, expected });
-            }
+            let name = site.name.clone();
             judged.responses.push(site.rows.response.clone());
             let rows = match model.group_by() {
                 Some(_) => by_group(model, site, &draws, efficiency)?,

@@ -8,6 +8,7 @@ mod priors;
 pub(crate) use external::missing;
 pub use formula::{CodeFacts, CodedSummary, Kinds, TableFacts};
 pub(crate) use own::{About, Complaint, FORMULA, READ, with_computed};
+pub(crate) use priors::has_usual_coefficients;
 
 use std::sync::Arc;
 

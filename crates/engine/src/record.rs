@@ -16,7 +16,7 @@ use crate::halved::Halved;
 use crate::influence::Influence;
 use crate::plan::{Choice, Plan};
 use crate::problem::Problem;
-use crate::reference::Reference;
+use crate::reference::{Reference, rows_digest};
 use crate::run::Outcome;
 use crate::statistics::{is_watched, watched};
 use crate::warnings::{Code, Warning};
@@ -66,6 +66,9 @@ pub struct Record {
     pub exchanges: (u64, u64),
     /// The sites.
     pub sites: Vec<SiteRecord>,
+    /// A hash of the rows of each site, as they are coded; empty where they were not all here, and
+    /// where runs are private.
+    pub row_hashes: Vec<String>,
     /// What was sent, by direction and kind.
     pub sent: Vec<SentRecord>,
     /// What the same messages would have cost at 32 bits a coordinate, up and down, in bits.
@@ -227,6 +230,7 @@ impl Record {
                 .enumerate()
                 .map(site)
                 .collect(),
+            row_hashes: Vec::new(),
             sent: sent.collect(),
             uncompressed: (plain(Direction::Up), plain(Direction::Down)),
             before_sampling: (up + problem.moments_bits.0, down + problem.moments_bits.1),
@@ -307,6 +311,18 @@ impl Record {
             Ok(influence) => self.influence = Some(influence),
             Err(why) => self.warnings.push(Warning::new(Code::InfluenceLeftOut, why)),
         }
+    }
+
+    /// Keep a hash of the rows of each site, which are all here: whoever asks about them later is
+    /// told if they are others.
+    pub fn mark_rows(&mut self, config: &Config, problem: &Problem) {
+        let model = config.target.model.of_rows();
+        if config.privacy.is_some() || !model.is_some_and(|model| model.net().is_none()) {
+            return;
+        }
+        let hashes: Result<Vec<String>, _> =
+            problem.target.clients.iter().map(rows_digest).collect();
+        self.row_hashes = hashes.unwrap_or_default();
     }
 
     /// Add whether responses that the model would draw look like those that there are, and warn

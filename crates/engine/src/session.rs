@@ -246,6 +246,7 @@ impl Planned {
         let reference = control.reference.and_then(|find| find(self));
         let mut record = drawn.record(made, config, problem, reference, warnings);
         if looks_at_rows {
+            record.mark_rows(config, problem);
             record.judge(problem);
             record.check(config);
         }

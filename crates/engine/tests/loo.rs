@@ -330,3 +330,43 @@ fn what_a_site_cannot_do_is_refused_with_what_to_do() {
     assert!(said.contains("no files of their own"), "{said}");
     assert!(loo_at(&dealt, "north", None).is_ok());
 }
+
+/// Rows that were edited are refused by the site that has them, and by no other: files are coded
+/// as those of the run were, whatever the means of what they are now.
+#[test]
+fn changed_rows_are_refused_by_their_site() {
+    for (name, target) in [
+        ("numbers", target("poisson").replace("x +", "x + site +")),
+        ("counted", "model = \"linear\"\nformula = \"visits ~ x + weights(days)\"".into()),
+        ("effects", "model = \"poisson\"\nformula = \"visits ~ x + (1 | ill)\"".into()),
+        ("missing", "model = \"poisson\"\nformula = \"visits ~ mi(x) + days\"".into()),
+    ] {
+        let (folder, mut here, mut published) = records(name, &target, Draws::new(1));
+        let text = here.config.clone();
+        let source = Source { file: "run.toml".into(), folder: folder.clone(), text };
+        let config = Config::parse(source).unwrap();
+        here.mark_rows(&config, &Problem::new(&config).unwrap());
+        assert_eq!(here.row_hashes.len(), 3);
+        published.row_hashes = here.row_hashes.clone();
+        let file = folder.join("north.csv");
+        let unchanged = loo(&here).unwrap();
+        assert!(loo_at(&published, "north", Some(&file)).is_ok(), "{name}");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let place = text.lines().next().unwrap().split(',').position(|c| c == "x").unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut cells: Vec<String> = lines[2].split(',').map(str::to_owned).collect();
+        cells[place] = "7.5".into();
+        lines[2] = cells.join(",");
+        std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+        let said = loo(&here).unwrap_err().to_string();
+        assert!(said.contains("the rows of site `north`, coded as"), "{name}: {said}");
+        let said = loo_at(&published, "north", Some(&file)).unwrap_err().to_string();
+        assert!(said.contains("the rows of site `north`, coded as"), "{name}: {said}");
+        assert!(loo_at(&published, "south", Some(&folder.join("south.csv"))).is_ok());
+        if name == "effects" {
+            assert!(effects(&here, "north", None).is_err());
+        }
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(loo(&here).unwrap(), unchanged);
+    }
+}

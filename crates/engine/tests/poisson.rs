@@ -231,6 +231,13 @@ fn usual_priors_of_raw_columns_are_named() {
     };
     assert_eq!(codes("standardise = false"), ["prior-of-raw-columns"]);
     assert!(codes("standardise = true").is_empty());
-    let own = "standardise = false\nprior = { law = \"normal(0, 3)\" }";
-    assert!(codes(own).is_empty());
+    for own in [
+        "law = \"normal(0, 3)\"",
+        "of = { x = \"normal(0, 3)\" }",
+        "of = { coefficients = \"normal(0, 3)\" }",
+    ] {
+        assert!(codes(&format!("standardise = false\nprior = {{ {own} }}")).is_empty(), "{own}");
+    }
+    let other = "standardise = false\nprior = { of = { intercept = \"normal(0, 3)\" } }";
+    assert_eq!(codes(other), ["prior-of-raw-columns"]);
 }

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use consilience_core::model::{ByGradients, Coordinates, Model, Prior, RowReach, Single, Unusable};
+use consilience_core::model::{ByGradients, Coordinates, Model, RowReach, Single, Unusable};
 use consilience_core::protocol::{
     Client, Device, Format, Masks, OrderRefusal, PairSecret, Precision, Statement, kept_answers,
 };
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Keys, Recipe};
 use consilience_core::survey;
-use consilience_core::target::{Placement, Target};
+use consilience_core::target::Target;
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::plan::Decision;
 use consilience_engine::privacy;
 use consilience_engine::problem::Problem;
-use consilience_engine::reference::digest;
+use consilience_engine::reference::rows_digest;
 use consilience_engine::site::{Agreement, LocalSite, Own, names};
 use consilience_engine::statement;
 use consilience_engine::store::{
@@ -613,9 +613,7 @@ impl Run {
         let target = &problem.target;
         // a model that the site brings alone knows its rows
         let (Some(folder), None) = (self.folder(brings), &target.joint) else { return Ok(()) };
-        let own = vec![Arc::clone(&target.clients[self.welcome.index])];
-        let own = Target::new(own, Prior::Flat, Placement::Server, 1.0)?;
-        let now = digest(&own);
+        let now = rows_digest(&target.clients[self.welcome.index])?;
         let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
         let mut disk = Folder::open(&folder).map_err(StoreError::opening(&folder))?;
         match disk.read(ROWS).map_err(failed)? {

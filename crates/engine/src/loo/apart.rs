@@ -11,7 +11,9 @@ use consilience_core::protocol::Statement;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Loo, LooError, ModelConfig, RowModel, config_of, rows_of};
+use super::{
+    Config, Loo, LooError, ModelAndRows, ModelConfig, RowModel, are_the_same, config_of, rows_of,
+};
 use crate::config::{OwnData, OwnSource};
 use crate::data::formats::DataFile;
 use crate::data::memory::Tables;
@@ -194,8 +196,8 @@ pub(super) fn merge(parts: &[&LooPart]) -> Result<Loo, PartsError> {
     Ok(Loo::new(found, first.draws, unit))
 }
 
-/// The model of a run and the rows of one site, with its place. Where sites have files of their
-/// own, those of others are not looked at: the run says how columns are coded.
+/// The model of a run and the rows of one site, with its place; they must be those of the run.
+/// Where sites have files of their own, those of others are not looked at.
 pub(super) fn rows_at(
     record: &Record,
     site: &str,
@@ -207,31 +209,55 @@ pub(super) fn rows_at(
         let hint = did_you_mean(site, known.iter().copied());
         return Err(LooError::NoSite { site: site.into(), known: hint + &known.join(", ") });
     };
-    let wrong = |why: String| LooError::Coded { site: site.into(), why };
-    let own = match &config.target.model {
-        ModelConfig::Own(own) => apart(own, place),
-        _ => None,
-    };
-    let Some((own, formula, stated)) = own else {
+    let Some((own, formula, files)) = of_sites(&config) else {
         if file.is_some() {
-            return Err(wrong("the config gives sites no files of their own".into()));
+            let why = "the config gives sites no files of their own".into();
+            return Err(LooError::Coded { site: site.into(), why });
         }
         let (model, sites) = rows_of(record)?;
         let rows = sites.into_iter().nth(place);
         let none = || LooError::NoRows { why: "its clients are given otherwise" };
         return Ok((model, place, rows.ok_or_else(none)?));
     };
+    let stated = &files[place].1;
+    let stated = match file {
+        Some(path) => DataFile { path: path.to_owned(), memory: None, ..stated.clone() },
+        None => stated.clone(),
+    };
+    let rows = coded(record, &config, (own, formula), (site, &stated))?;
+    let model = Arc::clone(&own.kind);
+    are_the_same(record, &model, std::slice::from_ref(&rows))?;
+    Ok((model, place, rows))
+}
+
+/// The model of a run and the rows of all sites, where each has a file of its own and the run says
+/// how columns are coded; those that one site changed do not change what others mean then.
+pub(super) fn all_of_files(
+    record: &Record,
+    config: &Config,
+) -> Option<Result<ModelAndRows, LooError>> {
+    let (own, formula, files) = of_sites(config).filter(|_| record.encoding.is_some())?;
+    let site =
+        |(name, stated): &(String, DataFile)| coded(record, config, (own, formula), (name, stated));
+    let sites: Result<Vec<SiteRows>, LooError> = files.iter().map(site).collect();
+    Some(sites.map(|sites| (Arc::clone(&own.kind), sites)))
+}
+
+/// The rows of a site's file, as the run says that columns are coded.
+fn coded(
+    record: &Record,
+    config: &Config,
+    (own, formula): (&OwnData, &str),
+    (site, stated): (&str, &DataFile),
+) -> Result<SiteRows, LooError> {
+    let wrong = |why: String| LooError::Coded { site: site.into(), why };
     if config.target.temperature != 1.0 {
         let why = "with a temperature other than 1 draws are not of a posterior";
         return Err(LooError::NoRows { why });
     }
-    let stated = match file {
-        Some(path) => DataFile { path: path.to_owned(), memory: None, ..stated.clone() },
-        None if stated.is_elsewhere() => {
-            return Err(wrong("its file is not stated, so name it: --data FILE".into()));
-        }
-        None => stated.clone(),
-    };
+    if stated.is_elsewhere() {
+        return Err(wrong("its file is not stated, so name it: --data FILE".into()));
+    }
     let Some(encoding) = &record.encoding else {
         return Err(wrong("the run does not say how its columns are coded".into()));
     };
@@ -245,8 +271,7 @@ pub(super) fn rows_at(
         let lacking = table.rows() - coded.labels.len();
         return Err(wrong(format!("{lacking} rows have no response: leave them out")));
     }
-    let model = Arc::clone(&own.kind);
-    let by = model.group_by();
+    let by = own.kind.group_by();
     let rows = Observed {
         response: coded.labels.into_iter().map(|(_, y)| y).collect(),
         groups: data::groups(&table, by).map_err(|e| said(&e))?,
@@ -255,15 +280,14 @@ pub(super) fn rows_at(
     };
     let group_names = data::group_names(site, &table, by).map_err(|e| said(&e))?;
     let design = Design::dense(coded.cells, encoding.columns().len())?;
-    Ok((model, place, SiteRows { name: site.into(), design, rows, group_names }))
+    Ok(SiteRows { name: site.into(), design, rows, group_names })
 }
 
-/// The data of sites that have files of their own, and a formula that codes them.
-fn apart(own: &OwnData, place: usize) -> Option<(&OwnData, &str, &DataFile)> {
+/// The data of sites that have files of their own, the formula that codes them, and the files.
+fn of_sites(config: &Config) -> Option<(&OwnData, &str, &[(String, DataFile)])> {
+    let ModelConfig::Own(own) = &config.target.model else { return None };
     match (&own.formula, &own.source, own.test) {
-        (Some(formula), OwnSource::Sites(sites), None) => {
-            Some((own, formula, &sites.get(place)?.1))
-        }
+        (Some(formula), OwnSource::Sites(sites), None) => Some((own, formula, sites)),
         _ => None,
     }
 }

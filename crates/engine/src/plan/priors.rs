@@ -2,8 +2,8 @@
 
 use consilience_core::model::{Law, Prior};
 
-use crate::config::{Config, ModelConfig, PriorConfig};
-use crate::problem::Problem;
+use crate::config::{Config, ModelConfig};
+use crate::problem::{Problem, has_usual_coefficients};
 use crate::warnings::{Code, Warning};
 
 /// How many of its prior standard deviations a parameter's optimum may lie from the prior's centre.
@@ -16,7 +16,7 @@ pub(super) fn check_priors(
     optimum: &[f64],
     warnings: &mut Vec<Warning>,
 ) {
-    if let Some(warning) = of_raw_columns(config) {
+    if let Some(warning) = of_raw_columns(config, &problem.parameters) {
         warnings.push(warning);
     }
     let distance = |k: usize| {
@@ -57,15 +57,10 @@ fn normal(prior: &Prior, k: usize) -> Option<(f64, f64)> {
 }
 
 /// Usual priors are meant for standardised columns.
-fn of_raw_columns(config: &Config) -> Option<Warning> {
+fn of_raw_columns(config: &Config, parameters: &[String]) -> Option<Warning> {
     let ModelConfig::Own(own) = &config.target.model else { return None };
-    let usual = match &config.target.prior {
-        PriorConfig::Usual => true,
-        PriorConfig::Gaussian(variances) => variances[..] == [6.25],
-        PriorConfig::Named { all, .. } => all.is_none(),
-        _ => false,
-    };
-    (usual && own.formula.is_some() && !own.standardise).then(|| {
+    let is_raw = own.formula.is_some() && !own.standardise;
+    (is_raw && has_usual_coefficients(config, parameters)).then(|| {
         let says = "columns enter as they are (standardise = false), and the usual prior of their \
             coefficients is made for standardised ones: where a column's units are small, the \
             prior may decide instead of the rows";

@@ -5,6 +5,8 @@
 //! then; of times the intercept is around the mean of their logarithms. Where nobody knows how the
 //! responses spread they are flat.
 
+use std::collections::BTreeSet;
+
 use consilience_core::model::{Law, Laws, Prior, Transform, Transforms};
 
 use super::refuse;
@@ -103,6 +105,25 @@ pub(super) fn laws(
     }
     let transforms = model.map_or_else(Default::default, |model| model.transforms(laws.len()));
     Prior::laws(laws, transforms).map(Some).map_err(|e| refuse(config, &e))
+}
+
+/// Whether the coefficient of some column has the usual law, since nobody stated another.
+pub(crate) fn has_usual_coefficients(config: &Config, parameters: &[String]) -> bool {
+    let of = match &config.target.prior {
+        PriorConfig::Usual => &[][..],
+        PriorConfig::Named { all: None, of } => of,
+        PriorConfig::Gaussian(variances) => return variances[..] == [USUAL * USUAL],
+        _ => return false,
+    };
+    let model = config.target.model.of_rows();
+    let beside = model.map_or(Vec::new(), |model| model.beside_of(parameters.len()));
+    let own = parameters.len().saturating_sub(places(&beside));
+    let stated: BTreeSet<usize> = of
+        .iter()
+        .filter_map(|named| reach(named, parameters, own, &beside).ok())
+        .flat_map(|(_, places)| places)
+        .collect();
+    (0..own).any(|k| parameters[k] != INTERCEPT && !stated.contains(&k))
 }
 
 /// How much a name says of a parameter.

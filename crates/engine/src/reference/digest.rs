@@ -1,7 +1,11 @@
 //! Hash a target by what it says at fixed points.
 
+use std::sync::Arc;
+
+use consilience_core::error::DataError;
+use consilience_core::model::{Model, Prior};
 use consilience_core::rng::{Purpose, SERVER, Seed};
-use consilience_core::target::Target;
+use consilience_core::target::{Placement, Target};
 use sha2::{Digest, Sha256};
 
 /// How far from 0 the points lie: near it every row has its say, farther out the rows' shapes
@@ -30,6 +34,12 @@ pub fn digest(target: &Target) -> String {
         }
     }
     hex(&hash.finalize())
+}
+
+/// The hash of one client's rows as they are coded: that of a target of them alone.
+pub fn rows_digest(client: &Arc<dyn Model>) -> Result<String, DataError> {
+    let alone = vec![Arc::clone(client)];
+    Ok(digest(&Target::new(alone, Prior::Flat, Placement::Server, 1.0)?))
 }
 
 /// Bytes as hexadecimal digits.

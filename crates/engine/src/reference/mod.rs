@@ -24,7 +24,7 @@ use crate::run::{Progress, RunError, sample};
 
 pub use agree::{Differences, MOST_STANDARD_ERRORS, agree};
 pub use cache::{Cache, CacheError, FOLDER};
-pub use digest::digest;
+pub use digest::{digest, rows_digest};
 
 /// The most parameters: every method needs the Hessian, which has as many numbers squared.
 pub(crate) const MOST_PARAMETERS: usize = 2000;

@@ -45,6 +45,9 @@ pub(super) struct RunFile {
     bias: Option<Bias>,
     #[serde(default)]
     exchanges: (u64, u64),
+    /// A hash of the rows of each site, as they are coded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    row_hashes: Vec<String>,
     /// The fingerprint of the draws, where they are here.
     #[serde(default)]
     digest: Option<String>,
@@ -129,6 +132,7 @@ impl RunFile {
             choice: record.choice.clone(),
             bias: record.bias.clone(),
             exchanges: record.exchanges,
+            row_hashes: record.row_hashes.clone(),
             digest: record.streamed.is_none().then(|| record.draws.digest()),
             streamed: record.streamed.as_ref().map(|s| StreamedFile {
                 file: s.file.display().to_string(),
@@ -165,6 +169,7 @@ impl RunFile {
             target: self.target,
             statistics: Vec::new(),
             sites: ledger.sites.into_iter().map(site).collect(),
+            row_hashes: self.row_hashes,
             sent: ledger.sent.into_iter().map(sent).collect(),
             uncompressed: ledger.uncompressed.into(),
             before_sampling: ledger.before_sampling.into(),

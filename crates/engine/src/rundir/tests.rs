@@ -74,6 +74,7 @@ pub(crate) fn record() -> Record {
             SiteRecord { name: "north".into(), rows: 12, bits: (5, 6) },
             SiteRecord { name: "süd".into(), rows: 1, bits: (7, 8) },
         ],
+        row_hashes: vec!["ab".into(), "cd".into()],
         sent: vec![SentRecord {
             direction: "up".into(),
             kind: "gradient".into(),

@@ -81,6 +81,7 @@ pub fn record(chains: usize, length: usize, dim: usize, reference: bool) -> Reco
                 bits: (rows * 61_000, rows * 138_000),
             })
             .into(),
+        row_hashes: Vec::new(),
         sent: sent
             .map(|(direction, kind, bits, vectors)| SentRecord {
                 direction: direction.into(),
