@@ -529,8 +529,14 @@ pub struct CheckCommand {
     /// The run directory; with --prior, a config will do.
     pub path: PathBuf,
     /// Draw parameters from the prior instead of the posterior.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["site", "merge"])]
     pub prior: bool,
+    #[command(flatten)]
+    pub apart: ApartArguments,
+    /// The files that all sites wrote first (--site and --out without --first): a site counts its
+    /// responses in the bins that follow from them.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "site")]
+    pub first: Vec<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

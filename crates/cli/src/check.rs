@@ -2,23 +2,40 @@
 
 use std::fmt::Write;
 
-use consilience_engine::check::{self, Check, Compared, DOUBTFUL, Fit, short};
+use consilience_engine::check::{
+    self, Check, CheckPart, Compared, DOUBTFUL, FirstPart, Fit, short,
+};
+use consilience_engine::loo::{read_part, text_of_part};
 use consilience_engine::rundir;
 use serde_json::json;
 
-use crate::args::CheckCommand;
-use crate::loo::refused;
+use crate::args::{ApartArguments, CheckCommand};
+use crate::loo::{parts, refused, write, write_for};
 use crate::output::{Failure, say};
 use crate::predict::config_of;
 use crate::report::bytes;
 
 /// `consilience check`.
 pub fn check(command: &CheckCommand) -> Result<(), Failure> {
-    let found = match command.prior {
-        true => check::prior_check(&config_of(&command.path)?),
-        false => check::check(&rundir::read(&command.path)?),
+    let ApartArguments { site, data, out, merge } = &command.apart;
+    let wrong = |e| refused(&[&command.path], e);
+    let record = || rundir::read(&command.path);
+    let found = match (site, out) {
+        (Some(site), Some(out)) if command.first.is_empty() => {
+            let part = check::first_at(&record()?, site, data.as_deref()).map_err(wrong)?;
+            let next = "Every site needs those of all sites for its counts: --first FILE...";
+            return write_for(out, &text_of_part(&part), site, next);
+        }
+        (Some(site), Some(out)) => {
+            let first: Vec<FirstPart> = parts(&command.first, read_part)?;
+            let part = check::check_at(&record()?, site, data.as_deref(), &first);
+            return write(out, &text_of_part(&part.map_err(wrong)?), site);
+        }
+        _ if command.prior => check::prior_check(&config_of(&command.path)?),
+        _ if !merge.is_empty() => check::merge(&record()?, &parts::<CheckPart>(merge, read_part)?),
+        _ => check::check(&record()?),
     };
-    let found = found.map_err(|e| refused(&[&command.path], e))?;
+    let found = found.map_err(wrong)?;
     if command.json {
         let mut value = json!(found);
         value["warnings"] = json!(found.warning().map(|warning| warning.value()).as_slice());

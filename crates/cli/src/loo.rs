@@ -85,19 +85,20 @@ pub fn compare(command: &CompareModelsCommand) -> Result<(), Failure> {
 }
 
 /// Write what a site found by itself.
-fn write(out: &Path, text: &str, site: &str) -> Result<(), Failure> {
+pub fn write(out: &Path, text: &str, site: &str) -> Result<(), Failure> {
+    write_for(out, text, site, "Whoever has those of all sites adds them up: --merge FILE...")
+}
+
+/// The same, and what they are for.
+pub fn write_for(out: &Path, text: &str, site: &str, next: &str) -> Result<(), Failure> {
     std::fs::write(out, text).map_err(|e| {
         Failure::Argument(format!("{}: the sums cannot be written: {e}", out.display()))
     })?;
-    say(&format!(
-        "The sums of site {site} are in {}. Whoever has those of all sites adds them up: --merge \
-         FILE...\n",
-        out.display()
-    ))
+    say(&format!("The sums of site {site} are in {}. {next}\n", out.display()))
 }
 
 /// Read what sites wrote.
-fn parts<T>(files: &[PathBuf], read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, Failure> {
+pub fn parts<T>(files: &[PathBuf], read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, Failure> {
     let one = |path: &PathBuf| {
         let wrong = |e: String| Failure::Argument(format!("{}: {e}", path.display()));
         let text =

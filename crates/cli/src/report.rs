@@ -344,7 +344,11 @@ impl<'a> Answer<'a> {
 
     fn sent(&self) -> String {
         let (up, down) = (self.bits("up"), self.bits("down"));
-        let mut text = format!("\nSent: {} up, {} down, headers included", bytes(up), bytes(down));
+        let mut text = format!(
+            "\nSent while sampling: {} up, {} down, headers included",
+            bytes(up),
+            bytes(down)
+        );
         let (plain_up, plain_down) = self.record.uncompressed;
         if plain_up > up || plain_down > down {
             let _ = write!(
@@ -376,7 +380,7 @@ impl<'a> Answer<'a> {
         let (before, sampling) = self.record.exchanges;
         let _ = writeln!(
             text,
-            ".\n  before sampling: {} up, {} down\n  exchanges: {before} before sampling, \
+            ".\nSent before sampling: {} up, {} down\n  exchanges: {before} before sampling, \
              {sampling} of all chains",
             bytes(before_up),
             bytes(before_down)

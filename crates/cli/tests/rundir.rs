@@ -75,7 +75,7 @@ fn a_kept_run_is_shown_again_and_can_be_run_again_from_anywhere() {
     let again = succeed(&folder, &["summary", "kept"]);
     assert_eq!(table(&again), table(&text));
     let (sent, sent_again) =
-        (text.split("\nSent: ").nth(1).unwrap(), again.split("\nSent: ").nth(1).unwrap());
+        (text.split("\nSent while").nth(1).unwrap(), again.split("\nSent while").nth(1).unwrap());
     assert!(
         text.contains("The report is kept/report.html")
             && folder.join("kept/report.html").is_file()

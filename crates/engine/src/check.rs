@@ -6,12 +6,18 @@
 //! the largest as little as any other: how many are far off is a count, too. It takes two answers,
 //! since bins are set by the mean and the standard deviation of all responses.
 
+mod apart;
+mod counts;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use apart::{CheckPart, FirstPart, check_at, first_at, merge};
 use consilience_core::measure::{MASS, equal_tailed, mean, sd};
 use consilience_core::model::Design;
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::simd::{exp, ln};
+use counts::{Bins, Explained, Kind, Sums, above, compared, label, off, statistics_of};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +128,7 @@ impl Check {
 /// Check a run that was kept; its rows are read again.
 pub fn check(record: &Record) -> Result<Check, LooError> {
     let (model, sites) = rows_of(record)?;
-    Checked::new(&model, sites, &record.draws, record.seed, false)?.check()
+    Question::new(&model, &record.draws, record.seed, false)?.ask(sites)
 }
 
 /// What the prior of a config says of its rows, before it has seen any.
@@ -131,7 +137,7 @@ pub fn prior_check(config: &Config) -> Result<Check, LooError> {
     let (model, sites) = crate::loo::rows_of_config(config, &problem.parameters)?;
     let draws = prior_draws(&problem, MOST, config.seed)
         .map_err(|e: PriorError| LooError::NoPrior { why: e.to_string() })?;
-    Checked::new(&model, sites, &draws, config.seed, true)?.check()
+    Question::new(&model, &draws, config.seed, true)?.ask(sites)
 }
 
 /// Check a run that has just ended; `Ok(None)` where there is nothing to check, and `Err` says why
@@ -157,8 +163,9 @@ pub(crate) fn after_a_run(config: &Config, record: &Record) -> Result<Option<Che
         Ok(found) => found,
         Err(_) => return Ok(None),
     };
-    let checked = Checked::new(&model, sites, &record.draws, record.seed, false);
-    match checked.map(|checked| checked.at_most(MOST_AFTER_A_RUN)).and_then(|all| all.check()) {
+    let most = MOST_AFTER_A_RUN / (rows as usize).max(1);
+    let question = Question::new(&model, &record.draws, record.seed, false);
+    match question.map(|question| question.at_most(most)).and_then(|all| all.ask(sites)) {
         Ok(check) => Ok(Some(check)),
         Err(LooError::NoLaw { .. } | LooError::NoRows { .. }) => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -168,6 +175,8 @@ pub(crate) fn after_a_run(config: &Config, record: &Record) -> Result<Option<Che
 /// One site: its rows, and the law of its groups' effects where there are such.
 struct SiteView {
     name: String,
+    /// Its place among the sites.
+    place: usize,
     design: Design,
     offset: Vec<f64>,
     response: Vec<f64>,
@@ -175,105 +184,30 @@ struct SiteView {
     effects: Option<Effects>,
 }
 
-/// All that is needed to check.
-struct Checked<'a> {
+/// What a site sends.
+#[derive(Clone, Debug)]
+struct Told {
+    name: String,
+    rows: u64,
+    /// Of the responses that there are.
+    observed: Sums,
+    /// Of each replicate, and of what its draw explains.
+    drawn: Vec<(Sums, Explained)>,
+    /// Of two classes, how many rows of each have a mean probability in a bin; else nothing.
+    classes: Vec<[f64; 2]>,
+}
+
+/// What every site is asked.
+struct Question<'a> {
     model: &'a Arc<dyn RowModel>,
-    sites: Vec<SiteView>,
     draws: Vec<&'a [f64]>,
     seed: Seed,
     prior: bool,
 }
 
-/// How responses are counted: bin `k` has those above edge `k - 1`, and not above edge `k`.
-#[derive(Clone, Debug, PartialEq)]
-struct Bins {
-    kind: Kind,
-    edges: Vec<f64>,
-    /// What is subtracted before powers are taken, so that they lose no digits.
-    centre: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Classes,
-    Levels,
-    Counts,
-    Times,
-    Numbers,
-}
-
-/// Sums over responses.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Sums {
-    count: u64,
-    /// Of the responses less the centre, their squares and their cubes.
-    powers: [f64; 3],
-    bins: Vec<u64>,
-}
-
-impl Sums {
-    fn add(&mut self, y: f64, bins: &Bins) {
-        let off = y - bins.centre;
-        self.count += 1;
-        self.powers[0] += off;
-        self.powers[1] += off * off;
-        self.powers[2] += off * off * off;
-        self.bins.resize(bins.edges.len() + 1, 0);
-        self.bins[bins.edges.partition_point(|edge| *edge < y)] += 1;
-    }
-
-    fn merge(&mut self, other: &Sums) {
-        self.count += other.count;
-        self.powers.iter_mut().zip(other.powers).for_each(|(sum, more)| *sum += more);
-        self.bins.resize(self.bins.len().max(other.bins.len()), 0);
-        self.bins.iter_mut().zip(&other.bins).for_each(|(sum, more)| *sum += more);
-    }
-
-    /// Mean (less the centre), variance and third central moment.
-    fn moments(&self) -> [f64; 3] {
-        let [a, b, c] = self.powers.map(|sum| sum / self.count as f64);
-        [a, b - a * a, c - 3.0 * a * b + 2.0 * a * a * a]
-    }
-
-    fn bin(&self, k: usize) -> f64 {
-        self.bins.get(k).map_or(0.0, |n| *n as f64)
-    }
-
-    fn share(&self, k: usize) -> f64 {
-        self.bin(k) / self.count.max(1) as f64
-    }
-}
-
-/// Sums over what one draw expects of rows: of the mean, and of the response less the mean.
-#[derive(Clone, Copy, Debug, Default)]
-struct Explained {
-    rows: f64,
-    mean: [f64; 2],
-    left: [f64; 2],
-}
-
-impl Explained {
-    fn merge(&mut self, other: &Explained) {
-        self.rows += other.rows;
-        for (sum, more) in [(&mut self.mean, other.mean), (&mut self.left, other.left)] {
-            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        }
-    }
-
-    /// The variance of the means over that of means and errors (Gelman, Goodrich, Gabry and Vehtari
-    /// 2019).
-    fn r_squared(&self) -> f64 {
-        let variance =
-            |[sum, square]: [f64; 2]| square / self.rows - (sum / self.rows) * (sum / self.rows);
-        let (fitted, left) = (variance(self.mean), variance(self.left));
-        fitted / (fitted + left)
-    }
-}
-
-impl<'a> Checked<'a> {
+impl<'a> Question<'a> {
     fn new(
         model: &'a Arc<dyn RowModel>,
-        sites: Vec<SiteRows>,
         draws: &'a Draws,
         seed: u64,
         prior: bool,
@@ -282,50 +216,53 @@ impl<'a> Checked<'a> {
         if all < LEAST {
             return Err(LooError::TooFewToCheck { draws: all });
         }
-        if sites.iter().any(|site| !site.rows.weights.is_empty()) {
-            return Err(LooError::NoLaw {
-                why: "rows have weights, and a row that counts twice has no law of its own",
-            });
-        }
         if model.is_whole() {
             return Err(LooError::NoLaw {
                 why: "Cox regression leaves open when events come; model = \"weibull\" says it",
             });
         }
-        if model.slope_by().is_some() {
-            return Err(LooError::NoLaw {
-                why: "responses of groups whose slopes differ are not drawn anew yet",
-            });
-        }
-        if model.lacking_terms().is_some() {
-            return Err(LooError::NoLaw {
-                why: "responses of rows in which mi( ) lacks values are not drawn anew yet",
-            });
-        }
-        let view = |site: SiteRows| -> Result<SiteView, LooError> {
-            let effects = match model.group_by() {
-                Some(_) => model.effects(site.design.clone(), site.rows.clone())?,
-                None => None,
-            };
-            let groups = match site.rows.groups.is_empty() {
-                true => vec![0; site.design.rows()],
-                false => site.rows.groups,
-            };
-            let (offset, response) = (site.rows.offset, site.rows.response);
-            Ok(SiteView { name: site.name, design: site.design, offset, response, groups, effects })
-        };
-        let sites = sites.into_iter().map(view).collect::<Result<Vec<_>, _>>()?;
         let draws = draws.rows().step_by(all.div_ceil(MOST)).collect();
-        Ok(Checked { model, sites, draws, seed: Seed::new(seed), prior })
+        Ok(Question { model, draws, seed: Seed::new(seed), prior })
     }
 
-    /// With fewer replicates, where so many responses are too many.
-    fn at_most(mut self, responses: usize) -> Self {
-        let rows: usize = self.sites.iter().map(|site| site.response.len()).sum();
-        let keep = (responses / rows.max(1)).clamp(LEAST, MOST);
-        let every = self.draws.len().div_ceil(keep);
+    /// With so many replicates at most, where more are too many.
+    fn at_most(mut self, replicates: usize) -> Self {
+        let every = self.draws.len().div_ceil(replicates.clamp(LEAST, MOST));
         self.draws = self.draws.into_iter().step_by(every).collect();
         self
+    }
+
+    /// Ask all sites, whose rows are here.
+    fn ask(&self, sites: Vec<SiteRows>) -> Result<Check, LooError> {
+        let views: Vec<SiteView> = sites
+            .into_iter()
+            .enumerate()
+            .map(|(place, site)| self.view(place, site))
+            .collect::<Result<_, _>>()?;
+        let first: Vec<Sums> = views.iter().map(|site| self.first(site)).collect();
+        let bins = self.bins(&first);
+        let told: Vec<Told> =
+            views.iter().map(|site| self.tell(site, &bins)).collect::<Result<_, _>>()?;
+        Ok(self.compare(&bins, &told))
+    }
+
+    fn view(&self, place: usize, site: SiteRows) -> Result<SiteView, LooError> {
+        if !site.rows.weights.is_empty() {
+            return Err(LooError::NoLaw {
+                why: "rows have weights, and a row that counts twice has no law of its own",
+            });
+        }
+        let effects = match self.model.group_by() {
+            Some(_) => self.model.effects(site.design.clone(), site.rows.clone())?,
+            None => None,
+        };
+        let groups = match site.rows.groups.is_empty() {
+            true => vec![0; site.design.rows()],
+            false => site.rows.groups,
+        };
+        let (offset, response) = (site.rows.offset, site.rows.response);
+        let (name, design) = (site.name, site.design);
+        Ok(SiteView { name, place, design, offset, response, groups, effects })
     }
 
     /// The model given the effects of groups.
@@ -338,16 +275,20 @@ impl<'a> Checked<'a> {
         (!self.model.censors() || y > 0.0).then_some(y)
     }
 
-    /// Where responses are counted, by the sums that sites send first.
-    fn bins(&self) -> Bins {
-        let (model, mut sums) = (self.within(), Sums::default());
+    /// What a site sends first: the sums by which bins are set.
+    fn first(&self, site: &SiteView) -> Sums {
+        let (logs, mut sums) = (self.model.censors(), Sums::default());
         let free = Bins { kind: Kind::Numbers, edges: Vec::new(), centre: 0.0 };
-        let logs = model.censors();
-        for y in self.sites.iter().flat_map(|site| &site.response) {
-            if let Some(y) = self.seen(*y) {
-                sums.add(if logs { ln(y) } else { y }, &free);
-            }
+        for y in site.response.iter().filter_map(|y| self.seen(*y)) {
+            sums.add(if logs { ln(y) } else { y }, &free);
         }
+        sums
+    }
+
+    /// Where responses are counted, by the sums that sites send first.
+    fn bins(&self, first: &[Sums]) -> Bins {
+        let (model, logs, mut sums) = (self.within(), self.model.censors(), Sums::default());
+        first.iter().for_each(|site| sums.merge(site));
         let [centre, variance, _] = sums.moments();
         let spread = variance.max(0.0).sqrt();
         let steps = |all: &[f64]| all.iter().map(|z| centre + z * spread).collect::<Vec<f64>>();
@@ -376,40 +317,68 @@ impl<'a> Checked<'a> {
         Bins { kind: Kind::Counts, edges, centre }
     }
 
-    /// What a site sends of what it observed.
-    fn observed(&self, site: &SiteView, bins: &Bins) -> Sums {
-        let mut sums = Sums::default();
-        site.response.iter().filter_map(|y| self.seen(*y)).for_each(|y| sums.add(y, bins));
-        sums
+    /// What a site sends then.
+    fn tell(&self, site: &SiteView, bins: &Bins) -> Result<Told, LooError> {
+        let mut observed = Sums::default();
+        let seen = site.response.iter().filter_map(|y| self.seen(*y));
+        seen.for_each(|y| observed.add(y, bins));
+        let replicate = |k: usize| self.replicate(site, k, bins);
+        let drawn: Option<Vec<(Sums, Explained)>> =
+            (0..self.draws.len()).into_par_iter().map(replicate).collect();
+        let no_law = LooError::NoLaw { why: "its model has no law of single rows" };
+        Ok(Told {
+            name: site.name.clone(),
+            rows: site.response.len() as u64,
+            observed,
+            drawn: drawn.ok_or(no_law)?,
+            classes: self.classes(site),
+        })
+    }
+
+    /// The predictors of a site's rows at a draw, with effects of groups: those of its own groups,
+    /// or where parameters are of the prior, of groups that nobody has seen.
+    fn predictors(&self, site: &SiteView, k: usize, random: &mut Random) -> Vec<f64> {
+        let (draw, model) = (self.draws[k], self.model);
+        let mut predictors = model.adjusted_predictors(&site.design, &site.offset, draw);
+        let Some(law) = &site.effects else { return predictors };
+        let each = law.effects();
+        let effects: Vec<f64> = if self.prior {
+            let groups = site.groups.iter().max().map_or(0, |last| *last as usize + 1);
+            (0..groups).flat_map(|_| model.new_effects(draw, random)).collect()
+        } else {
+            let mut x = draw.to_vec();
+            model.transforms(x.len()).inward(&mut x);
+            let client = ClientId(site.place as u32);
+            law.draw(&x, &mut self.seed.stream(Purpose::Effects, client, k as u64))
+        };
+        for (row, (t, group)) in predictors.iter_mut().zip(&site.groups).enumerate() {
+            let first = *group as usize * each;
+            *t += model.effect_at(&effects[first..first + each], &site.design, row);
+        }
+        predictors
+    }
+
+    /// What a draw says of the parameters beside the coefficients, as a row needs it.
+    fn beside<'d>(&self, site: &SiteView, draw: &'d [f64], row: usize) -> Cow<'d, [f64]> {
+        if self.model.lacking_terms().is_some() {
+            return self.model.beside_at(draw, &site.design, row); // with what it lacks
+        }
+        let beside = self.model.split(draw).1;
+        Cow::Borrowed(&beside[..places(&self.within().beside()).min(beside.len())])
     }
 
     /// What a site sends of one replicate, and of what the draw explains.
-    fn replicate(&self, place: usize, k: usize, bins: &Bins) -> Option<(Sums, Explained)> {
-        let (site, draw, model) = (&self.sites[place], self.draws[k], self.within());
-        let address = |purpose| self.seed.stream(purpose, ClientId(place as u32), k as u64);
-        let mut random = Random::new(address(Purpose::Replicate));
-        let mut predictors = self.model.adjusted_predictors(&site.design, &site.offset, draw);
-        let beside = self.model.split(draw).1;
-        if let Some(law) = &site.effects {
-            let effects: Vec<f64> = if self.prior {
-                // groups that nobody has seen
-                let sd = beside.last().copied().unwrap_or(0.0);
-                let groups = site.groups.iter().max().map_or(0, |last| *last as usize + 1);
-                (0..groups).map(|_| sd * random.normal()).collect()
-            } else {
-                let mut x = draw.to_vec();
-                self.model.transforms(x.len()).inward(&mut x);
-                law.draw(&x, &mut address(Purpose::Effects))
-            };
-            for (t, group) in predictors.iter_mut().zip(&site.groups) {
-                *t += effects.get(*group as usize).copied().unwrap_or(0.0);
-            }
-        }
-        let beside = &beside[..places(&model.beside()).min(beside.len())];
+    fn replicate(&self, site: &SiteView, k: usize, bins: &Bins) -> Option<(Sums, Explained)> {
+        let (draw, model) = (self.draws[k], self.within());
+        let client = ClientId(site.place as u32);
+        let mut random = Random::new(self.seed.stream(Purpose::Replicate, client, k as u64));
+        let mut predictors = self.predictors(site, k, &mut random);
         let (mut sums, mut explained, mut drawn) =
             (Sums::default(), Explained::default(), Vec::new());
-        for (t, y) in predictors.chunks_exact_mut(model.predictors()).zip(&site.response) {
+        let rows = predictors.chunks_exact_mut(model.predictors()).zip(&site.response);
+        for (row, (t, y)) in rows.enumerate() {
             drawn.clear();
+            let beside = &self.beside(site, draw, row);
             if !model.replicate(RowAt { predictors: t, beside, y: *y }, &mut random, &mut drawn) {
                 return None;
             }
@@ -425,93 +394,46 @@ impl<'a> Checked<'a> {
         Some((sums, explained))
     }
 
-    /// The area under the ROC curve, by counts of both classes in bins of the mean probability:
-    /// within a bin nothing is known of the order.
-    fn auc(&self) -> Option<Fit> {
+    /// How many rows of both classes have their mean probability in each bin; nothing where there
+    /// are no two classes, or it is not asked.
+    fn classes(&self, site: &SiteView) -> Vec<[f64; 2]> {
         let model = self.within();
-        if model.classes() != Some(2) || model.predictors() != 1 {
-            return None;
+        if self.prior || model.classes() != Some(2) || model.predictors() != 1 {
+            return Vec::new();
         }
-        let counted = |(place, site): (usize, &SiteView)| {
-            let mut p = vec![0.0; site.response.len()];
-            for (k, draw) in self.draws.iter().enumerate() {
-                let mut predictors =
-                    self.model.adjusted_predictors(&site.design, &site.offset, draw);
-                if let Some(law) = &site.effects {
-                    let mut x = draw.to_vec();
-                    self.model.transforms(x.len()).inward(&mut x);
-                    let client = ClientId(place as u32);
-                    let mut stream = self.seed.stream(Purpose::Effects, client, k as u64);
-                    let effects = law.draw(&x, &mut stream);
-                    for (t, group) in predictors.iter_mut().zip(&site.groups) {
-                        *t += effects[*group as usize];
-                    }
-                }
-                for (sum, t) in p.iter_mut().zip(&mut predictors) {
-                    model.expect(std::slice::from_mut(t), &[]);
-                    *sum += *t / self.draws.len() as f64;
-                }
+        let mut p = vec![0.0; site.response.len()];
+        for (k, draw) in self.draws.iter().enumerate() {
+            let client = ClientId(site.place as u32);
+            let mut random = Random::new(self.seed.stream(Purpose::Replicate, client, k as u64));
+            let mut predictors = self.predictors(site, k, &mut random);
+            for (row, (sum, t)) in p.iter_mut().zip(&mut predictors).enumerate() {
+                model.expect(std::slice::from_mut(t), &self.beside(site, draw, row));
+                *sum += *t / self.draws.len() as f64;
             }
-            let mut counts = vec![[0.0f64; 2]; AUC_BINS];
-            for (p, y) in p.iter().zip(&site.response) {
-                let bin = (p * AUC_BINS as f64) as usize;
-                counts[bin.min(AUC_BINS - 1)][usize::from(*y == 1.0)] += 1.0;
-            }
-            counts
-        };
-        let sites: Vec<_> = self.sites.par_iter().enumerate().map(counted).collect();
+        }
         let mut counts = vec![[0.0f64; 2]; AUC_BINS];
-        for site in sites {
-            for (sum, more) in counts.iter_mut().zip(site) {
-                *sum = [sum[0] + more[0], sum[1] + more[1]];
-            }
+        for (p, y) in p.iter().zip(&site.response) {
+            let bin = (p * AUC_BINS as f64) as usize;
+            counts[bin.min(AUC_BINS - 1)][usize::from(*y == 1.0)] += 1.0;
         }
-        let (mut below, mut sure, mut tied, mut ones) = (0.0, 0.0, 0.0, 0.0);
-        for [no, yes] in counts {
-            sure += yes * below;
-            tied += yes * no;
-            below += no;
-            ones += yes;
-        }
-        let pairs = below * ones;
-        (pairs > 0.0).then(|| Fit {
-            measure: "AUC".into(),
-            value: (sure + 0.5 * tied) / pairs,
-            lower: sure / pairs,
-            upper: (sure + tied) / pairs,
-        })
+        counts
     }
 
-    fn check(self) -> Result<Check, LooError> {
-        let bins = self.bins();
-        let observed: Vec<Sums> =
-            self.sites.iter().map(|site| self.observed(site, &bins)).collect();
-        let one = |k: usize| -> Option<Vec<(Sums, Explained)>> {
-            (0..self.sites.len()).map(|place| self.replicate(place, k, &bins)).collect()
-        };
-        let drawn: Option<Vec<Vec<(Sums, Explained)>>> =
-            (0..self.draws.len()).into_par_iter().map(one).collect();
-        let no_law = LooError::NoLaw { why: "its model has no law of single rows" };
-        let drawn = drawn.ok_or(no_law)?;
-        Ok(self.compare(&bins, &observed, &drawn))
-    }
-
-    /// What the server makes of the sums.
-    fn compare(&self, bins: &Bins, observed: &[Sums], drawn: &[Vec<(Sums, Explained)>]) -> Check {
-        let rows: usize = self.sites.iter().map(|site| site.response.len()).sum();
+    /// What is made of the sums of all sites.
+    fn compare(&self, bins: &Bins, told: &[Told]) -> Check {
+        let rows: u64 = told.iter().map(|site| site.rows).sum();
         let mut all = Sums::default();
-        observed.iter().for_each(|site| all.merge(site));
-        let totals: Vec<(Sums, Explained)> = drawn
-            .iter()
-            .map(|sites| {
-                let mut total = (Sums::default(), Explained::default());
-                for (sums, explained) in sites {
-                    total.0.merge(sums);
-                    total.1.merge(explained);
-                }
-                total
-            })
-            .collect();
+        told.iter().for_each(|site| all.merge(&site.observed));
+        let replicates = told.first().map_or(0, |site| site.drawn.len());
+        let total = |k: usize| {
+            let mut total = (Sums::default(), Explained::default());
+            for (sums, explained) in told.iter().map(|site| &site.drawn[k]) {
+                total.0.merge(sums);
+                total.1.merge(explained);
+            }
+            total
+        };
+        let totals: Vec<(Sums, Explained)> = (0..replicates).map(total).collect();
         let mut statistics = Vec::new();
         let mut doubts = Vec::new();
         for (name, doubt, of) in statistics_of(bins) {
@@ -546,15 +468,17 @@ impl<'a> Checked<'a> {
         };
         let mut sites = Vec::new();
         if bins.kind != Kind::Classes || count == 2 {
-            for (place, site) in self.sites.iter().enumerate() {
-                let again = drawn.iter().map(|all| of_site(&all[place].0));
-                sites.extend(compared(site.name.clone(), of_site(&observed[place]), again));
+            for site in told {
+                let again = site.drawn.iter().map(|(sums, _)| of_site(sums));
+                sites.extend(compared(site.name.clone(), of_site(&site.observed), again));
             }
         }
-        if sites.len() == self.sites.len() && sites.len() > 1 {
-            let scale: Vec<(f64, f64)> = (0..sites.len())
-                .map(|place| {
-                    let again: Vec<f64> = drawn.iter().map(|all| of_site(&all[place].0)).collect();
+        if sites.len() == told.len() && sites.len() > 1 {
+            let scale: Vec<(f64, f64)> = told
+                .iter()
+                .map(|site| {
+                    let again: Vec<f64> =
+                        site.drawn.iter().map(|(sums, _)| of_site(sums)).collect();
                     (mean(&again), sd(&again))
                 })
                 .collect();
@@ -562,8 +486,9 @@ impl<'a> Checked<'a> {
                 let each = scale.iter().enumerate().filter(|(_, (_, sd))| *sd > 0.0);
                 each.map(|(place, (mean, sd))| ((of(place) - mean) / sd).powi(2)).sum()
             };
-            let now = distance(&|place| of_site(&observed[place]));
-            let again = drawn.iter().map(|all| distance(&|place| of_site(&all[place].0)));
+            let now = distance(&|place| of_site(&told[place].observed));
+            let again =
+                (0..replicates).map(|k| distance(&|place| of_site(&told[place].drawn[k].0)));
             if let Some(found) = above("chi-square of the sites".into(), now, again) {
                 let most = sites.iter().max_by(|a, b| off(a).total_cmp(&off(b)));
                 self.doubt(&found, Doubt::Sites, most, &mut doubts);
@@ -584,22 +509,22 @@ impl<'a> Checked<'a> {
                 })
             }
             false if self.prior => None,
-            false => self.auc(),
+            false => area(told),
         };
         // counts and sums of what is there, and of every replicate, in 64 bits each; before that
         // three sums
-        let numbers = (4 + count + 5) * (drawn.len() + 1) + 3;
+        let numbers = (4 + count + 5) * (replicates + 1) + 3;
         Check {
             prior: self.prior,
             unit: if is_event { "events" } else { "responses" }.into(),
-            rows: rows as u64,
-            replicates: drawn.len(),
+            rows,
+            replicates,
             mass: MASS,
             statistics,
             bins: shown,
             sites,
             fit,
-            bytes: 8 * (numbers * self.sites.len()) as u64,
+            bytes: 8 * (numbers * told.len()) as u64,
             doubts,
         }
     }
@@ -634,95 +559,29 @@ impl<'a> Checked<'a> {
     }
 }
 
-type Read = fn(&Sums, &Bins) -> f64;
-
-/// The numbers by which responses of a kind are compared.
-fn statistics_of(bins: &Bins) -> Vec<(String, Doubt, Read)> {
-    let mean: (String, Doubt, Read) =
-        ("mean".into(), Doubt::Centre, |sums, bins| sums.moments()[0] + bins.centre);
-    let spread: (String, Doubt, Read) =
-        ("standard deviation".into(), Doubt::Spread, |sums, _| sums.moments()[1].max(0.0).sqrt());
-    let largest = bins.edges.last().copied().unwrap_or(f64::NAN);
-    match bins.kind {
-        Kind::Classes => Vec::new(),
-        Kind::Levels => vec![("mean level".into(), Doubt::Centre, mean.2)],
-        Kind::Times => vec![
-            ("events".into(), Doubt::Centre, |sums, _| sums.count as f64),
-            ("mean time of events".into(), Doubt::Shape, mean.2),
-        ],
-        Kind::Counts => vec![
-            mean,
-            spread,
-            ("share of zeros".into(), Doubt::Zeros, |sums, _| sums.share(0)),
-            (format!("share above {largest}"), Doubt::Extremes, |sums, bins| {
-                sums.share(bins.edges.len())
-            }),
-        ],
-        Kind::Numbers => vec![
-            mean,
-            spread,
-            ("skewness".into(), Doubt::Skew, |sums, _| {
-                let [_, variance, third] = sums.moments();
-                third / variance.max(f64::MIN_POSITIVE).powf(1.5)
-            }),
-            ("share beyond 3 sd".into(), Doubt::Extremes, |sums, bins| {
-                sums.share(0) + sums.share(bins.edges.len())
-            }),
-        ],
+/// The area under the ROC curve, by counts of both classes in bins of the mean probability: within
+/// a bin nothing is known of the order.
+fn area(told: &[Told]) -> Option<Fit> {
+    let mut counts = vec![[0.0f64; 2]; AUC_BINS];
+    for site in told {
+        for (sum, more) in counts.iter_mut().zip(&site.classes) {
+            *sum = [sum[0] + more[0], sum[1] + more[1]];
+        }
     }
-}
-
-/// The name of a bin.
-fn label(bins: &Bins, k: usize) -> String {
-    let edge = |k: usize| bins.edges.get(k).copied();
-    let below = k.checked_sub(1).and_then(edge);
-    match (bins.kind, below, edge(k)) {
-        (Kind::Classes, ..) => format!("class {k}"),
-        (Kind::Levels, ..) => format!("level {}", k + 1),
-        (Kind::Counts, None, _) => "0".into(),
-        (Kind::Counts, Some(low), Some(high)) if low + 1.0 == high => format!("{high}"),
-        (Kind::Counts, Some(low), Some(high)) => format!("{} to {high}", low + 1.0),
-        (_, None, Some(high)) => format!("up to {}", short(high)),
-        (_, Some(low), Some(high)) => format!("{} to {}", short(low), short(high)),
-        (_, Some(low), None) => format!("above {}", short(low)),
-        (_, None, None) => "all".into(),
+    let (mut below, mut sure, mut tied, mut ones) = (0.0, 0.0, 0.0, 0.0);
+    for [no, yes] in counts {
+        sure += yes * below;
+        tied += yes * no;
+        below += no;
+        ones += yes;
     }
-}
-
-/// How far off a number is, for the choice of the one that is named.
-fn off(of: &Compared) -> f64 {
-    (of.observed - of.replicated).abs() / (of.upper - of.lower).abs().max(f64::MIN_POSITIVE)
-}
-
-/// A number of replicates beside that of what there is, by two tails; `None` where it is none.
-fn compared(
-    name: String,
-    observed: f64,
-    replicated: impl Iterator<Item = f64>,
-) -> Option<Compared> {
-    let all: Vec<f64> = replicated.collect();
-    let n = all.len() as f64;
-    let tail = |beyond: usize| (1.0 + beyond as f64) / (1.0 + n);
-    let (above, below) = (
-        all.iter().filter(|x| **x >= observed).count(),
-        all.iter().filter(|x| **x <= observed).count(),
-    );
-    let p = (2.0 * tail(above).min(tail(below))).min(1.0);
-    told(name, observed, &all, p)
-}
-
-/// The same by the upper tail alone.
-fn above(name: String, observed: f64, replicated: impl Iterator<Item = f64>) -> Option<Compared> {
-    let all: Vec<f64> = replicated.collect();
-    let beyond = all.iter().filter(|x| **x >= observed).count();
-    let p = (1.0 + beyond as f64) / (1.0 + all.len() as f64);
-    told(name, observed, &all, p)
-}
-
-fn told(name: String, observed: f64, all: &[f64], p: f64) -> Option<Compared> {
-    let (replicated, (lower, upper)) = (mean(all), equal_tailed(all, MASS).ok()?);
-    let finite = [observed, replicated, lower, upper].iter().all(|x| x.is_finite());
-    finite.then_some(Compared { name, observed, replicated, lower, upper, p })
+    let pairs = below * ones;
+    (pairs > 0.0).then(|| Fit {
+        measure: "AUC".into(),
+        value: (sure + 0.5 * tied) / pairs,
+        lower: sure / pairs,
+        upper: (sure + tied) / pairs,
+    })
 }
 
 /// A number with as many digits as people read.

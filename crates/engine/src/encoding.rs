@@ -134,11 +134,7 @@ pub enum EncodingError {
         known: String,
     },
     /// A site that makes no difference.
-    #[error(
-        "the model has no term for sites, so none can be named: leave the site `{site}` out. \
-         Effects of groups are integrated out: predictions are for a group that nobody has seen, \
-         and `consilience effects RUN --site {site}` draws those that the site has"
-    )]
+    #[error("the model has no term for sites, so none can be named: leave the site `{site}` out")]
     NeedlessSite {
         /// The site.
         site: String,

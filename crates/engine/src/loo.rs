@@ -24,6 +24,8 @@ use crate::reference::rows_digest;
 mod apart;
 
 pub use apart::{ComparedPart, LooPart, PartsError};
+pub(crate) use apart::{FORMAT, Part, in_order, mark, rows_at};
+pub use apart::{read_part, text_of_part};
 
 /// Why a run cannot be cross-validated.
 #[derive(Debug, Error)]
@@ -366,7 +368,7 @@ fn are_the_same(
 }
 
 /// The config of a run that may be asked about its rows.
-fn config_of(record: &Record, tables: &Tables) -> Result<Config, LooError> {
+pub(crate) fn config_of(record: &Record, tables: &Tables) -> Result<Config, LooError> {
     let source =
         Source { file: "config.toml".into(), folder: ".".into(), text: record.config.clone() };
     let config = Config::parse_with(source, tables)?;

@@ -6,6 +6,7 @@ mod own;
 mod priors;
 
 pub(crate) use external::missing;
+pub(crate) use formula::Judged;
 pub use formula::{CodeFacts, CodedSummary, Kinds, TableFacts};
 pub(crate) use own::{About, Complaint, FORMULA, READ, with_computed};
 pub(crate) use priors::has_usual_coefficients;
@@ -28,6 +29,7 @@ use crate::models::{Observed, ParameterGroup};
 use crate::site::{Agreed, Agreement, LocalSite, agree, names};
 use crate::statement;
 use crate::suggest::suggest;
+use crate::warnings::Warning;
 
 /// A target with the names that people know its parts by.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct Problem {
     pub statement: Statement,
     /// How the data was encoded, in sentences.
     pub notes: Vec<String>,
+    /// What people should know of the data.
+    pub warnings: Vec<Warning>,
     /// What the exchange of moments cost before sampling, in bits up and down.
     pub moments_bits: (u64, u64),
     /// Rows that no client learns from, if the config holds any out.
@@ -134,6 +138,7 @@ impl Problem {
                 agreement: agreement.clone(),
                 rows,
                 notes: Vec::new(),
+                warnings: Vec::new(),
                 moments_bits: (0, 0),
                 encoding: None,
             },
@@ -159,6 +164,7 @@ impl Problem {
             parameters,
             clients,
             notes,
+            warnings: agreed.warnings,
             moments_bits: agreed.moments_bits,
             held_out: None,
             elsewhere: None,
@@ -237,6 +243,7 @@ fn from_catalogue(config: &Config, named: &NamedData) -> Result<Problem, ConfigE
         clients: dealt.names,
         statement: Statement::new::<&str, &str>([]),
         notes,
+        warnings: Vec::new(),
         moments_bits: (moments, moments),
         held_out,
         elsewhere,

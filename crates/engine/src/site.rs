@@ -21,13 +21,17 @@ use crate::config::{
     OwnSource, RowsClient, TableSource,
 };
 use crate::data::knots::{KnotsAsk, KnotsTold};
-use crate::data::{ColumnSpec, Moments, Schema, SiteReport, Study, Table, builtin, lookup};
+use crate::data::{
+    ColumnSpec, Moments, Schema, SiteReport, SiteSummary, Study, Table, builtin, differences,
+    lookup,
+};
 use crate::encoding::Encoding;
 use crate::models::{self, Explains, Observed, RowModel};
 use crate::numbers::{self, Numbers};
 use crate::privacy;
 use crate::problem::{CodedSummary, Kinds, SiteRows, TableFacts};
 use crate::suggest::suggest;
+use crate::warnings::Warning;
 
 /// The most rows that a site may claim.
 const MOST_ROWS: u64 = 1 << 40;
@@ -196,6 +200,8 @@ pub struct Agreed {
     pub rows: Vec<u64>,
     /// How the data was encoded, in sentences.
     pub notes: Vec<String>,
+    /// What people should know of the columns.
+    pub warnings: Vec<Warning>,
     /// What it cost to agree, in bits up and down.
     pub moments_bits: (u64, u64),
     /// How tables become numbers, for rows to come.
@@ -563,6 +569,8 @@ pub fn agree(
                 study.sites.len()
             )));
         }
+        let summaries: Vec<SiteSummary> =
+            reports.iter().map(|report| report.summary.clone()).collect();
         let design = study.design(&reports).map_err(|e| complain(e.to_string()))?;
         return Ok(Agreed {
             rows: reports.iter().map(|report| report.summary.rows).collect(),
@@ -578,6 +586,7 @@ pub fn agree(
                 models: None,
                 secure: None,
             },
+            warnings: differences::of_sums(&summaries, &study.plan),
             notes: design.notes,
             moments_bits: (design.exchanged.up, design.exchanged.down),
         });
@@ -620,6 +629,7 @@ pub fn agree(
         agreement: Agreement { parameters, moments: None, models: None, secure: None },
         rows,
         notes: Vec::new(),
+        warnings: Vec::new(),
         moments_bits: (0, 0),
         encoding: None,
     })

@@ -103,9 +103,12 @@ fn target(config: &Config, parameters: &[String], clients: &[String]) -> Lines {
             intercept(named.intercept),
             quote(&named.name)
         ),
-        ModelConfig::Own(own) => match &own.formula {
+        ModelConfig::Own(own) => match &own.written {
             None => format!("{}, {}", own.kind.statement(), intercept(own.intercept)),
-            Some(formula) => format!("{}, by {}", own.kind.statement(), quote(formula)),
+            Some(formula) => {
+                let formula = formula.split_whitespace().collect::<Vec<_>>().join(" ");
+                format!("{}, by {}", own.kind.statement(), quote(&formula))
+            }
         },
         ModelConfig::Generated(toy) => match toy.what {
             Generator::Synthetic(alpha, beta) => {

@@ -33,14 +33,17 @@ pub fn suggest<'k>(word: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
     }
 }
 
-/// The name that is nearest, if it is no further than a third of the word, or than `least` letters.
+/// The name that is nearest, if it is no further than a third of the word, or than `least` letters,
+/// and some letter of both stays: of one letter any other is as near.
 fn nearest<'a>(
     word: &str,
     names: impl IntoIterator<Item = &'a str>,
     least: usize,
 ) -> Option<&'a str> {
     let (edits, name) = names.into_iter().map(|name| (distance(word, name), name)).min()?;
-    (edits <= (word.chars().count() / 3).max(least)).then_some(name)
+    let letters = word.chars().count();
+    let stays = edits == 0 || edits < letters.min(name.chars().count());
+    (stays && edits <= (letters / 3).max(least)).then_some(name)
 }
 
 /// How many letters must be added, removed or changed, whatever their case (Levenshtein).
@@ -51,6 +54,14 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_one_letter_none_is_near() {
+        assert_eq!(did_you_mean("d", ["a", "b", "y"]), "");
+        assert_eq!(did_you_mean("A", ["a", "b"]), "did you mean `a`? ");
+        assert_eq!(did_you_mean("sx", ["age", "sex"]), "did you mean `sex`? ");
+        assert_eq!(suggest("x", ["y", "z"].into_iter()), "known are: y, z");
+    }
 
     #[test]
     fn a_header_that_is_read_otherwise_than_meant_is_told() {

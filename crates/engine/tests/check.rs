@@ -6,12 +6,17 @@
 //! `data/offsets.csv` and the draws of `data/loo_draws.csv`.
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use std::path::{Path, PathBuf};
+mod published;
+
+use std::path::Path;
 
 use consilience_core::rng::{Purpose, SERVER, Seed};
-use consilience_engine::check::{Check, DOUBTFUL, check, prior_check};
+use consilience_engine::check::{
+    Check, CheckPart, DOUBTFUL, FirstPart, check, check_at, first_at, merge, prior_check,
+};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{Draws, Sinks};
+use consilience_engine::loo::{LooError, read_part, text_of_part};
 use consilience_engine::models::{MODELS, RowAt, from_settings};
 use consilience_engine::plan::Plan;
 use consilience_engine::prior_draws::prior_draws;
@@ -20,10 +25,7 @@ use consilience_engine::random::Random;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run;
 use consilience_engine::session::{Control, Session};
-
-fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
-}
+use published::{data, records};
 
 /// The draws of one model, chain by chain.
 fn draws(model: &str) -> Draws {
@@ -387,4 +389,110 @@ fn laws_have_their_means_and_variances() {
     let mut random = Random::new(Seed::new(7).stream(Purpose::Data, SERVER, 99));
     assert_eq!(random.poisson(1e300), f64::INFINITY);
     assert!(random.poisson(f64::NAN).is_nan());
+}
+
+/// A site needs the run and its own rows, and the numbers are those of one process, bit for bit.
+#[test]
+fn sites_check_by_themselves() {
+    for (name, target) in [
+        ("counts", target("poisson")),
+        ("classes", target("logistic")),
+        ("numbers", target("linear")),
+        ("wards", "model = \"poisson\"\nformula = \"visits ~ x + (1 | ill)\"".into()),
+        ("slopes", "model = \"linear\"\nformula = \"visits ~ x + (x | ill)\"".into()),
+        ("lacking", "model = \"logistic\"\nformula = \"ill ~ mi(x) + days\"".into()),
+    ] {
+        let (folder, here, published) = records(name, &target, Draws::new(1));
+        let expected = check(&here).unwrap();
+        let file = |site: &str| folder.join(format!("{site}.csv"));
+        let sites = ["west", "north", "south"];
+        let first = |site: &&str| {
+            let text = text_of_part(&first_at(&published, site, Some(&file(site))).unwrap());
+            assert!(text.len() < 300, "three sums and what they are of: {text}");
+            read_part::<FirstPart>(&text).unwrap()
+        };
+        let first: Vec<FirstPart> = sites.iter().map(first).collect();
+        let part = |site: &&str| {
+            let part = check_at(&published, site, Some(&file(site)), &first).unwrap();
+            read_part::<CheckPart>(&text_of_part(&part)).unwrap()
+        };
+        let parts: Vec<CheckPart> = sites.iter().map(part).collect();
+        assert_eq!(merge(&published, &parts).unwrap(), expected, "{name}");
+        let says = |found: Result<Check, LooError>| found.map(|_| ()).unwrap_err().to_string();
+        assert!(says(merge(&published, &parts[1..])).contains("are missing: west"));
+        let few = check_at(&published, "north", Some(&file("north")), &first[..2]);
+        let few = few.map(|_| ()).unwrap_err().to_string();
+        assert!(few.contains("are missing: south"), "{few}");
+        let mut other = published.clone();
+        other.seed += 1;
+        assert!(says(merge(&other, &parts)).contains("are of different runs"));
+    }
+}
+
+/// Wards whose slopes differ: what they explain is explained by their effects, and the model's
+/// responses look like those that there are.
+#[test]
+fn slopes_and_what_is_missing_are_drawn_anew() {
+    let n = 240;
+    let slope = |k: usize| [3.0, -2.5, 1.0, -3.5, 2.0, 0.5][k / 3 % 6];
+    let text = rows(n, |k, x, z| slope(k) * x + 0.3 * z);
+    let wards = |(k, line): (usize, &str)| match k {
+        0 => format!("{line},ward\n"),
+        k => format!("{line},w{}\n", (k - 1) / 3 % 6),
+    };
+    let text: String = text.lines().enumerate().map(wards).collect();
+    let found = ran("slopes", "model = \"linear\"\nformula = \"y ~ x + (x | ward)\"", &text);
+    let told = found.check.as_ref().unwrap();
+    let fit = told.fit.as_ref().unwrap();
+    assert!(fit.value > 0.97, "{fit:?}");
+    assert_eq!(doubts(&found), Vec::<String>::new());
+    // half of x is missing, and y is 3 x: without drawing it sds would be two thirds of this
+    let text = rows(n, |_, x, z| 3.0 * x + 0.3 * z);
+    let lacks = |(k, line): (usize, &str)| match k % 2 {
+        0 => format!("{line}\n"),
+        _ if k == 0 => format!("{line}\n"),
+        _ => {
+            let cells: Vec<&str> = line.split(',').collect();
+            format!("{},,{}\n", cells[0], cells[2])
+        }
+    };
+    let text: String = text.lines().enumerate().map(lacks).collect();
+    let found = ran("lacking", "model = \"linear\"\nformula = \"y ~ mi(x)\"", &text);
+    let spread = &found.check.as_ref().unwrap().statistics[1];
+    assert_eq!(spread.name, "standard deviation");
+    assert!((spread.replicated / spread.observed - 1.0).abs() < 0.1, "{spread:?}");
+    assert_eq!(doubts(&found), Vec::<String>::new());
+}
+
+/// Effects of groups that nobody has seen have the law that the draw states: means, variances and
+/// the covariance within 4.9 standard errors of 20,000 draws.
+#[test]
+fn effects_of_new_groups_have_their_law() {
+    for (part, sds, correlation) in [
+        ("(1 | site)", vec![0.7], 0.0),
+        ("(0 + x | site)", vec![1.3], 0.0),
+        ("(x || site)", vec![0.7, 1.3], 0.0),
+        ("(x | site)", vec![0.7, 1.3], -0.6),
+    ] {
+        let stated = format!("model = \"poisson\"\nformula = \"visits ~ x + {part}\"");
+        let model = config(&stated, SITES).target.model.of_rows().unwrap();
+        let mut draw = vec![0.1, 0.2];
+        draw.extend(&sds);
+        draw.extend((part == "(x | site)").then_some(correlation));
+        let mut random = Random::new(Seed::new(5).stream(Purpose::Replicate, SERVER, 1));
+        let n = 20_000;
+        let all: Vec<Vec<f64>> = (0..n).map(|_| model.new_effects(&draw, &mut random)).collect();
+        for (k, sd) in sds.iter().enumerate() {
+            let z = |of: &Vec<f64>| of[k] / sd;
+            let mean = all.iter().map(z).sum::<f64>() / n as f64;
+            let square = all.iter().map(|of| z(of) * z(of)).sum::<f64>() / n as f64;
+            assert!(mean.abs() < 4.9 / (n as f64).sqrt(), "{part}: {mean}");
+            assert!((square - 1.0).abs() < 4.9 * (2.0 / n as f64).sqrt(), "{part}: {square}");
+        }
+        if let [one, other] = sds[..] {
+            let both = all.iter().map(|of| of[0] / one * (of[1] / other)).sum::<f64>() / n as f64;
+            let error = ((1.0 + correlation * correlation) / n as f64).sqrt();
+            assert!((both - correlation).abs() < 4.9 * error, "{part}: {both}");
+        }
+    }
 }

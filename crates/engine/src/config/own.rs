@@ -27,6 +27,8 @@ pub struct OwnData {
     pub source: OwnSource,
     /// `response ~ terms`: which columns explain what.
     pub formula: Option<String>,
+    /// The same as it is written, with effects of groups.
+    pub written: Option<String>,
     /// A model with a response.
     pub kind: Arc<dyn RowModel>,
     /// Whether a column of ones is put first; a formula says so itself.
@@ -209,6 +211,7 @@ pub(super) fn read_target(
             let formula = optional(formula, |v| {
                 Ok(v.text("a formula, such as \"ill ~ age + sex\"")?.to_owned())
             })?;
+            let written = formula.clone();
             let (formula, group) = match formula {
                 Some(whole) => {
                     let (rest, by) = formula::without_groups(&whole).map_err(|e| {
@@ -361,6 +364,7 @@ pub(super) fn read_target(
             let own = OwnData {
                 source,
                 formula,
+                written,
                 kind,
                 intercept,
                 labels,

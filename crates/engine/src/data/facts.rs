@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::differences::missing_code;
 use super::hazards::{Hazard, Origin, Used, few_numbers, numbers_among_words};
 use super::{Column, Kind, Table};
 
@@ -26,6 +27,9 @@ pub struct ColumnFacts {
     pub(crate) numbers: Option<Vec<f64>>,
     /// What whole numbers it has, where every row has one of its own and it may be an identifier.
     pub(crate) numbered: Option<Numbered>,
+    /// A number that stands for what is missing, as it seems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) missing_code: Option<f64>,
     /// Numbers among which something else stands.
     pub(crate) mixed: Option<Hazard>,
 }
@@ -62,6 +66,12 @@ impl ColumnFacts {
             values: values(column, words),
             numbers: few_numbers(column),
             numbered: if may_be_identifier { Numbered::of(column) } else { None },
+            missing_code: match column {
+                Column::Number(cells) if !used.levels => {
+                    missing_code(cells.iter().flatten().copied())
+                }
+                _ => None,
+            },
             mixed,
         })
     }

@@ -5,8 +5,10 @@ use consilience_core::model::{Design, Family, Glm};
 
 use super::knots::{self, AgreedSpline, KnotSearch};
 use super::{
-    DesignPlan, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, encode, summarise,
+    DesignPlan, EncodeError, MomentLedger, Moments, SiteSummary, Table, combine, differences,
+    encode, summarise,
 };
+use crate::warnings::Warning;
 
 /// One site's rows as numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,8 @@ pub struct Federation {
     pub sites: Vec<SiteData>,
     /// How the data were encoded and imputed, in plain sentences with the numbers.
     pub notes: Vec<String>,
+    /// What people should know of the columns.
+    pub warnings: Vec<Warning>,
     /// How many bits the sites sent, all together, to agree on the encoding.
     pub exchanged_bits_up: u64,
     /// How many bits they received for it, all together.
@@ -87,6 +91,7 @@ impl Federation {
                 .map(|(site, table)| encode(site, table, plan, &moments))
                 .collect::<Result<_, _>>()?,
             notes: moments.notes.clone(),
+            warnings: differences::of_sums(&summaries, plan),
             moments: moments.clone(),
             exchanged_bits_up: ledger.up + more.0,
             exchanged_bits_down: ledger.down + more.1,

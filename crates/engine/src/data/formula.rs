@@ -886,7 +886,16 @@ fn unsupported(part: &str) -> Option<(&'static str, Cow<'static, str>)> {
             FUNCTIONS.join(", ")
         )
     };
+    let open = part.matches('(').count();
     let (what, fix) = match call {
+        _ if open != part.matches(')').count() => {
+            let lacks = if open > part.matches(')').count() { ")" } else { "(" };
+            ("parentheses that do not match", format!("a `{lacks}` is missing").into())
+        }
+        Some("factor" | "as.factor" | "as_factor") => {
+            let inner = part.find('(').map_or("x", |at| part[at + 1..part.len() - 1].trim());
+            ("R's word for levels", format!("write C({inner})").into())
+        }
         _ if part.contains('|') => (
             "effects of groups that are no term of their own",
             Cow::Borrowed("write ... + (1 | column), or (1 | site)"),
@@ -952,6 +961,17 @@ mod tests {
         assert_eq!(plan.terms[1].title, "chest pain");
         assert!(plan.intercept && plan.site_effects);
         assert_eq!(plan.response, Response::Above { column: "num".into(), threshold: 0.0 });
+    }
+
+    #[test]
+    fn what_others_write_is_told_as_it_is_written_here() {
+        let said = refusal("num ~ age + factor(sex)");
+        assert!(said.contains("`factor(sex)`") && said.contains("write C(sex)"), "{said}");
+        for open in ["num ~ age + C(sex", "num ~ C(sex + age"] {
+            let said = refusal(open);
+            assert!(said.contains("a `)` is missing"), "{said}");
+        }
+        assert!(refusal("num ~ age + sex)").contains("a `(` is missing"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Refuse columns that cannot mean what they are taken for: identifiers, numbers among words, codes
 //! that differ between sites.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -48,6 +48,13 @@ pub(crate) enum Hazard {
         "{file}, {at}, column `{column}`: `{found}` has a decimal comma or a thousands separator"
     )]
     Comma { file: String, at: At, column: String, found: String },
+    #[error("{file}, {at}, column `{column}`: `{found}` is a number with something beside it")]
+    Beside { file: String, at: At, column: String, found: String },
+    #[error(
+        "the column `{column}` has both `{one}` and `{other}` at `{site}`, which differ in \
+         capitals alone"
+    )]
+    Spelling { column: String, site: String, one: String, other: String },
     #[error(
         "{file}: the column `{column}` has numbers that are written as words, such as `{found}`"
     )]
@@ -96,6 +103,13 @@ impl Hazard {
             Hazard::Comma { .. } => "write numbers with a decimal point and nothing between \
                 thousands, as in 1234.5"
                 .into(),
+            Hazard::Beside { column, .. } => format!(
+                "write the number alone, in one unit, as in 30; if they are levels, write \
+                 C({column}) in a formula"
+            ),
+            Hazard::Spelling { column, .. } => format!(
+                "write them alike; if they are two levels, write C({column}) in target.formula"
+            ),
             Hazard::Quoted { column, .. } => format!(
                 "give them as numbers; if they are levels, \
                 write C({column}) in a formula"
@@ -162,6 +176,7 @@ pub(crate) fn judge(
     let seen: Vec<Seen<'_>> =
         sites.iter().filter_map(|(site, facts)| Seen::of(site, facts)).collect();
     let note = codes(used, &seen)?;
+    spelling(used, &seen)?;
     if !used.response && !used.levels {
         identifier(used, &seen)?;
     }
@@ -249,8 +264,9 @@ pub(crate) fn numbers_among_words(
 ) -> Result<(), Hazard> {
     let Column::Category(category) = column else { return Ok(()) };
     let number = |word: &str| word.parse::<f64>().is_ok_and(f64::is_finite);
+    let odd = |word: &String| has_comma(word) || is_beside(word);
     let kinds: Vec<(bool, bool)> =
-        category.levels.iter().map(|word| (number(word), has_comma(word))).collect();
+        category.levels.iter().map(|word| (number(word), odd(word))).collect();
     let rows = || {
         category.cells.iter().enumerate().filter_map(|(row, level)| level.map(|level| (row, level)))
     };
@@ -263,12 +279,11 @@ pub(crate) fn numbers_among_words(
     let (file, column) = (table.file().to_owned(), name.to_owned());
     let first =
         |wanted: fn(&(bool, bool)) -> bool| rows().find(|(_, level)| wanted(&kinds[*level]));
-    if let Some((row, level)) = first(|(_, comma)| *comma) {
-        return Err(Hazard::Comma {
-            file,
-            at: table.place(row),
-            column,
-            found: category.levels[level].clone(),
+    if let Some((row, level)) = first(|(_, odd)| *odd) {
+        let (at, found) = (table.place(row), category.levels[level].clone());
+        return Err(match is_beside(&found) {
+            true => Hazard::Beside { file, at, column, found },
+            false => Hazard::Comma { file, at, column, found },
         });
     }
     let Some((row, level)) = first(|(number, _)| !number) else {
@@ -291,6 +306,28 @@ fn has_comma(word: &str) -> bool {
     bounded
         && digits.contains(',')
         && digits.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '.')
+}
+
+/// Whether a word is a number with a sign of percents, money or a limit beside it.
+fn is_beside(word: &str) -> bool {
+    const SIGNS: [char; 8] = ['%', '<', '>', '$', '€', '£', '~', '≤'];
+    let bare = word.trim_matches(SIGNS).trim();
+    bare.len() < word.len() && bare.parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+/// Refuse words of one site that differ in capitals alone.
+fn spelling(used: Used<'_>, seen: &[Seen<'_>]) -> Result<(), Hazard> {
+    for seen in seen.iter().filter(|seen| seen.words && !used.levels) {
+        let mut known: BTreeMap<String, &String> = BTreeMap::new();
+        for word in seen.facts.values.iter().flatten() {
+            if let Some(one) = known.insert(word.to_lowercase(), word) {
+                let (column, site) = (used.column.to_owned(), seen.site.to_owned());
+                let (one, other) = (one.clone(), word.clone());
+                return Err(Hazard::Spelling { column, site, one, other });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuse columns that sites write in different codes.
@@ -505,6 +542,11 @@ mod tests {
                 && said.contains("1234.5"),
             "{said}"
         );
+        let said = says("y ~ x", &[&words("30% 25% 4% 30%")]);
+        assert!(said.contains("line 2, column `x`: `30%` is a number with something"), "{said}");
+        let said = says("y ~ x", &[&words("30 25 <4 30")]);
+        assert!(said.contains("`<4` is a number with") && said.contains("C(x)"), "{said}");
+        assert_eq!(says("y ~ C(x)", &[&words("10% 25% 10% 25%")]), "");
         assert_eq!(says("y ~ C(x)", &[&words("1 2 3 K 1 2 3")]), "");
         assert_eq!(says("y ~ x", &[&words("a b 1 a b a b 1 a b a b a")]), "", "mostly words");
         assert_eq!(
@@ -530,6 +572,9 @@ mod tests {
             &[&words("f m m f"), &words("m f m f"), &words("female male male male")],
         );
         assert!(said.contains("at site `north`, female, male at site `west`"), "{said}");
+        let said = says("y ~ x", &[&words("m f m f"), &words("m f M f")]);
+        assert!(said.contains("`x` has both `M` and `m` at `south`"), "{said}");
+        assert_eq!(says("y ~ C(x)", &[&words("m f m f"), &words("m f M f")]), "");
         let said = says("y ~ x", &[&words("0 1 1 0"), &words("1 2 1 2")]);
         assert!(said.contains("0, 1 at site `north`, 1, 2 at site `south`"), "{said}");
         assert_eq!(says("y ~ x", &[&words("0 1 1 0"), &words("1 2 3 2")]), "", "counts");

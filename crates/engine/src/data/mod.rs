@@ -22,6 +22,7 @@ pub mod builtin;
 pub mod catalogue;
 mod dataset;
 pub mod derived;
+pub(crate) mod differences;
 pub mod disclosed;
 mod encode;
 pub(crate) mod facts;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DesignPlan, EncodeError, Federation, MomentLedger, Moments, Schema, SiteData, SiteSummary,
-    Table, combine, encode, summarise,
+    Table, combine, differences, encode, summarise,
 };
 
 /// What all sites know beforehand: how their files are written, and how rows become a design.
@@ -116,6 +116,8 @@ impl Study {
             .map(|(site, table)| self.report(site, table))
             .collect::<Result<Vec<_>, _>>()?;
         let design = self.design(&reports)?;
+        let summaries: Vec<SiteSummary> =
+            reports.iter().map(|report| report.summary.clone()).collect();
         let encoded = self
             .sites
             .iter()
@@ -126,6 +128,7 @@ impl Study {
             parameters: design.moments.columns.iter().map(|column| column.name.clone()).collect(),
             sites: encoded.collect::<Result<_, _>>()?,
             notes: design.notes,
+            warnings: differences::of_sums(&summaries, &self.plan),
             exchanged_bits_up: design.exchanged.up,
             exchanged_bits_down: design.exchanged.down,
             moments: design.moments,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use consilience_core::measure::Elpd;
 use consilience_core::model::Design;
 use consilience_core::protocol::Statement;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -24,7 +25,7 @@ use crate::record::Record;
 use crate::suggest::did_you_mean;
 
 /// The layout's number.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// Why parts cannot be added up.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -46,6 +47,17 @@ pub enum PartsError {
          same run folder"
     )]
     OtherRun {
+        /// A site.
+        first: String,
+        /// Another one.
+        other: String,
+    },
+    /// Parts that were made after others were said first.
+    #[error(
+        "the parts of the sites `{first}` and `{other}` were made with other files after --first: \
+         give every site the same files there"
+    )]
+    OtherFirst {
         /// A site.
         first: String,
         /// Another one.
@@ -100,6 +112,16 @@ pub struct ComparedPart {
     pub b: LooPart,
     /// The first less the second, row by row.
     pub difference: LooPart,
+}
+
+/// What is kept of a part in a file.
+pub fn text_of_part<T: Serialize>(part: &T) -> String {
+    format!("{}\n", serde_json::json!(part))
+}
+
+/// From what was kept in a file, else why not.
+pub fn read_part<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|e| e.to_string())
 }
 
 impl ComparedPart {
@@ -160,45 +182,66 @@ impl LooPart {
 }
 
 /// A hash of a run's config and draws, and its sites.
-pub(super) fn mark(record: &Record) -> (String, Vec<String>) {
+pub(crate) fn mark(record: &Record) -> (String, Vec<String>) {
     let text = format!("{}\n{}\n{}", record.config, record.seed, record.draws.digest());
     let sites = record.sites.iter().map(|site| site.name.clone()).collect();
     (Statement::written(&text).hash(), sites)
 }
 
-/// Add up the parts of all sites of one run, in the run's order.
-pub(super) fn merge(parts: &[&LooPart]) -> Result<Loo, PartsError> {
-    let first = parts.first().ok_or(PartsError::None)?;
+/// What one site found by itself.
+pub(crate) trait Part {
+    /// The layout's number, a hash of the run, all its sites, and the site.
+    fn about(&self) -> (u32, &str, &[String], &str);
+}
+
+impl Part for &LooPart {
+    fn about(&self) -> (u32, &str, &[String], &str) {
+        (self.format, &self.run, &self.sites, &self.site)
+    }
+}
+
+/// The parts of all sites of one run, in the run's order; the run has this hash.
+pub(crate) fn in_order<'p, P: Part>(parts: &'p [P], run: &str) -> Result<Vec<&'p P>, PartsError> {
+    let (.., sites, first) = parts.first().ok_or(PartsError::None)?.about();
     let mut seen = BTreeSet::new();
     for part in parts {
-        let site = part.site.clone();
-        if part.format != FORMAT {
-            return Err(PartsError::Layout { site, found: part.format });
+        let (format, of, known, site) = part.about();
+        let site = site.to_owned();
+        if format != FORMAT {
+            return Err(PartsError::Layout { site, found: format });
         }
-        if (&part.run, &part.sites, part.draws) != (&first.run, &first.sites, first.draws) {
-            return Err(PartsError::OtherRun { first: first.site.clone(), other: site });
+        if (of, known) != (run, sites) {
+            return Err(PartsError::OtherRun { first: first.into(), other: site });
         }
         if !seen.insert(site.clone()) {
             return Err(PartsError::Twice { site });
         }
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for site in &first.sites {
-        match parts.iter().find(|part| part.site == *site) {
-            Some(part) => found.push((site.clone(), part.sums())),
+    for site in sites {
+        match parts.iter().find(|part| part.about().3 == site) {
+            Some(part) => found.push(part),
             None => missing.push(site.as_str()),
         }
     }
-    if !missing.is_empty() {
-        return Err(PartsError::Missing { sites: missing.join(", ") });
+    match missing.is_empty() {
+        true => Ok(found),
+        false => Err(PartsError::Missing { sites: missing.join(", ") }),
     }
+}
+
+/// Add up the parts of all sites of one run, in the run's order.
+pub(super) fn merge(parts: &[&LooPart]) -> Result<Loo, PartsError> {
+    let first = *parts.first().ok_or(PartsError::None)?;
+    let found = in_order(parts, &first.run)?;
+    let sums = found.iter().map(|part| (part.site.clone(), part.sums())).collect();
     let unit = if first.unit == "groups" { "groups" } else { "rows" };
-    Ok(Loo::new(found, first.draws, unit))
+    Ok(Loo::new(sums, first.draws, unit))
 }
 
 /// The model of a run and the rows of one site, with its place; they must be those of the run.
 /// Where sites have files of their own, those of others are not looked at.
-pub(super) fn rows_at(
+pub(crate) fn rows_at(
     record: &Record,
     site: &str,
     file: Option<&Path>,

@@ -20,6 +20,7 @@ use super::{
     places,
 };
 use crate::data::{BesideSlope, GroupBy, GroupTerm, VaryingSlope};
+use crate::random::Random;
 
 /// A model with effects of groups.
 #[derive(Debug)]
@@ -184,6 +185,33 @@ impl RowModel for Grouped {
             None => model,
         };
         Ok(Some(model.adjusted(adjustment)?))
+    }
+
+    fn effect_at(&self, effects: &[f64], design: &Design, row: usize) -> f64 {
+        let along = self.term.slope.as_ref().map(|slope| design.cell(row, slope.place));
+        match (along, effects) {
+            (None, [intercept, ..]) => *intercept,
+            (Some(x), [slope]) => slope * x,
+            (Some(x), [intercept, slope, ..]) => intercept + slope * x,
+            (_, []) => 0.0,
+        }
+    }
+
+    fn new_effects(&self, draw: &[f64], random: &mut Random) -> Vec<f64> {
+        let beside = self.split(draw).1;
+        let own = places(&self.inner.beside()).min(beside.len());
+        match (self.varying(), &beside[own..]) {
+            (Varying::Intercept | Varying::Slope, [sd, ..]) => vec![sd * random.normal()],
+            (Varying::Independent, [one, other, ..]) => {
+                vec![one * random.normal(), other * random.normal()]
+            }
+            (Varying::Correlated, [one, other, correlation, ..]) => {
+                let (u, v) = (random.normal(), random.normal());
+                let rest = (1.0 - correlation * correlation).sqrt();
+                vec![one * u, other * (correlation * u + rest * v)]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn within(&self) -> Option<&Arc<dyn RowModel>> {

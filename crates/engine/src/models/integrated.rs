@@ -15,8 +15,9 @@ use consilience_core::model::{
 use consilience_core::simd::{exp, ln};
 use serde_json::{Value, json};
 
-use super::{Beside, Doubt, ModelRow, Observed, Predicts, RowModel, averaged, kept, places};
+use super::{Beside, Doubt, ModelRow, Observed, Predicts, RowAt, RowModel, averaged, kept, places};
 use crate::data::LackingTerms;
+use crate::random::Random;
 
 /// A model some of whose columns lack values.
 #[derive(Debug)]
@@ -230,6 +231,16 @@ impl RowModel for Integrated {
         all.extend(laws);
         all.extend(deviations);
         all
+    }
+
+    /// What is missing is drawn with the response.
+    fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
+        let (beside, sd) = self.split_beside(at.beside);
+        let mut predictor = at.predictors[0];
+        if sd > 0.0 {
+            predictor += sd * random.normal();
+        }
+        self.inner.replicate(RowAt { predictors: &[predictor], beside, y: at.y }, random, into)
     }
 
     fn mend(&self, doubt: Doubt, more: bool) -> &'static str {

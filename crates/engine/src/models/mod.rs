@@ -485,6 +485,16 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         Ok(None)
     }
 
+    /// What the effects of a row's group, intercept first, add to its predictor.
+    fn effect_at(&self, effects: &[f64], _design: &Design, _row: usize) -> f64 {
+        effects.first().copied().unwrap_or(0.0)
+    }
+
+    /// The effects of a group that nobody has seen, where there are such.
+    fn new_effects(&self, _draw: &[f64], _random: &mut Random) -> Vec<f64> {
+        Vec::new()
+    }
+
     /// The model given the effects of groups, where it has such: its parameters beside the
     /// coefficients stand first.
     fn within(&self) -> Option<&Arc<dyn RowModel>> {

@@ -358,7 +358,7 @@ impl Plan {
         let place = &config.sampler.place;
         let complain = |problem: String, fix: &str| config.source.complain(place, problem, fix);
         let mut survey = Ledger::new(b);
-        let mut warnings = Vec::new();
+        let mut warnings = problem.warnings.clone();
         if config.privacy.is_some() {
             privacy::check_run(config, problem)?;
         }

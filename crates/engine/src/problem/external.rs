@@ -133,6 +133,7 @@ fn name(
         clients,
         statement,
         notes: Vec::new(),
+        warnings: Vec::new(),
         moments_bits: (0, 0),
         held_out: None,
         elsewhere: None,

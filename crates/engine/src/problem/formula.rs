@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::own::{About, Complaint, FORMULA, READ};
 use crate::config::OwnData;
 use crate::data::derived;
+use crate::data::differences;
 use crate::data::formats::At;
 use crate::data::hazards::{self, Hazard, Used};
 use crate::data::knots::AgreedSpline;
@@ -13,6 +14,7 @@ use crate::data::{
     Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, Part, Response,
     Schema, SiteSummary, Table, formula,
 };
+use crate::warnings::Warning;
 
 /// What a site says of its table first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +70,9 @@ impl Kinds {
                 sites.iter().find_map(|(_, facts)| of(facts))
             };
             let found = formula::written(formula).into_iter().find_map(suspects);
-            found.map_or_else(|| About::Formula.complain(error, FORMULA), hazard)
+            let odd = || formula::written(formula).into_iter().find_map(|c| of_two_kinds(c, sites));
+            let otherwise = || odd().unwrap_or_else(|| About::Formula.complain(error, FORMULA));
+            found.map_or_else(otherwise, hazard)
         })?;
         let kinds = Kinds { all, plan: suit(plan, own), splines: Default::default() };
         let group = match &kinds.plan.group {
@@ -178,17 +182,18 @@ impl Kinds {
         formula: &str,
         sites: &[(&str, &CodeFacts)],
         dealt: bool,
-    ) -> Result<(Vec<String>, (u64, u64)), Complaint> {
+    ) -> Result<Judged, Complaint> {
         // Every site says of every column what kind it is, and hears what all agreed on: a byte
         // each.
         let kinds = 8 * (self.all.columns.len() * sites.len()) as u64;
-        let (mut notes, mut codes) = (Vec::new(), 0);
+        let (mut notes, mut warnings, mut codes) = (Vec::new(), Vec::new(), 0);
         for (k, used) in self.uses(formula).enumerate() {
             let facts: Vec<(&str, &ColumnFacts)> = sites
                 .iter()
                 .filter_map(|(site, facts)| Some((*site, facts.columns.get(k)?)))
                 .collect();
             notes.extend(hazards::judge(used, &facts).map_err(hazard)?);
+            warnings.extend(differences::of_codes(used.column, &facts));
             if !dealt {
                 // A site that has but two numbers in a column tells them.
                 let two = |facts: &ColumnFacts| {
@@ -198,7 +203,7 @@ impl Kinds {
             }
         }
         self.judge_response(own, formula, sites)?;
-        Ok((notes, (kinds + codes, kinds)))
+        Ok(Judged { notes, warnings, bits: (kinds + codes, kinds) })
     }
 
     /// A response that is compared with nothing must fit the model, and two values are no
@@ -238,6 +243,17 @@ impl Kinds {
         }
         table.with_kinds(&used).map_err(|e| About::File(place).complain(e, READ))
     }
+}
+
+/// What is to be known of columns that are not refused.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    /// In sentences.
+    pub(crate) notes: Vec<String>,
+    /// What people should know first.
+    pub(crate) warnings: Vec<Warning>,
+    /// What it cost to agree, in bits up and down.
+    pub(crate) bits: (u64, u64),
 }
 
 /// The plan as the model and the config want it.
@@ -344,6 +360,23 @@ pub struct CodedSummary {
 
 fn hazard(hazard: Hazard) -> Complaint {
     About::Formula.complain(&hazard, hazard.fix())
+}
+
+/// A column that has words at one site and numbers at another.
+fn of_two_kinds(column: &str, sites: &[(&str, &TableFacts)]) -> Option<Complaint> {
+    let kind = |facts: &TableFacts| {
+        let spec = facts.columns.iter().find(|spec| spec.name == column)?;
+        Some(matches!(spec.kind, Kind::Category { .. }))
+    };
+    let first = |words: bool| {
+        let found = sites.iter().find(|(_, facts)| kind(facts) == Some(words));
+        found.map(|(site, _)| *site)
+    };
+    let (words, numbers) = (first(true)?, first(false)?);
+    let problem = format!(
+        "the column `{column}` has words at site `{words}`, and numbers at site `{numbers}`"
+    );
+    Some(About::Formula.complain(problem, "write the column alike at all sites"))
 }
 
 /// A site lacks a column that others have.

@@ -8,7 +8,7 @@ use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::simd::ln;
 
-use super::formula::{CodeFacts, Kinds, OddOne, TableFacts};
+use super::formula::{CodeFacts, Judged, Kinds, OddOne, TableFacts};
 use super::{AllRows, Assembled, Problem, SiteRows, assemble};
 use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource};
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
@@ -21,6 +21,7 @@ use crate::data::{
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
 use crate::models::Observed;
+use crate::warnings::Warning;
 
 /// A problem, what of the config it is about, and its fix.
 pub(crate) struct Complaint {
@@ -112,6 +113,7 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
         clients: sites.names,
         statement: Statement::new::<&str, &str>([]),
         notes,
+        warnings: sites.warnings,
         moments_bits: sites.bits,
         held_out: sites.held_out,
         elsewhere: None,
@@ -153,6 +155,7 @@ pub(super) fn generate(config: &Config, toy: &Generated) -> Result<Problem, Conf
         origin,
         statement: Statement::new::<&str, &str>([]),
         notes: Vec::new(),
+        warnings: Vec::new(),
         moments_bits: (0, 0),
         held_out: None,
         elsewhere: None,
@@ -176,6 +179,7 @@ struct Sites {
     columns: Vec<String>,
     classes: Option<Vec<String>>,
     notes: Vec<String>,
+    warnings: Vec<Warning>,
     bits: (u64, u64),
     held_out: Option<HeldOut>,
     encoding: Option<Encoding>,
@@ -334,7 +338,19 @@ fn by_columns(own: &OwnData, seed: Seed) -> Result<Sites, Complaint> {
     // each site says three numbers of its responses, and hears two
     let more = if response.is_some() { 64 * clients.len() as u64 } else { 0 };
     let bits = (bits + 3 * more, bits + 2 * more);
-    Ok(Sites { clients, names, columns, classes, notes, bits, held_out, encoding, response })
+    let warnings = Vec::new();
+    Ok(Sites {
+        clients,
+        names,
+        columns,
+        classes,
+        notes,
+        warnings,
+        bits,
+        held_out,
+        encoding,
+        response,
+    })
 }
 
 /// The rows of a file, and its table where it has one.
@@ -632,9 +648,7 @@ struct Tables {
     plan: DesignPlan,
     /// The columns that others are computed of.
     raw: Vec<ColumnSpec>,
-    notes: Vec<String>,
-    /// What it cost to agree on kinds and codes, in bits up and down.
-    bits: (u64, u64),
+    judged: Judged,
 }
 
 /// Read the formula over the columns of all sites, and check that every site has what it names, and
@@ -655,14 +669,13 @@ fn agree_on_kinds(
     let kinds = Kinds::agree(own, formula, &names().zip(&said).collect::<Vec<_>>())?;
     let said: Vec<CodeFacts> =
         tables.iter().map(|(_, table)| kinds.facts(own, formula, table)).collect();
-    let (notes, bits) =
-        kinds.judge(own, formula, &names().zip(&said).collect::<Vec<_>>(), dealt)?;
+    let judged = kinds.judge(own, formula, &names().zip(&said).collect::<Vec<_>>(), dealt)?;
     let alike = |(k, (site, table)): (usize, &(String, Table))| {
         Ok((site.clone(), kinds.convert(k, table)?))
     };
     let sites = tables.iter().enumerate().map(alike).collect::<Result<_, Complaint>>()?;
     let raw = kinds.raw();
-    Ok(Tables { sites, plan: kinds.plan, raw, notes, bits })
+    Ok(Tables { sites, plan: kinds.plan, raw, judged })
 }
 
 /// A site's table with the columns that the formula computes.
@@ -688,7 +701,7 @@ fn check_values(
 fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complaint> {
     let formula = &*derived::write_out(formula);
     let encode = |e: crate::data::EncodeError| About::Formula.complain(e, FORMULA);
-    let Tables { mut sites, plan, raw, mut notes, bits } = match &own.source {
+    let Tables { mut sites, plan, raw, judged } = match &own.source {
         OwnSource::Synthetic(_) => {
             return Err(About::Formula
                 .complain("generated data has no columns with names", "remove target.formula"));
@@ -739,19 +752,20 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
             };
             let dealt = partition::split(&labelled, &scheme, *clients, seed)
                 .map_err(|e| About::Data.complain(e, DEAL))?;
-            let bits =
-                (whole.bits.0 * dealt.rows.len() as u64, whole.bits.1 * dealt.rows.len() as u64);
+            let (up, down) = whole.judged.bits;
+            let bits = (up * dealt.rows.len() as u64, down * dealt.rows.len() as u64);
             Tables {
                 sites: dealt
                     .names
                     .into_iter()
                     .zip(dealt.rows.iter().map(|rows| table.select(rows)))
                     .collect(),
-                bits,
+                judged: Judged { bits, ..whole.judged },
                 ..whole
             }
         }
     };
+    let Judged { mut notes, mut warnings, bits } = judged;
     let mut tests = Vec::new();
     for (k, (name, table)) in sites.iter_mut().enumerate() {
         let (learn, test) = hold_out(table.rows(), own.test, seed, k as u64);
@@ -791,6 +805,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         })
     };
     notes.splice(0..0, federation.notes.iter().cloned());
+    warnings.extend(federation.warnings.iter().cloned());
     if let Some(held) = &held_out {
         notes.push(format!("{} rows are held out, to test on.", held.labels.len()));
     }
@@ -815,6 +830,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         columns: federation.parameters,
         classes: None,
         notes,
+        warnings,
         bits: (federation.exchanged_bits_up + bits.0, federation.exchanged_bits_down + bits.1),
         held_out,
         encoding: Some(encoding),

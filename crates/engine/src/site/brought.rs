@@ -187,6 +187,7 @@ pub(super) fn agree(
         agreement: Agreement { parameters, moments: None, models, secure: None },
         rows,
         notes: Vec::new(),
+        warnings: Vec::new(),
         moments_bits: (0, 0),
         encoding: None,
     })

@@ -8,6 +8,7 @@ use consilience_core::model::{Design, Model};
 use super::{Agreed, Agreement, Introduction, Own};
 use crate::config::{Config, ConfigError, OwnData, OwnSource};
 use crate::data::derived;
+use crate::data::differences;
 use crate::data::disclosed::Disclosed;
 use crate::data::formats::DataFile;
 use crate::data::knots::{self, KnotSearch, KnotsAsk, KnotsTold};
@@ -18,7 +19,7 @@ use crate::data::{
 use crate::encoding::Encoding;
 use crate::models::Observed;
 use crate::problem::{
-    About, CodedSummary, Complaint, FORMULA, Kinds, READ, TableFacts, with_computed,
+    About, CodedSummary, Complaint, FORMULA, Judged, Kinds, READ, TableFacts, with_computed,
 };
 
 /// A site's table, and what its columns are once that is agreed on.
@@ -242,7 +243,9 @@ pub(super) fn agree(
         facts.push((name.as_str(), &said.facts));
         summaries.push(said.summary.clone());
     }
-    let (mut notes, bits) = kinds.judge(own, formula, &facts, false).map_err(complain)?;
+    let judged = kinds.judge(own, formula, &facts, false).map_err(complain)?;
+    let Judged { mut notes, mut warnings, bits } = judged;
+    warnings.extend(differences::of_sums(&summaries, &kinds.plan));
     let (splines, more) = &kinds.splines;
     let moments = combine(&summaries, &kinds.plan, splines).map_err(wrong)?;
     let exchanged = MomentLedger::count(&summaries, &moments);
@@ -261,6 +264,7 @@ pub(super) fn agree(
         },
         rows: summaries.iter().map(|summary| summary.groups.unwrap_or(summary.rows)).collect(),
         notes,
+        warnings,
         moments_bits: (exchanged.up + bits.0 + more.0, exchanged.down + bits.1 + more.1),
         encoding: Some(encoding),
     })

@@ -131,6 +131,12 @@ codes! {
         "The survey did not reach the optimum.";
     ImproperPosterior = "improper-posterior", Error,
         "The prior is flat, and in some direction the rows put no bound on the parameters.";
+    UnitsDiffer = "units-differ", Warning,
+        "A column is many times as large at one site as at others, as in another unit.";
+    SitesAlike = "sites-alike", Warning,
+        "Two sites say the same sums of every column, as of the same rows.";
+    MissingCode = "missing-code", Warning,
+        "A number of a column may stand for a value that is missing.";
     PriorDisagrees = "prior-disagrees", Warning,
         "A parameter lies more than three prior standard deviations from its prior's centre.";
     PriorOfRawColumns = "prior-of-raw-columns", Warning,

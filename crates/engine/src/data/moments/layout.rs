@@ -192,6 +192,8 @@ impl Layout<'_> {
             Coding::Dummy(ReferenceLevel::MostCommon) => (mode.clone(), "the most common level"),
             _ => (seen[0].0.clone(), "the first level"),
         };
+        // compared with 1 a column of 0 and 1 has levels
+        let binary = binary && reference != "1";
         self.coded[at] = Some(if binary {
             Coded::Numbers(vec![(None, rule(&"1".into()))])
         } else {
