@@ -490,10 +490,11 @@ pub struct PredictCommand {
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// The site of all rows, if the model has site effects and there is no column `site`; with
-    /// (1 | site), one whose effect is drawn by its own rows.
+    /// effects of groups, one whose groups' effects are drawn by its own rows.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
-    /// That site's own rows, where the model has (1 | site) and the config does not name its file.
+    /// That site's own rows, where the model has effects of groups and the config does not name its
+    /// file.
     #[arg(long, value_name = "FILE", requires = "site")]
     pub site_data: Option<PathBuf>,
     /// Say what the prior alone expects of the rows, before any data.

@@ -10,7 +10,7 @@ use consilience_engine::rundir;
 use serde_json::{Value, json};
 
 use crate::args::{ApartArguments, CompareModelsCommand, LooCommand};
-use crate::output::{Failure, say};
+use crate::output::{Failure, note, say};
 use crate::report::number;
 
 /// `consilience loo`.
@@ -26,7 +26,16 @@ pub fn loo(command: &LooCommand) -> Result<(), Failure> {
         _ if !merge.is_empty() => {
             loo::merge(&parts(merge, LooPart::read)?).map_err(|e| of_files(merge, e))?
         }
-        _ => loo::loo(&rundir::read(dir)?).map_err(|e| refused(&[dir], e))?,
+        _ => {
+            let mut record = rundir::read(dir)?;
+            let found = loo::loo(&record).map_err(|e| refused(&[dir], e))?;
+            record.loo = Some(found.clone());
+            // a folder that others own is looked at all the same
+            if let Err(error) = rundir::keep_judged(dir, &record) {
+                note(&format!("warning: it was not kept for the report: {error}\n"));
+            }
+            found
+        }
     };
     if command.json {
         return say(&format!("{:#}\n", value(&found)));

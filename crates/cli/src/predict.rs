@@ -38,7 +38,7 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
             record = rundir::read(&command.dir)?;
             let predictor = Predictor::new(&record).map_err(|e| wrong(e.to_string()))?;
             Ok(match &command.site {
-                Some(site) if predictor.has_effects_of_sites() => {
+                Some(site) if predictor.has_effects() => {
                     known = Some(site);
                     let file = command.site_data.as_deref();
                     let drawn = predictor.of_site(&record, site, file);
@@ -58,8 +58,9 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
         }
     };
     let predictor = predictor.map_err(|e| wrong(e.to_string()))?;
+    let has_terms = predictor.encoding().is_some_and(|encoding| encoding.usual_site().is_some());
     let new = predictor
-        .read(&command.data, command.site.as_deref().filter(|_| known.is_none()))
+        .read(&command.data, command.site.as_deref().filter(|_| known.is_none() || has_terms))
         .map_err(|e| Failure::Argument(e.to_string()))?;
     let rows = predictor.predict(&new, MASS);
     let scores = predictor.score(&new).map_err(Failure::Argument)?;
@@ -101,7 +102,10 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
     let by = if command.prior { "By the prior alone" } else { "Predicted" };
     let mut text = format!("{by}: {what}.\n");
     if let Some(site) = known {
-        let _ = writeln!(text, "The rows are of site {site}, whose effect is known from its own.");
+        let _ = writeln!(
+            text,
+            "The rows are of site {site}: the effects of its groups are known from its own."
+        );
     }
     new.notes.iter().for_each(|note| text.extend([note.as_str(), "\n"]));
     text.push('\n');

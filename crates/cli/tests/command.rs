@@ -629,6 +629,20 @@ fn runs_are_judged_by_their_rows() {
     assert_eq!(json(&["compare-models", "--json", "--merge", &x, &y]), both);
     assert!(succeed(&["compare-models", "--merge", &x, &y]).contains("predicts better, by"));
 
+    // what the model would draw: sums first, then counts, and the sum of all
+    let merged = json(&["check", &a, "--json"]);
+    let first = [part("north.first"), part("south.first")];
+    for (site, file) in ["north", "south"].iter().zip(&first) {
+        let said = succeed(&["check", &a, "--site", site, "--out", file]);
+        assert!(said.contains("--first FILE"), "{said}");
+    }
+    let counts = [part("north.counts"), part("south.counts")];
+    for (site, file) in ["north", "south"].iter().zip(&counts) {
+        let of_all = ["--first", &first[0], &first[1], "--out", file];
+        succeed(&[&["check", &a, "--site", site][..], &of_all].concat());
+    }
+    let both = ["--merge", &counts[1], &counts[0], "--json"];
+    assert_eq!(json(&[&["check", &a][..], &both].concat()), merged);
     // rows of a site that took part, and of one that nobody has seen
     let sites = run("sites", "poisson", "y ~ x + (1 | site)");
     let new = part("new.csv");
@@ -637,7 +651,7 @@ fn runs_are_judged_by_their_rows() {
     let unseen = json(&["predict", &sites, "--data", &new, "--json"]);
     assert_ne!(known["mean"], unseen["mean"]);
     let said = succeed(&["predict", &sites, "--data", &new, "--site", "north"]);
-    assert!(said.contains("of site north, whose effect is known"), "{said}");
+    assert!(said.contains("of site north: the effects of its groups are known"), "{said}");
     for (arguments, says) in [
         (&["loo", "--merge", &north][..], "the parts of these sites are missing: south"),
         (&["loo", "--merge", &north, &north, &south], "site `north` is there twice"),

@@ -59,6 +59,13 @@ impl Draws {
         self.chains.iter().flat_map(|chain| chain.chunks_exact(self.dim))
     }
 
+    /// One draw, counted over all chains.
+    pub fn row(&self, k: usize) -> Option<&[f64]> {
+        let length = self.length();
+        let (chain, place) = (k.checked_div(length)?, k % length);
+        self.chains.get(chain)?.get(place * self.dim..(place + 1) * self.dim)
+    }
+
     /// The draws' fingerprint, in 64 hexadecimal digits: SHA-256 of all numbers as little-endian
     /// bytes, chain after chain, draw after draw. Two runs with the same fingerprint have the same
     /// chains, bit for bit. In Python: `hashlib.sha256(draws.tobytes()).hexdigest()`.

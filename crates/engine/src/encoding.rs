@@ -776,7 +776,7 @@ impl Encoding {
 }
 
 /// A value as it would be written, if it is there.
-fn word(values: &Column, row: usize) -> Option<String> {
+pub(crate) fn word(values: &Column, row: usize) -> Option<String> {
     match values {
         Column::Number(cells) => cells[row].map(|value| value.to_string()),
         Column::Category(category) => {

@@ -140,6 +140,11 @@ pub enum LooError {
 /// The fewest draws by which rows are left out.
 const LEAST: usize = 25;
 
+/// The most densities that are computed after a run: a moment, not minutes.
+const MOST_AFTER_A_RUN: usize = 12_000_000;
+/// A row in a group takes as many as these.
+const IN_A_GROUP: usize = 40;
+
 /// So many rows are judged at a time.
 const ROWS_AT_ONCE: usize = 32;
 
@@ -159,7 +164,7 @@ pub struct Loo {
 }
 
 impl Loo {
-    fn new(sites: Vec<(String, Elpd)>, draws: usize, unit: &'static str) -> Self {
+    pub(crate) fn new(sites: Vec<(String, Elpd)>, draws: usize, unit: &'static str) -> Self {
         let parts: Vec<Elpd> = sites.iter().map(|(_, elpd)| *elpd).collect();
         Loo { sites, total: Elpd::merge(&parts), draws, good_k: good_k(draws), unit }
     }
@@ -173,6 +178,19 @@ impl Loo {
 /// Cross-validate a run.
 pub fn loo(record: &Record) -> Result<Loo, LooError> {
     loo_with(record, &Tables::new())
+}
+
+/// Cross-validate a run that has just ended; nothing where it cannot be, or is much work.
+pub(crate) fn after_a_run(config: &Config, record: &Record) -> Option<Loo> {
+    let model = config.target.model.of_rows().filter(|model| !model.is_whole())?;
+    let rows: u64 = record.sites.iter().map(|site| site.rows).sum();
+    let each = if model.group_by().is_some() { IN_A_GROUP } else { 1 };
+    let densities = (rows as usize).saturating_mul(draws_of(&record.draws)).saturating_mul(each);
+    if config.privacy.is_some() || model.net().is_some() || densities > MOST_AFTER_A_RUN {
+        return None;
+    }
+    let (model, sites) = rows_of_config(config, &record.parameters).ok()?;
+    Some(summed(record, Judged::new(record, &model, sites).ok()?))
 }
 
 /// The same where clients of these names have their rows in memory.
@@ -283,6 +301,8 @@ pub struct SiteEffects {
     pub names: Vec<String>,
     /// Their effects on the scale of the linear predictor, for every draw of the run.
     pub draws: Draws,
+    /// The groups, each once.
+    pub groups: Vec<String>,
 }
 
 /// Draw the effects of a site's groups from their law given each draw of a run, with the site's
@@ -302,6 +322,7 @@ pub fn effects(record: &Record, site: &str, file: Option<&Path>) -> Result<SiteE
     };
     let drawn: Vec<Vec<f64>> = all.par_iter().enumerate().map(draw).collect();
     let chains = drawn.chunks(record.draws.length().max(1)).map(|chain| chain.concat()).collect();
+    let groups = group_names.clone();
     let names: Vec<String> = match model.slope_by() {
         Some(slope) => {
             let along = |name: &String| format!("{name}: {}", slope.along);
@@ -312,7 +333,7 @@ pub fn effects(record: &Record, site: &str, file: Option<&Path>) -> Result<SiteE
         None => group_names,
     };
     let draws = Draws::from_chains(chains, names.len());
-    Ok(SiteEffects { names, draws })
+    Ok(SiteEffects { names, draws, groups })
 }
 
 /// The model of a run, and the rows of its sites, read again. They must be those of the run.

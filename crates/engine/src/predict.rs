@@ -16,7 +16,7 @@ use crate::config::{Config, ModelConfig, OwnData, Source};
 use crate::data::formats::{DataFile, Format};
 use crate::data::{GroupBy, Table};
 use crate::draws::Draws;
-use crate::encoding::{Encoded, Encoding, EncodingError};
+use crate::encoding::{Encoded, Encoding, EncodingError, word};
 use crate::held_out::{HeldOut, Scores};
 use crate::loo::{LooError, SiteEffects, effects};
 use crate::models::{Predicts, RowModel, places, with_a_response};
@@ -96,6 +96,17 @@ pub enum PredictError {
         /// The columns that are needed.
         columns: String,
     },
+    /// Rows that do not say their group.
+    #[error(
+        "{file}: the rows do not say their `{column}`, whose effects are known: add that column, \
+         or leave --site out"
+    )]
+    NoGroup {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+    },
     /// Columns are missing.
     #[error("{file}, line 1: it lacks the columns {missing}; it has {found}")]
     Missing {
@@ -117,7 +128,7 @@ pub enum PredictError {
 }
 
 /// Rows to be predicted.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// The cells of the design, row by row.
     pub cells: Vec<f64>,
@@ -127,12 +138,15 @@ pub struct Rows {
     pub labels: Vec<(usize, f64)>,
     /// What was imputed, in sentences.
     pub notes: Vec<String>,
+    /// The group of every row among those whose effects are known, if it is one of these; empty
+    /// where none are.
+    pub groups: Vec<Option<usize>>,
 }
 
 impl From<Encoded> for Rows {
     fn from(encoded: Encoded) -> Self {
         let Encoded { cells, offset, labels, notes } = encoded;
-        Rows { cells, offset, labels, notes }
+        Rows { cells, offset, labels, notes, groups: Vec::new() }
     }
 }
 
@@ -157,8 +171,8 @@ pub struct Predictor<'a> {
     columns: Vec<String>,
     intercept: bool,
     encoding: Option<&'a Encoding>,
-    /// What the group of all rows adds to their predictors, at every draw, where it is known.
-    effects: Option<Vec<f64>>,
+    /// The groups of one site with their effects, where these are known.
+    known: Option<SiteEffects>,
 }
 
 impl<'a> Predictor<'a> {
@@ -196,29 +210,25 @@ impl<'a> Predictor<'a> {
             let (found, expected) = (columns.join(", "), parameters.join(", "));
             return Err(PredictError::OtherEncoding { found, expected });
         }
-        Ok(Predictor { draws, model, predicts, columns, intercept, encoding, effects: None })
+        Ok(Predictor { draws, model, predicts, columns, intercept, encoding, known: None })
     }
 
-    /// The same for rows of a site that took part in a run with `(1 | site)`, by the draws of its
-    /// effect; its own rows, those of this file or of the one that the config names, are needed for
-    /// that.
+    /// The same for rows of a site that took part in a run with effects of groups, by the draws of
+    /// those of its own; its rows, those of this file or of the one that the config names, are
+    /// needed for that. A row of a group that the site has not is one of a group that nobody has
+    /// seen.
     pub fn of_site(
         self,
         record: &Record,
         site: &str,
         file: Option<&Path>,
     ) -> Result<Self, LooError> {
-        if self.model.group_by() != Some(&GroupBy::Site) || self.model.slope_by().is_some() {
-            return Err(LooError::NoGroups);
-        }
-        let SiteEffects { draws, .. } = effects(record, site, file)?;
-        let effects = draws.rows().filter_map(|row| row.first().copied()).collect();
-        Ok(Predictor { effects: Some(effects), ..self })
+        Ok(Predictor { known: Some(effects(record, site, file)?), ..self })
     }
 
-    /// Whether rows of a site that took part can be predicted as such.
-    pub fn has_effects_of_sites(&self) -> bool {
-        self.model.group_by() == Some(&GroupBy::Site) && self.model.slope_by().is_none()
+    /// Whether rows of a site that took part can be predicted by the effects of its groups.
+    pub fn has_effects(&self) -> bool {
+        self.model.group_by().is_some()
     }
 
     /// The model given the effects of groups, and so many of the numbers beside that are its own.
@@ -227,18 +237,69 @@ impl<'a> Predictor<'a> {
         (model, places(&model.beside()))
     }
 
+    /// The effects of a row's group at a draw, where they are known.
+    fn effects_of(&self, groups: &[Option<usize>], row: usize, k: usize) -> Option<&[f64]> {
+        let known = self.known.as_ref()?;
+        let group = groups.get(row).copied().flatten()?;
+        let each = known.draws.dim() / known.groups.len().max(1);
+        known.draws.row(k)?.get(group * each..(group + 1) * each)
+    }
+
     /// What one draw expects of rows.
-    fn expected(&self, design: &Design, offset: &[f64], k: usize, draw: &[f64]) -> Vec<f64> {
-        let Some(effects) = &self.effects else {
+    fn expected(
+        &self,
+        design: &Design,
+        (offset, groups): (&[f64], &[Option<usize>]),
+        k: usize,
+        draw: &[f64],
+    ) -> Vec<f64> {
+        if self.known.is_none() {
             return self.model.predicted(design, offset, draw);
-        };
+        }
         let ((model, own), beside) = (self.given(), self.model.split(draw).1);
         let mut predictors = self.model.adjusted_predictors(design, offset, draw);
-        for t in predictors.chunks_exact_mut(model.predictors()) {
-            t.iter_mut().for_each(|t| *t += effects.get(k).copied().unwrap_or(0.0));
-            model.expect(t, &beside[..own.min(beside.len())]);
+        for (row, t) in predictors.chunks_exact_mut(model.predictors()).enumerate() {
+            match self.effects_of(groups, row, k) {
+                Some(effects) => {
+                    let effect = self.model.effect_at(effects, design, row);
+                    t.iter_mut().for_each(|t| *t += effect);
+                    model.expect(t, &beside[..own.min(beside.len())]);
+                }
+                None => self.model.expect(t, &self.model.beside_at(draw, design, row)),
+            }
         }
         predictors
+    }
+
+    /// Say of every row which of the known groups it is in.
+    fn find_groups(
+        &self,
+        mut rows: Rows,
+        table: impl FnOnce() -> Result<Table, PredictError>,
+    ) -> Result<Rows, PredictError> {
+        let Some(known) = &self.known else { return Ok(rows) };
+        let count = rows.cells.len() / self.columns.len().max(1);
+        let Some(GroupBy::Column(name)) = self.model.group_by() else {
+            rows.groups = vec![Some(0); count]; // the site is the group
+            return Ok(rows);
+        };
+        let table = table()?;
+        let Some((_, column)) = table.column(name) else {
+            return Err(PredictError::NoGroup { file: table.file().into(), column: name.clone() });
+        };
+        let group = |row: usize| {
+            let word = word(column, row)?;
+            known.groups.iter().position(|group| *group == word)
+        };
+        rows.groups = (0..count).map(group).collect();
+        let others = rows.groups.iter().filter(|group| group.is_none()).count();
+        if others > 0 {
+            rows.notes.push(format!(
+                "{others} of {count} rows are of a `{name}` that the site has no rows of: they are \
+                 predicted as of one that nobody has seen."
+            ));
+        }
+        Ok(rows)
     }
 
     /// How the run's raw rows became numbers, where they did not come as such.
@@ -250,8 +311,11 @@ impl<'a> Predictor<'a> {
     /// effects.
     pub fn read(&self, path: &Path, site: Option<&str>) -> Result<Rows, PredictError> {
         if let Some(encoding) = self.encoding {
-            let encoded = encoding.read(path, site)?;
-            return Ok(encoded.into());
+            let rows = encoding.read(path, site)?.into();
+            return self.find_groups(rows, || {
+                let table = DataFile::new(path).table(None);
+                table.map_err(|e| EncodingError::from(e).into())
+            });
         }
         let file = path.display().to_string();
         let table = match DataFile::new(path).format() {
@@ -267,8 +331,8 @@ impl<'a> Predictor<'a> {
     /// Take rows of a table in memory.
     pub fn rows(&self, table: &Table, site: Option<&str>) -> Result<Rows, PredictError> {
         if let Some(encoding) = self.encoding {
-            let encoded = encoding.encode(table, site)?;
-            return Ok(encoded.into());
+            let rows = encoding.encode(table, site)?.into();
+            return self.find_groups(rows, || Ok(table.clone()));
         }
         let numbers = numbers::of(table).map_err(|problem| PredictError::Numbers {
             problem: format!("{}: {problem}", table.file()),
@@ -286,12 +350,12 @@ impl<'a> Predictor<'a> {
             return Err(EncodingError::NeedlessSite { site: site.into() }.into());
         }
         let cells = self.design(table, file)?;
-        Ok(Rows { cells, offset: Vec::new(), labels: Vec::new(), notes: Vec::new() })
+        Ok(Rows { cells, ..Rows::default() })
     }
 
     /// How well the rows whose response is known are predicted, where there are any.
     pub fn score(&self, rows: &Rows) -> Result<Option<Scores>, String> {
-        if rows.labels.is_empty() || self.effects.is_some() {
+        if rows.labels.is_empty() || self.known.is_some() {
             return Ok(None); // rows of a known group are not new ones
         }
         let width = self.columns.len();
@@ -374,11 +438,12 @@ impl<'a> Predictor<'a> {
     pub fn predict(&self, rows: &Rows, mass: f64) -> Vec<Vec<Prediction>> {
         let width = self.columns.len();
         let parts = rows.cells.par_chunks(ROWS_AT_ONCE * width.max(1)).enumerate();
-        let offset = |part: usize| {
-            let rest = rows.offset.get(part * ROWS_AT_ONCE..).unwrap_or_default();
+        fn part<T>(all: &[T], part: usize) -> &[T] {
+            let rest = all.get(part * ROWS_AT_ONCE..).unwrap_or_default();
             &rest[..rest.len().min(ROWS_AT_ONCE)]
-        };
-        parts.flat_map_iter(|(k, cells)| self.predict_rows(cells, offset(k), mass)).collect()
+        }
+        let beside = |k: usize| (part(&rows.offset, k), part(&rows.groups, k));
+        parts.flat_map_iter(|(k, cells)| self.predict_rows(cells, beside(k), mass)).collect()
     }
 
     /// What is expected of every row, and how far the draws disagree on that: without the noise of
@@ -388,7 +453,7 @@ impl<'a> Predictor<'a> {
         let Ok(design) = Design::dense(rows.cells.clone(), width) else { return Vec::new() };
         let mut values = vec![Vec::new(); design.rows() * self.outputs()];
         for (k, draw) in self.draws.rows().enumerate() {
-            let all = self.expected(&design, &rows.offset, k, draw);
+            let all = self.expected(&design, (&rows.offset, &rows.groups), k, draw);
             values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
         }
         let of = |values: &Vec<f64>| {
@@ -410,10 +475,11 @@ impl<'a> Predictor<'a> {
             for (row, values) in values.iter_mut().enumerate() {
                 let (beside, t) =
                     (self.model.beside_at(draw, &design, row), predictors[row * self.outputs()]);
-                let said = match &self.effects {
+                let said = match self.effects_of(&rows.groups, row, k) {
                     Some(effects) => {
                         let (model, own) = self.given();
-                        model.levels(t + effects.get(k).copied().unwrap_or(0.0), &beside[..own])
+                        model
+                            .levels(t + self.model.effect_at(effects, &design, row), &beside[..own])
                     }
                     None => self.model.levels(t, &beside),
                 };
@@ -430,7 +496,12 @@ impl<'a> Predictor<'a> {
     }
 
     /// Predict some rows: what every draw says of them, then each row by all draws.
-    fn predict_rows(&self, rows: &[f64], offset: &[f64], mass: f64) -> Vec<Vec<Prediction>> {
+    fn predict_rows(
+        &self,
+        rows: &[f64],
+        (offset, groups): (&[f64], &[Option<usize>]),
+        mass: f64,
+    ) -> Vec<Vec<Prediction>> {
         let (outputs, width) = (self.outputs(), self.columns.len());
         let Ok(design) = Design::dense(rows.to_vec(), width) else {
             // what is no number predicts none
@@ -440,12 +511,12 @@ impl<'a> Predictor<'a> {
         let draws = self.draws.chains() * self.draws.length();
         let mut values = vec![Vec::with_capacity(draws); design.rows() * outputs];
         for (k, draw) in self.draws.rows().enumerate() {
-            let all = self.expected(&design, offset, k, draw);
+            let all = self.expected(&design, (offset, groups), k, draw);
             values.iter_mut().zip(all).for_each(|(values, value)| values.push(value));
         }
-        let of = |values: &mut Vec<f64>, beside: &[&[f64]]| {
+        let of = |values: &mut Vec<f64>, is_known: bool, beside: &[&[f64]]| {
             let mean = mean(values);
-            match self.effects.is_some() {
+            match is_known {
                 true => self.given().0.scatter(values, beside),
                 false => self.model.scatter(values, beside),
             }
@@ -456,10 +527,11 @@ impl<'a> Predictor<'a> {
         rows.map(|(row, values)| {
             let at = |draw| self.model.beside_at(draw, &design, row);
             let beside: Vec<Cow<'_, [f64]>> = self.draws.rows().map(at).collect();
-            let own = if self.effects.is_some() { self.given().1 } else { usize::MAX };
+            let is_known = self.effects_of(groups, row, 0).is_some();
+            let own = if is_known { self.given().1 } else { usize::MAX };
             let beside: Vec<&[f64]> =
                 beside.iter().map(|beside| &beside[..own.min(beside.len())]).collect();
-            values.iter_mut().map(|values| of(values, &beside)).collect()
+            values.iter_mut().map(|values| of(values, is_known, &beside)).collect()
         })
         .collect()
     }
@@ -550,7 +622,7 @@ mod tests {
     }
 
     fn plain_rows(cells: Vec<f64>) -> Rows {
-        Rows { cells, offset: Vec::new(), labels: Vec::new(), notes: Vec::new() }
+        Rows { cells, ..Rows::default() }
     }
 
     fn table(names: &[&str], cells: &[f64]) -> Numbers {

@@ -14,6 +14,7 @@ use crate::draws::{Draws, Streamed};
 use crate::encoding::Encoding;
 use crate::halved::Halved;
 use crate::influence::Influence;
+use crate::loo::{self, Loo};
 use crate::plan::{Choice, Plan};
 use crate::problem::Problem;
 use crate::reference::{Reference, rows_digest};
@@ -94,6 +95,8 @@ pub struct Record {
     /// Whether responses that the model would draw look like those that there are, where somebody
     /// asked.
     pub check: Option<Check>,
+    /// How well rows are predicted that were left out, where somebody asked.
+    pub loo: Option<Loo>,
 }
 
 /// The model and the prior, in words.
@@ -249,6 +252,7 @@ impl Record {
             calibration: None,
             influence: None,
             check: None,
+            loo: None,
         };
         let judged = crate::warnings::of_draws(&record);
         record.warnings.extend(judged);
@@ -335,6 +339,11 @@ impl Record {
             }
             Err(why) => self.warnings.push(Warning::new(Code::CheckLeftOut, why)),
         }
+    }
+
+    /// Add how well rows are predicted that were left out, where that is little work.
+    pub fn cross_validate(&mut self, config: &Config) {
+        self.loo = loo::after_a_run(config, self);
     }
 
     /// The names and draws of what a summary has a line for: the parameters, or what is watched

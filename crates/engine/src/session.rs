@@ -249,6 +249,7 @@ impl Planned {
             record.mark_rows(config, problem);
             record.judge(problem);
             record.check(config);
+            record.cross_validate(config);
         }
         let held_out = scored.and_then(|scores| scores.ok().flatten());
         Ok(Ended { record, iterations, published, held_out, failure })

@@ -285,7 +285,7 @@ fn a_site_that_took_part_is_predicted_by_its_own_effect() {
     let new =
         table("new rows", vec![("x".into(), Values::Numbers(vec![-1.0, 0.5].into()))]).unwrap();
     let anybody = Predictor::new(&record).unwrap();
-    assert!(anybody.has_effects_of_sites());
+    assert!(anybody.has_effects());
     let unseen = anybody.predict(&anybody.rows(&new, None).unwrap(), 0.89);
     let own = effects(&record, "south", None).unwrap();
     let predictor = Predictor::new(&record).unwrap().of_site(&record, "south", None).unwrap();
@@ -308,6 +308,51 @@ fn a_site_that_took_part_is_predicted_by_its_own_effect() {
         predictor.of_site(record, site, None).unwrap_err().to_string()
     };
     assert!(says(&record, "sout").contains("did you mean `south`?"), "{}", says(&record, "sout"));
-    let wards = recorded(text("logistic", "ill ~ x + (1 | ward)"), 60);
-    assert!(says(&wards, "south").contains("the model has no effects of groups"));
+    let bare = text("logistic", "ill ~ x").replace(", of = { effects = \"half_normal(2)\" }", "");
+    let none = recorded(bare, 60);
+    assert!(says(&none, "south").contains("the model has no effects of groups"));
+}
+
+/// Rows of wards that the site has are predicted by the effects of these, intercepts or slopes,
+/// added up here; rows of another are those of a ward that nobody has seen.
+#[test]
+fn a_ward_of_a_site_is_predicted_by_its_own_effects() {
+    for (part, along) in [("(1 | ward)", false), ("(0 + x | ward)", true)] {
+        let record = recorded(text("logistic", &format!("ill ~ x + {part}")), 120);
+        let own = effects(&record, "south", None).unwrap();
+        assert_eq!(own.draws.dim(), own.groups.len());
+        let wards = [own.groups[1].clone(), "elsewhere".into(), own.groups[0].clone()];
+        let xs = vec![-1.0, 0.5, 0.25];
+        let new = table(
+            "new rows",
+            vec![
+                ("x".into(), Values::Numbers(xs.clone().into())),
+                ("ward".into(), Values::Words(wards.map(Some).to_vec())),
+            ],
+        )
+        .unwrap();
+        let anybody = Predictor::new(&record).unwrap();
+        let unseen = anybody.predict(&anybody.rows(&new, None).unwrap(), 0.89);
+        let predictor = Predictor::new(&record).unwrap().of_site(&record, "south", None).unwrap();
+        let rows = predictor.rows(&new, None).unwrap();
+        assert_eq!(rows.groups, [Some(1), None, Some(0)]);
+        assert!(rows.notes.iter().any(|note| note.contains("1 of 3 rows are of a `ward`")));
+        let found = predictor.predict(&rows, 0.89);
+        for (row, group) in [(0, 1), (2, 0)] {
+            let x = xs[row];
+            let all = record.draws.rows().zip(own.draws.rows());
+            let p = all.map(|(draw, effects)| {
+                let t = draw[0] + draw[1] * x + effects[group] * if along { x } else { 1.0 };
+                1.0 / (1.0 + (-t).exp())
+            });
+            let p: Vec<f64> = p.collect();
+            let mean = p.iter().sum::<f64>() / p.len() as f64;
+            let found = found[row][0].mean;
+            assert!((found - mean).abs() < 1e-12, "{part}: {found}, {mean}");
+        }
+        assert!((found[1][0].mean - unseen[1][0].mean).abs() < 1e-12, "{part}");
+        let bare = table("bare", vec![("x".into(), Values::Numbers(xs.into()))]).unwrap();
+        let says = predictor.rows(&bare, None).unwrap_err().to_string();
+        assert!(says.contains("do not say their `ward`"), "{says}");
+    }
 }

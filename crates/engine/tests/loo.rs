@@ -7,6 +7,8 @@
 
 mod published;
 
+use std::path::Path;
+
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::loo::{
@@ -17,6 +19,8 @@ use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run;
+use consilience_engine::rundir;
+use consilience_engine::session::{Control, Session};
 use published::{data, records};
 
 fn reference(what: &str) -> Vec<f64> {
@@ -322,5 +326,32 @@ fn changed_rows_are_refused_by_their_site() {
         }
         std::fs::write(&file, text).unwrap();
         assert_eq!(loo(&here).unwrap(), unchanged);
+    }
+}
+
+/// A run of few rows is cross-validated at once, and keeps it: the numbers are those of asking.
+#[test]
+fn a_run_of_few_rows_is_cross_validated_at_once() {
+    for target in ["poisson", "groups"] {
+        let text =
+            format!("[target]\n{}\n{SITES}\n[run]\neffective_draws = 200", self::target(target));
+        let config = Config::parse(Source { file: "run.toml".into(), folder: data(), text });
+        let planned = Session::new(config.unwrap()).unwrap().plan().unwrap();
+        let mut record = planned.run(&Default::default(), Control::default()).unwrap().record;
+        assert_eq!(record.row_hashes.len(), 3);
+        let found = record.loo.clone().unwrap();
+        assert_eq!(loo(&record).unwrap(), found);
+        assert!(found.total.rows > 0 && found.total.sum.is_finite());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("loo-kept-{target}"));
+        let _ = std::fs::remove_dir_all(&folder);
+        rundir::write(&folder, &record).unwrap();
+        assert_eq!(rundir::read(&folder).unwrap().loo, Some(found.clone()));
+        // what is found later is kept in the folder, too
+        record.loo = None;
+        rundir::keep_judged(&folder, &record).unwrap();
+        assert_eq!(rundir::read(&folder).unwrap().loo, None);
+        record.loo = Some(found.clone());
+        rundir::keep_judged(&folder, &record).unwrap();
+        assert_eq!(rundir::read(&folder).unwrap().loo, Some(found));
     }
 }

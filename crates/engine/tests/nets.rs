@@ -69,8 +69,7 @@ fn samplers_of_all_families_learn_and_say_so_layer_by_layer() {
         assert!(lp.values.iter().all(|chain| chain.len() == record.draws.length()));
         let predictor = Predictor::new(&record).unwrap();
         let bright_left: Vec<f64> = (0..16).map(|j| f64::from(u8::from(j % 4 < 2))).collect();
-        let rows =
-            Rows { cells: bright_left, offset: Vec::new(), labels: Vec::new(), notes: Vec::new() };
+        let rows = Rows { cells: bright_left, ..Rows::default() };
         let said = predictor.predict(&rows, 0.9);
         assert!(said[0][0].mean > 0.8, "{sampler}: {said:?}");
         assert!((said[0][0].mean + said[0][1].mean - 1.0).abs() < 1e-9);

@@ -1,6 +1,7 @@
 //! Show responses that the model would draw beside those that there are.
 
 use consilience_engine::check::{Check, Compared, DOUBTFUL, short};
+use consilience_engine::loo::Loo;
 use maud::{Markup, html};
 
 use crate::facts::Facts;
@@ -14,8 +15,8 @@ const MOST_SITES: usize = 60;
 /// The whole section.
 pub fn section(facts: &Facts) -> Markup {
     let Some(check) = &facts.record.check else {
-        return html! { p.soft { "Nothing was drawn anew: the model has no law of single \
-        responses, the sites have not been asked, or it was left out (see the warnings). "
+        return html! { (left_out(facts)) p.soft { "Nothing was drawn anew: the model has no law of \
+        single responses, the sites have not been asked, or it was left out (see the warnings). "
         code { "consilience check" } " does it for a run that was kept." } };
     };
     let events = check.unit == "events";
@@ -64,6 +65,53 @@ pub fn section(facts: &Facts) -> Markup {
         }
         p.soft { "Ring: what was observed. Line: where 89% of replicates are; dot: their mean. \
             Sites would send " (bytes(8.0 * check.bytes as f64)) " in all for this." }
+        (left_out(facts))
+    }
+}
+
+/// How well rows are predicted that were left out, where that is known.
+fn left_out(facts: &Facts) -> Markup {
+    let Some(loo) = &facts.record.loo else {
+        return html! { p.soft { "How well rows would be predicted that were left out is not known \
+        here: " code { "consilience loo" } " finds it, and keeps it for this page." } };
+    };
+    let Loo { total, unit, .. } = loo;
+    let all = [("all".to_owned(), *total)];
+    let rows = loo.sites.iter().take(MOST_SITES).chain(&all);
+    html! {
+        h3 { "Rows left out" }
+        p {
+            "Of " (many(total.rows, &unit[..unit.len() - 1])) " each predicted by all others \
+            (PSIS-LOO, by each site of its own): "
+            strong { "elpd " (decimals(total.sum, 1)) } ", standard error "
+            (decimals(total.error(), 1)) "; effective number of parameters "
+            (decimals(total.parameters(), 1)) ". "
+            @if loo.doubtful() == 0 {
+                "The draws tell of all of them what would be without it (k at most "
+                (decimals(loo.good_k, 2)) ")."
+            } @else {
+                strong {
+                    "Of " (loo.doubtful()) " the draws do not tell what would be without them"
+                }
+                " (k above " (decimals(loo.good_k, 2)) "), so that elpd is not to be relied on."
+            }
+        }
+        div.table tabindex="0" role="region" aria-label="Rows left out, by site" {
+            table {
+                thead { tr {
+                    @for column in ["", unit, "elpd", "se", "p_loo", "k good", "k bad", "k > 1"] {
+                        th scope="col" { (column) } }
+                } }
+                tbody { @for (name, elpd) in rows { tr {
+                    th scope="row" { span.name { (name) } }
+                    td { (elpd.rows) }
+                    @for x in [elpd.sum, elpd.error(), elpd.parameters()] {
+                        td { (decimals(x, 1)) }
+                    }
+                    @for count in elpd.by_k { td { (count) } }
+                } } }
+            }
+        }
     }
 }
 

@@ -56,7 +56,7 @@ fn effects(facts: &Facts) -> Result<Effects, String> {
     let mut all = Vec::new();
     for grid in encoding.grids()? {
         let (cells, offset) = (grid.cells.clone(), Vec::new());
-        let rows = Rows { cells, offset, labels: Vec::new(), notes: Vec::new() };
+        let rows = Rows { cells, offset, ..Rows::default() };
         let expected = predictor.expect(&rows, MASS).into_iter().flatten().collect();
         all.push((grid, expected));
     }

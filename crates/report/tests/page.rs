@@ -351,7 +351,7 @@ fn ratios_and_effects_are_drawn_from_the_encoding() {
     assert!((ends.0 + 2.0).abs() < 1e-9 && (ends.1 - 2.0).abs() < 1e-9, "{ends:?}");
     let predictor = Predictor::new(&record).unwrap();
     let (cells, offset) = (grids[0].cells.clone(), Vec::new());
-    let rows = Rows { cells, offset, labels: Vec::new(), notes: Vec::new() };
+    let rows = Rows { cells, offset, ..Rows::default() };
     let expected = predictor.expect(&rows, 0.89)[10][0].mean;
     let draws = record.draws.parameter(0).concat();
     let sigmoid = draws.iter().map(|t| 1.0 / (1.0 + (-t).exp())).sum::<f64>() / draws.len() as f64;
@@ -581,4 +581,25 @@ fn a_private_run_says_what_it_told() {
         assert!(html(&record).contains("kept nothing private"));
         record.warnings.clear();
     }
+}
+
+/// Cross-validation stands beside what the model would draw, by site and for all, and a run without
+/// it says how it is had.
+#[test]
+fn rows_left_out_are_shown_by_site() {
+    let mut record = made_up::record(2, 60, 3, false);
+    let page = html(&record);
+    let loo = record.loo.clone().unwrap();
+    assert!(
+        page.contains(&format!("elpd {:.1}", loo.total.sum).replace('-', "\u{2212}"))
+            || page.contains(&format!("elpd {:.1}", loo.total.sum)),
+        "{:.1}",
+        loo.total.sum
+    );
+    assert!(page.contains(&format!("Of {} the draws do not tell", loo.doubtful())));
+    for (site, _) in &loo.sites {
+        assert!(page.contains(site.as_str()));
+    }
+    record.loo = None;
+    assert!(html(&record).contains("<code>consilience loo</code>"));
 }

@@ -190,6 +190,7 @@ impl RunFile {
             calibration: None,
             influence: None,
             check: None,
+            loo: None,
         }
     }
 }

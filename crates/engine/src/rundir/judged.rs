@@ -1,12 +1,13 @@
 //! Turn calibration and influence into JSON, and back: `judged.json`, where there is something to
 //! say.
 
-use consilience_core::measure::{Count, Tally};
+use consilience_core::measure::{Count, Elpd, Tally};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::calibration::{Calibration, Entropies, Judged, Point, UncertainImage};
 use crate::check::Check;
 use crate::influence::{Influence, SiteInfluence};
+use crate::loo::Loo;
 use crate::record::Record;
 
 /// `judged.json`.
@@ -16,6 +17,49 @@ pub(super) struct JudgedFile {
     influence: Option<InfluenceFile>,
     #[serde(default)]
     check: Option<Check>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loo: Option<LooFile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct LooFile {
+    draws: usize,
+    groups: bool,
+    sites: Vec<LooSiteFile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct LooSiteFile {
+    name: String,
+    rows: u64,
+    elpd: Real,
+    squares: Real,
+    seen: Real,
+    by_k: [u64; 3],
+}
+
+impl LooFile {
+    fn of(loo: &Loo) -> Self {
+        let site = |(name, elpd): &(String, Elpd)| LooSiteFile {
+            name: name.clone(),
+            rows: elpd.rows,
+            elpd: Real(elpd.sum),
+            squares: Real(elpd.squares),
+            seen: Real(elpd.seen),
+            by_k: elpd.by_k,
+        };
+        let sites = loo.sites.iter().map(site).collect();
+        LooFile { draws: loo.draws, groups: loo.unit == "groups", sites }
+    }
+
+    fn back(self) -> Loo {
+        let site = |of: LooSiteFile| {
+            let (sum, squares, seen) = (of.elpd.0, of.squares.0, of.seen.0);
+            (of.name, Elpd { rows: of.rows, sum, squares, seen, by_k: of.by_k })
+        };
+        let unit = if self.groups { "groups" } else { "rows" };
+        Loo::new(self.sites.into_iter().map(site).collect(), self.draws, unit)
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,17 +144,15 @@ impl JudgedFile {
             .influence
             .as_ref()
             .map(|i| InfluenceFile { draws: i.draws, sites: i.sites.iter().map(site).collect() });
-        let check = record.check.clone();
-        (calibration.is_some() || influence.is_some() || check.is_some()).then_some(JudgedFile {
-            calibration,
-            influence,
-            check,
-        })
+        let (check, loo) = (record.check.clone(), record.loo.as_ref().map(LooFile::of));
+        let says = calibration.is_some() || influence.is_some() || check.is_some() || loo.is_some();
+        says.then_some(JudgedFile { calibration, influence, check, loo })
     }
 
     /// Give it back to a record.
     pub(super) fn into_record(self, record: &mut Record) {
         record.check = self.check;
+        record.loo = self.loo.map(LooFile::back);
         record.calibration = self.calibration.map(|c| Calibration {
             judged: if c.held_out { Judged::HeldOut } else { Judged::Fitted },
             classes: c.classes,

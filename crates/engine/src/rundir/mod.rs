@@ -265,6 +265,14 @@ pub fn texts(record: &Record) -> BTreeMap<String, String> {
     all.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
 }
 
+/// Keep what was found out of a run since, such as its cross-validation, in its folder.
+pub fn keep_judged(path: &Path, record: &Record) -> Result<(), RunDirError> {
+    let Some(judged) = JudgedFile::of(record) else { return Ok(()) };
+    let (file, new) = (path.join(JUDGED), path.join("judged.json.new"));
+    std::fs::write(&new, format!("{}\n", json!(judged))).map_err(RunDirError::at(&new))?;
+    std::fs::rename(&new, &file).map_err(RunDirError::at(&file))
+}
+
 /// The run of [`texts`], as yet without its draws, its statistics and its reference. `place` is
 /// what complaints call it.
 pub fn from_texts(texts: &BTreeMap<String, String>, place: &Path) -> Result<Record, RunDirError> {

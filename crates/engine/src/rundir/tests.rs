@@ -1,13 +1,14 @@
 //! What is written is read again, and what is damaged is named.
 
 use super::*;
-use consilience_core::measure::{Count, Tally};
+use consilience_core::measure::{Count, Elpd, Tally};
 
 use crate::calibration::{Calibration, Entropies, Judged, Point, UncertainImage};
 use crate::check::{Check, Compared, Fit};
 use crate::data::{ColumnSpec, Federation, Schema, Table, formula};
 use crate::draws::Streamed;
 use crate::influence::{Influence, SiteInfluence};
+use crate::loo::Loo;
 use crate::models::of_comparison;
 use crate::record::{SentRecord, SiteRecord};
 use crate::warnings::{Code, Warning};
@@ -112,6 +113,17 @@ pub(crate) fn record() -> Record {
                 said: vec![(2, 0.5), (1, 0.25)],
             }],
         }),
+        loo: Some(Loo::new(
+            vec![
+                (
+                    "north".into(),
+                    Elpd { rows: 12, sum: -7.25, squares: 0.1, seen: -6.5, by_k: [10, 1, 1] },
+                ),
+                ("süd".into(), Elpd { rows: 1, sum: -0.5, ..Elpd::default() }),
+            ],
+            6,
+            "rows",
+        )),
         check: Some(Check {
             prior: false,
             unit: "responses".into(),
