@@ -492,3 +492,43 @@ fn a_flat_prior_on_separable_rows_is_warned_of_by_its_direction() {
         assert!(warned(false, ill, sampler).is_none(), "{sampler}");
     }
 }
+
+/// A column in months at one site, the same rows at two, and -99 are warned of by their sites,
+/// whichever sampler is planned.
+#[test]
+fn what_sums_and_codes_show_is_warned_of() {
+    let rows = |factor: f64, k: usize, code: bool| {
+        let row = |j: usize| {
+            let age = factor * (40.0 + 1.3 * j as f64 + k as f64);
+            let dose = if code && j == 3 { "-99".into() } else { format!("{}", (7 * j) % 11) };
+            format!("{age},{dose},{}\n", (j * j + k) % 5)
+        };
+        format!("age,dose,y\n{}", (0..20).map(row).collect::<String>())
+    };
+    let target = "[target]\nmodel = \"linear\"\nformula = \"y ~ age + dose\"";
+    for sampler in ["auto", "lmc"] {
+        let codes = |name: &str, south: String| -> Vec<(Code, String)> {
+            let folder = Folder::new(&format!("{name}-{sampler}"));
+            let folder = folder.with("north.csv", rows(1.0, 0, false)).with("south.csv", south);
+            let text = format!(
+                "{target}\n[[client]]\nname = \"north\"\nfile = \"north.csv\"\n[[client]]\n\
+                 name = \"south\"\nfile = \"south.csv\"\n[sampler]\nname = \"{sampler}\"\n"
+            );
+            let source = Source { file: "run.toml".into(), folder: folder.0.clone(), text };
+            let config = Config::parse(source).unwrap();
+            let plan = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
+            let told = plan.warnings.iter().map(|w| (w.code, w.message.clone()));
+            let ours = [Code::UnitsDiffer, Code::SitesAlike, Code::MissingCode];
+            told.filter(|(code, _)| ours.contains(code)).collect()
+        };
+        let months = codes("months", rows(12.0, 1, false));
+        assert_eq!(months.len(), 1, "{months:?}");
+        assert!(months[0].0 == Code::UnitsDiffer && months[0].1.contains("`age` at `south`"));
+        let twice = codes("twice", rows(1.0, 0, false));
+        assert_eq!(twice.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::SitesAlike]);
+        let coded = codes("coded", rows(1.0, 1, true));
+        assert_eq!(coded.len(), 1, "{coded:?}");
+        assert!(coded[0].1.contains("`dose` has the number -99 at site `south`"), "{coded:?}");
+        assert!(codes("fine", rows(1.0, 1, false)).is_empty());
+    }
+}

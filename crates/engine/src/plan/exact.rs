@@ -72,7 +72,7 @@ pub(super) fn plan(
         }
     };
 
-    let (mut ledger, mut warnings) = (Ledger::new(b), Vec::new());
+    let (mut ledger, mut warnings) = (Ledger::new(b), problem.warnings.clone());
     let equal = vec![1.0 / b as f64; b];
     let shares =
         if let Placement::Split(shares) = &original.placement { shares.clone() } else { equal };
