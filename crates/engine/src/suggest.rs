@@ -42,7 +42,7 @@ fn nearest<'a>(
 ) -> Option<&'a str> {
     let (edits, name) = names.into_iter().map(|name| (distance(word, name), name)).min()?;
     let letters = word.chars().count();
-    let stays = edits == 0 || edits < letters.min(name.chars().count());
+    let stays = edits == 0 || edits < letters.max(name.chars().count());
     (stays && edits <= (letters / 3).max(least)).then_some(name)
 }
 
