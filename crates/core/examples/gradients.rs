@@ -31,10 +31,28 @@ fn main() {
     let design = Design::dense(cells, columns).unwrap();
     let dense: Arc<dyn Model> = Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap());
     time("logistic, 2000 rows of 54 numbers: gradient", &dense, rows, false);
+    for points in [1, 4, 8] {
+        time_points(&dense, points, |x| Sum::Gradient { x });
+        time_points(&dense, points, |x| Sum::Value { x });
+    }
     let census: Arc<dyn Model> = Arc::new(census(1628));
     time("logistic, 1628 rows with 14 ones of 123: gradient", &census, 1628, false);
     time("logistic, 162 of 1628 such rows: gradient", &census, 162, false);
     time("logistic, 162 of 1628 such rows: difference", &census, 162, true);
+}
+
+/// Time sums over all rows at several points at once.
+fn time_points(model: &Arc<dyn Model>, points: usize, sum: fn(&[f64]) -> Sum<'_>) {
+    let x: Vec<f64> = normals(points * model.dim()).iter().map(|z| 0.1 * z).collect();
+    let (sum, mut single, mut best) = (sum(&x), Single::new(model), f64::INFINITY);
+    let mut out = vec![0.0; points * sum.width(model.dim())];
+    for _ in 0..400 {
+        let start = Instant::now();
+        single.add(sum, Rows::All, 1.0, &mut out);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    let name = format!("logistic, the same: {} at {points} points at once", sum.name());
+    println!("{name:58} {:>10.1}", best * 1e6);
 }
 
 /// Time calls on minibatches of one size, with a reference point that stays.

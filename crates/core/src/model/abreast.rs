@@ -1,10 +1,12 @@
 //! Sum over rows at eight points side by side, one in each lane of a register: a row is read once
 //! for all of them, and the sum at a point has the bits that it has alone.
 
+use pulp::{Simd, WithSimd};
+
 use super::design::Entries;
 use super::{Design, PointLoss, Rows};
 use crate::ask::{Ask, Sum};
-use crate::simd::{F8, Kernel, LANES, run_vectorised};
+use crate::simd::{F8, LANES};
 
 /// From so many points on, eight at a time are faster than one after the other.
 const WORTH: usize = 3;
@@ -141,7 +143,7 @@ pub(super) fn add_losses<L: PointLoss>(
     rows: Rows<'_>,
     out: &mut F8,
 ) {
-    run_vectorised(Losses { design, response, loss, points, rows, out });
+    run(Losses { design, response, loss, points, rows, out });
 }
 
 struct Losses<'a, L> {
@@ -153,17 +155,18 @@ struct Losses<'a, L> {
     out: &'a mut F8,
 }
 
-impl<L: PointLoss> Kernel for Losses<'_, L> {
+impl<L: PointLoss> WithSimd for Losses<'_, L> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Losses { design, response, loss, points, rows, out } = self;
         let mut totals = *out;
         for block in rows.blocks(design.rows()) {
             for j in block.iter() {
-                let (t, y) = (predictors(design, *j, points), response[*j]);
+                let (mut t, y) = (predictors(simd, design, *j, points), response[*j]);
+                loss.losses(&mut t, &[y; LANES]);
                 for lane in 0..LANES {
-                    totals[lane] += loss.loss(t[lane], y);
+                    totals[lane] += t[lane];
                 }
             }
         }
@@ -179,7 +182,7 @@ pub(super) fn add_slopes<L: PointLoss>(
     scale: &F8,
     out: &mut [F8],
 ) {
-    run_vectorised(Slopes { design, response, loss, points, rows, scale, out });
+    run(Slopes { design, response, loss, points, rows, scale, out });
 }
 
 struct Slopes<'a, L> {
@@ -192,86 +195,103 @@ struct Slopes<'a, L> {
     out: &'a mut [F8],
 }
 
-impl<L: PointLoss> Kernel for Slopes<'_, L> {
+impl<L: PointLoss> WithSimd for Slopes<'_, L> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Slopes { design, response, loss, points, rows, scale, out } = self;
         for block in rows.blocks(design.rows()) {
             for j in block.iter() {
-                let (mut t, y) = (predictors(design, *j, points), response[*j]);
+                let (mut t, y) = (predictors(simd, design, *j, points), response[*j]);
                 for lane in 0..LANES {
                     t[lane] = scale[lane] * loss.slope(t[lane], y);
                 }
-                add_row(design, *j, &t, out);
+                add_row(simd, design, *j, &t, out);
             }
         }
     }
+}
+
+/// Run a kernel with the widest vector registers this machine has.
+#[inline(always)]
+fn run<K: WithSimd>(kernel: K) -> K::Output {
+    if cfg!(feature = "narrow") {
+        return kernel.with_simd(pulp::Scalar);
+    }
+    pulp::Arch::new().dispatch(kernel)
 }
 
 /// The inner products of a row with eight points, each with the bits of [`Design::row_dot`].
 #[inline(always)]
-fn predictors(design: &Design, row: usize, points: &[F8]) -> F8 {
-    match design.row(row) {
-        Entries::Dense(cells) => {
-            // eight interleaved parts, as in `linalg::dot`
-            let mut parts = [[0.0; LANES]; LANES];
-            let (blocks, rest) = cells.as_chunks::<LANES>();
-            let (points, _) = points.as_chunks::<LANES>();
-            for (cells, points) in blocks.iter().zip(points) {
-                add_products(cells, points, &mut parts);
-            }
-            if let (false, Some(points)) = (rest.is_empty(), points.get(blocks.len())) {
-                let mut cells = [0.0; LANES];
-                cells[..rest.len()].copy_from_slice(rest);
-                add_products(&cells, points, &mut parts);
-            }
-            let mut sums = [0.0; LANES];
-            let [p0, p1, p2, p3, p4, p5, p6, p7] = parts;
-            for k in 0..LANES {
-                sums[k] = ((p0[k] + p4[k]) + (p2[k] + p6[k])) + ((p1[k] + p5[k]) + (p3[k] + p7[k]));
-            }
-            sums
-        }
-        Entries::Sparse(columns, values) => {
-            let mut sums = [-0.0; LANES]; // where sums of numbers begin
-            for (column, value) in columns.iter().zip(values) {
-                let point = &points[*column as usize];
-                for lane in 0..LANES {
-                    sums[lane] += value * point[lane];
+fn predictors<S: Simd>(simd: S, design: &Design, row: usize, points: &[F8]) -> F8 {
+    let mut sums = [0.0; LANES];
+    let (points, _) = S::as_simd_f64s(points.as_flattened());
+    let (out, _) = S::as_mut_simd_f64s(&mut sums);
+    // eight points fill so many registers
+    let each = out.len();
+    for (place, out) in out.iter_mut().enumerate() {
+        let plus = |sum: S::f64s, by: f64, coordinate: usize| {
+            let product = simd.mul_f64s(simd.splat_f64s(by), points[coordinate * each + place]);
+            simd.add_f64s(sum, product)
+        };
+        match design.row(row) {
+            Entries::Dense(cells) => {
+                // eight interleaved parts, as in `linalg::dot`
+                let zero = simd.splat_f64s(0.0);
+                let (mut p0, mut p1, mut p2, mut p3) = (zero, zero, zero, zero);
+                let (mut p4, mut p5, mut p6, mut p7) = (zero, zero, zero, zero);
+                let (blocks, rest) = cells.as_chunks::<LANES>();
+                for (number, cells) in blocks.iter().enumerate() {
+                    let first = number * LANES;
+                    p0 = plus(p0, cells[0], first);
+                    p1 = plus(p1, cells[1], first + 1);
+                    p2 = plus(p2, cells[2], first + 2);
+                    p3 = plus(p3, cells[3], first + 3);
+                    p4 = plus(p4, cells[4], first + 4);
+                    p5 = plus(p5, cells[5], first + 5);
+                    p6 = plus(p6, cells[6], first + 6);
+                    p7 = plus(p7, cells[7], first + 7);
                 }
+                let first = blocks.len() * LANES;
+                let mut parts = [p0, p1, p2, p3, p4, p5, p6, p7];
+                for (k, (part, cell)) in parts.iter_mut().zip(rest).enumerate() {
+                    *part = plus(*part, *cell, first + k);
+                }
+                let [p0, p1, p2, p3, p4, p5, p6, p7] = parts;
+                let add = |a, b| simd.add_f64s(a, b);
+                *out = add(add(add(p0, p4), add(p2, p6)), add(add(p1, p5), add(p3, p7)));
             }
-            sums
+            Entries::Sparse(columns, values) => {
+                let mut sum = simd.splat_f64s(-0.0); // where sums of numbers begin
+                for (column, value) in columns.iter().zip(values) {
+                    sum = plus(sum, *value, *column as usize);
+                }
+                *out = sum;
+            }
         }
     }
-}
-
-#[inline(always)]
-fn add_products(cells: &F8, points: &[F8; LANES], parts: &mut [F8; LANES]) {
-    for part in 0..LANES {
-        for lane in 0..LANES {
-            parts[part][lane] += cells[part] * points[part][lane];
-        }
-    }
+    sums
 }
 
 /// `out += scale * row` at eight points.
 #[inline(always)]
-fn add_row(design: &Design, row: usize, scale: &F8, out: &mut [F8]) {
+fn add_row<S: Simd>(simd: S, design: &Design, row: usize, scale: &F8, out: &mut [F8]) {
+    let (scale, _) = S::as_simd_f64s(scale);
+    let (out, _) = S::as_mut_simd_f64s(out.as_flattened_mut());
+    let add = |out: &mut [S::f64s], by: f64| {
+        for (out, scale) in out.iter_mut().zip(scale) {
+            *out = simd.add_f64s(*out, simd.mul_f64s(*scale, simd.splat_f64s(by)));
+        }
+    };
     match design.row(row) {
         Entries::Dense(cells) => {
-            for (cell, out) in cells.iter().zip(out) {
-                for lane in 0..LANES {
-                    out[lane] += scale[lane] * cell;
-                }
+            for (out, cell) in out.chunks_exact_mut(scale.len()).zip(cells) {
+                add(out, *cell);
             }
         }
         Entries::Sparse(columns, values) => {
             for (column, value) in columns.iter().zip(values) {
-                let out = &mut out[*column as usize];
-                for lane in 0..LANES {
-                    out[lane] += scale[lane] * value;
-                }
+                add(&mut out[*column as usize * scale.len()..][..scale.len()], *value);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
 use crate::linalg::add_scaled;
-use crate::simd::{F8, LANES, sigmoid, softplus, wide};
+use crate::simd::{F8, LANES, sigmoid, softplus, softplus_of_eight, wide};
 
 /// Ten of the twenty points of Gauss and Hermite for a standard normal, the others are their
 /// negatives, and the weight of each.
@@ -57,6 +57,23 @@ impl PointLoss for Family {
         match *self {
             Family::Gaussian { variance } => (t - y) / variance,
             Family::Bernoulli => sigmoid(t) - y,
+        }
+    }
+
+    #[inline(always)]
+    fn losses(&self, t: &mut F8, y: &F8) {
+        match *self {
+            Family::Gaussian { .. } => {
+                for lane in 0..LANES {
+                    t[lane] = self.loss(t[lane], y[lane]);
+                }
+            }
+            Family::Bernoulli => {
+                let soft = softplus_of_eight(t);
+                for lane in 0..LANES {
+                    t[lane] = soft[lane] - y[lane] * t[lane];
+                }
+            }
         }
     }
 
@@ -440,9 +457,7 @@ wide! {
                 t[lane] = model.design.row_dot(*row, x);
                 y[lane] = model.response[*row];
             }
-            for lane in 0..LANES {
-                t[lane] = model.family.loss(t[lane], y[lane]);
-            }
+            model.family.losses(&mut t, &y);
             for loss in &t[..block.len()] {
                 total += loss;
             }

@@ -26,6 +26,14 @@ pub trait PointLoss: std::fmt::Debug + Send + Sync {
     /// Its second derivative in `t`.
     fn bend(&self, t: f64, y: f64) -> f64;
 
+    /// Replace eight predictors by their losses, each with the bits of [`PointLoss::loss`].
+    #[inline(always)]
+    fn losses(&self, t: &mut [f64; 8], y: &[f64; 8]) {
+        for lane in 0..8 {
+            t[lane] = self.loss(t[lane], y[lane]);
+        }
+    }
+
     /// The largest second derivative over all `t`; infinite where there is none.
     fn most_bend(&self) -> f64 {
         f64::INFINITY
