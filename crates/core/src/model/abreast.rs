@@ -35,9 +35,12 @@ pub struct Lanes {
     sums: Vec<F8>,
 }
 
+/// A point, what the sum there is multiplied by, and what it is added to.
+type Place<'a, 'b> = (&'a [f64], f64, &'b mut [f64]);
+
 /// Points of one sum over the same rows, of one ask or of several that follow each other.
 struct Group<'a, 'b> {
-    places: [Option<(&'a [f64], f64, &'b mut [f64])>; LANES],
+    places: [Option<Place<'a, 'b>>; LANES],
     count: usize,
 }
 

@@ -96,7 +96,7 @@ impl Jointly {
                 clients[id.index()].begin(&order);
             }
         }
-        let mut groups: Vec<(&[ClientId], &mut [Box<dyn Device>])> = Vec::new();
+        let mut groups: Vec<Cohort<'_>> = Vec::new();
         for Together { server, clients, .. } in &mut *chains {
             groups.push(((**server).cohort(), &mut **clients));
         }
@@ -115,10 +115,7 @@ impl Jointly {
 
     /// Take steps and answer questions as long as anybody has any. What the same client of several
     /// chains wants stands side by side.
-    fn satisfy(
-        &mut self,
-        groups: &mut [(&[ClientId], &mut [Box<dyn Device>])],
-    ) -> Result<(), EvaluationError> {
+    fn satisfy(&mut self, groups: &mut [Cohort<'_>]) -> Result<(), EvaluationError> {
         let several = groups.len() > 1;
         loop {
             let mut walks = without_walks(std::mem::take(&mut self.walks));
@@ -160,6 +157,9 @@ impl Jointly {
         }
     }
 }
+
+/// Who is asked, and all clients of the chain.
+type Cohort<'a> = (&'a [ClientId], &'a mut [Box<dyn Device>]);
 
 /// One chain of several that go on side by side.
 pub struct Together<'a> {
