@@ -321,7 +321,7 @@ impl Record {
     /// told if they are others.
     pub fn mark_rows(&mut self, config: &Config, problem: &Problem) {
         let model = config.target.model.of_rows();
-        if config.privacy.is_some() || !model.is_some_and(|model| model.net().is_none()) {
+        if config.privacy.is_some() || model.is_none_or(|model| model.net().is_some()) {
             return;
         }
         let hashes: Result<Vec<String>, _> =

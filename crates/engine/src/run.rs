@@ -233,7 +233,7 @@ pub fn sample_kept(
                 for (index, sink) in group {
                     let begun = begun((index, sink))
                         .and_then(|going| going.restored(checkpoint))
-                        .and_then(|going| going.from_downhill(seed, spread_clients));
+                        .and_then(|going| going.gone_downhill(seed, spread_clients));
                     chains.push(begun.map_err(|error| (index, error))?);
                 }
                 follow(chains, spread_clients)
@@ -470,7 +470,7 @@ impl<'a> Going<'a> {
     }
 
     /// The same from where descent leads, if the plan says so.
-    fn from_downhill(mut self, seed: u64, spread: bool) -> Result<Self, RunError> {
+    fn gone_downhill(mut self, seed: u64, spread: bool) -> Result<Self, RunError> {
         let Some(downhill) = &self.plan.downhill else { return Ok(self) };
         // A chain that was saved has been downhill.
         if self.chain.ledger.messages(Direction::Down) > 0 {

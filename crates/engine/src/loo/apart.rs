@@ -326,8 +326,11 @@ fn coded(
     Ok(SiteRows { name: site.into(), design, rows, group_names })
 }
 
-/// The data of sites that have files of their own, the formula that codes them, and the files.
-fn of_sites(config: &Config) -> Option<(&OwnData, &str, &[(String, DataFile)])> {
+/// Data that a formula codes, the formula, and the files of all sites.
+type SiteFiles<'a> = (&'a OwnData, &'a str, &'a [(String, DataFile)]);
+
+/// The data of sites that have files of their own.
+fn of_sites(config: &Config) -> Option<SiteFiles<'_>> {
     let ModelConfig::Own(own) = &config.target.model else { return None };
     match (&own.formula, &own.source, own.test) {
         (Some(formula), OwnSource::Sites(sites), None) => Some((own, formula, sites)),
